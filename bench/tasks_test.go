@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -87,7 +88,7 @@ func tasksAddUp(t *testing.T, b *testStore) (r verify.Report) {
 	t.Helper()
 	now := b.store.Now()
 	err := b.store.View(t.Context(), func(reader storage.Reader) error {
-		return task.Verify(reader, now, t.Errorf)
+		return verify.Tasks(reader, now, t.Errorf)
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -8,9 +8,9 @@ import (
 
 	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 
-	"github.com/caddy-modelgate/modelgate/internal/billing/verify"
+	billingverify "github.com/caddy-modelgate/modelgate/internal/billing/verify"
 	"github.com/caddy-modelgate/modelgate/internal/media"
-	"github.com/caddy-modelgate/modelgate/internal/task"
+	taskverify "github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -38,8 +38,8 @@ var domains = []struct {
 	name   string
 	verify func(r storage.Reader, now time.Time, problem func(format string, args ...any)) error
 }{
-	{"billing", verify.Check},
-	{"tasks", task.Verify},
+	{"billing", billingverify.Check},
+	{"tasks", taskverify.Tasks},
 	{"media", func(r storage.Reader, _ time.Time, problem func(format string, args ...any)) error {
 		return media.Verify(r, problem)
 	}},

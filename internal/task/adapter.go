@@ -1,15 +1,21 @@
 package task
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
+	"time"
 
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
+
+// pollTimeout is how long a backend may take to answer any question but a submission.
+const pollTimeout = 30 * time.Second
 
 // adapterError reports that an adapter has broken its contract.
 type adapterError struct {
@@ -45,8 +51,8 @@ func catchPanic(err *error) {
 
 // logBackendError logs the error of a backend. Its text may repeat a prompt or a signed URL: it is
 // logged at level debug only.
-func (e *Engine) logBackendError(level zapcore.Level, message string, rec *record, err error) {
-	log := e.log.With(zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
+func (c *core) logBackendError(level zapcore.Level, message string, rec *record.Record, err error) {
+	log := c.store.Log.With(zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 	log.Log(level, message, errorFields(err)...)
 	log.Debug("what a backend has said", zap.Error(err))
 }
@@ -84,10 +90,24 @@ func isCode(text string) bool {
 
 // logCopyError logs that results are not copied. The error of the keeper is logged as it is, that
 // of a backend without its text.
-func (e *Engine) logCopyError(level zapcore.Level, message string, rec *record, err error) {
+func (c *core) logCopyError(level zapcore.Level, message string, rec *record.Record, err error) {
 	if _, is := errors.AsType[*backends.Error](err); is {
-		e.logBackendError(level, message, rec, err)
+		c.logBackendError(level, message, rec, err)
 		return
 	}
-	e.log.Log(level, message, zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+	c.store.Log.Log(level, message, zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
+}
+
+var errCannotCancel = errors.New("the backend cannot end jobs")
+
+// cancel asks a backend to end a job.
+func (c *core) cancel(b Backend, ref backends.Ref) (err error) {
+	defer catchPanic(&err)
+	backend, can := b.Backend.(backends.Canceler)
+	if !can {
+		return errCannotCancel
+	}
+	ctx, cancel := context.WithTimeout(c.store.Life, pollTimeout)
+	defer cancel()
+	return backend.Cancel(ctx, ref)
 }

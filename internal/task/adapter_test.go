@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
 // listenedTo is a world whose log is looked at.
@@ -84,7 +85,7 @@ func TestTheWordsOfABackendAreLoggedForDebuggingOnly(t *testing.T) {
 		}, "a backend does not tell of a task", outline},
 		"a cancellation": {said(backends.Refused), func(w *world, err error) {
 			w.works.set(func(s *works) { s.cancel = func(*work) error { return err } })
-			_, _ = w.Cancel(context.Background(), OfUser(ann), w.must(video()).ID)
+			_, _ = w.Cancel(context.Background(), record.OfUser(ann), w.must(video()).ID)
 		}, "a task is not cancelled", outline},
 		"a look for a doubtful job": {said(backends.Refused), func(w *world, err error) {
 			w.works.set(func(s *works) {
@@ -92,7 +93,7 @@ func TestTheWordsOfABackendAreLoggedForDebuggingOnly(t *testing.T) {
 				s.find = func(*work) (backends.Ref, error) { return backends.Ref{}, err }
 			})
 			w.must(video())
-		}, "a doubtful task cannot be looked for", outline},
+		}, "a task of unknown delivery cannot be searched for", outline},
 		"bytes that are not given": {said(backends.Refused), func(w *world, err error) {
 			w.serve(func(c *Config) { c.Keeper = fetching{} })
 			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })

@@ -2,43 +2,41 @@ package task
 
 import (
 	"net/http"
-	"sync"
 	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
 // refusedNow notes that a backend has refused a task that it may take later. The task leaves the
 // queue for a pause and returns to its end, so that it blocks no other.
-func (e *Engine) refusedNow(b Backend, rec *record, refusal *backends.Error) {
-	own, asked := true, refusal.RetryAfter
-	if d := e.driverOf(rec.Backend); d != nil {
-		own = d.refuse(rec, refusal, e.now())
-		if wait, delayed := d.delayed(rec.User); delayed {
-			asked = max(asked, wait+interval(0, 0)) // another task of the user is tried first
-		}
+func (d *driver) refusedNow(b Backend, rec *record.Record, refusal *backends.Error) {
+	own, asked := d.refuse(rec, refusal), refusal.RetryAfter
+	if wait, delayed := d.delayed(rec.User); delayed {
+		asked = max(asked, wait+transition.Interval(0, 0)) // another task of the user is tried first
 	}
 	if refusal.Kind == backends.Refused {
 		if own {
-			e.logBackendError(zap.WarnLevel, "a generation service refuses a task: it is tried again later", rec, refusal)
+			d.logBackendError(zap.WarnLevel, "a generation service refuses a task: it is tried again later", rec, refusal)
 		} else {
-			e.logBackendError(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
+			d.logBackendError(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
 		}
 	}
-	e.deferTask(rec, b.BusyTimeout, refusal.Reason, asked, own)
+	d.deferTask(rec, b.BusyTimeout, refusal.Reason, asked, own)
 }
 
 // refuse counts a refusal, and pauses the backend if it would refuse other tasks too. It reports
 // whether the refusal concerns this task or its user only: the backend has taken others since it
 // first refused the task, or it has refused no other in a row; with 403, none of another user. A
 // refusal of the account (401, 402) always concerns all tasks.
-func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bool) {
+func (d *driver) refuse(rec *record.Record, refusal *backends.Error) (own bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	account := refusal.Status == http.StatusUnauthorized || refusal.Status == http.StatusPaymentRequired
-	takesOthers := !account && rec.RefusedSince != 0 && d.accepted >= rec.RefusedSince
+	takesOthers := !account && rec.RefusedSince != 0 && d.acceptedAt >= rec.RefusedSince
 	if !account && refusal.Kind == backends.Refused {
 		return takesOthers || d.forbid(rec.User)
 	}
@@ -56,9 +54,9 @@ func (d *driver) refuse(rec *record, refusal *backends.Error, now int64) (own bo
 	if rec.RefusedSince == 0 {
 		failures = min(failures, maxFirstFailures) // there may be others behind it that are taken
 	}
-	wait := interval(0, failures)
+	wait := transition.Interval(0, failures)
 	if refusal.RetryAfter > 0 { // never an instant: it would be asked without end
-		wait = max(min(refusal.RetryAfter, maxPause), interval(0, 0))
+		wait = max(min(refusal.RetryAfter, transition.MaxPause), transition.Interval(0, 0))
 	}
 	d.paused = time.Now().Add(wait)
 	return !d.takesNothing()
@@ -76,45 +74,31 @@ func (d *driver) patient() bool {
 }
 
 // maxFirstFailures bounds the pause of a backend after the first refusal of a task, as an index of
-// [errorIntervals].
+// [ErrorIntervals].
 const maxFirstFailures = 3
 
 // deferTask puts a task aside that its backend refused for now. asked is the least pause. Unless
 // the refusal is the task's own, the time after which the task fails begins again.
-func (e *Engine) deferTask(rec *record, timeout time.Duration, reason backends.Reason, asked time.Duration, own bool) {
-	e.note(transitionDefer, change{known: rec, busyTimeout: timeout, reason: reason, pause: asked, patient: !own})
-	e.nudge(rec.Backend)
+func (d *driver) deferTask(rec *record.Record, timeout time.Duration, reason backends.Reason, asked time.Duration, own bool) {
+	d.note(transition.Defer, transition.Change{Known: rec, BusyTimeout: timeout, Reason: reason, Pause: asked, Patient: !own})
+	d.nudgeDriver(d.name)
 }
 
 // calm forgets the refusals of a backend: it has taken a task.
-func (e *Engine) calm(rec *record) {
-	d := e.driverOf(rec.Backend)
-	if d == nil {
-		return
-	}
+func (d *driver) calm(rec *record.Record) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.accepted = e.now()
+	d.acceptedAt = d.now()
 	delete(d.delays, rec.User)
 	d.forbade, d.suspected = "", false
 	if d.busy != 0 {
 		d.busy, d.refused, d.several = 0, "", false
-		d.nudge() // others have waited for that
+		d.Nudge() // others have waited for that
 	}
-}
-
-// paused reports whether a backend has asked for a pause.
-func (e *Engine) paused(backend string) bool {
-	d := e.driverOf(backend)
-	return d != nil && d.pausedFor() > 0
 }
 
 // open reports whether a task of a user may be sent at once, without waiting in the queue.
-func (e *Engine) open(backend, user string) bool {
-	d := e.driverOf(backend)
-	if d == nil {
-		return true
-	}
+func (d *driver) open(user string) bool {
 	_, delayed := d.delayed(user)
 	return !delayed && !d.wasBusy()
 }
@@ -136,15 +120,6 @@ func (d *driver) pausedFor() time.Duration {
 // the account's once tasks of several users were refused in a row. Until then it delays
 // the tasks of that user alone, and afterwards the users whose tasks were refused wait
 // longer than those whose tasks were not.
-
-// delay is how the tasks of one user are delayed at a backend that has refused one of
-// them with 403. Its times are those of timers.
-type delay struct {
-	refusals int       // in a row
-	until    time.Time // no task of the user is sent before, after a refusal
-	next     time.Time // nor before this, after one was sent
-	put      int       // tasks put aside since
-}
 
 const (
 	// forgetDelay is how long after its end a delay is forgotten.
@@ -178,10 +153,10 @@ func (d *driver) forbid(user string) (own bool) {
 	d.forbade = user
 	if d.suspected && !now.Before(d.paused) { // else several were sent at once
 		d.busy++
-		d.paused = now.Add(interval(0, 0))
+		d.paused = now.Add(transition.Interval(0, 0))
 	}
 	if !now.Before(u.until) {
-		u.until = now.Add(interval(0, max(u.refusals, d.busy-1)))
+		u.until = now.Add(transition.Interval(0, max(u.refusals, d.busy-1)))
 		u.refusals++
 	}
 	return !d.suspected
@@ -209,7 +184,7 @@ func (d *driver) sends(user string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if u := d.delays[user]; u != nil {
-		u.next, u.put = time.Now().Add(interval(0, 0)), 0
+		u.next, u.put = time.Now().Add(transition.Interval(0, 0)), 0
 	}
 }
 
@@ -222,33 +197,4 @@ func (d *driver) aside(user string, wait time.Duration) time.Duration {
 		u.put++
 	}
 	return wait
-}
-
-// rateLimiter bounds how many polls begin in a second, with a burst of one second. The zero value
-// is full.
-type rateLimiter struct {
-	mu   sync.Mutex
-	used float64 // of those of a second
-	at   time.Time
-}
-
-// available returns how many may begin now, and if none, when one may.
-func (b *rateLimiter) available(perSecond int, now time.Time) (n int, wait time.Duration) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if elapsed := now.Sub(b.at); elapsed > 0 {
-		b.used = max(0, b.used-elapsed.Seconds()*float64(perSecond))
-	}
-	b.at = now
-	if n = int(float64(perSecond) - b.used); n > 0 {
-		return n, 0
-	}
-	return 0, time.Duration((b.used-float64(perSecond)+1)/float64(perSecond)*float64(time.Second)) + time.Millisecond
-}
-
-// take counts polls that have begun.
-func (b *rateLimiter) take(n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.used += float64(n)
 }

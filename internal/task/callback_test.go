@@ -16,20 +16,22 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/callback"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
 // ended makes a task that is over.
-func (w *world) ended(change func(s *Submission)) *Task {
+func (w *world) ended(change func(s *Submission)) *record.Task {
 	w.t.Helper()
 	w.works.succeed(1)
 	task := w.must(with(change))
-	return w.until(task.ID, Success, time.Minute)
+	return w.until(task.ID, record.Success, time.Minute)
 }
 
 func plain(*Submission) {}
 
 // delivery returns the callback of a task.
-func (w *world) delivery(task string) Callback {
+func (w *world) delivery(task string) callback.Callback {
 	w.t.Helper()
 	list, _, err := w.Callbacks(context.Background(), ann, "", 100)
 	if err != nil {
@@ -41,7 +43,7 @@ func (w *world) delivery(task string) Callback {
 		}
 	}
 	w.t.Fatalf("no callback of %s among %+v", task, list)
-	return Callback{}
+	return callback.Callback{}
 }
 
 func TestACallbackSaysWhatATaskIs(t *testing.T) {
@@ -52,7 +54,7 @@ func TestACallbackSaysWhatATaskIs(t *testing.T) {
 		failing := w.must(video())
 		w.works.set(func(s *works) { s.poll = nil })
 		w.works.tells(failing.ID, failed(backends.ContentRejected))
-		w.until(failing.ID, Failed, time.Minute)
+		w.until(failing.ID, record.Failed, time.Minute)
 		synctest.Wait()
 		got := w.hooks.requests()
 		if len(got) != 2 {
@@ -74,10 +76,10 @@ func TestACallbackSaysWhatATaskIs(t *testing.T) {
 			}
 			checkSignatures(t, d, "current secret")
 		}
-		if got[0].header.Get(headerID) == got[1].header.Get(headerID) {
+		if got[0].header.Get("Webhook-Id") == got[1].header.Get("Webhook-Id") {
 			t.Error("two events have one id")
 		}
-		if d := w.delivery(task.ID); d.State != Delivered || d.Status != 200 || d.Attempts != 1 || d.ID != got[0].header.Get(headerID) || d.Next != 0 || d.Trouble != "" {
+		if d := w.delivery(task.ID); d.State != record.Delivered || d.Status != 200 || d.Attempts != 1 || d.ID != got[0].header.Get("Webhook-Id") || d.Next != 0 || d.Trouble != "" {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -102,33 +104,11 @@ func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 	}
 }
 
-// The example of the specification of Standard Webhooks.
-func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
-	t.Parallel()
-	secret, _ := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
-	header := make(http.Header)
-	err := sign(header, [][]byte{secret}, "msg_p5jXN8AQM9LWM0D4loKWxJek", time.Unix(1614265330, 0), []byte(`{"test": 2432232314}`))
-	if err != nil || header.Get("webhook-signature") != "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=" ||
-		header.Get("webhook-timestamp") != "1614265330" || header.Get("webhook-id") != "msg_p5jXN8AQM9LWM0D4loKWxJek" {
-		t.Errorf("%v, %v", header, err)
-	}
-}
-
-func TestSecretsThatSignNothing(t *testing.T) {
-	t.Parallel()
-	for name, secrets := range map[string][][]byte{"none": nil, "an empty one": {{}}, "an empty one beside another": {[]byte("x"), nil}} {
-		header := make(http.Header)
-		if err := sign(header, secrets, "id", time.Now(), nil); err == nil || len(header) != 0 {
-			t.Errorf("%s: signed %v", name, header)
-		}
-	}
-}
-
 func TestARotatedSecretSignsBesideTheNewOne(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		w.hooks.mu.Lock()
-		w.hooks.address[annKey] = Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("new"), []byte("old")}}
+		w.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("new"), []byte("old")}}
 		w.hooks.mu.Unlock()
 		w.ended(plain)
 		synctest.Wait()
@@ -171,13 +151,13 @@ func TestACallbackIsSentByItsSchedule(t *testing.T) {
 			if gap < want*4/5 || gap > want*6/5+time.Second {
 				t.Errorf("attempt %d came after %v, want about %v", i+1, gap, want)
 			}
-			if string(got[i].body) != string(got[0].body) || got[i].header.Get(headerID) != got[0].header.Get(headerID) {
+			if string(got[i].body) != string(got[0].body) || got[i].header.Get("Webhook-Id") != got[0].header.Get("Webhook-Id") {
 				t.Errorf("attempt %d is another event", i+1)
 			}
 			checkSignatures(t, got[i], "current secret")
 			before = got[i].at
 		}
-		if d := w.delivery(task.ID); d.State != Dead || d.Attempts != 10 || d.Status != 500 || d.Next != 0 || d.Trouble != "the receiver answered 500" {
+		if d := w.delivery(task.ID); d.State != record.Dead || d.Attempts != 10 || d.Status != 500 || d.Next != 0 || d.Trouble != "the receiver answered 500" {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -188,20 +168,20 @@ func TestWhatEndsACallback(t *testing.T) {
 	for name, row := range map[string]struct {
 		answer   func(n int) int
 		after    time.Duration
-		state    CallbackState
+		state    record.CallbackState
 		attempts int
 		status   int
 		trouble  string
 	}{
-		"200":          {func(int) int { return 200 }, time.Second, Delivered, 1, 200, ""},
-		"204":          {func(int) int { return 204 }, time.Second, Delivered, 1, 204, ""},
-		"299":          {func(int) int { return 299 }, time.Second, Delivered, 1, 299, ""},
-		"a redirect":   {func(int) int { return 307 }, time.Second, Undelivered, 1, 307, "the receiver answered 307"},
-		"199":          {func(int) int { return 199 }, time.Second, Undelivered, 1, 199, "the receiver answered 199"},
-		"410":          {func(int) int { return 410 }, 10 * time.Minute, Dead, 1, 410, "the receiver answered 410"},
-		"unreachable":  {func(int) int { return 0 }, time.Second, Undelivered, 1, 0, "the receiver cannot be reached"},
-		"silent":       {func(int) int { return -1 }, 12 * time.Second, Undelivered, 1, 0, "the receiver did not answer in 10 s"},
-		"500, then ok": {func(n int) int { return map[bool]int{true: 500, false: 200}[n < 3] }, 10 * time.Minute, Delivered, 3, 200, ""},
+		"200":          {func(int) int { return 200 }, time.Second, record.Delivered, 1, 200, ""},
+		"204":          {func(int) int { return 204 }, time.Second, record.Delivered, 1, 204, ""},
+		"299":          {func(int) int { return 299 }, time.Second, record.Delivered, 1, 299, ""},
+		"a redirect":   {func(int) int { return 307 }, time.Second, record.Undelivered, 1, 307, "the receiver answered 307"},
+		"199":          {func(int) int { return 199 }, time.Second, record.Undelivered, 1, 199, "the receiver answered 199"},
+		"410":          {func(int) int { return 410 }, 10 * time.Minute, record.Dead, 1, 410, "the receiver answered 410"},
+		"unreachable":  {func(int) int { return 0 }, time.Second, record.Undelivered, 1, 0, "the receiver cannot be reached"},
+		"silent":       {func(int) int { return -1 }, 12 * time.Second, record.Undelivered, 1, 0, "the receiver did not answer in 10 s"},
+		"500, then ok": {func(n int) int { return map[bool]int{true: 500, false: 200}[n < 3] }, 10 * time.Minute, record.Delivered, 3, 200, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -237,7 +217,7 @@ func TestOneSlowReceiverKeepsNobodyWaiting(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		w.hooks.mu.Lock()
-		w.hooks.address[annKey2] = Address{URL: "https://quick.example.com/", Secrets: [][]byte{[]byte("x")}}
+		w.hooks.address[annKey2] = callback.Address{URL: "https://quick.example.com/", Secrets: [][]byte{[]byte("x")}}
 		w.hooks.answer = func(n int) int {
 			if w.hooks.got[n-1].url == "https://quick.example.com/" {
 				return 200
@@ -251,13 +231,13 @@ func TestOneSlowReceiverKeepsNobodyWaiting(t *testing.T) {
 		}
 		w.sleep(5 * time.Second)
 		w.hooks.mu.Lock()
-		if w.hooks.peak != maxOfKey {
+		if w.hooks.peak != perKey {
 			t.Errorf("%d at once to one receiver", w.hooks.peak)
 		}
 		w.hooks.mu.Unlock()
 		task := w.ended(func(s *Submission) { s.Key = annKey2 })
 		w.sleep(100 * time.Millisecond)
-		if d := w.delivery(task.ID); d.State != Delivered {
+		if d := w.delivery(task.ID); d.State != record.Delivered {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -269,8 +249,8 @@ func TestRedelivery(t *testing.T) {
 		w.hooks.answers(func(int) int { return 410 })
 		task := w.ended(plain)
 		synctest.Wait()
-		again := func() (Callback, error) {
-			return w.Redeliver(context.Background(), "operator", OfUser(ann), task.ID)
+		again := func() (callback.Callback, error) {
+			return w.Redeliver(context.Background(), "operator", record.OfUser(ann), task.ID)
 		}
 		w.hooks.mu.Lock()
 		w.hooks.answer = func(int) int { return 200 }
@@ -279,37 +259,37 @@ func TestRedelivery(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if d := w.delivery(task.ID); d.State != Dead || d.Attempts != 1 || d.Trouble != "the API key has no callback address" {
+		if d := w.delivery(task.ID); d.State != record.Dead || d.Attempts != 1 || d.Trouble != "the API key has no callback address" {
 			t.Errorf("%+v", d)
 		}
 		w.listen()
 		for range 2 { // also of what was delivered
-			if d, err := again(); err != nil || d.State != Undelivered {
+			if d, err := again(); err != nil || d.State != record.Undelivered {
 				t.Fatal(d, err)
 			}
 			synctest.Wait()
-			if d := w.delivery(task.ID); d.State != Delivered {
+			if d := w.delivery(task.ID); d.State != record.Delivered {
 				t.Errorf("%+v", d)
 			}
 		}
 		got := w.hooks.requests()
-		if len(got) != 3 || got[0].header.Get(headerID) != got[2].header.Get(headerID) {
+		if len(got) != 3 || got[0].header.Get("Webhook-Id") != got[2].header.Get("Webhook-Id") {
 			t.Errorf("%d attempts", len(got))
 		}
-		for _, owner := range []Owner{OfUser("user_bob"), OfKey(bobKey), {}} {
+		for _, owner := range []record.Owner{record.OfUser("user_bob"), record.OfKey(bobKey), {}} {
 			if _, err := w.Redeliver(w.t.Context(), "x", owner, task.ID); codeOf(err) != fault.NotFound {
 				t.Errorf("another may: %v", err)
 			}
 		}
-		if _, err := w.Redeliver(w.t.Context(), "x", Anyone, newID()); codeOf(err) != fault.NotFound {
+		if _, err := w.Redeliver(w.t.Context(), "x", record.Anyone, record.NewID()); codeOf(err) != fault.NotFound {
 			t.Error(err)
 		}
-		w.sleep(redeliveryFor - time.Second)
+		w.sleep(redelivery - time.Second)
 		if _, err := again(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		w.sleep(redeliveryFor)
+		w.sleep(redelivery)
 		if _, err := again(); codeOf(err) != fault.Conflict {
 			t.Errorf("after 7 days: %v", err)
 		}
@@ -358,7 +338,7 @@ func TestATestEventIsSentOnce(t *testing.T) {
 		for _, status := range []int{200, 500} {
 			w.hooks.answers(func(int) int { return status })
 			d, err := w.Test(w.t.Context(), "operator", ann, annKey)
-			if err != nil || d.Status != status || (d.State == Delivered) != (status == 200) {
+			if err != nil || d.Status != status || (d.State == record.Delivered) != (status == 200) {
 				t.Errorf("%+v, %v", d, err)
 			}
 		}

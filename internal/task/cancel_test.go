@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
 // What works say in many tests.
@@ -23,29 +24,29 @@ func TestCancel(t *testing.T) {
 		can    bool
 		before func(w *world) // what stands in the way
 		after  func(w *world, id string)
-		code   fault.Code // of the refusal; empty: it is cancelled
-		end    State      // after a while
+		code   fault.Code   // of the refusal; empty: it is cancelled
+		end    record.State // after a while
 	}{
 		"it waits": {before: func(w *world) {
 			w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
-		}, end: Failed},
+		}, end: record.Failed},
 		"it is being handed over": {before: func(w *world) {
 			w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
-		}, can: true, code: fault.TaskNotCancellable, end: InProgress},
+		}, can: true, code: fault.TaskNotCancellable, end: record.InProgress},
 		"its hand-over is in doubt": {before: func(w *world) {
 			w.works.set(func(s *works) { s.took = func(backends.Job) error { return cut } })
-		}, can: true, code: fault.TaskNotCancellable, end: Pending},
-		"the backend confirms": {can: true, end: Failed},
-		"the backend cannot":   {code: fault.TaskNotCancellable, end: InProgress},
+		}, can: true, code: fault.TaskNotCancellable, end: record.Pending},
+		"the backend confirms": {can: true, end: record.Failed},
+		"the backend cannot":   {code: fault.TaskNotCancellable, end: record.InProgress},
 		"the backend refuses": {can: true, before: func(w *world) {
 			w.works.set(func(s *works) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
-		}, code: fault.TaskNotCancellable, end: InProgress},
+		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"the backend does not say": {can: true, before: func(w *world) {
 			w.works.set(func(s *works) { s.cancel = func(*work) error { return cut } })
-		}, code: fault.TaskNotCancellable, end: InProgress},
+		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"the adapter panics": {can: true, before: func(w *world) {
 			w.works.set(func(s *works) { s.cancel = func(*work) error { panic("bug") } })
-		}, code: fault.TaskNotCancellable, end: InProgress},
+		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"it succeeds at the same moment": {can: true, after: func(w *world, id string) {
 			w.works.set(func(s *works) {
 				s.cancel = func(*work) error {
@@ -54,15 +55,15 @@ func TestCancel(t *testing.T) {
 					return nil
 				}
 			})
-		}, code: fault.TaskNotCancellable, end: Success},
+		}, code: fault.TaskNotCancellable, end: record.Success},
 		"it succeeded": {can: true, after: func(w *world, id string) {
 			w.works.tells(id, succeeded(1))
-			w.until(id, Success, time.Minute)
-		}, code: fault.TaskNotCancellable, end: Success},
+			w.until(id, record.Success, time.Minute)
+		}, code: fault.TaskNotCancellable, end: record.Success},
 		"it failed": {can: true, after: func(w *world, id string) {
 			w.works.tells(id, failed(backends.ModelFailed))
-			w.until(id, Failed, time.Minute)
-		}, code: fault.TaskNotCancellable, end: Failed},
+			w.until(id, record.Failed, time.Minute)
+		}, code: fault.TaskNotCancellable, end: record.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -77,15 +78,15 @@ func TestCancel(t *testing.T) {
 				if row.after != nil {
 					row.after(w, task.ID)
 				}
-				got, err := w.Cancel(w.t.Context(), OfKey(annKey), task.ID)
+				got, err := w.Cancel(w.t.Context(), record.OfKey(annKey), task.ID)
 				if codeOf(err) != row.code {
 					t.Fatalf("%+v, %v; want %q", got, err, row.code)
 				}
 				if row.code == "" {
-					if got.Status != Failed || got.Error.Reason != backends.TaskCancelled || got.Progress != "0%" {
+					if got.Status != record.Failed || got.Error.Reason != backends.TaskCancelled || got.Progress != "0%" {
 						t.Errorf("%+v", got)
 					}
-					again, err := w.Cancel(w.t.Context(), OfUser(ann), task.ID)
+					again, err := w.Cancel(w.t.Context(), record.OfUser(ann), task.ID)
 					if err != nil || again.CompletedAt != got.CompletedAt {
 						t.Errorf("a second time: %+v, %v", again, err)
 					}
@@ -93,9 +94,9 @@ func TestCancel(t *testing.T) {
 				w.sleep(8 * time.Second)
 				w.is(task.ID, row.end)
 				switch row.end {
-				case Success:
+				case record.Success:
 					w.has(900, 0)
-				case Failed:
+				case record.Failed:
 					w.has(1000, 0)
 					if n := len(w.hooks.requests()); n != 1 {
 						t.Errorf("%d callbacks", n)
@@ -113,8 +114,8 @@ func TestASlotThatIsFreeGoesToTheNext(t *testing.T) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Backends[0].Backend = 1, cancelling{w.works} })
 		first, second := w.must(video()), w.must(video())
 		w.sleep(10 * time.Second)
-		w.is(second.ID, Queued)
-		if _, err := w.Cancel(w.t.Context(), OfKey(annKey), first.ID); err != nil {
+		w.is(second.ID, record.Queued)
+		if _, err := w.Cancel(w.t.Context(), record.OfKey(annKey), first.ID); err != nil {
 			t.Fatal(err)
 		}
 		w.sleep(10 * time.Millisecond)
@@ -122,7 +123,7 @@ func TestASlotThatIsFreeGoesToTheNext(t *testing.T) {
 			t.Error("the next has not been handed over")
 		}
 		w.sleep(4 * time.Second)
-		w.is(second.ID, InProgress)
+		w.is(second.ID, record.InProgress)
 	})
 }
 
@@ -139,11 +140,11 @@ func TestACancelledTaskIsNotBroughtBackByAPollUnderWay(t *testing.T) {
 			}
 		})
 		<-asked
-		if _, err := w.Cancel(context.Background(), OfKey(annKey), id); err != nil {
+		if _, err := w.Cancel(context.Background(), record.OfKey(annKey), id); err != nil {
 			t.Fatal(err)
 		}
 		w.sleep(time.Minute)
-		w.is(id, Failed)
+		w.is(id, record.Failed)
 		w.sound()
 	})
 }

@@ -4,66 +4,49 @@ import (
 	"context"
 	"io"
 	"slices"
+	"time"
 
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
-// Keeper copies results into the gateway's own storage. A success is recorded
-// only when the copies are there.
-type Keeper interface {
-	// Keep returns the links under which the results are kept, one for each, in
-	// their order. It is called again after an error, also by another process,
-	// and resumes; for what it has kept it returns the same links.
-	Keep(ctx context.Context, k Keeping) ([]string, error)
-}
-
-// Keeping is what a [Keeper] copies.
-type Keeping struct {
-	Task      string
-	Key       string
-	User      string
-	Backend   string // that has made the results
-	MediaName string // as the caller wants it named; may be empty
-	Results   []backends.Result
-
-	// Fetch opens the result with an index of Results that has no URL. It is nil
-	// where all have one.
-	Fetch func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error)
-}
+const (
+	// keepPatience is how long copying may fail before the task ends with the links of the backend
+	// (docs/reference/tasks.md#files), and keepAgain the pause after a failure.
+	keepPatience = time.Hour
+	keepAgain    = 15 * time.Second
+)
 
 // copyResults copies the results of a job and ends its task.
-func (d *driver) copyResults(b Backend, rec *record, results []result, cost backends.Cost) {
-	e := d.engine
-	keeper := e.config.Load().Keeper
+func (d *driver) copyResults(b Backend, rec *record.Record, results []record.Media, cost backends.Cost) {
+	keeper := d.config.Load().Keeper
 	if keeper == nil {
 		d.passLinks(rec, results, cost)
 		return
 	}
-	select {
-	case d.copying <- struct{}{}:
-	default: // too many copies are under way: the job is polled again
-		d.release(rec, interval(0, 0))
+	if !d.copies.TryAcquire() { // too many copies are under way: the job is polled again
+		d.release(rec, transition.Interval(0, 0))
 		return
 	}
-	mine, done := d.move(transitionCopy, change{known: rec, results: results, cost: cost})
+	mine, done := d.move(transition.Copy, transition.Change{Known: rec, Results: results, Cost: cost})
 	if !done {
-		<-d.copying
+		d.copies.Release()
 		return
 	}
-	e.steps.Go(func() {
-		defer func() { <-d.copying; d.nudge() }()
+	d.store.Steps.Go(func() {
+		defer func() { d.copies.Release(); d.Nudge() }()
 		d.keep(keeper, b, mine)
 	})
 }
 
 // keep copies results and ends the task. A copy that fails is tried again until keepPatience is
 // over.
-func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
-	e := d.engine
+func (d *driver) keep(keeper Keeper, b Backend, rec *record.Record) {
 	ctx, over := d.keepLease(rec)
-	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, Backend: rec.Backend, MediaName: rec.MediaName, Results: backendResults(rec.Copying)}
+	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, Backend: rec.Backend, MediaName: rec.MediaName, Results: record.BackendResults(rec.Copying)}
 	if fetcher, can := b.Backend.(backends.Fetcher); can {
 		k.Fetch = func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error) {
 			return fetcher.Fetch(ctx, *rec.Ref, index)
@@ -73,27 +56,27 @@ func (d *driver) keep(keeper Keeper, b Backend, rec *record) {
 	over()
 	switch {
 	case err == nil && len(links) == len(rec.Copying):
-		kept := make([]result, len(links))
+		kept := make([]record.Media, len(links))
 		for i, m := range rec.Copying {
 			kept[i] = m
 			kept[i].URL = links[i]
 		}
 		d.succeed(rec, kept, rec.CopyingCost)
-	case e.life.Err() != nil:
-	case e.now() >= rec.CopyingSince+keepPatience.Milliseconds():
-		e.logCopyError(zap.ErrorLevel, "the results of a task cannot be copied", rec, err)
+	case d.store.Life.Err() != nil:
+	case d.now() >= rec.CopyingSince+keepPatience.Milliseconds():
+		d.logCopyError(zap.ErrorLevel, "the results of a task cannot be copied", rec, err)
 		d.passLinks(rec, rec.Copying, rec.CopyingCost)
 	default:
-		e.logCopyError(zap.WarnLevel, "the results of a task are not copied yet", rec, err)
-		d.release(rec, jitter(keepAgain))
+		d.logCopyError(zap.WarnLevel, "the results of a task are not copied yet", rec, err)
+		d.release(rec, record.Jitter(keepAgain))
 	}
 }
 
 // passLinks ends a task with the links of the backend. If one has no link, the caller cannot get
 // it, and the task fails.
-func (d *driver) passLinks(rec *record, results []result, cost backends.Cost) {
-	if slices.ContainsFunc(results, func(one result) bool { return one.URL == "" }) {
-		d.move(transitionFail, change{known: rec, failure: failure(backends.UpstreamError, "the result could not be fetched"), cost: cost})
+func (d *driver) passLinks(rec *record.Record, results []record.Media, cost backends.Cost) {
+	if slices.ContainsFunc(results, func(one record.Media) bool { return one.URL == "" }) {
+		d.move(transition.Fail, transition.Change{Known: rec, Failure: record.NewError(backends.UpstreamError, "the result could not be fetched"), Cost: cost})
 		return
 	}
 	d.succeed(rec, results, cost)
@@ -101,18 +84,42 @@ func (d *driver) passLinks(rec *record, results []result, cost backends.Cost) {
 
 // succeed ends a claimed task with its results. If the task has failed meanwhile, its cost is the
 // operator's loss.
-func (d *driver) succeed(rec *record, results []result, cost backends.Cost) {
-	after, done := d.move(transitionSucceed, change{known: rec, results: results, cost: cost})
+func (d *driver) succeed(rec *record.Record, results []record.Media, cost backends.Cost) {
+	after, done := d.move(transition.Succeed, transition.Change{Known: rec, Results: results, Cost: cost})
 	if !done && after != nil {
 		d.lose(rec, cost)
 	}
 }
 
 // lose notes that a backend has succeeded after the task had failed.
-func (d *driver) lose(rec *record, cost backends.Cost) {
-	if _, done := d.move(transitionLose, change{known: rec, cost: cost}); done {
-		d.engine.figures.losses.Add(1)
-		d.engine.log.Error("a task succeeded after it had failed: its cost is the operator's loss",
+func (d *driver) lose(rec *record.Record, cost backends.Cost) {
+	if _, done := d.move(transition.Lose, transition.Change{Known: rec, Cost: cost}); done {
+		d.counters.losses.Add(1)
+		d.store.Log.Error("a task succeeded after it had failed: its cost is the operator's loss",
 			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 	}
+}
+
+// keepLease renews the claim of a long copy until over is called. It ends the context if another
+// engine has claimed the task.
+func (d *driver) keepLease(rec *record.Record) (ctx context.Context, over func()) {
+	ctx, cancel := context.WithCancel(d.store.Life)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(transition.LeaseFor / 3)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ctx.Done():
+				return
+			case <-tick.C:
+			}
+			_, held, err := d.apply(ctx, transition.Renew, transition.Change{Known: rec})
+			if err == nil && !held {
+				cancel()
+			}
+		}
+	}()
+	return ctx, func() { cancel(); <-ended }
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/callback"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -17,7 +19,7 @@ import (
 // client does what a good client does: it asks with one idempotency key until it
 // has an answer, and polls until the task is over. The operator, meanwhile,
 // starts the process again whenever it is dead.
-func (w *world) client() *Task {
+func (w *world) client() *record.Task {
 	w.t.Helper()
 	s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID, s.SessionContext = "k", "s", "ctx" })
 	var id string
@@ -32,7 +34,7 @@ func (w *world) client() *Task {
 			w.sleep(time.Second)
 			continue
 		}
-		task, err := w.Get(context.Background(), OfKey(annKey), id)
+		task, err := w.Get(context.Background(), record.OfKey(annKey), id)
 		if err == nil && task.CompletedAt != 0 && w.settledCallbacks() {
 			return task
 		}
@@ -44,7 +46,7 @@ func (w *world) client() *Task {
 
 // revive starts the process again if it is dead.
 func (w *world) revive() {
-	if w.store.Err() != nil || w.power.off.Load() || w.view(context.Background(), func(storage.Reader) error { return nil }) != nil {
+	if w.store.Err() != nil || w.power.off.Load() || w.store.View(context.Background(), func(storage.Reader) error { return nil }) != nil {
 		w.bury()
 		w.start()
 	}
@@ -53,8 +55,8 @@ func (w *world) revive() {
 // settledCallbacks tells whether the outbox has nothing to send.
 func (w *world) settledCallbacks() bool {
 	none := true
-	lo, hi := storage.Below(eventDuePrefix)
-	err := w.view(context.Background(), func(r storage.Reader) error {
+	lo, hi := storage.Below(record.EventDuePrefix)
+	err := w.store.View(context.Background(), func(r storage.Reader) error {
 		return r.Scan(lo, hi, func(_, _ []byte) bool {
 			none = false
 			return false
@@ -65,16 +67,16 @@ func (w *world) settledCallbacks() bool {
 
 // whole checks that whatever happened, there was one job, one payment at most,
 // and one callback of one id.
-func (w *world) whole(task *Task) {
+func (w *world) whole(task *record.Task) {
 	w.t.Helper()
 	jobs, most := w.works.accepted()
 	if jobs > 1 || most > 1 {
 		w.t.Errorf("the works have accepted %d jobs, one up to %d times", jobs, most)
 	}
 	switch task.Status {
-	case Success:
+	case record.Success:
 		w.has(900, 0)
-	case Failed:
+	case record.Failed:
 		w.has(1000, 0)
 	default:
 		w.t.Errorf("the task ends %s", task.Status)
@@ -83,7 +85,7 @@ func (w *world) whole(task *Task) {
 	for _, got := range w.hooks.requests() {
 		ids[got.header.Get("Webhook-Id")]++
 	}
-	if len(ids) != 1 || ids[eventID(task.ID)] == 0 {
+	if len(ids) != 1 || ids[callback.EventID(task.ID)] == 0 {
 		w.t.Errorf("the callbacks are %v", ids)
 	}
 	if n := w.count(Filter{Key: annKey}); n != 1 {
@@ -127,7 +129,7 @@ func TestAnyCommitMayGoWrong(t *testing.T) {
 							faulty := w.faulty
 							task := w.client()
 							w.whole(task)
-							if jobs, _ := w.works.accepted(); finds && (jobs == 1) != (task.Status == Success) {
+							if jobs, _ := w.works.accepted(); finds && (jobs == 1) != (task.Status == record.Success) {
 								t.Errorf("there are %d jobs, and it ended %s: %+v", jobs, task.Status, task.Error)
 							}
 							if commit == most-1 && faulty.Commits()-before > most {
@@ -182,37 +184,37 @@ func TestAKillAtEveryStep(t *testing.T) {
 	for name, row := range map[string]struct {
 		plan  func(w *world) // what kills it, once
 		finds bool
-		want  State
+		want  record.State
 	}{
-		"before the submission is durable": {plan: func(w *world) { w.faulty.Plan(storagetest.Halted) }, want: Success},
+		"before the submission is durable": {plan: func(w *world) { w.faulty.Plan(storagetest.Halted) }, want: record.Success},
 		"after it, before a byte has left": {plan: func(w *world) {
 			w.works.set(func(s *works) {
 				s.submit = w.once(func() error { w.power.off.Store(true); return context.Canceled })
 			})
-		}, want: Failed}, // nobody can know that no byte has left
+		}, want: record.Failed}, // nobody can know that no byte has left
 		"after it, and the works can be asked": {plan: func(w *world) {
 			w.works.set(func(s *works) {
 				s.submit = w.once(func() error { w.power.off.Store(true); return context.Canceled })
 			})
-		}, finds: true, want: Failed}, // the works know that there is no job
+		}, finds: true, want: record.Failed}, // the works know that there is no job
 		"the works have accepted it, nothing is noted": {plan: func(w *world) {
 			w.works.set(func(s *works) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
-		}, want: Failed},
+		}, want: record.Failed},
 		"they have, and can be asked": {plan: func(w *world) {
 			w.works.set(func(s *works) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
-		}, finds: true, want: Success},
+		}, finds: true, want: record.Success},
 		"the works have told of a success": {plan: func(w *world) {
 			kill := w.once(func() error { w.power.off.Store(true); return nil })
 			w.works.set(func(s *works) {
 				s.poll = func(*work) (backends.Status, error) { return succeeded(1), kill(backends.Job{}) }
 			})
-		}, want: Success},
+		}, want: record.Success},
 		"the end is durable, nobody has been told": {plan: func(w *world) {
 			w.hooks.after = func() func() {
 				kill := w.once(func() error { w.power.off.Store(true); return nil })
 				return func() { _ = kill(backends.Job{}) }
 			}()
-		}, want: Success},
+		}, want: record.Success},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -280,8 +282,8 @@ func TestAStartResumesEverything(t *testing.T) {
 		}
 		w.sleep(10 * time.Minute)
 		for _, id := range ids {
-			task, err := w.Get(context.Background(), OfKey(bobKey), id)
-			if err != nil || task.Status != Success {
+			task, err := w.Get(context.Background(), record.OfKey(bobKey), id)
+			if err != nil || task.Status != record.Success {
 				t.Fatalf("%+v, %v", task, err)
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -17,14 +18,14 @@ func TestTheListOfCallbacksGoesOnPastAKeyThatLeadsToNone(t *testing.T) {
 		}
 		w.works.succeed(1)
 		for _, id := range ids {
-			w.until(id, Success, 10*60e9)
+			w.until(id, record.Success, 10*60e9)
 		}
 		list, _, err := w.Callbacks(context.Background(), ann, "", 10)
 		if err != nil || len(list) != 4 {
 			t.Fatal(len(list), err)
 		}
 		w.damaged = true
-		if err := w.store.Update(context.Background(), func(x storage.Txn) error { return x.Delete(storage.Key(eventPrefix, list[1].Task)) }); err != nil {
+		if err := w.store.Update(context.Background(), func(x storage.Txn) error { return x.Delete(storage.Key(record.EventPrefix, list[1].Task)) }); err != nil {
 			t.Fatal(err)
 		}
 		n := 0

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -14,7 +15,7 @@ func TestAListOfCallbacksPassesAKeyOfNone(t *testing.T) {
 		w.damaged = true
 		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
 			for n := range int64(2) {
-				if err := t.Set(storage.Key(eventOfPrefix, ann, n, newID()), nil, time.Time{}); err != nil {
+				if err := t.Set(storage.Key(record.EventOfPrefix, ann, n, record.NewID()), nil, time.Time{}); err != nil {
 					return err
 				}
 			}

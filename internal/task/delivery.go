@@ -13,8 +13,13 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
+
+// submitTimeout is how long a backend may take to accept a job.
+const submitTimeout = 30 * time.Second
 
 // waiter is a submission that waits for its delivery. The delivery and the timeout compete: if the
 // delivery is first, a refusal is the answer to the submission, else it ends the task.
@@ -38,87 +43,47 @@ func (w *waiter) leave() bool { return w != nil && w.state.CompareAndSwap(waitin
 // refuse reports whether a refusal will be the answer to the submission.
 func (w *waiter) refuse() bool { return w != nil && w.state.CompareAndSwap(waiting, refusing) }
 
-// await delivers a task that was just submitted, and waits for deliveryWait at most.
-func (e *Engine) await(ctx context.Context, rec *record, job backends.Job) (*Task, bool, error) {
-	w := &waiter{taken: make(chan struct{}), done: make(chan struct{})}
-	e.steps.Go(func() {
-		defer close(w.done)
-		e.deliver(rec, job, w)
-	})
-	timer := time.NewTimer(deliveryWait)
-	defer timer.Stop()
-	select {
-	case <-w.taken: // the submission does not wait until this is noted
-		return rec.task(), false, nil
-	case <-w.done:
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-	if !w.leave() {
-		<-w.done // it is being taken back
-	}
-	switch {
-	case w.err != nil:
-		return nil, false, w.err
-	case w.refused != nil:
-		return nil, false, fault.At(fault.UpstreamRejected, w.refused.Param, "%s", w.refused.Message)
-	}
-	// The task is durable whatever the store says now.
-	now := rec
-	err := e.view(context.WithoutCancel(ctx), func(r storage.Reader) error {
-		have, err := readTask(r, rec.ID)
-		if err == nil && have != nil {
-			now = have
-		}
-		return err
-	})
-	if err != nil {
-		e.log.Warn("a task that was submitted cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
-	}
-	return now.task(), false, nil
-}
-
 // deliver sends the job of a task that has a slot, and notes the answer.
-func (e *Engine) deliver(rec *record, job backends.Job, w *waiter) {
-	b, found := e.backend(rec.Backend)
+func (d *driver) deliver(rec *record.Record, job backends.Job, w *waiter) {
+	b, found := d.backend(d.name)
 	if !found { // a reload has removed it: nothing was sent
-		e.note(transitionPutBack, change{known: rec})
+		d.note(transition.PutBack, transition.Change{Known: rec})
 		return
 	}
-	ctx, cancel := context.WithTimeout(e.life, submitTimeout)
+	ctx, cancel := context.WithTimeout(d.store.Life, submitTimeout)
 	ref, err := submit(ctx, b, job)
 	cancel()
 	if err == nil {
 		noted := make(chan struct{})
-		e.noting.Store(rec.ID, noted)
+		d.noting.Store(rec.ID, noted)
 		defer func() {
-			e.noting.Delete(rec.ID)
+			d.noting.Delete(rec.ID)
 			close(noted)
 		}()
 		if w != nil {
 			close(w.taken)
 		}
-		e.accepted(b, rec, ref)
+		d.accepted(b, rec, ref)
 		return
 	}
-	defer e.nudge(rec.Backend) // its slot may be free
-	e.logBackendError(zap.InfoLevel, "a backend did not accept a task", rec, err)
+	defer d.nudgeDriver(d.name) // its slot may be free
+	d.logBackendError(zap.InfoLevel, "a backend did not accept a task", rec, err)
 	refusal, _ := errors.AsType[*backends.Error](err)
 	switch backends.KindOf(err) {
 	case backends.Busy:
-		e.refusedNow(b, rec, refusal)
+		d.refusedNow(b, rec, refusal)
 	case backends.Refused:
 		if ofTheOperator(refusal) {
-			e.refusedNow(b, rec, refusal)
+			d.refusedNow(b, rec, refusal)
 			return
 		}
 		if w.refuse() {
-			e.takeBack(rec, refusal, w)
+			d.takeBack(rec, refusal, w)
 			return
 		}
-		e.note(transitionReject, change{known: rec, failure: failure(refusal.Reason, refusal.Message)})
+		d.note(transition.Reject, transition.Change{Known: rec, Failure: record.NewError(refusal.Reason, refusal.Message)})
 	default:
-		e.lostTrack(b, rec)
+		d.lostTrack(b, rec)
 	}
 }
 
@@ -143,81 +108,76 @@ func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref,
 }
 
 // accepted notes that a backend has the job.
-func (e *Engine) accepted(b Backend, rec *record, ref backends.Ref) {
+func (d *driver) accepted(b Backend, rec *record.Record, ref backends.Ref) {
 	_, notifies := b.Backend.(backends.Notified)
-	after, _ := e.note(transitionAccept, change{known: rec, ref: &ref, noWebhook: !notifies})
+	after, _ := d.note(transition.Accept, transition.Change{Known: rec, Ref: &ref, NoWebhook: !notifies})
 	switch {
 	case after == nil: // the engine has ended: the next one finds the job by its token
-	case after.over():
-		e.lost(b, after, ref)
+	case after.Over():
+		d.lost(b, after, ref)
 	default:
-		e.calm(rec)
+		d.calm(rec)
 	}
 }
 
 // lost handles a job that a backend accepted after its task had ended.
-func (e *Engine) lost(b Backend, rec *record, ref backends.Ref) {
-	e.log.Error("a backend has accepted a task after it had failed: its cost is the operator's loss",
+func (d *driver) lost(b Backend, rec *record.Record, ref backends.Ref) {
+	d.store.Log.Error("a backend has accepted a task after it had failed: its cost is the operator's loss",
 		zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.String("ref", ref.ID))
-	e.figures.losses.Add(1)
-	if c, can := b.Backend.(backends.Canceler); can {
-		ctx, cancel := context.WithTimeout(e.life, pollTimeout)
-		defer cancel()
-		_ = c.Cancel(ctx, ref)
-	}
+	d.counters.losses.Add(1)
+	_ = d.cancel(b, ref)
 }
 
 // lostTrack notes that it is not known whether the backend has the job.
-func (e *Engine) lostTrack(b Backend, rec *record) {
+func (d *driver) lostTrack(b Backend, rec *record.Record) {
 	_, can := b.Backend.(backends.Reconciler)
-	e.note(transitionMarkUnknown, change{known: rec, searchable: can})
+	d.note(transition.MarkUnknown, transition.Change{Known: rec, Searchable: can})
 }
 
 // takeBack removes a task whose submission is answered by the refusal.
-func (e *Engine) takeBack(rec *record, refusal *backends.Error, w *waiter) {
-	after, noted := e.note(transitionTakeBack, change{known: rec})
+func (d *driver) takeBack(rec *record.Record, refusal *backends.Error, w *waiter) {
+	after, noted := d.note(transition.TakeBack, transition.Change{Known: rec})
 	switch {
 	case !noted:
 		w.err = fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
 	case after == nil: // else another engine has found the job, or the task has ended: that is the answer
-		e.figures.takenBack.add(rec.Kind)
+		d.counters.takenBack.add(rec.Kind)
 		w.refused = refusal
 	}
 }
 
 // reconcile looks for a job whose delivery is unknown.
-func (d *driver) reconcile(b Backend, rec *record) {
-	e := d.engine
+func (d *driver) reconcile(b Backend, rec *record.Record) {
 	r, can := b.Backend.(backends.Reconciler)
 	if can {
 		ref, err := d.find(r, rec)
 		switch {
 		case err == nil:
-			e.accepted(b, rec, ref)
+			d.accepted(b, rec, ref)
 			return
 		case backends.KindOf(err) == backends.Gone:
-			d.fail(rec, failure(backends.UpstreamError, "the generation service did not receive the task"))
+			d.fail(rec, record.NewError(backends.UpstreamError, "the generation service did not receive the task"))
 			return
 		}
-		e.logBackendError(zap.WarnLevel, "a doubtful task cannot be looked for", rec, err)
+		d.logBackendError(zap.WarnLevel, "a task of unknown delivery cannot be searched for", rec, err)
 	}
-	if e.now() >= rec.UnknownSince+grace.Milliseconds() || rec.Searches+1 >= maxSearches {
-		e.log.Warn("a task in doubt is given up: its service may have made it, and charge for it",
+	if d.now() >= rec.UnknownSince+transition.Grace.Milliseconds() || rec.Searches+1 >= transition.MaxSearches {
+		d.store.Log.Warn("a task of unknown delivery is given up: its service may have made it, and charge for it",
 			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-		d.fail(rec, failure(backends.UpstreamError, "the generation service did not confirm that it had accepted the task"))
+		d.fail(rec, record.NewError(backends.UpstreamError, "the generation service did not confirm that it had accepted the task"))
 		return
 	}
-	d.move(transitionSearch, change{known: rec, searchable: can})
+	d.move(transition.Search, transition.Change{Known: rec, Searchable: can})
 }
 
 // find calls Reconcile, and converts a panic to an error.
-func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err error) {
+func (d *driver) find(r backends.Reconciler, rec *record.Record) (ref backends.Ref, err error) {
 	defer catchPanic(&err)
-	job, err := d.engine.job(d.engine.life, rec)
+	job, err := d.job(d.store.Life, rec)
 	if err != nil {
 		return ref, err
 	}
-	ctx, cancel := context.WithTimeout(d.engine.life, pollTimeout)
+	ctx, cancel := context.WithTimeout(d.store.Life, pollTimeout)
 	defer cancel()
 	ref, err = r.Reconcile(ctx, job)
 	if err == nil && ref.ID == "" {
@@ -227,13 +187,13 @@ func (d *driver) find(r backends.Reconciler, rec *record) (ref backends.Ref, err
 }
 
 // job returns what the backend of a task is asked for that it does not have yet.
-func (e *Engine) job(ctx context.Context, rec *record) (job backends.Job, err error) {
+func (d *driver) job(ctx context.Context, rec *record.Record) (job backends.Job, err error) {
 	if rec.Enclosed {
 		err = json.Unmarshal(rec.Body, &job)
 		return job, err
 	}
-	err = e.view(ctx, func(r storage.Reader) error {
-		found, err := storage.GetRecord(r, storage.Key(bodyPrefix, rec.ID), &job)
+	err = d.store.View(ctx, func(r storage.Reader) error {
+		found, err := storage.GetRecord(r, storage.Key(record.BodyPrefix, rec.ID), &job)
 		if err == nil && !found {
 			err = fmt.Errorf("task: %s has no body", rec.ID)
 		}

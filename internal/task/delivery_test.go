@@ -9,6 +9,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -21,27 +23,27 @@ func TestADeliveryThatIsUnknown(t *testing.T) {
 		finds bool
 		find  func(w *world) func(*work) (backends.Ref, error)
 		after time.Duration
-		want  State
+		want  record.State
 	}{
-		"nobody can ask":                  {took: doubtful, after: grace + time.Second, want: Failed},
-		"nobody can ask, before the time": {took: doubtful, after: grace - time.Second, want: Pending},
-		"it is found":                     {took: doubtful, finds: true, after: 10 * time.Second, want: InProgress},
-		"there is surely none":            {lost: true, finds: true, after: 10 * time.Second, want: Failed},
+		"nobody can ask":                  {took: doubtful, after: transition.Grace + time.Second, want: record.Failed},
+		"nobody can ask, before the time": {took: doubtful, after: transition.Grace - time.Second, want: record.Pending},
+		"it is found":                     {took: doubtful, finds: true, after: 10 * time.Second, want: record.InProgress},
+		"there is surely none":            {lost: true, finds: true, after: 10 * time.Second, want: record.Failed},
 		"it is found late": {took: doubtful, finds: true, find: func(w *world) func(*work) (backends.Ref, error) {
 			began := time.Now()
 			return func(j *work) (backends.Ref, error) {
-				if time.Since(began) < grace-time.Minute {
+				if time.Since(began) < transition.Grace-time.Minute {
 					return backends.Ref{}, errors.New("not now")
 				}
 				return backends.Ref{ID: "job-" + j.token}, nil
 			}
-		}, after: grace + 10*time.Second, want: InProgress},
+		}, after: transition.Grace + 10*time.Second, want: record.InProgress},
 		"it is never known": {took: doubtful, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { return backends.Ref{}, errors.New("not now") }
-		}, after: grace + 20*time.Second, want: Failed},
+		}, after: transition.Grace + 20*time.Second, want: record.Failed},
 		"a panic while it is looked for": {took: doubtful, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { panic("bug") }
-		}, after: grace - time.Second, want: Pending},
+		}, after: transition.Grace - time.Second, want: record.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -58,7 +60,7 @@ func TestADeliveryThatIsUnknown(t *testing.T) {
 					}
 				})
 				task := w.must(video())
-				if task.Status != Pending || task.Progress != "0%" {
+				if task.Status != record.Pending || task.Progress != "0%" {
 					t.Fatalf("in doubt it is shown as %+v", task)
 				}
 				w.sleep(row.after)
@@ -66,7 +68,7 @@ func TestADeliveryThatIsUnknown(t *testing.T) {
 				if jobs, twice := w.works.accepted(); jobs+twice > 2 {
 					t.Errorf("%d jobs, one up to %d times", jobs, twice)
 				}
-				if row.want == Failed {
+				if row.want == record.Failed {
 					w.has(1000, 0)
 				}
 			})
@@ -91,7 +93,7 @@ func TestAfterABreachOfContractTheDeliveryIsUnknown(t *testing.T) {
 				})
 				task := w.must(video())
 				w.sleep(submitTimeout)
-				w.is(task.ID, Pending)
+				w.is(task.ID, record.Pending)
 			})
 		})
 	}
@@ -109,11 +111,11 @@ func TestAnAcceptanceThatComesLateCounts(t *testing.T) {
 		})
 		task := w.must(video())
 		w.sleep(65*time.Second - deliveryWait)
-		w.is(task.ID, Pending)
+		w.is(task.ID, record.Pending)
 		w.sleep(time.Minute)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 		w.works.succeed(1)
-		w.until(task.ID, Success, time.Minute)
+		w.until(task.ID, record.Success, time.Minute)
 		w.has(900, 0)
 	})
 }
@@ -124,7 +126,7 @@ func TestAnAcceptanceThatComesTooLateIsALoss(t *testing.T) {
 		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(20 * time.Minute) } })
 		task := w.must(video())
 		w.sleep(30 * time.Minute)
-		w.is(task.ID, Failed)
+		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
 		if w.Figures().Losses != 1 || !w.works.jobs[backends.Token(task.ID)].cancelled {
 			t.Errorf("%+v", w.Figures())
@@ -168,7 +170,7 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 				<-sent
 				const latest = 2400 * time.Millisecond // is the first poll after the delivery
 				began := time.Now()
-				tasks, _, err := w.List(context.Background(), OfKey(annKey), Page{})
+				tasks, _, err := w.List(context.Background(), record.OfKey(annKey), Page{})
 				if err != nil || len(tasks) != 1 {
 					t.Fatalf("%v, %v", tasks, err)
 				}
@@ -183,30 +185,30 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 					if err := other.Serve(w.config); err != nil {
 						t.Fatal(err)
 					}
-					w.sleep(leaseFor - time.Second)
-					w.is(id, Queued)
+					w.sleep(transition.LeaseFor - time.Second)
+					w.is(id, record.Queued)
 					w.sleep(2 * time.Second)
-					w.is(id, Pending)
-					w.sleep(grace)
-					w.is(id, Failed)
+					w.is(id, record.Pending)
+					w.sleep(transition.Grace)
+					w.is(id, record.Failed)
 					return
 				}
 				for time.Since(began) < row.takes-time.Second {
-					if rec := w.record(id); rec.Delivery != Sending || rec.Fence != 1 {
+					if rec := w.record(id); rec.Delivery != record.Sending || rec.Fence != 1 {
 						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
 					}
 					w.sleep(time.Second)
 				}
 				w.sleep(row.takes - time.Since(began))
 				rec := w.record(id)
-				if rec.Delivery != Accepted || (rec.Due == due) != row.stays {
+				if rec.Delivery != record.Accepted || (rec.Due == due) != row.stays {
 					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
 				}
-				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < wakePause || ahead > latest {
+				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < transition.WakePause || ahead > latest {
 					t.Errorf("it is asked for in %v", ahead)
 				}
 				w.sleep(latest)
-				w.is(id, InProgress)
+				w.is(id, record.InProgress)
 				if jobs, most := w.works.accepted(); jobs != 1 || most != 1 {
 					t.Errorf("%d jobs, one up to %d times", jobs, most)
 				}
@@ -292,7 +294,7 @@ func TestATaskThatIsLookedAtWhileABusyBackendHasItGoesOnWaiting(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(10 * time.Second)
-		w.is(id, Queued)
+		w.is(id, record.Queued)
 	})
 }
 
@@ -313,7 +315,7 @@ func TestAClockThatIsSetBackDuringAHandOverDelaysNoPoll(t *testing.T) {
 // first is the id of ann's only task.
 func (w *world) first() string {
 	w.t.Helper()
-	tasks, _, err := w.List(context.Background(), OfKey(annKey), Page{})
+	tasks, _, err := w.List(context.Background(), record.OfKey(annKey), Page{})
 	if err != nil || len(tasks) != 1 {
 		w.t.Fatalf("%d tasks, %v", len(tasks), err)
 	}

@@ -1,7 +1,9 @@
 // Package task runs generation tasks: images and videos that a backend takes seconds or hours to
 // make, while the gateway may be killed and started again at any moment. [Engine] is its service
-// object: it submits, drives, cancels and lists tasks and sends their callbacks. [Verify] checks
-// all that the package stores. It may import backends, storage and the ledger, and no HTTP handler.
+// object: it submits, drives, cancels and lists tasks and sends their callbacks. It may import
+// backends, storage and the ledger, and no HTTP handler. Other packages import this one; those below
+// it are its parts: record (what is in the store), transition (all changes of a task), callback
+// (sending callbacks) and verify (the checks, which commands and tests call).
 //
 // # A task
 //
@@ -10,11 +12,6 @@
 // (accepted), not taken (rejected), or possibly at the backend (unknown). Sending is durable before
 // the first byte leaves. So after a crash none means that the job was never sent. Sending means that
 // it may have been: the gateway then looks for the job, and never sends it again.
-//
-// A task changes by a transition and in no other way. The table in transition.go names for each
-// transition the stages it leads from and to, who may cause it, and what it writes: the record, the
-// money, the callback, the names that the task has reserved. Indexes and counts follow from the
-// record in the same transaction, so that [Verify] can derive them again.
 //
 // # Money
 //
@@ -29,15 +26,13 @@
 // rising fence. A result counts only if nobody has claimed the task since. A task uses memory only
 // while work on it is under way. The tasks of a backend that is not configured any more wait.
 //
-// # Callbacks
-//
-// If the API key has a callback address, the transaction that ends a task also writes an event.
-// Its callback is sent at least once. Each API key has a callback queue, and users share the slots:
-// a receiver that hangs does not delay the callbacks of other users.
-//
 // # Files
 //
-// References between the files point downwards: serve, submit, operate, read, list, sweep; driver,
-// poll, copy, delivery, backoff, callback_send; engine, callback, adapter; transition; record,
-// tables, counts, times. The drivers that the engine has are the exception.
+// References point down only, between the files of each line from left to right:
+//
+//	submit, sweep, operate, read                  what callers of the engine do
+//	engine                                        Engine: opens, configures and closes it all
+//	turn, poll, copy, delivery, backoff, driver   the driver of one backend
+//	adapter, core                                 calls of adapters; transitions of known tasks
+//	cache, config                                 what these need; api names what lies below
 package task

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
 func TestPollsComeFewerWithTime(t *testing.T) {
@@ -63,7 +65,7 @@ func TestABackendThatAsksForTimeGetsIt(t *testing.T) {
 		}, 40 * time.Second, 73 * time.Second},
 		"for ever": {func() (backends.Status, error) {
 			return backends.Status{State: backends.Running, RetryAfter: 1000 * time.Hour}, nil
-		}, maxPause, maxPause + time.Second},
+		}, transition.MaxPause, transition.MaxPause + time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -95,13 +97,13 @@ func TestAWordNobodyKnowsChangesNothing(t *testing.T) {
 		})
 		task := w.must(video())
 		w.sleep(time.Hour)
-		task = w.is(task.ID, Queued)
+		task = w.is(task.ID, record.Queued)
 		if task.Detail.UnknownStatus != "defragmenting" || w.Figures().UnknownStatuses < 100 {
 			t.Errorf("%+v, %+v", task.Detail, w.Figures())
 		}
 		w.has(1000, 100)
 		w.works.succeed(1)
-		w.until(task.ID, Success, time.Minute)
+		w.until(task.ID, record.Success, time.Minute)
 		w.has(900, 0)
 	})
 }
@@ -125,16 +127,16 @@ func TestPollErrorsChangeNothing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				task := w.must(video())
-				w.until(task.ID, InProgress, time.Minute)
+				w.until(task.ID, record.InProgress, time.Minute)
 				w.works.set(func(s *works) { s.poll = poll })
 				before := w.works.polled(task.ID)
 				w.sleep(time.Hour)
-				w.is(task.ID, InProgress)
+				w.is(task.ID, record.InProgress)
 				if n := w.works.polled(task.ID) - before; n < 50 || n > 200 {
 					t.Errorf("asked %d times in an hour", n)
 				}
 				w.works.succeed(1)
-				w.until(task.ID, Success, 2*time.Minute)
+				w.until(task.ID, record.Success, 2*time.Minute)
 			})
 		})
 	}
@@ -144,16 +146,16 @@ func TestAJobThatIsGoneForLongHasFailed(t *testing.T) {
 	in(t, func(w *world) {
 		gone := func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
 		task := w.must(video())
-		w.until(task.ID, InProgress, time.Minute)
+		w.until(task.ID, record.InProgress, time.Minute)
 		w.works.set(func(s *works) { s.poll = gone })
 		w.sleep(9 * time.Minute)
 		w.works.set(func(s *works) { s.poll = nil }) // it is there again
 		w.sleep(2 * time.Minute)
 		w.works.set(func(s *works) { s.poll = gone })
 		w.sleep(9 * time.Minute)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 		w.sleep(4 * time.Minute)
-		if task = w.is(task.ID, Failed); task.Error.Reason != backends.UpstreamError {
+		if task = w.is(task.ID, record.Failed); task.Error.Reason != backends.UpstreamError {
 			t.Errorf("failed of %+v", task.Error)
 		}
 		w.has(1000, 0)
@@ -163,13 +165,13 @@ func TestAJobThatIsGoneForLongHasFailed(t *testing.T) {
 func TestStatesGoForwardOnly(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.until(task.ID, InProgress, time.Minute)
+		w.until(task.ID, record.InProgress, time.Minute)
 		for _, status := range []backends.Status{
 			{State: backends.Queued}, {State: backends.Running, Progress: 10}, {State: backends.Running, Progress: -3}, {State: backends.Unknown},
 		} {
 			w.works.tells(task.ID, status)
 			w.sleep(20 * time.Second)
-			if task := w.is(task.ID, InProgress); task.Progress != "50%" {
+			if task := w.is(task.ID, record.InProgress); task.Progress != "50%" {
 				t.Errorf("after %+v it is at %s", status, task.Progress)
 			}
 		}
@@ -179,10 +181,10 @@ func TestStatesGoForwardOnly(t *testing.T) {
 			t.Errorf("a running task is at %s", task.Progress)
 		}
 		w.works.tells(task.ID, succeeded(1))
-		w.until(task.ID, Success, time.Minute)
+		w.until(task.ID, record.Success, time.Minute)
 		w.works.tells(task.ID, failed(backends.ModelFailed))
 		w.sleep(time.Hour)
-		w.is(task.ID, Success)
+		w.is(task.ID, record.Success)
 	})
 }
 
@@ -190,17 +192,17 @@ func TestATaskHasADayAtItsBackend(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		task := w.must(video())
-		w.sleep(jobLife - time.Second)
-		w.is(task.ID, InProgress)
+		w.sleep(record.JobLife - time.Second)
+		w.is(task.ID, record.InProgress)
 		w.sleep(2 * time.Second)
-		if task = w.is(task.ID, Failed); task.Error.Reason != backends.TaskTimeout {
+		if task = w.is(task.ID, record.Failed); task.Error.Reason != backends.TaskTimeout {
 			t.Errorf("failed of %+v", task.Error)
 		}
 		w.has(1000, 0)
 		// It succeeds all the same: nobody is charged, and nobody hears of it.
 		w.works.tells(task.ID, succeeded(1))
-		w.sleep(2 * watchEvery)
-		if task = w.is(task.ID, Failed); task.Detail.Loss == "" || task.Error.Reason != backends.TaskTimeout {
+		w.sleep(2 * transition.WatchEvery)
+		if task = w.is(task.ID, record.Failed); task.Detail.Loss == "" || task.Error.Reason != backends.TaskTimeout {
 			t.Errorf("the loss is not told: %+v", task)
 		}
 		if rec := w.record(task.ID); rec.Loss == "" || rec.Due != 0 || w.Figures().Losses != 1 {
@@ -217,8 +219,8 @@ func TestATaskThatTimesOutIsCancelledWhereThatIsPossible(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
 		task := w.must(video())
-		w.sleep(jobLife + time.Second)
-		w.is(task.ID, Failed)
+		w.sleep(record.JobLife + time.Second)
+		w.is(task.ID, record.Failed)
 		if !w.works.jobs[backends.Token(task.ID)].cancelled || w.record(task.ID).Due != 0 {
 			t.Error("the job runs on, or is watched")
 		}
@@ -228,7 +230,7 @@ func TestATaskThatTimesOutIsCancelledWhereThatIsPossible(t *testing.T) {
 func TestASuccessAtTheDeadlineIsASuccess(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.sleep(jobLife - 20*time.Second)
+		w.sleep(record.JobLife - 20*time.Second)
 		w.works.set(func(s *works) {
 			s.poll = func(*work) (backends.Status, error) {
 				if w.now() < w.record(task.ID).Deadline {
@@ -238,7 +240,7 @@ func TestASuccessAtTheDeadlineIsASuccess(t *testing.T) {
 			}
 		})
 		w.sleep(time.Minute)
-		w.is(task.ID, Success)
+		w.is(task.ID, record.Success)
 		w.has(900, 0)
 	})
 }
@@ -249,10 +251,10 @@ func TestATaskThatNobodyTakesHasThreeDays(t *testing.T) {
 			t.Fatal(err)
 		}
 		task := w.must(video())
-		w.sleep(submissionLife - time.Second)
-		w.is(task.ID, Queued)
+		w.sleep(transition.SubmissionLife - time.Second)
+		w.is(task.ID, record.Queued)
 		w.sleep(2 * time.Second)
-		w.is(task.ID, Failed)
+		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
 		if jobs, _ := w.works.accepted(); jobs != 0 {
 			t.Errorf("%d jobs", jobs)
@@ -266,14 +268,14 @@ func TestTheDayAtABackendEndsWithTheThreeDays(t *testing.T) {
 			t.Fatal(err)
 		}
 		task := w.must(video())
-		w.sleep(submissionLife - time.Hour)
+		w.sleep(transition.SubmissionLife - time.Hour)
 		if err := w.Enable(w.t.Context(), "operator", "works"); err != nil {
 			t.Fatal(err)
 		}
 		w.sleep(59 * time.Minute)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 		w.sleep(2 * time.Minute)
-		w.is(task.ID, Failed)
+		w.is(task.ID, record.Failed)
 	})
 }
 
@@ -332,7 +334,7 @@ func TestAWakeUpBringsAPollForward(t *testing.T) {
 		if n := w.works.polled(task.ID) - before; n > 3 {
 			t.Errorf("polled %d times in 2 s", n)
 		}
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 	})
 }
 
@@ -382,7 +384,7 @@ func TestResultsAreBounded(t *testing.T) {
 					}
 					w.works.succeed(row.made)
 					task := w.must(with(func(s *Submission) { s.Quote.Asked.Count = row.asked }))
-					task = w.until(task.ID, Success, time.Minute)
+					task = w.until(task.ID, record.Success, time.Minute)
 					if len(task.Result.URLs) != row.want {
 						t.Errorf("it has %d results", len(task.Result.URLs))
 					}

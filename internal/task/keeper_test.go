@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
 // giving are works that give bytes and no links.
@@ -36,13 +37,13 @@ func TestSuccessIsToldWhenTheCopiesAreThere(t *testing.T) {
 		task := w.must(with(func(s *Submission) { s.Job.Output.MediaName = "cats" }))
 		w.works.tells(task.ID, succeeded(2))
 		w.sleep(9 * time.Minute)
-		if task = w.is(task.ID, InProgress); task.Progress != "99%" {
+		if task = w.is(task.ID, record.InProgress); task.Progress != "99%" {
 			t.Errorf("while it is copied it is at %s", task.Progress)
 		}
 		polls := w.works.polled(task.ID)
 		w.has(1000, 100)
 		w.sleep(2 * time.Minute)
-		task = w.is(task.ID, Success)
+		task = w.is(task.ID, record.Success)
 		if want := "https://gateway.example.com/v1/files/" + task.ID + "/0"; task.Result.URL != want || len(task.Result.URLs) != 2 {
 			t.Errorf("the links are %+v", task.Result)
 		}
@@ -61,14 +62,14 @@ func TestCopiesThatFail(t *testing.T) {
 		fail   func(n int) error
 		later  *backends.Status // what the backend tells after the success
 		after  time.Duration
-		want   State
+		want   record.State
 	}{
-		"for a while":                         {status: succeeded(1), fail: func(n int) error { return map[bool]error{true: errors.New("x")}[n < 5] }, after: 5 * time.Minute, want: Success},
-		"for 59 minutes":                      {status: succeeded(1), fail: fail, after: 59 * time.Minute, want: InProgress},
-		"for an hour, with links":             {status: succeeded(1), fail: fail, after: 62 * time.Minute, want: Success},
-		"for an hour, without":                {status: bytesOnly(1), fail: fail, after: 62 * time.Minute, want: Failed},
-		"and the backend forgets":             {status: succeeded(1), fail: fail, later: &backends.Status{State: backends.Unknown}, after: 62 * time.Minute, want: Success},
-		"and the backend says that it failed": {status: succeeded(1), fail: fail, later: ptr(failed(backends.ModelFailed)), after: 62 * time.Minute, want: Success},
+		"for a while":                         {status: succeeded(1), fail: func(n int) error { return map[bool]error{true: errors.New("x")}[n < 5] }, after: 5 * time.Minute, want: record.Success},
+		"for 59 minutes":                      {status: succeeded(1), fail: fail, after: 59 * time.Minute, want: record.InProgress},
+		"for an hour, with links":             {status: succeeded(1), fail: fail, after: 62 * time.Minute, want: record.Success},
+		"for an hour, without":                {status: bytesOnly(1), fail: fail, after: 62 * time.Minute, want: record.Failed},
+		"and the backend forgets":             {status: succeeded(1), fail: fail, later: &backends.Status{State: backends.Unknown}, after: 62 * time.Minute, want: record.Success},
+		"and the backend says that it failed": {status: succeeded(1), fail: fail, later: ptr(failed(backends.ModelFailed)), after: 62 * time.Minute, want: record.Success},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -84,9 +85,9 @@ func TestCopiesThatFail(t *testing.T) {
 				w.sleep(row.after - 10*time.Second)
 				task = w.is(task.ID, row.want)
 				switch row.want {
-				case Success:
+				case record.Success:
 					w.has(900, 0)
-				case Failed:
+				case record.Failed:
 					w.has(1000, 0)
 				}
 				if attic.last.Fetch == nil {
@@ -121,7 +122,7 @@ func TestBytesWithoutAKeeperAreNoResult(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.works.tells(task.ID, bytesOnly(1))
-		task = w.until(task.ID, Failed, time.Minute)
+		task = w.until(task.ID, record.Failed, time.Minute)
 		if task.Error.Reason != backends.UpstreamError {
 			t.Errorf("%+v", task.Error)
 		}
@@ -140,7 +141,7 @@ func TestMoreCopiesThanHandsAreMadeLater(t *testing.T) {
 			w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
 		}
 		w.sleep(5 * time.Minute)
-		tasks, _, err := w.List(w.t.Context(), OfKey(bobKey), Page{Limit: 100, Status: Success})
+		tasks, _, err := w.List(w.t.Context(), record.OfKey(bobKey), Page{Limit: 100, Status: record.Success})
 		if err != nil || len(tasks) != 50 {
 			t.Errorf("%d are over, %v", len(tasks), err)
 		}
@@ -157,7 +158,7 @@ func TestACopyGoesOnAfterAKill(t *testing.T) {
 		w.sleep(30 * time.Second)
 		w.kill()
 		w.start()
-		w.until(task.ID, Success, 5*time.Minute)
+		w.until(task.ID, record.Success, 5*time.Minute)
 		w.has(900, 0)
 		if attic.kept[task.ID] != 2 {
 			t.Errorf("asked %d times", attic.kept[task.ID])

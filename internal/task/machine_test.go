@@ -16,6 +16,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -37,7 +38,7 @@ func (s step) String() string {
 // story is a world with what has been seen of it.
 type story struct {
 	*world
-	seen map[string]State // by task, as last shown
+	seen map[string]record.State // by task, as last shown
 }
 
 // deeds are the steps by name, and how often each is drawn.
@@ -121,7 +122,7 @@ var deeds = map[string]struct {
 	}},
 	"clock": {2, func(w *story, s step) { // ahead by up to 4.5 minutes, and back
 		w.ahead.Store(int64(time.Duration(s.n%4) * s.d))
-		w.nudge("works")
+		w.nudgeDriver("works")
 	}},
 	"kind": {2, func(w *story, s step) { // what the backend can do beside taking jobs
 		all := struct {
@@ -148,7 +149,7 @@ var deeds = map[string]struct {
 	}},
 	"cancel": {3, func(w *story, s step) {
 		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
-			_, _ = w.Cancel(context.Background(), OfUser(ann), ids[s.n%len(ids)])
+			_, _ = w.Cancel(context.Background(), record.OfUser(ann), ids[s.n%len(ids)])
 		}
 	}},
 	"wake": {2, func(w *story, s step) {
@@ -256,7 +257,7 @@ func play(t *testing.T, all []step) (err error) {
 		r := &recorder{TB: t}
 		w := &story{
 			world: &world{t: r, disk: memory.New(), works: newWorks(), hooks: newReceiver()},
-			seen:  make(map[string]State),
+			seen:  make(map[string]record.State),
 		}
 		defer func() {
 			if p := recover(); p != nil && p != any(r) {
@@ -306,12 +307,12 @@ func (w *story) look() {
 	if _, most := w.works.accepted(); most > 1 {
 		w.t.Errorf("a job was taken %d times", most)
 	}
-	tasks, _, err := w.List(context.Background(), Anyone, Page{Limit: 100})
+	tasks, _, err := w.List(context.Background(), record.Anyone, Page{Limit: 100})
 	if err != nil {
 		return
 	}
 	for _, task := range tasks {
-		before, rank := w.seen[task.ID], map[State]int{"": 0, Pending: 1, Queued: 1, InProgress: 2, Success: 3, Failed: 3}
+		before, rank := w.seen[task.ID], map[record.State]int{"": 0, record.Pending: 1, record.Queued: 1, record.InProgress: 2, record.Success: 3, record.Failed: 3}
 		if rank[task.Status] < rank[before] || rank[before] == 3 && before != task.Status {
 			w.t.Errorf("task %s goes from %s to %s", task.ID, before, task.Status)
 		}
@@ -322,7 +323,7 @@ func (w *story) look() {
 	}
 	ids := make(map[string]bool)
 	for _, got := range w.hooks.requests() {
-		ids[got.header.Get(headerID)] = true
+		ids[got.header.Get("Webhook-Id")] = true
 	}
 	if len(ids) > len(w.seen) {
 		w.t.Errorf("%d callbacks of %d tasks", len(ids), len(w.seen))
@@ -346,7 +347,7 @@ func (w *story) finish() {
 	w.sleep(6 * 24 * time.Hour)
 	w.look()
 	spent := money.Amount(0)
-	tasks, _, err := w.List(context.Background(), OfUser(ann), Page{Limit: 100})
+	tasks, _, err := w.List(context.Background(), record.OfUser(ann), Page{Limit: 100})
 	if err != nil {
 		w.t.Fatal(err)
 	}

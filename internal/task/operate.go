@@ -13,6 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -36,10 +38,10 @@ func (s BackendStatus) Abandoned() bool { return !s.Configured && s.Running+s.Wa
 // Backends returns what all backends have to do, by name: those that are
 // configured, and those that have ever had tasks.
 func (e *Engine) Backends(ctx context.Context) (all []BackendStatus, err error) {
-	err = e.view(ctx, func(r storage.Reader) error {
+	err = e.store.View(ctx, func(r storage.Reader) error {
 		all = nil
 		names := slices.Collect(maps.Keys(e.config.Load().backends))
-		lo, hi := storage.Below(loadPrefix)
+		lo, hi := storage.Below(record.LoadPrefix)
 		err := r.Scan(lo, hi, func(key, _ []byte) bool {
 			names = append(names, string(key[len(lo):]))
 			return true
@@ -63,27 +65,28 @@ func (e *Engine) Backends(ctx context.Context) (all []BackendStatus, err error) 
 }
 
 func (e *Engine) backendStatus(r storage.Reader, name string) (BackendStatus, error) {
-	l, err := readLoad(r, name)
+	l, err := record.ReadLoad(r, name)
 	if err != nil {
 		return BackendStatus{}, err
 	}
 	b, found := e.backend(name)
 	s := BackendStatus{
 		Name: name, Configured: found, Drained: l.Drained, Running: l.Running, Waiting: l.Waiting, Deferred: l.Deferred,
-		MaxRunning: b.MaxRunning, Busy: e.paused(name),
+		MaxRunning: b.MaxRunning,
 	}
-	keys, err := queue.Under(name).Keys(r, 1)
-	if err != nil || len(keys) == 0 {
-		return s, err
+	if d := e.driverOf(name); d != nil {
+		s.Busy = d.pausedFor() > 0
 	}
-	rec, err := readTask(r, lastID(keys[0]))
-	if errors.Is(err, storage.ErrUnreadable) {
-		return s, nil // it is not known since when it waits; the rest is
+	for rec, err := range record.Tasks.Scan(r, record.Queue.Under(name)) {
+		switch {
+		case err == nil:
+			s.Oldest = time.UnixMilli(rec.Created)
+		case !errors.Is(err, storage.ErrUnreadable): // else it is not known since when it waits; the rest is
+			return s, err
+		}
+		break
 	}
-	if err == nil && rec != nil {
-		s.Oldest = time.UnixMilli(rec.Created)
-	}
-	return s, err
+	return s, nil
 }
 
 // Drain keeps new tasks from a backend until Enable: they wait. Tasks that the backend has go on.
@@ -97,41 +100,41 @@ func (e *Engine) Enable(ctx context.Context, actor, backend string) error {
 }
 
 func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained bool, action string) error {
-	defer e.nudge(backend)
-	return e.audited(ctx, &audit.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
-		l, err := readLoad(t, backend)
+	defer e.nudgeDriver(backend)
+	return e.store.Audited(ctx, &audit.Event{Actor: actor, Action: action, Detail: backend}, func(t storage.Txn) (bool, error) {
+		l, err := record.ReadLoad(t, backend)
 		if err != nil {
 			return false, err
 		}
-		if _, found := e.backend(backend); !found && l == (load{}) {
+		if _, found := e.backend(backend); !found && l == (record.Load{}) {
 			return false, fault.At(fault.NotFound, "backend", "there is no backend %q", backend)
 		}
 		if l.Drained == drained {
 			return false, nil
 		}
 		l.Drained = drained
-		return true, l.write(t, backend)
+		return true, l.Write(t, backend)
 	})
 }
 
 // Retry has a task looked at now, for an operator who knows that its backend has recovered. A task
 // that its backend has refused goes back into the queue. A task that waits for a slot goes on waiting.
-func (e *Engine) Retry(ctx context.Context, actor, id string) (*Task, error) {
-	rec, err := e.find(ctx, Anyone, id)
+func (e *Engine) Retry(ctx context.Context, actor, id string) (*record.Task, error) {
+	rec, err := e.find(ctx, record.Anyone, id)
 	if err != nil {
 		return nil, err
 	}
-	after, _, err := e.move(ctx, transitionRetry, change{known: rec, owner: Anyone, actor: actor})
+	after, _, err := e.apply(ctx, transition.Retry, transition.Change{Known: rec, Owner: record.Anyone, Actor: actor})
 	switch {
 	case err != nil:
 		return nil, err
 	case after == nil:
 		return nil, ErrNotFound
-	case !after.retryable():
-		return nil, fault.New(fault.Conflict, "the task is not at a backend: it is %s", after.status())
+	case !after.Retryable():
+		return nil, fault.New(fault.Conflict, "the task is not at a backend: it is %s", after.Status())
 	}
-	e.nudge(after.Backend)
-	return after.task(), nil
+	e.nudgeDriver(after.Backend)
+	return after.Task(), nil
 }
 
 // Check asks a backend whether it would take a job, which costs nothing. It is
@@ -145,10 +148,11 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 	if !can {
 		return false, nil
 	}
-	if !e.begin() {
-		return false, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
+	done, err := e.begin()
+	if err != nil {
+		return false, err
 	}
-	defer e.steps.Done()
+	defer done()
 	defer catchPanic(&err)
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
@@ -158,24 +162,24 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 
 // Unfinished returns at most so many unfinished tasks of an owner, oldest first; more reports that
 // there are others.
-func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []*Task, more bool, err error) {
-	err = e.view(ctx, func(r storage.Reader) error {
-		list, more = []*Task{}, false
-		for rec, err := range tasks.Scan(r, due.Under()) {
+func (e *Engine) Unfinished(ctx context.Context, owner record.Owner, most int) (list []*record.Task, more bool, err error) {
+	err = e.store.View(ctx, func(r storage.Reader) error {
+		list, more = []*record.Task{}, false
+		for rec, err := range record.Tasks.Scan(r, record.Due.Under()) {
 			if err != nil {
 				return err
 			}
-			if rec.over() || !owner.owns(rec.Key, rec.User) {
+			if rec.Over() || !owner.Owns(rec.Key, rec.User) {
 				continue
 			}
 			if more = len(list) == most; more {
 				return nil
 			}
-			list = append(list, rec.task())
+			list = append(list, rec.Task())
 		}
 		return nil
 	})
-	slices.SortFunc(list, func(a, b *Task) int {
+	slices.SortFunc(list, func(a, b *record.Task) int {
 		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
 	})
 	return list, more, err
@@ -185,19 +189,20 @@ func (e *Engine) Unfinished(ctx context.Context, owner Owner, most int) (list []
 // Otherwise the backend must confirm that the job ends without a result; if the backend is not
 // configured any more, an operator may cancel the task. In all other cases the task runs on and
 // Cancel fails. Cancelling a cancelled task does nothing.
-func (e *Engine) Cancel(ctx context.Context, owner Owner, id string) (*Task, error) {
+func (e *Engine) Cancel(ctx context.Context, owner record.Owner, id string) (*record.Task, error) {
 	return e.CancelAs(ctx, "", owner, id)
 }
 
 // CancelAs is Cancel with an actor for the audit log: the operator or the id of a user.
-func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id string) (*Task, error) {
-	if !e.begin() {
-		return nil, fault.New(fault.Overloaded, "the gateway is shutting down").After(waitLook)
+func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner, id string) (*record.Task, error) {
+	done, err := e.begin()
+	if err != nil {
+		return nil, err
 	}
-	defer e.steps.Done()
+	defer done()
 	noted, noting := e.noting.Load(id)
 	rec, err := e.find(ctx, owner, id)
-	if err == nil && noting && rec.Delivery == Sending {
+	if err == nil && noting && rec.Delivery == record.Sending {
 		select {
 		case <-noted.(chan struct{}):
 			rec, err = e.find(ctx, owner, id)
@@ -207,8 +212,8 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id str
 	if err != nil {
 		return nil, err
 	}
-	if rec.waiting() {
-		rec, _, err = e.move(ctx, transitionWithdraw, change{known: rec, owner: owner, actor: actor, failure: cancelled})
+	if rec.Waiting() {
+		rec, _, err = e.apply(ctx, transition.Withdraw, transition.Change{Known: rec, Owner: owner, Actor: actor, Failure: record.Cancelled})
 		if err != nil {
 			return nil, err
 		}
@@ -217,14 +222,14 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id str
 		}
 	}
 	_, driven := e.backend(rec.Backend)
-	abandoned := !driven && owner == Anyone
-	if !rec.over() && rec.Copying == nil && (abandoned || rec.Delivery == Accepted && e.stop(rec) == nil) {
-		tr := transitionCancel
+	abandoned := !driven && owner == record.Anyone
+	if !rec.Over() && rec.Copying == nil && (abandoned || rec.Delivery == record.Accepted && e.stop(rec) == nil) {
+		tr := transition.Cancel
 		if abandoned {
-			tr = transitionAbandon
+			tr = transition.Abandon
 		}
 		// The job is stopped, whether the caller is still there or not.
-		rec, _, err = e.move(context.WithoutCancel(ctx), tr, change{known: rec, owner: owner, actor: actor, failure: cancelled})
+		rec, _, err = e.apply(context.WithoutCancel(ctx), tr, transition.Change{Known: rec, Owner: owner, Actor: actor, Failure: record.Cancelled})
 		if err != nil {
 			return nil, err
 		}
@@ -233,32 +238,121 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner Owner, id str
 	case rec == nil:
 		return nil, ErrNotFound
 	case rec.Failure != nil && rec.Failure.Reason == backends.TaskCancelled:
-		return rec.task(), nil
-	case rec.over():
+		return rec.Task(), nil
+	case rec.Over():
 		return nil, fault.New(fault.TaskNotCancellable, "the task is over: %s", rec.State)
 	case !driven:
-		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is not configured any more: only an operator can cancel it", rec.status())
-	case rec.Delivery == Sending, rec.Delivery == Unknown:
-		return nil, fault.New(fault.TaskNotCancellable, "the task is being handed over; try again later").After(waitLook)
+		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is not configured any more: only an operator can cancel it", rec.Status())
+	case rec.Delivery == record.Sending, rec.Delivery == record.Unknown:
+		return nil, fault.New(fault.TaskNotCancellable, "the task is being sent to the generation service; try again later").After(waitLook)
 	}
-	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.status())
+	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.Status())
 }
 
 // stop asks a backend to end a job. If it does not, the job is polled soon.
-func (e *Engine) stop(rec *record) error {
-	d := e.driverOf(rec.Backend)
+func (e *Engine) stop(rec *record.Record) error {
 	b, found := e.backend(rec.Backend)
-	if d == nil || !found {
+	if !found {
 		return errCannotCancel
 	}
-	err := d.cancel(b, *rec.Ref)
+	err := e.cancel(b, *rec.Ref)
 	if err != nil {
 		if !errors.Is(err, errCannotCancel) {
 			e.logBackendError(zap.InfoLevel, "a task is not cancelled", rec, err)
 		}
-		if wake := e.wake(e.life, rec.ID); wake != nil {
-			e.log.Warn("a task is not asked for early", zap.String("task_id", rec.ID), zap.Error(wake))
+		if wake := e.wake(e.store.Life, rec.ID); wake != nil {
+			e.store.Log.Warn("a task is not asked for early", zap.String("task_id", rec.ID), zap.Error(wake))
 		}
 	}
 	return err
+}
+
+// Wake brings the next poll of a job forward after a webhook of its backene. The content of the
+// webhook is not trustee. Wake does nothing if no unfinished task has the id, or if the backend
+// sent no webhooks when it accepted the task.
+func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
+	if !isName(backend) {
+		return nil
+	}
+	var keys [][]byte
+	err := e.store.View(ctx, func(r storage.Reader) (err error) {
+		keys, err = record.ByRef.Under(backend, record.HashOf(ref)).Keys(r, 1)
+		return err
+	})
+	if err != nil || len(keys) == 0 { // a flood of these reads only
+		return err
+	}
+	return e.wake(ctx, record.LastID(keys[0]))
+}
+
+// Figures are what the engine has seen since the process began.
+type Figures struct {
+	Polls           int64 // questions to backends what has become of a task
+	PollErrors      int64 // of these, without an answer
+	UnknownStatuses int64 // of these, answered by a status that no adapter knows
+	Losses          int64 // jobs that were made without a charge
+
+	Submitted map[backends.MediaType]int64 // tasks that were made
+	Succeeded map[backends.MediaType]int64
+	Failed    map[backends.MediaType]int64
+	TakenBack map[backends.MediaType]int64 // refused in the answer to their submission
+
+	Delivered   int64 // callbacks that were acknowledged
+	Undelivered int64 // attempts that were not, but may be tried again
+	Dead        int64 // callbacks that were given up
+}
+
+// Figures returns the counts since Open.
+func (e *Engine) Figures() Figures {
+	f := &e.counters
+	delivered, undelivered, dead := e.sender.Counts()
+	return Figures{
+		Polls: f.polls.Load(), PollErrors: f.pollErrors.Load(), UnknownStatuses: f.unknownStatuses.Load(), Losses: f.losses.Load(),
+		Submitted: f.submitted.load(), Succeeded: f.succeeded.load(), Failed: f.failed.load(), TakenBack: f.takenBack.load(),
+		Delivered: delivered, Undelivered: undelivered, Dead: dead,
+	}
+}
+
+// Census is how many tasks are not over, and how many callbacks wait.
+type Census struct {
+	Unfinished map[Group]int64
+	Oldest     time.Time // when the oldest of these was submitted; zero: there is none
+	Callbacks  int64     // that wait to be delivered
+}
+
+// Group are tasks of one backend, type and status.
+type Group struct {
+	Backend string
+	Type    backends.MediaType
+	Status  record.State
+}
+
+// Census counts the tasks that are not over. It reads each of them: it is for
+// once a minute, not for each request.
+func (e *Engine) Census(ctx context.Context) (c Census, err error) {
+	err = e.store.View(ctx, func(r storage.Reader) error {
+		c = Census{Unfinished: make(map[Group]int64)}
+		oldest := int64(0)
+		for rec, err := range record.Tasks.Scan(r, record.Due.Under()) {
+			if err = cmp.Or(err, ctx.Err()); err != nil {
+				return err
+			}
+			if rec.Over() {
+				continue
+			}
+			c.Unfinished[Group{rec.Backend, rec.Kind.Makes(), rec.Status()}]++
+			if oldest == 0 || rec.Created < oldest {
+				oldest = rec.Created
+			}
+		}
+		if oldest != 0 {
+			c.Oldest = time.UnixMilli(oldest)
+		}
+		lo, hi := record.EventsDue.Under().Bounds()
+		return r.Scan(lo, hi, func(_, _ []byte) bool {
+			c.Callbacks++
+			return true
+		})
+	})
+	return c, err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -31,7 +32,7 @@ func (w *world) audit() (actions []string) {
 		actions = append(actions, action)
 		return true
 	}
-	if err := w.view(w.t.Context(), func(r storage.Reader) error {
+	if err := w.store.View(w.t.Context(), func(r storage.Reader) error {
 		for _, bounds := range []string{"audit/0 audit0", "audit// audit/0"} {
 			lo, hi, _ := strings.Cut(bounds, " ")
 			if err := r.Scan([]byte(lo), []byte(hi), add); err != nil {
@@ -48,7 +49,7 @@ func (w *world) audit() (actions []string) {
 func TestADrainedBackendGetsNothingNew(t *testing.T) {
 	in(t, func(w *world) {
 		running := w.must(video())
-		w.until(running.ID, InProgress, time.Minute)
+		w.until(running.ID, record.InProgress, time.Minute)
 		for range 2 { // twice is once
 			if err := w.Drain(w.t.Context(), "root", "works"); err != nil {
 				t.Fatal(err)
@@ -59,8 +60,8 @@ func TestADrainedBackendGetsNothingNew(t *testing.T) {
 		w.start() // it is durable
 		w.works.succeed(1)
 		w.sleep(95 * time.Second)
-		w.is(running.ID, Success)
-		w.is(waiting.ID, Queued)
+		w.is(running.ID, record.Success)
+		w.is(waiting.ID, record.Queued)
 		all, err := w.Backends(w.t.Context())
 		if err != nil || len(all) != 1 || !all[0].Drained || all[0].Waiting != 1 || all[0].Running != 0 || all[0].Abandoned() || all[0].MaxRunning != 8 {
 			t.Errorf("%+v, %v", all, err)
@@ -68,7 +69,7 @@ func TestADrainedBackendGetsNothingNew(t *testing.T) {
 		if err := w.Enable(w.t.Context(), "root", "works"); err != nil {
 			t.Fatal(err)
 		}
-		w.until(waiting.ID, Success, 10*time.Second)
+		w.until(waiting.ID, record.Success, 10*time.Second)
 		for _, set := range []func() error{
 			func() error { return w.Drain(w.t.Context(), "root", "nothing") },
 			func() error { return w.Enable(w.t.Context(), "root", "nothing") },
@@ -97,11 +98,11 @@ func TestAnOperatorHasAStuckTaskLookedAt(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(100 * time.Millisecond)
-		w.is(task.ID, Success)
+		w.is(task.ID, record.Success)
 		if _, err := w.Retry(w.t.Context(), "root", task.ID); codeOf(err) != fault.Conflict {
 			t.Errorf("one that is over: %v", err)
 		}
-		if _, err := w.Retry(w.t.Context(), "root", newID()); codeOf(err) != fault.TaskNotFound {
+		if _, err := w.Retry(w.t.Context(), "root", record.NewID()); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
 		if got := w.audit(); len(got) != 1 || got[0] != "root task.retry "+task.ID+" of "+ann+" "+annKey {
@@ -191,10 +192,10 @@ func TestUnfinishedTasksAreFoundWhereverTheyAre(t *testing.T) {
 		}
 		over := w.must(with(func(s *Submission) { s.Backend = "away" }))
 		w.works.tells(over.ID, succeeded(1))
-		w.until(over.ID, Success, time.Minute)
+		w.until(over.ID, record.Success, time.Minute)
 		w.serve(func(c *Config) { c.Backends = c.Backends[:1] })
 
-		ids := func(owner Owner, most int) (ids []string, more bool) {
+		ids := func(owner record.Owner, most int) (ids []string, more bool) {
 			tasks, more, err := w.Unfinished(w.t.Context(), owner, most)
 			if err != nil {
 				t.Fatal(err)
@@ -204,17 +205,17 @@ func TestUnfinishedTasksAreFoundWhereverTheyAre(t *testing.T) {
 			}
 			return ids, more
 		}
-		for _, owner := range []Owner{Anyone, OfUser(ann), OfKey(annKey)} {
+		for _, owner := range []record.Owner{record.Anyone, record.OfUser(ann), record.OfKey(annKey)} {
 			if got, more := ids(owner, 4); more || jsonOf(got) != jsonOf(want) {
 				t.Errorf("of %v: %v, %t; want %v", owner, got, more, want)
 			}
 		}
-		for _, owner := range []Owner{OfUser("user_bob"), OfKey(annKey2), {}} {
+		for _, owner := range []record.Owner{record.OfUser("user_bob"), record.OfKey(annKey2), {}} {
 			if got, more := ids(owner, 4); more || len(got) != 0 {
 				t.Errorf("of %v: %v, %t", owner, got, more)
 			}
 		}
-		if got, more := ids(Anyone, 3); !more || len(got) != 3 {
+		if got, more := ids(record.Anyone, 3); !more || len(got) != 3 {
 			t.Errorf("three of four: %v, %t", got, more)
 		}
 	})

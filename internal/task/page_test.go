@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/callback"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
 func TestPagesOfTasksHaveNumbersAndATotal(t *testing.T) {
@@ -46,11 +48,11 @@ func TestPagesOfTasksHaveNumbersAndATotal(t *testing.T) {
 			"of a key":              {ann, Filter{Key: annKey2}, 1, 4, second[1:], 3},
 			"of another's key":      {ann, Filter{Key: bobKey}, 0, 4, nil, 0},
 			"of no key":             {ann, Filter{Key: "key_eve"}, 0, 4, nil, 0},
-			"waiting":               {ann, Filter{Status: Queued}, 2, 3, all[2:5], 7},
-			"at the backend":        {ann, Filter{Status: InProgress}, 0, 4, all[7:], 2},
-			"of a key, waiting":     {ann, Filter{Key: annKey2, Status: Queued}, 0, 4, second, 3},
-			"of another's, waiting": {ann, Filter{Key: bobKey, Status: Queued}, 0, 4, nil, 0},
-			"none of a status":      {ann, Filter{Status: Failed}, 0, 4, nil, 0},
+			"waiting":               {ann, Filter{Status: record.Queued}, 2, 3, all[2:5], 7},
+			"at the backend":        {ann, Filter{Status: record.InProgress}, 0, 4, all[7:], 2},
+			"of a key, waiting":     {ann, Filter{Key: annKey2, Status: record.Queued}, 0, 4, second, 3},
+			"of another's, waiting": {ann, Filter{Key: bobKey, Status: record.Queued}, 0, 4, nil, 0},
+			"none of a status":      {ann, Filter{Status: record.Failed}, 0, 4, nil, 0},
 		} {
 			tasks, total, err := w.TaskPage(w.t.Context(), row.user, row.filter, row.skip, row.limit)
 			var ids []string
@@ -71,8 +73,8 @@ func TestAPageLeavesOutWhatIsNotKeptAnyMore(t *testing.T) {
 	in(t, func(w *world) {
 		w.works.succeed(1)
 		task := w.must(video())
-		w.until(task.ID, Success, time.Minute)
-		for _, status := range []State{"", Success} {
+		w.until(task.ID, record.Success, time.Minute)
+		for _, status := range []record.State{"", record.Success} {
 			if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: status}, 0, 4); err != nil || len(tasks) != 1 || total != 1 {
 				t.Errorf("%q: %v of %d, %v", status, tasks, total, err)
 			}
@@ -81,7 +83,7 @@ func TestAPageLeavesOutWhatIsNotKeptAnyMore(t *testing.T) {
 		if tasks, _, err := w.TaskPage(w.t.Context(), ann, Filter{}, 0, 4); err != nil || len(tasks) != 0 {
 			t.Errorf("%v, %v", tasks, err)
 		}
-		if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: Success}, 0, 4); err != nil || len(tasks) != 0 || total != 0 {
+		if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: record.Success}, 0, 4); err != nil || len(tasks) != 0 || total != 0 {
 			t.Errorf("%v of %d, %v", tasks, total, err)
 		}
 	})
@@ -109,8 +111,8 @@ func TestPagesOfCallbacksHaveNumbersAndATotal(t *testing.T) {
 			list, total, err := w.CallbackPage(w.t.Context(), row.user, row.skip, row.limit)
 			var got []string
 			for _, d := range list {
-				if got = append(got, d.Task); OfCallback(d.ID) != d.Task || OfCallback(d.Task) != d.Task {
-					t.Errorf("the callback %s is of %s", d.ID, OfCallback(d.ID))
+				if got = append(got, d.Task); callback.TaskOf(d.ID) != d.Task || callback.TaskOf(d.Task) != d.Task {
+					t.Errorf("the callback %s is of %s", d.ID, callback.TaskOf(d.ID))
 				}
 			}
 			if err != nil || !slices.Equal(got, row.want) || total != row.total {
@@ -125,16 +127,16 @@ func TestTheAuditTellsWhoDidWhatToWhoseTask(t *testing.T) {
 		w.listen()
 		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
 		task := w.must(video())
-		if _, err := w.Cancel(w.t.Context(), OfKey(annKey), w.must(video()).ID); err != nil {
+		if _, err := w.Cancel(w.t.Context(), record.OfKey(annKey), w.must(video()).ID); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the second time does nothing
-			if _, err := w.CancelAs(w.t.Context(), "root", Anyone, task.ID); err != nil {
+			if _, err := w.CancelAs(w.t.Context(), "root", record.Anyone, task.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
 		w.sleep(time.Millisecond) // lines of one moment have no order
-		if _, err := w.Redeliver(w.t.Context(), ann, OfUser(ann), task.ID); err != nil {
+		if _, err := w.Redeliver(w.t.Context(), ann, record.OfUser(ann), task.ID); err != nil {
 			t.Fatal(err)
 		}
 		w.sleep(time.Millisecond)

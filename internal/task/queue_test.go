@@ -11,6 +11,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -57,9 +59,9 @@ func TestTasksWaitInTheirOrderForASlot(t *testing.T) {
 	}
 }
 
-func (w *world) load() (l load) {
-	if err := w.view(context.Background(), func(r storage.Reader) (err error) {
-		l, err = readLoad(r, "works")
+func (w *world) load() (l record.Load) {
+	if err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
+		l, err = record.ReadLoad(r, "works")
 		return err
 	}); err != nil {
 		w.t.Error(err)
@@ -82,7 +84,7 @@ func TestABusyBackendGetsTheTaskLater(t *testing.T) {
 			}
 		})
 		first := w.must(video())
-		if first.Status != Queued || w.load().Running != 0 {
+		if first.Status != record.Queued || w.load().Running != 0 {
 			t.Fatalf("%+v, %+v", first, w.load())
 		}
 		second := w.must(video())
@@ -93,11 +95,11 @@ func TestABusyBackendGetsTheTaskLater(t *testing.T) {
 			}
 		})
 		w.sleep(10 * time.Hour) // it takes no task at all: that is no refusal of one
-		w.is(first.ID, Queued)
+		w.is(first.ID, record.Queued)
 		w.works.set(func(*works) { busy = false })
 		w.sleep(2 * time.Minute)
-		w.is(first.ID, InProgress)
-		w.is(second.ID, InProgress)
+		w.is(first.ID, record.InProgress)
+		w.is(second.ID, record.InProgress)
 	})
 }
 
@@ -147,12 +149,12 @@ func TestTasksWaitWhereTheAccountIsNotAccepted(t *testing.T) {
 			}
 		})
 		task := w.must(video())
-		w.is(task.ID, Queued)
+		w.is(task.ID, record.Queued)
 		w.sleep(10 * time.Hour)
-		w.is(task.ID, Queued)
+		w.is(task.ID, record.Queued)
 		w.works.set(func(*works) { broke = false })
 		w.sleep(2 * time.Minute)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 	})
 }
 
@@ -172,21 +174,21 @@ func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
 		if w.works.polled(running.ID) != before {
 			t.Error("it was polled all the same")
 		}
-		w.is(running.ID, InProgress)
-		w.is(waiting.ID, Queued)
+		w.is(running.ID, record.InProgress)
+		w.is(waiting.ID, record.Queued)
 		w.works.succeed(1)
 		w.serve(func(c *Config) { c.Backends = kept })
-		w.until(running.ID, Success, time.Minute)
+		w.until(running.ID, record.Success, time.Minute)
 	})
 }
 
 func TestWhatNobodyDrivesEndsWithItsTime(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
-		early := []*Task{w.must(video()), w.must(video()), w.must(video())}
+		early := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
 		w.sleep(5 * time.Second)
 		w.serve(func(c *Config) { c.Backends = nil })
-		for hours, want := range []State{23: InProgress, 25: Failed, 71: Failed, 73: Failed} {
+		for hours, want := range []record.State{23: record.InProgress, 25: record.Failed, 71: record.Failed, 73: record.Failed} {
 			if want == "" {
 				continue
 			}
@@ -196,7 +198,7 @@ func TestWhatNobodyDrivesEndsWithItsTime(t *testing.T) {
 			}
 			w.is(early[0].ID, want)
 			w.is(early[1].ID, want)
-			if waits := w.is(early[2].ID, map[bool]State{true: Queued, false: Failed}[hours < 72]); hours > 72 && waits.Error.Reason != backends.TaskTimeout {
+			if waits := w.is(early[2].ID, map[bool]record.State{true: record.Queued, false: record.Failed}[hours < 72]); hours > 72 && waits.Error.Reason != backends.TaskTimeout {
 				t.Errorf("%+v", waits.Error)
 			}
 		}
@@ -213,7 +215,7 @@ func TestAllThatNobodyDrivesIsLookedAt(t *testing.T) {
 		for range 2*maxExpired + 100 {
 			w.must(bobs)
 		}
-		w.sleep(grace - time.Second)
+		w.sleep(transition.Grace - time.Second)
 		w.works.set(func(s *works) { s.took = nil })
 		last := w.must(bobs) // looked at behind all of those, and over long before them
 		w.serve(func(c *Config) { c.Backends = nil })
@@ -223,7 +225,7 @@ func TestAllThatNobodyDrivesIsLookedAt(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if now, err := w.Get(w.t.Context(), OfKey(bobKey), last.ID); err != nil || now.Status != Failed {
+		if now, err := w.Get(w.t.Context(), record.OfKey(bobKey), last.ID); err != nil || now.Status != record.Failed {
 			t.Errorf("%+v, %v", now, err)
 		}
 	})
@@ -233,15 +235,15 @@ func TestAnOperatorCancelsWhatNobodyDrives(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.sleep(5 * time.Second)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 		w.serve(func(c *Config) { c.Backends = nil })
-		if _, err := w.CancelAs(w.t.Context(), "", OfKey(annKey), task.ID); codeOf(err) != fault.TaskNotCancellable {
+		if _, err := w.CancelAs(w.t.Context(), "", record.OfKey(annKey), task.ID); codeOf(err) != fault.TaskNotCancellable {
 			t.Errorf("the caller: %v", err)
 		}
-		if _, err := w.CancelAs(w.t.Context(), "operator", Anyone, task.ID); err != nil {
+		if _, err := w.CancelAs(w.t.Context(), "operator", record.Anyone, task.ID); err != nil {
 			t.Errorf("the operator: %v", err)
 		}
-		w.is(task.ID, Failed)
+		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
 	})
 }
@@ -277,7 +279,7 @@ func TestAReloadLosesNothingAndPollsNothingTwice(t *testing.T) {
 		w.works.succeed(1)
 		w.sleep(time.Minute)
 		for _, id := range ids {
-			if task, err := w.Get(w.t.Context(), OfUser("user_bob"), id); err != nil || task.Status != Success {
+			if task, err := w.Get(w.t.Context(), record.OfUser("user_bob"), id); err != nil || task.Status != record.Success {
 				t.Fatalf("%+v, %v", task, err)
 			}
 		}
@@ -292,18 +294,18 @@ func TestWhatIsFoundOutAfterTheLeaseDoesNotCount(t *testing.T) {
 			s.poll = func(*work) (backends.Status, error) {
 				s.set(func(s *works) { s.poll = nil })
 				close(slow)
-				time.Sleep(leaseFor + 30*time.Second) // an adapter that does not keep its time
+				time.Sleep(transition.LeaseFor + 30*time.Second) // an adapter that does not keep its time
 				return failed(backends.ModelFailed), nil
 			}
 		})
 		<-slow
-		w.sleep(leaseFor + 10*time.Second)
-		w.is(task.ID, InProgress) // somebody else has looked
+		w.sleep(transition.LeaseFor + 10*time.Second)
+		w.is(task.ID, record.InProgress) // somebody else has looked
 		w.sleep(time.Minute)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 		w.has(1000, 100)
 		w.works.tells(task.ID, succeeded(1))
-		w.until(task.ID, Success, time.Minute)
+		w.until(task.ID, record.Success, time.Minute)
 	})
 }
 
@@ -334,19 +336,19 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 						if j.token[round%len(j.token)]%2 == 0 && w.now()%3 == 0 {
 							return succeeded(1), nil
 						}
-						return backends.Status{State: backends.Running, RetryAfter: maxPause}, nil
+						return backends.Status{State: backends.Running, RetryAfter: transition.MaxPause}, nil
 					}
 				})
 				var ids []string
 				for range 6 {
 					ids = append(ids, w.must(video()).ID)
 				}
-				w.sleep(submissionLife + time.Minute)
+				w.sleep(transition.SubmissionLife + time.Minute)
 				charged := 0
 				for _, id := range ids {
-					if task := w.get(id); task.Status == Success {
+					if task := w.get(id); task.Status == record.Success {
 						charged += 100
-					} else if task.Status != Failed {
+					} else if task.Status != record.Failed {
 						t.Errorf("%+v", task)
 					}
 				}
@@ -377,15 +379,15 @@ func TestNobodyOvertakesThoseWhoWait(t *testing.T) {
 		first := w.must(video())
 		// A slot is free, and the driver has not heard of it yet.
 		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
-			l, err := readLoad(t, "works")
+			l, err := record.ReadLoad(t, "works")
 			l.Drained = false
-			return errors.Join(err, l.write(t, "works"))
+			return errors.Join(err, l.Write(t, "works"))
 		}); err != nil {
 			t.Fatal(err)
 		}
 		second := w.must(video())
 		w.sleep(10 * time.Second)
-		w.is(first.ID, InProgress)
-		w.is(second.ID, Queued)
+		w.is(first.ID, record.InProgress)
+		w.is(second.ID, record.Queued)
 	})
 }

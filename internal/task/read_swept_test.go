@@ -4,6 +4,8 @@ import (
 	"context"
 	"slices"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
 func TestAListGoesOnBehindTasksThatWereRemoved(t *testing.T) {
@@ -12,14 +14,14 @@ func TestAListGoesOnBehindTasksThatWereRemoved(t *testing.T) {
 		w.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})
 		w.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, maxExamined)...)
 		w.sleep(DefaultKept + 1000000)
-		_, next, err := w.List(context.Background(), OfKey(annKey), Page{})
+		_, next, err := w.List(context.Background(), record.OfKey(annKey), Page{})
 		if err != nil || next == "" {
 			t.Fatal(next, err)
 		}
 		if err := w.Sweep(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		list, next, err := w.List(context.Background(), OfKey(annKey), Page{After: next})
+		list, next, err := w.List(context.Background(), record.OfKey(annKey), Page{After: next})
 		if err != nil {
 			t.Errorf("%d, %q, %v", len(list), next, err)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -22,29 +23,29 @@ func TestWhoseTasksAreSeen(t *testing.T) {
 		for _, over := range []bool{false, true} {
 			task := w.must(video())
 			if over {
-				w.until(task.ID, Success, time.Minute)
+				w.until(task.ID, record.Success, time.Minute)
 			}
 			for name, row := range map[string]struct {
-				owner Owner
+				owner record.Owner
 				id    string
 				sees  bool
 			}{
-				"the key":                  {OfKey(annKey), task.ID, true},
-				"the user":                 {OfUser(ann), task.ID, true},
-				"an operator":              {Anyone, task.ID, true},
-				"another key of the user":  {OfKey(annKey2), task.ID, false},
-				"another's key":            {OfKey(bobKey), task.ID, false},
-				"another user":             {OfUser("user_bob"), task.ID, false},
-				"a key named like a user":  {OfKey(ann), task.ID, false},
-				"nobody":                   {Owner{}, task.ID, false},
-				"an empty key":             {OfKey(""), task.ID, false},
-				"an empty user":            {OfUser(""), task.ID, false},
-				"an id that is none":       {OfKey(annKey), newID(), false},
-				"an empty id":              {OfKey(annKey), "", false},
-				"a long id":                {OfKey(annKey), task.ID + "x", false},
-				"another spelling":         {OfKey(annKey), strings.ToLower(task.ID), false},
-				"an id with a key in it":   {OfKey(annKey), task.ID[:idSize-2] + "/x", false},
-				"the first part of the id": {OfKey(annKey), task.ID[:idSize-1], false},
+				"the key":                  {record.OfKey(annKey), task.ID, true},
+				"the user":                 {record.OfUser(ann), task.ID, true},
+				"an operator":              {record.Anyone, task.ID, true},
+				"another key of the user":  {record.OfKey(annKey2), task.ID, false},
+				"another's key":            {record.OfKey(bobKey), task.ID, false},
+				"another user":             {record.OfUser("user_bob"), task.ID, false},
+				"a key named like a user":  {record.OfKey(ann), task.ID, false},
+				"nobody":                   {record.Owner{}, task.ID, false},
+				"an empty key":             {record.OfKey(""), task.ID, false},
+				"an empty user":            {record.OfUser(""), task.ID, false},
+				"an id that is none":       {record.OfKey(annKey), record.NewID(), false},
+				"an empty id":              {record.OfKey(annKey), "", false},
+				"a long id":                {record.OfKey(annKey), task.ID + "x", false},
+				"another spelling":         {record.OfKey(annKey), strings.ToLower(task.ID), false},
+				"an id with a key in it":   {record.OfKey(annKey), task.ID[:record.IDSize-2] + "/x", false},
+				"the first part of the id": {record.OfKey(annKey), task.ID[:record.IDSize-1], false},
 			} {
 				got, err := w.Get(w.t.Context(), row.owner, row.id)
 				if row.sees {
@@ -69,16 +70,16 @@ func TestFinishedTasksComeFromMemory(t *testing.T) {
 	in(t, func(w *world) {
 		w.works.succeed(1)
 		task := w.must(video())
-		w.until(task.ID, Success, time.Minute)
+		w.until(task.ID, record.Success, time.Minute)
 		synctest.Wait()
 		w.power.off.Store(true)
 		for range 10_000 {
-			if got, err := w.Get(w.t.Context(), OfKey(annKey), task.ID); err != nil || got.Status != Success {
+			if got, err := w.Get(w.t.Context(), record.OfKey(annKey), task.ID); err != nil || got.Status != record.Success {
 				t.Fatal(got, err)
 			}
 		}
-		for _, id := range []string{task.ID, newID()} { // what is another's is not answered faster than what is not there
-			if _, err := w.Get(w.t.Context(), OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
+		for _, id := range []string{task.ID, record.NewID()} { // what is another's is not answered faster than what is not there
+			if _, err := w.Get(w.t.Context(), record.OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
 				t.Error(err)
 			}
 		}
@@ -90,7 +91,7 @@ func TestTheCacheIsBounded(t *testing.T) {
 	t.Parallel()
 	var c cache
 	for i := range 3 * cacheSize {
-		c.put(&record{ID: fmt.Sprint(i), State: Failed})
+		c.put(&record.Record{ID: fmt.Sprint(i), State: record.Failed})
 		if i%10 == 0 {
 			c.get("0") // one that is asked for stays
 		}
@@ -111,18 +112,18 @@ func TestWaitAnswersOnChange(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.works.tells(task.ID, queuedThere)
-		wait := func(most time.Duration) (*Task, time.Duration) {
+		wait := func(most time.Duration) (*record.Task, time.Duration) {
 			began := time.Now()
-			got, err := w.Wait(context.Background(), OfKey(annKey), task.ID, most)
+			got, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, most)
 			if err != nil {
 				t.Error(err)
 			}
 			return got, time.Since(began)
 		}
-		if got, took := wait(20 * time.Second); got.Status != Queued || took != 20*time.Second {
+		if got, took := wait(20 * time.Second); got.Status != record.Queued || took != 20*time.Second {
 			t.Errorf("%s after %v", got.Status, took)
 		}
-		if got, took := wait(0); got.Status != Queued || took != 0 {
+		if got, took := wait(0); got.Status != record.Queued || took != 0 {
 			t.Errorf("%s after %v", got.Status, took)
 		}
 		if _, took := wait(time.Hour); took != MostWait {
@@ -133,23 +134,23 @@ func TestWaitAnswersOnChange(t *testing.T) {
 			w.works.tells(task.ID, succeeded(1))
 			_ = w.Wake(context.Background(), "works", w.record(task.ID).Ref.ID)
 		}()
-		if got, took := wait(MostWait); got.Status != Success || took > 11*time.Second+50*time.Millisecond {
+		if got, took := wait(MostWait); got.Status != record.Success || took > 11*time.Second+50*time.Millisecond {
 			t.Errorf("%s after %v", got.Status, took)
 		}
 		if _, took := wait(MostWait); took != 0 {
 			t.Errorf("waited %v for a task that is over", took)
 		}
-		if _, err := w.Wait(context.Background(), OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
+		if _, err := w.Wait(context.Background(), record.OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
 		other := w.must(video())
 		ctx, leave := context.WithTimeout(context.Background(), time.Millisecond)
 		defer leave()
-		if _, err := w.Wait(ctx, OfKey(annKey), other.ID, time.Minute); err == nil {
+		if _, err := w.Wait(ctx, record.OfKey(annKey), other.ID, time.Minute); err == nil {
 			t.Error("who has left was answered")
 		}
-		if len(w.watch.tasks)+len(w.watch.count) != 0 {
-			t.Errorf("left behind: %v", w.watch.tasks)
+		if len(w.changes.tasks) != 0 {
+			t.Errorf("left behind: %v", w.changes.tasks)
 		}
 	})
 }
@@ -166,7 +167,7 @@ func TestWaitingReadsNothingUntilTheTaskChanges(t *testing.T) {
 			began := w.power.views.Load()
 			for range waiters {
 				wait.Go(func() {
-					if _, err := w.Wait(context.Background(), OfKey(annKey), task.ID, MostWait); err != nil {
+					if _, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, MostWait); err != nil {
 						t.Error(err)
 					}
 				})
@@ -205,7 +206,7 @@ func TestListsAreLatestFirst(t *testing.T) {
 			w.sleep(time.Millisecond)
 		}
 		w.sleep(3 * time.Second)
-		ids := func(owner Owner, p Page) (ids []string, next string) {
+		ids := func(owner record.Owner, p Page) (ids []string, next string) {
 			tasks, next, err := w.List(w.t.Context(), owner, p)
 			if err != nil {
 				t.Fatalf("%+v: %v", p, err)
@@ -216,38 +217,38 @@ func TestListsAreLatestFirst(t *testing.T) {
 			return ids, next
 		}
 		for name, row := range map[string]struct {
-			owner Owner
+			owner record.Owner
 			page  Page
 			want  []string
 			next  string
 		}{
-			"of a key":         {OfKey(annKey), Page{}, mine, ""},
-			"of a user":        {OfUser(ann), Page{}, all, ""},
-			"of all":           {Anyone, Page{}, all, ""},
-			"of another":       {OfKey(bobKey), Page{}, nil, ""},
-			"the first page":   {OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
-			"the next":         {OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
-			"the last":         {OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
-			"by status":        {OfUser(ann), Page{Status: InProgress}, all[7:], ""},
-			"waiting":          {OfUser(ann), Page{Status: Queued, Limit: 3}, all[:3], all[2]},
-			"none of a status": {OfUser(ann), Page{Status: Failed}, nil, ""},
+			"of a key":         {record.OfKey(annKey), Page{}, mine, ""},
+			"of a user":        {record.OfUser(ann), Page{}, all, ""},
+			"of all":           {record.Anyone, Page{}, all, ""},
+			"of another":       {record.OfKey(bobKey), Page{}, nil, ""},
+			"the first page":   {record.OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
+			"the next":         {record.OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
+			"the last":         {record.OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
+			"by status":        {record.OfUser(ann), Page{Status: record.InProgress}, all[7:], ""},
+			"waiting":          {record.OfUser(ann), Page{Status: record.Queued, Limit: 3}, all[:3], all[2]},
+			"none of a status": {record.OfUser(ann), Page{Status: record.Failed}, nil, ""},
 		} {
 			if got, next := ids(row.owner, row.page); !slices.Equal(got, row.want) || next != row.next {
 				t.Errorf("%s: %v, next %q; want %v, next %q", name, got, next, row.want, row.next)
 			}
 		}
 		for name, p := range map[string]Page{
-			"limit": {Limit: 101}, "status": {Status: "done"}, "after": {After: newID()},
+			"limit": {Limit: 101}, "status": {Status: "done"}, "after": {After: record.NewID()},
 		} {
-			_, _, err := w.List(w.t.Context(), OfKey(annKey), p)
+			_, _, err := w.List(w.t.Context(), record.OfKey(annKey), p)
 			if f, ok := err.(*fault.Fault); !ok || f.Code != fault.InvalidParameter || f.Param != name {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, _, err := w.List(w.t.Context(), OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := w.List(w.t.Context(), record.OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
 			t.Errorf("another's task is a place to go on: %v", err)
 		}
-		if _, _, err := w.List(w.t.Context(), Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
+		if _, _, err := w.List(w.t.Context(), record.Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
 			t.Errorf("nobody has a list: %v", err)
 		}
 	})
@@ -259,7 +260,7 @@ func TestTasksAreKeptForTheirTime(t *testing.T) {
 		w.works.succeed(1)
 		s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID = "k", "s" })
 		task := w.must(s)
-		w.until(task.ID, Success, time.Minute)
+		w.until(task.ID, record.Success, time.Minute)
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
 		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
 		unfinished := w.must(video())
@@ -270,20 +271,20 @@ func TestTasksAreKeptForTheirTime(t *testing.T) {
 				w.start()
 			}
 			_ = w.Sweep(w.t.Context())
-			w.is(task.ID, Success)
+			w.is(task.ID, record.Success)
 		}
 		w.sleep(time.Until(completed.Add(DefaultKept - time.Millisecond)))
 		if err := w.Sweep(w.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.is(task.ID, Success)
+		w.is(task.ID, record.Success)
 		w.sleep(time.Millisecond)
-		_, err := w.Get(w.t.Context(), OfKey(annKey), task.ID)
+		_, err := w.Get(w.t.Context(), record.OfKey(annKey), task.ID)
 		w.refused(err, fault.TaskNotFound)
 		if err := w.Sweep(w.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.Get(w.t.Context(), OfKey(annKey), task.ID)
+		_, err = w.Get(w.t.Context(), record.OfKey(annKey), task.ID)
 		w.refused(err, fault.TaskNotFound)
 		if n := w.count(Filter{}); n != 1 {
 			t.Errorf("%d tasks are left", n)
@@ -302,7 +303,7 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 		_, err := w.submit(video())
 		w.refused(err, fault.StoreUnavailable)
 		w.has(1000, 100)
-		w.until(task.ID, InProgress, time.Minute)
+		w.until(task.ID, record.InProgress, time.Minute)
 	})
 }
 
@@ -313,11 +314,11 @@ func TestACursorThatCannotBeReadIsNoMistakeOfTheCaller(t *testing.T) {
 		task := w.must(video())
 		w.damaged = true
 		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
-			return t.Set(storage.Key(taskPrefix, task.ID), []byte("\x01{"), time.Time{})
+			return t.Set(storage.Key(record.TaskPrefix, task.ID), []byte("\x01{"), time.Time{})
 		}); err != nil {
 			t.Fatal(err)
 		}
-		for _, owner := range []Owner{OfKey(annKey), OfUser(ann), Anyone} {
+		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
 			_, _, err := w.List(context.Background(), owner, Page{After: task.ID})
 			w.refused(err, fault.StoreUnavailable)
 		}

@@ -7,6 +7,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
 // TestAKnownTaskIsWhatTheStoreHas: what is known of a task that this process has
@@ -23,31 +25,31 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 			}
 			s.Job.Prompt, s.Job.Output.MediaName = "<&\u2028", "cat"
 		})
-		same := func(known, have *record) bool {
+		same := func(known, have *record.Record) bool {
 			mine, its := *known, *have
-			mine.written, its.written = nil, nil
+			*record.Tasks.Written(&mine), *record.Tasks.Written(&its) = nil, nil
 			return reflect.DeepEqual(mine, its)
 		}
 		err := w.ledger.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
-			made, err := s.accept(t, w.Engine, s.record(newID()), nil)
+			made, err := s.accept(t, w.Engine, s.record(record.NewID()), nil)
 			if err != nil {
 				return err
 			}
-			read, err := readTask(t, made.ID)
+			read, err := record.Tasks.Get(t, made.ID)
 			if err != nil {
 				return err
 			}
-			known, err := tasks.Reread(t, made)
+			known, err := record.Tasks.Reread(t, made)
 			if err != nil {
 				return err
 			}
 			if !same(made, read) || known != made {
 				w.t.Errorf("made\n%+v\nread\n%+v\nknown\n%+v", made, read, known)
 			}
-			if _, err := w.transitions.apply(context.Background(), t, transitionRetry, &change{known: made, before: read, owner: Anyone}); err != nil {
+			if _, err := w.writer.Apply(context.Background(), t, transition.Retry, &transition.Change{Known: made, Before: read, Owner: record.Anyone}); err != nil {
 				return err
 			}
-			if known, err = tasks.Reread(t, made); err == nil && !known.Woken {
+			if known, err = record.Tasks.Reread(t, made); err == nil && !known.Woken {
 				w.t.Error("what somebody else has written is not read")
 			}
 			return err

@@ -14,6 +14,8 @@ import (
 	"go.uber.org/zap/zaptest/observer"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
 var (
@@ -73,6 +75,9 @@ func prompted(format string, args ...any) Submission {
 	return with(func(s *Submission) { s.Job.Prompt, s.Quote = fmt.Sprintf(format, args...), flat(1) })
 }
 
+// pauses are the least pauses after refusals of a task, in a row (docs/reference/tasks.md).
+var pauses = []time.Duration{0, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
+
 func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -103,7 +108,7 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 				}
 				w.sleep(row.within)
 				for _, id := range taken {
-					if now := w.record(id); now.Delivery != Accepted {
+					if now := w.record(id); now.Delivery != record.Accepted {
 						t.Fatalf("after %v another task is %+v", row.within, now)
 					}
 				}
@@ -112,11 +117,11 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 				}
 				w.sleep(20*time.Minute - row.within)
 				for _, id := range refused {
-					w.is(id, Queued)
+					w.is(id, record.Queued)
 				}
 				w.sleep(22 * time.Minute)
 				for n, id := range refused {
-					end := w.is(id, Failed)
+					end := w.is(id, record.Failed)
 					if end.Error.Reason != row.reason || end.Error.Message == "" {
 						t.Errorf("it failed with %+v", end.Error)
 					}
@@ -125,7 +130,7 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 						t.Errorf("it was submitted %d times", len(at))
 					}
 					for i := 1; i < len(at); i++ {
-						if least := errorIntervals[min(i-1, len(errorIntervals)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < least {
+						if least := pauses[min(i-1, len(pauses)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < least {
 							t.Errorf("submission %d came %v after the one before, want at least %v", i+1, at[i].Sub(at[i-1]), least)
 						}
 					}
@@ -158,7 +163,7 @@ func TestForbiddenTasksOfOneUserDelayNoOther(t *testing.T) {
 				for n := range 20 {
 					begun := time.Now()
 					task := w.must(prompted("yes %d", n).of("bob"))
-					for w.record(task.ID).Delivery != Accepted && time.Since(begun) < time.Minute {
+					for w.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
 						w.sleep(100 * time.Millisecond)
 					}
 					if took := time.Since(begun); took > time.Second {
@@ -196,7 +201,7 @@ func TestUsersTakeTurnsWhileTheAccountIsSuspected(t *testing.T) {
 			w.sleep(3 * time.Minute) // their pauses are as long as they get
 			begun := time.Now()
 			task := w.must(prompted("yes %d", n).of("cid"))
-			for w.record(task.ID).Delivery != Accepted && time.Since(begun) < time.Minute {
+			for w.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
 				w.sleep(100 * time.Millisecond)
 			}
 			if took := time.Since(begun); took > 5*time.Second {
@@ -245,7 +250,7 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 				w.works.set(func(s *works) { s.submit = nil })
 				w.sleep(3 * time.Minute)
 				for _, id := range ids {
-					w.is(id, InProgress)
+					w.is(id, record.InProgress)
 				}
 			})
 		})
@@ -261,10 +266,10 @@ func TestOneTaskThatIsRefusedAloneFailsAfterTheBusyTimeout(t *testing.T) {
 				w.works.refuses(refusal)
 				task := w.must(prompted("no"))
 				w.sleep(5*time.Minute - time.Second)
-				w.is(task.ID, Queued)
+				w.is(task.ID, record.Queued)
 				w.has(1000, 1)
 				w.sleep(90 * time.Second) // the pause in which the bound is reached ends first
-				w.is(task.ID, Failed)
+				w.is(task.ID, record.Failed)
 				w.has(1000, 0)
 			})
 		})
@@ -280,13 +285,13 @@ func TestADeferredTaskOutlivesAKill(t *testing.T) {
 			w.sleep(time.Minute)
 			w.kill()
 			w.start()
-			w.is(task.ID, Queued)
+			w.is(task.ID, record.Queued)
 		}
 		if n := len(asked.of("no")); n > 60 {
 			t.Errorf("it was submitted %d times", n)
 		}
 		w.sleep(2 * time.Minute)
-		w.is(task.ID, Failed)
+		w.is(task.ID, record.Failed)
 		if jobs, _ := w.works.accepted(); jobs != 0 {
 			t.Errorf("%d jobs", jobs)
 		}
@@ -302,7 +307,7 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 		if err != nil || all[0].Waiting != 2 || all[0].Deferred != 1 || !all[0].Busy {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		if _, err := w.Cancel(context.Background(), OfKey(annKey), one.ID); err != nil {
+		if _, err := w.Cancel(context.Background(), record.OfKey(annKey), one.ID); err != nil {
 			t.Error(err)
 		}
 		w.has(1000, 1)
@@ -313,7 +318,7 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 			t.Error(err)
 		}
 		w.sleep(6 * time.Minute)
-		w.is(two.ID, InProgress)
+		w.is(two.ID, record.InProgress)
 		if len(asked.of("no 2")) != before {
 			t.Error("it was refused again")
 		}
@@ -339,10 +344,10 @@ func TestAJobOfUnknownDeliveryIsSearchedForAFewTimes(t *testing.T) {
 		w.sleep(time.Minute)
 		w.kill() // the count is in the store
 		w.start()
-		w.sleep(grace)
-		w.is(task.ID, Failed)
+		w.sleep(transition.Grace)
+		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
-		if len(at) < 4 || len(at) > maxSearches {
+		if len(at) < 4 || len(at) > transition.MaxSearches {
 			t.Errorf("it was looked for %d times", len(at))
 		}
 		pauses := make([]time.Duration, 0, len(at))

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -216,11 +217,11 @@ func onDisk(b *testing.B) storage.Engine {
 
 func BenchmarkGetFinished(b *testing.B) {
 	e := Open(storage.New(memory.New(), storage.Options{}), nil, Options{})
-	rec := &record{ID: newID(), Key: annKey, User: ann, Kind: backends.Video, State: Success, Completed: milliseconds(time.Now()), Results: []result{{URL: "https://x"}}}
+	rec := &record.Record{ID: record.NewID(), Key: annKey, User: ann, Kind: backends.Video, State: record.Success, Completed: time.Now().UnixMilli(), Results: []record.Media{{URL: "https://x"}}}
 	e.cache.put(rec)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := e.Get(context.Background(), OfKey(annKey), rec.ID); err != nil {
+		if _, err := e.Get(context.Background(), record.OfKey(annKey), rec.ID); err != nil {
 			b.Fatal(err)
 		}
 	}

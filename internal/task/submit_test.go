@@ -16,23 +16,25 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
 func TestATaskGoesItsWay(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		if task.Status != Queued || task.Progress != "0%" || task.Object != "video_task" || task.Model != "video-x-1" ||
-			task.CreatedAt != time.Now().Unix() || task.CompletedAt != 0 || len(task.ID) != idSize {
+		if task.Status != record.Queued || task.Progress != "0%" || task.Object != "video_task" || task.Model != "video-x-1" ||
+			task.CreatedAt != time.Now().Unix() || task.CompletedAt != 0 || len(task.ID) != record.IDSize {
 			t.Fatalf("the task begins as %+v", task)
 		}
 		w.has(1000, 100)
 		w.sleep(3 * time.Second)
-		if task = w.is(task.ID, InProgress); task.Progress != "50%" {
+		if task = w.is(task.ID, record.InProgress); task.Progress != "50%" {
 			t.Fatalf("it runs as %+v", task)
 		}
 		w.works.tells(task.ID, succeeded(2))
-		task = w.until(task.ID, Success, 10*time.Second)
+		task = w.until(task.ID, record.Success, 10*time.Second)
 		text, _ := json.Marshal(task)
 		want := `{"task_id":"` + task.ID + `","object":"video_task","model":"video-x-1","status":"success","progress":"100%",` +
 			`"created_at":` + jsonOf(task.CreatedAt) + `,"completed_at":` + jsonOf(w.record(task.ID).Completed/1000) + `,` +
@@ -53,9 +55,9 @@ func TestAFailureCostsNothingAndSaysWhy(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(with(func(s *Submission) { s.Job.Kind, s.Job.Model = backends.Image, "image-x-1" }))
 		w.works.tells(task.ID, failed(backends.ContentRejected))
-		task = w.until(task.ID, Failed, 10*time.Second)
+		task = w.until(task.ID, record.Failed, 10*time.Second)
 		if task.Object != "image_task" || task.Progress != "0%" || task.Result != nil || task.CompletedAt == 0 ||
-			*task.Error != (Error{"TASK_FAILED", backends.ContentRejected, "no cats"}) {
+			*task.Error != (record.Error{Code: "TASK_FAILED", Reason: backends.ContentRejected, Message: "no cats"}) {
 			t.Fatalf("it ends as %+v, %+v", task, task.Error)
 		}
 		w.has(1000, 0)
@@ -106,7 +108,7 @@ func TestWhatIsDeliveredIsWhatIsCharged(t *testing.T) {
 				}
 				task := w.must(with(func(s *Submission) { s.Quote = quote }))
 				w.has(1000, row.hold)
-				task = w.until(task.ID, Success, 10*time.Second)
+				task = w.until(task.ID, record.Success, 10*time.Second)
 				if task.Detail.Charged != row.charged {
 					t.Errorf("charged %d, want %d", task.Detail.Charged, row.charged)
 				}
@@ -120,7 +122,7 @@ func TestATaskWithoutAPriceHoldsNothing(t *testing.T) {
 	in(t, func(w *world) {
 		w.works.succeed(1)
 		task := w.must(with(func(s *Submission) { s.Quote = flat(0) }))
-		w.until(task.ID, Success, 10*time.Second)
+		w.until(task.ID, record.Success, 10*time.Second)
 		w.has(1000, 0)
 	})
 }
@@ -268,9 +270,9 @@ func TestAReplayAnswersThePresentStatus(t *testing.T) {
 			t.Fatal(replayed, err)
 		}
 		w.works.succeed(1)
-		w.until(first.ID, Success, 10*time.Second)
+		w.until(first.ID, record.Success, 10*time.Second)
 		again, replayed, err := w.Submit(w.t.Context(), s)
-		if err != nil || !replayed || again.ID != first.ID || again.Status != Success {
+		if err != nil || !replayed || again.ID != first.ID || again.Status != record.Success {
 			t.Fatalf("replayed %t: %+v, %v", replayed, again, err)
 		}
 		_, err = w.submit(with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint = "k", journal.IDOf("b") }))
@@ -363,11 +365,11 @@ func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
 		began := time.Now()
 		s := with(func(s *Submission) { s.SessionID = "s" })
 		task := w.must(s)
-		if waited := time.Since(began); waited != deliveryWait || task.Status != Queued {
+		if waited := time.Since(began); waited != deliveryWait || task.Status != record.Queued {
 			t.Fatalf("answered %s after %v", task.Status, waited)
 		}
 		w.sleep(3 * time.Second)
-		task = w.is(task.ID, Failed)
+		task = w.is(task.ID, record.Failed)
 		if task.Error.Reason != backends.InvalidInput || task.Error.Message != "too long" {
 			t.Errorf("failed of %+v", task.Error)
 		}
@@ -387,7 +389,7 @@ func TestACallerWhoLeavesHasATask(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(10 * time.Second)
-		w.is(task.ID, InProgress)
+		w.is(task.ID, record.InProgress)
 	})
 }
 
@@ -406,7 +408,7 @@ func TestWhatIsConfiguredWronglyIsRefused(t *testing.T) {
 			"no name":          {Backends: []Backend{{Backend: good.Backend}}},
 			"a slash":          {Backends: []Backend{{Name: "a/b", Backend: good.Backend}}},
 			"a long name":      {Backends: []Backend{{Name: strings.Repeat("a", 65), Backend: good.Backend}}},
-			"too short a time": {Kept: SessionWindow - time.Second},
+			"too short a time": {Kept: transition.SessionWindow - time.Second},
 			"no client":        {Callbacks: w.hooks},
 		} {
 			if err := w.Serve(c); err == nil {

@@ -7,6 +7,8 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -34,11 +36,8 @@ func (e *Engine) expire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	e.undriven.mu.Lock()
-	defer e.undriven.mu.Unlock()
-	if e.undriven.key == nil {
-		e.undriven.key = make(map[string][]byte)
-	}
+	e.sweeping.Lock()
+	defer e.sweeping.Unlock()
 	var failed []error // one task's trouble keeps no other
 	for _, b := range all {
 		if !b.Abandoned() {
@@ -49,9 +48,9 @@ func (e *Engine) expire(ctx context.Context) error {
 			failed = append(failed, err)
 		}
 		for _, rec := range late {
-			e.log.Warn("the time of a task is over, and its backend is not configured any more",
+			e.store.Log.Warn("the time of a task is over, and its backend is not configured any more",
 				zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
-			if _, _, err := e.move(ctx, transitionExpire, change{known: rec, failure: timeout}); err != nil {
+			if _, _, err := e.apply(ctx, transition.Expire, transition.Change{Known: rec, Failure: record.TimedOut}); err != nil {
 				failed = append(failed, err)
 				if !e.ofOne(ctx, err) {
 					return errors.Join(failed...)
@@ -70,22 +69,22 @@ func (e *Engine) ofOne(ctx context.Context, err error) bool {
 
 // late returns tasks of a backend whose time is over, of those that are looked at
 // this time, beside an error of those that cannot be read.
-func (e *Engine) late(ctx context.Context, backend string) (late []*record, err error) {
+func (e *Engine) late(ctx context.Context, backend string) (late []*record.Record, err error) {
 	now := e.now()
-	in := due.Under(backend).Before(backend, now+1)
-	if from := e.undriven.key[backend]; from != nil {
+	in := record.Due.Under(backend).Before(backend, now+1)
+	if from := e.unswept[backend]; from != nil {
 		in = in.FromKey(from)
 	}
-	delete(e.undriven.key, backend) // from the beginning, unless there are more
+	delete(e.unswept, backend) // from the beginning, unless there are more
 	var unread []error
-	err = e.view(ctx, func(r storage.Reader) error {
+	err = e.store.View(ctx, func(r storage.Reader) error {
 		late, unread = nil, nil
 		keys, err := in.Keys(r, maxExpired+1)
 		if err != nil {
 			return err
 		}
 		if len(keys) > maxExpired {
-			e.undriven.key[backend] = keys[maxExpired]
+			e.unswept[backend] = keys[maxExpired]
 			keys = keys[:maxExpired]
 		}
 		for _, key := range keys {
@@ -93,7 +92,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record, err 
 			if err != nil {
 				return err
 			}
-			if rec != nil && !rec.over() && now >= rec.Deadline && now >= rec.Lease {
+			if rec != nil && !rec.Over() && now >= rec.Deadline && now >= rec.Lease {
 				late = append(late, rec)
 			}
 		}
@@ -109,11 +108,11 @@ func (e *Engine) clear(ctx context.Context) error {
 	if before < 0 {
 		return nil
 	}
-	in := ended.Under().Before(before + 1)
+	in := record.Ended.Under().Before(before + 1)
 	var failed []error
 	for begun := time.Now(); time.Since(begun) < sweepFor; {
 		var keys [][]byte
-		err := e.view(ctx, func(r storage.Reader) (err error) {
+		err := e.store.View(ctx, func(r storage.Reader) (err error) {
 			keys, err = in.Keys(r, maxSwept)
 			return err
 		})
@@ -137,11 +136,11 @@ func (e *Engine) clear(ctx context.Context) error {
 // forgetAll removes tasks, one by one where not all of them can be removed: one
 // that cannot be read keeps no other.
 func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
-	err := e.update(ctx, func(t storage.Txn) error {
+	err := e.store.Update(ctx, func(t storage.Txn) error {
 		for _, key := range keys {
-			rec, err := readTask(t, lastID(key))
+			rec, err := record.Tasks.Get(t, record.LastID(key))
 			if err == nil && rec != nil {
-				_, err = e.transitions.apply(ctx, t, transitionForget, &change{known: rec, before: rec})
+				_, err = e.writer.Apply(ctx, t, transition.Forget, &transition.Change{Known: rec, Before: rec})
 			}
 			if err != nil {
 				return err
@@ -162,7 +161,7 @@ func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 	}
 	if err == nil {
 		for _, key := range keys {
-			e.cache.drop(lastID(key))
+			e.cache.drop(record.LastID(key))
 		}
 	}
 	return err

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -36,7 +37,7 @@ func TestATaskThatCannotBeReadKeepsNoOther(t *testing.T) {
 	in(t, func(w *world) {
 		tasks := w.passed(slices.Repeat([][2]int64{{w.now(), w.now()}}, 5)...)
 		err := w.store.Update(context.Background(), func(t storage.Txn) error {
-			return t.Set(storage.Key(taskPrefix, tasks[2].ID), []byte("\x01{"), time.Time{})
+			return t.Set(storage.Key(record.TaskPrefix, tasks[2].ID), []byte("\x01{"), time.Time{})
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -14,7 +15,7 @@ func (w *world) spoil(id string) {
 	w.t.Helper()
 	w.damaged = true
 	err := w.store.Update(context.Background(), func(t storage.Txn) error {
-		return t.Set(storage.Key(taskPrefix, id), []byte("\x01{"), time.Time{})
+		return t.Set(storage.Key(record.TaskPrefix, id), []byte("\x01{"), time.Time{})
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -27,7 +28,7 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 		t.Run(fmt.Sprint(spoilt), func(t *testing.T) {
 			in(t, func(w *world) {
 				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
-				all := []*Task{w.must(video()), w.must(video()), w.must(video())}
+				all := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
 				w.sleep(5 * time.Second)
 				w.serve(func(c *Config) { c.Backends = nil })
 				w.sleep(200 * time.Hour)
@@ -37,7 +38,7 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 				}
 				for i, one := range all {
 					if i != spoilt {
-						if rec := w.record(one.ID); !rec.over() {
+						if rec := w.record(one.ID); !rec.Over() {
 							t.Errorf("task %d is %s for ever, and its money held", i, rec.State)
 						}
 					}
@@ -51,13 +52,13 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 func TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
-		all := []*Task{w.must(video()), w.must(video()), w.must(video())}
+		all := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
 		w.sleep(5 * time.Second)
 		w.spoil(all[2].ID) // waits
 		w.works.succeed(1)
 		w.sleep(time.Hour)
 		for i, one := range all[:2] {
-			if rec := w.record(one.ID); !rec.over() {
+			if rec := w.record(one.ID); !rec.Over() {
 				t.Errorf("task %d is %s", i, rec.State)
 			}
 		}

@@ -7,7 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
@@ -20,15 +23,15 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 		w.damaged = true
 		ctx := context.Background()
 		w.Engine.Close(ctx)
-		if err := w.store.Update(ctx, func(t storage.Txn) error { return lose(atFailed, endPrefix)(t, f) }); err != nil {
+		if err := w.store.Update(ctx, func(t storage.Txn) error { return lose(atFailed, record.EndPrefix)(t, f) }); err != nil {
 			t.Fatal(err)
 		}
 		storagetest.HarmEach(t, w.store, func(key string) {
 			var found []string
 			tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 			err := w.store.View(ctx, func(r storage.Reader) error {
-				_, err := verify.Verify(ctx, r, time.Now(), func(p verify.Problem) { tell("%s: %s", p.Where, p.What) },
-					func(r storage.Reader, _ func(verify.Problem)) error { return Verify(r, time.Now(), tell) })
+				_, err := ledgerverify.Verify(ctx, r, time.Now(), func(p ledgerverify.Problem) { tell("%s: %s", p.Where, p.What) },
+					func(r storage.Reader, _ func(ledgerverify.Problem)) error { return verify.Tasks(r, time.Now(), tell) })
 				return err
 			})
 			all := strings.Join(found, "\n")

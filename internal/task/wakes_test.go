@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -16,7 +18,7 @@ func TestATaskThatCouldNotBeReadIsSentSoonAfter(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
 		first, second := w.must(video()), w.must(with(long))
-		key := storage.Key(bodyPrefix, second.ID)
+		key := storage.Key(record.BodyPrefix, second.ID)
 		var body []byte
 		write := func(fn func(storage.Txn) error) {
 			if err := w.store.Update(context.Background(), fn); err != nil {
@@ -30,7 +32,7 @@ func TestATaskThatCouldNotBeReadIsSentSoonAfter(t *testing.T) {
 			return txn.Delete(key)
 		})
 		w.works.tells(first.ID, succeeded(1))
-		w.until(first.ID, Success, 10*time.Second)
+		w.until(first.ID, record.Success, 10*time.Second)
 		write(func(txn storage.Txn) error { return txn.Set(key, body, time.Time{}) })
 		began := time.Now()
 		for n, _ := w.works.accepted(); n < 2 && time.Since(began) < 5*time.Minute; n, _ = w.works.accepted() {
@@ -65,15 +67,15 @@ func TestAClockThatIsSetForwardDelaysNoPoll(t *testing.T) {
 func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 	in(t, func(w *world) {
 		refs := func() (n int) {
-			lo, hi := storage.Below(refPrefix)
-			if err := w.view(context.Background(), func(r storage.Reader) error {
+			lo, hi := storage.Below(record.RefPrefix)
+			if err := w.store.View(context.Background(), func(r storage.Reader) error {
 				return r.Scan(lo, hi, func(_, _ []byte) bool { n++; return true })
 			}); err != nil {
 				t.Fatal(err)
 			}
 			return n
 		}
-		polledAfterWake := func(task *Task) bool {
+		polledAfterWake := func(task *record.Task) bool {
 			before := w.works.polled(task.ID)
 			if err := w.Wake(context.Background(), "works", "job-"+backends.Token(task.ID)); err != nil {
 				t.Fatal(err)
@@ -83,7 +85,7 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 		}
 		w.works.set(func(s *works) {
 			s.poll = func(*work) (backends.Status, error) {
-				return backends.Status{State: backends.Running, RetryAfter: maxPause}, nil // nobody asks by himself
+				return backends.Status{State: backends.Running, RetryAfter: transition.MaxPause}, nil // nobody asks by himself
 			}
 		})
 		heard := w.must(video())
@@ -102,7 +104,7 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 			w.sleep(time.Minute)
 		}
 		before := w.works.polled(unheard.ID)
-		if _, err := w.Cancel(context.Background(), OfUser(ann), unheard.ID); err == nil {
+		if _, err := w.Cancel(context.Background(), record.OfUser(ann), unheard.ID); err == nil {
 			t.Error("it is cancelled where the backend cannot")
 		}
 		w.sleep(1100 * time.Millisecond)
@@ -110,8 +112,8 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 			t.Error("who wants to cancel it has it asked for soon, whoever tells of it")
 		}
 		w.works.succeed(1)
-		w.until(heard.ID, Success, 2*maxPause)
-		w.until(unheard.ID, Success, 2*maxPause)
+		w.until(heard.ID, record.Success, 2*transition.MaxPause)
+		w.until(unheard.ID, record.Success, 2*transition.MaxPause)
 		if n := refs(); n != 0 {
 			t.Errorf("%d keys of ids of jobs whose tasks are over", n)
 		}

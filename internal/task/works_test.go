@@ -12,6 +12,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/task/callback"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -180,7 +181,7 @@ func (s finding) Reconcile(_ context.Context, job backends.Job) (backends.Ref, e
 // receiver takes callbacks, and is their transport too: no network is needed.
 type receiver struct {
 	mu       sync.Mutex
-	address  map[string]Address
+	address  map[string]callback.Address
 	disabled []string
 	got      []delivered
 	answer   func(n int) int // status for the n-th request, from 1; 0: it cannot be reached
@@ -196,9 +197,9 @@ type delivered struct {
 	url    string
 }
 
-func newReceiver() *receiver { return &receiver{address: make(map[string]Address)} }
+func newReceiver() *receiver { return &receiver{address: make(map[string]callback.Address)} }
 
-func (c *receiver) Address(_ storage.Reader, key string) (Address, bool, error) {
+func (c *receiver) Address(_ storage.Reader, key string) (callback.Address, bool, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	a, ok := c.address[key]

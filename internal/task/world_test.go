@@ -11,6 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+
 	"go.uber.org/zap"
 	"go.uber.org/zap/zaptest"
 
@@ -18,8 +21,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
-	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
-	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+	"github.com/caddy-modelgate/modelgate/internal/task/callback"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
@@ -187,10 +191,10 @@ func (w *world) sound() {
 func (w *world) problems() (list []string) {
 	w.t.Helper()
 	err := w.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := verify.Verify(context.Background(), r, w.store.Now(),
-			func(p verify.Problem) { list = append(list, p.Where+": "+p.What) },
-			func(r storage.Reader, _ func(verify.Problem)) error {
-				return Verify(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
+		_, err := ledgerverify.Verify(context.Background(), r, w.store.Now(),
+			func(p ledgerverify.Problem) { list = append(list, p.Where+": "+p.What) },
+			func(r storage.Reader, _ func(ledgerverify.Problem)) error {
+				return verify.Tasks(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
 			})
 		return err
 	})
@@ -248,12 +252,12 @@ func with(change func(s *Submission)) Submission {
 // long makes a submission one whose body is too long to be enclosed.
 func long(s *Submission) { s.Job.Prompt = strings.Repeat("a cat and ", maxEnclosed/10) }
 
-func (w *world) submit(s Submission) (*Task, error) {
+func (w *world) submit(s Submission) (*record.Task, error) {
 	task, _, err := w.Submit(context.Background(), s)
 	return task, err
 }
 
-func (w *world) must(s Submission) *Task {
+func (w *world) must(s Submission) *record.Task {
 	w.t.Helper()
 	task, err := w.submit(s)
 	if err != nil {
@@ -262,9 +266,9 @@ func (w *world) must(s Submission) *Task {
 	return task
 }
 
-func (w *world) get(id string) *Task {
+func (w *world) get(id string) *record.Task {
 	w.t.Helper()
-	task, err := w.Get(context.Background(), OfUser(ann), id)
+	task, err := w.Get(context.Background(), record.OfUser(ann), id)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -272,7 +276,7 @@ func (w *world) get(id string) *Task {
 }
 
 // is checks the status of a task.
-func (w *world) is(id string, want State) *Task {
+func (w *world) is(id string, want record.State) *record.Task {
 	w.t.Helper()
 	task := w.get(id)
 	if task.Status != want {
@@ -293,7 +297,7 @@ func (w *world) count(f Filter) int {
 }
 
 // until lets time pass until a task has a status, or a time is over.
-func (w *world) until(id string, want State, most time.Duration) *Task {
+func (w *world) until(id string, want record.State, most time.Duration) *record.Task {
 	w.t.Helper()
 	for passed := time.Duration(0); passed < most; passed += time.Second {
 		if w.get(id).Status == want {
@@ -310,11 +314,11 @@ func (w *world) sleep(d time.Duration) {
 	synctest.Wait()
 }
 
-func (w *world) record(id string) *record {
+func (w *world) record(id string) *record.Record {
 	w.t.Helper()
-	var rec *record
-	if err := w.view(context.Background(), func(r storage.Reader) (err error) {
-		rec, err = readTask(r, id)
+	var rec *record.Record
+	if err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
+		rec, err = record.Tasks.Get(r, id)
 		return err
 	}); err != nil || rec == nil {
 		w.t.Fatalf("task %s: %v", id, err)
@@ -341,7 +345,7 @@ func (w *world) refused(err error, want fault.Code) {
 func (w *world) listen() {
 	w.t.Helper()
 	w.hooks.mu.Lock()
-	w.hooks.address[annKey] = Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("current secret")}}
+	w.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("current secret")}}
 	w.hooks.mu.Unlock()
 	w.serve(func(c *Config) { c.Callbacks, c.Client = w.hooks, &http.Client{Transport: w.hooks} })
 }
@@ -349,4 +353,4 @@ func (w *world) listen() {
 func moneyOf(n int) money.Amount { return money.Amount(n) }
 
 // insert writes a task that nothing counts.
-func insert(t storage.Txn, rec *record) error { return tasks.Put(t, nil, rec) }
+func insert(t storage.Txn, rec *record.Record) error { return record.Tasks.Put(t, nil, rec) }

@@ -1,4 +1,4 @@
-package task
+package callback
 
 import (
 	"encoding/json"
@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -18,26 +19,26 @@ func FuzzRecords(f *testing.F) {
 	f.Add([]byte("\x01" + `{"state":"failed","failure":null,"due":-1,"completed":-1}`))
 	f.Add([]byte("\x02"))
 	f.Fuzz(func(t *testing.T, raw []byte) {
-		var rec record
+		var rec record.Record
 		if storage.DecodeRecord(raw, &rec) == nil {
-			if err := tasks.Put(discarding{}, nil, &rec); err != nil {
+			if err := record.Tasks.Put(discarding{}, nil, &rec); err != nil {
 				t.Error(err)
 			}
-			if _, err := json.Marshal(rec.task()); err != nil {
+			if _, err := json.Marshal(rec.Task()); err != nil {
 				t.Error(err)
 			}
-			if _, err := rec.body(); err != nil {
+			if _, err := bodyOf(&rec); err != nil {
 				t.Error(err)
 			}
 		}
-		var v eventRecord
+		var v record.Event
 		if storage.DecodeRecord(raw, &v) == nil {
-			if err := events.Put(discarding{}, nil, &v); err != nil {
+			if err := record.Events.Put(discarding{}, nil, &v); err != nil {
 				t.Error(err)
 			}
-			v.callback()
+			callbackOf(&v)
 		}
-		_, _ = lastID(raw), timeBefore(raw)
+		_, _ = record.LastID(raw), record.TimeBefore(raw)
 	})
 }
 

@@ -1,4 +1,4 @@
-package task
+package callback
 
 import (
 	"cmp"
@@ -18,21 +18,21 @@ const (
 // never is when nothing is due.
 const never int64 = math.MaxInt64
 
-// callbackQueues decide whose callback is sent next. A callback queue holds the callbacks of one
+// queues decide whose callback is sent next. A callback queue holds the callbacks of one
 // API key that are not delivered yet. They are in the store; memory has only when the first of them
 // is due. A slot goes to the user with the fewest attempts under way, and among the queues of this
 // user to the one with the fewest; among equals, to the one that has got none for the longest time.
 // So a receiver that hangs, many waiting callbacks and many keys of one user do not delay those of
 // others.
-type callbackQueues struct {
+type queues struct {
 	mu    sync.Mutex
-	all   map[string]*callbackQueue // by API key
-	users map[string]*userQueues    // by user
-	open  int                       // attempts under way
-	turn  uint64                    // slots that were ever given
+	all   map[string]*queue      // by API key
+	users map[string]*userQueues // by user
+	open  int                    // attempts under way
+	turn  uint64                 // slots that were ever given
 }
 
-type callbackQueue struct {
+type queue struct {
 	key  string
 	user *userQueues
 	next int64  // when its first callback is due, or sooner, Unix milliseconds
@@ -50,16 +50,16 @@ type userQueues struct {
 
 // grant is a number of slots for a callback queue.
 type grant struct {
-	*callbackQueue
+	*queue
 	slots int
 }
 
-func newCallbackQueues() *callbackQueues {
-	return &callbackQueues{all: make(map[string]*callbackQueue), users: make(map[string]*userQueues)}
+func newQueues() *queues {
+	return &queues{all: make(map[string]*queue), users: make(map[string]*userQueues)}
 }
 
 // due notes when a callback of a key is due.
-func (l *callbackQueues) due(user, key string, at int64) {
+func (l *queues) due(user, key string, at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one := l.all[key]
@@ -70,7 +70,7 @@ func (l *callbackQueues) due(user, key string, at int64) {
 			l.users[user] = u
 		}
 		u.queues++
-		one = &callbackQueue{key: key, user: u, next: never}
+		one = &queue{key: key, user: u, next: never}
 		l.all[key] = one
 	}
 	one.next = min(one.next, at)
@@ -78,11 +78,11 @@ func (l *callbackQueues) due(user, key string, at int64) {
 
 // grant gives the free slots to the queues that have something due, and returns when the next of
 // the others has. The caller gives them back by returnSlots.
-func (l *callbackQueues) grant(now int64) (given []grant, next int64) {
+func (l *queues) grant(now int64) (given []grant, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	next = never
-	var due []*callbackQueue
+	var due []*queue
 	for _, one := range l.all {
 		if one.next <= now {
 			due = append(due, one)
@@ -90,13 +90,13 @@ func (l *callbackQueues) grant(now int64) (given []grant, next int64) {
 			next = min(next, one.next)
 		}
 	}
-	slots := make(map[*callbackQueue]int)
+	slots := make(map[*queue]int)
 	for {
 		due = slices.DeleteFunc(due, l.full)
 		if len(due) == 0 {
 			break
 		}
-		one := slices.MinFunc(due, (*callbackQueue).compare)
+		one := slices.MinFunc(due, (*queue).compare)
 		slots[one]++
 		l.count(one, +1)
 		l.turn++
@@ -110,13 +110,13 @@ func (l *callbackQueues) grant(now int64) (given []grant, next int64) {
 }
 
 // full reports whether a queue gets no slot at this moment.
-func (l *callbackQueues) full(one *callbackQueue) bool {
+func (l *queues) full(one *queue) bool {
 	free := maxAttempts - l.open
 	return free <= 0 || one.open >= maxOfKey || one.user.open >= min(maxOfUser, max(1, free/2))
 }
 
 // compare sorts the queue first that gets the next slot.
-func (one *callbackQueue) compare(other *callbackQueue) int {
+func (one *queue) compare(other *queue) int {
 	return cmp.Or(
 		cmp.Compare(one.user.open, other.user.open),
 		cmp.Compare(one.user.turn, other.user.turn),
@@ -126,7 +126,7 @@ func (one *callbackQueue) compare(other *callbackQueue) int {
 }
 
 // returnSlots gives slots of a queue back, and notes when its first callback is due.
-func (l *callbackQueues) returnSlots(one *callbackQueue, next int64, slots int) {
+func (l *queues) returnSlots(one *queue, next int64, slots int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	one.next = min(one.next, next)
@@ -140,7 +140,7 @@ func (l *callbackQueues) returnSlots(one *callbackQueue, next int64, slots int) 
 	}
 }
 
-func (l *callbackQueues) count(one *callbackQueue, by int) {
+func (l *queues) count(one *queue, by int) {
 	one.open += by
 	one.user.open += by
 	l.open += by

@@ -1,4 +1,4 @@
-package task
+package record
 
 import (
 	"math"
@@ -9,26 +9,26 @@ import (
 
 func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
 	t.Parallel()
-	for _, l := range []load{{}, {1, 2, 3, true, 4}, {math.MaxInt64, math.MinInt64, -1, false, 7}} {
+	for _, l := range []Load{{}, {1, 2, 3, true, 4}, {math.MaxInt64, math.MinInt64, -1, false, 7}} {
 		record := encodeLoad(l)
-		if have, err := decodeLoad(record); err != nil || have != l {
+		if have, err := DecodeLoad(record); err != nil || have != l {
 			t.Errorf("%+v is read as %+v, %v", l, have, err)
 		}
 		for size := range record {
-			if have, err := decodeLoad(record[:size]); err == nil {
+			if have, err := DecodeLoad(record[:size]); err == nil {
 				t.Errorf("the first %d bytes of %+v are read as %+v", size, l, have)
 			}
 		}
-		if have, err := decodeLoad(append(record, 0)); err == nil {
+		if have, err := DecodeLoad(append(record, 0)); err == nil {
 			t.Errorf("%+v with a byte more is read as %+v", l, have)
 		}
 	}
 	for _, n := range []int64{1, 100, math.MaxInt64} {
 		record := encodeCounts(n)
-		if have, err := decodeUnfinished(record); err != nil || have != n {
+		if have, err := DecodeUnfinished(record); err != nil || have != n {
 			t.Errorf("%d is read as %d, %v", n, have, err)
 		}
-		if have, err := decodeUnfinished(record[:1]); err == nil {
+		if have, err := DecodeUnfinished(record[:1]); err == nil {
 			t.Errorf("nothing is read as %d", have)
 		}
 	}
@@ -36,15 +36,15 @@ func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
 
 // BenchmarkCounts writes and reads the counts of a backend as their record has them, and as JSON.
 func BenchmarkCounts(b *testing.B) {
-	l := load{Running: 8, Waiting: 100_000, Last: 1_000_000, Deferred: 3}
+	l := Load{Running: 8, Waiting: 100_000, Last: 1_000_000, Deferred: 3}
 	for name, pair := range map[string]struct {
-		encode func(load) []byte
-		decode func([]byte) (load, error)
+		encode func(Load) []byte
+		decode func([]byte) (Load, error)
 	}{
-		"binary": {encodeLoad, decodeLoad},
+		"binary": {encodeLoad, DecodeLoad},
 		"json": {
-			func(l load) []byte { return storage.EncodeRecord(l) },
-			func(record []byte) (l load, err error) { return l, storage.DecodeRecord(record, &l) },
+			func(l Load) []byte { return storage.EncodeRecord(l) },
+			func(record []byte) (l Load, err error) { return l, storage.DecodeRecord(record, &l) },
 		},
 	} {
 		b.Run("layout="+name, func(b *testing.B) {

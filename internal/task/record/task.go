@@ -1,4 +1,4 @@
-package task
+package record
 
 import (
 	"strconv"
@@ -20,8 +20,7 @@ type Task struct {
 	Result      *Result `json:"result,omitempty"`       // only in success
 	Error       *Error  `json:"error,omitempty"`        // only in failed
 
-	// Detail is what its owner and operators may see besides, in rooms of their
-	// own.
+	// Detail is what routes for its owner and for operators show besides.
 	Detail Detail `json:"-"`
 }
 
@@ -30,20 +29,6 @@ type Result struct {
 	URL  string             `json:"url"` // the first of URLs
 	URLs []string           `json:"urls"`
 	Type backends.MediaType `json:"type"`
-}
-
-// Error is why a task failed.
-type Error struct {
-	Code    string          `json:"code"` // TaskFailed
-	Reason  backends.Reason `json:"reason"`
-	Message string          `json:"message"`
-}
-
-// TaskFailed is the code of every [Error].
-const TaskFailed = "TASK_FAILED"
-
-func failure(reason backends.Reason, message string) *Error {
-	return &Error{Code: TaskFailed, Reason: reason, Message: backends.Text(message)}
 }
 
 // Detail is what a task is beside its resource.
@@ -69,16 +54,16 @@ type Detail struct {
 	Results        []backends.Result `json:"results,omitempty"`
 }
 
-// status is what the task is shown as.
-func (r *record) status() State {
+// Status is what the task is shown as.
+func (r *Record) Status() State {
 	if r.State == Queued && r.Delivery == Unknown {
 		return Pending
 	}
 	return r.State
 }
 
-// progress is what the task is shown at. Only a success is at 100 %.
-func (r *record) progress() string {
+// Percent is what the task is shown at. Only a success is at 100 %.
+func (r *Record) Percent() string {
 	switch r.State {
 	case InProgress:
 		return strconv.Itoa(min(max(r.Progress, 0), 99)) + "%"
@@ -88,11 +73,11 @@ func (r *record) progress() string {
 	return "0%"
 }
 
-// task returns the task as callers see it.
-func (r *record) task() *Task {
+// Task returns the task as callers see it.
+func (r *Record) Task() *Task {
 	t := &Task{
 		ID: r.ID, Object: string(r.Kind.Makes()) + "_task", Model: r.Model,
-		Status: r.status(), Progress: r.progress(), CreatedAt: r.Created / 1000, CompletedAt: r.Completed / 1000,
+		Status: r.Status(), Progress: r.Percent(), CreatedAt: r.Created / 1000, CompletedAt: r.Completed / 1000,
 		Error: r.Failure,
 		Detail: Detail{
 			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Delivery: r.Delivery,
@@ -101,11 +86,11 @@ func (r *record) task() *Task {
 			UnknownStatus: r.UnknownStatus, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline, CopyingSince: r.CopyingSince,
 		},
 	}
-	if !r.over() {
+	if !r.Over() {
 		t.Detail.Held = r.Hold
 	}
 	if r.State == Success && len(r.Results) > 0 {
-		t.Detail.Results = backendResults(r.Results)
+		t.Detail.Results = BackendResults(r.Results)
 		t.Result = &Result{Type: r.Kind.Makes(), URLs: make([]string, len(r.Results))}
 		for i, m := range r.Results {
 			t.Result.URLs[i] = m.URL
@@ -114,8 +99,3 @@ func (r *record) task() *Task {
 	}
 	return t
 }
-
-var (
-	timeout   = failure(backends.TaskTimeout, "the task was not finished in time")
-	cancelled = failure(backends.TaskCancelled, "the task was cancelled")
-)

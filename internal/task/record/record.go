@@ -1,17 +1,15 @@
-package task
+package record
 
 import (
 	"crypto/rand"
 	"encoding/json"
-	"errors"
+	"fmt"
 	"math"
-	"strings"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // State is where a task stands. It goes forward only, and ends once.
@@ -39,8 +37,8 @@ const (
 	Unknown  Delivery = "unknown"  // possibly at the backend
 )
 
-// record is a task at task/<id>. Times are Unix milliseconds; zero is none.
-type record struct {
+// Record is a task at task/<id>. Times are Unix milliseconds; zero is none.
+type Record struct {
 	ID      string           `json:"id"`
 	Key     string           `json:"key"`
 	User    string           `json:"user"`
@@ -94,13 +92,13 @@ type record struct {
 	Failing            int           `json:"failing,omitempty"`              // polls without an answer, in a row
 	Gone               int64         `json:"gone,omitempty"`                 // since when the backend says it knows no such job
 	UnknownStatus      string        `json:"unknown_status,omitempty"`       // that of the backend for the state, where we do not know it
-	UnknownStatusCount int           `json:"unknown_status_count,omitempty"` // polls that were answered by such a word
-	Copying            []result      `json:"copying,omitempty"`              // what the backend has made, not copied yet
+	UnknownStatusCount int           `json:"unknown_status_count,omitempty"` // polls that were answered by such a status
+	Copying            []Media       `json:"copying,omitempty"`              // what the backend has made, not copied yet
 	CopyingSince       int64         `json:"copying_since,omitempty"`        // since when
 	CopyingCost        backends.Cost `json:"copying_cost,omitzero"`
 
 	Completed  int64         `json:"completed,omitempty"`
-	Results    []result      `json:"results,omitempty"`
+	Results    []Media       `json:"results,omitempty"`
 	Failure    *Error        `json:"failure,omitempty"`
 	Charged    money.Amount  `json:"charged,omitempty"`
 	VendorCost backends.Cost `json:"vendor_cost,omitzero"` // recorded, never charged
@@ -111,8 +109,26 @@ type record struct {
 	written []byte // this as it was written; nil of what was read
 }
 
-// result is one result as it is stored.
-type result struct {
+// Error is why a task failed.
+type Error struct {
+	Code    string          `json:"code"` // "TASK_FAILED"
+	Reason  backends.Reason `json:"reason"`
+	Message string          `json:"message"`
+}
+
+// NewError returns why a task failed, with at most as much of the message as callers are shown.
+func NewError(reason backends.Reason, message string) *Error {
+	return &Error{Code: "TASK_FAILED", Reason: reason, Message: backends.Text(message)}
+}
+
+// The failures that no backend reports.
+var (
+	TimedOut  = NewError(backends.TaskTimeout, "the task was not finished in time")
+	Cancelled = NewError(backends.TaskCancelled, "the task was cancelled")
+)
+
+// Media is one result as it is stored.
+type Media struct {
 	URL      string             `json:"url,omitempty"`
 	Type     backends.MediaType `json:"type,omitempty"`
 	Duration float64            `json:"duration,omitempty"` // seconds
@@ -121,20 +137,21 @@ type result struct {
 	Format   string             `json:"format,omitempty"`
 }
 
-// newResults are results as records have them. A length that is none is not known: no
+// MediaOf returns results as records have them. A length that is none is not known: no
 // record could be written with it.
-func newResults(results []backends.Result) []result {
-	all := make([]result, len(results))
+func MediaOf(results []backends.Result) []Media {
+	all := make([]Media, len(results))
 	for i, r := range results {
 		if !(r.Duration > 0) || math.IsInf(r.Duration, 1) {
 			r.Duration = 0
 		}
-		all[i] = result(r)
+		all[i] = Media(r)
 	}
 	return all
 }
 
-func backendResults(all []result) []backends.Result {
+// BackendResults is the reverse of MediaOf.
+func BackendResults(all []Media) []backends.Result {
 	results := make([]backends.Result, len(all))
 	for i, m := range all {
 		results[i] = backends.Result(m)
@@ -142,119 +159,70 @@ func backendResults(all []result) []backends.Result {
 	return results
 }
 
-// newID draws a task id: 26 characters of 5 bits.
-func newID() string { return "task_" + rand.Text() }
+// NewID draws a task id: 26 characters of 5 bits.
+func NewID() string { return "task_" + rand.Text() }
 
-// holdID names the hold of a task in the ledger.
-func holdID(id string) journal.ID { return journal.IDOf("task", id) }
+// HoldID names the hold of a task in the ledger.
+func HoldID(id string) journal.ID { return journal.IDOf("task", id) }
 
-func (r *record) over() bool    { return r.State == Success || r.State == Failed }
-func (r *record) waiting() bool { return !r.over() && r.Delivery == None }
-func (r *record) running() bool { return !r.over() && r.Delivery != None }
+// Over, Waiting and running tell where a task stands. One that is not over waits for a slot, or has
+// one.
+func (r *Record) Over() bool    { return r.State == Success || r.State == Failed }
+func (r *Record) Waiting() bool { return !r.Over() && r.Delivery == None }
+func (r *Record) running() bool { return !r.Over() && r.Delivery != None }
 
-// deferred reports whether the task waits outside the queue, to be tried again later.
-func (r *record) deferred() bool { return r.waiting() && r.Resume != 0 }
+// Deferred reports whether the task waits outside the queue, to be tried again later.
+func (r *Record) Deferred() bool { return r.Waiting() && r.Resume != 0 }
 
-// readTask returns a task; nil when there is none.
-func readTask(r storage.Reader, id string) (*record, error) { return tasks.Get(r, id) }
+// Fenced reports whether the claim of r is still the last one.
+func (r *Record) Fenced(now *Record) bool { return now.Fence == r.Fence && now.Owner == r.Owner }
 
-// readable returns the task to which an index key leads; nil if there is none, or if it cannot be
-// read: then the error is added to unread.
-func readable(r storage.Reader, key []byte, unread *[]error) (*record, error) {
-	rec, err := readTask(r, lastID(key))
-	if errors.Is(err, storage.ErrUnreadable) {
-		*unread = append(*unread, err)
-		return nil, nil
+// Retryable reports whether an operator can have the task looked at: it does not wait for a slot.
+func (r *Record) Retryable() bool { return r.running() || r.Deferred() }
+
+// wrong returns what in a task contradicts itself.
+func (r *Record) wrong() (wrong []string) {
+	tell := func(is bool, format string, args ...any) {
+		if is {
+			wrong = append(wrong, fmt.Sprintf(format, args...))
+		}
 	}
-	return rec, err
+	switch r.State {
+	case Queued, InProgress, Success, Failed:
+	default:
+		tell(true, "%q is no state", r.State)
+	}
+	switch r.Delivery {
+	case None, Sending, Accepted, Rejected, Unknown:
+	default:
+		tell(true, "%q is no delivery", r.Delivery)
+	}
+	tell(r.Over() == (r.Completed == 0), "it is %s, and was completed at %d", r.State, r.Completed)
+	tell((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
+	tell((r.State == Failed) != (r.Failure != nil), "it is %s, and why it failed is %v", r.State, r.Failure)
+	tell(!r.Over() && r.Due == 0, "it is %s, and no driver will look at it", r.State)
+	tell(r.Resume != 0 && !r.Deferred(), "it is %s, and to be tried again", r.State)
+	tell(!r.Over() && r.Delivery == Rejected, "it was refused, and is %s", r.State)
+	tell(r.Delivery == Accepted && r.Ref == nil, "it was accepted without a reference")
+	tell((r.State == InProgress || r.State == Success) && r.Delivery != Accepted, "it is %s, and its delivery is %s", r.State, r.Delivery)
+	tell(!r.Over() && r.Delivery == Accepted && r.Deadline > r.AcceptedAt+JobLife.Milliseconds(), "it has more than a day at its backend")
+	return wrong
 }
 
-// sessionRecord is a session id in use, at tasksession/<key>/<hash>.
-type sessionRecord struct {
+// Session is a session id in use, at tasksession/<key>/<hash>.
+type Session struct {
 	Key   string `json:"key"`
 	Hash  string `json:"hash"`
 	Task  string `json:"task"`
 	Until int64  `json:"until"` // Unix milliseconds, half open
 }
 
-// idempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
+// IdempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
 // is kept as long as its task.
-type idempotencyRecord struct {
-	Key         string     `json:"key"`
-	Hash        string     `json:"hash"`
-	Task        string     `json:"task"`
+type IdempotencyRecord struct {
+	Key         string    `json:"key"`
+	Hash        string    `json:"hash"`
+	Task        string    `json:"task"`
 	Fingerprint journal.ID `json:"fingerprint"`
-	Time        int64      `json:"time"` // Unix milliseconds
-}
-
-// CallbackState is where a callback stands.
-type CallbackState string
-
-// The states of a callback.
-const (
-	Undelivered CallbackState = "undelivered" // it is going to be sent, again or for the first time
-	Delivered   CallbackState = "delivered"   // the receiver has acknowledged it
-	Dead        CallbackState = "dead"        // it is given up
-)
-
-// eventRecord is the callback of a task, at event/<task>. What it says is in the
-// record of the task, which does not change any more. Times are Unix
-// milliseconds.
-type eventRecord struct {
-	Task    string        `json:"task"`
-	Key     string        `json:"key"`
-	User    string        `json:"user"`
-	Created int64         `json:"created"`
-	State   CallbackState `json:"state"`
-
-	Attempts int    `json:"attempts,omitempty"` // of this round
-	Sent     int    `json:"sent,omitempty"`     // in all
-	Due      int64  `json:"due,omitempty"`      // of the next attempt
-	Fence    int64  `json:"fence,omitempty"`    // of the last claim
-	Owner    string `json:"owner,omitempty"`    // which engine has it
-
-	Last    int64  `json:"last,omitempty"`    // time of the last attempt
-	Status  int    `json:"status,omitempty"`  // what it was answered; zero: nothing
-	Trouble string `json:"trouble,omitempty"` // why it was not delivered
-	URL     string `json:"url,omitempty"`     // where it went
-	Ended   int64  `json:"ended,omitempty"`
-}
-
-// eventID is the id of the callback of a task, the same at every attempt.
-func eventID(task string) string { return "evt_" + strings.TrimPrefix(task, "task_") }
-
-// readEvent returns the callback of a task; nil when there is none.
-func readEvent(r storage.Reader, task string) (*eventRecord, error) { return events.Get(r, task) }
-
-// Owner says whose tasks are asked for. The zero value has none.
-type Owner struct{ key, user string }
-
-// The owners. OfKey is for callers, OfUser for the console, Anyone for
-// operators.
-var Anyone = Owner{"*", "*"}
-
-// OfKey owns the tasks that an API key has submitted.
-func OfKey(id string) Owner { return Owner{key: id} }
-
-// OfUser owns the tasks of all keys of a user.
-func OfUser(id string) Owner { return Owner{user: id} }
-
-// owns reports whether a task of this key and user is the owner's.
-func (o Owner) owns(key, user string) bool {
-	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
-}
-
-// price returns what results cost, at the prices of the submission. The hold bounds it.
-func (r *record) price(results []result) money.Amount {
-	parts := make([]catalog.Work, len(results))
-	for i, m := range results {
-		parts[i].Count = 1
-		if m.Duration > 0 && m.Duration <= float64(catalog.MaxSeconds/catalog.Second) {
-			parts[i].Duration = catalog.Seconds(math.Round(m.Duration * float64(catalog.Second)))
-		}
-		if resolution, common := catalog.ResolutionOf(m.Width, m.Height); common && r.Quote.Kind == catalog.Video {
-			parts[i].Resolution = resolution
-		}
-	}
-	return max(0, r.Quote.Cost(parts...))
+	Time        int64     `json:"time"` // Unix milliseconds
 }

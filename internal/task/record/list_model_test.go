@@ -1,4 +1,4 @@
-package task
+package record
 
 import (
 	"bytes"
@@ -21,21 +21,21 @@ func TestAListOfAllIsThatOfAModel(t *testing.T) {
 		store := storage.New(memory.New(), storage.Options{})
 		defer store.Close()
 		names := []string{"", "a", "a!", "a-", "a0", "aa", "a\xff", "\xff", "\x00", "u", "user_1", "user_10", "user_2"}
-		var tasks []*record
+		var tasks []*Record
 		var odd [][]byte
 		for i, user := range rapid.SliceOfNDistinct(rapid.SampledFrom(names), 1, 8, rapid.ID[string]).Draw(t, "users") {
 			for n := range rapid.SampledFrom([]int{0, 1, 2, 23, 24, 25, 26, 47, 48, 49, 60, 300}).Draw(t, "tasks") {
 				id := fmt.Sprintf("task_%013d%013d", i, n)
-				tasks = append(tasks, &record{ID: id, User: user, Key: "k" + user, Created: rapid.Int64Range(0, 50).Draw(t, "created")})
+				tasks = append(tasks, &Record{ID: id, User: user, Key: "k" + user, Created: rapid.Int64Range(0, 50).Draw(t, "created")})
 			}
 			for range rapid.SampledFrom([]int{0, 0, 1, 24, 30, 50}).Draw(t, "odd") {
 				tail := rapid.SliceOfN(rapid.Byte(), 0, 45).Draw(t, "tail")
 				if len(tail) == tailSize {
 					continue
 				}
-				list, _ := storage.Below(ofUserPrefix, user)
+				list, _ := storage.Below(OfUserPrefix, user)
 				if rapid.Bool().Draw(t, "of no user") && !bytes.Contains(tail, []byte("/")) {
-					list = storage.Key(ofUserPrefix, user)
+					list = storage.Key(OfUserPrefix, user)
 				}
 				odd = append(odd, append(list, tail...))
 			}
@@ -48,7 +48,7 @@ func TestAListOfAllIsThatOfAModel(t *testing.T) {
 		for batch := range slices.Chunk(tasks, 300) {
 			must(func(t storage.Txn) (err error) {
 				for _, rec := range batch {
-					if err = insert(t, rec); err != nil {
+					if err = Tasks.Put(t, nil, rec); err != nil {
 						break
 					}
 				}

@@ -1,0 +1,110 @@
+package task
+
+import (
+	"sync"
+
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+)
+
+// cacheSize is how many tasks that are over the cache has at most. They do not
+// change, and callers ask for them again and again.
+const cacheSize = 8192
+
+// cache has tasks that are over, in two halves: what is asked for goes into the
+// young one, and when that is full it becomes the old one, whose tasks are
+// dropped. The zero value is ready to use.
+type cache struct {
+	mu    sync.RWMutex
+	young map[string]*cached
+	old   map[string]*cached
+}
+
+// cached is a task with what is needed to give it out.
+type cached struct {
+	*record.Task
+	completed int64 // Unix milliseconds
+}
+
+func (c *cache) put(rec *record.Record) {
+	one := &cached{rec.Task(), rec.Completed}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keep(one)
+}
+
+// keep puts one into the young half. The mutex is held.
+func (c *cache) keep(one *cached) {
+	if c.young == nil {
+		c.young = make(map[string]*cached)
+	}
+	if _, there := c.young[one.ID]; !there && len(c.young) >= cacheSize/2 {
+		c.young, c.old = make(map[string]*cached), c.young
+	}
+	c.young[one.ID] = one
+}
+
+// get returns a task; nil when it is not here.
+func (c *cache) get(id string) *cached {
+	c.mu.RLock()
+	one, old := c.young[id], c.old[id]
+	c.mu.RUnlock()
+	if one != nil || old == nil {
+		return one
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.old[id] == old { // it may have been dropped meanwhile
+		c.keep(old)
+	}
+	return old
+}
+
+func (c *cache) drop(id string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.young, id)
+	delete(c.old, id)
+}
+
+// watch wakes those who wait for a change of a task. The zero value is ready to use.
+type watch struct {
+	mu    sync.Mutex
+	tasks map[string]*watched
+}
+
+type watched struct {
+	changed chan struct{}
+	waiting int
+}
+
+// begin returns a channel that is closed at the next change, and a function that ends the wait.
+func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tasks == nil {
+		w.tasks = make(map[string]*watched)
+	}
+	one := w.tasks[id]
+	if one == nil {
+		one = &watched{changed: make(chan struct{})}
+		w.tasks[id] = one
+	}
+	one.waiting++
+	return one.changed, func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if one.waiting--; one.waiting == 0 && w.tasks[id] == one {
+			delete(w.tasks, id)
+		}
+	}
+}
+
+// notify wakes all who wait for a task.
+func (w *watch) notify(id string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if one := w.tasks[id]; one != nil {
+		close(one.changed)
+		delete(w.tasks, id)
+	}
+}

@@ -1,0 +1,175 @@
+package record
+
+import (
+	"bytes"
+	"cmp"
+	"container/heap"
+	"iter"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// tailSize is the length of what ends the key of a task in a list: when it was
+// created, counted down, and its id. By it tasks of all lists are in one order.
+const tailSize = 8 + 1 + IDSize
+
+// Tail ends the key of a task in each list that it is in.
+func (r *Record) Tail() []byte { return storage.Key(storage.Inverted(r.Created), r.ID) }
+
+// Latest yields the ids of the tasks of an owner, latest first. from is where the tails begin; nil:
+// the latest of all. A key of another form than those of the list is left out. An error ends the
+// sequence.
+func Latest(r storage.Reader, owner Owner, from []byte) iter.Seq2[string, error] {
+	in := ByUser.Under(owner.user)
+	switch {
+	case owner == Anyone:
+		return latestOfAll(r, from)
+	case owner.key != "":
+		in = ByKey.Under(owner.key)
+	}
+	lo, _ := in.Bounds()
+	return Tasks.PrimaryKeys(r, in.FromKey(append(bytes.Clone(lo), from...)))
+}
+
+// latestOfAll is [Latest] of all tasks. It is for operators: rather than that each
+// submission writes a key of a list of all, those of the users are read side by
+// side, which costs [maxPassed] keys and two short scans for each user who has tasks.
+func latestOfAll(r storage.Reader, from []byte) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		lists, err := listsOfUsers(r, from)
+		heap.Init(&lists)
+		for err == nil && len(lists) > 0 {
+			l := lists[0]
+			if !yield(LastID(l.tails[0]), nil) {
+				return
+			}
+			if l.tails = l.tails[1:]; len(l.tails) == 0 {
+				err = l.read(r)
+			}
+			if len(l.tails) > 0 {
+				heap.Fix(&lists, 0)
+			} else {
+				heap.Pop(&lists)
+			}
+		}
+		if err != nil {
+			yield("", err)
+		}
+	}
+}
+
+// maxPassed is how many keys in a row are read of one list rather than that the
+// next is looked for: a scan that begins costs as much as some tens of keys.
+const maxPassed = 24
+
+// listsOfUsers are the lists of all users that have tasks, with the first of each.
+func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
+	lo, hi := ByUser.Under().Bounds()
+	all := len(lo)
+	l, passed := &list{prefix: hi}, 0
+	for lo != nil && err == nil {
+		at := lo
+		lo = nil
+		err = r.Scan(at, hi, func(key, _ []byte) (more bool) {
+			if !bytes.HasPrefix(key, l.prefix) {
+				name := bytes.IndexByte(key[all:], '/')
+				if name < 0 {
+					return true
+				}
+				l, passed = &list{user: string(key[all : all+name]), prefix: bytes.Clone(key[:all+name+1])}, 0
+			}
+			tail := key[len(l.prefix):]
+			if len(l.tails) == 0 && len(tail) == tailSize && bytes.Compare(tail, from) >= 0 {
+				l.tails, l.from, l.ahead = [][]byte{bytes.Clone(tail)}, append(bytes.Clone(tail), 0), 16
+				found = append(found, l)
+			}
+			if passed++; passed < maxPassed {
+				return true
+			}
+			passed = 0
+			if lo = storage.PrefixEnd(l.prefix); len(l.tails) == 0 {
+				lo = append(bytes.Clone(l.prefix), from...)
+				if bytes.Compare(lo, key) <= 0 {
+					lo = append(bytes.Clone(key), 0)
+				}
+			}
+			return false
+		})
+	}
+	return found, err
+}
+
+// list is one list of tasks, latest first, as far as it has been read.
+type list struct {
+	user   string
+	prefix []byte   // of its keys
+	tails  [][]byte // what ends the keys that are read and not taken yet
+	from   []byte   // the tail from which on there may be more
+	ahead  int      // how many keys are read next; zero: none is left
+}
+
+// maxAhead is how many keys of a list are read at once.
+const maxAhead = 256
+
+// read reads the next keys of a list, at least one of a task if there is any.
+func (l *list) read(r storage.Reader) error {
+	for l.ahead > 0 && len(l.tails) == 0 {
+		keys, err := ByUser.Under(l.user).FromKey(append(bytes.Clone(l.prefix), l.from...)).Keys(r, l.ahead)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			l.from = append(bytes.Clone(key[len(l.prefix):]), 0)
+			if len(key) == len(l.prefix)+tailSize {
+				l.tails = append(l.tails, key[len(l.prefix):])
+			}
+		}
+		if len(keys) < l.ahead {
+			l.ahead = 0
+		}
+		l.ahead = min(16*l.ahead, maxAhead)
+	}
+	return nil
+}
+
+// lists are in the order of what is first in each.
+type lists []*list
+
+// The five methods implement heap.Interface.
+func (s lists) Len() int           { return len(s) }
+func (s lists) Less(i, j int) bool { return bytes.Compare(s[i].tails[0], s[j].tails[0]) < 0 }
+func (s lists) Swap(i, j int)      { s[i], s[j] = s[j], s[i] }
+func (s *lists) Push(l any)        { *s = append(*s, l.(*list)) }
+func (s *lists) Pop() (l any) {
+	last := len(*s) - 1
+	l, *s = (*s)[last], (*s)[:last]
+	return l
+}
+
+// The sizes of pages.
+const (
+	defaultLimit = 20
+	maxLimit     = 100
+)
+
+// PageSize returns how many entries a page has for which so many are asked for; zero is the default.
+func PageSize(limit int) (int, error) {
+	if limit < 0 || limit > maxLimit {
+		return 0, fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", maxLimit, limit)
+	}
+	return cmp.Or(limit, defaultLimit), nil
+}
+
+// Cursor is where a list continues after a task that may be removed before then.
+func (r *Record) Cursor() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
+
+// ParseCursor returns the key tail in a cursor. A made-up cursor is harmless: the list has tasks of
+// the owner only.
+func ParseCursor(after string) (tail []byte, is bool) {
+	id, created, _ := strings.Cut(after, "@")
+	at, err := strconv.ParseInt(created, 10, 64)
+	return storage.Key(storage.Inverted(at), id), err == nil && len(id) == IDSize
+}

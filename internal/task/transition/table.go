@@ -1,0 +1,216 @@
+package transition
+
+import (
+	"cmp"
+
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+)
+
+var (
+	theCaller   = cause{"the caller who submits", func(*Change) bool { return true }}
+	theBackend  = cause{"the backend, by an answer or a webhook", func(*Change) bool { return true }}
+	theDriver   = cause{"a driver, while no look at the task is under way", func(c *Change) bool { return !c.leased() }}
+	theQueue    = cause{"the driver that hands out slots, also during a look: the claim ends with it", func(*Change) bool { return true }}
+	theClaimant = cause{"the driver that claimed the task last", func(c *Change) bool { return c.Known.Fenced(c.Before) }}
+	theDelivery = cause{"the delivery that was begun last", func(c *Change) bool { return c.Known.Attempt == c.Before.Attempt }}
+	theOwner    = cause{"its owner or an operator", func(c *Change) bool { return c.Owner.Owns(c.Before.Key, c.Before.User) }}
+	anOperator  = cause{"an operator", func(c *Change) bool { return c.Owner == record.Anyone }}
+	theSweeper  = cause{"the sweeper, while nobody has claimed the task since", theClaimant.may}
+)
+
+// The transitions of a task. [Writer.Apply] carries them out; nothing else writes a task.
+var (
+	Submit = &Row{
+		Name: "submit", from: absent, to: isWaiting | isSending, by: theCaller,
+		write: (*Change).begin, also: effects{queueLast, hold, storeBody, reserveNames},
+	}
+
+	// Delivery of the job to the backend.
+
+	Send = &Row{
+		Name: "send", from: isWaiting, to: isSending, by: theQueue, when: (*Change).inTime,
+		write: (*Change).send,
+	}
+	PutAside = &Row{ // the backend has refused other tasks of the user with 403
+		Name: "put aside", from: isWaiting, by: theQueue, when: (*Change).inTime,
+		write: func(c *Change, r *record.Record) {
+			r.Resume = c.ms() + c.Pause.Milliseconds()
+			release(r, lookWaiting(r, c.BusyTimeout))
+		},
+	}
+	Requeue = &Row{ // after a look at a task that waits
+		Name: "requeue", from: isWaiting, by: theClaimant,
+		write: func(c *Change, r *record.Record) {
+			if r.RefusedSince != 0 && c.Patient {
+				r.RefusedSince = c.ms()
+			}
+			if c.ms() >= r.Resume {
+				r.Resume = 0
+			}
+			release(r, lookWaiting(r, c.BusyTimeout))
+		},
+		also: effects{queueLast},
+	}
+	Defer = &Row{ // the backend has refused the task for now
+		Name: "defer", from: isSending, to: isWaiting, by: theDelivery,
+		write: func(c *Change, r *record.Record) {
+			// Each refusal makes the pause longer. Unless the refusal is the task's own, the
+			// time after which the task fails begins again.
+			pause := max(Interval(0, r.Refusals), min(c.Pause, MaxPause))
+			if r.RefusedSince == 0 || c.Patient {
+				r.RefusedSince = c.ms()
+			}
+			r.Delivery, r.Refusal, r.Resume, r.Woken = record.None, c.Reason, c.ms()+pause.Milliseconds(), false
+			r.Refusals++
+			release(r, lookWaiting(r, c.BusyTimeout))
+		},
+	}
+	PutBack = &Row{ // nothing was sent
+		Name: "put back", from: isSending, to: isWaiting, by: theDelivery,
+		write: func(_ *Change, r *record.Record) {
+			r.Delivery, r.Woken = record.None, false
+			release(r, r.Deadline)
+		},
+	}
+	Accept = &Row{ // also while the delivery is unknown: there was one submission
+		Name: "accept", from: isSubmitted, to: isAccepted, by: theDelivery,
+		write: (*Change).accept,
+	}
+	MarkUnknown = &Row{ // the answer of the backend is lost
+		Name: "mark unknown", from: isSending, to: isUnknown, by: theDelivery,
+		write: func(c *Change, r *record.Record) {
+			r.Delivery, r.UnknownSince = record.Unknown, c.ms()
+			if c.Searchable {
+				release(r, c.ms()+Interval(0, 0).Milliseconds())
+			} else {
+				release(r, c.ms()+Grace.Milliseconds())
+			}
+		},
+	}
+	Search = &Row{ // the job was looked for, and it is still not known where it is
+		Name: "search", from: isUnknown, by: theClaimant,
+		write: (*Change).search,
+	}
+	Reject = &Row{
+		Name: "reject", from: isSubmitted, to: isFailed, by: theDelivery,
+		write: func(c *Change, r *record.Record) { c.end(r, record.Failed); r.Delivery = record.Rejected },
+		also:  effects{dropBody, void, announce},
+	}
+	TakeBack = &Row{ // the refusal is the answer to the submission
+		Name: "take back", from: isSubmitted, to: absent, by: theDelivery,
+		also: effects{dropBody, void, freeSessionID, freeIdempotencyKey},
+	}
+
+	// Looks at a task.
+
+	Claim = &Row{
+		Name: "claim", from: anyStage, by: theDriver,
+		write: (*Change).claim,
+	}
+	Postpone = &Row{ // a task that is being sent is due before its lease ends
+		Name: "postpone", from: anyStage, by: theQueue, when: (*Change).leased,
+		write: func(_ *Change, r *record.Record) { r.Due = r.Lease },
+	}
+	Release = &Row{ // nothing was found out
+		Name: "release", from: anyStage, by: theClaimant,
+		write: func(c *Change, r *record.Record) { release(r, c.Due) },
+	}
+	Poll = &Row{
+		Name: "poll", from: atBackend, to: atBackend, by: theClaimant,
+		write: (*Change).polled,
+	}
+	Wake = &Row{ // a poll that is under way may have come too early
+		Name: "wake", from: atBackend, by: theBackend,
+		when: func(c *Change) bool {
+			return c.leased() && !c.Before.Woken || !c.leased() && c.soonest() < c.Before.Due
+		},
+		write: func(c *Change, r *record.Record) {
+			if r.Woken = c.leased(); !r.Woken {
+				r.Due = c.soonest()
+			}
+		},
+	}
+	Retry = &Row{
+		Name: "retry", from: isUnfinished, by: anOperator, audit: "task.retry",
+		when: func(c *Change) bool { return c.Before.Retryable() && (!c.leased() || !c.Before.Woken) },
+		write: func(c *Change, r *record.Record) {
+			if c.leased() {
+				r.Woken = true
+				return
+			}
+			r.Failing, r.Due = 0, c.ms()
+			if r.Deferred() {
+				r.Resume = c.ms()
+			}
+		},
+	}
+
+	// The end.
+
+	Copy = &Row{ // the backend has succeeded, and the results are being copied
+		Name: "copy", from: atBackend, to: isRunning, by: theClaimant,
+		write: func(c *Change, r *record.Record) {
+			r.State, r.Progress, r.Polled = record.InProgress, 99, c.ms()
+			r.Copying, r.CopyingCost, r.CopyingSince = c.Results, c.Cost, cmp.Or(r.CopyingSince, c.ms())
+			renew(r, c.ms())
+		},
+	}
+	Renew = &Row{ // copying takes longer than a lease
+		Name: "renew", from: isRunning, by: theClaimant,
+		write: func(c *Change, r *record.Record) { renew(r, c.ms()) },
+	}
+	Succeed = &Row{
+		Name: "succeed", from: atBackend, to: isSuccess, by: theClaimant,
+		write: func(c *Change, r *record.Record) { c.end(r, record.Success) },
+		also:  effects{dropBody, capture, announce},
+	}
+	Fail = &Row{
+		Name: "fail", from: isUnfinished &^ isSending, to: isFailed, by: theClaimant,
+		write: fail, also: failing,
+	}
+	Expire = &Row{ // the backend is not configured any more
+		Name: "expire", from: isUnfinished, to: isFailed, by: theSweeper, when: func(c *Change) bool { return !c.inTime() },
+		write: fail, also: failing,
+	}
+	Withdraw = &Row{ // nothing was sent
+		Name: "withdraw", from: isWaiting, to: isFailed, by: theOwner, audit: "task.cancel",
+		write: fail, also: failing,
+	}
+	Cancel = &Row{ // the backend has confirmed that it ends the job
+		Name: "cancel", from: atBackend, to: isFailed, by: theOwner, audit: "task.cancel", when: (*Change).notMade,
+		write: fail, also: failing,
+	}
+	Abandon = &Row{ // the backend is not configured any more
+		Name: "abandon", from: isUnfinished, to: isFailed, by: anOperator, audit: "task.cancel", when: (*Change).notMade,
+		write: fail, also: failing,
+	}
+
+	// After the end.
+
+	Lose = &Row{ // the backend has succeeded too late
+		Name: "lose", from: isFailed, by: theBackend, when: func(c *Change) bool { return c.Before.Loss == "" },
+		write: func(c *Change, r *record.Record) {
+			r.Loss, r.VendorCost = "the backend succeeded after the task had failed", c.Cost
+		},
+	}
+	Watch = &Row{ // the job of a task that has timed out is polled
+		Name: "watch", from: isOver, by: theClaimant,
+		write: func(c *Change, r *record.Record) {
+			r.Lease, r.Woken, r.Due = 0, false, c.ms()+WatchEvery.Milliseconds()
+			if c.Watched || c.ms() >= r.WatchUntil {
+				r.Due, r.WatchUntil = 0, 0
+			}
+		},
+	}
+	Forget = &Row{ // its retention is over
+		Name: "forget", from: isOver, to: absent, by: theSweeper,
+		also: effects{freeIdempotencyKey, dropCallback},
+	}
+)
+
+type effects = []func(c *Change) error
+
+// fail and failing are what every failure writes.
+var failing = effects{dropBody, void, announce}
+
+func fail(c *Change, r *record.Record) { c.end(r, record.Failed) }
