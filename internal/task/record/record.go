@@ -220,9 +220,9 @@ type Session struct {
 // IdempotencyRecord is an idempotency key that was used, at taskclaim/<key>/<hash>. It
 // is kept as long as its task.
 type IdempotencyRecord struct {
-	Key         string    `json:"key"`
-	Hash        string    `json:"hash"`
-	Task        string    `json:"task"`
+	Key         string     `json:"key"`
+	Hash        string     `json:"hash"`
+	Task        string     `json:"task"`
 	Fingerprint journal.ID `json:"fingerprint"`
-	Time        int64     `json:"time"` // Unix milliseconds
+	Time        int64      `json:"time"` // Unix milliseconds
 }
