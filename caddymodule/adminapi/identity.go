@@ -148,7 +148,7 @@ type newKey struct {
 
 func createKey(c *call, in newKey) (any, error) {
 	if in.User == "" {
-		return nil, fault.At(fault.MissingParameter, "user", "whose key? name a user by id or name")
+		return nil, fault.At(fault.MissingParameter, "user", "`user` is required: the id or the name of a user")
 	}
 	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires, Limits: in.Limits}
 	key, secret, err := c.Directory.CreateKey(c.ctx(), Operator, in.User, spec)

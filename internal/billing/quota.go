@@ -67,16 +67,16 @@ func sources(t storage.Txn, now time.Time, r *records.Summary) (s ledger.Sources
 		return s, quotas, err
 	}
 	quotas = openQuotas(t, now, r)
-	wallet := []journal.Account{journal.Wallet(r.User)}
+	wallet := journal.Wallet(r.User)
 	switch account.Preferred() {
 	case records.SubscriptionFirst:
-		s.Order = append(quotas.accounts, wallet...)
+		s.Order = append(quotas.accounts, wallet)
 	case records.WalletFirst:
-		s.Order = append(wallet, quotas.accounts...)
+		s.Order = append([]journal.Account{wallet}, quotas.accounts...)
 	case records.SubscriptionOnly:
 		s.Order, s.Only = quotas.accounts, string(records.SubscriptionOnly)
 	case records.WalletOnly:
-		s.Order, s.Only = wallet, string(records.WalletOnly)
+		s.Order, s.Only = []journal.Account{wallet}, string(records.WalletOnly)
 	}
 	if quotas.until != 0 {
 		s.Until = time.Unix(quotas.until, 0)
@@ -107,9 +107,10 @@ func (q *quotas) again(at int64) {
 // transaction fails.
 func openQuotas(t storage.Txn, now time.Time, r *records.Summary) (q quotas) {
 	r.RemoveEnded(now)
+	q.accounts = make([]journal.Account, 0, len(r.Running)+1) // and the wallet
 	for i := range r.Running {
-		x := &r.Running[i]
-		found, err := openPresent(t, now, r.User, x)
+		found, err := openPresent(t, now, r, i)
+		x := r.Running[i]
 		switch {
 		case err != nil:
 			if q.unopened == nil {
@@ -129,11 +130,12 @@ func openQuotas(t storage.Txn, now time.Time, r *records.Summary) (q quotas) {
 
 // openPresent finds the period that a subscription is in now, and opens it if it is due.
 // It returns false when none was sold.
-func openPresent(t storage.Txn, now time.Time, user string, x *records.Running) (found bool, err error) {
+func openPresent(t storage.Txn, now time.Time, r *records.Summary, i int) (found bool, err error) {
+	x := r.Running[i]
 	if x.From <= now.Unix() && now.Unix() < x.Until {
 		return true, nil
 	}
-	s, err := readSubscription(t, user, x.ID)
+	s, err := readSubscription(t, r.User, x.ID)
 	if err != nil {
 		return false, err
 	}
@@ -142,7 +144,7 @@ func openPresent(t storage.Txn, now time.Time, user string, x *records.Running) 
 		err = openPeriod(t, now, s, &p)
 	}
 	if err == nil && found {
-		x.Presence = p.Presence()
+		r.SetPresence(i, p.Presence())
 	}
 	return found, err
 }

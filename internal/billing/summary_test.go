@@ -92,8 +92,9 @@ func (f *fixture) changeSummary(change func(*records.Summary)) func(storage.Txn)
 		if err != nil {
 			return err
 		}
+		before := &records.Summary{User: r.User, Due: r.Due}
 		change(r)
-		return r.Write(t)
+		return records.Summaries.Put(t, before, r)
 	}
 }
 

@@ -139,7 +139,8 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 	if after == nil {
 		one = before
 	}
-	primary := storage.Key(t.Key(one)...)
+	key := t.primary(one)
+	primary := key[len(t.Name)+1:]
 	both := before != nil && after != nil
 	moved := both && !t.expires(before).Equal(t.expires(after))
 	for _, index := range t.Indexes {
@@ -168,8 +169,6 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 			}
 		}
 	}
-	key := append(storage.Key(t.Name), '/')
-	key = append(key, primary...)
 	if after == nil {
 		return tx.Delete(key)
 	}
@@ -226,7 +225,7 @@ func (t *Table[R]) version() byte {
 
 func (t *Table[R]) encode(r *R) []byte {
 	if t.Encode != nil {
-		return append([]byte{t.version()}, t.Encode(r)...)
+		return slices.Insert(t.Encode(r), 0, t.version())
 	}
 	body, err := json.Marshal(r)
 	if err != nil {

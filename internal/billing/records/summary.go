@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/binary"
 	"errors"
-	"maps"
 	"slices"
 	"time"
 
@@ -21,7 +20,9 @@ type Summary struct {
 	Purchases map[int64]int64 // how often each plan was bought, by its number
 	Running   []Running       // soonest to end first, then by number
 
-	stored *Summary // as the store has it; nil for a new one
+	stored    bool  // the store has a record of the user
+	storedDue int64 // Due in that record
+	changed   bool  // a field other than Due differs from that record
 }
 
 // Running is a subscription that had not ended when the summary was written.
@@ -55,17 +56,20 @@ func (s *Summary) CountPurchase(plan int64) {
 		s.Purchases = make(map[int64]int64)
 	}
 	s.Purchases[plan]++
+	s.changed = true
 }
 
 // Add adds a running subscription in its place.
 func (s *Summary) Add(x Running) {
 	i, _ := slices.BinarySearchFunc(s.Running, x, Running.Compare)
 	s.Running = slices.Insert(s.Running, i, x)
+	s.changed = true
 }
 
 // Remove removes a running subscription, if it is there.
 func (s *Summary) Remove(id int64) {
 	s.Running = slices.DeleteFunc(s.Running, func(x Running) bool { return x.ID == id })
+	s.changed = true
 }
 
 // RemoveEnded removes the subscriptions that have ended.
@@ -75,6 +79,13 @@ func (s *Summary) RemoveEnded(now time.Time) {
 		s.Ended = max(s.Ended, s.Running[n].End)
 	}
 	s.Running = slices.Delete(s.Running, 0, n)
+	s.changed = s.changed || n > 0
+}
+
+// SetPresence sets the period that the i-th running subscription is in.
+func (s *Summary) SetPresence(i int, p Presence) {
+	s.changed = s.changed || s.Running[i].Presence != p
+	s.Running[i].Presence = p
 }
 
 // ReadSummary returns the summary of a user at a time.
@@ -83,23 +94,16 @@ func ReadSummary(r storage.Reader, user string, now time.Time) (*Summary, error)
 	if err != nil || s == nil {
 		return &Summary{User: user}, err
 	}
-	s.read()
+	s.stored, s.storedDue = true, s.Due
 	if now.Unix() < s.Ended { // a clock that was ahead removed subscriptions that have not ended
 		err = s.rebuild(r, now)
 	}
 	return s, err
 }
 
-// read notes that the summary is what the store has.
-func (s *Summary) read() {
-	before := *s
-	before.Purchases, before.Running = maps.Clone(s.Purchases), slices.Clone(s.Running)
-	s.stored = &before
-}
-
 // rebuild finds the running subscriptions among all of the user.
 func (s *Summary) rebuild(r storage.Reader, now time.Time) error {
-	s.Ended, s.Running = 0, nil
+	s.Ended, s.Running, s.changed = 0, nil, true
 	for have, err := range Subscriptions.Scan(r, Subscriptions.Under(s.User)) {
 		switch {
 		case err != nil:
@@ -116,17 +120,17 @@ func (s *Summary) rebuild(r storage.Reader, now time.Time) error {
 
 // Write stores the summary if it has changed.
 func (s *Summary) Write(t storage.Txn) error {
-	before := s.stored
-	if before == nil {
-		before = new(Summary)
-	}
-	if s.Due == before.Due && s.Ended == before.Ended && maps.Equal(s.Purchases, before.Purchases) && slices.Equal(s.Running, before.Running) {
+	if !s.changed && s.Due == s.storedDue {
 		return nil
 	}
-	if err := Summaries.Put(t, s.stored, s); err != nil {
+	var before *Summary
+	if s.stored {
+		before = &Summary{User: s.User, Due: s.storedDue}
+	}
+	if err := Summaries.Put(t, before, s); err != nil {
 		return err
 	}
-	s.read()
+	s.stored, s.storedDue, s.changed = true, s.Due, false
 	return nil
 }
 

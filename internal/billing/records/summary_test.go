@@ -49,7 +49,7 @@ func TestASummaryIsReadAsItWasWritten(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		have.stored = nil
+		have.stored, have.storedDue, have.changed = false, 0, true
 		if !reflect.DeepEqual(*have, s) {
 			t.Fatalf("it was %+v and is read as %+v", s, have)
 		}

@@ -27,7 +27,10 @@ var (
 
 	// ClaimedPlans lets each user claim a free plan once.
 	ClaimedPlans = table.Index[SubscriptionRecord]{Name: "claimed", Unique: true, Fixed: true, Fields: func(s *SubscriptionRecord) table.Key {
-		return keyIf(s.Claimed, s.User, s.PlanID)
+		if !s.Claimed { // as most are; keyIf would allocate the fields in any case
+			return nil
+		}
+		return table.Key{s.User, s.PlanID}
 	}}
 
 	// Sales are those of subscriptions that were renewed, latest first.
