@@ -39,7 +39,7 @@ type mockService struct {
 	mu         sync.Mutex
 	held       bool            // no job ends
 	jobs       map[string]*job // by job id
-	asked      map[string][]submission
+	byPrompt   map[string][]submission
 	violations []string // polls that were concurrent for one job, or too soon
 }
 
@@ -76,7 +76,7 @@ const minPollInterval = 1500 * time.Millisecond
 
 func newMockService(t *testing.T) *mockService {
 	t.Helper()
-	u := &mockService{checkpoints: new(checkpoints), jobs: map[string]*job{}, asked: map[string][]submission{}}
+	u := &mockService{checkpoints: new(checkpoints), jobs: map[string]*job{}, byPrompt: map[string][]submission{}}
 	u.backend = newBackend(t, u.serve)
 	return u
 }
@@ -123,13 +123,13 @@ func (u *mockService) take(s *scriptWriter, a *recordedRequest, by api, image bo
 		u.t.Errorf("the mock service was sent %s: %v", a.Body, err)
 	}
 	u.mu.Lock()
-	number := len(u.requests[sub.Prompt])
-	u.requests[sub.Prompt] = append(u.requests[sub.Prompt], sub)
+	number := len(u.byPrompt[sub.Prompt])
+	u.byPrompt[sub.Prompt] = append(u.byPrompt[sub.Prompt], sub)
 	u.mu.Unlock()
 	note := func(change func(sub *submission)) {
 		u.mu.Lock()
 		defer u.mu.Unlock()
-		change(&u.requests[sub.Prompt][number])
+		change(&u.byPrompt[sub.Prompt][number])
 	}
 	before := checkpoint{"before a job is accepted", by}
 	if number > 0 {
@@ -286,7 +286,7 @@ func (u *mockService) deliver(s *scriptWriter, a *recordedRequest, j *job) {
 func (u *mockService) submissions(prompt string) []submission {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	return slices.Clone(u.requests[prompt])
+	return slices.Clone(u.byPrompt[prompt])
 }
 
 // checkPolls checks that no job was polled concurrently or too often.

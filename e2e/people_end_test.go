@@ -23,14 +23,15 @@ func (p *person) createToken() tokenClient {
 	return tokenClient{p.newBrowser(), made.Token}
 }
 
-func (p tokenClient) mustSend(method, path string, in any) consoleAnswer {
+// sendWithToken is mustSend with the access token.
+func (p tokenClient) sendWithToken(method, path string, in any) consoleAnswer {
 	p.g.t.Helper()
 	return p.mustSend(method, path, in, "Authorization", "Bearer "+p.token)
 }
 
 func (p tokenClient) loggedIn() bool {
 	p.g.t.Helper()
-	a := p.mustSend(http.MethodGet, "/api/user/self", nil)
+	a := p.sendWithToken(http.MethodGet, "/api/user/self", nil)
 	if a.Status != http.StatusOK && (a.Status != http.StatusUnauthorized || a.Code != "NOT_LOGGED_IN") {
 		p.g.t.Errorf("the program of %s is neither in nor out: %d %s", p.name, a.Status, a.Text)
 	}
@@ -145,7 +146,7 @@ func TestACodeIsAcceptedOnceUnderConcurrency(t *testing.T) {
 		t.Errorf("of 20 who gave a right code, %v", got)
 	}
 	p.mustFail(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}, http.StatusForbidden, "VERIFICATION_REQUIRED") // the step-up belongs to the token
-	if a := token.mustSend(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}); !a.Success {
+	if a := token.sendWithToken(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}); !a.Success {
 		t.Errorf("with the stamp the token makes no key: %d %s", a.Status, a.Text)
 	}
 

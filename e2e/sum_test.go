@@ -106,7 +106,7 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	}
 	due.Lost = 0 // not shown to the customer
 	var own struct{ Total used }
-	if ada.mustAsk("/api/data/self?group=model", &own); own.Total != due {
+	if ada.mustConsole("/api/data/self?group=model", &own); own.Total != due {
 		t.Errorf("the customer is shown %+v, want %+v", own.Total, due)
 	}
 	g.verify()
