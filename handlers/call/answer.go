@@ -303,7 +303,7 @@ func (a *answer) intact() bool {
 // end: its own, where that can be read, or else that of the connection.
 func (a *answer) whole(cleanly bool) bool {
 	switch {
-	case a.meter == nil || a.meter.Blind() || !a.stream && !a.json:
+	case a.meter == nil || a.meter.Unreadable() || !a.stream && !a.json:
 		return cleanly
 	case !a.received && !a.stream:
 		return cleanly // an empty body, which is charged nothing

@@ -43,7 +43,7 @@ type call struct {
 	delivery delivery
 	stopExit func() bool // not nil: the call runs on without its caller
 	hadAll   bool        // the caller left after the end of the answer
-	whole    bool        // the answer came to its end, with or without the caller
+	finished bool        // the answer is complete, whether the caller was connected or not
 
 	ended     usage.Ended
 	basis     usage.Basis

@@ -212,7 +212,7 @@ func (b *bill) release(now time.Time) {
 // outcome is what the billing rule looks at, of a call that has ended so, or is
 // under way, and what its backend reported.
 func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report) {
-	o = usage.Outcome{Ended: ended, Whole: c.whole}
+	o = usage.Outcome{Ended: ended, Finished: c.finished}
 	if c.bill.price != nil {
 		o.Sent, o.FailedInput = c.answer.sent(), c.block.app.ChargeFailedInput
 		if own := c.bill.price.ChargeFailedInput; own != nil {
@@ -226,7 +226,7 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		o.DeliveredBytes = meter.TextBytes()
 	}
 	if o.EstimatesInput() {
-		o.Asked = c.estimateInput(&o)
+		o.EstimatedInput = c.estimateInput(&o)
 	}
 	return o, report
 }

@@ -101,7 +101,7 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 	}
 	switch {
 	case a.whole(!broken && err == nil):
-		c.whole = true
+		c.finished = true
 		if a.lost && !c.hadAll {
 			c.ended = usage.ClientGone
 			return true

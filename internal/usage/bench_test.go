@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// benchmarkWrites feeds portion to one Reader again and again.
+// benchmarkWrites writes portion to one Reader again and again.
 func benchmarkWrites(b *testing.B, r *Reader, portion string) {
 	p := []byte(portion)
 	b.SetBytes(int64(len(p)))

@@ -8,7 +8,7 @@ import (
 func TestBill(t *testing.T) {
 	t.Parallel()
 	reported := Tokens{Input: 100, Output: 40, CacheRead: 7, CacheWrite5m: 5, CacheWrite1h: 3, Reasoning: 2}
-	opening := Tokens{Input: 100, Output: 1} // what a message_start says
+	opening := Tokens{Input: 100, Output: 1} // as in a message_start
 	estimate := func(input, output int64) Tokens { return Tokens{Input: input, Output: output} }
 	broken := []Ended{ClientGone, Timeout, UpstreamError}
 
@@ -20,61 +20,61 @@ func TestBill(t *testing.T) {
 		basis Basis
 	}{
 		{"what was refused is free, whatever is said of it", []Ended{Refused},
-			Outcome{Began: true, Tokens: reported, Input: true, Output: true, Asked: Tokens{Input: 10}, DeliveredBytes: 30}, Tokens{}, None},
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, EstimatedInput: Tokens{Input: 10}, DeliveredBytes: 30}, Tokens{}, None},
 		{"what failed before it began is free, though it reported", broken,
-			Outcome{Tokens: opening, Input: true, Asked: Tokens{Input: 10}}, Tokens{}, None},
+			Outcome{Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 10}}, Tokens{}, None},
 		{"what failed before it began and said nothing is free", broken,
-			Outcome{Asked: Tokens{Input: 10}}, Tokens{}, None},
+			Outcome{EstimatedInput: Tokens{Input: 10}}, Tokens{}, None},
 		{"what failed before it began is free, though a backend had its body", []Ended{Timeout, UpstreamError},
-			Outcome{Sent: true, Tokens: opening, Input: true, Asked: Tokens{Input: 10}}, Tokens{}, None},
+			Outcome{Sent: true, Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 10}}, Tokens{}, None},
 		{"what failed before it began is charged its input, if the operator wants that", []Ended{Timeout, UpstreamError},
-			Outcome{Sent: true, FailedInput: true, Tokens: opening, Input: true, Asked: Tokens{Input: 101}}, estimate(101, 0), Estimated},
+			Outcome{Sent: true, FailedInput: true, Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 101}}, estimate(101, 0), Estimated},
 		{"what reached no backend is free, whatever the operator wants", broken,
-			Outcome{FailedInput: true, Asked: Tokens{Input: 101}}, Tokens{}, None},
+			Outcome{FailedInput: true, EstimatedInput: Tokens{Input: 101}}, Tokens{}, None},
 		{"who leaves before content pays the input that a backend had", []Ended{ClientGone},
-			Outcome{Sent: true, Asked: Tokens{Input: 11}}, estimate(11, 0), Estimated},
+			Outcome{Sent: true, EstimatedInput: Tokens{Input: 11}}, estimate(11, 0), Estimated},
 		{"who leaves before content pays the input at least as estimated", []Ended{ClientGone},
-			Outcome{Sent: true, Tokens: opening, Input: true, Asked: Tokens{Input: 101}}, estimate(101, 1), Estimated},
+			Outcome{Sent: true, Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 101}}, estimate(101, 1), Estimated},
 		{"who leaves a call that runs on to its end pays what is reported", []Ended{ClientGone},
-			Outcome{Sent: true, Whole: true, Began: true, Tokens: reported, Input: true, Output: true, Asked: Tokens{Input: 1000}, DeliveredBytes: 3000}, reported, Reported},
+			Outcome{Sent: true, Finished: true, Began: true, Tokens: reported, Input: true, Output: true, EstimatedInput: Tokens{Input: 1000}, DeliveredBytes: 3000}, reported, Reported},
 		{"who leaves a call that ends empty pays nothing", []Ended{ClientGone},
-			Outcome{Sent: true, Whole: true, Asked: Tokens{Input: 10}}, Tokens{}, None},
+			Outcome{Sent: true, Finished: true, EstimatedInput: Tokens{Input: 10}}, Tokens{}, None},
 		{"an empty answer is free", []Ended{Complete},
-			Outcome{Asked: Tokens{Input: 10}}, Tokens{}, None},
+			Outcome{EstimatedInput: Tokens{Input: 10}}, Tokens{}, None},
 		{"a complete answer counts as reported", []Ended{Complete},
-			Outcome{Began: true, Tokens: reported, Input: true, Output: true, Asked: Tokens{Input: 1000}, DeliveredBytes: 3000}, reported, Reported},
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, EstimatedInput: Tokens{Input: 1000}, DeliveredBytes: 3000}, reported, Reported},
 		{"a model that had nothing to say is charged its input", []Ended{Complete},
-			Outcome{Tokens: Tokens{Input: 100}, Input: true, Output: true, Asked: Tokens{Input: 10}}, Tokens{Input: 100}, Reported},
+			Outcome{Tokens: Tokens{Input: 100}, Input: true, Output: true, EstimatedInput: Tokens{Input: 10}}, Tokens{Input: 100}, Reported},
 		{"a complete answer without a report is estimated on both sides", []Ended{Complete},
-			Outcome{Began: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 4), Estimated},
+			Outcome{Began: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 4), Estimated},
 		{"a complete answer that reported its input alone is estimated on the other", []Ended{Complete},
-			Outcome{Began: true, Tokens: opening, Input: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(100, 4), Estimated},
+			Outcome{Began: true, Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(100, 4), Estimated},
 		{"a complete answer that reported its output alone is estimated on the other", []Ended{Complete},
-			Outcome{Began: true, Tokens: Tokens{Output: 40, CacheRead: 9}, Output: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 40), Estimated},
+			Outcome{Began: true, Tokens: Tokens{Output: 40, CacheRead: 9}, Output: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 40), Estimated},
 		{"text for no tokens of output is no report of the output", []Ended{Complete},
-			Outcome{Began: true, Tokens: Tokens{Input: 100}, Input: true, Output: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(100, 4), Estimated},
+			Outcome{Began: true, Tokens: Tokens{Input: 100}, Input: true, Output: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(100, 4), Estimated},
 		{"text for no tokens of input is no report of the input", []Ended{Complete},
-			Outcome{Began: true, Tokens: Tokens{Output: 40}, Input: true, Output: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 40), Estimated},
+			Outcome{Began: true, Tokens: Tokens{Output: 40}, Input: true, Output: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 40), Estimated},
 		{"text for no tokens at all is no report", []Ended{Complete, ClientGone, ""},
-			Outcome{Sent: true, Began: true, Input: true, Output: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 4), Estimated},
+			Outcome{Sent: true, Began: true, Input: true, Output: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, estimate(11, 4), Estimated},
 		{"input from a cache alone is a report", []Ended{Complete},
-			Outcome{Began: true, Tokens: Tokens{CacheRead: 7, Output: 4}, Input: true, Output: true, Asked: Tokens{Input: 11}, DeliveredBytes: 10}, Tokens{CacheRead: 7, Output: 4}, Reported},
+			Outcome{Began: true, Tokens: Tokens{CacheRead: 7, Output: 4}, Input: true, Output: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 10}, Tokens{CacheRead: 7, Output: 4}, Reported},
 		{"nothing for no tokens is a report", []Ended{Complete},
-			Outcome{Began: true, Input: true, Output: true, Asked: Tokens{Input: 11}}, Tokens{}, Reported},
+			Outcome{Began: true, Input: true, Output: true, EstimatedInput: Tokens{Input: 11}}, Tokens{}, Reported},
 		{"a broken stream is charged what it delivered, not its opening token", broken,
-			Outcome{Began: true, Tokens: opening, Input: true, Asked: Tokens{Input: 11}, DeliveredBytes: 300}, estimate(100, 100), Estimated},
+			Outcome{Began: true, Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 11}, DeliveredBytes: 300}, estimate(100, 100), Estimated},
 		{"a broken stream that reported more than it delivered is charged the report", broken,
 			Outcome{Began: true, Tokens: reported, Input: true, Output: true, DeliveredBytes: 30}, reported, Reported},
 		{"a broken stream that delivered more than it reported is charged the delivery", broken,
 			Outcome{Began: true, Tokens: reported, Input: true, Output: true, DeliveredBytes: 300},
 			Tokens{Input: 100, Output: 98, CacheRead: 7, CacheWrite5m: 5, CacheWrite1h: 3, Reasoning: 2}, Estimated},
 		{"a broken stream that was asked more than it reported is charged the estimate", broken,
-			Outcome{Began: true, Tokens: reported, Input: true, Output: true, Asked: Tokens{Input: 200}, DeliveredBytes: 30},
+			Outcome{Began: true, Tokens: reported, Input: true, Output: true, EstimatedInput: Tokens{Input: 200}, DeliveredBytes: 30},
 			Tokens{Input: 185, Output: 40, CacheRead: 7, CacheWrite5m: 5, CacheWrite1h: 3, Reasoning: 2}, Estimated},
 		{"a stream under way counts its input as reported", []Ended{""},
-			Outcome{Sent: true, Began: true, Tokens: opening, Input: true, Asked: Tokens{Input: 200}, DeliveredBytes: 30}, estimate(100, 10), Estimated},
+			Outcome{Sent: true, Began: true, Tokens: opening, Input: true, EstimatedInput: Tokens{Input: 200}, DeliveredBytes: 30}, estimate(100, 10), Estimated},
 		{"a broken stream without a report is estimated on both sides", broken,
-			Outcome{Began: true, Asked: Tokens{Input: 1}, DeliveredBytes: 1}, estimate(1, 1), Estimated},
+			Outcome{Began: true, EstimatedInput: Tokens{Input: 1}, DeliveredBytes: 1}, estimate(1, 1), Estimated},
 		{"a broken stream that opened a block and said nothing is charged its input", broken,
 			Outcome{Began: true, Tokens: opening, Input: true}, opening, Estimated},
 	}
@@ -84,7 +84,7 @@ func TestBill(t *testing.T) {
 				t.Parallel()
 				outcome := row.o
 				outcome.Ended = ended
-				outcome.Whole = outcome.Whole || ended == Complete
+				outcome.Finished = outcome.Finished || ended == Complete
 				if got, basis := outcome.Bill(); got != row.want || basis != row.basis {
 					t.Errorf("%+v %s, want %+v %s", got, basis, row.want, row.basis)
 				}

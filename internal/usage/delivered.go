@@ -2,29 +2,30 @@ package usage
 
 import "slices"
 
-// delivered counts what reached the client.
+// delivered counts what was delivered to the caller.
 type delivered struct {
-	text    int64          // bytes of text
-	beside  [besides]int64 // bytes of text beside the content, by place: some backends send one text in several
-	media   int64          // bytes of speech and images
-	names   int64          // bytes of the names of tools
-	sealed  int64          // bytes of signatures of thoughts, and of encrypted ones
-	block   bool           // a content block was opened, if only an empty one
-	element bool           // the content of a messages answer has an element
-	other   bool           // a content block was opened that is neither text nor a thought
-	unseen  bool           // a content block was opened whose text does not show its cost
+	text         int64                  // bytes of text
+	reasoning    [reasoningPlaces]int64 // bytes of reasoning and of text in unknown members, by place; some backends send one text in several
+	media        int64                  // bytes of speech and images
+	names        int64                  // bytes of the names of tools
+	signatures   int64                  // bytes of signatures of thoughts, and of encrypted ones
+	contentBlock bool                   // a content block was opened, if only an empty one
+	hasElement   bool                   // the content of a messages answer has an element
+	other        bool                   // a content block was opened that is neither text nor a thought
+	unseen       bool                   // a content block was opened whose text does not show its cost
 }
 
-// bytes is what the output is estimated by.
-func (d *delivered) bytes() int64 { return d.said() + d.names }
+// bytes returns the number of bytes by which the output is estimated.
+func (d *delivered) bytes() int64 { return d.textBytes() + d.names }
 
-func (d *delivered) said() int64 { return d.text + slices.Max(d.beside[:]) }
+func (d *delivered) textBytes() int64 { return d.text + slices.Max(d.reasoning[:]) }
 
-// any reports whether content came. An empty block of text, or of a thought, is none.
+// any reports whether content was delivered. An empty block of text or of a thought is no
+// content.
 func (d *delivered) any() bool {
-	return d.other || d.shown() || d.names > 0 || d.sealed > 0
+	return d.other || d.shown() || d.names > 0 || d.signatures > 0
 }
 
-// shown reports whether something of the content itself came, not only its
+// shown reports whether part of the content itself was delivered, not only its
 // announcement.
-func (d *delivered) shown() bool { return d.said() > 0 || d.media > 0 }
+func (d *delivered) shown() bool { return d.textBytes() > 0 || d.media > 0 }

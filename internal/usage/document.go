@@ -2,31 +2,30 @@ package usage
 
 import "math"
 
-// document follows a JSON text as its bytes pass, cut anywhere, and any texts that
-// stand behind it, such as the lines of application/x-ndjson. It descends
-// only where the table of places leads and counts brackets elsewhere, so what
-// it needs to remember is small and fixed. It is no validator: it accepts some
-// texts that are not JSON, but it never loses its place in one that is.
+// document parses a JSON text in parts of any size, and further texts after it, such as the
+// lines of application/x-ndjson. It descends into members that the table of places has, and
+// only counts brackets elsewhere, so that its state is small and fixed. It is not a
+// validator: it accepts some texts that are not JSON, but parses every valid one correctly.
 //
-// Only the first group of fields belongs to the text; the rest adds up over
-// all the texts of an answer.
+// The first group of fields belongs to the current text. The others accumulate over all
+// texts of an answer.
 type document struct {
-	state  state
-	place  place // of the value that is expected or being read
-	naming bool  // the string being read is a name
-	raw    bool  // the part being passed over is the JSON of a tool's input
-	saw    saw
-	depth  uint8 // open objects and arrays, those passed over not counted
-	stack  [maxDepth]frame
-	skip   int   // open brackets of the part being passed over
-	number int64 // the plain integer being read; -1 when it is none
-	escape struct {
+	state       state
+	place       place // of the value that is expected or being read
+	inName      bool  // the string being read is a name
+	inToolInput bool  // the skipped value is the JSON of a tool's input
+	seen        seen
+	depth       uint8 // open objects and arrays, without skipped ones
+	stack       [maxDepth]frame
+	skipDepth   int   // open brackets of the skipped value
+	number      int64 // the plain integer being read; -1: it is not one
+	escape      struct {
 		digits uint8 // of \uXXXX, still to come
 		code   uint16
 	}
 	token  token // the name, type or count being read
 	choice struct {
-		index    int32 // no more than an int32 holds
+		index    int32 // at most the greatest int32
 		finished bool
 	}
 
@@ -35,11 +34,11 @@ type document struct {
 	report    report
 	delivered delivered
 	choices   choices
-	failed    bool // an error came
-	stopped   bool // a message_stop came
+	failed    bool // an error was read
+	stopped   bool // a message_stop was read
 }
 
-// maxDepth is how deep the table of places is followed.
+// maxDepth bounds the depth to which the table of places is followed.
 const maxDepth = 16
 
 // frame is an open object or array.
@@ -63,63 +62,64 @@ const (
 	inEscape                  // the character after a backslash
 	inUnicode                 // the digits after \u
 	inScalar                  // the rest of a number, true, false or null
-	inSkipped                 // the rest of an object or array of no interest
+	inSkipped                 // the rest of a skipped object or array
 	ended                     // white space, or another text
 	broken                    // anything: the text is not JSON
 )
 
-// saw remembers which members a document had, to know a usage-only chunk by.
-type saw uint8
+// seen is the set of members that a text has had. It identifies a chunk that only contains
+// usage.
+type seen uint8
 
 const (
-	sawUsage     saw = 1 << iota // a usage object at the top
-	sawNoChoices                 // an empty array of choices
-	sawChoice                    // a choice
-	sawFault                     // an error
-	sawNoUsage                   // a usage at the top that is no object, such as null
-	sawSeveral                   // the end of another text before this one
+	seenUsage     seen = 1 << iota // a usage object at the top
+	seenNoChoices                  // an empty array of choices
+	seenChoice                     // a choice
+	seenFault                      // an error
+	seenNullUsage                  // a usage at the top that is not an object, such as null
+	seenSeveral                    // another text before this one
 )
 
-// reset makes d ready for the next text of the same answer.
+// reset prepares d for the next text of the same answer.
 func (d *document) reset() {
-	d.state, d.place, d.depth, d.skip, d.saw = atStart, top, 0, 0, 0
-	d.naming, d.raw = false, false
+	d.state, d.place, d.depth, d.skipDepth, d.seen = atStart, top, 0, 0, 0
+	d.inName, d.inToolInput = false, false
 	d.reports.end()
-	d.reports.cover(d.delivered.bytes())
+	d.reports.endText(d.delivered.bytes())
 	if d.report.passes != nil {
 		d.report.passes.open = false
 	}
 }
 
-// usageOnly reports whether the text was a chunk that only brings usage.
+// usageOnly reports whether the text was a chunk that only contains usage.
 func (d *document) usageOnly() bool {
-	return d.state == ended && d.saw == sawUsage|sawNoChoices
+	return d.state == ended && d.seen == seenUsage|seenNoChoices
 }
 
-// nullUsage reports whether the text may have a member "usage":null at its top.
+// nullUsage reports whether the text may have a member "usage":null at the top level.
 func (d *document) nullUsage() bool {
-	return d.state == ended && d.saw&sawNoUsage != 0
+	return d.state == ended && d.seen&seenNullUsage != 0
 }
 
-// write follows the next bytes of the text.
+// write parses the next bytes of the text.
 func (d *document) write(p []byte) {
-	from := 0 // where the uncounted bytes begin, while raw
+	from := 0 // where the bytes of a tool's input begin that are not counted yet
 	for i := 0; i < len(p); {
 		c := p[i]
 		switch d.state {
 		case inString:
-			end := i + plain(p[i:])
+			end := i + plainPrefix(p[i:])
 			if end == len(p) {
-				d.part(p[i:])
+				d.continueString(p[i:])
 				i = end
 				break
 			}
 			if p[end] == '"' {
 				d.endString(p[i:end])
-				i = end + 1 + d.leap(p[end+1:])
+				i = end + 1 + d.skipPunctuation(p[end+1:])
 			} else {
-				d.part(p[i:end])
-				d.token.spoil()
+				d.continueString(p[i:end])
+				d.token.invalidate()
 				d.state = inEscape
 				i = end + 1
 			}
@@ -128,7 +128,7 @@ func (d *document) write(p []byte) {
 			if c == 'u' {
 				d.state, d.escape.digits, d.escape.code = inUnicode, 4, 0
 			} else {
-				d.deliver(1)
+				d.countBytes(1)
 			}
 			i++
 		case inUnicode:
@@ -143,12 +143,12 @@ func (d *document) write(p []byte) {
 			for ; i < len(p) && !delimits[p[i]]; i++ {
 				d.digit(p[i])
 			}
-			if d.place.counts() {
+			if d.place.isNumber() {
 				d.token.add(p[start:i])
 			}
 			if i < len(p) {
 				d.endScalar()
-				i += d.leap(p[i:])
+				i += d.skipPunctuation(p[i:])
 			}
 		case inSkipped:
 			for ; i < len(p) && !brackets[p[i]]; i++ {
@@ -156,8 +156,8 @@ func (d *document) write(p []byte) {
 			if i == len(p) {
 				break
 			}
-			if d.bracket(p[i]) && d.raw {
-				d.raw = false
+			if d.bracket(p[i]) && d.inToolInput {
+				d.inToolInput = false
 				d.delivered.text += int64(i - from)
 			}
 			i++
@@ -166,23 +166,23 @@ func (d *document) write(p []byte) {
 		default:
 			i++
 			if c > ' ' {
-				d.structure(c)
+				d.takeStructural(c)
 				if d.state == inScalar {
 					i-- // its first byte is read with the others
-				} else if d.raw {
+				} else if d.inToolInput {
 					from = i
 				}
 			}
 		}
 	}
-	if d.raw {
+	if d.inToolInput {
 		d.delivered.text += int64(len(p) - from)
 	}
 }
 
-// leap takes the bytes after a string or scalar where they are the usual : or
-// ," of compact JSON, and returns how many it took. It is only for speed.
-func (d *document) leap(p []byte) int {
+// skipPunctuation consumes the : or ," that follows a string or scalar in compact JSON, and
+// returns the number of bytes. It only saves time.
+func (d *document) skipPunctuation(p []byte) int {
 	if len(p) < 2 {
 		return 0
 	}
@@ -193,7 +193,7 @@ func (d *document) leap(p []byte) int {
 			return 1
 		}
 	case d.state == atComma && p[0] == ',' && p[1] == '"' && d.stack[d.depth-1].object:
-		d.naming = true
+		d.inName = true
 	default:
 		return 0
 	}
@@ -201,13 +201,13 @@ func (d *document) leap(p []byte) int {
 	return 2
 }
 
-// structure takes a byte that stands between strings and scalars.
-func (d *document) structure(c byte) {
+// takeStructural parses a byte between strings and scalars.
+func (d *document) takeStructural(c byte) {
 	switch d.state {
 	case atName, atFirstName:
 		switch {
 		case c == '"':
-			d.naming = true
+			d.inName = true
 			d.openString()
 		case c == '}' && d.state == atFirstName:
 			d.closeFrame()
@@ -233,8 +233,8 @@ func (d *document) structure(c byte) {
 		}
 	case ended: // the next text of the answer, as in a list of lines
 		d.reset()
-		d.saw = sawSeveral
-		d.structure(c)
+		d.seen = seenSeveral
+		d.takeStructural(c)
 	default: // a value
 		switch {
 		case c == '"':
@@ -243,7 +243,7 @@ func (d *document) structure(c byte) {
 			d.open(c == '{')
 		case c == ']' && d.state == atFirstValue:
 			if d.place == choice && d.depth == 2 {
-				d.saw |= sawNoChoices
+				d.seen |= seenNoChoices
 			}
 			d.closeFrame()
 		case delimits[c]:
@@ -255,39 +255,39 @@ func (d *document) structure(c byte) {
 	}
 }
 
-// open enters an object or array, or begins to pass over it.
+// open enters an object or array, or begins to skip it.
 func (d *document) open(object bool) {
 	switch d.place {
 	case usageReport:
 		if object && d.depth == 1 {
-			d.saw |= sawUsage
+			d.seen |= seenUsage
 		}
 	case choice:
 		if object {
-			d.saw |= sawChoice
+			d.seen |= seenChoice
 			d.choice.index, d.choice.finished = 0, false
 		}
 	case fault:
 		d.fail()
-	case block:
-		d.delivered.block = true
-		d.report.ran = false
-	case blocks:
-		d.report.ran = false
-		d.delivered.element = d.delivered.element || object
+	case contentBlock:
+		d.delivered.contentBlock = true
+		d.report.inServerTool = false
+	case contentBlocks:
+		d.report.inServerTool = false
+		d.delivered.hasElement = d.delivered.hasElement || object
 	case toolInput:
-		d.raw = true
+		d.inToolInput = true
 	}
-	if !d.place.holds() || d.depth == maxDepth {
-		d.state, d.place, d.skip = inSkipped, nothing, 1
+	if !d.place.isContainer() || d.depth == maxDepth {
+		d.state, d.place, d.skipDepth = inSkipped, nothing, 1
 		return
 	}
 	switch {
 	case d.place == iteration:
 		d.report.openPass(object)
-	case object && d.place == askedText:
+	case object && d.place == requestText:
 		d.parts.begin()
-	case object && (d.place == usageReport || d.place == openingUsage):
+	case object && (d.place == usageReport || d.place == startUsage):
 		d.reports.begin()
 	}
 	d.stack[d.depth] = frame{d.place, object}
@@ -305,30 +305,30 @@ func (d *document) closeFrame() {
 		switch f.place {
 		case choice:
 			d.choices.add(d.choice.index, d.choice.finished)
-		case block, blocks:
-			d.report.begin()
+		case contentBlock, contentBlocks:
+			d.report.endBlock()
 		case iteration:
 			d.report.passes.close()
-		case usageReport, openingUsage:
+		case usageReport, startUsage:
 			d.reports.end()
-		case askedText:
+		case requestText:
 			d.parts.end()
 		}
 	}
 	d.endValue()
 }
 
-// bracket takes a bracket or quote of the part being passed over, and reports
-// whether the part ended with it.
+// bracket parses a bracket or quote in the skipped value, and reports whether the value
+// ended with it.
 func (d *document) bracket(c byte) bool {
 	switch c {
 	case '"':
 		d.openString()
 	case '{', '[':
-		d.skip++
+		d.skipDepth++
 	default:
-		d.skip--
-		if d.skip == 0 {
+		d.skipDepth--
+		if d.skipDepth == 0 {
 			d.endValue()
 			return true
 		}
@@ -336,7 +336,7 @@ func (d *document) bracket(c byte) bool {
 	return false
 }
 
-// endValue goes on after a value.
+// endValue sets the state after a value.
 func (d *document) endValue() {
 	d.state = atComma
 	if d.depth == 0 {
@@ -344,8 +344,8 @@ func (d *document) endValue() {
 	}
 }
 
-// digit takes a byte of a scalar. What has a sign, a fraction or an exponent is no
-// plain integer: see [countOf].
+// digit adds a byte of a scalar to number. A scalar with a sign, a fraction or an exponent is
+// not a plain integer: see [countOf].
 func (d *document) digit(c byte) {
 	switch {
 	case c < '0' || c > '9':
@@ -356,19 +356,19 @@ func (d *document) digit(c byte) {
 }
 
 func (d *document) endScalar() {
-	if d.place.counts() {
+	if d.place.isNumber() {
 		if d.number < 0 {
-			d.number = countOf(d.token.with(nil))
+			d.number = countOf(d.token.finish(nil))
 		}
 		d.takeCount(d.number)
 	}
 	if d.place == usageReport && d.depth == 1 {
-		d.saw |= sawNoUsage
+		d.seen |= seenNullUsage
 	}
 	d.endValue()
 }
 
-// takeCount takes a number at a place of numbers; -1 is none.
+// takeCount stores a number at its place; -1 is not a number.
 func (d *document) takeCount(n int64) {
 	switch {
 	case n < 0:
@@ -380,14 +380,14 @@ func (d *document) takeCount(n int64) {
 			d.reports.set(which, n)
 		}
 	case d.place == toolUses:
-		d.report.used(n)
+		d.report.setToolUses(n)
 	case d.place == choiceIndex:
 		d.choice.index = int32(min(n, math.MaxInt32))
 	}
 }
 
-// delimits are the bytes that end a scalar; brackets those that matter in a
-// part being passed over.
+// delimits are the bytes that end a scalar; brackets are those that matter in a skipped
+// value.
 var (
 	delimits = bytesOf(" \t\r\n,:\"[]{}")
 	brackets = bytesOf("\"[]{}")

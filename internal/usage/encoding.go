@@ -11,23 +11,23 @@ import (
 )
 
 const (
-	// maxUnpacked bounds what is unpacked of one answer, in bytes. It is far
-	// more than a model writes; beyond it only a bomb goes on.
-	maxUnpacked = 256 << 20
+	// maxDecompressed bounds the decompressed bytes of one answer. No model writes as
+	// much: a longer answer is a decompression bomb.
+	maxDecompressed = 256 << 20
 
 	// maxWindow is the largest window of a zstd frame, by RFC 9659.
 	maxWindow = 8 << 20
 
-	// portion is how much is unpacked at a time.
-	portion = 4 << 10
+	// chunkSize is the number of bytes that are decompressed at a time.
+	chunkSize = 4 << 10
 )
 
-// format is a Content-Encoding that can be read.
+// format is a supported Content-Encoding.
 type format struct {
 	pool sync.Pool // of decoders
 }
 
-// decoder unpacks what it pulls from the reader it was reset to.
+// decoder decompresses the bytes of the reader that was given to Reset.
 type decoder interface {
 	io.Reader
 	Reset(io.Reader) error
@@ -36,7 +36,7 @@ type decoder interface {
 var (
 	gzipFormat = &format{sync.Pool{New: func() any { return new(gzip.Reader) }}}
 	zstdFormat = &format{sync.Pool{New: func() any {
-		// With a concurrency of one nothing runs beside the reading call. The
+		// With a concurrency of one the decoder starts no goroutine. The
 		// options are constant and valid, and a nil reader cannot fail.
 		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
@@ -58,20 +58,20 @@ func formatOf(encoding string) (f *format, known bool) {
 	return nil, false
 }
 
-// unpacker unpacks bytes as they are written. Decoders pull, but the bytes are
-// pushed: so the decoder runs as a coroutine that is resumed with each portion
-// and suspended when it wants more. Nothing runs at the same time, and nothing
-// is held but the decoder's own window.
-type unpacker struct {
+// decompressor decompresses bytes as they are written. A decoder pulls its input, but here
+// the input is pushed. So the decoder runs as a coroutine, which is resumed by each write
+// and suspended when it needs more input. Nothing runs concurrently, and only the window of
+// the decoder is held in memory.
+type decompressor struct {
 	resume  func() (struct{}, bool)
 	stop    func()
-	pending []byte // of the portion being written
+	pending []byte // of the bytes being written
 	suspend func(struct{}) bool
 }
 
-// newUnpacker returns an unpacker that hands what it unpacks to sink.
-func newUnpacker(f *format, sink func([]byte)) *unpacker {
-	u := new(unpacker)
+// newDecompressor returns a decompressor that hands its output to sink.
+func newDecompressor(f *format, sink func([]byte)) *decompressor {
+	u := new(decompressor)
 	u.resume, u.stop = iter.Pull(func(yield func(struct{}) bool) {
 		u.suspend = yield
 		d := f.pool.Get().(decoder)
@@ -81,13 +81,13 @@ func newUnpacker(f *format, sink func([]byte)) *unpacker {
 	return u
 }
 
-// run unpacks until the bytes end or make no sense.
-func (u *unpacker) run(d decoder, sink func([]byte)) {
+// run decompresses until the input ends or is damaged.
+func (u *decompressor) run(d decoder, sink func([]byte)) {
 	if d.Reset(u) != nil {
 		return
 	}
-	buf := make([]byte, portion)
-	for total := 0; total < maxUnpacked; {
+	buf := make([]byte, chunkSize)
+	for total := 0; total < maxDecompressed; {
 		n, err := d.Read(buf)
 		sink(buf[:n])
 		if err != nil {
@@ -97,22 +97,21 @@ func (u *unpacker) run(d decoder, sink func([]byte)) {
 	}
 }
 
-// write unpacks p, and reports whether it goes on: false when what came is
-// damaged or too much.
-func (u *unpacker) write(p []byte) bool {
+// write decompresses p. It returns false if the input is damaged or too long.
+func (u *decompressor) write(p []byte) bool {
 	u.pending = p
-	_, goesOn := u.resume()
+	_, more := u.resume()
 	u.pending = nil
-	return goesOn
+	return more
 }
 
-// close ends the coroutine; its decoder is told that the bytes are over.
-func (u *unpacker) close() {
+// close ends the coroutine. The decoder reads the end of its input.
+func (u *decompressor) close() {
 	u.stop()
 }
 
-// Read gives the decoder what was written, and waits for more when that is used up.
-func (u *unpacker) Read(b []byte) (int, error) {
+// Read returns written bytes to the decoder. If there are none, it waits for the next write.
+func (u *decompressor) Read(b []byte) (int, error) {
 	for len(u.pending) == 0 {
 		if !u.suspend(struct{}{}) {
 			return 0, io.EOF

@@ -19,7 +19,7 @@ type flushWriter interface {
 	Flush() error
 }
 
-// compressors are the encodings that are read.
+// compressors are the supported encodings.
 var compressors = map[string]func(io.Writer) flushWriter{
 	"gzip":   func(w io.Writer) flushWriter { return gzip.NewWriter(w) },
 	"X-GZip": func(w io.Writer) flushWriter { return gzip.NewWriter(w) },
@@ -35,8 +35,8 @@ var compressors = map[string]func(io.Writer) flushWriter{
 // compress returns body compressed, flushed after every event.
 func compress(t *testing.T, encoding string, body []byte) []byte {
 	t.Helper()
-	var packed bytes.Buffer
-	w := compressors[encoding](&packed)
+	var compressed bytes.Buffer
+	w := compressors[encoding](&compressed)
 	for _, event := range bytes.SplitAfter(body, []byte("\n\n")) {
 		if _, err := w.Write(event); err != nil {
 			t.Fatal(err)
@@ -48,7 +48,7 @@ func compress(t *testing.T, encoding string, body []byte) []byte {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return packed.Bytes()
+	return compressed.Bytes()
 }
 
 func TestCompressedAnswersAreReadAlike(t *testing.T) {
@@ -61,9 +61,9 @@ func TestCompressedAnswersAreReadAlike(t *testing.T) {
 				body := readAnswer(t, a.file)
 				want := read(d, stream, "", body)
 				want.Boundary = false
-				packed := compress(t, encoding, body)
-				for _, size := range []int{1, 7, len(packed)} {
-					if got := read(d, stream, encoding, slices.Collect(slices.Chunk(packed, size))...); got != want {
+				compressed := compress(t, encoding, body)
+				for _, size := range []int{1, 7, len(compressed)} {
+					if got := read(d, stream, encoding, slices.Collect(slices.Chunk(compressed, size))...); got != want {
 						t.Errorf("portions of %d:\n got %+v\nwant %+v", size, got, want)
 					}
 				}
@@ -77,8 +77,8 @@ func TestACompressedStreamIsReadWhileItPasses(t *testing.T) {
 	for encoding, newWriter := range compressors {
 		t.Run(encoding, func(t *testing.T) {
 			t.Parallel()
-			var packed bytes.Buffer
-			w := newWriter(&packed)
+			var compressed bytes.Buffer
+			w := newWriter(&compressed)
 			r := New(dialect.OpenAI, true, encoding)
 			defer r.Close()
 			for i := range int64(5) {
@@ -86,7 +86,7 @@ func TestACompressedStreamIsReadWhileItPasses(t *testing.T) {
 				if err := w.Flush(); err != nil {
 					t.Fatal(err)
 				}
-				r.Write(packed.Next(packed.Len()))
+				r.Write(compressed.Next(compressed.Len()))
 				if got := r.TextBytes(); got != 2*(i+1) {
 					t.Errorf("after event %d: %d bytes of text", i+1, got)
 				}
@@ -95,21 +95,21 @@ func TestACompressedStreamIsReadWhileItPasses(t *testing.T) {
 	}
 }
 
-func TestDamagedCompressionIsPassedBlindly(t *testing.T) {
+func TestDamagedCompressionMakesAnAnswerUnreadable(t *testing.T) {
 	t.Parallel()
 	body := readAnswer(t, "chat_text.sse")
 	for encoding := range compressors {
-		packed := compress(t, encoding, body)
-		damaged := slices.Clone(packed)
+		compressed := compress(t, encoding, body)
+		damaged := slices.Clone(compressed)
 		damaged[len(damaged)/2] ^= 0x55
-		damaged = append(damaged, packed...)
-		if got := read(dialect.OpenAI, true, encoding, damaged, body); !got.Blind || !got.Began {
+		damaged = append(damaged, compressed...)
+		if got := read(dialect.OpenAI, true, encoding, damaged, body); !got.Unreadable || !got.Began {
 			t.Errorf("%s, damaged: %+v", encoding, got)
 		}
-		if got := read(dialect.OpenAI, true, encoding, body); !got.Blind || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
+		if got := read(dialect.OpenAI, true, encoding, body); !got.Unreadable || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
 			t.Errorf("%s, not compressed at all: %+v", encoding, got)
 		}
-		if got := read(dialect.OpenAI, true, encoding, packed[:len(packed)*3/4]); got.Blind || got.TextBytes != 6 {
+		if got := read(dialect.OpenAI, true, encoding, compressed[:len(compressed)*3/4]); got.Unreadable || got.TextBytes != 6 {
 			t.Errorf("%s, broken off: %+v", encoding, got)
 		}
 		if got := read(dialect.OpenAI, true, encoding); got != (findings{}) {
@@ -118,22 +118,22 @@ func TestDamagedCompressionIsPassedBlindly(t *testing.T) {
 	}
 }
 
-func TestUnknownEncodingsArePassedBlindly(t *testing.T) {
+func TestUnknownEncodingsMakeAnAnswerUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"br", "deflate", "gzip, gzip", "gzip;q=1"} {
-		if got := read(dialect.Anthropic, true, encoding); got != (findings{Blind: true}) {
+		if got := read(dialect.Anthropic, true, encoding); got != (findings{Unreadable: true}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
 		}
-		if got := read(dialect.Anthropic, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Blind: true, Began: true, TextBytes: 14}) {
+		if got := read(dialect.Anthropic, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Unreadable: true, Began: true, TextBytes: 14}) {
 			t.Errorf("%s: %+v", encoding, got)
 		}
 	}
-	if got := read(dialect.Anthropic, true, " Identity "); got.Blind || !got.Boundary {
+	if got := read(dialect.Anthropic, true, " Identity "); got.Unreadable || !got.Boundary {
 		t.Errorf("identity: %+v", got)
 	}
 }
 
-func TestABombIsNotUnpackedForEver(t *testing.T) {
+func TestDecompressionIsBounded(t *testing.T) {
 	// Frames may follow one another, so one that is packed once is enough.
 	frame := compress(t, "zstd", make([]byte, 1<<20))
 	r := New(dialect.Anthropic, false, "zstd")
@@ -142,15 +142,15 @@ func TestABombIsNotUnpackedForEver(t *testing.T) {
 
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	for range maxUnpacked>>20 - 2 {
+	for range maxDecompressed>>20 - 2 {
 		r.Write(frame)
 	}
-	if r.Blind() {
+	if r.Unreadable() {
 		t.Error("blind before the bound")
 	}
 	r.Write(bytes.Repeat(frame, 2))
 	runtime.ReadMemStats(&after)
-	if !r.Blind() {
+	if !r.Unreadable() {
 		t.Error("not blind beyond the bound")
 	}
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > maxWindow {
@@ -160,13 +160,13 @@ func TestABombIsNotUnpackedForEver(t *testing.T) {
 
 func TestCloseEndsTheDecoder(t *testing.T) {
 	before := runtime.NumGoroutine()
-	packed := compress(t, "gzip", readAnswer(t, "chat_text.sse"))
+	compressed := compress(t, "gzip", readAnswer(t, "chat_text.sse"))
 	for i := range 50 {
 		r := New(dialect.OpenAI, true, "gzip")
-		r.Write(packed[:i])
+		r.Write(compressed[:i])
 		r.Close()
 		r.Close()
-		r.Write(packed[i:])
+		r.Write(compressed[i:])
 	}
 	if after := runtime.NumGoroutine(); after > before+10 {
 		t.Errorf("%d goroutines before, %d after", before, after)

@@ -2,53 +2,53 @@ package usage
 
 import "bytes"
 
-// events follows an event stream as the HTML standard defines it (section
-// "Server-sent events"): lines end with LF, CR or CRLF, a byte order mark may
-// come first, several data lines make one text. Nothing waits for the end of
-// its event: a field counts as soon as it has passed.
+// events parses an event stream as the HTML standard defines it (section "Server-sent
+// events"). Lines end with LF, CR or CRLF, a byte order mark may come first, and several
+// data lines make one text. A field counts as soon as it was read, before the end of its
+// event.
 type events struct {
 	document
 
-	mark    uint8 // bytes of the byte order mark seen; 3 also when there is none
-	afterCR bool  // a line ended with CR: an LF next belongs to it
-	inEvent bool  // a line came since the last blank one
-	hasData bool  // a data line did
-	field   field
-	space   bool  // the value's first byte is next; one space there is none of it
-	name    token // the field's name, then the event's
-	length  int   // bytes of the line so far
-	matched uint8 // bytes of the event's data that match doneMark; more: none will
+	bomLength   uint8 // bytes of the byte order mark that were read; 3 also if there is none
+	afterCR     bool  // a line ended with CR: an LF after it belongs to it
+	inEvent     bool  // a line was read since the last blank one
+	hasData     bool  // a data line was read
+	field       field
+	space       bool  // the first byte of the value is next; a space there is not part of the value
+	name        token // the name of the field, then that of the event
+	length      int   // bytes of the line so far
+	doneMatched uint8 // bytes of the event's data that match doneMark; longer: they do not match
 
-	done      bool // doneMark came
+	done      bool // doneMark was read
 	tooLong   bool // a line was longer than MaxLine
-	lastUsage bool // the event that ended last only brought usage
-	lastNull  bool // the event that ended last may have "usage":null at its top
+	lastUsage bool // the last event only contained usage
+	lastNull  bool // the last event may have "usage":null at the top level
 }
 
-// field is what the line being read is.
+// field is the kind of the current line.
 type field uint8
 
 const (
-	unnamed   field = iota // its name is being read
-	dataField              // the data of the event
-	nameField              // the name of the event
-	ignored                // a comment, or a field of no interest
+	readingName field = iota // its name is being read
+	dataField                // the data of the event
+	eventField               // the name of the event
+	ignored                  // a comment, or another field
 )
 
 const (
 	byteOrderMark = "\xef\xbb\xbf"
 	doneMark      = "[DONE]"
 
-	// searched bounds one search for a line's end, so that a stream of short
-	// lines in a large portion is not searched to its end for each.
+	// searched bounds one search for the end of a line. Else a large write with many
+	// short lines would be searched to its end for each line.
 	searched = 512
 )
 
-// next follows p up to the end of an event, and returns how much of p that was
-// and whether the event ended. The LF of a CRLF that ends it is left for the
-// next call, so that the answer does not depend on how the bytes were cut.
+// next parses p up to the end of an event. It returns the number of bytes, and whether the
+// event ended. The LF of the CRLF at the end is left for the next call, so that the result
+// does not depend on how the bytes are split.
 func (e *events) next(p []byte) (n int, end bool) {
-	i := e.skipMark(p)
+	i := e.skipBOM(p)
 	for i < len(p) {
 		if e.afterCR {
 			e.afterCR = false
@@ -77,28 +77,28 @@ func (e *events) next(p []byte) (n int, end bool) {
 
 // atBoundary reports whether the bytes so far end between two events.
 func (e *events) atBoundary() bool {
-	return !e.inEvent && (e.mark == 0 || int(e.mark) == len(byteOrderMark))
+	return !e.inEvent && (e.bomLength == 0 || int(e.bomLength) == len(byteOrderMark))
 }
 
-// skipMark passes over a byte order mark at the start of the stream, and
-// returns its length in p. A mark that breaks off begins a line of no known name.
-func (e *events) skipMark(p []byte) (n int) {
-	for int(e.mark) < len(byteOrderMark) && n < len(p) {
-		if p[n] != byteOrderMark[e.mark] {
-			if e.mark > 0 {
-				e.field, e.inEvent, e.length = ignored, true, int(e.mark)
+// skipBOM skips a byte order mark at the start of the stream, and returns its length in p.
+// An incomplete mark begins a line with an unknown name.
+func (e *events) skipBOM(p []byte) (n int) {
+	for int(e.bomLength) < len(byteOrderMark) && n < len(p) {
+		if p[n] != byteOrderMark[e.bomLength] {
+			if e.bomLength > 0 {
+				e.field, e.inEvent, e.length = ignored, true, int(e.bomLength)
 			}
-			e.mark = uint8(len(byteOrderMark))
+			e.bomLength = uint8(len(byteOrderMark))
 			break
 		}
-		e.mark++
+		e.bomLength++
 		n++
 	}
 	return n
 }
 
-// lineEnd returns where the line ends in p, which is not empty; len(p) when it
-// does not end there.
+// lineEnd returns the index of the end of the line in p, which is not empty, or len(p) if it
+// does not end in p.
 func lineEnd(p []byte) int {
 	if p[0] == '\n' || p[0] == '\r' {
 		return 0
@@ -112,18 +112,18 @@ func lineEnd(p []byte) int {
 	return len(p)
 }
 
-// take reads a part of a line.
+// take parses a part of a line.
 func (e *events) take(part []byte) {
 	e.inEvent = true
 	e.length += len(part)
 	e.tooLong = e.tooLong || e.length > MaxLine
-	if e.field == unnamed {
+	if e.field == readingName {
 		colon := bytes.IndexByte(part, ':')
 		if colon < 0 {
 			e.name.add(part)
 			return
 		}
-		e.beginField(e.name.with(part[:colon]))
+		e.beginField(e.name.finish(part[:colon]))
 		part = part[colon+1:]
 	}
 	if e.space && len(part) > 0 {
@@ -135,7 +135,7 @@ func (e *events) take(part []byte) {
 	switch e.field {
 	case dataField:
 		e.takeData(part)
-	case nameField:
+	case eventField:
 		e.name.add(part)
 	}
 }
@@ -150,7 +150,7 @@ func (e *events) beginField(name []byte) {
 		}
 		e.hasData = true
 	case "event":
-		e.field = nameField
+		e.field = eventField
 	default:
 		e.field = ignored
 	}
@@ -158,33 +158,33 @@ func (e *events) beginField(name []byte) {
 	e.space = true
 }
 
-// takeData reads bytes of the event's data.
+// takeData parses bytes of the event's data.
 func (e *events) takeData(p []byte) {
-	for i := 0; int(e.matched) < len(doneMark) && i < len(p); i++ {
-		if p[i] != doneMark[e.matched] {
-			e.matched = uint8(len(doneMark))
+	for i := 0; int(e.doneMatched) < len(doneMark) && i < len(p); i++ {
+		if p[i] != doneMark[e.doneMatched] {
+			e.doneMatched = uint8(len(doneMark))
 			break
 		}
-		e.matched++
-		e.done = e.done || int(e.matched) == len(doneMark)
+		e.doneMatched++
+		e.done = e.done || int(e.doneMatched) == len(doneMark)
 	}
 	e.document.write(p)
 }
 
-// endLine ends a line, and reports whether it was the blank one after an event.
+// endLine ends a line, and reports whether it was the blank line after an event.
 func (e *events) endLine() (blank bool) {
 	blank = e.length == 0
 	switch {
 	case blank:
 		e.lastUsage, e.lastNull = e.usageOnly(), e.nullUsage()
 		e.document.reset()
-		e.inEvent, e.hasData, e.matched = false, false, 0
-	case e.field == unnamed: // a field may be a name alone
-		e.beginField(e.name.with(nil))
-	case e.field == nameField:
-		e.announce(e.name.with(nil))
+		e.inEvent, e.hasData, e.doneMatched = false, false, 0
+	case e.field == readingName: // a field may have a name only
+		e.beginField(e.name.finish(nil))
+	case e.field == eventField:
+		e.takeEventType(e.name.finish(nil))
 	}
 	e.name.reset()
-	e.field, e.space, e.length = unnamed, false, 0
+	e.field, e.space, e.length = readingName, false, 0
 	return blank
 }

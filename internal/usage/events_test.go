@@ -134,7 +134,7 @@ func TestTextIsCountedInUTF8(t *testing.T) {
 	}
 }
 
-func TestContentThatIsNoTextBegins(t *testing.T) {
+func TestContentWithoutTextBeginsAnAnswer(t *testing.T) {
 	t.Parallel()
 	for delta, began := range map[string]bool{
 		`{"role":"assistant","content":""}`:                            false,
@@ -150,7 +150,7 @@ func TestContentThatIsNoTextBegins(t *testing.T) {
 	}
 }
 
-func TestALongLineIsFollowedButToldOf(t *testing.T) {
+func TestALongLineIsReadAndReported(t *testing.T) {
 	t.Parallel()
 	line := func(length int) []byte {
 		head, tail := `data: {"type":"content_block_delta","delta":{"text":"`, `"}}`
@@ -173,7 +173,7 @@ func TestALongLineIsFollowedButToldOf(t *testing.T) {
 	}
 }
 
-func TestDeepNestingIsPassedOver(t *testing.T) {
+func TestDeepNestingIsSkipped(t *testing.T) {
 	t.Parallel()
 	const depth = 100_000
 	body := `{"content":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) +

@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// FuzzReader holds that what is read does not depend on how the bytes were
-// cut, that every figure stays in bounds, and that a JSON object or array is
-// followed to its end.
+// FuzzReader checks that the results do not depend on how the bytes are split, that every
+// figure is in bounds, and that the end of a JSON object or array is found.
 func FuzzReader(f *testing.F) {
 	for _, a := range answers {
 		f.Add(readAnswer(f, a.file), dialectOf(a.file) == dialect.Anthropic, isStream(a.file), uint64(1))
@@ -46,8 +45,8 @@ func FuzzReader(f *testing.F) {
 	})
 }
 
-// FuzzTrimmer holds that exactly the usage-only events are missing, however
-// the bytes were cut, and that the reader behind it reads all of them.
+// FuzzTrimmer checks that exactly the usage-only events are missing, however the bytes are
+// split, and that the Reader reads all of them.
 func FuzzTrimmer(f *testing.F) {
 	for _, a := range answers {
 		if isStream(a.file) {
@@ -71,8 +70,7 @@ func FuzzTrimmer(f *testing.F) {
 // event matches an event with its blank line, or what is left at the end.
 var event = regexp.MustCompile(`(?s)^(?:[^\r\n]+(?:\r\n|\r|\n))*(?:\r\n|\r|\n)|^.+`)
 
-// withoutUsage is the Trimmer in the plain words of encoding/json, over a
-// stream held whole.
+// withoutUsage is the Trimmer by encoding/json, over a complete stream.
 func withoutUsage(body []byte) string {
 	var kept strings.Builder
 	for first := true; len(body) > 0; first = false {
@@ -85,11 +83,11 @@ func withoutUsage(body []byte) string {
 	return kept.String()
 }
 
-// nullMember matches the member that the Trimmer takes out, with its comma.
+// nullMember matches the member that the Trimmer removes, with its comma.
 var nullMember = regexp.MustCompile(`,[ \t]*"usage"[ \t]*:[ \t]*null|"usage"[ \t]*:[ \t]*null[ \t]*,?`)
 
-// withoutNull is an event without its one "usage":null, where the Reader has seen
-// one at the top.
+// withoutNull returns an event without its one "usage":null, if the Reader has read one at
+// the top level.
 func withoutNull(e []byte, first bool) []byte {
 	byReader := New(dialect.OpenAI, true, "")
 	if !first {
@@ -105,8 +103,8 @@ func withoutNull(e []byte, first bool) []byte {
 	return append(bytes.Clone(e[:found[0][0]]), e[found[0][1]:]...)
 }
 
-// usageOnly decides for one event. What is no JSON, or JSON that readers
-// disagree about, is left to the Reader: then only the framing is compared.
+// usageOnly decides for one event. If the data is not JSON, or JSON that parsers read
+// differently, the Reader decides: then only the framing is compared.
 func usageOnly(e []byte, first bool) bool {
 	byReader := New(dialect.OpenAI, true, "")
 	if !first {
@@ -142,16 +140,15 @@ func usageOnly(e []byte, first bool) bool {
 	return empty && strings.HasPrefix(usage, "{") && !failed
 }
 
-// membersOf returns the members of a JSON object as they are written, and
-// whether it is one whose members are beyond doubt: no name twice, no escapes
-// outside of its values, and no array for its type.
+// membersOf returns the members of a JSON object as they are written, and whether all
+// parsers agree on them: no name twice, no escapes outside of values, no array as the type.
 func membersOf(data []byte) (members map[string]string, plain bool) {
 	if !json.Valid(data) {
 		return nil, false
 	}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	if open, _ := dec.Token(); open != json.Delim('{') {
-		return nil, true // valid, and surely no object
+		return nil, true // valid, and not an object
 	}
 	members = make(map[string]string)
 	for dec.More() {

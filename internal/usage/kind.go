@@ -5,7 +5,7 @@ import "slices"
 // Kinds is the number of kinds of tokens.
 const Kinds = 10
 
-// The kinds, as indices of ByKind.
+// The kinds of tokens, as indices of ByKind.
 const (
 	KindInput = iota
 	KindOutput
@@ -19,8 +19,7 @@ const (
 	KindImageOutput
 )
 
-// kindNames are the kinds' names in metrics, log lines and records, in the
-// order of ByKind.
+// kindNames are the names of the kinds in metrics, log lines and records, by index.
 var kindNames = [Kinds]string{
 	"input", "output", "cache_read", "cache_write_5m", "cache_write_1h", "reasoning",
 	"audio_input", "audio_output", "image_input", "image_output",
@@ -40,17 +39,17 @@ func (t Tokens) ByKind() [Kinds]int64 {
 	}
 }
 
-// OfKinds returns the tokens of a table.
+// OfKinds returns the tokens of such a table.
 func OfKinds(n [Kinds]int64) Tokens {
 	return Tokens{n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9]}
 }
 
-// AllInput is the input of all kinds.
+// AllInput returns the input of all kinds.
 func (t Tokens) AllInput() int64 {
 	return t.Input + t.CacheRead + t.CacheWrite5m + t.CacheWrite1h + t.AudioInput + t.ImageInput
 }
 
-// AllOutput is the output of all kinds.
+// AllOutput returns the output of all kinds.
 func (t Tokens) AllOutput() int64 { return t.Output + t.Reasoning + t.AudioOutput + t.ImageOutput }
 
 // Plus returns the sum of t and u, kind by kind.

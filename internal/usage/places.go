@@ -2,115 +2,115 @@ package usage
 
 import "bytes"
 
-// place is where in an answer a value stands. It decides what is done with the
-// value. An array is transparent: its elements stand where it stands.
+// place is the place of a value in an answer or a request. It decides what is done with the
+// value. The elements of an array have the place of the array.
 type place uint8
 
 const (
-	nothing place = iota // a part of no interest, passed over
+	nothing place = iota // a skipped value
 
-	// Objects, or arrays of them.
-	top          // the document
-	asked        // the body of a request
-	turn         // an element of its messages
-	opening      // the message of a message_start
-	usageReport  // a usage object
-	openingUsage // that of a message_start
-	inputParts   // what an input figure contains
-	outputParts  // what an output figure contains
-	cachedParts  // what the figure of cached input contains
-	serverTools  // server_tool_use: how often the backend ran which tool
-	iteration    // an element of iterations: one pass of a model
-	cacheParts   // cache_creation by lifetime
-	extension    // a vendor's own corner of the document
-	choice       // an element of choices
-	reply        // the message or delta of a choice
-	toolCall     // a call of a tool, or its function
-	media        // speech or an image
-	block        // the content_block of a content_block_start
-	blocks       // the content of a whole message: a string, or an array of blocks
+	// Objects, and arrays of objects.
+	top                  // the document
+	requestBody          // the body of a request
+	requestMessage       // an element of its messages
+	startMessage         // the message of a message_start
+	usageReport          // a usage object
+	startUsage           // that of a message_start
+	inputDetails         // the parts of an input figure
+	outputDetails        // the parts of an output figure
+	cachedDetails        // the parts of the figure of cached input
+	serverToolUse        // server_tool_use: how often the backend ran which tool
+	iteration            // an element of iterations: one pass of a model
+	cacheCreationDetails // cache_creation by lifetime
+	vendorMember         // an object with members of one vendor
+	choice               // an element of choices
+	reply                // the message or delta of a choice
+	toolCall             // a call of a tool, or its function
+	media                // speech or an image
+	contentBlock         // the content_block of a content_block_start
+	contentBlocks        // the content of a whole message: a string, or an array of blocks
 
-	askedSource // the source of a part of a request
-	askedImage  // an image in a request, or the object that holds it
+	requestSource // the source of a part of a request
+	requestImage  // an image in a request, or the object that holds it
 
-	// Strings of text, or arrays and objects that hold such.
+	// Strings of text, and arrays and objects that contain them.
 	text
-	askedText // in a request, where blocks may hold blocks
-	reasoning // and its other names
+	requestText // in a request, where blocks may hold blocks
+	reasoning   // and its other names
 	reasoningContent
 	reasoningDetails
-	otherText // of a member of a reply that is not known
+	otherText // of an unknown member of a message
 
-	// Scalars, and objects whose insides are of no interest.
+	// Scalars, and objects whose members are skipped.
 	toolInput    // arguments of a tool, as a string or as JSON
 	toolName     // the name of a tool that is called
-	signature    // that of a thought, which may stand for all of it
+	signature    // of a thought; it may be all that is sent of the thought
 	mediaData    // speech or an image, or a link to it
-	askedLink    // the link of a source in a request
+	requestLink  // the link of a source in a request
 	fault        // an error
 	finishReason // why a choice ended
 	choiceIndex  // the number of a choice
 	toolUses     // how often one tool ran
 
-	// Words: strings that are compared or kept. See [place.word].
-	kind       // the type of the document
-	stopReason // why a message ended
-	model      // the model that answered
-	tier       // the service tier that answered
-	speed      // the speed at which it answered
-	geo        // where it answered
-	blockKind  // the type of a content block
-	blockName  // its name
-	passKind   // the type of an iteration
-	passModel  // its model
-	askedType  // the type of a part of a request
+	// Strings that are compared or stored. See [place.isToken].
+	documentType    // the type of the document
+	stopReason      // why a message ended
+	model           // the model that answered
+	tier            // the service tier that answered
+	speed           // the speed at which it answered
+	geo             // where it answered
+	blockKind       // the type of a content block
+	blockName       // its name
+	iterationType   // the type of an iteration
+	iterationModel  // its model
+	requestPartType // the type of a part of a request
 
-	// Every figure is a place of its own, from here on.
+	// From here on there is a place for each figure.
 	firstFigure
 )
 
-// besides is the number of places of text beside the content.
-const besides = otherText - reasoning + 1
+// reasoningPlaces is the number of places of reasoning and of text in unknown members.
+const reasoningPlaces = otherText - reasoning + 1
 
-// holds reports whether an object or array at p is looked into.
-func (p place) holds() bool {
+// isContainer reports whether the members of an object or array at p are read.
+func (p place) isContainer() bool {
 	return top <= p && p <= otherText
 }
 
-// word reports whether a string at p is compared or kept.
-func (p place) word() bool { return kind <= p && p < firstFigure }
+// isToken reports whether a string at p is compared or stored.
+func (p place) isToken() bool { return documentType <= p && p < firstFigure }
 
-// links reports whether a string at p is a link of a request.
-func (p place) links() bool { return p == askedImage || p == askedLink }
+// isLink reports whether a string at p is a link of a request.
+func (p place) isLink() bool { return p == requestImage || p == requestLink }
 
-// counts reports whether a number at p is kept.
-func (p place) counts() bool { return p >= firstFigure || p == toolUses || p == choiceIndex }
+// isNumber reports whether a number at p is stored.
+func (p place) isNumber() bool { return p >= firstFigure || p == toolUses || p == choiceIndex }
 
-// member returns the place of the member called name of an object at p. It is
-// the table of all names that are read, for both dialects at once, since a
-// backend behind a translating proxy may answer with the names of the other.
+// member returns the place of a member of an object at p. It is the table of all names for
+// both dialects, because a backend behind a translating proxy may answer with the names of
+// the other dialect.
 func (p place) member(name []byte) place {
 	switch p {
 	case top:
 		switch string(name) {
 		case "type":
-			return kind
+			return documentType
 		case "error":
 			return fault
 		case "usage":
 			return usageReport
 		case "message":
-			return opening
+			return startMessage
 		case "content":
-			return blocks
+			return contentBlocks
 		case "delta":
 			return text
 		case "content_block":
-			return block
+			return contentBlock
 		case "choices":
 			return choice
 		case "x_groq":
-			return extension
+			return vendorMember
 		case "model":
 			return model
 		case "service_tier":
@@ -118,56 +118,56 @@ func (p place) member(name []byte) place {
 		case "stop_reason":
 			return stopReason
 		}
-	case asked:
+	case requestBody:
 		switch string(name) {
 		case "messages":
-			return turn
+			return requestMessage
 		case "prompt", "suffix", "system":
-			return askedText
+			return requestText
 		case "tools", "functions", "documents", "response_format":
 			return toolInput
 		}
-	case turn:
+	case requestMessage:
 		switch string(name) {
 		case "content":
-			return askedText
+			return requestText
 		case "tool_calls":
 			return toolCall
 		}
-	case askedText:
+	case requestText:
 		switch string(name) {
 		case "text", "thinking", "content":
-			return askedText
+			return requestText
 		case "input":
 			return toolInput
 		case "type":
-			return askedType
+			return requestPartType
 		case "source":
-			return askedSource
+			return requestSource
 		case "image_url", "image":
-			return askedImage
+			return requestImage
 		}
-	case askedSource:
+	case requestSource:
 		switch string(name) {
 		case "content":
-			return askedText
+			return requestText
 		case "url":
-			return askedLink
+			return requestLink
 		}
-	case askedImage:
+	case requestImage:
 		if string(name) == "url" {
-			return askedImage
+			return requestImage
 		}
-	case opening:
+	case startMessage:
 		switch string(name) {
 		case "usage":
-			return openingUsage
+			return startUsage
 		case "content":
 			return text
 		case "model":
 			return model
 		}
-	case extension:
+	case vendorMember:
 		if string(name) == "usage" {
 			return usageReport
 		}
@@ -224,7 +224,7 @@ func (p place) member(name []byte) place {
 		case "image_url":
 			return media
 		}
-	case block, blocks:
+	case contentBlock, contentBlocks:
 		switch string(name) {
 		case "type":
 			return blockKind
@@ -254,38 +254,38 @@ func (p place) member(name []byte) place {
 		case !isLabel(name):
 			return p
 		}
-	case usageReport, openingUsage:
+	case usageReport, startUsage:
 		return usageMember(p, name)
 	case iteration:
 		switch string(name) {
 		case "type":
-			return passKind
+			return iterationType
 		case "model":
-			return passModel
+			return iterationModel
 		case "iterations":
 			return nothing
 		}
 		return usageMember(p, name)
-	case serverTools:
+	case serverToolUse:
 		if bytes.HasSuffix(name, []byte(usesSuffix)) {
 			return toolUses
 		}
-	case inputParts:
+	case inputDetails:
 		switch string(name) {
 		case "audio_tokens":
 			return firstFigure + place(audioInput)
 		case "image_tokens":
 			return firstFigure + place(imageInput)
 		case "cached_tokens_details":
-			return cachedParts
+			return cachedDetails
 		case "cached_tokens":
-			return firstFigure + place(cachedInside)
+			return firstFigure + place(cachedIncluded)
 		case "cache_write_tokens", "cache_creation_tokens", "cached_creation_tokens":
-			return firstFigure + place(writtenInside)
+			return firstFigure + place(cacheWriteIncluded)
 		case "cache_creation_token_details":
-			return cacheParts
+			return cacheCreationDetails
 		}
-	case outputParts:
+	case outputDetails:
 		switch string(name) {
 		case "reasoning_tokens", "thinking_tokens":
 			return firstFigure + place(reasoningTokens)
@@ -294,25 +294,25 @@ func (p place) member(name []byte) place {
 		case "image_tokens":
 			return firstFigure + place(imageOutput)
 		}
-	case cachedParts:
+	case cachedDetails:
 		switch string(name) {
 		case "audio_tokens":
 			return firstFigure + place(audioCached)
 		case "image_tokens":
 			return firstFigure + place(imageCached)
 		}
-	case cacheParts:
+	case cacheCreationDetails:
 		switch string(name) {
 		case "ephemeral_5m_input_tokens":
-			return firstFigure + place(created5m)
+			return firstFigure + place(cacheCreation5m)
 		case "ephemeral_1h_input_tokens":
-			return firstFigure + place(created1h)
+			return firstFigure + place(cacheCreation1h)
 		}
 	}
 	return nothing
 }
 
-// isLabel reports whether a member of this name describes a text and has none.
+// isLabel reports whether a member of this name describes a text and is not text itself.
 func isLabel(name []byte) bool {
 	for _, label := range [...]string{"type", "id", "role", "name", "object", "status", "format", "index", "url", "logprobs", "model", "opaque", "reason"} {
 		if rest, ok := bytes.CutSuffix(name, []byte(label)); ok && (len(rest) == 0 || rest[len(rest)-1] == '_') {
@@ -322,7 +322,7 @@ func isLabel(name []byte) bool {
 	return bytes.HasPrefix(name, []byte("encrypted"))
 }
 
-// usageMember is the part of the table for usage objects.
+// usageMember is member for usage objects.
 func usageMember(p place, name []byte) place {
 	switch string(name) {
 	case "input_tokens":
@@ -331,8 +331,8 @@ func usageMember(p place, name []byte) place {
 		return firstFigure + place(promptTokens)
 	case "output_tokens", "completion_tokens":
 		switch {
-		case p == openingUsage:
-			return firstFigure + place(openingTokens)
+		case p == startUsage:
+			return firstFigure + place(startOutput)
 		case name[0] == 'o':
 			return firstFigure + place(outputTokens)
 		default:
@@ -341,21 +341,21 @@ func usageMember(p place, name []byte) place {
 	case "cache_read_input_tokens":
 		return firstFigure + place(cacheRead)
 	case "cache_creation_input_tokens":
-		return firstFigure + place(cacheCreated)
+		return firstFigure + place(cacheCreationTotal)
 	case "cached_tokens", "prompt_cache_hit_tokens":
-		return firstFigure + place(cachedInside)
+		return firstFigure + place(cachedIncluded)
 	case "reasoning_tokens":
 		return firstFigure + place(reasoningTokens)
 	case "total_tokens":
 		return firstFigure + place(totalTokens)
 	case "prompt_tokens_details", "input_tokens_details", "input_token_details":
-		return inputParts
+		return inputDetails
 	case "completion_tokens_details", "output_tokens_details", "output_token_details":
-		return outputParts
+		return outputDetails
 	case "cache_creation":
-		return cacheParts
+		return cacheCreationDetails
 	case "server_tool_use":
-		return serverTools
+		return serverToolUse
 	case "iterations":
 		return iteration
 	case "service_tier":

@@ -1,21 +1,21 @@
-// Package usage reads what a model call used and what it delivered out of the
-// bytes of a backend's answer while they pass to the client. It holds neither
-// the body nor an event of it: a small machine follows the bytes wherever they
-// were cut, picks the figures of the usage object, and counts the text that a
-// call is charged by when a backend reports nothing.
+// Package usage reads the usage of a model call, and what was delivered, from the bytes of a
+// backend's answer while they pass to the caller. It stores neither the body nor an event: a
+// state machine of fixed size reads the figures of the usage objects, and counts the text by
+// which a call is charged if the backend reports nothing.
 //
-// The layers, each knowing only the one below:
+// The layers, each of which uses only those below it:
 //
-//	Trimmer   takes the usage chunk out again that the gateway asked for
-//	Reader    one answer, of either dialect, plain or compressed
+//	Trimmer   removes the usage chunk that the gateway asked for
+//	Reader    one answer, in either dialect, plain or compressed
 //	events    lines and fields of an event stream
-//	document  one JSON text, followed by the table in places.go
-//	reports   the usage objects of an answer, added up
-//	figures   what one of them says, made into disjoint Tokens
-//	report    what else decides the price: the tier that served, tools, passes
+//	document  one JSON text, by the table in places.go
+//	reports   the usage objects of an answer, combined
+//	figures   the figures of one of them, converted to disjoint Tokens
+//	report    what else decides the price: service tier, tools, passes
 //
-// An answer is hostile input. Whatever it holds, the memory of a Reader stays
-// the same, no figure leaves [0, 2^53], and a malformed event is lost alone.
+// [Outcome.Bill] then decides which tokens are charged. An answer is untrusted input. For
+// any input, the memory of a Reader is constant, each figure is within [0, 2^53], and a
+// malformed event affects no other event. The package imports only internal/dialect.
 package usage
 
 import (
@@ -25,32 +25,32 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// MaxLine is the longest line, in bytes, that a stream may have. The Reader
-// keeps nothing of a line, so that the bound is not one of memory: a longer line
-// is read to its end all the same, but makes [Reader.TooLong] true.
+// MaxLine is the greatest length of a line of a stream, in bytes. The Reader does not store
+// lines, so the bound is not one of memory: a longer line is read to its end, and makes
+// [Reader.TooLong] true.
 const MaxLine = 16 << 20
 
-// Reader follows one answer. It is fed every byte that passes, in order and in
-// any portions, and can be asked at any time. It is not safe for concurrent use.
+// Reader reads one answer. Write takes every byte of the answer, in order and in parts of any
+// size. The results may be read at any time. It is not safe for concurrent use.
 type Reader struct {
-	dialect dialect.Dialect
-	stream  bool
-	sniff   sniffer // whether it is one
-	events  events
-	packed  *unpacker // nil unless the body is compressed
-	blind   bool      // bytes can not, or no longer, be read
-	unread  bool      // bytes passed while blind
-	closed  bool
+	dialect      dialect.Dialect
+	stream       bool
+	sniff        sniffer // detects whether it is a stream
+	events       events
+	decompressor *decompressor // nil: the body is not compressed
+	unreadable   bool          // the answer cannot be read, or not to its end
+	unreadBytes  bool          // bytes came while unreadable
+	closed       bool
 }
 
-// pool keeps Readers between answers: one is a kilobyte of the garbage of each call.
+// pool reuses Readers, each of which takes a kilobyte.
 var pool = sync.Pool{New: func() any { return new(Reader) }}
 
-// New returns a Reader for an answer in the dialect d. Stream says that it is declared as
-// a text/event-stream. How the answer begins decides: it is an event stream, or JSON
-// texts behind each other, since some servers send either under another media type.
-// Encoding is the answer's Content-Encoding; gzip and zstd are read, any other makes
-// the Reader blind.
+// New returns a Reader for an answer in the dialect d. Stream says that the answer is
+// declared as a text/event-stream. Its first bytes decide whether it is an event stream or a
+// sequence of JSON texts, because some servers send either with another media type. Encoding
+// is the Content-Encoding of the answer: gzip and zstd are read, and any other makes the
+// answer unreadable.
 //
 // The caller calls Release at the end.
 func New(d dialect.Dialect, stream bool, encoding string) *Reader {
@@ -61,35 +61,35 @@ func New(d dialect.Dialect, stream bool, encoding string) *Reader {
 	format, known := formatOf(encoding)
 	switch {
 	case !known:
-		r.blind = true
+		r.unreadable = true
 	case format != nil:
-		r.packed = newUnpacker(format, r.read)
+		r.decompressor = newDecompressor(format, r.read)
 	}
 	return r
 }
 
-// Write takes the next bytes of the answer. It keeps nothing of p.
+// Write reads the next bytes of the answer. It does not retain p.
 func (r *Reader) Write(p []byte) {
 	switch {
 	case r.closed || len(p) == 0:
 		return
-	case r.packed == nil && !r.blind:
+	case r.decompressor == nil && !r.unreadable:
 		r.read(p)
 		return
-	case !r.blind && r.packed.write(p):
+	case !r.unreadable && r.decompressor.write(p):
 		return
 	}
-	// What cannot be read is taken for as much text: nothing else is known of it. Of a
-	// portion in which a compression turned out to be damaged, some may have been read.
-	if r.blind || !r.Began() {
+	// Bytes that cannot be read count as text, because nothing else is known about them.
+	// If the compression turned out to be damaged within p, some of p may have been read.
+	if r.unreadable || !r.Began() {
 		r.events.delivered.text += int64(len(p))
 	}
-	r.blind, r.unread = true, true
+	r.unreadable, r.unreadBytes = true, true
 }
 
-// read takes the next bytes in the clear.
+// read reads the next decompressed bytes.
 func (r *Reader) read(p []byte) {
-	if !r.knows(p) {
+	if !r.detect(p) {
 		return
 	}
 	if !r.stream {
@@ -102,76 +102,73 @@ func (r *Reader) read(p []byte) {
 	}
 }
 
-// Close ends the answer, whether it was whole or not, and releases what a
-// compressed one needs. It must be called. What was read stays readable.
+// Close ends the answer, complete or not, and releases the decompressor. It must be called.
+// The results can still be read.
 func (r *Reader) Close() {
 	r.closed = true
-	if r.packed != nil {
-		r.packed.close()
+	if r.decompressor != nil {
+		r.decompressor.close()
 	}
 }
 
-// Release ends the answer, if Close has not, and gives the memory of the Reader back.
-// The Reader must not be used afterwards.
+// Release closes the Reader and returns its memory to the pool. The Reader must not be used
+// afterwards.
 func (r *Reader) Release() {
 	r.Close()
 	pool.Put(r)
 }
 
-// Stream reports whether the answer is an event stream, as far as it has come.
+// Stream reports whether the answer is an event stream, judged by the bytes so far.
 func (r *Reader) Stream() bool { return r.stream }
 
-// Tokens returns the usage reported so far, and for which side of the call a
-// figure came. A message_start reports the input, but the one token of output
-// it names makes no report of the output: it stands in Tokens.Output, and
-// output is false until the stream says more. It is false again when content
-// comes after the report.
+// Tokens returns the usage reported so far, and which side of the call was reported. A
+// message_start reports the input, but its one token of output is not a report of the
+// output: it is in Tokens.Output, and output is false until the stream reports more. Output
+// is false again if content comes after the report.
 func (r *Reader) Tokens() (t Tokens, input, output bool) {
 	return r.events.reports.tokens(r.TextBytes())
 }
 
-// Report returns what the answer has said of its usage so far. It shares nothing
-// with the Reader.
+// Report returns the usage that was reported so far. It shares no memory with the Reader.
 func (r *Reader) Report() Report {
 	report := r.events.report.report()
 	report.Tokens, report.Input, report.Output = r.Tokens()
 	report.Tools = r.events.report.toolUses(report.Output)
 	d := &r.events.delivered
-	report.Declined = report.Declined && !d.any() && !d.block && !d.element && !ranTools(report.Tools)
+	report.Declined = report.Declined && !d.any() && !d.contentBlock && !d.hasElement && !ranTools(report.Tools)
 	report.CountsTools = report.CountsTools || r.dialect == dialect.Anthropic
 	return report
 }
 
-// TextBytes is the number of UTF-8 bytes of text delivered so far: what was
-// said, thought, refused, and written as the names and arguments of tools. Bytes that
-// cannot be read count as text. See [Estimate].
+// TextBytes returns the number of UTF-8 bytes of text delivered so far: content, reasoning,
+// refusals, and the names and arguments of tools. Bytes that cannot be read count as text.
+// See [Estimate].
 func (r *Reader) TextBytes() int64 {
 	return r.events.delivered.bytes()
 }
 
-// Began reports whether content was delivered: in a stream the first event
-// with content, otherwise any byte of a body that is not an error. A
-// message_start, a ping, an empty block of text or of a thought, and a chunk that
-// only names the role are no content; the name of a tool is. Of what cannot be
-// read, any byte counts.
+// Began reports whether content was delivered: in a stream an event with content, otherwise
+// any byte of a body that is not an error. A message_start, a ping, an empty block of text
+// or of a thought, and a chunk with only the role are not content; the name of a tool is.
+// Each byte that cannot be read counts.
 func (r *Reader) Began() bool {
 	d := &r.events.document
-	if r.unread || d.delivered.any() {
+	if r.unreadBytes || d.delivered.any() {
 		return true
 	}
 	return !r.stream && d.state != atStart && !d.failed
 }
 
 // Shown reports whether something of the content itself was delivered: text,
-// reasoning, arguments of a tool, or media. A block that was opened, and the name
-// of a tool, are content but show none. Of what cannot be read, any byte counts.
-func (r *Reader) Shown() bool { return r.unread || r.events.delivered.shown() }
+// reasoning, arguments of a tool, or media. The start of a block, and the name of a tool, do
+// not count. Each byte that cannot be read counts.
+func (r *Reader) Shown() bool { return r.unreadBytes || r.events.delivered.shown() }
 
 // CostsUnseen reports whether the answer has content whose cost its text does not
 // show: reasoning, media, and content blocks beside text and the caller's tools.
 func (r *Reader) CostsUnseen() bool {
 	d := &r.events.delivered
-	return d.unseen || d.media > 0 || d.sealed > 0 || slices.Max(d.beside[:]) > 0
+	return d.unseen || d.media > 0 || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
 }
 
 // Finished reports whether a proper end was seen. A stream in the anthropic dialect ends
@@ -189,16 +186,16 @@ func (r *Reader) Finished() bool {
 	}
 }
 
-// Failed reports whether an error event or an error object came.
+// Failed reports whether an error event or an error object was read.
 func (r *Reader) Failed() bool {
 	return r.events.failed
 }
 
-// AtBoundary reports whether what passed so far ends between two events of a
-// stream, or nothing passed yet: an event or comment of the gateway's own may
-// be written here. It is false for what is no stream, and for a compressed one.
+// AtBoundary reports whether the bytes so far end between two events of a stream, or there
+// are none: the gateway may write its own event or comment here. It is false for an answer
+// that is not a stream, and for a compressed one.
 func (r *Reader) AtBoundary() bool {
-	inMark := int(r.sniff.n)%len(byteOrderMark) != 0 // what the sniffer keeps of a declared stream is a mark
+	inMark := int(r.sniff.n)%len(byteOrderMark) != 0 // of a declared stream, the sniffer only holds a mark
 	return r.plainStream() && !inMark && r.events.atBoundary()
 }
 
@@ -207,21 +204,20 @@ func (r *Reader) TooLong() bool {
 	return r.events.tooLong
 }
 
-// Blind reports whether the answer cannot be read, or not to its end: its
-// encoding is unknown, its compression is damaged, it unpacks to more than
-// an answer can be, or it is neither an event stream nor JSON. What was read before
-// remains valid.
-func (r *Reader) Blind() bool {
-	return r.blind || !r.stream && r.events.document.state == broken
+// Unreadable reports whether the answer cannot be read, or not to its end: its encoding is
+// unknown, its compression is damaged, it is too long when decompressed, or it is neither an
+// event stream nor JSON. What was read before remains valid.
+func (r *Reader) Unreadable() bool {
+	return r.unreadable || !r.stream && r.events.document.state == broken
 }
 
-// plainStream reports whether the passing bytes themselves are the events.
+// plainStream reports whether the answer is a stream without compression.
 func (r *Reader) plainStream() bool {
-	return r.stream && r.packed == nil && !r.blind
+	return r.stream && r.decompressor == nil && !r.unreadable
 }
 
-// Estimate is the number of tokens that n bytes of text are taken for where
-// nothing was reported: a third, rounded up (docs/reference/calls.md#estimates).
+// Estimate returns the number of tokens for n bytes of text if nothing was reported: a third,
+// rounded up (docs/reference/calls.md#estimates).
 func Estimate(n int64) int64 {
 	return n/3 + (n%3+2)/3
 }

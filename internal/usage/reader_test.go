@@ -11,37 +11,37 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// findings is all that a Reader says of an answer.
+// findings are all results of a Reader.
 type findings struct {
 	Tokens                            Tokens
 	Input, Output                     bool
 	TextBytes                         int64
 	Began, Finished, Failed, Boundary bool
-	TooLong, Blind                    bool
+	TooLong, Unreadable               bool
 }
 
 func findingsOf(r *Reader) (f findings) {
 	f.Tokens, f.Input, f.Output = r.Tokens()
 	f.TextBytes = r.TextBytes()
 	f.Began, f.Finished, f.Failed, f.Boundary = r.Began(), r.Finished(), r.Failed(), r.AtBoundary()
-	f.TooLong, f.Blind = r.TooLong(), r.Blind()
+	f.TooLong, f.Unreadable = r.TooLong(), r.Unreadable()
 	return f
 }
 
-// read returns what a Reader finds in an answer that comes in the given portions.
+// read returns the results of a Reader for an answer in the given parts.
 func read(d dialect.Dialect, stream bool, encoding string, portions ...[]byte) findings {
 	r := New(d, stream, encoding)
 	for _, p := range portions {
 		scratch := slices.Clone(p)
 		r.Write(scratch)
-		clear(scratch) // the reader may keep nothing of it
+		clear(scratch) // the Reader must not retain it
 	}
 	r.Close()
 	return findingsOf(r)
 }
 
-// answers are transcripts in testdata/answers with what is in them. Text is
-// all text that was delivered, one string after another, and the names of tools.
+// answers are transcripts in testdata/answers with the expected results. Text is all text
+// that was delivered, and the names of tools.
 var answers = []struct {
 	file  string
 	text  string
@@ -86,7 +86,7 @@ var answers = []struct {
 	{"completions.json", "\n\nThis is indeed a test", findings{Began: true, Finished: true}},
 }
 
-// dialectOf and isStream go by the file's name.
+// dialectOf and isStream depend on the name of the file.
 func dialectOf(file string) dialect.Dialect {
 	if strings.HasPrefix(file, "messages") {
 		return dialect.Anthropic
@@ -105,7 +105,7 @@ func readAnswer(t testing.TB, file string) []byte {
 	return body
 }
 
-func TestAnswersAreReadHoweverTheyAreCut(t *testing.T) {
+func TestTheSplitOfAnAnswerDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	for _, a := range answers {
 		t.Run(a.file, func(t *testing.T) {
@@ -135,7 +135,7 @@ func TestAnswersAreReadHoweverTheyAreCut(t *testing.T) {
 	}
 }
 
-// cut returns p in portions of random lengths, empty ones among them.
+// cut returns p in parts of random lengths, some of them empty.
 func cut(p []byte, random *rand.Rand) (portions [][]byte) {
 	for len(p) > 0 {
 		n := min(random.IntN(60), len(p))
@@ -156,7 +156,7 @@ func TestEveryTranscriptIsExpected(t *testing.T) {
 	}
 }
 
-func TestAStreamSaysMoreAsItPasses(t *testing.T) {
+func TestTheResultsFollowTheStream(t *testing.T) {
 	t.Parallel()
 	r := New(dialect.Anthropic, true, "")
 	defer r.Close()
@@ -238,7 +238,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestWhatIsOpenedIsNotShown(t *testing.T) {
+func TestTheStartOfContentIsNotShown(t *testing.T) {
 	t.Parallel()
 	block := func(members string) string {
 		return `data: {"type":"content_block_start","index":0,"content_block":{` + members + "}}\n\n"

@@ -6,27 +6,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// Report is what an answer says of its usage.
+// Report is the usage that an answer reports.
 type Report struct {
 	Tokens        Tokens // of the call itself, without Passes of other kinds
 	Input, Output bool   // which side of Tokens was reported; see [Reader.Tokens]
 
-	Model Name   // that answered; empty: not said
-	Tier  string // the service tier that served the call; empty: not said
-	Speed string // as Tier, of usage.speed
-	Geo   string // where it was served; empty: not said
+	Model Name   // that answered; empty: not reported
+	Tier  string // the service tier that served the call; empty: not reported
+	Speed string // usage.speed; empty: not reported
+	Geo   string // where the call was served; empty: not reported
 
 	Tools       []ToolUse // the tools that the backend ran, and how often
 	CountsTools bool      // a counted tool that is not among Tools did not run
 	Passes      []Pass    // as usage.iterations lists them
 
-	// Declined is set when the model refused to answer before any output: no
+	// Declined is set if the model refused to answer before any output: no
 	// content block came, not even an empty one, and no tool ran. The vendor
 	// reports the tokens of such a call and does not bill them.
 	Declined bool
 }
 
-// ToolUse is how often a backend ran one of its tools.
+// ToolUse is the number of times that a backend ran one of its tools.
 type ToolUse struct {
 	Name string // as "web_search"
 	Uses int64
@@ -35,7 +35,7 @@ type ToolUse struct {
 // Pass is one run of a model within a call.
 type Pass struct {
 	Kind   PassKind
-	Model  string // empty: not said
+	Model  string // empty: not reported
 	Tokens Tokens
 }
 
@@ -44,11 +44,11 @@ type PassKind uint8
 
 // The kinds of passes, by the type that usage.iterations names.
 const (
-	OtherPass      PassKind = iota // not known: as MessagePass
+	OtherPass      PassKind = iota // unknown: counts as MessagePass
 	MessagePass                    // within the tokens of the call, unless a fallback answered
-	FallbackPass                   // by the model that answered in the place of another; within the tokens of the call
-	CompactionPass                 // beside the tokens of the call
-	AdvisorPass                    // beside the tokens of the call, at the rates of its own model
+	FallbackPass                   // by the model that answered instead of another; within the tokens of the call
+	CompactionPass                 // in addition to the tokens of the call
+	AdvisorPass                    // in addition to the tokens of the call, at the rates of its own model
 )
 
 func passKindOf(word []byte) PassKind {
@@ -65,10 +65,10 @@ func passKindOf(word []byte) PassKind {
 	return OtherPass
 }
 
-// Beside reports whether the tokens of a pass are not among those of its call.
+// Beside reports whether the tokens of a pass are in addition to those of its call.
 func (k PassKind) Beside() bool { return k == CompactionPass || k == AdvisorPass }
 
-// All returns the tokens of the call and of the passes beside it.
+// All returns the tokens of the call and of the passes in addition to it.
 func (r *Report) All() Tokens {
 	all := r.Tokens
 	for _, p := range r.Passes {
@@ -79,8 +79,7 @@ func (r *Report) All() Tokens {
 	return all
 }
 
-// plusAtMost is Plus for figures of any number of reports: each kind stops at
-// maxFigure.
+// plusAtMost is Plus with a bound of maxFigure for each kind.
 func (t Tokens) plusAtMost(u Tokens) Tokens {
 	n, more := t.ByKind(), u.ByKind()
 	for kind := range n {
@@ -90,31 +89,32 @@ func (t Tokens) plusAtMost(u Tokens) Tokens {
 }
 
 const (
-	// usesSuffix ends the name of every member of server_tool_use.
+	// usesSuffix is the suffix of the names in server_tool_use.
 	usesSuffix = "_requests"
 
-	// maxTools and maxPasses bound what is kept of one answer.
+	// maxTools and maxPasses bound what is stored for one answer.
 	maxTools  = 16
 	maxPasses = 64
 )
 
-// report collects what an answer says beside its figures. The last word counts.
+// report collects what an answer reports beside its figures. A later value replaces an
+// earlier one.
 type report struct {
-	model   Name
-	tier    Name
-	speed   Name
-	geo     Name
-	tool    Name // whose uses come next
-	refused bool
-	counted bool      // a count of tool uses came
-	ran     bool      // the content block is the use of a tool that the backend runs
-	tools   []ToolUse // those that ran, as counted; at most maxTools
-	begun   []ToolUse // the uses whose blocks came; at most maxTools
-	passes  *passes   // nil: the answer lists no iterations
+	model        Name
+	tier         Name
+	speed        Name
+	geo          Name
+	tool         Name // to which the next number of uses belongs
+	refused      bool
+	counted      bool      // a number of tool uses was reported
+	inServerTool bool      // the content block is the use of a tool that the backend runs
+	tools        []ToolUse // as reported in usage; at most maxTools
+	startedTools []ToolUse // as counted by content blocks; at most maxTools
+	passes       *passes   // nil: the answer lists no iterations
 }
 
-// served returns where the word of a place is kept.
-func (r *report) served(p place) *Name {
+// serviceName returns the field for the string at a place: tier, speed or region.
+func (r *report) serviceName(p place) *Name {
 	switch p {
 	case tier:
 		return &r.tier
@@ -124,26 +124,26 @@ func (r *report) served(p place) *Name {
 	return &r.geo
 }
 
-// used notes how often the tool named last ran. Reports are cumulative, and the
-// greatest counts.
-func (r *report) used(n int64) {
+// setToolUses stores how often the current tool ran. Reports are cumulative, so the greatest
+// number counts.
+func (r *report) setToolUses(n int64) {
 	r.counted = true
 	if use := useOf(&r.tools, r.tool.bytes(), n > 0); use != nil {
 		use.Uses = max(use.Uses, n)
 	}
 }
 
-// begin notes that a content block ended, which may be the use of a tool.
-func (r *report) begin() {
-	if r.ran {
-		if use := useOf(&r.begun, r.tool.bytes(), true); use != nil {
+// endBlock counts a content block that ended, if it is the use of a tool.
+func (r *report) endBlock() {
+	if r.inServerTool {
+		if use := useOf(&r.startedTools, r.tool.bytes(), true); use != nil {
 			use.Uses++
 		}
 	}
 }
 
-// useOf returns the use of a tool in list, which it is added to where add is set
-// and there is room; else nil.
+// useOf returns the use of a tool in list. If there is none, it adds one if add is set and
+// there is room, or else returns nil.
 func useOf(list *[]ToolUse, name []byte, add bool) *ToolUse {
 	for i := range *list {
 		if (*list)[i].Name == string(name) {
@@ -157,29 +157,28 @@ func useOf(list *[]ToolUse, name []byte, add bool) *ToolUse {
 	return &(*list)[len(*list)-1]
 }
 
-// toolUses returns how often tools ran: as the last report counts them, which
-// leaves out those that failed. While that is still to come, or where no report
-// counts any, they ran at least as often as their blocks came.
+// toolUses returns how often tools ran, as the final report says, which leaves out failed
+// uses. Before that, or if no report counts tools, each content block counts as a use.
 func (r *report) toolUses(final bool) []ToolUse {
 	list := slices.Clone(r.tools)
 	if final && r.counted {
 		return list
 	}
-	for _, begun := range r.begun {
-		if use := useOf(&list, []byte(begun.Name), true); use != nil {
-			use.Uses = max(use.Uses, begun.Uses)
+	for _, startedTools := range r.startedTools {
+		if use := useOf(&list, []byte(startedTools.Name), true); use != nil {
+			use.Uses = max(use.Uses, startedTools.Uses)
 		}
 	}
 	return list
 }
 
-// ranTools reports whether a tool of list has run.
+// ranTools reports whether a tool in list ran.
 func ranTools(list []ToolUse) bool {
 	return slices.ContainsFunc(list, func(use ToolUse) bool { return use.Uses > 0 })
 }
 
-// openPass begins the list of passes, which replaces the list before if it comes to
-// as much, or one of its elements.
+// openPass begins a list of passes or, if element is set, one of its elements. A list
+// replaces the previous one unless it has fewer tokens.
 func (r *report) openPass(element bool) {
 	if r.passes == nil {
 		r.passes = new(passes)
@@ -187,7 +186,7 @@ func (r *report) openPass(element bool) {
 	if element {
 		r.passes.begin()
 	} else {
-		r.passes.before, r.passes.list = r.passes.greater(), nil
+		r.passes.previous, r.passes.list = r.passes.larger(), nil
 	}
 }
 
@@ -197,19 +196,19 @@ func (r *report) report() Report {
 		CountsTools: r.counted, Declined: r.refused,
 	}
 	if r.passes != nil {
-		whole.Passes = slices.Clone(r.passes.greater())
+		whole.Passes = slices.Clone(r.passes.larger())
 	}
 	return whole
 }
 
-// passes reads the elements of usage.iterations. Few answers have any.
+// passes are the elements of usage.iterations. Few answers have any.
 type passes struct {
-	list    []Pass // at most maxPasses
-	before  []Pass // the list before
-	open    bool   // an element is being read
-	kind    PassKind
-	model   Name
-	figures figures
+	list     []Pass // at most maxPasses
+	previous []Pass // the previous list
+	open     bool   // an element is being read
+	kind     PassKind
+	model    Name
+	figures  figures
 }
 
 func (p *passes) begin() {
@@ -217,15 +216,15 @@ func (p *passes) begin() {
 	p.model.n = 0
 }
 
-// greater returns the list, or the one before if that comes to more.
-func (p *passes) greater() []Pass {
-	if sumOf(p.list) < sumOf(p.before) {
-		return p.before
+// larger returns the list, or the previous one if that has more tokens.
+func (p *passes) larger() []Pass {
+	if sumOf(p.list) < sumOf(p.previous) {
+		return p.previous
 	}
 	return p.list
 }
 
-// sumOf is the number of tokens of all passes.
+// sumOf returns the number of tokens of all passes.
 func sumOf(list []Pass) (sum int64) {
 	for i := range list {
 		sum += list[i].Tokens.AllInput() + list[i].Tokens.AllOutput()
@@ -233,8 +232,8 @@ func sumOf(list []Pass) (sum int64) {
 	return sum
 }
 
-// close ends an element. Beyond maxPasses it is added to the last one listed of
-// its kind, so that no tokens are lost.
+// close ends an element. If there are maxPasses already, its tokens are added to the last
+// pass of its kind, so that none are lost.
 func (p *passes) close() {
 	p.open = false
 	tokens, _, _ := p.figures.tokens(dialect.Anthropic)
@@ -252,7 +251,7 @@ func (p *passes) close() {
 	p.list[maxPasses-1].Tokens = p.list[maxPasses-1].Tokens.plusAtMost(tokens)
 }
 
-// Name is a short string that is kept without an allocation.
+// Name is a short string that is stored without an allocation.
 type Name struct {
 	buf [48]byte
 	n   uint8
@@ -264,14 +263,12 @@ func NameOf(text string) (n Name) {
 	return n
 }
 
-// set keeps a name. One that is too long is kept as far as it fits: it then
-// equals no name in a configuration.
+// set stores a name. A longer name is cut: then it equals no name in a configuration.
 func (n *Name) set(text []byte) { n.n = uint8(copy(n.buf[:], text)) }
 
 func (n *Name) bytes() []byte { return n.buf[:n.n] }
 
-// String returns the name. The usual names of tiers and regions are not
-// allocated anew.
+// String returns the name. For the usual tiers and regions it does not allocate.
 func (n Name) String() string {
 	for _, usual := range usualNames {
 		if string(n.bytes()) == usual {

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// reportOf reads an answer, whole and byte by byte.
+// reportOf reads an answer at once, and byte by byte.
 func reportOf(t *testing.T, d dialect.Dialect, stream bool, body string) Report {
 	t.Helper()
 	var reports []Report
@@ -28,7 +28,7 @@ func reportOf(t *testing.T, d dialect.Dialect, stream bool, body string) Report 
 	return reports[0]
 }
 
-func TestAnAnswerSaysWhatDecidesItsPrice(t *testing.T) {
+func TestTheReportHasWhatDecidesThePrice(t *testing.T) {
 	t.Parallel()
 	const served = `"service_tier":"priority","speed":"fast","inference_geo":"us"`
 	message := func(more string) string {
@@ -201,7 +201,7 @@ func TestAnAnswerCannotMakeItsReportGrow(t *testing.T) {
 	}
 }
 
-func TestAShorterListOfPassesTakesNothingBack(t *testing.T) {
+func TestAShorterListOfPassesIsIgnored(t *testing.T) {
 	t.Parallel()
 	event := func(passes string) string { return `data: {"usage":{"iterations":[` + passes + "]}}\n\n" }
 	const one, two = `{"type":"compaction","input_tokens":5}`, `{"type":"compaction","input_tokens":7},{"type":"message","output_tokens":2}`

@@ -8,49 +8,48 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// reports adds up the usage objects of an answer. They are cumulative, so that the
-// last one counts, and one that leaves a figure out does not take it back. One
-// whose input or output is less in all takes nothing back, either: of that side,
-// each figure keeps its greatest value. (A report of as much or more may divide it
-// anew, between fresh and cached tokens.)
+// reports combines the usage objects of an answer. They are cumulative, so the last one
+// counts. A figure that an object leaves out keeps its value. If the sum of the input or of
+// the output is less than before, each figure of that side keeps its greatest value. (With
+// the same or a greater sum, the figures may move between fresh and cached tokens.)
 type reports struct {
-	figures         // as far as they were read
-	before  figures // those at the beginning of the object that is being read
-	reading bool
-	dialect dialect.Dialect
+	figures          // as read so far
+	previous figures // at the beginning of the current usage object
+	reading  bool
+	dialect  dialect.Dialect
 
-	told    bool  // the text that is being read has a figure of the output
-	covered int64 // bytes that were delivered up to the end of the last such text
+	hasOutput    bool  // the current text has a figure of the output
+	coveredBytes int64 // bytes delivered up to the end of the last such text
 }
 
 func (r *reports) begin() {
-	r.before, r.reading = r.figures, true
+	r.previous, r.reading = r.figures, true
 }
 
 func (r *reports) end() {
 	if r.reading {
-		r.figures, r.reading = r.settled(), false
+		r.figures, r.reading = r.current(), false
 	}
 }
 
-// settled returns the figures as if the object that is being read ended here.
-func (r *reports) settled() figures {
+// current returns the figures as if the current usage object ended here.
+func (r *reports) current() figures {
 	f := r.figures
 	if !r.reading {
 		return f
 	}
-	was, _, _ := r.before.tokens(r.dialect)
+	was, _, _ := r.previous.tokens(r.dialect)
 	is, _, _ := f.tokens(r.dialect)
 	if is.AllInput() < was.AllInput() {
-		f.raise(&r.before, 0, firstOutput)
+		f.raise(&r.previous, 0, firstOutput)
 	}
 	if is.AllOutput() < was.AllOutput() {
-		f.raise(&r.before, firstOutput, figureCount)
+		f.raise(&r.previous, firstOutput, figureCount)
 	}
 	return f
 }
 
-// raise gives the figures between two the values of g where these are greater.
+// raise gives each figure of a range its value in g, if that is greater.
 func (f *figures) raise(g *figures, from, to figure) {
 	for which := from; which < to; which++ {
 		f.value[which] = max(f.value[which], g.value[which])
@@ -59,30 +58,28 @@ func (f *figures) raise(g *figures, from, to figure) {
 
 func (r *reports) set(which figure, n int64) {
 	r.figures.set(which, n)
-	r.told = r.told || which == outputTokens || which == completionTokens
+	r.hasOutput = r.hasOutput || which == outputTokens || which == completionTokens
 }
 
-// cover notes, at the end of a text, what its report covers: all that was delivered
-// up to here.
-func (r *reports) cover(delivered int64) {
-	if r.told {
-		r.covered, r.told = delivered, false
+// endText ends a text. If it has a figure of the output, that figure covers all bytes that
+// were delivered so far.
+func (r *reports) endText(delivered int64) {
+	if r.hasOutput {
+		r.coveredBytes, r.hasOutput = delivered, false
 	}
 }
 
-// tokens returns the tokens so far, and for which side there is a report. A figure
-// of the output that came before content of a later text is no report of that, and a
-// total alone is no report of text.
+// tokens returns the tokens so far, and which sides are reported. The output is not reported
+// if content came after the last figure, or if there is text but only a total.
 func (r *reports) tokens(delivered int64) (t Tokens, input, output bool) {
-	f := r.settled()
+	f := r.current()
 	t, input, output = f.tokens(r.dialect)
 	totalAlone := f.value[outputTokens]+f.value[completionTokens]+f.value[reasoningTokens] == 0
-	return t, input, output && (delivered == 0 || !totalAlone) && (r.told || delivered <= r.covered)
+	return t, input, output && (delivered == 0 || !totalAlone) && (r.hasOutput || delivered <= r.coveredBytes)
 }
 
-// countOf returns the count that a number is, rounded up and at most maxFigure; -1
-// where text is no number, or a negative one. Some servers write their figures as
-// floats: 100.0, 1e2.
+// countOf returns the number in text, rounded up and at most maxFigure. It returns -1 if text
+// is not a number, or a negative one. Some servers write figures as floats: 100.0, 1e2.
 func countOf(text []byte) int64 {
 	if len(text) == 0 || text[0] < '0' || text[0] > '9' || len(bytes.Trim(text, "0123456789.eE+-")) != 0 {
 		return -1

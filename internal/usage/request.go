@@ -2,35 +2,35 @@ package usage
 
 import "bytes"
 
-// Request is what the body of a request, of either dialect, holds: that by which the
-// input of a call is estimated when its backend reports none.
+// Request is what a body in either dialect contains, as far as the input of a call is
+// estimated by it.
 type Request struct {
-	TextBytes  int64 // UTF-8 bytes of prompts, of what was said, and of tools
-	ImageLinks int64 // links where only an image can be: http or https
+	TextBytes  int64 // UTF-8 bytes of prompts, messages and tools
+	ImageLinks int64 // http or https links at places for images
 }
 
-// ReadRequest reads a body.
+// ReadRequest reads the body of a request.
 func ReadRequest(body []byte) Request {
 	var parts parts
 	var d document
 	d.parts = &parts
 	d.reset()
-	d.place = asked
+	d.place = requestBody
 	d.write(body)
 	return Request{d.delivered.bytes(), parts.imageLinks}
 }
 
-// parts follows the parts of the content of a request, which may hold others.
+// parts are the open parts of the content of a request. A part may contain others.
 type parts struct {
 	imageLinks int64
 	open       [maxDepth]contentPart
 	depth      int
 }
 
-// contentPart is one of them.
+// contentPart is one part.
 type contentPart struct {
-	image bool  // it says that it is an image
-	links int64 // of its sources
+	image bool  // its type is image
+	links int64 // in its sources
 }
 
 func (p *parts) begin() {
@@ -45,11 +45,11 @@ func (p *parts) end() {
 	}
 }
 
-// link takes the beginning of a string at a place of links.
+// link counts a string at a place of links, by its beginning.
 func (p *parts) link(at place, text []byte) {
 	switch {
 	case !hasScheme(text, "http:") && !hasScheme(text, "https:"):
-	case at == askedImage:
+	case at == requestImage:
 		p.imageLinks++
 	case p.depth > 0:
 		p.open[p.depth-1].links++

@@ -2,7 +2,7 @@ package usage
 
 import "testing"
 
-func TestTheTextOfARequestIsWhatIsSaid(t *testing.T) {
+func TestTheTextOfARequestIsCounted(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body string
@@ -32,7 +32,7 @@ func TestTheTextOfARequestIsWhatIsSaid(t *testing.T) {
 	}
 }
 
-func TestRequestsTellTheirLinksToImages(t *testing.T) {
+func TestLinksToImagesInARequestAreCounted(t *testing.T) {
 	t.Parallel()
 	const url = `"https://example.com/a"`
 	for name, c := range map[string]struct {

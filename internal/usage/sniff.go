@@ -5,22 +5,22 @@ import (
 	"strings"
 )
 
-// streamFields begin an event stream: the fields of the HTML standard, and a
-// comment. No JSON text begins so.
+// streamFields are the beginnings of an event stream: the fields of the HTML standard, and a
+// comment. No JSON text begins with one of them.
 var streamFields = [...]string{"data:", "event:", "id:", "retry:", ":"}
 
 const longestHead = len(byteOrderMark) + len("event:")
 
-// sniffer finds out whether an answer is an event stream.
+// sniffer detects whether an answer is an event stream.
 type sniffer struct {
 	done bool
 	n    uint8             // bytes of head
-	head [longestHead]byte // what has come of a byte order mark and a field's name; nothing else was read
+	head [longestHead]byte // the first bytes, as long as they are part of a byte order mark or of a field's name
 }
 
-// knows reports whether it is known what the answer is, with the bytes p that come
-// next. If so, the Reader has read all before p; if not, p was taken as well.
-func (r *Reader) knows(p []byte) bool {
+// detect reports whether the kind of the answer is known, given the next bytes p. If it is,
+// the Reader has read all bytes before p. If not, p was stored as well.
+func (r *Reader) detect(p []byte) bool {
 	s := &r.sniff
 	if s.done {
 		return true
@@ -42,8 +42,8 @@ func (r *Reader) knows(p []byte) bool {
 	return true
 }
 
-// beginsStream reports whether an answer that begins so is an event stream, and whether
-// that is known. One that is declared as a stream is one unless it begins as JSON.
+// beginsStream reports whether an answer with this start is an event stream, and whether
+// that is known. An answer that is declared as a stream is one unless it begins like JSON.
 func beginsStream(start string, declared bool) (stream, known bool) {
 	start, marked := strings.CutPrefix(start, byteOrderMark)
 	if start == "" || !marked && strings.HasPrefix(byteOrderMark, start) {

@@ -6,66 +6,66 @@ import (
 	"math/bits"
 )
 
-// This file is what a document does with its strings: names lead on in the
-// table of places, types are compared, text is counted and forgotten.
+// This file has the strings of a document. Names lead to a place in the table, types are
+// compared, and text is only counted.
 
 func (d *document) openString() {
 	d.state = inString
 	d.token.reset()
 }
 
-// part takes some bytes of a string that goes on.
-func (d *document) part(p []byte) {
+// continueString handles bytes of a string that does not end in them.
+func (d *document) continueString(p []byte) {
 	switch {
-	case d.naming || d.place.word() || d.place.counts():
+	case d.inName || d.place.isToken() || d.place.isNumber():
 		d.token.add(p)
-	case d.place.links():
+	case d.place.isLink():
 		d.takeLink(p)
 	default:
-		d.deliver(len(p))
+		d.countBytes(len(p))
 	}
 }
 
-// takeLink takes a part of a link, of which the first one tells where it leads.
+// takeLink handles a part of a link. The first part contains the scheme.
 func (d *document) takeLink(p []byte) {
 	if d.token.n == 0 {
 		d.parts.link(d.place, p)
 	}
-	d.token.spoil()
+	d.token.invalidate()
 }
 
-// endString takes the last bytes of a string.
+// endString handles the last bytes of a string.
 func (d *document) endString(p []byte) {
 	switch {
-	case d.naming:
-		d.naming = false
-		name := d.token.with(p)
+	case d.inName:
+		d.inName = false
+		name := d.token.finish(p)
 		d.place = d.stack[d.depth-1].place.member(name)
 		d.state = atColon
 		if d.place == toolUses {
 			d.report.tool.set(name[:len(name)-len(usesSuffix)])
 		}
-	case d.skip > 0:
+	case d.skipDepth > 0:
 		d.state = inSkipped
-	case d.place.word():
-		d.takeWord(d.token.with(p))
+	case d.place.isToken():
+		d.takeToken(d.token.finish(p))
 		d.endValue()
-	case d.place.counts(): // some servers put their figures in quotes
-		if text := d.token.with(p); len(bytes.Trim(text, "0123456789")) == 0 {
+	case d.place.isNumber(): // some servers quote their figures
+		if text := d.token.finish(p); len(bytes.Trim(text, "0123456789")) == 0 {
 			d.takeCount(countOf(text))
 		}
 		d.endValue()
-	case d.place.links():
+	case d.place.isLink():
 		d.takeLink(p)
 		d.endValue()
 	default:
-		d.deliver(len(p))
+		d.countBytes(len(p))
 		d.endValue()
 	}
 }
 
-// announce takes the type of an event, from its name or from its data.
-func (d *document) announce(kind []byte) {
+// takeEventType handles the type of an event, from its name or from its data.
+func (d *document) takeEventType(kind []byte) {
 	switch string(kind) {
 	case "error":
 		d.fail()
@@ -74,59 +74,59 @@ func (d *document) announce(kind []byte) {
 	}
 }
 
-// takeWord takes a string at a place of words. It is nil when it is too long or
-// has an escape.
-func (d *document) takeWord(word []byte) {
+// takeToken handles a string that is compared or stored. It is nil if the string is too long
+// or has an escape.
+func (d *document) takeToken(word []byte) {
 	r := &d.report
 	switch d.place {
 	case model: // every chunk of a chat has one
 		if string(word) != string(r.model.bytes()) {
 			r.model.set(word)
 		}
-	case kind:
-		d.announce(word)
+	case documentType:
+		d.takeEventType(word)
 	case stopReason:
 		r.refused = string(word) == "refusal"
 	case tier, speed, geo:
-		if r.passes == nil || !r.passes.open { // an iteration does not say it of the call
-			r.served(d.place).set(word)
+		if r.passes == nil || !r.passes.open { // the tier of an iteration is not that of the call
+			r.serviceName(d.place).set(word)
 		}
 	case blockKind:
-		r.ran = string(word) == "server_tool_use"
+		r.inServerTool = string(word) == "server_tool_use"
 		kind := string(word)
 		d.delivered.other = d.delivered.other || kind != "text" && kind != "thinking"
 		d.delivered.unseen = d.delivered.unseen || kind != "text" && kind != "tool_use"
 	case blockName:
 		r.tool.set(word)
 		d.delivered.names += int64(len(word))
-	case passKind:
+	case iterationType:
 		r.passes.kind = passKindOf(word)
-	case passModel:
+	case iterationModel:
 		r.passes.model.set(word)
-	case askedType:
+	case requestPartType:
 		d.parts.open[d.parts.depth-1].image = string(word) == "image"
 	}
 }
 
 func (d *document) fail() {
 	d.failed = true
-	d.saw |= sawFault
+	d.seen |= seenFault
 }
 
-// deliver counts n bytes of a string's value where it stands.
-func (d *document) deliver(n int) {
-	if n == 0 || d.naming {
+// countBytes counts n bytes of a string by its place.
+func (d *document) countBytes(n int) {
+	if n == 0 || d.inName {
 		return
 	}
 	switch d.place {
-	case text, blocks, askedText, toolInput:
+	case text, contentBlocks, requestText, toolInput:
 		d.delivered.text += int64(n)
 	case reasoning, reasoningContent, reasoningDetails, otherText:
-		d.delivered.beside[d.place-reasoning] += int64(n)
+		d.delivered.reasoning[d.place-reasoning] += int64(n)
 	case toolName:
 		d.delivered.names += int64(n)
 	case signature:
-		d.delivered.sealed += int64(n)
+		d.delivered.signatures += int64(n)
 	case mediaData:
 		d.delivered.media += int64(n)
 	case fault:
@@ -136,8 +136,8 @@ func (d *document) deliver(n int) {
 	}
 }
 
-// unicode takes a digit of \uXXXX and counts the UTF-8 bytes of the whole.
-// Half a surrogate pair counts two, so that a pair counts four.
+// unicode handles a digit of \uXXXX. After the last one it counts the UTF-8 bytes of the
+// character. Half a surrogate pair counts two, so that a pair counts four.
 func (d *document) unicode(digit uint8) {
 	e := &d.escape
 	e.code = e.code<<4 | uint16(digit)
@@ -147,34 +147,34 @@ func (d *document) unicode(digit uint8) {
 	d.state = inString
 	switch {
 	case e.code < 0x80:
-		d.deliver(1)
+		d.countBytes(1)
 	case e.code < 0x800, 0xd800 <= e.code && e.code < 0xe000:
-		d.deliver(2)
+		d.countBytes(2)
 	default:
-		d.deliver(3)
+		d.countBytes(3)
 	}
 }
 
-// token gathers a short string that may arrive in parts. One that is too long,
-// or has an escape, is none that is looked for.
+// token stores a short string that may arrive in parts. A string that is too long or has an
+// escape is invalid: it equals none of the names in the tables.
 type token struct {
 	buf [64]byte
-	n   uint8 // bytes gathered; more than fit: spoilt
+	n   uint8 // bytes stored; greater than the size of buf: invalid
 }
 
-func (t *token) reset() { t.n = 0 }
-func (t *token) spoil() { t.n = uint8(len(t.buf) + 1) }
+func (t *token) reset()      { t.n = 0 }
+func (t *token) invalidate() { t.n = uint8(len(t.buf) + 1) }
 
 func (t *token) add(p []byte) {
 	if int(t.n)+len(p) > len(t.buf) {
-		t.spoil()
+		t.invalidate()
 		return
 	}
 	t.n += uint8(copy(t.buf[t.n:], p))
 }
 
-// with returns the string that ends with p; nil when it is spoilt.
-func (t *token) with(p []byte) []byte {
+// finish returns the string that ends with p, or nil if it is invalid.
+func (t *token) finish(p []byte) []byte {
 	if t.n == 0 {
 		return p
 	}
@@ -185,9 +185,9 @@ func (t *token) with(p []byte) []byte {
 	return t.buf[:t.n]
 }
 
-// plain returns how many bytes of p come before its first quote or backslash.
-// It looks at eight at a time: most strings are short, and most calls are this.
-func plain(p []byte) int {
+// plainPrefix returns the number of bytes of p before its first quote or backslash. It
+// compares eight at a time.
+func plainPrefix(p []byte) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	i := 0
 	for ; i+8 <= len(p); i += 8 {

@@ -2,48 +2,48 @@ package usage
 
 import "github.com/caddy-modelgate/modelgate/internal/dialect"
 
-// Tokens is the usage of a call by kind. The kinds are disjoint: each token is
-// in one of them, and each is priced by itself.
+// Tokens is the usage of a call by kind. The kinds are disjoint: each token has one kind,
+// and each kind has its own price.
 type Tokens struct {
-	Input        int64 `json:"input,omitempty"`          // read afresh, neither from nor into a cache
-	Output       int64 `json:"output,omitempty"`         // written, without Reasoning
-	CacheRead    int64 `json:"cache_read,omitempty"`     // input taken from a cache
+	Input        int64 `json:"input,omitempty"`          // neither read from a cache nor written to one
+	Output       int64 `json:"output,omitempty"`         // without Reasoning, AudioOutput and ImageOutput
+	CacheRead    int64 `json:"cache_read,omitempty"`     // input read from a cache
 	CacheWrite5m int64 `json:"cache_write_5m,omitempty"` // input written to a cache for 5 minutes
 	CacheWrite1h int64 `json:"cache_write_1h,omitempty"` // input written to a cache for an hour
-	Reasoning    int64 `json:"reasoning,omitempty"`      // written while thinking, where that is told apart
-	AudioInput   int64 `json:"audio_input,omitempty"`    // read as audio, and not from a cache
-	AudioOutput  int64 `json:"audio_output,omitempty"`   // written as audio
-	ImageInput   int64 `json:"image_input,omitempty"`    // read as images, and not from a cache
-	ImageOutput  int64 `json:"image_output,omitempty"`   // written as images
+	Reasoning    int64 `json:"reasoning,omitempty"`      // output of reasoning, if it is reported apart
+	AudioInput   int64 `json:"audio_input,omitempty"`    // input of audio, not read from a cache
+	AudioOutput  int64 `json:"audio_output,omitempty"`   // output of audio
+	ImageInput   int64 `json:"image_input,omitempty"`    // input of images, not read from a cache
+	ImageOutput  int64 `json:"image_output,omitempty"`   // output of images
 }
 
-// maxFigure bounds every figure: the largest integer that survives a JSON
-// number in all languages. A larger one is read as this, for the caller to cut
-// and to raise an alarm over.
+// maxFigure bounds every figure. It is the largest integer that a JSON number represents
+// exactly in all languages. A larger figure is read as this one, which is far more than any
+// call can use: the price then cuts it and reports it.
 const maxFigure = 1 << 53
 
-// figure is one number of a usage object, by what it means.
+// figure is a number in a usage object, by its meaning.
 type figure uint8
 
 const (
 	// Of the input.
-	inputTokens   figure = iota // messages: without the cache kinds
-	promptTokens                // completions: cache kinds included
-	cachedInside                // read from a cache, counted in the input figure
-	writtenInside               // written to a cache, counted in the input figure
-	cacheRead                   // messages: beside input_tokens
-	cacheCreated                // messages: beside input_tokens, both lifetimes
-	created5m                   // of cacheCreated
-	created1h                   // of cacheCreated
-	audioInput                  // of the input figure, cached ones included
-	imageInput                  // of the input figure, cached ones included
-	audioCached                 // of audioInput
-	imageCached                 // of imageInput
+	inputTokens        figure = iota // messages: without cached tokens
+	promptTokens                     // completions: with cached tokens
+	cachedIncluded                   // read from a cache, counted in the input figure
+	cacheWriteIncluded               // written to a cache, counted in the input figure
+	cacheRead                        // messages: beside input_tokens
+	cacheCreationTotal               // messages: beside input_tokens, both lifetimes
+	cacheCreation5m                  // of cacheCreationTotal
+	cacheCreation1h                  // of cacheCreationTotal
+	audioInput                       // of the input figure, cached ones included
+	imageInput                       // of the input figure, cached ones included
+	audioCached                      // of audioInput
+	imageCached                      // of imageInput
 
 	// Of the output.
 	outputTokens     // messages; reasoning included
 	completionTokens // completions; reasoning included
-	openingTokens    // the output a message_start names
+	startOutput      // the output in a message_start
 	reasoningTokens  // of the output figure
 	audioOutput      // of the output figure
 	imageOutput      // of the output figure
@@ -53,7 +53,7 @@ const (
 	firstOutput = outputTokens
 )
 
-// figures holds a value of every figure.
+// figures has a value for every figure.
 type figures struct {
 	value    [figureCount]int64
 	reported uint32 // a bit for each figure
@@ -68,76 +68,75 @@ func (f *figures) has(which figure) bool {
 	return f.reported&(1<<which) != 0
 }
 
-// either returns own, or other where only that was reported. Some proxies
-// write the names of both vendors and leave those of the other dialect zero.
-func (f *figures) either(own, other figure) figure {
+// prefer returns own, or other if only other was reported. Some proxies write the names of
+// both vendors, with zero for those of the other dialect.
+func (f *figures) prefer(own, other figure) figure {
 	if f.has(own) || !f.has(other) {
 		return own
 	}
 	return other
 }
 
-// tokens makes the figures disjoint. Which vendor's names came decides what
-// contains what, not the dialect: a backend may sit behind a translating proxy.
-// A part that claims more than its whole is believed and leaves nothing of the
-// whole, since some vendors count their reasoning beside the output.
+// tokens converts the figures to disjoint tokens, and reports which sides they contain. The
+// names of the figures decide which one contains which, not the dialect, because a backend
+// may be behind a translating proxy. A part may be greater than its whole, which is then
+// zero, because some vendors do not count reasoning in the output.
 func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
-	whole, written := f.either(promptTokens, inputTokens), f.either(completionTokens, outputTokens)
+	inputFigure, outputFigure := f.prefer(promptTokens, inputTokens), f.prefer(completionTokens, outputTokens)
 	if d == dialect.Anthropic {
-		whole, written = f.either(inputTokens, promptTokens), f.either(outputTokens, completionTokens)
+		inputFigure, outputFigure = f.prefer(inputTokens, promptTokens), f.prefer(outputTokens, completionTokens)
 	}
 
-	t.CacheRead = max(f.value[cacheRead], f.value[cachedInside])
-	t.CacheWrite5m, t.CacheWrite1h = f.value[created5m], f.value[created1h]
-	created := max(f.value[cacheCreated], f.value[writtenInside])
+	t.CacheRead = max(f.value[cacheRead], f.value[cachedIncluded])
+	t.CacheWrite5m, t.CacheWrite1h = f.value[cacheCreation5m], f.value[cacheCreation1h]
+	created := max(f.value[cacheCreationTotal], f.value[cacheWriteIncluded])
 	t.CacheWrite5m += max(0, created-t.CacheWrite5m-t.CacheWrite1h)
 
-	inside := f.value[cachedInside] + f.value[writtenInside]
-	if whole == promptTokens {
-		inside = t.CacheRead + t.CacheWrite5m + t.CacheWrite1h
+	cachedInput := f.value[cachedIncluded] + f.value[cacheWriteIncluded]
+	if inputFigure == promptTokens {
+		cachedInput = t.CacheRead + t.CacheWrite5m + t.CacheWrite1h
 	}
-	t.Input = max(0, f.value[whole]-inside)
-	t.AudioInput, t.Input = part(f.value[audioInput]-f.value[audioCached], t.Input)
-	t.ImageInput, t.Input = part(f.value[imageInput]-f.value[imageCached], t.Input)
+	t.Input = max(0, f.value[inputFigure]-cachedInput)
+	t.AudioInput, t.Input = takeAtMost(f.value[audioInput]-f.value[audioCached], t.Input)
+	t.ImageInput, t.Input = takeAtMost(f.value[imageInput]-f.value[imageCached], t.Input)
 
-	output = f.has(written)
+	output = f.has(outputFigure)
 	if !output {
-		written = openingTokens
+		outputFigure = startOutput
 	}
 	t.Reasoning = f.value[reasoningTokens]
-	t.Output = max(0, f.value[written]-t.Reasoning)
+	t.Output = max(0, f.value[outputFigure]-t.Reasoning)
 	// xAI and the OpenAI endpoint of Gemini leave reasoning out of completion_tokens, but
-	// not out of total_tokens. Gemini does not name it apart, either.
-	if beside := f.value[totalTokens] - t.AllInput() - f.value[written]; output && f.has(whole) && beside > 0 && beside >= t.Reasoning {
-		t.Output = f.value[written]
+	// not out of total_tokens. Gemini does not report it apart.
+	if extra := f.value[totalTokens] - t.AllInput() - f.value[outputFigure]; output && f.has(inputFigure) && extra > 0 && extra >= t.Reasoning {
+		t.Output = f.value[outputFigure]
 		if t.Reasoning == 0 {
-			t.Reasoning = beside
+			t.Reasoning = extra
 		}
 	}
-	t.AudioOutput, t.Output = part(f.value[audioOutput], t.Output)
-	t.ImageOutput, t.Output = part(f.value[imageOutput], t.Output)
-	return t, f.has(whole), output
+	t.AudioOutput, t.Output = takeAtMost(f.value[audioOutput], t.Output)
+	t.ImageOutput, t.Output = takeAtMost(f.value[imageOutput], t.Output)
+	return t, f.has(inputFigure), output
 }
 
-// part takes n tokens out of a whole, as many as it has. Which of the tokens of a
-// medium came from a cache is often not reported: then what is left of the whole
-// bounds the part that is charged as that medium.
-func part(n, whole int64) (taken, rest int64) {
-	taken = min(max(n, 0), whole)
-	return taken, whole - taken
+// takeAtMost splits n tokens, or as many as there are, off a whole. Often a backend does not
+// report how many tokens of a medium came from a cache. Then the whole without cached tokens
+// bounds the tokens that are charged as that medium.
+func takeAtMost(n, inputFigure int64) (taken, rest int64) {
+	taken = min(max(n, 0), inputFigure)
+	return taken, inputFigure - taken
 }
 
-// choices follows which choices of a completion came and which are finished.
-// Those from 128 on are not told apart; then only the stream's own end mark is
-// an end.
+// choices are the choices of a completion that were seen, and those that are finished. If
+// there is one with an index of 128 or more, only [DONE] ends the stream.
 type choices struct {
 	seen, finished [2]uint64
-	beyond         bool
+	tooMany        bool
 }
 
 func (c *choices) add(index int32, finished bool) {
 	if index < 0 || index >= 128 {
-		c.beyond = true
+		c.tooMany = true
 		return
 	}
 	bit := uint64(1) << (index % 64)
@@ -148,5 +147,5 @@ func (c *choices) add(index int32, finished bool) {
 }
 
 func (c *choices) allFinished() bool {
-	return !c.beyond && c.seen != [2]uint64{} && c.seen == c.finished
+	return !c.tooMany && c.seen != [2]uint64{} && c.seen == c.finished
 }

@@ -15,7 +15,7 @@ func TestUsageIsReadInBothVendorsShapes(t *testing.T) {
 		name  string
 		usage string
 		want  Tokens  // in both dialects
-		chat  *Tokens // in that of completions, where it differs
+		chat  *Tokens // in the openai dialect, if it differs
 	}{
 		{name: "messages", usage: `{"input_tokens":10,"cache_creation_input_tokens":20,"cache_read_input_tokens":30,"output_tokens":40}`,
 			want: Tokens{Input: 10, CacheWrite5m: 20, CacheRead: 30, Output: 40}},
@@ -91,7 +91,7 @@ func TestAFigureThatIsNoCountIsNotReported(t *testing.T) {
 	}
 }
 
-func TestAFigureIsReadHoweverItIsWritten(t *testing.T) {
+func TestAFigureIsReadInEachSpelling(t *testing.T) {
 	t.Parallel()
 	for value, want := range map[string]int64{
 		`12`: 12, `12.0`: 12, `12.000`: 12, `1.2e1`: 12, `1.2E+1`: 12, `120e-1`: 12, `"12"`: 12, `"0012"`: 12, `0`: 0, `0.0`: 0, `0e5`: 0,
@@ -107,7 +107,7 @@ func TestAFigureIsReadHoweverItIsWritten(t *testing.T) {
 	}
 }
 
-func TestALaterReportTakesNothingBack(t *testing.T) {
+func TestALaterReportDoesNotReduceFigures(t *testing.T) {
 	t.Parallel()
 	event := func(usage string) string { return "data: {\"usage\":{" + usage + "}}\n\n" }
 	for name, c := range map[string]struct {
@@ -140,7 +140,7 @@ func TestAHugeFigureIsCut(t *testing.T) {
 	}
 }
 
-func TestUsageCountsOnlyWhereItStands(t *testing.T) {
+func TestUsageCountsOnlyAtItsPlaces(t *testing.T) {
 	t.Parallel()
 	const figures = `{"input_tokens":9,"output_tokens":9,"prompt_tokens":9,"completion_tokens":9}`
 	for _, body := range []string{

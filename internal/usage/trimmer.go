@@ -5,38 +5,36 @@ import (
 	"io"
 )
 
-// maxHeld is the longest event, in bytes, that may be a usage chunk.
+// maxHeld is the greatest length of a usage chunk, in bytes.
 const maxHeld = 64 << 10
 
-// Trimmer passes a completions stream on without what is there only because the
-// gateway asked for usage (stream_options.include_usage) where the client did not:
-// the chunk that only brings usage, an empty array of choices beside a usage
-// object, and the member "usage":null of the other chunks. All other bytes pass
-// unchanged.
+// Trimmer writes a completions stream without the bytes that are only there because the
+// gateway asked for usage (stream_options.include_usage) and the caller did not. These are
+// the chunk that only contains usage (an empty array of choices and a usage object), and the
+// member "usage":null of the other chunks. All other bytes pass unchanged.
 //
-// Whole events pass at once. Of an event that has not ended at most 64 KiB are
-// held; a longer one is no usage chunk and passes as it comes. The member stays
-// where it is not beyond doubt which bytes it is: in a chunk that has another
-// "usage":null inside, or breaks its line within the member. An answer that
-// is no stream, or is compressed, passes as it is.
+// Complete events pass at once. Of an incomplete event at most 64 KiB are held. A longer one
+// is not a usage chunk and passes as it comes. The member is only removed if its bytes are
+// certain: not from a chunk with a second "usage":null, nor if a line ends within the member.
+// An answer that is not a stream, or is compressed, passes unchanged.
 type Trimmer struct {
-	r       *Reader
-	w       io.Writer
-	held    []byte // the event in progress, as far as it came
-	long    bool   // the event in progress has outgrown held
-	dropped bool   // the event before it was taken out
-	err     error  // of w; nothing is written after it
+	r        *Reader
+	w        io.Writer
+	held     []byte // the start of the current event
+	overlong bool   // the current event is longer than maxHeld
+	dropped  bool   // the event before it was removed
+	err      error  // of w; nothing is written after it
 }
 
-// NewTrimmer returns a Trimmer that passes on to w. It feeds r by itself: the
-// bytes are read once, and what r takes for usage is what is taken out.
+// NewTrimmer returns a Trimmer that writes to w. It also writes to r, so that the bytes are
+// parsed once, and the chunk that is removed is the one that r reads as usage.
 func NewTrimmer(r *Reader, w io.Writer) *Trimmer {
 	return &Trimmer{r: r, w: w}
 }
 
-// Write implements io.Writer. The reader is fed all of p even when w fails.
+// Write implements io.Writer. The Reader reads all of p even if w fails.
 func (t *Trimmer) Write(p []byte) (int, error) {
-	if t.r.packed == nil && !t.r.blind && !t.r.knows(p) {
+	if t.r.decompressor == nil && !t.r.unreadable && !t.r.detect(p) {
 		t.held = append(t.held, p...) // a few bytes, and blank lines before them
 		if t.r.sniff.n == 0 {
 			_ = t.Close()
@@ -50,9 +48,9 @@ func (t *Trimmer) Write(p []byte) (int, error) {
 		return t.taken(p)
 	}
 	e := &t.r.events
-	from, start := 0, 0 // p[from:start] may pass, p[start:] is in progress
+	from, start := 0, 0 // p[from:start] may pass, p[start:] is the current event
 	for at := 0; at < len(p); {
-		if e.afterCR && !e.inEvent && p[at] == '\n' { // goes the way of its event
+		if e.afterCR && !e.inEvent && p[at] == '\n' { // belongs to the event before it
 			e.next(p[at : at+1])
 			at++
 			if t.dropped {
@@ -67,7 +65,7 @@ func (t *Trimmer) Write(p []byte) (int, error) {
 		if !end {
 			break
 		}
-		whole := !t.long && len(t.held)+at-start <= maxHeld
+		whole := !t.overlong && len(t.held)+at-start <= maxHeld
 		t.dropped = e.lastUsage && whole
 		switch {
 		case t.dropped:
@@ -86,24 +84,24 @@ func (t *Trimmer) Write(p []byte) (int, error) {
 		default:
 			t.pass(t.held)
 		}
-		t.held, t.long, start = t.held[:0], false, at
+		t.held, t.overlong, start = t.held[:0], false, at
 	}
 
 	rest := p[start:]
-	if !t.long && len(t.held)+len(rest) <= maxHeld {
+	if !t.overlong && len(t.held)+len(rest) <= maxHeld {
 		t.pass(p[from:start])
 		t.held = append(t.held, rest...)
 		return t.taken(p)
 	}
 	t.pass(t.held)
 	t.pass(p[from:])
-	t.held, t.long = t.held[:0], len(rest) > 0 || t.long
+	t.held, t.overlong = t.held[:0], len(rest) > 0 || t.overlong
 	return t.taken(p)
 }
 
-// nullUsage returns where the one member "usage":null stands in an event, together
-// with a comma beside it; 0, 0 where there is none, or more than one. A name in
-// quotes with a colon after it stands in no string: there the quotes are escaped.
+// nullUsage returns the bounds of the one member "usage":null of an event, with the comma
+// before or after it. It returns 0, 0 if there is none, or more than one. A quoted name with
+// a colon after it is not part of a string, because quotes in strings are escaped.
 func nullUsage(event []byte) (from, to int) {
 	const name, value = `"usage"`, "null"
 	for at := 0; ; {
@@ -126,11 +124,11 @@ func nullUsage(event []byte) (from, to int) {
 		if to > 0 {
 			return 0, 0
 		}
-		before := bytes.TrimRight(event[:start], " \t")
+		previous := bytes.TrimRight(event[:start], " \t")
 		after := end + blanks(event[end:])
 		switch {
-		case len(before) > 0 && before[len(before)-1] == ',':
-			from, to = len(before)-1, end
+		case len(previous) > 0 && previous[len(previous)-1] == ',':
+			from, to = len(previous)-1, end
 		case after < len(event) && event[after] == ',':
 			from, to = start, after+1
 		default:
@@ -139,7 +137,7 @@ func nullUsage(event []byte) (from, to int) {
 	}
 }
 
-// blanks returns how many spaces and tabs p begins with.
+// blanks returns the number of spaces and tabs at the beginning of p.
 func blanks(p []byte) (n int) {
 	for n < len(p) && (p[n] == ' ' || p[n] == '\t') {
 		n++
@@ -147,7 +145,7 @@ func blanks(p []byte) (n int) {
 	return n
 }
 
-// Close passes on what is held when the stream ends inside an event.
+// Close writes the held bytes, if the stream ended within an event.
 func (t *Trimmer) Close() error {
 	t.pass(t.held)
 	t.held = nil
@@ -160,7 +158,7 @@ func (t *Trimmer) pass(p []byte) {
 	}
 }
 
-// taken is what Write returns after p.
+// taken returns what Write returns for p.
 func (t *Trimmer) taken(p []byte) (int, error) {
 	if t.err != nil {
 		return 0, t.err

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// trim returns what a Trimmer passes on of a stream in the given portions.
+// trim returns what a Trimmer writes for a stream in the given parts.
 func trim(t testing.TB, portions ...[]byte) string {
 	t.Helper()
 	var out bytes.Buffer
@@ -36,7 +36,7 @@ const (
 	usageChunk   = `data: {"choices":[],"usage":{"prompt_tokens":1,"completion_tokens":2}}`
 )
 
-func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
+func TestOnlyTheUsageChunkIsRemoved(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, in, want string }{
 		{"in its usual place", contentChunk + "\n\n" + usageChunk + "\n\ndata: [DONE]\n\n", contentChunk + "\n\ndata: [DONE]\n\n"},
@@ -105,7 +105,7 @@ func TestOnlyTheUsageChunkIsTakenOut(t *testing.T) {
 	}
 }
 
-func TestWhatIsTakenOutIsStillRead(t *testing.T) {
+func TestTheRemovedChunkIsStillRead(t *testing.T) {
 	t.Parallel()
 	body := readAnswer(t, "chat_text.sse")
 	want := read(dialect.OpenAI, true, "", body)
@@ -187,7 +187,7 @@ func TestWholeEventsPassInOneWrite(t *testing.T) {
 	}
 }
 
-func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
+func TestTheReaderReadsOnAfterTheCallerDisconnects(t *testing.T) {
 	t.Parallel()
 	r := New(dialect.OpenAI, true, "")
 	trimmer := NewTrimmer(r, &writes{fail: 1})
@@ -200,7 +200,7 @@ func TestTheReaderIsFedWhenTheClientIsGone(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
+func TestOtherAnswersPassUnchanged(t *testing.T) {
 	t.Parallel()
 	for in, readers := range map[string][]*Reader{
 		usageChunk + "\n\n":                  {New(dialect.OpenAI, true, "br"), New(dialect.OpenAI, true, "gzip")},
@@ -225,7 +225,7 @@ func TestWhatIsNoPlainStreamPassesAsItIs(t *testing.T) {
 	}
 }
 
-func TestAStreamIsKnownByItsBeginning(t *testing.T) {
+func TestAStreamIsDetectedByItsBeginning(t *testing.T) {
 	t.Parallel()
 	chunk := contentChunk + "\n\n"
 	for begin, want := range map[string]string{
@@ -249,8 +249,8 @@ func TestAStreamIsKnownByItsBeginning(t *testing.T) {
 	}
 }
 
-// The figure that counts is what stays allocated while the line passes: the
-// portions come in one buffer, so that nothing else grows with the line.
+// The test measures the memory in use while the line passes. The parts come in one buffer,
+// so that nothing else grows with the line.
 func TestALongLineNeedsNoMemory(t *testing.T) {
 	head := []byte(`data: {"choices":[{"index":0,"delta":{"content":"`)
 	tail := []byte("\"}}]}\n\n" + usageChunk + "\n\n")
