@@ -1,8 +1,6 @@
-// Package bodymem bounds the memory that request bodies take while they are read
-// and used. A [Budget] is the memory of one class of callers. Each owner in it, a
-// user or an address, has a share. A [Claim] is what one body has of the budget,
-// counted by the capacity of its buffer. The package imports only the error codes
-// of the gateway.
+// Package bodymem bounds the memory of request bodies. A [Budget] is the memory for one class
+// of callers. Each owner in it, a user or an address, has a share. A [Claim] is the memory of
+// one body, counted by the capacity of its buffer. The package imports only internal/fault.
 package bodymem
 
 import (
@@ -14,42 +12,42 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Limits are the bounds of a budget, in bytes. They are given with each claim,
-// because a reload may change them while claims are open.
+// Limits are the bounds of a budget, in bytes. Each claim has its own, because a reload may
+// change them while claims are open.
 type Limits struct {
 	Total int64 // of all owners together
 	Share int64 // of one owner
 }
 
-// SlowAfter is the age at which a body that is still arriving may lose its memory
-// to another body.
+// SlowAfter is the age from which a body that is still arriving may be evicted in favour of
+// another body.
 const SlowAfter = time.Second
 
-// The refusals of a claim for more memory.
+// The errors of a claim for more memory.
 var (
 	full      = fault.New(fault.Overloaded, "too many request bodies are being read; try again").After(time.Second)
 	shareFull = fault.New(fault.RateLimited, "your request bodies take all the memory that one caller may have; try again").After(time.Second)
 	lost      = fault.New(fault.Overloaded, "the body arrived slowly, and its memory was needed for others; try again").After(time.Second)
 )
 
-// Budget counts the memory of the bodies of one class of callers. If it is full, a
-// body that arrives slowly loses its memory to one that needs some. The zero Budget
-// is ready to use. It is safe for concurrent use.
+// Budget counts the memory of the bodies of one class of callers. If it is full, a body that
+// arrives slowly is evicted in favour of one that needs memory. The zero Budget is ready to
+// use. It is safe for concurrent use.
 type Budget struct {
-	// Now is the clock by which the age of a body is measured. It is set before the
-	// first claim; nil: time.Now.
+	// Now is the clock for the age of a body. It must be set before the first claim;
+	// nil: time.Now.
 	Now func() time.Time
 
 	used   atomic.Int64
 	shards [16]shard
 }
 
-// shard is a part of the owners, with a lock of its own.
+// shard is a part of the owners, with its own lock.
 type shard struct {
 	sync.Mutex
 	owners map[string]*owner
-	free   *owner   // the list of owners that can be reused
-	_      [40]byte // keeps neighbours out of one cache line
+	free   *owner   // the list of unused owners
+	_      [40]byte // puts each shard into its own cache line
 }
 
 // owner is a user or an address that has claims. The lock of its shard guards it.
@@ -63,13 +61,13 @@ type owner struct {
 // The states of a claim.
 const (
 	arriving uint32 = iota // the body is being read
-	complete               // the body is whole, or is not read any more
-	evicted                // the memory has been given to another body
+	complete               // the body is complete, or is not read any more
+	evicted                // the memory was given to another body
 )
 
-// Claim is the memory of one body. [Budget.Open] opens it and [Claim.Release] ends
-// it. Its methods are called by one goroutine, but for Interrupt. The zero Claim
-// belongs to no budget: only Release may be called.
+// Claim is the memory of one body. [Budget.Open] opens it and [Claim.Release] ends it. Only
+// Interrupt is safe for concurrent use. The zero Claim belongs to no budget: only Release may
+// be called.
 type Claim struct {
 	budget   *Budget
 	shard    *shard
@@ -100,10 +98,9 @@ func (b *Budget) Open(c *Claim, w http.ResponseWriter, name string, limits Limit
 	c.owner, o.first = o, c
 }
 
-// Resize has the claim hold bytes, in place of what it holds. If they are more and
-// are not there, the slowest body gives its own up: one of the same owner if the
-// owner's share is full, else one of any owner. Without a slow body the claim stays
-// as it is, and Resize returns the refusal.
+// Resize changes the memory of the claim to bytes. If there is not enough, the slowest body is
+// evicted: one of the same owner if the owner's share is full, or else one of any owner.
+// Without a slow body the claim stays as it is, and Resize returns an error.
 func (c *Claim) Resize(bytes int64) *fault.Fault {
 	for {
 		refused := c.take(bytes)
@@ -138,9 +135,8 @@ func (c *Claim) take(bytes int64) *fault.Fault {
 // Received counts bytes that have arrived.
 func (c *Claim) Received(bytes int) { c.received.Add(int64(bytes)) }
 
-// Complete ends the reading of the body, which cannot lose its memory from then on.
-// It returns the refusal if the body has lost it before. When Complete returns,
-// nothing uses the ResponseWriter of the claim any more.
+// Complete ends the reading of the body: it cannot be evicted any more. It returns an error if
+// the body was evicted before. After Complete, nothing uses the ResponseWriter of the claim.
 func (c *Claim) Complete() *fault.Fault {
 	ok := c.state.CompareAndSwap(arriving, complete) || c.state.Load() == complete
 	c.mu.Lock()
@@ -152,8 +148,8 @@ func (c *Claim) Complete() *fault.Fault {
 	return nil
 }
 
-// Hold has the claim hold bytes, whatever the limits are: for a body that is whole
-// and was changed.
+// Hold changes the memory of the claim to bytes, regardless of the limits: for a complete body
+// that was changed.
 func (c *Claim) Hold(bytes int64) {
 	c.shard.Lock()
 	defer c.shard.Unlock()
@@ -162,7 +158,7 @@ func (c *Claim) Hold(bytes int64) {
 	c.taken = bytes
 }
 
-// Release gives the memory back. It acts once.
+// Release ends the claim and frees its memory. Further calls do nothing.
 func (c *Claim) Release() {
 	if c.shard == nil {
 		return
@@ -191,15 +187,15 @@ func (c *Claim) Release() {
 	}
 }
 
-// giveUp returns what the claim has taken. The lock of the shard is held.
+// giveUp frees the memory of the claim. The caller holds the lock of the shard.
 func (c *Claim) giveUp() {
 	c.budget.used.Add(-c.taken)
 	c.owner.used -= c.taken
 	c.taken = 0
 }
 
-// Interrupt ends the wait for the next bytes of a body that is being read: its
-// Read fails with os.ErrDeadlineExceeded. It may be called by any goroutine.
+// Interrupt ends the wait for the next bytes of a body: its Read fails with
+// os.ErrDeadlineExceeded. It is safe for concurrent use.
 func (c *Claim) Interrupt() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -208,22 +204,23 @@ func (c *Claim) Interrupt() {
 	}
 }
 
-// slow is how slowly a body arrives.
-type slow struct {
+// arrival is the progress of a body.
+type arrival struct {
 	claim    *Claim
 	received int64
 	age      time.Duration
 }
 
-// than tells whether s is slower than other, which may be none.
-func (s slow) than(other slow) bool {
-	return other.claim == nil || float64(s.received)*float64(other.age) < float64(other.received)*float64(s.age)
+// slowerThan reports whether a is slower than other. Every body is slower than the zero
+// arrival.
+func (a arrival) slowerThan(other arrival) bool {
+	return other.claim == nil || float64(a.received)*float64(other.age) < float64(other.received)*float64(a.age)
 }
 
-// evict takes the memory of the slowest body, among those of c's owner or of all. It
-// returns false if there is none, and if that one is the body of c itself.
+// evict frees the memory of the slowest body, among those of c's owner or of all owners. It
+// returns false if there is none, or if it is the body of c itself.
 func (b *Budget) evict(c *Claim, ofOwner bool) bool {
-	var slowest slow
+	var slowest arrival
 	now := b.now()
 	for i := range b.shards {
 		s := &b.shards[i]
@@ -236,8 +233,8 @@ func (b *Budget) evict(c *Claim, ofOwner bool) bool {
 				continue
 			}
 			for claim := o.first; claim != nil; claim = claim.next {
-				found := slow{claim, claim.received.Load(), now.Sub(claim.since)}
-				if found.age >= SlowAfter && claim.state.Load() == arriving && claim.taken > 0 && found.than(slowest) {
+				found := arrival{claim, claim.received.Load(), now.Sub(claim.since)}
+				if found.age >= SlowAfter && claim.state.Load() == arriving && claim.taken > 0 && found.slowerThan(slowest) {
 					slowest = found
 				}
 			}
@@ -264,7 +261,7 @@ func (b *Budget) now() time.Time {
 	return b.Now()
 }
 
-// Used returns how many bytes are taken.
+// Used returns the number of bytes that are taken.
 func (b *Budget) Used() int64 { return b.used.Load() }
 
 func (b *Budget) shard(name string) *shard {
@@ -275,7 +272,8 @@ func (b *Budget) shard(name string) *shard {
 	return &b.shards[h%uint32(len(b.shards))]
 }
 
-// owner returns the owner of this name, made if there is none. The lock is held.
+// owner returns the owner with this name, and adds it if there is none. The caller holds the
+// lock.
 func (s *shard) owner(name string) *owner {
 	o := s.owners[name]
 	if o != nil {

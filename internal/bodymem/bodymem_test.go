@@ -116,7 +116,7 @@ func TestTheSlowestBodyLosesItsMemory(t *testing.T) {
 	}
 }
 
-func TestAFullShareTakesMemoryFromItsOwnerAlone(t *testing.T) {
+func TestAFullShareTakesMemoryOnlyFromItsOwner(t *testing.T) {
 	t.Parallel()
 	times := &clock{time.Unix(1_800_000_000, 0)}
 	b, limits := &Budget{Now: times.now}, Limits{Total: 100, Share: 30}
@@ -129,7 +129,7 @@ func TestAFullShareTakesMemoryFromItsOwnerAlone(t *testing.T) {
 	}
 }
 
-func TestNothingUsesAResponseAfterItsClaimIsSettled(t *testing.T) {
+func TestNothingUsesAResponseAfterItsClaimIsReleased(t *testing.T) {
 	t.Parallel()
 	c, w := open(t, new(Budget), "a", Limits{Total: 1, Share: 1}, 1, 0)
 	if f := c.Complete(); f != nil {
@@ -139,11 +139,11 @@ func TestNothingUsesAResponseAfterItsClaimIsSettled(t *testing.T) {
 	if w.was() {
 		t.Error("it is interrupted")
 	}
-	new(Claim).Release() // of a request whose body nobody has asked for
+	new(Claim).Release() // of a request without a body
 }
 
-// TestABudgetCountsWhatItsClaimsHave runs claims of several owners in any order.
-func TestABudgetCountsWhatItsClaimsHave(t *testing.T) {
+// TestABudgetCountsTheMemoryOfItsClaims runs claims of several owners in any order.
+func TestABudgetCountsTheMemoryOfItsClaims(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		now := &clock{time.Unix(1_800_000_000, 0)}
@@ -193,7 +193,7 @@ func TestABudgetCountsWhatItsClaimsHave(t *testing.T) {
 	})
 }
 
-func TestClaimsOfManyGoroutinesAreAllGivenBack(t *testing.T) {
+func TestConcurrentClaimsAreAllReleased(t *testing.T) {
 	t.Parallel()
 	b, limits := new(Budget), Limits{Total: 1000, Share: 300}
 	start := time.Now()
