@@ -86,7 +86,7 @@ func closedTable(note int, rules []rule, known ...string) *strictjson.Table {
 			rules = append(rules, rule{Name: name})
 		}
 	}
-	return tableWithState(rules...).NoteOthers(note)
+	return tableWithState(rules...).NoteUnknown(note)
 }
 
 // bodyTable returns the table for the body of a route.

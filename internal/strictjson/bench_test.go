@@ -27,8 +27,8 @@ var bodies = []struct {
 	{"5MB_base64", call(`{"role":"user","content":[{"type":"image","source":{"type":"base64","data":"` + noise(5<<20) + `"}}]}`)},
 }
 
-// BenchmarkScan measures a scan with the table of messages, and beside it what
-// jsontext needs only to skip over the same body.
+// BenchmarkScan measures a scan with the table of messages. BenchmarkJSONText measures how
+// long jsontext needs to skip the same body.
 func BenchmarkScan(b *testing.B) {
 	for _, c := range bodies {
 		b.Run(c.name, func(b *testing.B) {

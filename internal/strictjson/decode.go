@@ -13,29 +13,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Raw is a value kept as it was written, for a member whose form is somebody
-// else's. Its grammar is checked, and that no name in it is given twice.
+// Raw is a value as it was written, for a member whose form is defined elsewhere. Its grammar
+// is checked, and that it has no name twice.
 type Raw = jsontext.Value
 
-// Option changes how Decode treats a body.
+// Option is an option of Decode.
 type Option func(*decoding)
 
-// Ignored makes Decode let pass members that the destination has no field for,
-// and append their paths to list, in the order of the body. A nil list takes
-// none.
+// Ignored makes Decode ignore members without a field in the destination, and append their
+// paths to list, in the order of the body, unless list is nil.
 func Ignored(list *[]string) Option {
 	return func(d *decoding) { d.open, d.ignored = true, list }
 }
 
-// MaxMembers makes Decode refuse a body whose objects have more than n members
-// together, at whatever depth. Each of them costs many times its bytes to decode,
-// so that a body that may be large needs this bound beside that of its size.
+// MaxMembers makes Decode refuse a body with more than n members at all depths together. To
+// decode a member takes many times its bytes. So a body that may be large needs this bound
+// beside the one on its size.
 func MaxMembers(n int) Option {
 	return func(d *decoding) { d.members = n }
 }
 
 type decoding struct {
-	open    bool // members without a field pass
+	open    bool // members without a field are ignored
 	ignored *[]string
 	members int // zero: any number
 }
@@ -43,40 +42,39 @@ type decoding struct {
 // Decode decodes body, which must be a JSON object, into the struct that into
 // points to. It is strict:
 //
-//   - the grammar is that of [Table.Scan], and halves of surrogate pairs are
-//     refused;
+//   - the grammar is that of [Table.Scan], and half of a surrogate pair is refused;
 //   - names are compared in their exact case, none is given twice, at any
 //     depth, and one without a field is refused unless [Ignored] is given;
-//   - a string, number, boolean, object or array goes only into a field of that
+//   - a string, number, boolean, object or array only goes into a field of that
 //     kind, an integer is written as one (neither 5.0 nor 1e2) and fits its
-//     field, any other number fits a float;
-//   - null leaves a member at its zero value, as if it were absent, and is
-//     refused as the element of an array.
+//     field, and any other number fits a float;
+//   - a member that is null counts as absent, and null is refused as an element of
+//     an array.
 //
 // Fields are matched by encoding/json's tags; of their options only "omitempty"
 // and "omitzero" may be used. A type may decode itself by encoding.TextUnmarshaler or
 // the methods of the json package; a [fault.Fault] it returns keeps its code,
 // and its message is put after the path: "`amount` must be greater than 0".
 //
-// What is required, and which values are allowed, is for the caller to say. On
-// refusal the content of into means nothing.
+// The caller checks which members are required and which values are allowed. After an error
+// the content of into is undefined.
 func Decode(body []byte, into any, opts ...Option) *fault.Fault {
 	var d decoding
 	for _, opt := range opts {
 		opt(&d)
 	}
-	// The scan goes first: it bounds the depth of what follows, and gives a
-	// broken grammar the same words everywhere.
+	// The scan goes first: it bounds the depth, and its errors of the grammar are the same
+	// for all bodies.
 	if f := noRules.Scan(body, nil); f != nil {
 		return f
 	}
-	if d.members > 0 && moreMembers(body, d.members) {
+	if d.members > 0 && hasMoreMembers(body, d.members) {
 		return fault.New(fault.InvalidJSON, "the body has more than %d members", d.members)
 	}
 	if err := json.Unmarshal(body, into); err != nil {
 		return refusal(body, err)
 	}
-	c := newCensus(body)
+	c := newFieldChecker(body)
 	c.silent = d.open && d.ignored == nil
 	c.value(reflect.TypeOf(into), "")
 	switch {
@@ -90,9 +88,9 @@ func Decode(body []byte, into any, opts ...Option) *fault.Fault {
 	return nil
 }
 
-// moreMembers tells whether body, whose grammar was checked, has more than most
-// members: each has one colon outside of strings.
-func moreMembers(body []byte, most int) bool {
+// hasMoreMembers reports whether body, whose grammar was checked, has more than most members.
+// Each member has one colon outside of strings.
+func hasMoreMembers(body []byte, most int) bool {
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case ':':
@@ -110,21 +108,19 @@ func moreMembers(body []byte, most int) bool {
 	return false
 }
 
-// decoder reads the tokens of a body that was accepted once, or whose fault is
-// already known.
+// decoder returns a decoder for a body that was checked before, or whose error is known.
 func decoder(body []byte) *jsontext.Decoder {
 	return jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// refusal says in our words why the json package refused a body whose grammar
-// is right.
+// refusal converts an error of the json package about a body whose grammar was checked.
 func refusal(body []byte, err error) *fault.Fault {
 	if syntactic, ok := errors.AsType[*jsontext.SyntacticError](err); ok {
 		if errors.Is(err, jsontext.ErrDuplicateName) {
 			param := locate(body, syntactic.JSONPointer)
 			return fault.At(fault.InvalidParameter, param, "`%s` is given twice", param)
 		}
-		// The one demand on the grammar that the scan does not make.
+		// The only rule of the grammar that the scan does not check.
 		return fault.New(fault.InvalidJSON, "invalid JSON at byte %d: half of a surrogate pair in a string", syntactic.ByteOffset)
 	}
 	semantic, ok := errors.AsType[*json.SemanticError](err)
@@ -135,18 +131,18 @@ func refusal(body []byte, err error) *fault.Fault {
 	if own, ok := errors.AsType[*fault.Fault](semantic.Err); ok {
 		return fault.At(own.Code, param, "`%s` %s", param, own.Message)
 	}
-	return fault.At(fault.InvalidParameter, param, "`%s` %s", param, complaint(semantic))
+	return fault.At(fault.InvalidParameter, param, "`%s` %s", param, describeError(semantic))
 }
 
-// complaint says what is wrong with the value that e is about.
-func complaint(e *json.SemanticError) string {
+// describeError returns what is wrong with the value of e.
+func describeError(e *json.SemanticError) string {
 	given := kindOf(e.JSONKind)
-	wanted := kindInto(e.GoType)
+	wanted := kindFor(e.GoType)
 	switch {
 	case wanted == Integer && given == Number && bytes.ContainsAny(e.JSONValue, ".eE"):
-		return "must be " + wanted.String() + ", not " + Number.instead(wanted)
+		return "must be " + wanted.String() + ", not " + Number.describeGiven(wanted)
 	case errors.Is(e.Err, strconv.ErrRange), wanted == Integer && errors.Is(e.Err, strconv.ErrSyntax):
-		return "is out of range" // the syntax error is a sign where there is none
+		return "is out of range" // the syntax error is a sign that the field does not allow
 	case given != 0 && wanted&given == 0:
 		return "must be " + wanted.String() + ", not " + given.String()
 	case e.Err != nil:
@@ -155,12 +151,12 @@ func complaint(e *json.SemanticError) string {
 	return "must be " + wanted.String()
 }
 
-// kindOf is the Kind for what jsontext calls one.
+// kindOf converts a kind of jsontext.
 func kindOf(k jsontext.Kind) Kind {
 	if k == jsontext.KindEndObject || k == jsontext.KindEndArray {
 		return 0
 	}
-	return begins[byte(k)]
+	return kindByFirstByte[byte(k)]
 }
 
 var (
@@ -169,15 +165,15 @@ var (
 	textUnmarshaler     = reflect.TypeFor[encoding.TextUnmarshaler]()
 )
 
-// decodesItself tells whether t has a method that decodes it, so that its form
-// is not that of its fields.
+// decodesItself reports whether t has a method that decodes it, so that its fields do not
+// define its form.
 func decodesItself(t reflect.Type) bool {
 	p := reflect.PointerTo(t)
 	return p.Implements(jsonUnmarshaler) || p.Implements(jsonUnmarshalerFrom) || p.Implements(textUnmarshaler)
 }
 
-// kindInto is the kind of value that may go into a field of the type t.
-func kindInto(t reflect.Type) Kind {
+// kindFor returns the kinds of values that a field of the type t accepts.
+func kindFor(t reflect.Type) Kind {
 	if t == nil {
 		return anything
 	}
@@ -205,13 +201,13 @@ func kindInto(t reflect.Type) Kind {
 		}
 		return Array
 	case reflect.Pointer:
-		return kindInto(t.Elem())
+		return kindFor(t.Elem())
 	}
 	return anything
 }
 
-// locate writes the place that pointer names in body as a path. The pointer
-// alone does not tell an element from a member whose name is a number.
+// locate returns the path of a pointer into body. The pointer alone does not distinguish an
+// element from a member whose name is a number.
 func locate(body []byte, pointer jsontext.Pointer) string {
 	dec := decoder(body)
 	var p path

@@ -84,7 +84,7 @@ func TestDecodeTakesNullForAnAbsentMember(t *testing.T) {
 	}
 }
 
-func TestDecodeListsWhatItIgnores(t *testing.T) {
+func TestDecodeListsIgnoredMembers(t *testing.T) {
 	t.Parallel()
 	body := `{"x":{"inner":1},"model":"m","output":{"duration":1,"count":2},"inputs":[{"url":"u"},{"0":0,"URL":0}],` +
 		`"labels":{"free":"y"},"ext_info":{"free":1},"any":{"free":1},"a b":1,"Internal":"z","` + strings.Repeat("é", 40) + `":1,"Model":1}`
@@ -102,7 +102,7 @@ func TestDecodeListsWhatItIgnores(t *testing.T) {
 	}
 }
 
-func TestDecodeRefusesInTheseWords(t *testing.T) {
+func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, want string }{
 		// The grammar, as in a scan.
@@ -185,7 +185,7 @@ func TestDecodeBoundsMembersAtAllDepths(t *testing.T) {
 	}
 }
 
-func TestDecodeIgnoresInSilence(t *testing.T) {
+func TestDecodeIgnoresMembersWithoutAList(t *testing.T) {
 	t.Parallel()
 	var into submission
 	if f := Decode([]byte(`{"model":"m","x":1,"output":{"y":2}}`), &into, Ignored(nil)); f != nil || into.Model != "m" {

@@ -25,8 +25,7 @@ var table = strictjson.NewTable(
 	)},
 )
 
-// A body is read without being decoded, and gains a member without being
-// written anew.
+// A body is read without decoding it, and a member is added without encoding it.
 func ExampleTable_Scan() {
 	call := []byte(`{"model":"gpt-5", "stream":true, "seed":0.10}`)
 

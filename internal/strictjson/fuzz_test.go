@@ -38,8 +38,8 @@ var seeds = []string{
 	"{\"_cachedContent\u212a\":1,\"c\\u0061ched-content\":[1],\"\":0}",
 }
 
-// FuzzScan holds the scan against a second reading of the same rules over the
-// tokens of jsontext.
+// FuzzScan compares the scan with a second implementation of the same rules, over the tokens
+// of jsontext.
 func FuzzScan(f *testing.F) {
 	for _, seed := range seeds {
 		f.Add([]byte(seed))
@@ -75,7 +75,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// sameValue compares what a Value says with what encoding/json reads there.
+// sameValue compares a Value with what encoding/json reads at its position.
 func sameValue(t *testing.T, body []byte, v Value) {
 	switch v.Kind {
 	case String:
@@ -96,8 +96,8 @@ func sameValue(t *testing.T, body []byte, v Value) {
 	}
 }
 
-// read is the second reading: the code of a refusal, or none and the fields.
-// A body with two faults may earn either's code.
+// read is the second implementation: it returns the code of an error, or none and the fields.
+// If a body has two errors, either code may be returned.
 func read(body []byte, table *Table, fields []Value) (fault.Code, []Note) {
 	// jsontext refuses halves of surrogate pairs. Replaced by an escape of the
 	// same length they keep every offset.
@@ -214,9 +214,9 @@ func (r *reader) members(table *Table, start int) (members int) {
 			if r.depth == 1 {
 				r.index = -1
 			}
-			if table != nil && table.others != nil && v.Kind != Null && string(v.Raw(r.body)) != "false" {
+			if table != nil && table.unknown != nil && v.Kind != Null && string(v.Raw(r.body)) != "false" {
 				v.Len = 0
-				r.notes = append(r.notes, Note{Name: table.others.Note, Object: start, At: at, Index: r.index, Value: v})
+				r.notes = append(r.notes, Note{Name: table.unknown.Note, Object: start, At: at, Index: r.index, Value: v})
 			}
 			continue
 		}
@@ -290,8 +290,8 @@ func mend(body []byte) []byte {
 	})
 }
 
-// FuzzDecode holds Decode against encoding/json, which is laxer: what Decode
-// accepts, it accepts too, with the same result.
+// FuzzDecode compares Decode with encoding/json, which is less strict: it accepts what Decode
+// accepts, with the same result.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range append(seeds, decodeSeeds...) {
 		f.Add([]byte(seed))

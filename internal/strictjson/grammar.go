@@ -7,30 +7,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// MaxDepth is how many brackets may be open at once, that of the body itself
-// included.
+// MaxDepth is the greatest number of open brackets, including that of the body.
 const MaxDepth = 64
 
-// begins holds for the first byte of every value its kind. That of a number is
-// Number until its end has been seen.
-var begins = [256]Kind{
+// kindByFirstByte has the kind of a value by its first byte. A number is a Number until its
+// end was read.
+var kindByFirstByte = [256]Kind{
 	'"': String, '{': Object, '[': Array, 't': Bool, 'f': Bool, 'n': Null,
 	'-': Number, '0': Number, '1': Number, '2': Number, '3': Number, '4': Number,
 	'5': Number, '6': Number, '7': Number, '8': Number, '9': Number,
 }
 
-// The methods below pass over one piece of the grammar of RFC 8259 that begins
-// at body[i]. They return the index after it, or -1 when it is broken; the
-// fault is then noted.
+// Each method below reads one element of the grammar of RFC 8259 that begins at body[i]. It
+// returns the index after the element, or -1 and sets the fault if there is a syntax error.
 
-// skip passes over a value that nobody asks about, inside of depth brackets.
-// Its own brackets are a stack of bits: MaxDepth fits into one word.
+// skip reads a value without a rule, within depth brackets. The open brackets of the value
+// are a stack of bits, which fits into one word because of MaxDepth.
 func (s *scanner) skip(i, depth int) int {
 	var objects uint64 // the innermost open bracket lowest; 1 = object, 0 = array
 	open := 0
 	for {
 		// A value begins here.
-		switch begins[s.peek(i)] {
+		switch kindByFirstByte[s.peek(i)] {
 		case String:
 			i, _ = s.string(i)
 		case Number:
@@ -67,7 +65,7 @@ func (s *scanner) skip(i, depth int) int {
 			return i
 		}
 
-		// A value has ended, and perhaps brackets end with it.
+		// A value ended, and perhaps brackets end after it.
 		for {
 			if open == 0 {
 				return i
@@ -95,7 +93,7 @@ func (s *scanner) skip(i, depth int) int {
 	}
 }
 
-// name passes over the name of a member and what leads to its value.
+// name reads the name of a member and the colon.
 func (s *scanner) name(i int) int {
 	if s.peek(i) != '"' {
 		return s.unexpected(i, "a name in quotes")
@@ -107,7 +105,7 @@ func (s *scanner) name(i int) int {
 	return s.colon(i)
 }
 
-// colon passes over the colon after a name and the white space around it.
+// colon reads the colon after a name and the white space around it.
 func (s *scanner) colon(i int) int {
 	i = s.space(i)
 	if s.peek(i) != ':' {
@@ -116,16 +114,16 @@ func (s *scanner) colon(i int) int {
 	return s.space(i + 1)
 }
 
-// string passes over a string and tells whether there are escapes in it.
+// string reads a string and reports whether it has escapes.
 func (s *scanner) string(i int) (end int, escapes bool) {
 	b := s.body
 	for at := i + 1; ; {
 		var high int
 		if at, high = text(b, at); len(b)-at < stride {
-			at, high = tail(b, at, high)
+			at, high = textTail(b, at, high)
 		}
-		// No letter reaches beyond a quote or a backslash, so each part can be
-		// looked at by itself, and most are ASCII.
+		// No letter continues after a quote or a backslash, so each part is checked
+		// separately, and most parts are ASCII.
 		if high < at && !validUTF8(b[high:at]) {
 			return s.notUTF8(high), escapes
 		}
@@ -137,24 +135,24 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 			return at + 1, escapes
 		case '\\':
 			escapes = true
-			for at < len(b) && b[at] == '\\' { // they often come in rows
+			for at < len(b) && b[at] == '\\' { // often there are several
 				size := escapeSize(b[at:])
 				if size == 0 {
-					return s.broken(at, "a bad escape in a string"), escapes
+					return s.syntaxError(at, "a bad escape in a string"), escapes
 				}
 				at += size
 			}
 		default:
-			return s.broken(at, fmt.Sprintf("a bare control character U+%04X in a string", b[at])), escapes
+			return s.syntaxError(at, fmt.Sprintf("a bare control character U+%04X in a string", b[at])), escapes
 		}
 	}
 }
 
-// escapeSize is the length of the escape that b begins with; zero when it is
-// none. Any \uXXXX passes: what halves of surrogate pairs mean is a question
-// only where a string is read.
+// escapeSize returns the length of the escape at the beginning of b, or zero if there is
+// none. It accepts any \uXXXX: halves of surrogate pairs only matter in a string that is
+// used.
 func escapeSize(b []byte) int {
-	if len(b) >= 2 && short[b[1]] {
+	if len(b) >= 2 && shortEscapes[b[1]] {
 		return 2
 	}
 	if len(b) >= 6 && b[1] == 'u' && hex[b[2]] != 0 && hex[b[3]] != 0 && hex[b[4]] != 0 && hex[b[5]] != 0 {
@@ -163,10 +161,10 @@ func escapeSize(b []byte) int {
 	return 0
 }
 
-// short holds the second bytes of the escapes of two bytes.
-var short = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
+// shortEscapes has the second bytes of the escapes of two bytes.
+var shortEscapes = [256]bool{'"': true, '\\': true, '/': true, 'b': true, 'f': true, 'n': true, 'r': true, 't': true}
 
-// number passes over a number and tells whether it is written as an Integer.
+// number reads a number and returns whether it is written as an Integer.
 func (s *scanner) number(i int) (end int, kind Kind) {
 	kind = Integer
 	if s.peek(i) == '-' {
@@ -194,7 +192,7 @@ func (s *scanner) number(i int) (end int, kind Kind) {
 	return i, kind
 }
 
-// digits passes over one digit or more.
+// digits reads one or more digits.
 func (s *scanner) digits(i int) int {
 	if c := s.peek(i); c < '0' || c > '9' {
 		return s.unexpected(i, "a digit")
@@ -205,7 +203,7 @@ func (s *scanner) digits(i int) int {
 	return i
 }
 
-// literal passes over true, false or null.
+// literal reads true, false or null.
 func (s *scanner) literal(i int) int {
 	want := "null"
 	switch s.body[i] {
@@ -222,7 +220,7 @@ func (s *scanner) literal(i int) int {
 	return i + len(want)
 }
 
-// space passes over white space, if there is any.
+// space reads white space, if there is any.
 func (s *scanner) space(i int) int {
 	for i < len(s.body) && s.body[i] <= ' ' {
 		if c := s.body[i]; c != ' ' && c != '\n' && c != '\r' && c != '\t' {
@@ -233,8 +231,8 @@ func (s *scanner) space(i int) int {
 	return i
 }
 
-// peek is the byte at i, zero after the end; as a byte of the body zero is
-// wrong at every place where peek is used.
+// peek returns the byte at i, or zero after the end. Zero is a syntax error wherever peek is
+// used.
 func (s *scanner) peek(i int) byte {
 	if i < len(s.body) {
 		return s.body[i]
@@ -242,34 +240,34 @@ func (s *scanner) peek(i int) byte {
 	return 0
 }
 
-// broken notes that the grammar is broken at body[i].
-func (s *scanner) broken(i int, how string) int {
+// syntaxError sets the fault for an error at body[i].
+func (s *scanner) syntaxError(i int, how string) int {
 	s.fault = fault.New(fault.InvalidJSON, "invalid JSON at byte %d: %s", i, how)
 	return -1
 }
 
-// unexpected notes that something else stands at body[i].
+// unexpected sets the fault: body[i] is not what is expected.
 func (s *scanner) unexpected(i int, want string) int {
 	if i >= len(s.body) {
-		return s.broken(i, "expected "+want+", found the end of the body")
+		return s.syntaxError(i, "expected "+want+", found the end of the body")
 	}
 	r, size := utf8.DecodeRune(s.body[i:])
 	if r == utf8.RuneError && size == 1 {
-		return s.broken(i, fmt.Sprintf("expected %s, found the byte 0x%02X", want, s.body[i]))
+		return s.syntaxError(i, fmt.Sprintf("expected %s, found the byte 0x%02X", want, s.body[i]))
 	}
-	return s.broken(i, fmt.Sprintf("expected %s, found %q", want, r))
+	return s.syntaxError(i, fmt.Sprintf("expected %s, found %q", want, r))
 }
 
 func (s *scanner) tooDeep(i int) int {
-	return s.broken(i, fmt.Sprintf("nested deeper than %d levels", MaxDepth))
+	return s.syntaxError(i, fmt.Sprintf("nested deeper than %d levels", MaxDepth))
 }
 
-// notUTF8 notes the first byte from i on that is not UTF-8.
+// notUTF8 sets the fault for the first byte from i on that is not UTF-8.
 func (s *scanner) notUTF8(i int) int {
 	for {
 		r, size := utf8.DecodeRune(s.body[i:])
 		if r == utf8.RuneError && size <= 1 {
-			return s.broken(i, "a string is not valid UTF-8")
+			return s.syntaxError(i, "a string is not valid UTF-8")
 		}
 		i += size
 	}

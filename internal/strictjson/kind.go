@@ -2,14 +2,14 @@ package strictjson
 
 import "strings"
 
-// Kind is a set of kinds of JSON values. A value that was found has exactly
-// one of them; the zero Kind is that of a value that is absent.
+// Kind is a set of kinds of JSON values. A value has exactly one kind. The zero Kind is that
+// of an absent value.
 type Kind uint8
 
-// The kinds. A number is an Integer when it is written as one: digits, with no
-// fraction and no exponent. 5.0 and 1e2 are therefore a Number and not an
-// Integer: readers differ on them (Go refuses, Python and JavaScript accept),
-// and what decides a price must not depend on who reads it.
+// The kinds. A number is an Integer if it is written as one: digits, without fraction and
+// exponent. 5.0 and 1e2 are a Number and not an Integer, because parsers treat them
+// differently (Go refuses them, Python and JavaScript accept them), and a price must not
+// depend on the parser.
 const (
 	String Kind = 1 << iota
 	Number
@@ -22,8 +22,8 @@ const (
 	anything = String | Number | Integer | Bool | Object | Array | Null
 )
 
-// words names each kind, alone and as elements of an array.
-var words = []struct {
+// kindNames are the names of the kinds, for one value and for elements of an array.
+var kindNames = []struct {
 	kind     Kind
 	one, all string
 }{
@@ -36,14 +36,14 @@ var words = []struct {
 	{Null, "null", "nulls"},
 }
 
-// String lists the kinds of k for a person: "a string or an array".
+// String lists the kinds of k for an error text: "a string or an array".
 func (k Kind) String() string { return k.describe(0) }
 
-// describe lists the kinds of k, and after "an array" those of its elements:
-// "a string or an array of strings". Elements of any kind are not mentioned.
+// describe lists the kinds of k, and after "an array" those of its elements: "a string or an
+// array of strings". It leaves out elements that may have any kind.
 func (k Kind) describe(elem Kind) string {
 	var list []string
-	for _, w := range words {
+	for _, w := range kindNames {
 		switch {
 		case k&w.kind == 0, w.kind == Integer && k&Number != 0: // a number may be an integer
 		case w.kind == Array && elem != 0 && elem != anything:
@@ -57,7 +57,7 @@ func (k Kind) describe(elem Kind) string {
 
 func (k Kind) plural() string {
 	var list []string
-	for _, w := range words {
+	for _, w := range kindNames {
 		if k&w.kind != 0 {
 			list = append(list, w.all)
 		}
@@ -77,9 +77,8 @@ func disjunction(list []string) string {
 	return strings.Join(list[:last], ", ") + " or " + list[last]
 }
 
-// instead names the kind of a value that was given where only the kinds of
-// allowed may stand.
-func (k Kind) instead(allowed Kind) string {
+// describeGiven returns the name of the kind of a value, where only allowed may be given.
+func (k Kind) describeGiven(allowed Kind) string {
 	switch {
 	case k == Number && allowed&Integer != 0:
 		return "a number with a fraction or an exponent"

@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// hash is for the rules of a table by their names.
+// hash returns the hash of a name, by which a table finds its rules.
 func hash(name []byte) uint8 {
 	n := len(name)
 	return uint8(n) + 7*name[0] + 31*name[n/2] + 13*name[n-1]
 }
 
-// find is the rule for a member, nil when there is none. The name comes as it
-// stands in the body, between the quotes.
+// find returns the rule for a member, or nil if there is none. Name is as written in the
+// body, without quotes.
 func (t *Table) find(name []byte) *rule {
 	if len(name) == 0 || len(name) > maxName {
 		return nil
@@ -29,11 +29,10 @@ func (t *Table) find(name []byte) *rule {
 	return nil
 }
 
-// twin is the Deciding rule that a reader without regard for case would apply
-// to name; nil when there is none. Like encoding/json it takes U+017F for an s
-// and U+212A for a k.
-func (t *Table) twin(name []byte) *rule {
-	if t.deciding == 0 || len(name) > 3*maxName || t.lower && !foldable(name) {
+// caseVariant returns the Deciding rule that a parser which ignores case would apply to name,
+// or nil if there is none. Like encoding/json it takes U+017F for an s and U+212A for a k.
+func (t *Table) caseVariant(name []byte) *rule {
+	if t.deciding == 0 || len(name) > 3*maxName || t.lowerCase && !foldable(name) {
 		return nil
 	}
 	for n := range t.rules {
@@ -44,9 +43,9 @@ func (t *Table) twin(name []byte) *rule {
 	return nil
 }
 
-// foldable reports whether name has a byte that folding case may change: a
-// capital letter, or a part of a character beyond ASCII. Two different names
-// without any are no twins.
+// foldable reports whether name has a byte that case folding may change: a capital letter, or
+// part of a character beyond ASCII. Two different names without such a byte are not case
+// variants.
 func foldable(name []byte) bool {
 	for _, c := range name {
 		if c >= utf8.RuneSelf || 'A' <= c && c <= 'Z' {
@@ -56,8 +55,8 @@ func foldable(name []byte) bool {
 	return false
 }
 
-// spell adds r to the rules that apply to any spelling of their names.
-func (t *Table) spell(r *rule) error {
+// addSpelling adds r to the rules that apply to any spelling of their names.
+func (t *Table) addSpelling(r *rule) error {
 	var buffer [maxName]byte
 	key := string(folded(buffer[:0], []byte(r.Name)))
 	if t.spellings[key] != nil || key == "" {
@@ -70,8 +69,7 @@ func (t *Table) spell(r *rule) error {
 	return nil
 }
 
-// spelling is the rule with AnySpelling that applies to name; nil when there is
-// none.
+// spelling returns the rule with AnySpelling that applies to name, or nil if there is none.
 func (t *Table) spelling(name []byte) *rule {
 	if len(name) > 3*maxName {
 		return nil
@@ -92,9 +90,9 @@ func (t *Table) spelling(name []byte) *rule {
 	return nil
 }
 
-// folded appends name to dst, without case, underscores and hyphens, as far as
-// dst has room. Like twin it takes U+017F for an s and U+212A for a k; no other
-// character beyond ASCII is one of a name in a table.
+// folded appends name to dst in lower case, without underscores and hyphens, as far as dst has
+// room. Like caseVariant it takes U+017F for an s and U+212A for a k. Names in tables have no
+// other character beyond ASCII.
 func folded(dst, name []byte) []byte {
 	for len(name) > 0 && len(dst) < cap(dst) {
 		c := name[0]

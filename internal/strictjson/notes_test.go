@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestScanNotesEveryElementAndNamesItsPath(t *testing.T) {
+func TestScanNotesEveryElementWithItsPath(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"model":"m","tier":"flex","prompt":"p","parts":["x",{"type":"text"},` +
 		`{"source":{"url":"a"},"type":"image"},{"type":null,"source":{"url":null}},{"type":"te\u0078t","source":"u"}]}`)
@@ -26,14 +26,14 @@ func TestScanNotesEveryElementAndNamesItsPath(t *testing.T) {
 	}
 }
 
-// closedTable notes what it does not know.
+// closedTable notes unknown members.
 var closedTable = NewTable(
 	Rule{Name: "model", Deciding: true},
 	Rule{Name: "cached_content", AnySpelling: true, Note: 1},
-	Rule{Name: "tools", Elem: Object, Members: NewTable(Rule{Name: "type", Kinds: String, Absent: 2}).NoteOthers(3)},
-).NoteOthers(4)
+	Rule{Name: "tools", Elem: Object, Members: NewTable(Rule{Name: "type", Kinds: String, Absent: 2}).NoteUnknown(3)},
+).NoteUnknown(4)
 
-func TestANoteIsTakenOfMembersThatATableDoesNotKnow(t *testing.T) {
+func TestUnknownMembersAreNoted(t *testing.T) {
 	t.Parallel()
 	for body, want := range map[string]string{
 		`{"model":"m","x":1,"y":null,"z":false,"a b":true}`:                                    `4 x=1, 4 a b=true`,
@@ -64,7 +64,7 @@ func TestANoteIsTakenOfMembersThatATableDoesNotKnow(t *testing.T) {
 		}
 	}
 	if f := closedTable.ScanNotes([]byte(`{"Model":1}`), make([]Value, 1), nil); f == nil {
-		t.Error("a twin of a member that decides passes")
+		t.Error("a case variant of a member that decides passes")
 	}
 }
 
@@ -96,7 +96,7 @@ func TestScanBoundsItsNotes(t *testing.T) {
 }
 
 // Not parallel: it counts allocations of the process.
-func TestScanWithNothingToNoteAllocatesNothing(t *testing.T) {
+func TestScanWithoutNotesAllocatesNothing(t *testing.T) {
 	body := []byte(`{"model":"m","prompt":[[1,2],[3]],"tokens":[[1,2],[3]],"parts":[{"type":"text"},{"type":"tool"}]}`)
 	if f := completionsTable.Scan(body, make([]Value, completionsFields)); f == nil {
 		t.Fatal("prompt takes strings alone in this table")

@@ -5,17 +5,16 @@ import (
 	"unicode/utf8"
 )
 
-// path names a place in a body as callers know it from code:
-// "messages[3].role". A name that could not stand in code is quoted:
-// `output["a b"]`.
+// path is the path of a value in a body, written as in code: "messages[3].role". A name that
+// is not possible in code is quoted: `output["a b"]`.
 type path string
 
-// maxQuoted is the largest part of an unknown name that an error repeats, in bytes.
+// maxQuoted is the greatest part of an unknown name in an error, in bytes.
 const maxQuoted = 64
 
 func (p path) member(name string) path {
 	switch {
-	case !plain(name):
+	case !isPlainName(name):
 		return p + path("["+strconv.Quote(shorten(name))+"]")
 	case p == "":
 		return path(name)
@@ -27,8 +26,8 @@ func (p path) index(n int) path {
 	return p + path("["+strconv.Itoa(n)+"]")
 }
 
-// plain tells whether name needs no quotes.
-func plain(name string) bool {
+// isPlainName reports whether name needs no quotes.
+func isPlainName(name string) bool {
 	if name == "" || len(name) > maxQuoted {
 		return false
 	}
@@ -42,7 +41,7 @@ func plain(name string) bool {
 	return true
 }
 
-// shorten cuts name at a whole character.
+// shorten cuts a long name after a complete character.
 func shorten(name string) string {
 	if len(name) <= maxQuoted {
 		return name

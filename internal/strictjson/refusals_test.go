@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// What people see: every refusal of a scan in its exact words. The table is
-// that of completions unless the body has messages or max_tokens in it.
-func TestScanRefusesInTheseWords(t *testing.T) {
+// Every error of a scan with its exact text. The table is that of completions, unless the
+// body has messages or max_tokens.
+func TestScanErrors(t *testing.T) {
 	t.Parallel()
 	const p = `{"model":"m","prompt":"p",`
 	for _, c := range []struct{ body, want string }{
@@ -35,7 +35,7 @@ func TestScanRefusesInTheseWords(t *testing.T) {
 		{p + `"stop":["a" "b"]}`, "INVALID_JSON: invalid JSON at byte 38: expected ',' or ']', found '\"'"},
 		{p + `"stop":["a"}`, "INVALID_JSON: invalid JSON at byte 37: expected ',' or ']', found '}'"},
 
-		// Values nobody asks about obey the same grammar.
+		// Skipped values obey the same grammar.
 		{`{"x":}`, "INVALID_JSON: invalid JSON at byte 5: expected a value, found '}'"},
 		{`{"x":é}`, "INVALID_JSON: invalid JSON at byte 5: expected a value, found 'é'"},
 		{`{"x":NaN}`, "INVALID_JSON: invalid JSON at byte 5: expected a value, found 'N'"},
@@ -79,7 +79,7 @@ func TestScanRefusesInTheseWords(t *testing.T) {
 		{"{\"x\":\"ab\xe4\xb8\"}", "INVALID_JSON: invalid JSON at byte 8: a string is not valid UTF-8"},
 		{"{\"mod\xffel\":1}", "INVALID_JSON: invalid JSON at byte 5: a string is not valid UTF-8"},
 
-		// Depth, in both ways to walk.
+		// Depth, with and without rules.
 		{`{"x":` + nested(MaxDepth) + `}`, "INVALID_JSON: invalid JSON at byte 68: nested deeper than 64 levels"},
 		{`{"x":` + strings.Repeat(`{"y":`, MaxDepth), "INVALID_JSON: invalid JSON at byte 320: nested deeper than 64 levels"},
 		{`{"grid":` + nested(MaxDepth) + `}`, "INVALID_JSON: invalid JSON at byte 71: nested deeper than 64 levels"},
@@ -126,7 +126,7 @@ func TestScanRefusesInTheseWords(t *testing.T) {
 		{`{"messages":[],"temperature":1e309}`, "INVALID_PARAMETER (temperature): `temperature` is too large a number"},
 		{`{"messages":[],"temperature":-1` + strings.Repeat("0", 310) + `}`, "INVALID_PARAMETER (temperature): `temperature` is too large a number"},
 
-		// Doubles and twins of what decides.
+		// Repeated members and case variants of deciding ones.
 		{`{"model":"a","model":"b"}`, "INVALID_PARAMETER (model): `model` is given twice"},
 		{`{"model":"a","mod\u0065l":"a"}`, "INVALID_PARAMETER (model): `model` is given twice"},
 		{`{"n":null,"n":1}`, "INVALID_PARAMETER (n): `n` is given twice"},
@@ -139,7 +139,7 @@ func TestScanRefusesInTheseWords(t *testing.T) {
 		{`{"messages":[],"Thinking":{}}`, "INVALID_PARAMETER (thinking): `thinking` must be written exactly so, not \"Thinking\""},
 		{p + `"stream_options":{"include_usage":true,"include_usage":false}}`, "INVALID_PARAMETER (stream_options.include_usage): `stream_options.include_usage` is given twice"},
 
-		// Text that readers would understand differently.
+		// Text that parsers read differently.
 		{`{"model":"a\ud800"}`, "INVALID_PARAMETER (model): `model` holds half of a surrogate pair"},
 		{`{"model":"\udc00\ud800"}`, "INVALID_PARAMETER (model): `model` holds half of a surrogate pair"},
 		{`{"model":"\ud83d\u0041"}`, "INVALID_PARAMETER (model): `model` holds half of a surrogate pair"},

@@ -9,30 +9,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Scan passes once over body, which must be a JSON object, checks its grammar,
-// applies t to its members, and records in fields[r.Slot] the value of every
-// rule r with a Slot that has one. fields[0] is the object itself: what is
-// inserted at fields[0].Start+1 becomes its first member, and needs a comma
-// after it when fields[0].Len is not zero.
+// Scan reads body once. It checks that body is a JSON object, checks its grammar, applies t to
+// its members, and stores the value of each rule r with a Slot in fields[r.Slot]. fields[0]
+// is the object itself: a text that is inserted at fields[0].Start+1 becomes its first
+// member, and needs a comma after it if fields[0].Len is not zero.
 //
-// Fields of absent members are cleared, so fields may be used again. It must
-// be longer than the highest Slot; it may be nil when there is none. On
-// refusal its content means nothing.
+// Fields of absent members are cleared, so fields may be used again. It must be longer than
+// the highest Slot, and may be nil if there is none. After an error its content is undefined.
 //
-// A body that passes costs no allocation.
+// Scan does not allocate, unless it returns an error.
 func (t *Table) Scan(body []byte, fields []Value) *fault.Fault {
 	return t.ScanNotes(body, fields, nil)
 }
 
-// ScanNotes is [Table.Scan] and appends to notes every value that a rule with a
-// Note meets, in the order of the body. It refuses a body with more than MaxNotes
-// of them. A nil notes takes none. A body that passes costs no allocation beyond
-// the growth of notes.
+// ScanNotes is [Table.Scan], and appends to notes each value of a rule with a Note, in the
+// order of the body. It refuses a body with more than MaxNotes of them. Notes may be nil. It
+// only allocates to grow notes, unless it returns an error.
 func (t *Table) ScanNotes(body []byte, fields []Value, notes *[]Note) *fault.Fault {
 	clear(fields)
 	s := scanner{body: body, fields: fields, notes: notes}
 	if bytes.HasPrefix(body, []byte("\uFEFF")) {
-		s.broken(0, "a byte order mark")
+		s.syntaxError(0, "a byte order mark")
 		return s.fault
 	}
 
@@ -55,25 +52,25 @@ func (t *Table) ScanNotes(body []byte, fields []Value, notes *[]Note) *fault.Fau
 	return nil
 }
 
-// scanner is the state of one Scan. The part of the body that tables speak of
-// is walked by recursion, no deeper than tables are nested; everything else is
-// passed over by skip. Grammar.go tells what the methods return.
+// scanner is the state of one Scan. Members with rules are read by recursion, which is no
+// deeper than tables are nested. skip reads all others. The comment in grammar.go says what
+// the methods return.
 type scanner struct {
 	body   []byte
 	fields []Value
-	notes  *[]Note          // nil: none are wanted
-	at     [maxNesting]step // the way from the top to here, one step a table
+	notes  *[]Note          // nil: not needed
+	at     [maxNesting]step // the path to the current value, one step for each table
 	fault  *fault.Fault
 }
 
-// step is a member and, within an array, the number of the element.
+// step is a member and, within an array, the index of the element.
 type step struct {
 	name  string
-	index int // -1 outside of the array
+	index int // -1: not in an array
 }
 
-// object passes over the object at body[i], which is the depth-th open bracket
-// and the level-th table, and applies t to it.
+// object reads the object at body[i], at this depth of brackets and level of tables, and
+// applies t to it.
 func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 	if depth > MaxDepth {
 		return s.tooDeep(i), 0
@@ -113,7 +110,7 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 				given |= r.bit
 			}
 			i = v.End
-			if r.Note != 0 && !s.note(Note{Name: r.Note, Object: open, At: name, Value: v}, r, level) {
+			if r.Note != 0 && !s.addNote(Note{Name: r.Note, Object: open, At: name, Value: v}, r, level) {
 				return -1, 0
 			}
 		}
@@ -134,14 +131,14 @@ func (s *scanner) object(i, depth int, t *Table, level int) (end, members int) {
 	}
 }
 
-// note notes n, which r applies to, unless it says nothing. It returns false when
-// there are too many notes.
-func (s *scanner) note(n Note, r *rule, level int) bool {
+// addNote appends n, to which r applies, unless it is null, false for an unknown member, or a
+// usual string. It returns false and sets the fault if there are too many notes.
+func (s *scanner) addNote(n Note, r *rule, level int) bool {
 	if s.notes == nil || n.End < 0 || n.Kind&^Null == 0 {
 		return true
 	}
 	switch {
-	case r.other && n.Kind == Bool && !n.Bool(s.body):
+	case r.isUnknown && n.Kind == Bool && !n.Bool(s.body):
 		return true
 	case n.Kind == String && len(r.Usual) > 0:
 		raw := s.body[n.Start+1 : n.End-1]
@@ -150,7 +147,7 @@ func (s *scanner) note(n Note, r *rule, level int) bool {
 		}
 	}
 	if len(*s.notes) == MaxNotes {
-		if r.other {
+		if r.isUnknown {
 			s.at[level].name = n.Member(s.body)
 		}
 		s.refuse(level, "is one of more than "+strconv.Itoa(MaxNotes)+" members that decide the price, which is too many")
@@ -164,9 +161,9 @@ func (s *scanner) note(n Note, r *rule, level int) bool {
 	return true
 }
 
-// lookup is the rule of t for a name as it stands in the body: that of its exact
-// name, that of any spelling of it, or that for members without a rule; nil when
-// there is none. It is not ok when the name is a case twin.
+// lookup returns the rule of t for a name as written in the body: that of the exact name, of
+// any spelling, or of unknown members. It returns nil if there is none. It returns false and
+// sets the fault if the name is a case variant of a Deciding one.
 func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rule, ok bool) {
 	if escapes {
 		return s.lookupEscaped(t, name, level)
@@ -177,27 +174,27 @@ func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rul
 	if r = t.spelling(name); r != nil {
 		return r, true
 	}
-	if r = t.twin(name); r != nil {
+	if r = t.caseVariant(name); r != nil {
 		s.at[level] = step{name: r.Name, index: -1}
 		s.refuse(level, "must be written exactly so, not "+strconv.Quote(string(name)))
 		return nil, false
 	}
-	return t.others, true
+	return t.unknown, true
 }
 
-// lookupEscaped is lookup for a name with escapes in it. No name that is too
-// long for its buffer can be, or be a twin of, one in a table.
+// lookupEscaped is lookup for a name with escapes. A name that is too long for the buffer
+// neither is in a table nor is a case variant of one.
 func (s *scanner) lookupEscaped(t *Table, name []byte, level int) (r *rule, ok bool) {
 	const longestEscape = len(`\u0065`)
 	var buffer [maxName * longestEscape]byte
 	if len(name) > len(buffer) {
-		return t.others, true
+		return t.unknown, true
 	}
 	return s.lookup(t, unescape(buffer[:0], name), false, level)
 }
 
-// close passes over the bracket at i that ends the object at open, if nothing is
-// missing.
+// close reads the bracket at i, which ends the object at open, and refuses the object if a
+// required member is missing.
 func (s *scanner) close(open, i int, t *Table, given uint64, level int) int {
 	missing, absent := t.required&^given, t.absent&^given
 	if missing|absent == 0 {
@@ -213,16 +210,15 @@ func (s *scanner) close(open, i int, t *Table, given uint64, level int) int {
 			return s.missing(level)
 		}
 		object := Value{Kind: Object, Start: open, End: i + 1}
-		if !s.note(Note{Name: r.Absent, Object: open, At: open, Value: object}, r, level) {
+		if !s.addNote(Note{Name: r.Absent, Object: open, At: open, Value: object}, r, level) {
 			return -1
 		}
 	}
 	return i + 1
 }
 
-// member passes over the value of a member, checks it and records it. The
-// value has the Kind zero when it counts as absent, and the End -1 when it was
-// refused.
+// member reads the value of a member, checks it and stores it. The Kind of the result is zero
+// if the member counts as absent, and its End is -1 if the value was refused.
 func (s *scanner) member(i, depth int, r *rule, level int) Value {
 	for _, slot := range r.slots {
 		s.fields[slot] = Value{}
@@ -241,10 +237,9 @@ func (s *scanner) member(i, depth int, r *rule, level int) Value {
 	return v
 }
 
-// value passes over a value and checks what r says of it. The End of the
-// result is -1 when it was refused.
+// value reads a value and checks it by r. The End of the result is -1 if it was refused.
 func (s *scanner) value(i, depth int, r *rule, level int) Value {
-	v := Value{Kind: begins[s.peek(i)], Start: i}
+	v := Value{Kind: kindByFirstByte[s.peek(i)], Start: i}
 	if v.Kind == Number {
 		if v.End, v.Kind = s.number(i); v.End < 0 {
 			return v
@@ -254,7 +249,7 @@ func (s *scanner) value(i, depth int, r *rule, level int) Value {
 		if v.Kind == 0 {
 			v.End = s.unexpected(i, "a value")
 		} else {
-			v.End = s.refuse(level, "must be "+r.wanted+", not "+v.Kind.instead(r.allowed))
+			v.End = s.refuse(level, "must be "+r.wanted+", not "+v.Kind.describeGiven(r.allowed))
 		}
 		return v
 	}
@@ -262,7 +257,7 @@ func (s *scanner) value(i, depth int, r *rule, level int) Value {
 	case String:
 		var escapes bool
 		v.End, escapes = s.string(i)
-		if escapes && (r.Slot != 0 || r.Note != 0) && !r.other && v.End >= 0 && !whole(s.body[i+1:v.End-1]) {
+		if escapes && (r.Slot != 0 || r.Note != 0) && !r.isUnknown && v.End >= 0 && !hasOnlyPairs(s.body[i+1:v.End-1]) {
 			v.End = s.refuse(level, "holds half of a surrogate pair")
 		}
 	case Integer, Number:
@@ -288,11 +283,10 @@ func (s *scanner) value(i, depth int, r *rule, level int) Value {
 	return v
 }
 
-// noRules counts the members of an object.
+// noRules is the table that only counts the members of an object.
 var noRules = Table{nesting: 1}
 
-// array passes over the array at body[i], which is the depth-th open bracket,
-// and applies r to its elements.
+// array reads the array at body[i], at this depth of brackets, and applies r to its elements.
 func (s *scanner) array(i, depth int, r *rule, level int) (end, elements int) {
 	if depth > MaxDepth {
 		return s.tooDeep(i), 0
@@ -301,7 +295,7 @@ func (s *scanner) array(i, depth int, r *rule, level int) (end, elements int) {
 		return i + 1, 0
 	}
 	for {
-		if !r.inner { // a path names the element of the outer array
+		if !r.inner { // a path has the index of the outer array
 			s.at[level].index = elements
 		}
 		v := s.value(i, depth, r, level)
@@ -326,26 +320,25 @@ func (s *scanner) array(i, depth int, r *rule, level int) (end, elements int) {
 	}
 }
 
-// inRange checks a number whose rule allows it by kind. A rule that allows
-// integers alone holds them to its bounds, one that allows numbers to those of
-// float64, and one that allows anything to none.
+// inRange checks the value of a number. If the rule only allows integers, its bounds apply. If
+// it allows numbers, the bounds of float64 apply. If it allows any kind, there are none.
 func (s *scanner) inRange(v Value, r *rule, level int) int {
 	raw := s.body[v.Start:v.End]
 	switch {
 	case r.allowed == anything:
 	case r.allowed&Number != 0:
-		if !finite(raw) {
+		if !fitsFloat(raw) {
 			return s.refuse(level, "is too large a number")
 		}
 	default:
-		if n, ok := integer(raw); !ok || n < r.Min || n > r.Max {
+		if n, ok := parseInteger(raw); !ok || n < r.Min || n > r.Max {
 			return s.refuse(level, bounds(r.Min, r.Max))
 		}
 	}
 	return v.End
 }
 
-// bounds says what an integer must be.
+// bounds returns the error for an integer out of bounds.
 func bounds(least, most int64) string {
 	switch {
 	case least == math.MinInt64 && most == math.MaxInt64:
@@ -356,21 +349,21 @@ func bounds(least, most int64) string {
 	return "must be an integer from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
 }
 
-// refuse notes that the value at the present step is not as it must be.
+// refuse sets the fault for the value at the current step.
 func (s *scanner) refuse(level int, why string) int {
 	param := s.param(level)
 	s.fault = fault.At(fault.InvalidParameter, param, "`%s` %s", param, why)
 	return -1
 }
 
-// missing notes that there is no value at the present step.
+// missing sets the fault for a required member without a value.
 func (s *scanner) missing(level int) int {
 	param := s.param(level)
 	s.fault = fault.At(fault.MissingParameter, param, "`%s` is required", param)
 	return -1
 }
 
-// param is the path of the present step, such as "messages[3].role".
+// param returns the path of the current step, such as "messages[3].role".
 func (s *scanner) param(level int) string {
 	var p path
 	for _, at := range s.at[:level+1] {

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestScanRecordsTheMembersOfItsTable(t *testing.T) {
+func TestScanStoresTheMembersOfItsTable(t *testing.T) {
 	t.Parallel()
 	body := []byte(" {\"mod\\u0065l\" : \"claude \\\"3\\\" \\ud83d\\ude00\",\n\"max_tokens\":7, \"max_tokens\\u0020\": 5,\t" +
 		`"other":{"model":[1,{"max_tokens":null}]},"stream":true,"system":[{"a":[]},{}],` +
@@ -41,7 +41,7 @@ func TestScanRecordsTheMembersOfItsTable(t *testing.T) {
 	}
 }
 
-func TestScanReadsAValueOnlyAsItsOwnKind(t *testing.T) {
+func TestAValueIsReadOnlyAsItsKind(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"model":"true","prompt":["5","6"],"n":5,"stop":"x"}`)
 	fields := make([]Value, completionsFields)
@@ -62,7 +62,7 @@ func TestScanReadsAValueOnlyAsItsOwnKind(t *testing.T) {
 	}
 }
 
-func TestScanLetsPassWhatTheTableDoesNotForbid(t *testing.T) {
+func TestScanAcceptsWhatTheTableDoesNotForbid(t *testing.T) {
 	t.Parallel()
 	const head = `{"model":"m","prompt":"p",`
 	for _, rest := range []string{
@@ -70,8 +70,8 @@ func TestScanLetsPassWhatTheTableDoesNotForbid(t *testing.T) {
 		`"stop":[]}`, `"stop":["a","b"]}`, `"stop":null}`, `"nullable":null}`,
 		`"grid":[1,2.5,[null],1e308,-1.5E-400]}`,
 		`"stream_options":{}}`, `"stream_options":{"x":1,"x":2}}`,
-		`"other":1e999999,"other":2,"Other":3}`,             // nothing is asked of it
-		`"stop":"a","stop":"b","STOP":5}`,                   // doubles of what does not decide
+		`"other":1e999999,"other":2,"Other":3}`,             // it has no rule
+		`"stop":"a","stop":"b","STOP":5}`,                   // repeated members that do not decide
 		`"a\ud800":"\udc00\ud800","\uD83D\uDE00":"\uDE00"}`, // as Python clients send them
 		`"":0," model":0,"model ":0,"model\u0000":0}`,
 		`"\u006e":3}`,
@@ -87,7 +87,7 @@ func TestScanLetsPassWhatTheTableDoesNotForbid(t *testing.T) {
 	}
 }
 
-func TestScanRecordsTheLastOfMembersThatMayRepeat(t *testing.T) {
+func TestScanStoresTheLastOfRepeatedMembers(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, want string }{
 		{`"metadata":{"user_id":"a"},"metadata":{"user_id":"b"}`, "b"},
@@ -106,7 +106,7 @@ func TestScanRecordsTheLastOfMembersThatMayRepeat(t *testing.T) {
 	}
 }
 
-func TestScanClearsFieldsOfTheCallBefore(t *testing.T) {
+func TestScanClearsTheFieldsOfAbsentMembers(t *testing.T) {
 	t.Parallel()
 	fields := make([]Value, completionsFields)
 	for _, body := range []string{`{"model":"m","prompt":"p","n":2}`, `{"model":"m","prompt":"p"}`} {

@@ -7,113 +7,110 @@ import (
 	"strings"
 )
 
-// Limits of tables, far above what any body needs. They let a Scan keep its
-// state in a few machine words.
+// Limits of tables. They are far above what any body needs, and keep the state of a Scan
+// small.
 const (
 	maxRules   = 1000 // of one table
-	maxBits    = 64   // rules of one table that are Required or Deciding, or have an Absent: one bit each in the sets of a scan
+	maxBits    = 64   // rules of one table that are Required or Deciding, or have an Absent: each is a bit in a set
 	maxName    = 64   // bytes
 	maxNesting = 12   // tables within tables
 )
 
-// Rule says what one member of an object may be. The zero Rule of a name
-// demands nothing.
+// Rule is the rule for one member of an object. A Rule with only a Name allows anything.
 type Rule struct {
 	// Name is the member's name, in its exact spelling.
 	Name string
 
-	// Kinds are the kinds of value allowed; zero allows any. Number includes
-	// Integer. A null counts as an absent member unless Null is among them.
+	// Kinds are the allowed kinds of the value; zero allows any. Number includes
+	// Integer. A null counts as an absent member unless Kinds has Null.
 	Kinds Kind
 
-	// Elem are the kinds allowed for the elements, where the value is an
-	// array; zero allows any. A null is refused unless Null is among them.
+	// Elem are the allowed kinds of the elements of an array; zero allows any. A
+	// null is refused unless Elem has Null.
 	Elem Kind
 
-	// Inner are the kinds allowed for the elements of an element that is itself
-	// an array; zero allows any and does not count them.
+	// Inner are the allowed kinds of the elements of an array within an array;
+	// zero allows any and does not count them.
 	Inner Kind
 
-	// Elements is where the fields of a Scan tell of the elements of an array: the
-	// Kind of that field is the set of their kinds, its Len how many elements the
-	// arrays among them have, if Inner is given. Zero does not tell.
+	// Elements is the index in the fields of a Scan for the elements of an array:
+	// Kind is the set of their kinds, and Len the number of elements of the arrays
+	// among them, if Inner is given. Zero: not stored.
 	Elements int
 
-	// Members are the rules for the members of the value, where it is an
-	// object, and of every object in it, where it is an array.
+	// Members are the rules for the members of an object, and for those of each
+	// object in an array.
 	Members *Table
 
-	// Min and Max bound an Integer. Both zero: all of int64. Max zero and Min
-	// not: no upper bound.
+	// Min and Max bound an Integer. Both zero: all of int64. Only Max zero: no
+	// upper bound.
 	Min, Max int64
 
 	// Required refuses an object without this member, or with null for it.
 	Required bool
 
 	// Deciding marks a member that decides routing or price. A second one is
-	// refused, also when its name is escaped ("mod\u0065l"), and so is any
-	// name that differs from this one only in case, since there are readers
-	// that take "Model" for "model". A rule with Deciding members is Deciding
-	// itself.
+	// refused, even with an escaped name ("mod\u0065l"). A name that differs only
+	// in case is refused as well, because some parsers read "Model" as "model". A
+	// rule with Deciding members is Deciding itself.
 	Deciding bool
 
-	// Slot is where in the fields of a Scan the value is recorded; zero does
-	// not record it. A recorded string must be whole: an escaped half of a
-	// surrogate pair is refused, since readers make different text of it. Of
-	// members that may be repeated the last one is recorded.
+	// Slot is the index in the fields of a Scan at which the value is stored; zero:
+	// not stored. A stored string must not have an escaped half of a surrogate
+	// pair, because parsers read it differently. If a member may be repeated, the
+	// last one is stored.
 	Slot int
 
-	// Note adds every value of this member that is not null to the notes of
-	// [Table.ScanNotes], under this number; zero does not. It is for members of
-	// the elements of arrays, of which there may be many. Strings must be whole,
-	// as those of a Slot.
+	// Note is the number under which [Table.ScanNotes] appends each value of this
+	// member that is not null to its notes; zero: none. It is for members of
+	// elements of arrays, of which there may be many. Strings are checked as with a
+	// Slot.
 	Note int
 
-	// Usual are strings that are not noted. They must be written without escapes.
+	// Usual are strings that are not noted, if they are written without escapes.
 	Usual []string
 
-	// Absent adds a note under this number for every object that ends without this
-	// member, or has null for it; zero does not. The value of the note is the
-	// object.
+	// Absent is the number of a note for each object without this member, or with
+	// null for it; zero: none. The value of the note is the object.
 	Absent int
 
-	// AnySpelling applies this rule to every name that equals Name without regard
-	// to case, underscores and hyphens, as cachedContent and Cached-Content equal
+	// AnySpelling applies this rule to each name that equals Name if case,
+	// underscores and hyphens are ignored: cachedContent and Cached-Content equal
 	// cached_content.
 	AnySpelling bool
 }
 
-// Table holds the rules for the members of an object. It is made once, never
-// changes, and may be used by many goroutines.
+// Table has the rules for the members of an object. It never changes, and is safe for
+// concurrent use.
 type Table struct {
-	rules     []rule           // as the caller wrote them
+	rules     []rule           // in the order of NewTable
 	first     [256]uint16      // by the hash of a name: the number of a rule, from 1; 0: none
 	next      []uint16         // by the number of a rule: the next one with the same hash
 	spellings map[string]*rule // rules with AnySpelling, by their folded names
 	common    *Table           // rules for names without one here; nil: none
-	others    *rule            // for members without a rule; nil demands nothing of them
+	unknown   *rule            // for members without a rule; nil: they are not checked
 	required  uint64           // set of the rules that are Required
 	deciding  uint64           // set of the rules that are Deciding
 	absent    uint64           // set of the rules that have an Absent
-	lower     bool             // names of Deciding rules have no capitals and are ASCII
+	lowerCase bool             // names of Deciding rules have no capitals and are ASCII
 	slots     []int            // every slot written below this table
 	nesting   int              // tables within this one, and itself
 }
 
-// rule is a Rule in the form the scan wants.
+// rule is a Rule with what a scan needs.
 type rule struct {
 	Rule
-	allowed Kind   // Kinds, Number completed by Integer
-	wanted  string // allowed, in words
-	bit     uint64 // this rule in a set; 0 where it is neither Required nor Deciding, and has no Absent
-	elem    *rule  // for elements, when something is asked of them or they are counted
-	inner   bool   // it is for the elements of an element
-	other   bool   // it is for members without a rule
-	slots   []int  // slots to clear when the member appears: its own, and those below
+	allowed   Kind   // Kinds, Number completed by Integer
+	wanted    string // allowed, in words
+	bit       uint64 // this rule in a set; 0 where it is neither Required nor Deciding, and has no Absent
+	elem      *rule  // for elements, if they are checked or counted
+	inner     bool   // it is for elements of an inner array
+	isUnknown bool   // it is for members without a rule
+	slots     []int  // slots to clear when the member appears: its own, and those below
 }
 
-// NewTable makes a table of rules. It panics when they contradict themselves,
-// which is a mistake of the program and shows at its start.
+// NewTable returns a table of rules. It panics if they contradict each other: that is an
+// error of the program, which shows at its start.
 func NewTable(rules ...Rule) *Table {
 	t, err := newTable(rules)
 	if err != nil {
@@ -126,7 +123,7 @@ func newTable(rules []Rule) (*Table, error) {
 	if len(rules) > maxRules {
 		return nil, fmt.Errorf("%d rules, more than %d", len(rules), maxRules)
 	}
-	t := &Table{nesting: 1, lower: true, rules: make([]rule, 0, len(rules)), next: make([]uint16, 1, len(rules)+1)}
+	t := &Table{nesting: 1, lowerCase: true, rules: make([]rule, 0, len(rules)), next: make([]uint16, 1, len(rules)+1)}
 	bits := 0
 	for n, r := range rules {
 		compiled, err := compile(r)
@@ -153,7 +150,7 @@ func newTable(rules []Rule) (*Table, error) {
 		}
 		if compiled.Deciding {
 			t.deciding |= compiled.bit
-			t.lower = t.lower && !foldable([]byte(r.Name))
+			t.lowerCase = t.lowerCase && !foldable([]byte(r.Name))
 		}
 		if compiled.Absent != 0 {
 			t.absent |= compiled.bit
@@ -166,7 +163,7 @@ func newTable(rules []Rule) (*Table, error) {
 		t.next = append(t.next, t.first[h])
 		t.first[h] = uint16(n + 1)
 		if r.AnySpelling {
-			if err := t.spell(&t.rules[n]); err != nil {
+			if err := t.addSpelling(&t.rules[n]); err != nil {
 				return nil, err
 			}
 		}
@@ -178,18 +175,18 @@ func newTable(rules []Rule) (*Table, error) {
 	return t, nil
 }
 
-// NoteOthers returns t with a note, under this number, for every member that has
-// no rule and whose value is neither null nor false.
-func (t *Table) NoteOthers(note int) *Table {
+// NoteUnknown returns t with a note, under this number, for each member without a rule whose
+// value is neither null nor false.
+func (t *Table) NoteUnknown(note int) *Table {
 	closed := *t
-	closed.others = &rule{Rule: Rule{Note: note}, allowed: anything, other: true}
+	closed.unknown = &rule{Rule: Rule{Note: note}, allowed: anything, isUnknown: true}
 	return &closed
 }
 
-// With returns t with the rules of common for names that have none in t, so that many
-// tables share them. It panics if common demands or records anything.
+// With returns t with the rules of common for names without a rule in t. So many tables can
+// share these rules. It panics if common requires or stores a member.
 func (t *Table) With(common *Table) *Table {
-	if common.required|common.deciding|common.absent != 0 || len(common.slots) > 0 || common.common != nil || common.others != nil {
+	if common.required|common.deciding|common.absent != 0 || len(common.slots) > 0 || common.common != nil || common.unknown != nil {
 		panic("strictjson: rules for many tables are required, deciding, noted when absent or recorded")
 	}
 	more := *t
@@ -258,7 +255,7 @@ func compile(r Rule) (rule, error) {
 	return c, nil
 }
 
-// element makes the rule for the elements of an array that r allows.
+// element returns the rule for the elements of an array that r allows.
 func element(r Rule) *rule {
 	e := &rule{Rule: Rule{Kinds: r.Elem, Members: r.Members, Elements: r.Elements}, allowed: r.Elem}
 	if e.allowed == 0 {

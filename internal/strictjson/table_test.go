@@ -110,10 +110,10 @@ func TestTextEndsExactlyAtTheFirstSpecialByte(t *testing.T) {
 							high = n
 						}
 					}
-					for name, text := range map[string]func([]byte, int) (int, int){"text": text, "byWords": byWords} {
+					for name, text := range map[string]func([]byte, int) (int, int){"text": text, "byWords": textByWords} {
 						got, foreign := text(b, from)
 						if len(b)-got < stride {
-							got, foreign = tail(b, got, foreign)
+							got, foreign = textTail(b, got, foreign)
 						}
 						if got != want || min(foreign, want) != high {
 							t.Fatalf("%s: %q from %d ends at %d, the first beyond ASCII is at %d, want %d, %d", name, b, from, got, foreign, want, high)

@@ -6,13 +6,13 @@ import (
 	"unicode/utf8"
 )
 
-// stride is how many bytes text looks at together, at most.
+// stride is the greatest number of bytes that text compares at a time.
 const stride = 16
 
-// tail is text for the last bytes of b, which are too few to be looked at
-// together: it goes on at i, with high as it was found before.
-func tail(b []byte, i, high int) (next, lowest int) {
-	i, lowest = byWords(b, i)
+// textTail is text for the last bytes of b, of which there are less than stride. It continues
+// at i, with the high that text returned.
+func textTail(b []byte, i, high int) (next, lowest int) {
+	i, lowest = textByWords(b, i)
 	for high = min(high, lowest); i < len(b); i++ {
 		c := b[i]
 		if c == '"' || c == '\\' || c < ' ' {
@@ -25,15 +25,42 @@ func tail(b []byte, i, high int) (next, lowest int) {
 	return i, high
 }
 
-// Constants to treat eight bytes at once: the value 1, and the high bit, in
-// each of them.
+// The value 1, and the high bit, in each of eight bytes.
 const (
 	ones     = 0x0101010101010101
 	highBits = ones << 7
 )
 
-// validUTF8 is utf8.Valid, made for text that is mostly ASCII with a letter of
-// two bytes here and there; what is more than that it leaves to utf8.Valid.
+// textByWords is text with eight bytes at a time.
+func textByWords(b []byte, i int) (next, high int) {
+	high = len(b)
+	for ; len(b)-i >= 8; i += 8 {
+		w := binary.LittleEndian.Uint64(b[i:])
+		if m := stopBits(w) &^ w & highBits; m != 0 {
+			next = i + bits.TrailingZeros64(m)>>3
+			return next, min(high, i+bits.TrailingZeros64(w&highBits)>>3)
+		}
+		if h := w & highBits; h != 0 {
+			high = min(high, i+bits.TrailingZeros64(h)>>3)
+		}
+	}
+	return i, high
+}
+
+// stopBits compares eight bytes, the first one lowest. It sets the high bit of each byte that
+// ends plain text: a quote, a backslash or a control character. It also sets that of some
+// bytes that are not ASCII, which the caller removes by &^w.
+//
+// Inverting the second bit exchanges the quote (0x22) with the space (0x20) and maps the
+// control characters to control characters. So one subtraction borrows for exactly these
+// among the bytes below 0x80. The borrow continues into the next bytes: bits above the lowest
+// one that is set mean nothing.
+func stopBits(w uint64) uint64 {
+	return ((w ^ ones*0x02) - ones*0x21) | ((w ^ ones*'\\') - ones)
+}
+
+// validUTF8 is utf8.Valid, and faster for ASCII with a few letters of two bytes. It calls
+// utf8.Valid at the first longer letter.
 func validUTF8(p []byte) bool {
 	for len(p) >= 8 {
 		w := binary.LittleEndian.Uint64(p) & highBits

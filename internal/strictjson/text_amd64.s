@@ -1,8 +1,10 @@
+//go:build !purego
+
 #include "textflag.h"
 
 // func text(b []byte, i int) (next, high int)
 //
-// SSE2 is part of amd64, so nothing has to be asked of the processor.
+// SSE2 is part of amd64, so the processor need not be checked.
 TEXT ·text(SB), NOSPLIT, $0-48
 	MOVQ b_base+0(FP), SI
 	MOVQ b_len+8(FP), CX

@@ -7,42 +7,42 @@ import (
 	"unicode/utf8"
 )
 
-// Value is where in a body a value stands. It refers to the body that was
-// scanned, which every method takes again. The zero Value is an absent one.
+// Value is the position of a value in a body. Its methods take the same body again. The zero
+// Value is an absent one.
 type Value struct {
-	// Kind is the one kind of the value; zero when it is absent.
+	// Kind is the kind of the value; zero: it is absent.
 	Kind Kind
 
 	// Start and End bound its bytes in the body: body[Start:End].
 	Start, End int
 
-	// Len counts the elements of an array or the members of an object, where
-	// the table has rules for them or records the value.
+	// Len is the number of elements of an array or of members of an object, if the
+	// table has rules for them or stores the value.
 	Len int
 }
 
-// MaxNotes bounds the notes of one body. It is far above what any call needs.
+// MaxNotes is the greatest number of notes of one body. No call needs as many.
 const MaxNotes = 10_000
 
-// Note is a member that a rule with a Note has met, or an object without one that
-// a rule with an Absent wants.
+// Note is a member to which a rule with a Note applies, or an object without the member of a
+// rule with an Absent.
 type Note struct {
 	Name   int // that of the rule
-	Object int // where the object begins that holds the member
-	At     int // where the name of the member begins, or the object without it
-	Index  int // the element of the outermost array that it is in; -1: in none
+	Object int // the offset of the object that has the member
+	At     int // the offset of the name of the member, or of the object without it
+	Index  int // the index in the outermost array; -1: not in an array
 	Value
 }
 
-// Member is the name of the member as it stands in body, unescaped.
+// Member returns the name of the member in body, unescaped.
 func (n Note) Member(body []byte) string {
 	s := scanner{body: body}
 	end, _ := s.string(n.At)
 	return Value{Kind: String, Start: n.At, End: end}.Text(body)
 }
 
-// PathOf returns the path of the value that begins at the offset start of a body
-// whose grammar was checked. It reads the body up to there: it is for refusals.
+// PathOf returns the path of the value at the offset start of a body whose grammar was
+// checked. It is slow, and only for error texts.
 func PathOf(body []byte, start int) string {
 	dec := decoder(body)
 	for {
@@ -55,10 +55,10 @@ func PathOf(body []byte, start int) string {
 	}
 }
 
-// Raw is the value as it stands in body.
+// Raw returns the bytes of the value.
 func (v Value) Raw(body []byte) []byte { return body[v.Start:v.End] }
 
-// Text is the text of a String, unescaped; empty for every other kind.
+// Text returns the unescaped text of a String. It is empty for any other kind.
 func (v Value) Text(body []byte) string {
 	if v.Kind != String {
 		return ""
@@ -70,28 +70,28 @@ func (v Value) Text(body []byte) string {
 	return string(unescape(make([]byte, 0, len(raw)), raw))
 }
 
-// Int is the value of an Integer. It is false for every other kind, and for an
-// integer outside of int64, which a rule for an Integer does not let pass.
+// Int returns the value of an Integer. It returns false for any other kind, and for an integer
+// outside of int64, which a rule for an Integer refuses.
 func (v Value) Int(body []byte) (int64, bool) {
 	if v.Kind != Integer {
 		return 0, false
 	}
-	return integer(v.Raw(body))
+	return parseInteger(v.Raw(body))
 }
 
-// Bool tells whether the value is true. It is false for every other kind.
+// Bool reports whether the value is true. It returns false for any other kind.
 func (v Value) Bool(body []byte) bool {
 	return v.Kind == Bool && body[v.Start] == 't'
 }
 
-// integer converts the digits of an Integer; false when int64 does not hold it.
-func integer(digits []byte) (int64, bool) {
+// parseInteger converts the digits of an Integer. It returns false outside of int64.
+func parseInteger(digits []byte) (int64, bool) {
 	n, err := strconv.ParseInt(string(digits), 10, 64)
 	return n, err == nil
 }
 
-// finite tells whether float64 holds the number, if not to its last digit.
-func finite(number []byte) bool {
+// fitsFloat reports whether a number is within the range of float64.
+func fitsFloat(number []byte) bool {
 	if len(number) <= 300 && !bytes.ContainsAny(number, "eE") {
 		return true
 	}
@@ -99,9 +99,8 @@ func finite(number []byte) bool {
 	return err == nil
 }
 
-// unescape appends the text of raw to dst: the inside of a string whose
-// grammar was checked. It is never longer than raw. Half a surrogate pair
-// becomes U+FFFD.
+// unescape appends the text of raw, which is the inside of a string whose grammar was checked,
+// to dst. The text is never longer than raw. Half a surrogate pair becomes U+FFFD.
 func unescape(dst, raw []byte) []byte {
 	for {
 		n := bytes.IndexByte(raw, '\\')
@@ -114,9 +113,9 @@ func unescape(dst, raw []byte) []byte {
 	}
 }
 
-// whole tells whether raw, the inside of a string whose grammar was checked,
-// is free of halves of surrogate pairs.
-func whole(raw []byte) bool {
+// hasOnlyPairs reports whether raw, the inside of a string whose grammar was checked, has no
+// half of a surrogate pair.
+func hasOnlyPairs(raw []byte) bool {
 	for {
 		n := bytes.IndexByte(raw, '\\')
 		if n < 0 {
@@ -130,9 +129,8 @@ func whole(raw []byte) bool {
 	}
 }
 
-// escaped is the character for the escape that raw begins with, and the length
-// of the escape. A half of a surrogate pair without the other is returned as
-// that half.
+// escaped returns the character of the escape at the beginning of raw, and the length of the
+// escape. Half of a surrogate pair without the other half is returned as it is.
 func escaped(raw []byte) (r rune, size int) {
 	switch raw[1] {
 	case 'b':
@@ -146,20 +144,20 @@ func escaped(raw []byte) (r rune, size int) {
 	case 't':
 		return '\t', 2
 	case 'u':
-		r = unit(raw)
+		r = codeUnit(raw)
 		if utf16.IsSurrogate(r) && len(raw) >= 12 && raw[6] == '\\' && raw[7] == 'u' {
-			if pair := utf16.DecodeRune(r, unit(raw[6:])); pair != utf8.RuneError {
+			if pair := utf16.DecodeRune(r, codeUnit(raw[6:])); pair != utf8.RuneError {
 				return pair, 12
 			}
 		}
 		return r, 6
-	default: // quote, slash and backslash stand for themselves
+	default: // a quote, slash or backslash
 		return rune(raw[1]), 2
 	}
 }
 
-// unit is the UTF-16 code unit of the escape \uXXXX that raw begins with.
-func unit(raw []byte) rune {
+// codeUnit returns the UTF-16 code unit of the escape \uXXXX at the beginning of raw.
+func codeUnit(raw []byte) rune {
 	var r rune
 	for _, c := range raw[2:6] {
 		r = r<<4 | rune(hex[c]-1)
@@ -167,8 +165,7 @@ func unit(raw []byte) rune {
 	return r
 }
 
-// hex holds for every hexadecimal digit its value plus one, for every other
-// byte zero.
+// hex has the value of each hexadecimal digit plus one, and zero for any other byte.
 var hex = func() (table [256]uint8) {
 	for n := range uint8(10) {
 		table['0'+n] = n + 1

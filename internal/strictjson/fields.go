@@ -10,27 +10,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// census walks a body that was decoded into a type, side by side with the type,
-// for the two things the json package passes in silence: members without a
-// field, of which it would name only the first, and nulls in arrays, which it
-// turns into zero values that nobody sent.
-type census struct {
+// fieldChecker compares a body with the type into which it was decoded. It finds what the
+// json package does not report: all members without a field, and nulls in arrays, which
+// become zero values.
+type fieldChecker struct {
 	dec     *jsontext.Decoder
-	fields  map[reflect.Type]fields // of the structs met so far
+	fields  map[reflect.Type]fields // of the structs so far
 	unknown []string                // paths of members without a field
-	silent  bool                    // nobody asks for unknown
+	silent  bool                    // unknown is not needed
 	fault   *fault.Fault
 }
 
-// fields are the names of the members of a struct and the types they go into.
+// fields are the types of the fields of a struct, by the names of the members.
 type fields map[string]reflect.Type
 
-func newCensus(body []byte) *census {
-	return &census{dec: decoder(body), fields: make(map[reflect.Type]fields)}
+func newFieldChecker(body []byte) *fieldChecker {
+	return &fieldChecker{dec: decoder(body), fields: make(map[reflect.Type]fields)}
 }
 
-// value walks the next value, which was decoded into t and stands at p.
-func (c *census) value(t reflect.Type, p path) {
+// value checks the next value, which was decoded into t and has the path p.
+func (c *fieldChecker) value(t reflect.Type, p path) {
 	for t.Kind() == reflect.Pointer && !decodesItself(t) {
 		t = t.Elem()
 	}
@@ -49,7 +48,7 @@ func (c *census) value(t reflect.Type, p path) {
 	}
 }
 
-func (c *census) object(t reflect.Type, p path) {
+func (c *fieldChecker) object(t reflect.Type, p path) {
 	known, ok := c.fields[t]
 	if !ok {
 		known = fieldsOf(t)
@@ -70,7 +69,7 @@ func (c *census) object(t reflect.Type, p path) {
 	c.token()
 }
 
-func (c *census) entries(elem reflect.Type, p path) {
+func (c *fieldChecker) entries(elem reflect.Type, p path) {
 	c.token()
 	for c.fault == nil && c.dec.PeekKind() == jsontext.KindString {
 		c.value(elem, p.member(c.token()))
@@ -78,10 +77,10 @@ func (c *census) entries(elem reflect.Type, p path) {
 	c.token()
 }
 
-func (c *census) array(elem reflect.Type, p path) {
+func (c *fieldChecker) array(elem reflect.Type, p path) {
 	c.token()
 	for n := 0; c.fault == nil && c.dec.PeekKind() != jsontext.KindEndArray; n++ {
-		wanted := kindInto(elem)
+		wanted := kindFor(elem)
 		if c.dec.PeekKind() == jsontext.KindNull && wanted != anything {
 			param := string(p.index(n))
 			c.fault = fault.At(fault.InvalidParameter, param, "`%s` must be %s, not null", param, wanted)
@@ -92,9 +91,9 @@ func (c *census) array(elem reflect.Type, p path) {
 	c.token()
 }
 
-// token reads the next token; of a name, its text. What was decoded before
-// cannot fail to be read; if it did, the body must not pass.
-func (c *census) token() string {
+// token reads the next token, and returns its text if it is a name. It cannot fail, because the
+// body was decoded before. If it does, the body is refused.
+func (c *fieldChecker) token() string {
 	token, err := c.dec.ReadToken()
 	if err != nil {
 		c.broken(err)
@@ -103,20 +102,20 @@ func (c *census) token() string {
 	return token.String()
 }
 
-func (c *census) skip() {
+func (c *fieldChecker) skip() {
 	if err := c.dec.SkipValue(); err != nil {
 		c.broken(err)
 	}
 }
 
-func (c *census) broken(err error) {
+func (c *fieldChecker) broken(err error) {
 	if c.fault == nil {
 		c.fault = fault.New(fault.InvalidJSON, "the body cannot be read: %v", err)
 	}
 }
 
-// fieldsOf reads the fields of the struct t. Tag options that change which names
-// match, or where they go, are unknown here, so that their members are refused.
+// fieldsOf returns the fields of the struct t. It does not know tag options that change the
+// matching of names: such members are refused.
 func fieldsOf(t reflect.Type) fields {
 	known := make(fields)
 	for f := range t.Fields() {
