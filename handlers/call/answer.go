@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -92,7 +93,7 @@ func (a *answer) writeHeader(status int) {
 	}
 	a.head, a.status = true, status
 	for name := range header { // what other handlers than reverse_proxy may have set
-		if downstream.never[name] {
+		if forwarding.Downstream.Never(name) {
 			delete(header, name)
 		}
 	}

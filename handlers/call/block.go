@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -54,9 +55,9 @@ type block struct {
 	backend caddyhttp.Handler
 	logger  *zap.Logger
 
-	upstream    *headerList // headers of callers that pass
-	downstream  *headerList // headers of backends that pass
-	credentials []string    // names of headers whose values are the operator's
+	upstream    *forwarding.List // headers of callers that pass
+	downstream  *forwarding.List // headers of backends that pass
+	credentials []string         // names of headers whose values are the operator's
 	passMembers map[string]bool
 }
 
@@ -104,13 +105,13 @@ func (b *block) compilePassed() (err error) {
 	if b.passMembers, err = modelcall.PassMembers(b.PassMembers); err != nil {
 		return err
 	}
-	if b.upstream, err = upstream.with(b.PassUp...); err != nil {
+	if b.upstream, err = forwarding.Upstream.With(b.PassUp...); err != nil {
 		return fmt.Errorf("pass_up: %w", err)
 	}
 	if b.version != "" {
-		b.upstream.names[b.version] = true
+		b.upstream.Allow(b.version)
 	}
-	if b.downstream, err = downstream.with(b.PassDown...); err != nil {
+	if b.downstream, err = forwarding.Downstream.With(b.PassDown...); err != nil {
 		return fmt.Errorf("pass_down: %w", err)
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
@@ -158,8 +159,8 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 // forward sends the call along the operator's routes and settles it, however
 // they return.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
-	cleanRequest(r, c.block.upstream, c.request.Stream)
-	ownIdempotencyKey(r.Header, c.principal.KeyID)
+	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
+	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
 	if c.route.schema.AsksUsage && c.request.Stream {
 		if edit, ok := c.request.AskForUsage(c.body.bytes(), c.bill.price != nil); ok {
 			c.body.edit(edit)

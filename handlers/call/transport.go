@@ -5,10 +5,14 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
+	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/redact"
 )
 
@@ -56,7 +60,7 @@ func (t matchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := req.Header
 	req.Header = make(http.Header, len(sent))
 	for name, values := range sent {
-		if !upstream.never[name] && !redact.Name(name) { // what is there of that came from the operator
+		if !forwarding.Upstream.Never(name) && !redact.Name(name) { // what is there of that came from the operator
 			req.Header[name] = values
 		}
 	}
@@ -93,7 +97,7 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 		if trip != 0 {
 			c.delivery.end(trip, resp)
 		}
-		cleanAnswer(resp, c.block.downstream, c.block.credentials, req.Header)
+		forwarding.CleanAnswer(resp, c.block.downstream, c.block.credentials, req.Header)
 	}
 	return resp, err
 }
@@ -164,4 +168,35 @@ func eachHandler(routes caddyhttp.RouteList, visit func(caddyhttp.MiddlewareHand
 			}
 		}
 	}
+}
+
+// credentialsOf returns the names of the headers that header_up and request_header set in
+// routes. Their values belong to the operator, and may be credentials. Headers that callers
+// send as well contain none.
+func credentialsOf(routes caddyhttp.RouteList) (names []string) {
+	repl := caddy.NewReplacer() // a name may be a placeholder
+	note := func(ops *headers.HeaderOps) {
+		if ops == nil {
+			return
+		}
+		for _, fields := range []http.Header{ops.Set, ops.Add} {
+			for name := range fields {
+				name = http.CanonicalHeaderKey(repl.ReplaceKnown(name, ""))
+				if !forwarding.Upstream.Has(name) && !slices.Contains(names, name) {
+					names = append(names, name)
+				}
+			}
+		}
+	}
+	eachHandler(routes, func(handler caddyhttp.MiddlewareHandler) {
+		switch h := handler.(type) {
+		case *reverseproxy.Handler:
+			if h.Headers != nil {
+				note(h.Headers.Request)
+			}
+		case *headers.Handler:
+			note(h.Request)
+		}
+	})
+	return names
 }

@@ -1,4 +1,7 @@
-package call
+// Package forwarding decides what of a request and of an answer passes between callers and
+// backends beside the body: headers, query, encodings. [Upstream] and [Downstream] are the
+// lists of headers. The package imports nothing of the gateway.
+package forwarding
 
 import (
 	"crypto/sha256"
@@ -10,21 +13,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/caddyserver/caddy/v2"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/headers"
-	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 	"golang.org/x/net/http/httpguts"
 )
 
-// headerList says which headers pass between a caller and a backend.
-type headerList struct {
+// List is a list of headers that pass between callers and backends.
+type List struct {
 	names    map[string]bool // in canonical form
 	prefixes []string        // of further names, in canonical form
-	never    map[string]bool // names that cannot be added, nor by a prefix; beside X-Forwarded-*
+	never    map[string]bool // names that cannot be added, not even by a prefix; as is X-Forwarded-*
 }
 
-func (l *headerList) has(name string) bool {
+// Has reports whether the header with this canonical name passes.
+func (l *List) Has(name string) bool {
 	if l.names[name] {
 		return true
 	}
@@ -36,14 +36,21 @@ func (l *headerList) has(name string) bool {
 	return false
 }
 
-// bars reports whether name may not be added to l.
-func (l *headerList) bars(name string) bool {
+// Never reports whether the header with this canonical name must not pass, whatever the
+// operator adds.
+func (l *List) Never(name string) bool { return l.never[name] }
+
+// bars reports whether a name may not be added to l.
+func (l *List) bars(name string) bool {
 	return l.never[name] || strings.HasPrefix(name, "X-Forwarded-")
 }
 
-// with returns l with more names, or prefixes that end with an asterisk.
-func (l *headerList) with(names ...string) (*headerList, error) {
-	more := &headerList{names: maps.Clone(l.names), prefixes: slices.Clone(l.prefixes), never: l.never}
+// Allow adds a canonical name to l, which must be a list of its own: a result of With.
+func (l *List) Allow(name string) { l.names[name] = true }
+
+// With returns l with more names. A name that ends with an asterisk is a prefix.
+func (l *List) With(names ...string) (*List, error) {
+	more := &List{names: maps.Clone(l.names), prefixes: slices.Clone(l.prefixes), never: l.never}
 	for _, given := range names {
 		name, prefix := strings.CutSuffix(given, "*")
 		canonical := http.CanonicalHeaderKey(name)
@@ -61,11 +68,11 @@ func (l *headerList) with(names ...string) (*headerList, error) {
 	return more, nil
 }
 
-// upstream are the headers of a caller that go to the backend: those in which
-// today's SDKs send a version, betas, an idempotency key and their own name.
-// Any other may decide what the vendor charges, or choose among the operator's
-// accounts. Of X-Forwarded-* there are the three that Caddy rewrites.
-var upstream = &headerList{
+// Upstream are the headers of a caller that go to the backend: those in which today's SDKs
+// send a version, betas, an idempotency key and their own name. Any other header may decide
+// what the vendor charges, or choose among the operator's accounts. Of X-Forwarded-* only the
+// three that Caddy rewrites pass.
+var Upstream = &List{
 	names: setOf(
 		"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent",
 		"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "Openai-Beta",
@@ -82,10 +89,10 @@ var upstream = &headerList{
 	),
 }
 
-// downstream are the headers of a backend that come in here: those that describe
-// the content, that SDKs read, and by which a vendor finds a request again. Of
-// these X-Request-Id is there for the operator's log alone: callers get ours.
-var downstream = &headerList{
+// Downstream are the headers of a backend that the gateway accepts: those that describe the
+// content, that SDKs read, and by which a vendor finds a request. X-Request-Id is only for
+// the operator's log: callers get that of the gateway.
+var Downstream = &List{
 	names: setOf(
 		"Content-Type", "Content-Length", "Content-Encoding", "Date", "Cache-Control",
 		"Retry-After", "Retry-After-Ms", "X-Should-Retry",
@@ -108,32 +115,33 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// clean deletes the headers that passing does not list, and those that Connection
-// names (RFC 9110, section 7.6.1).
-func clean(header http.Header, passing *headerList) {
+// clean deletes the headers that are not in passing, and those that Connection names
+// (RFC 9110, section 7.6.1).
+func clean(header http.Header, passing *List) {
 	for _, list := range header["Connection"] {
 		for name := range strings.SplitSeq(list, ",") {
 			header.Del(strings.TrimSpace(name))
 		}
 	}
 	for name := range header {
-		if !passing.has(name) {
+		if !passing.Has(name) {
 			delete(header, name)
 		}
 	}
 }
 
-// cleanRequest makes r fit to leave: headers, query, encodings.
-func cleanRequest(r *http.Request, passing *headerList, stream bool) {
+// CleanRequest removes from r what does not pass to a backend: headers, trailers, query and
+// encodings.
+func CleanRequest(r *http.Request, passing *List, stream bool) {
 	clean(r.Header, passing)
 	r.Trailer = nil
-	// What was checked was read as JSON, so that is what the backend must read:
-	// as a form, or in another charset, the same bytes could name another model.
+	// The gateway checked the body as JSON, so the backend must read it as JSON: as a
+	// form, or in another charset, the same bytes could name another model.
 	r.Header["Content-Type"] = []string{"application/json"}
 	r.URL.RawQuery = betaOnly(r.URL.RawQuery)
 
-	// Only an encoding that can be read on its way past is offered to the
-	// backend, and none for a stream, between whose events a ping may have to go.
+	// The backend is only offered an encoding that the gateway can read, and none for a
+	// stream, because the gateway may have to write a ping between its events.
 	if !stream && acceptsGzip(r.Header) {
 		r.Header["Accept-Encoding"] = []string{"gzip"}
 	} else {
@@ -141,7 +149,7 @@ func cleanRequest(r *http.Request, passing *headerList, stream bool) {
 	}
 }
 
-// betaOnly returns the parameters named beta of a query, as they were written.
+// betaOnly returns the parameters of a query with the name beta, unchanged.
 func betaOnly(query string) string {
 	if query == "" {
 		return ""
@@ -156,7 +164,7 @@ func betaOnly(query string) string {
 	return strings.Join(kept, "&")
 }
 
-// acceptsGzip tells whether a caller takes gzip (RFC 9110, section 12.5.3).
+// acceptsGzip reports whether a caller accepts gzip (RFC 9110, section 12.5.3).
 func acceptsGzip(header http.Header) bool {
 	for _, list := range header["Accept-Encoding"] {
 		for item := range strings.SplitSeq(list, ",") {
@@ -175,11 +183,11 @@ func zeroWeight(weight string) bool {
 	return ok && strings.Trim(q, "0.") == ""
 }
 
-// cleanAnswer deletes from a backend's answer, before anything has read or logged
-// it, the headers that passing does not list and the values that hold what the
-// operator has sent to the backend in one of the headers named in credentials. Trailers
-// get the names by which answer.end finds them.
-func cleanAnswer(resp *http.Response, passing *headerList, credentials []string, sent http.Header) {
+// CleanAnswer deletes from a backend's answer the headers that are not in passing, the
+// announced trailers, and each value that contains what the operator sent to the backend in one of the
+// headers named in credentials. Trailers that arrive later have [http.TrailerPrefix]. It must
+// be called before anything reads or logs the answer.
+func CleanAnswer(resp *http.Response, passing *List, credentials []string, sent http.Header) {
 	clean(resp.Header, passing)
 	resp.Trailer = nil
 	for _, name := range credentials {
@@ -203,46 +211,14 @@ func cleanAnswer(resp *http.Response, passing *headerList, credentials []string,
 	}
 }
 
-// minCredential is the length of the shortest value that is looked for as a
-// credential, in bytes. Shorter ones, such as a region, occur in other headers by
-// chance.
+// minCredential is the least length of a value that is treated as a credential, in bytes.
+// Shorter values, such as a region, occur in other headers by chance.
 const minCredential = 8
 
-// credentialsOf returns the names of the headers that header_up and
-// request_header set in routes. Their values are the operator's, and may be
-// credentials; those that callers send, too, hold none.
-func credentialsOf(routes caddyhttp.RouteList) (names []string) {
-	repl := caddy.NewReplacer() // a name may be a placeholder
-	note := func(ops *headers.HeaderOps) {
-		if ops == nil {
-			return
-		}
-		for _, fields := range []http.Header{ops.Set, ops.Add} {
-			for name := range fields {
-				name = http.CanonicalHeaderKey(repl.ReplaceKnown(name, ""))
-				if !upstream.has(name) && !slices.Contains(names, name) {
-					names = append(names, name)
-				}
-			}
-		}
-	}
-	eachHandler(routes, func(handler caddyhttp.MiddlewareHandler) {
-		switch h := handler.(type) {
-		case *reverseproxy.Handler:
-			if h.Headers != nil {
-				note(h.Headers.Request)
-			}
-		case *headers.Handler:
-			note(h.Request)
-		}
-	})
-	return names
-}
-
-// ownIdempotencyKey has the caller's idempotency keys differ from those of any
-// other API key, with which it may share the account at the vendor: an answer
-// that is kept there must not be another tenant's.
-func ownIdempotencyKey(header http.Header, keyID string) {
+// OwnIdempotencyKey makes the idempotency keys of an API key differ from those of any other
+// API key, because they share the account at the vendor: an answer that is stored there must
+// not go to another tenant.
+func OwnIdempotencyKey(header http.Header, keyID string) {
 	values := header["Idempotency-Key"]
 	if len(values) == 0 {
 		return
