@@ -1,6 +1,9 @@
-// Package call is the way of a model call: the gate, the operator's routes, the
-// meter. The directives modelgate_messages and modelgate_completions are two
-// tables of paths over the same way.
+// Package call serves model calls: it checks a call, reserves its greatest price, runs the
+// operator's routes, reads the usage of the answer, and settles. The directives
+// modelgate_messages and modelgate_completions are two tables of routes over the same code.
+//
+// What a body asks for is in internal/modelcall, what passes to a backend in
+// internal/forwarding, and what an answer used in internal/usage.
 package call
 
 import (
@@ -23,45 +26,44 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// block is what both directives are: a list of models and the routes by which
-// calls leave for their backends. It never falls through to what stands behind
-// the directive.
+// block is the configuration of both directives: a list of models, and the routes to the
+// backends. It never calls the handler after the directive for a path of its own.
 type block struct {
-	// Names of models that callers are shown by GET /v1/models, beside the
-	// exact names that modelgate_model matchers hold.
+	// Names of models in the answer of GET /v1/models, beside the exact names of
+	// modelgate_model matchers.
 	Models []string `json:"models,omitempty"`
 
-	// Headers of callers that go to the backends, and headers of backends that
-	// come back to callers, beside those that always do. A name that ends with
-	// an asterisk stands for all that begin so.
+	// Headers of callers that go to the backends, and headers of backends that go to
+	// callers, beside those that always do. A name that ends with an asterisk is a
+	// prefix.
 	PassUp   []string `json:"pass_up,omitempty"`
 	PassDown []string `json:"pass_down,omitempty"`
 
-	// Members that a call with a price may have beside those that the gateway
-	// knows, by their exact names: those of the body, and as tools[].NAME,
-	// fallbacks[].NAME and functions[].NAME those of the elements of these. They
-	// are not priced.
+	// Members that a call with a price may have beside those that the gateway knows,
+	// by their exact names: NAME for a member of the body, and tools[].NAME,
+	// fallbacks[].NAME and functions[].NAME for a member of an element. They are not
+	// priced.
 	PassMembers []string `json:"pass_members,omitempty"`
 
-	// How a call reaches its backend: any handlers, usually reverse_proxy,
-	// with any matchers, tried in order. A call that no route takes is
-	// answered 404 MODEL_NOT_FOUND.
+	// The routes to the backends: any handlers, usually reverse_proxy, with any
+	// matchers, tried in order. A call without a matching route is answered 404
+	// MODEL_NOT_FOUND.
 	Routes caddyhttp.RouteList `json:"routes,omitempty"`
 
 	app     *caddymodule.App
-	version string // the version header, as it stands in a map of headers
+	version string // the canonical name of the version header
 	table   reply.Table
-	routes  []*route // by the index of table; those beyond are look-ups
+	routes  []*route // by the index of table; the further ones are look-ups
 	backend caddyhttp.Handler
 	logger  *zap.Logger
 
 	upstream    *forwarding.List // headers of callers that pass
 	downstream  *forwarding.List // headers of backends that pass
-	credentials []string         // names of headers whose values are the operator's
+	credentials []string         // names of headers whose values belong to the operator
 	passMembers map[string]bool
 }
 
-// errNoRoute comes back from the routes when none of them took the call.
+// errNoRoute is the error of the routes if none of them matches the call.
 var errNoRoute = errors.New("no route takes this model")
 
 func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table) error {
@@ -117,7 +119,7 @@ func (b *block) compilePassed() (err error) {
 	return nil
 }
 
-// validateModels refuses what is no name of a model.
+// validateModels returns an error if a name is not that of a model.
 func validateModels(names []string) error {
 	for _, name := range names {
 		p, err := catalog.ParsePattern(name)
@@ -144,8 +146,8 @@ func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Han
 	return newCall(b, b.routes[i], requestID).serve(w, r, f)
 }
 
-// lookUp answers GET /v1/models and GET /v1/usage. They are no calls: they are
-// neither metered nor logged, but for the access log.
+// lookUp answers GET /v1/models and GET /v1/usage. They are not calls: they are neither metered
+// nor logged, except in the access log.
 func (b *block) lookUp(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
 	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if f == nil {

@@ -20,17 +20,17 @@ import (
 // the body.
 const headroom = 64
 
-// body is a request body in memory. It is read whole before anything is
-// forwarded, because it must be checked and priced, and because streaming it
-// through while the answer comes can cut replies.
+// body is a request body in memory. It is read completely before the call is forwarded,
+// because it must be checked and priced, and because forwarding it while the answer arrives
+// can cut answers.
 //
-// A transport may still read it after the answer is complete; so reads copy
-// under a lock, and retire takes the bytes away before they are used again.
+// A transport may still read it after the answer is complete. So reads copy under a lock, and
+// retire removes the buffer before it is used again.
 type body struct {
 	mu     sync.Mutex
 	buffer []byte // from a pool, unless it is small; headroom included
 	start  int    // where the JSON begins in it
-	off    int    // how far it has been read
+	off    int    // how much of the JSON was read
 
 	memory bodymem.Claim // the capacity of buffer
 }
@@ -90,7 +90,7 @@ func (b *body) send(r *http.Request) {
 	r.Header["Content-Length"] = []string{strconv.Itoa(length)}
 }
 
-// tooSlow is the refusal of a body that trickles.
+// tooSlow is the error for a body that arrives too slowly.
 var tooSlow = fault.New(fault.RequestTimeout, "the body did not arrive in time")
 
 func tooLarge(limit int64) *fault.Fault {
@@ -103,15 +103,15 @@ func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runti
 	b := &body{start: headroom}
 	runtime.Bodies.Users.Open(&b.memory, w, user, limits.Bodies())
 
-	// The deadline is set when it is due, not before each body: most are there
-	// with the head, and a timer costs less than two changes of a deadline.
+	// The read deadline is only set when the time is over: most bodies arrive with the
+	// head, and a timer costs less than two changes of a deadline.
 	guard := time.AfterFunc(time.Duration(limits.BodyRead), b.memory.Interrupt)
 	f := b.fill(r, limit)
 	if lost := b.memory.Complete(); lost != nil {
 		f = lost
 	}
 	if !guard.Stop() {
-		f = tooSlow // also when the body was just complete: the connection is of no more use
+		f = tooSlow // even if the body was just complete: the connection cannot be used any more
 	}
 	if f != nil {
 		b.retire()
@@ -120,17 +120,17 @@ func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runti
 	return b, nil
 }
 
-// The memory that a body begins with, and that it grows to when that is full. Little
-// is taken for what was merely announced.
+// The memory for a body at its beginning, and after the first growth. Little is taken for a
+// length that is only announced.
 const (
 	firstBuffer  = 16 << 10
 	secondBuffer = 256 << 10
 )
 
-// fill reads to the end of the body, which also tells the server to watch for
-// the caller leaving.
+// fill reads to the end of the body. After that the server detects a disconnect of the
+// caller.
 func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
-	most := headroom + int(limit) + 1 // one byte more than a body may have tells that it is too large
+	most := headroom + int(limit) + 1 // with one more byte than allowed, a body is too large
 	if r.ContentLength >= 0 {
 		most = headroom + int(r.ContentLength)
 	}
@@ -138,7 +138,7 @@ func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
 	if r.ContentLength >= 0 && r.ContentLength <= smallCall {
 		most++ // so that the end is found without growing
 		if f = b.memory.Resize(int64(most)); f == nil {
-			b.buffer = make([]byte, headroom, most) // of its own: see unread
+			b.buffer = make([]byte, headroom, most) // not of a pool: see unread
 		}
 	} else {
 		f = b.grow(min(firstBuffer, most))
@@ -166,8 +166,8 @@ func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return tooSlow
 		default:
-			// MaxBytesReader of an operator's request_body directive, or a
-			// caller who left in the middle.
+			// The limit of an operator's request_body directive, or a caller
+			// that disconnected before the end.
 			if maxBytes := new(http.MaxBytesError); errors.As(err, &maxBytes) {
 				return fault.New(fault.PayloadTooLarge, "the body is larger than %d bytes", maxBytes.Limit)
 			}
@@ -177,8 +177,8 @@ func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
 	return f
 }
 
-// grow gives the body a buffer with the capacity of at least size, if there is
-// memory for it.
+// grow replaces the buffer by one with a capacity of at least size, if there is memory for
+// it.
 func (b *body) grow(size int) *fault.Fault {
 	if f := b.memory.Resize(int64(capacityOf(size))); f != nil {
 		return f
@@ -190,8 +190,7 @@ func (b *body) grow(size int) *fault.Fault {
 	return nil
 }
 
-// pools keep buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are left
-// to the collector.
+// pools have buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are garbage collected.
 var pools [11]sync.Pool
 
 const smallestPool = 12 // 4 KiB
@@ -218,7 +217,7 @@ func getBuffer(size int) []byte {
 	return make([]byte, 1<<(i+smallestPool))
 }
 
-// pooled tells whether a buffer is of a pool, and goes back there.
+// pooled reports whether a buffer belongs to a pool.
 func pooled(buffer []byte) bool {
 	c := cap(buffer)
 	return c >= 1<<smallestPool && c&(c-1) == 0 && poolOf(c) < len(pools)

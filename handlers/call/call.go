@@ -22,8 +22,8 @@ import (
 // callVar is the request variable that holds the call, for the matcher.
 const callVar = "modelgate.call"
 
-// call is one model call on its way. It lives until the access log has been
-// written, since placeholders read it.
+// call is the state of one model call. It is used until the access log is written, because
+// placeholders read it.
 type call struct {
 	block   *block
 	route   *route
@@ -32,30 +32,30 @@ type call struct {
 
 	runtime    *caddymodule.Runtime
 	principal  *identity.Principal
-	rateLimits limit.RateLimitStatus // of the caller's rates, when the call began
+	rateLimits limit.RateLimitStatus // when the call began
 	request    modelcall.Request
 	trimsUsage bool // the gateway asked for the chunk with the usage, and takes it out of the stream
 	body       *body
 	answer     *answer
 	bill       bill
 
-	ctx      context.Context // of the call to the backend; cancelled with a cause
+	ctx      context.Context // of the call to the backend; it is cancelled with a cause
 	cancel   context.CancelCauseFunc
 	delivery delivery
 	stopExit func() bool // not nil: the call runs on without its caller
-	hadAll   bool        // the caller left after the end of the answer
+	hadAll   bool        // the caller disconnected after the end of the answer
 	finished bool        // the answer is complete, whether the caller was connected or not
 
 	ended     usage.Ended
 	basis     usage.Basis
-	rule      usage.Rule // by which a call is charged that did not take its ordinary course
+	rule      usage.Rule // that decided the charge, if the call did not complete normally
 	tokens    usage.Tokens
-	tier      string // the service tier, speed and region that the answer names
+	tier      string // the service tier, speed and region in the answer
 	speed     string
 	geo       string
 	refusal   *fault.Fault
-	status    int           // as the caller got it; 499: it had disconnected before
-	firstByte time.Duration // from started; zero when nothing came
+	status    int           // that was sent to the caller; 499: the caller had disconnected before
+	firstByte time.Duration // from started; zero: there was none
 	duration  time.Duration // from started to the end
 	bodyBytes int
 }
@@ -64,7 +64,7 @@ func newCall(b *block, rt *route, requestID string) *call {
 	return &call{block: b, route: rt, id: requestID, started: time.Now()}
 }
 
-// serve is the whole way of a call: the gate, the operator's routes, the meter.
+// serve checks a call, forwards it and settles it. Only a call without f is checked.
 func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(c.placeholder)
@@ -84,8 +84,8 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 	return c.forward(w, r)
 }
 
-// gate decides whether the call may go on. Nothing of the body is read before
-// the caller is known and may make a call at all, by rates and money.
+// gate decides whether the call is forwarded. It reads the body only after it has
+// authenticated the caller and checked rates and funds.
 func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	if c.principal, f = auth.Authenticate(r, c.runtime.Directory); f != nil {
 		return f
@@ -116,8 +116,8 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	return f
 }
 
-// consider decides about a call that can be read: whether it may be made, and
-// whether it can be paid. The last step reserves what it may cost.
+// consider checks the body of a call: whether the caller may make it, and can pay for it. The
+// last step reserves its greatest price.
 func (c *call) consider(ctx context.Context) (f *fault.Fault) {
 	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
 		return f
@@ -134,7 +134,7 @@ func (c *call) consider(ctx context.Context) (f *fault.Fault) {
 	return c.reserve(ctx)
 }
 
-// mayUse refuses a model that the key's scope does not take in.
+// mayUse refuses a model outside the scope of the key.
 func (c *call) mayUse(param, model string) *fault.Fault {
 	if !c.principal.MayUse(model) {
 		return fault.At(fault.Forbidden, param, "this API key may not use the model %q", model)
@@ -142,7 +142,7 @@ func (c *call) mayUse(param, model string) *fault.Fault {
 	return nil
 }
 
-// refuse answers what the gate decided.
+// refuse answers a call that the gate refused.
 func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
 	c.showRateLimits(w.Header(), f)
@@ -156,8 +156,7 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 	return nil
 }
 
-// forward sends the call along the operator's routes and settles it, however
-// they return.
+// forward runs the operator's routes and settles the call, however they return.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
 	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
@@ -170,8 +169,8 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)
 
-	// The end of the caller's request is told by disconnected, which may let the
-	// call to the backend run on.
+	// disconnected handles the end of the caller's request. The call to the backend may
+	// run on.
 	c.ctx, c.cancel = context.WithCancelCause(c.runtime.Lifetime(r.Context()))
 	defer c.cancel(nil)
 	c.answer = newAnswer(w, c)
@@ -180,18 +179,18 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 
 	c.route.metrics.InFlight.Inc()
 	defer func() {
-		// A caller who leaves, and a backend that breaks off, come back from
-		// reverse_proxy as a panic.
+		// reverse_proxy panics if the caller disconnects, and if the backend ends an
+		// answer early.
 		err = c.settle(r, recover(), err)
 	}()
 	return c.block.backend.ServeHTTP(c.answer, r.WithContext(c.ctx))
 }
 
-// cause is why the call to the backend was cancelled, or nil.
+// cause returns why the call to the backend was cancelled, or nil.
 func (c *call) cause() error { return context.Cause(c.ctx) }
 
-// drained is what the caller of a call hears that outlasts the process.
+// drained is the error of a call that the end of the process interrupts.
 var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
-// timedOut tells whether it was the watch that cancelled the call.
+// timedOut reports whether the watch cancelled the call.
 func (c *call) timedOut() bool { return errors.Is(c.cause(), errTimeout{}) }

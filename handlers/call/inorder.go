@@ -10,10 +10,9 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 )
 
-// parseInOrder parses the tokens of a block's directives into routes, in the
-// order of the file. Caddy exports only a parser that sorts them; the one that
-// does not is behind its route directive, so the block is handed to that and
-// taken out of its JSON again.
+// parseInOrder parses the tokens of a block's directives into routes, in the order of the
+// file. Caddy only exports a parser that sorts directives. Its route directive does not sort,
+// so this parses the block as a route directive and takes the routes from its JSON.
 func parseInOrder(h httpcaddyfile.Helper, name caddyfile.Token, inner []caddyfile.Token) (caddyhttp.RouteList, error) {
 	last := inner[len(inner)-1]
 	at := func(text string, line int) caddyfile.Token {

@@ -15,10 +15,9 @@ func init() {
 	caddy.RegisterModule(Model{})
 }
 
-// Model matches a model call by the model it names, inside the block of
-// modelgate_messages or modelgate_completions. A pattern is an exact name or a
-// prefix followed by "*". Exact names join the list of models that callers see.
-// Outside of such a block it matches nothing.
+// Model matches a model call by its model, within the block of modelgate_messages or
+// modelgate_completions. A pattern is an exact name or a prefix followed by "*". Exact names
+// join the list of models that callers see. Outside of such a block it matches nothing.
 type Model struct {
 	// The patterns, of which one must match.
 	Patterns []string `json:"patterns,omitempty"`

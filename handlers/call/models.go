@@ -17,9 +17,8 @@ import (
 
 const modelsPath = "/v1/models"
 
-// serveModels answers the list of models that the key may use, or one of them:
-// in the messages shape when its caller names a version of that dialect, else
-// in that of completions.
+// serveModels answers the list of models that the key may use, or one of them. The dialect is
+// anthropic if the request has the version header, and openai otherwise.
 func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.Principal, requestID string) *fault.Fault {
 	d := reply.DialectOf(r, b.app.VersionHeader)
 	offered, since := b.app.Offered()

@@ -16,38 +16,38 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/redact"
 )
 
-// transport is Caddy's transport, but for four things.
+// transport is Caddy's transport with four changes.
 //
 // A small call goes upstream in one write, its head together with its body.
 // net/http flushes the head by itself unless it sees that the body is in memory,
 // and behind Caddy's wrappers it does not see that. The second write is a tenth of
-// what a small call costs (measured: 1.11 × the calls per CPU-second). A call sent
-// so can also be repeated, because its body is not used up.
+// what a small call costs (measured: 1.11 × the calls per CPU-second). Such a call
+// can also be repeated, because its body is still there.
 //
-// What has gone upstream keeps no headers. The operator's credential for the
-// backend is among them, which reverse_proxy would write into its log with every
-// answer that breaks off; and it renders them for each call, whether anything is
-// logged or not (measured: 1.04 × the calls per CPU-second).
+// A request that was sent keeps no headers. They contain the operator's credential for the
+// backend, which reverse_proxy would write into its log whenever an answer ends early. It
+// also renders them for each call, whether it logs or not (measured: 1.04 × the calls per
+// CPU-second).
 //
-// What comes back has the headers that callers may see and no others, before
-// reverse_proxy logs them, sets placeholders by them and applies header_down.
+// An answer only keeps the headers that callers may see, before reverse_proxy logs them, sets
+// placeholders by them and applies header_down.
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
-// It is one word, the same as that of the transport in whose place it comes: a
-// health check that Caddy has begun may be reading there.
+// It has one word, the same as that of the transport that it replaces: a health check that
+// Caddy has started may be reading it.
 type transport struct{ *reverseproxy.HTTPTransport }
 
-// matchedTransport is the transport where lb_retry_match looks at what has gone
-// upstream: that keeps all headers but those that have the name of a credential.
+// matchedTransport is the transport if lb_retry_match reads the request that was sent. It
+// keeps all headers except those with the name of a credential.
 type matchedTransport struct{ transport }
 
-// smallCall is the longest body, in bytes, that is sent in one write: with its
+// smallCall is the greatest length of a body that is sent in one write, in bytes. With its
 // head it fits into net/http's buffer of 4 KiB.
 const smallCall = 2 << 10
 
-// RoundTrip implements http.RoundTripper. The request is reverse_proxy's own for
-// this very trip: what a retry is made of, and the caller's, are others.
+// RoundTrip implements http.RoundTripper. The request is reverse_proxy's own for this trip. A
+// retry uses another one, and so does the caller.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.send(req)
 	req.Header = nil
@@ -69,8 +69,8 @@ func (t matchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 
 var errSwitched = errors.New("the backend switched to another protocol")
 
-// send makes the trip with a copy of the request: net/http may still be sending
-// that when the answer has come.
+// send sends a copy of the request, because net/http may still be sending when the answer
+// arrives.
 func (t transport) send(req *http.Request) (*http.Response, error) {
 	sent := *req
 	c, ok := caddyhttp.GetVar(req.Context(), callVar).(*call)
@@ -88,8 +88,8 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	}
 	resp, err := t.HTTPTransport.RoundTrip(out)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
-		// A call cannot ask for another protocol. Without its headers the answer would look
-		// to reverse_proxy as if it had, and the caller would get the bare connection.
+		// A call cannot ask for another protocol. Without this check reverse_proxy would
+		// hand the bare connection to the caller.
 		resp.Body.Close()
 		return nil, errSwitched
 	}
@@ -102,9 +102,8 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// unread returns the JSON if nobody has read of it; nil when it is large. A
-// transport may hold on to it beyond retire, so what is in memory of a pool is
-// copied.
+// unread returns the JSON if nothing of it was read and it is small, or nil. A transport may
+// use it after retire, so a buffer of a pool is copied.
 func (b *body) unread() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -117,7 +116,7 @@ func (b *body) unread() []byte {
 	return b.bytes()
 }
 
-// useTransport gives the transport to the reverse proxies among routes.
+// useTransport sets the transport of the reverse proxies in routes.
 func useTransport(routes caddyhttp.RouteList) {
 	eachHandler(routes, func(handler caddyhttp.MiddlewareHandler) {
 		h, ok := handler.(*reverseproxy.Handler)
@@ -134,18 +133,17 @@ func useTransport(routes caddyhttp.RouteList) {
 	})
 }
 
-// Connections to a backend that are kept when no call uses them: Caddy's default, and
-// ours in its place. A model answers slowly, so a gateway has many calls under way at
-// once, and each one that ends beyond this number would close its connection and have
-// the next one open another (measured: a twelfth of what a call costs, with 64 at once).
+// The greatest number of idle connections to a backend: Caddy's default, and that of the
+// gateway. A model answers slowly, so many calls run at the same time. Beyond this number each
+// call would close its connection, and the next one would open another (measured: a twelfth of
+// the cost of a call, with 64 concurrent calls).
 const (
 	caddyIdleConnections = 32
 	idleConnections      = 1024
 )
 
-// keepConnections raises the number of connections that are kept, unless the operator
-// has chosen another. The transport of active health checks is left alone: it is in
-// use already.
+// keepConnections raises the number of idle connections, unless the operator configured
+// another. It does not change a transport with active health checks, which is in use already.
 func keepConnections(h *reverseproxy.Handler, t *reverseproxy.HTTPTransport) {
 	checked := h.HealthChecks != nil && h.HealthChecks.Active != nil
 	if !checked && t.Transport != nil && t.Transport.MaxIdleConnsPerHost == caddyIdleConnections {

@@ -7,34 +7,33 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// timedOut is what a caller hears of a backend that was too slow.
+// timedOut is the error of a call whose backend was too slow.
 var timedOut = fault.New(fault.UpstreamTimeout, "the backend of this model did not answer in time")
 
-// errTimeout cancels a call whose backend was silent too long. It is a
-// net.Error, so that Caddy takes it for the time-out it is.
+// errTimeout cancels a call whose backend was silent too long. It is a net.Error, by which
+// Caddy recognises a time-out.
 type errTimeout struct{}
 
 func (errTimeout) Error() string   { return "the backend was silent too long" }
 func (errTimeout) Timeout() bool   { return true }
 func (errTimeout) Temporary() bool { return true }
 
-// watch is the timer of a call: it ends a backend that is silent too long, and
-// gives the caller of a silent stream a sign of life. It costs a call one timer
-// and no goroutine.
+// watch is the timer of a call. It cancels a call whose backend is silent too long, and sends
+// pings to the caller of a silent stream. It takes one timer and no goroutine.
 type watch struct {
 	timer    *time.Timer
 	due      time.Time // when the timer fires
-	firstBy  time.Time // when the head must have come
-	endBy    time.Time // when a call without its caller must have ended; zero: any time
+	firstBy  time.Time // when the head must have arrived
+	endBy    time.Time // when a detached call must have ended; zero: no bound
 	idle     time.Duration
 	ping     time.Duration // zero: none
 	sign     []byte        // what a ping is
-	patience time.Duration // how soon a busy writer, or an event that is not complete, is looked at again
+	patience time.Duration // until the next check, if an answer is being written or an event is incomplete
 }
 
-// signs are the pings by dialect: the messages dialect has an event of its own,
-// for the others a comment is all that every reader skips (WHATWG HTML, server-
-// sent events, section 9.2.6).
+// signs are the pings by dialect. The anthropic dialect has an event for them. In the openai
+// dialect it is a comment, which every client skips (WHATWG HTML, server-sent events,
+// section 9.2.6).
 var signs = map[dialect.Dialect][]byte{
 	dialect.Anthropic: []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
 	dialect.OpenAI:    []byte(": ping\n\n"),
@@ -49,8 +48,8 @@ func (w *watch) start(a *answer) {
 	now, patience := time.Now(), time.Duration(limits.FirstByte)
 	w.firstBy = now.Add(patience)
 
-	// Most answers are complete long before they could be silent too long: with
-	// this their heads need not set the timer again.
+	// Most answers are complete before the time-out. With this value their heads need
+	// not set the timer again.
 	first := min(patience, w.idle)
 	a.mu.Lock() // look uses the timer
 	defer a.mu.Unlock()
@@ -58,21 +57,20 @@ func (w *watch) start(a *answer) {
 	w.timer = time.AfterFunc(first, func() { w.look(a) })
 }
 
-// again has the timer fire after a time.
+// again sets the timer.
 func (w *watch) again(now time.Time, after time.Duration) {
 	w.due = now.Add(after)
 	w.timer.Reset(after)
 }
 
-// stop ends the watch. One that is looking at this moment ends when it finds
-// the answer closed.
+// stop stops the timer. A look that runs at this moment ends when it finds the answer closed.
 func (w *watch) stop() { w.timer.Stop() }
 
-// dropPatience is how long the body of an answer that is not passed on may take:
-// reading it to its end keeps the connection to the backend.
+// dropPatience bounds the reading of a body that is not passed on. If it is read to its end,
+// the connection to the backend can be used again.
 const dropPatience = 5 * time.Second
 
-// headCame turns from waiting for the head to watching for silence.
+// headCame ends the wait for the head, and begins the watch for silence.
 func (w *watch) headCame(a *answer) {
 	now := time.Now()
 	a.lastByte, a.lastSign = now, now
@@ -87,8 +85,7 @@ func (w *watch) headCame(a *answer) {
 	}
 }
 
-// endWithin bounds the time that a call without its caller has from now on. A
-// bound that ends sooner stays.
+// endWithin bounds the time of a detached call from now on. An earlier bound stays.
 func (w *watch) endWithin(bound time.Duration) {
 	now := time.Now()
 	if end := now.Add(bound); w.endBy.IsZero() || end.Before(w.endBy) {
@@ -99,7 +96,7 @@ func (w *watch) endWithin(bound time.Duration) {
 	}
 }
 
-// next is how long until something may be due.
+// next returns the time until something may be due.
 func (w *watch) next(a *answer, now time.Time) time.Duration {
 	due := w.idle - now.Sub(a.lastByte)
 	if !a.head {
@@ -117,10 +114,10 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 // look is what the timer calls.
 func (w *watch) look(a *answer) {
 	if !a.mu.TryLock() {
-		// Somebody is writing. A caller who takes nothing more is not for the
-		// watch to end: Caddy bounds every write (write_idle, a minute), and
-		// its deadlines may be set only by who writes. The timer is left alone:
-		// whoever has the mutex may be setting it.
+		// The answer is being written. The watch does not end a call whose caller
+		// reads nothing: Caddy bounds every write (write_idle, a minute), and only
+		// the writer may set deadlines. The timer is not touched, because the holder
+		// of the mutex may be setting it.
 		time.AfterFunc(w.patience, func() { w.look(a) })
 		return
 	}
