@@ -3,7 +3,6 @@ package call
 import (
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -27,23 +26,13 @@ type watch struct {
 	endBy    time.Time // when a detached call must have ended; zero: no bound
 	idle     time.Duration
 	ping     time.Duration // zero: none
-	sign     []byte        // what a ping is
 	patience time.Duration // until the next check, if an answer is being written or an event is incomplete
-}
-
-// signs are the pings by dialect. The anthropic dialect has an event for them. In the openai
-// dialect it is a comment, which every client skips (WHATWG HTML, server-sent events,
-// section 9.2.6).
-var signs = map[dialect.Dialect][]byte{
-	dialect.Anthropic: []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n"),
-	dialect.OpenAI:    []byte(": ping\n\n"),
 }
 
 func (w *watch) start(a *answer) {
 	limits := a.call.block.app.Limits
 	w.idle = time.Duration(limits.Idle)
 	w.ping = max(time.Duration(limits.Ping), 0)
-	w.sign = signs[a.call.route.dialect]
 	w.patience = min(time.Second, w.idle)
 	now, patience := time.Now(), time.Duration(limits.FirstByte)
 	w.firstBy = now.Add(patience)
@@ -135,7 +124,7 @@ func (w *watch) look(a *answer) {
 	}
 	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping && a.intact() {
 		a.lastSign = now
-		if err := a.emit(w.sign); err == nil {
+		if err := a.emit(a.call.route.dialect.Ping()); err == nil {
 			_ = a.control.Flush()
 		}
 	}

@@ -129,6 +129,23 @@ func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
 	return append(event, "\n\n"...)
 }
 
+// The pings of the dialects.
+var (
+	anthropicPing = []byte("event: ping\ndata: {\"type\": \"ping\"}\n\n")
+	openAIPing    = []byte(": ping\n\n")
+)
+
+// Ping returns what a stream may contain between two events to show that the connection is
+// alive. The anthropic dialect has an event for it. Otherwise it is a comment, which every
+// client skips (WHATWG HTML, server-sent events, section 9.2.6). The result must not be
+// changed.
+func (d Dialect) Ping() []byte {
+	if d == Anthropic {
+		return anthropicPing
+	}
+	return openAIPing
+}
+
 // Refuse answers f in the dialect. It removes headers that were set for another answer.
 func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string) {
 	header := w.Header()
