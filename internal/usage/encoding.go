@@ -22,38 +22,34 @@ const (
 	chunkSize = 4 << 10
 )
 
-// format is a supported Content-Encoding.
-type format struct {
-	pool sync.Pool // of decoders
-}
-
 // decoder decompresses the bytes of the reader that was given to Reset.
 type decoder interface {
 	io.Reader
 	Reset(io.Reader) error
 }
 
+// The decoders of the supported encodings.
 var (
-	gzipFormat = &format{sync.Pool{New: func() any { return new(gzip.Reader) }}}
-	zstdFormat = &format{sync.Pool{New: func() any {
+	gzipDecoders = sync.Pool{New: func() any { return new(gzip.Reader) }}
+	zstdDecoders = sync.Pool{New: func() any {
 		// With a concurrency of one the decoder starts no goroutine. The
 		// options are constant and valid, and a nil reader cannot fail.
 		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 		return d
-	}}}
+	}}
 )
 
-// formatOf returns the format of a Content-Encoding, nil for plain bytes, and
+// decodersOf returns the decoders of a Content-Encoding, which are nil for plain bytes, and
 // whether it is known.
-func formatOf(encoding string) (f *format, known bool) {
+func decodersOf(encoding string) (decoders *sync.Pool, known bool) {
 	switch strings.ToLower(strings.TrimSpace(encoding)) {
 	case "", "identity":
 		return nil, true
 	case "gzip", "x-gzip":
-		return gzipFormat, true
+		return &gzipDecoders, true
 	case "zstd":
-		return zstdFormat, true
+		return &zstdDecoders, true
 	}
 	return nil, false
 }
@@ -64,18 +60,18 @@ func formatOf(encoding string) (f *format, known bool) {
 // the decoder is held in memory.
 type decompressor struct {
 	resume  func() (struct{}, bool)
-	stop    func()
-	pending []byte // of the bytes being written
+	stop    func() // ends the coroutine: the decoder reads the end of its input
+	pending []byte // of the current write
 	suspend func(struct{}) bool
 }
 
 // newDecompressor returns a decompressor that hands its output to sink.
-func newDecompressor(f *format, sink func([]byte)) *decompressor {
+func newDecompressor(decoders *sync.Pool, sink func([]byte)) *decompressor {
 	u := new(decompressor)
 	u.resume, u.stop = iter.Pull(func(yield func(struct{}) bool) {
 		u.suspend = yield
-		d := f.pool.Get().(decoder)
-		defer f.pool.Put(d)
+		d := decoders.Get().(decoder)
+		defer decoders.Put(d)
 		u.run(d, sink)
 	})
 	return u
@@ -103,11 +99,6 @@ func (u *decompressor) write(p []byte) bool {
 	_, more := u.resume()
 	u.pending = nil
 	return more
-}
-
-// close ends the coroutine. The decoder reads the end of its input.
-func (u *decompressor) close() {
-	u.stop()
 }
 
 // Read returns written bytes to the decoder. If there are none, it waits for the next write.

@@ -58,12 +58,12 @@ func New(d dialect.Dialect, stream bool, encoding string) *Reader {
 	*r = Reader{dialect: d, stream: stream}
 	r.events.reports.dialect = d
 	r.events.reset()
-	format, known := formatOf(encoding)
+	decoders, known := decodersOf(encoding)
 	switch {
 	case !known:
 		r.unreadable = true
-	case format != nil:
-		r.decompressor = newDecompressor(format, r.read)
+	case decoders != nil:
+		r.decompressor = newDecompressor(decoders, r.read)
 	}
 	return r
 }
@@ -107,7 +107,7 @@ func (r *Reader) read(p []byte) {
 func (r *Reader) Close() {
 	r.closed = true
 	if r.decompressor != nil {
-		r.decompressor.close()
+		r.decompressor.stop()
 	}
 }
 
