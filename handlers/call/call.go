@@ -145,7 +145,7 @@ func (c *call) mayUse(param, model string) *fault.Fault {
 // refuse answers a call that the gate refused.
 func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
-	c.showRateLimits(w.Header(), f)
+	c.route.dialect.ShowRateLimits(w.Header(), f, c.rateLimits, c.started)
 	if c.body == nil {
 		c.route.dialect.RefuseUnread(w, r, f, c.id)
 	} else {

@@ -1,6 +1,6 @@
 // Package dialect has the wire formats of callers and backends. [Dialect] says which one a
-// route speaks, and writes errors in it. How the usage of an answer is read in each dialect
-// is in internal/usage.
+// route speaks, and writes errors, pings and the status of rate limits in it. How the usage of
+// an answer is read in each dialect is in internal/usage.
 package dialect
 
 import (
