@@ -8,9 +8,12 @@ package strictjson
 // the index of the first byte that is not ASCII, or next or more if there is none before
 // next.
 //
-// The assembly makes a scan of a body of 200 KB NUMBERS. Compare with -tags purego:
+// With the assembly, a scan of a body of 200 KB takes 20 µs instead of 90 µs if it has one
+// message, and 91 µs instead of 169 µs if it has 400. These are medians of
 //
-//	go test ./internal/strictjson -run '^$' -bench Scan -count 6
+//	go test ./internal/strictjson -run '^$' -bench Scan/200KB -count 6
+//
+// without and with -tags purego.
 //
 //go:noescape
 func text(b []byte, i int) (next, high int)
