@@ -142,7 +142,7 @@ func (q *Request) addNotes(body []byte, a *catalog.Ask) {
 				source.addTo(body, a)
 				source = mediaSource{object: n.Object}
 			}
-			source.set(n)
+			source.members[n.Name-noteSourceType] = n.Value
 		case noteTier:
 			a.Tiers = append(a.Tiers, catalog.Option{Param: "service_tier", Value: n.Text(body)})
 		case noteSpeed:
@@ -271,23 +271,10 @@ func addAudio(v strictjson.Value, a *catalog.Ask) {
 // the text of the messages does not.
 func addText(v strictjson.Value, a *catalog.Ask) { a.Media.TextBytes += int64(v.End - v.Start - 2) }
 
-// mediaSource is the source of one part, by its notes.
+// mediaSource is the source of one part.
 type mediaSource struct {
-	object                 int // zero: there is none
-	kind, media, data, url strictjson.Value
-}
-
-func (s *mediaSource) set(n strictjson.Note) {
-	switch n.Name {
-	case noteSourceType:
-		s.kind = n.Value
-	case noteSourceMedia:
-		s.media = n.Value
-	case noteSourceData:
-		s.data = n.Value
-	case noteSourceURL:
-		s.url = n.Value
-	}
+	object  int                                                  // zero: there is none
+	members [noteSourceURL - noteSourceType + 1]strictjson.Value // by note
 }
 
 // addTo adds the input of the source: an image counts imageTokens, text its bytes, anything
@@ -296,20 +283,22 @@ func (s *mediaSource) addTo(body []byte, a *catalog.Ask) {
 	if s.object == 0 {
 		return
 	}
-	kind, media := s.kind.Text(body), s.media.Text(body)
+	member := func(note int) strictjson.Value { return s.members[note-noteSourceType] }
+	kind, media := member(noteSourceType).Text(body), member(noteSourceMedia).Text(body)
+	data := member(noteSourceData)
 	switch {
-	case s.url.Kind != 0:
+	case member(noteSourceURL).Kind != 0:
 		a.Links++
 		a.Image = true
-	case kind == "content" && s.data.Kind == 0: // its parts have their own notes
+	case kind == "content" && data.Kind == 0: // its parts have their own notes
 	case kind == "text":
-		if s.data.Kind != 0 {
-			addText(s.data, a)
+		if data.Kind != 0 {
+			addText(data, a)
 		}
 	case kind == "base64" && strings.HasPrefix(media, "image/"):
 		a.Image = true
-		if s.data.Kind != 0 {
-			addImage(s.data, a)
+		if data.Kind != 0 {
+			addImage(data, a)
 		}
 	default:
 		a.FullContext, a.Image = true, true
