@@ -133,7 +133,8 @@ func validateModels(names []string) error {
 	return nil
 }
 
-func (b *block) serve(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
+// ServeHTTP implements caddyhttp.MiddlewareHandler for both directives.
+func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	i, f := b.table.Find(r)
 	if i < 0 {
 		return reply.Pass(w, r, next, b.app.VersionHeader)

@@ -1,8 +1,6 @@
 package call
 
 import (
-	"net/http"
-
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -54,11 +52,6 @@ func (m *Messages) Provision(ctx caddy.Context) error {
 	return m.provision(ctx, messagesRoutes, messagesTable)
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (m *Messages) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	return m.serve(w, r, next)
-}
-
 // Completions serves POST /v1/completions, POST /v1/chat/completions and
 // GET /v1/models, to callers with an API key, and lets every other path pass.
 // It sets the placeholders that Messages does.
@@ -74,11 +67,6 @@ func (Completions) CaddyModule() caddy.ModuleInfo {
 // Provision compiles the routes.
 func (c *Completions) Provision(ctx caddy.Context) error {
 	return c.provision(ctx, completionsRoutes, completionsTable)
-}
-
-// ServeHTTP implements caddyhttp.MiddlewareHandler.
-func (c *Completions) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	return c.serve(w, r, next)
 }
 
 // unmarshal reads
