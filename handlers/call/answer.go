@@ -103,7 +103,7 @@ func (a *answer) writeHeader(status int) {
 		a.watch.headCame(a)
 		return
 	}
-	dialect.Stamp(header, a.call.route.dialect, a.call.id)
+	dialect.Stamp(header, a.call.route.Dialect, a.call.id)
 	if a.stream {
 		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
 	}
@@ -130,7 +130,7 @@ func (a *answer) classify(header http.Header) {
 
 // measure sets up the reading of usage.
 func (a *answer) measure(header http.Header) {
-	a.meter = usage.New(a.call.route.dialect, a.stream, header.Get("Content-Encoding"))
+	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
 	// An answer that is not declared as a stream may be one all the same.
 	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
@@ -199,7 +199,7 @@ func (a *answer) replace(f *fault.Fault) {
 	for _, field := range a.site {
 		header[field.name] = field.values
 	}
-	a.call.route.dialect.Refuse(a.ResponseWriter, f, a.call.id)
+	a.call.route.Dialect.Refuse(a.ResponseWriter, f, a.call.id)
 }
 
 // maxDropped is how much of a body that is not passed on is read before its

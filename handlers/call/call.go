@@ -98,13 +98,13 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 			return f
 		}
 	}
-	if r.ContentLength > c.route.limit {
-		return tooLarge(c.route.limit)
+	if r.ContentLength > c.route.MaxBody {
+		return tooLarge(c.route.MaxBody)
 	}
 	if f = c.admit(r); f != nil {
 		return f
 	}
-	if c.body, f = readBody(w, r, c.runtime, c.principal.UserID, c.route.limit, &c.block.app.Limits); f == nil {
+	if c.body, f = readBody(w, r, c.runtime, c.principal.UserID, c.route.MaxBody, &c.block.app.Limits); f == nil {
 		c.bodyBytes = len(c.body.bytes())
 		if f = c.consider(r.Context()); f != nil {
 			c.body.retire()
@@ -145,11 +145,11 @@ func (c *call) mayUse(param, model string) *fault.Fault {
 // refuse answers a call that the gate refused.
 func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	c.ended, c.basis, c.refusal = usage.Refused, usage.None, f
-	c.route.dialect.ShowRateLimits(w.Header(), f, c.rateLimits, c.started)
+	c.route.Dialect.ShowRateLimits(w.Header(), f, c.rateLimits, c.started)
 	if c.body == nil {
-		c.route.dialect.RefuseUnread(w, r, f, c.id)
+		c.route.Dialect.RefuseUnread(w, r, f, c.id)
 	} else {
-		c.route.dialect.Refuse(w, f, c.id)
+		c.route.Dialect.Refuse(w, f, c.id)
 	}
 	c.conclusion()
 	c.report()

@@ -9,15 +9,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
-// route is one path on which model calls come in.
+// route declares one route of model calls. [reply.Route] has what the registry needs. Its
+// dialect is that of errors, of pings, and of the answers whose usage is read.
 type route struct {
-	name      string // in metrics and log lines
-	path      string
-	dialect   dialect.Dialect   // of errors, and of answers
+	reply.Route
+
+	name      string            // in metrics and log lines
 	schema    *modelcall.Schema // of the body
-	limit     int64             // of a body, in bytes
-	versioned bool              // demands the version header
-	free      bool              // passes through without being metered
+	versioned bool              // requires the version header
+	free      bool              // is neither priced nor metered
 
 	metrics *metrics.Route
 }
@@ -25,26 +25,21 @@ type route struct {
 // The routes of the two directives.
 var (
 	messagesRoutes = []*route{
+		{Route: post("/v1/messages", dialect.Anthropic, 32<<20), name: "messages", schema: modelcall.Messages, versioned: true},
 		{
-			name: "messages", path: "/v1/messages", dialect: dialect.Anthropic,
-			schema: modelcall.Messages, limit: 32 << 20, versioned: true,
-		},
-		{
-			name: "count_tokens", path: "/v1/messages/count_tokens", dialect: dialect.Anthropic,
-			schema: modelcall.CountTokens, limit: 32 << 20, versioned: true, free: true,
+			Route: post("/v1/messages/count_tokens", dialect.Anthropic, 32<<20),
+			name:  "count_tokens", schema: modelcall.CountTokens, versioned: true, free: true,
 		},
 	}
 	completionsRoutes = []*route{
-		{
-			name: "completions", path: "/v1/completions", dialect: dialect.OpenAI,
-			schema: modelcall.Completions, limit: 8 << 20,
-		},
-		{
-			name: "chat", path: "/v1/chat/completions", dialect: dialect.OpenAI,
-			schema: modelcall.Chat, limit: 8 << 20,
-		},
+		{Route: post("/v1/completions", dialect.OpenAI, 8<<20), name: "completions", schema: modelcall.Completions},
+		{Route: post("/v1/chat/completions", dialect.OpenAI, 8<<20), name: "chat", schema: modelcall.Chat},
 	}
 )
+
+func post(path string, d dialect.Dialect, maxBody int64) reply.Route {
+	return reply.Route{Method: http.MethodPost, Path: path, Dialect: d, Credential: reply.APIKey, MaxBody: maxBody}
+}
 
 // The routes of the two directives in the registry: those above, by the same index, and
 // the look-ups that both directives serve.
@@ -58,11 +53,10 @@ var (
 	completionsTable = declare(completionsRoutes)
 )
 
+// declare registers routes, and returns their table with the look-ups after them.
 func declare(routes []*route) (table reply.Table) {
 	for _, rt := range routes {
-		table = append(table, reply.Register(reply.Route{
-			Method: http.MethodPost, Path: rt.path, Dialect: rt.dialect, Credential: reply.APIKey, MaxBody: rt.limit,
-		})...)
+		table = append(table, reply.Register(rt.Route)...)
 	}
 	return append(table, lookUps...)
 }

@@ -129,7 +129,7 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 	if !a.intact() {
 		return true
 	}
-	_ = a.emit(c.route.dialect.Event(c.refusal, c.id))
+	_ = a.emit(c.route.Dialect.Event(c.refusal, c.id))
 	_ = a.control.Flush()
 	return false
 }

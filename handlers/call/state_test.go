@@ -56,7 +56,7 @@ var statefulMembers = []struct{ where, member string }{
 
 // statefulBody is a body that any route takes, with a stateful member in it.
 func statefulBody(rt *route, where, member string) (body string, applies bool) {
-	chatLike := rt.path != "/v1/completions"
+	chatLike := rt.Path != "/v1/completions"
 	message, part, tool, more := "", "", "", ""
 	switch where {
 	case "body":

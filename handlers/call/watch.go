@@ -124,7 +124,7 @@ func (w *watch) look(a *answer) {
 	}
 	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping && a.intact() {
 		a.lastSign = now
-		if err := a.emit(a.call.route.dialect.Ping()); err == nil {
+		if err := a.emit(a.call.route.Dialect.Ping()); err == nil {
 			_ = a.control.Flush()
 		}
 	}

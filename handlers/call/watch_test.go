@@ -10,6 +10,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
@@ -32,7 +33,7 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 		const idle = time.Minute
 		c := &call{
 			block: &block{app: &caddymodule.App{Limits: caddymodule.Limits{Idle: caddy.Duration(idle), FirstByte: caddy.Duration(time.Hour)}}},
-			route: &route{dialect: dialect.Anthropic},
+			route: &route{Route: reply.Route{Dialect: dialect.Anthropic}},
 		}
 		c.ctx, c.cancel = context.WithCancelCause(t.Context())
 		caller := &slowCaller{header: make(http.Header), takes: 3*idle + 500*time.Millisecond}
