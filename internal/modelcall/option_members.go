@@ -81,12 +81,22 @@ var unknownMembers = map[int]string{
 // closedTable returns a table of rules, of the members that name stored state, and of
 // more known names. Every other member is noted under note.
 func closedTable(note int, rules []rule, known ...string) *strictjson.Table {
-	for _, name := range known {
-		if !slices.ContainsFunc(rules, func(r rule) bool { return r.Name == name }) {
-			rules = append(rules, rule{Name: name})
+	for _, r := range each(rule{}, known...) {
+		if !slices.ContainsFunc(rules, func(other rule) bool { return other.Name == r.Name }) {
+			rules = append(rules, r)
 		}
 	}
 	return tableWithState(rules...).NoteUnknown(note)
+}
+
+// each returns r once for each name.
+func each(r rule, names ...string) []rule {
+	rules := make([]rule, len(names))
+	for i, name := range names {
+		rules[i] = r
+		rules[i].Name = name
+	}
+	return rules
 }
 
 // bodyTable returns the table for the body of a route.
@@ -97,9 +107,8 @@ func bodyTable(rules ...rule) *strictjson.Table {
 // optionMembers are the members of every route, beside those of its dialect, that decide
 // the price, the models or the tenant. Each route has all of them, because backends
 // accept the members of one dialect in the other.
-var optionMembers = append(commonOptions(), rule{Name: "extra_body", Kinds: object, Members: closedTable(noteUnknown, append(commonOptions(),
-	override("model"), override("messages"), override("prompt"), override("stream"), override("stream_options"), override("tools"),
-	override("max_tokens"), override("max_completion_tokens"), override("n"), override("best_of"),
+var optionMembers = append(commonOptions(), rule{Name: "extra_body", Kinds: object, Members: closedTable(noteUnknown, append(
+	append(commonOptions(), each(rule{Deciding: true, Note: noteOverride}, overrides...)...),
 	rule{Name: "google", Kinds: object, AnySpelling: true, Members: closedTable(noteUnknown, []rule{outputBound("thinking_config")}, "thought_tag_marker")},
 ), knownMembers...)})
 
@@ -111,19 +120,14 @@ var routing = []string{
 	"api_base", "base_url", "custom_llm_provider", "deployment_id",
 }
 
-func appendRouting(rules []rule) []rule {
-	for _, name := range routing {
-		rules = append(rules, rule{Name: name, Note: noteRouting})
-	}
-	return rules
+// overrides are the members that some servers read from extra_body instead of the checked
+// ones.
+var overrides = []string{
+	"model", "messages", "prompt", "stream", "stream_options", "tools", "max_tokens", "max_completion_tokens", "n", "best_of",
 }
 
-// override returns the rule for a member that some servers read from extra_body instead of
-// the checked one.
-func override(name string) rule { return rule{Name: name, Deciding: true, Note: noteOverride} }
-
 func commonOptions() []rule {
-	return appendRouting(appendOutputBounds([]rule{
+	return slices.Concat([]rule{
 		textOption("service_tier", noteTier),
 		textOption("speed", noteSpeed),
 		textOption("inference_geo", noteGeo),
@@ -164,7 +168,8 @@ func commonOptions() []rule {
 		{Name: "audio", Kinds: object, Deciding: true, Note: noteAudioOutput, Members: tableWithState(
 			stateMember("id"), stateObject("voice", stateMember("id")),
 		)},
-	}))
+		{Name: "reasoning", Note: noteReasoning, Members: table(outputBound("max_tokens"))},
+	}, each(rule{Deciding: true, Note: noteOutputBound}, outputBounds...), each(rule{Note: noteRouting}, routing...))
 }
 
 // outputBounds are the members that some server reads beside or instead of max_tokens:
@@ -173,15 +178,6 @@ func commonOptions() []rule {
 var outputBounds = []string{
 	"n_predict", "num_predict", "max_new_tokens", "max_output_tokens", "max_generated_tokens", "max_tokens_to_sample", "max_length",
 	"min_tokens", "thinking_budget", "thinking_token_budget",
-}
-
-// appendOutputBounds appends the rules for the members of every route that bound the
-// output.
-func appendOutputBounds(rules []rule) []rule {
-	for _, name := range outputBounds {
-		rules = append(rules, rule{Name: name, Deciding: true, Note: noteOutputBound})
-	}
-	return append(rules, rule{Name: "reasoning", Note: noteReasoning, Members: table(outputBound("max_tokens"))})
 }
 
 // outputBound and multiplier return the rule for a member that has this meaning for some
@@ -201,15 +197,13 @@ func textOption(name string, note int) rule {
 // not checked. Untyped is the note for a tool without a type; zero allows one.
 func toolTable(untyped int, rules ...rule) *strictjson.Table {
 	// These members belong to tools that vendors run, and name objects that vendors store.
-	server := func(name string) rule {
-		return rule{Name: name, AnySpelling: true, Note: noteUnknownInTool, Members: stateTable}
-	}
+	rules = append(rules, each(rule{AnySpelling: true, Note: noteUnknownInTool, Members: stateTable},
+		"environment", "input_image_mask", "file_search", "code_interpreter")...)
 	return closedTable(noteUnknownInTool, append(rules,
 		rule{Name: "type", Kinds: text, Deciding: true, Note: noteToolType, Usual: []string{"function", "custom"}, Absent: untyped},
 		textOption("model", noteToolModel),
 		rule{Name: "max_uses", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxUses},
 		rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxTokens},
-		server("environment"), server("input_image_mask"), server("file_search"), server("code_interpreter"),
 	), knownToolMembers...)
 }
 

@@ -1,6 +1,10 @@
 package modelcall
 
-import "github.com/caddy-modelgate/modelgate/internal/strictjson"
+import (
+	"slices"
+
+	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+)
 
 // textParts are the types of content that contain only inline text, or whose media are in
 // members with rules of their own.
@@ -28,67 +32,61 @@ var (
 )
 
 func mediaTable(link, data int) *strictjson.Table {
-	return tableWithState(
+	// A rule for these common names saves the search for other spellings.
+	rules := append(each(rule{}, "detail", "format", "filename"), media(link, nil, "file_data", "file_url")...)
+	return tableWithState(append(rules,
 		rule{Name: "url", Deciding: true, Note: link},
-		rule{Name: "file_data", AnySpelling: true, Deciding: true, Note: link},
-		rule{Name: "file_url", AnySpelling: true, Deciding: true, Note: link},
 		rule{Name: "data", Deciding: true, Note: data},
 		rule{Name: "source", Note: noteOpaque, Members: stateTable},
-		// A rule for these common names saves the search for other spellings.
-		rule{Name: "detail"}, rule{Name: "format"}, rule{Name: "filename"},
-	)
+	)...)
 }
 
-// mediaMember returns the rule for media or a link to media.
-func mediaMember(name string, link int, members *strictjson.Table) rule {
-	return rule{Name: name, AnySpelling: true, Deciding: true, Note: link, Members: members}
+// media returns the rules for members that have media or a link to media.
+func media(note int, members *strictjson.Table, names ...string) []rule {
+	return each(rule{AnySpelling: true, Deciding: true, Note: note, Members: members}, names...)
 }
 
 // mediaRules are the rules for media in a part. Some servers also read these members in
 // the message itself.
-var mediaRules = []rule{
-	mediaMember("image_url", noteMediaURL, mediaMembers), mediaMember("video_url", noteMediaURL, mediaMembers), mediaMember("file", noteMediaURL, mediaMembers),
-	mediaMember("image", noteMediaURL, mediaMembers), mediaMember("image_file", noteMediaURL, mediaMembers), mediaMember("document", noteMediaURL, mediaMembers),
-	mediaMember("video", noteMediaURL, mediaMembers), mediaMember("input_video", noteMediaURL, mediaMembers), mediaMember("input_image", noteMediaURL, mediaMembers),
-	mediaMember("images", noteMediaURL, imageMembers), mediaMember("videos", noteMediaURL, mediaMembers), mediaMember("files", noteMediaURL, mediaMembers),
-	mediaMember("audio_url", noteAudioURL, audioMembers), mediaMember("input_audio", noteAudioURL, audioMembers),
-	mediaMember("url", noteMediaURL, stateTable), mediaMember("file_url", noteMediaURL, stateTable), mediaMember("file_data", noteMediaURL, stateTable),
-	mediaMember("image_embeds", noteMediaURL, stateTable), mediaMember("audio_embeds", noteMediaURL, stateTable),
-}
+var mediaRules = slices.Concat(
+	media(noteMediaURL, mediaMembers,
+		"image_url", "video_url", "file", "image", "image_file", "document", "video", "input_video", "input_image", "videos", "files"),
+	media(noteMediaURL, imageMembers, "images"),
+	media(noteAudioURL, audioMembers, "audio_url", "input_audio"),
+	media(noteMediaURL, stateTable, "url", "file_url", "file_data", "image_embeds", "audio_embeds"),
+)
 
 // imageMembers are the members of an element of images: OpenRouter returns such a list and
 // accepts it in the next call.
-var imageMembers = tableWithState(mediaMember("image_url", noteMediaURL, mediaMembers), mediaMember("url", noteMediaURL, stateTable))
+var imageMembers = tableWithState(append(media(noteMediaURL, mediaMembers, "image_url"), media(noteMediaURL, stateTable, "url")...)...)
 
 // partTable returns the rules for a part that may contain other parts, to depth levels
 // including itself.
 func partTable(depth int) *strictjson.Table {
-	content := rule{Name: "content", Kinds: text | array | object, Elem: text | object, Deciding: true}
-	source := []rule{
+	content := rule{Name: "content", Kinds: text | array | object, Deciding: true}
+	if depth > 1 {
+		content.Elem, content.Members = text|object, partTable(depth-1)
+	} else {
+		content.Note = noteOpaque
+	}
+	source := tableWithState(
 		textOption("type", noteSourceType),
 		textOption("media_type", noteSourceMedia),
 		textOption("data", noteSourceData),
-		{Name: "url", Kinds: text, Deciding: true, Note: noteSourceURL},
-	}
-	if depth > 1 {
-		content.Members = partTable(depth - 1)
-		source = append(source, content)
-	} else {
-		content.Kinds, content.Elem, content.Note = text|array|object, 0, noteOpaque
-		source = append(source, content)
-	}
-	rules := []rule{
-		{Name: "type", Kinds: text, Deciding: true, Note: notePartType, Usual: textParts},
-		// A rule for these common names saves the search for other spellings.
-		{Name: "text"}, {Name: "id"}, {Name: "tool_use_id"}, {Name: "name"}, {Name: "input"}, {Name: "cache_control"},
-		{Name: "is_error"}, {Name: "citations"}, {Name: "thinking"}, {Name: "signature"}, {Name: "data"}, {Name: "title"}, {Name: "context"},
+		rule{Name: "url", Kinds: text, Deciding: true, Note: noteSourceURL},
 		content,
-		{Name: "source", Kinds: text | object, Deciding: true, Members: tableWithState(source...)},
-		mediaMember("audio", noteAudioURL, audioMembers),
+	)
+	// A rule for these common names saves the search for other spellings.
+	rules := each(rule{}, "text", "id", "tool_use_id", "name", "input", "cache_control",
+		"is_error", "citations", "thinking", "signature", "data", "title", "context")
+	rules = append(rules,
+		rule{Name: "type", Kinds: text, Deciding: true, Note: notePartType, Usual: textParts},
+		content,
+		rule{Name: "source", Kinds: text | object, Deciding: true, Members: source},
 		stateMember("uuid"), // media in the cache of vLLM
-	}
+	)
 	if depth == maxParts { // a part may add a tool in the middle of the messages
 		rules = append(rules, rule{Name: "tool", Members: table(rule{Name: "definition", Members: toolTable(0)})})
 	}
-	return tableWithState(append(rules, mediaRules...)...)
+	return tableWithState(slices.Concat(rules, media(noteAudioURL, audioMembers, "audio"), mediaRules)...)
 }

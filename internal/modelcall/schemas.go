@@ -2,6 +2,7 @@ package modelcall
 
 import (
 	"math"
+	"slices"
 
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
@@ -165,15 +166,13 @@ func messagesMember(tools *strictjson.Table, content rule) rule {
 
 // messageTable returns the rules for a message. SGLang takes tools in a message.
 func messageTable(tools *strictjson.Table, content rule) *strictjson.Table {
-	return tableWithState(append([]rule{
+	audio := tableWithState(append(media(noteAudioURL, stateTable, "url"), stateMember("id"), rule{Name: "data", Deciding: true, Note: noteAudioData})...)
+	// A rule for these common names saves the search for other spellings.
+	rules := each(rule{}, "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning", "reasoning_content", "annotations")
+	return tableWithState(slices.Concat(rules, mediaRules, []rule{
 		{Name: "role", Kinds: text, Required: true},
 		content,
 		{Name: "tools", Members: tools},
-		{Name: "audio", Kinds: object, AnySpelling: true, Members: tableWithState(
-			stateMember("id"), mediaMember("url", noteAudioURL, stateTable), rule{Name: "data", Deciding: true, Note: noteAudioData},
-		)},
-		// A rule for these common names saves the search for other spellings.
-		{Name: "name"}, {Name: "tool_calls"}, {Name: "tool_call_id"}, {Name: "function_call"},
-		{Name: "refusal"}, {Name: "reasoning"}, {Name: "reasoning_content"}, {Name: "annotations"},
-	}, mediaRules...)...)
+		{Name: "audio", Kinds: object, AnySpelling: true, Members: audio},
+	})...)
 }

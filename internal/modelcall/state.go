@@ -37,16 +37,7 @@ var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "know
 var stateTypes = []string{"container_upload", "item_reference"}
 
 // stateTable has the rules for stateNames and agentNames. Each table includes it.
-var stateTable = func() *strictjson.Table {
-	rules := make([]rule, 0, len(stateNames)+len(agentNames))
-	for _, name := range stateNames {
-		rules = append(rules, stateMember(name))
-	}
-	for _, name := range agentNames {
-		rules = append(rules, rule{Name: name, AnySpelling: true, Note: noteAgent})
-	}
-	return table(rules...)
-}()
+var stateTable = table(append(each(stateMember(""), stateNames...), each(rule{AnySpelling: true, Note: noteAgent}, agentNames...)...)...)
 
 // tableWithState returns a table of rules and of stateTable.
 func tableWithState(rules ...rule) *strictjson.Table { return table(rules...).With(stateTable) }
