@@ -53,12 +53,6 @@ func (m *Model) MatchWithError(r *http.Request) (bool, error) {
 	return ok && m.patterns.Match(c.request.Model), nil
 }
 
-// Match implements caddyhttp.RequestMatcher.
-func (m *Model) Match(r *http.Request) bool {
-	ok, _ := m.MatchWithError(r)
-	return ok
-}
-
 // UnmarshalCaddyfile reads
 //
 //	modelgate_model <pattern>...
