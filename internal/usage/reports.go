@@ -49,7 +49,7 @@ func (r *reports) current() figures {
 	return f
 }
 
-// raise sets the figures from from to to to their values in g, if these are greater.
+// raise gives each figure of a range its value in g, if that is greater.
 func (f *figures) raise(g *figures, from, to figure) {
 	for which := from; which < to; which++ {
 		f.value[which] = max(f.value[which], g.value[which])
