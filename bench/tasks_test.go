@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -84,7 +84,7 @@ func TestAnEndlessJobIsNeverComplete(t *testing.T) {
 
 // tasksAddUp verifies the tasks of a store, and returns what was looked at of the
 // money.
-func tasksAddUp(t *testing.T, b *testStore) (r verify.Report) {
+func tasksAddUp(t *testing.T, b *testStore) (r ledgerverify.Report) {
 	t.Helper()
 	now := b.store.Now()
 	err := b.store.View(t.Context(), func(reader storage.Reader) error {

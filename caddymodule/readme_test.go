@@ -184,7 +184,7 @@ func besides(f catalog.Family) string {
 	}
 	add(len(f.SceneType) > 0, "`scene_type` "+code(f.SceneType))
 	add(len(references) > 0, "`reference_type` "+code(references))
-	add(f.SubjectInputs.Accepted(), "`subject_inputs`, each with its "+string(f.SubjectInputs))
+	add(f.SubjectInputs.Taken(), "`subject_inputs`, each with its "+string(f.SubjectInputs))
 	add(f.FrameInterpolate, "`frame_interpolate`")
 	add(f.ObjectID, "`object_id`")
 	add(f.VoiceID, "`voice_id`")

@@ -224,7 +224,7 @@ func TestASealedStoreIsRestoredOnlyWithItsKeyFile(t *testing.T) {
 	q.verifyCode(q.code())
 	other := q.newBrowser()
 	other.logIn() // with a backup code, whose hash is sealed too
-	if key := q.createKey("restored"); !q.calls(key) {
+	if key := q.createKey("restored"); !q.canCall(key) {
 		t.Error("the key does not call")
 	}
 }
