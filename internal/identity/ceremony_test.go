@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -95,7 +96,7 @@ func TestACeremonyIsAnsweredOnceAlsoInParallel(t *testing.T) {
 	}
 	goesOn()
 	ended = tally(10, func(int) error {
-		_, renewed, err := f.Verify(t.Context(), ann, methodPasskey, "", time.Minute)
+		_, renewed, err := f.Verify(t.Context(), ann, factor.MethodPasskey, "", time.Minute)
 		return by(renewed, err)
 	})
 	if ended["done"] != 1 || ended[fault.NotLoggedIn]+ended[fault.PasskeyNotCompleted] != 9 {
@@ -152,7 +153,7 @@ func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
 	ann := f.comes(t, f.user(t, "ann"), false)
 	v, _ := f.withPasskey(t, ann)
 	thief := *ann
-	for n := range maxAssertionAttempts {
+	for n := range 20 {
 		expect(t, fmt.Sprintf("the %dth time in vain", n+1), f.verifyByPasskey(t, &thief), fault.PasskeyNotCompleted)
 	}
 	err := f.verifyByPasskey(t, &thief)
@@ -198,7 +199,7 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 
 	// What is dropped for all of a user's credentials takes the assertions along.
 	expect(t, "finished", f.answered(t, ann, v), "")
-	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUps(txn, user.ID) }); err != nil {
+	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUps(txn, user.ID) }); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "after all step-ups were ended", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)

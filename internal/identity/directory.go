@@ -19,6 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -35,9 +36,7 @@ type Directory struct {
 	store   *storage.Store
 	keyring *seal.Keyring
 	hasher  *password.Hasher
-
-	// skew is how many steps of 30 s a TOTP code may be early or late.
-	skew atomic.Int32
+	factors *factor.Service
 
 	// callbacks is the further check of a callback address. Nil: there is none.
 	callbacks atomic.Pointer[func(url string) error]
@@ -55,8 +54,11 @@ type Directory struct {
 // logger as audit events when they are durable. It refuses a keyring that is not the store's. If
 // keyring is nil, TOTP and callback secrets cannot be made or used.
 func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
-	d := &Directory{store: store, keyring: keyring, Audit: audit.New(store, logger), hasher: password.NewHasher(runtime.GOMAXPROCS(0))}
-	d.skew.Store(defaultSkew)
+	log := audit.New(store, logger)
+	d := &Directory{
+		Audit: log, store: store, keyring: keyring,
+		hasher: password.NewHasher(runtime.GOMAXPROCS(0)), factors: factor.New(store, keyring, log),
+	}
 	if keyring != nil {
 		if err := keyring.Verify(ctx, store); err != nil {
 			return nil, fmt.Errorf("checking the master key: %w", err)

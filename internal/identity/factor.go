@@ -2,89 +2,28 @@ package identity
 
 import (
 	"context"
-	"crypto/rand"
-	"errors"
-	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/seal"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Factors are the second factors of a user.
-type Factors struct {
-	TOTP        bool      `json:"totp"`
-	BackupCodes int       `json:"backup_codes"` // how many are left
-	Passkeys    []Passkey `json:"passkeys"`     // oldest first
-}
-
-// The names of the factors, as verification and log-in ask for them.
-const (
-	methodCode    = "2fa"     // a TOTP code, or a backup code in its place
-	methodPasskey = "passkey" // an answer of a passkey
+// What callers of the Directory give and get of second factors.
+type (
+	RelyingParty = factor.RelyingParty
+	Factors      = factor.Factors
 )
 
-// factorRecord is what all factors of a user have in common.
-type factorRecord struct {
-	UserID string `json:"user_id"`
+// CeremonyLife is how long a passkey has to answer.
+const CeremonyLife = factor.CeremonyLife
 
-	// Handle is the user handle of WebAuthn: 64 random bytes, because passkeys keep it and show
-	// it to their holder (WebAuthn section 14.6.1).
-	Handle []byte `json:"handle,omitempty"`
-
-	// Epoch is in every step-up, passkey assertion and ceremony of the user. Writing a higher one
-	// ends all of them.
-	Epoch int64 `json:"epoch,omitempty"`
-}
-
-// factorEpoch returns the epoch of a user's factors.
-func factorEpoch(r storage.Reader, userID string) (int64, error) {
-	record, err := factorTable.GetOrZero(r, userID)
-	if err != nil {
-		return 0, err
-	}
-	return record.Epoch, nil
-}
-
-// Factors returns the factors of a user.
-func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
-	return view(ctx, d, func(r storage.Reader) (has Factors, err error) {
-		totp, err := totpTable.GetOrZero(r, userID)
-		if err != nil {
-			return has, err
-		}
-		codes, err := backupTable.GetOrZero(r, userID)
-		if err != nil {
-			return has, err
-		}
-		has = Factors{TOTP: totp.Seed != nil, BackupCodes: codes.Left, Passkeys: []Passkey{}}
-		passkeys, err := passkeysOf(r, userID)
-		for _, passkey := range passkeys {
-			has.Passkeys = append(has.Passkeys, passkey.Passkey)
-		}
-		return has, err
-	})
-}
-
-// factorsDue returns the names of the factors that a user has, one of which is due after the
-// password; nil if there is none.
-func factorsDue(r storage.Reader, userID string) ([]string, error) {
-	var due []string
-	totp, err := totpTable.GetOrZero(r, userID)
-	if err != nil {
-		return nil, err
-	}
-	if totp.Seed != nil {
-		due = append(due, methodCode)
-	}
-	for _, err := range passkeyTable.PrimaryKeys(r, passkeyTable.Under(userID)) {
-		if err != nil {
-			return nil, err
-		}
-		return append(due, methodPasskey), nil
-	}
-	return due, nil
+// holder returns the account as internal/identity/factor knows it.
+func (a *Account) holder() factor.Holder {
+	return factor.Holder{UserID: a.UserID, UserName: a.UserName, Credential: a.Credential, Address: a.Address}
 }
 
 // whole fails for a session whose second factor is still due.
@@ -95,60 +34,26 @@ func whole(a *Account) error {
 	return nil
 }
 
-// mayEnrol fails unless a user may enrol a new factor. The first one needs the password, so that
-// a stolen cookie cannot set up a factor; each further one needs a step-up. It returns which of
-// the two it was, for [Directory.mayAdd].
-func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
+// renewing runs an operation of an account that gives the account's session a new secret in the same
+// transaction, and returns that secret. See renewSession.
+func (d *Directory) renewing(a *Account, operation func(factor.Holder, factor.Effect) error) (renewed Secret, err error) {
 	if err := whole(a); err != nil {
-		return false, err
+		return "", err
 	}
-	due, err := view(ctx, d, func(r storage.Reader) ([]string, error) {
-		due, err := factorsDue(r, a.UserID)
-		if err != nil || due == nil {
-			return due, err
-		}
-		return due, d.fresh(r, a)
+	err = operation(a.holder(), func(t storage.Txn) (err error) {
+		renewed, err = d.renewSession(t, a)
+		return err
 	})
-	switch {
-	case err != nil:
-		return false, err
-	case due != nil:
-		return false, nil
-	case password == "":
-		return false, fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
-	}
-	return true, d.ProvePassword(ctx, a, password)
+	return renewed, err
 }
 
-// mayAdd checks again in the transaction that adds a factor. An enrolment that began as the first
-// factor fails if the user has set up another since, and any other fails if the step-up has
-// expired since.
-func (d *Directory) mayAdd(r storage.Reader, a *Account, first bool) error {
-	if first {
-		return onlyFactor(r, a.UserID)
-	}
-	return d.fresh(r, a)
-}
+// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: none or
+// one. None requires exact clocks.
+func (d *Directory) SetTOTPSkew(steps int) { d.factors.SetTOTPSkew(steps) }
 
-// onlyFactor fails if the user has a factor by now, for what was begun while there was none.
-func onlyFactor(r storage.Reader, userID string) error {
-	due, err := factorsDue(r, userID)
-	if err == nil && due != nil {
-		err = fault.New(fault.VerificationRequired,
-			"this was begun as the first factor, and another was set up since: verify by %s, and begin again", either(due))
-	}
-	return err
-}
-
-// locked maps an error of the master key to INTERNAL, and an error of the store as
-// [fault.OfStore] does.
-func locked(err error) error {
-	for _, of := range []error{seal.ErrNoKey, seal.ErrBroken, seal.ErrWrongKey} {
-		if errors.Is(err, of) {
-			return fmt.Errorf("%w: %w", fault.New(fault.Internal, "what is sealed for this account cannot be used: the master key is missing or another one"), err)
-		}
-	}
-	return fault.OfStore(err)
+// Factors returns the factors of a user.
+func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error) {
+	return view(ctx, d, func(r storage.Reader) (Factors, error) { return factor.Of(r, userID) })
 }
 
 // ResetFactors removes TOTP, backup codes and passkeys of a user who has lost them, with the
@@ -157,20 +62,6 @@ func locked(err error) error {
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
 	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := FindUser(t, idOrName)
-		if err != nil {
-			return nil, err
-		}
-		passkeys, err := passkeysOf(t, user.ID)
-		if err != nil {
-			return nil, err
-		}
-		for _, passkey := range passkeys {
-			if err := passkeyTable.Put(t, passkey, nil); err != nil {
-				return nil, err
-			}
-		}
-		err = errors.Join(totpTable.Delete(t, user.ID), backupTable.Delete(t, user.ID),
-			totpGuard.Forgive(t, user.ID), backupGuard.Forgive(t, user.ID))
 		if err != nil {
 			return nil, err
 		}
@@ -185,34 +76,171 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 				}
 			}
 		}
-		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, endStepUps(t, user.ID)
+		return &audit.Event{Actor: actor, Action: "user.reset_2fa", User: user.ID}, factor.Reset(t, user.ID)
 	})
 }
 
-// ensureHandle draws the user handle of a user the first time.
-func (d *Directory) ensureHandle(ctx context.Context, userID string) error {
-	has := func(r storage.Reader) (*factorRecord, error) { return factorTable.GetOrZero(r, userID) }
-	record, err := view(ctx, d, has)
-	if err != nil || record.Handle != nil {
-		return err
-	}
-	drawn := make([]byte, 64)
-	_, _ = rand.Read(drawn) // never fails: it ends the process instead
-	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error {
-		record, err := has(t)
-		if err != nil || record.Handle != nil {
-			return err
-		}
-		record.UserID, record.Handle = userID, drawn
-		return factorTable.Put(t, nil, record)
-	}))
+// Fresh reports an error unless the credential has a step-up in force, or the user has no factor:
+// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED. It fails with NOT_LOGGED_IN if the credential has
+// ended or has another secret since, so that an earlier secret gains nothing by a later proof.
+func (d *Directory) Fresh(ctx context.Context, a *Account) error {
+	return fault.OfStore(d.store.View(ctx, func(r storage.Reader) error { return d.fresh(r, a) }))
 }
 
-// factorsChanged ends the step-ups of an account's user and returns the new secret of the session. It
-// belongs to every change of a factor by the user.
-func (d *Directory) factorsChanged(t storage.Txn, a *Account) (renewed Secret, err error) {
-	if err := endStepUps(t, a.UserID); err != nil {
-		return "", err
+func (d *Directory) fresh(r storage.Reader, a *Account) error {
+	if _, _, err := d.own(r, a); err != nil {
+		return err
 	}
-	return d.renewSession(t, a)
+	return d.factors.Fresh(r, a.holder())
+}
+
+// mayEnrol fails unless a user may enrol a new factor. The first one needs the password, so that
+// a stolen cookie cannot set up a factor; each further one needs a step-up. It returns which of
+// the two it was.
+func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
+	if err := whole(a); err != nil {
+		return false, err
+	}
+	due, err := view(ctx, d, func(r storage.Reader) ([]string, error) {
+		due, err := factor.Due(r, a.UserID)
+		if err != nil || due == nil {
+			return due, err
+		}
+		return due, d.factors.Fresh(r, a.holder())
+	})
+	switch {
+	case err != nil:
+		return false, err
+	case due != nil:
+		return false, nil
+	case password == "":
+		return false, fault.At(fault.MissingParameter, "password", "the first factor of an account is set up with its password")
+	}
+	return true, d.ProvePassword(ctx, a, password)
+}
+
+// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force after [Directory.EnableTOTP]
+// got a code of it, with the same session or token, within 10 minutes. A first factor needs the
+// password, a second one a step-up. An enrolment that began as the first factor fails if the user
+// has set up another since. It replaces an enrolment under way. If TOTP is on, it fails with
+// CONFLICT.
+func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer string) (factor.Enrolment, error) {
+	first, err := d.mayEnrol(ctx, a, password)
+	if err != nil {
+		return factor.Enrolment{}, err
+	}
+	return d.factors.SetUpTOTP(ctx, a.holder(), issuer, first)
+}
+
+// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It
+// returns the backup codes, which are shown only here, and the new secret of the session.
+func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
+	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) (err error) {
+		codes, err = d.factors.EnableTOTP(ctx, h, code, renew)
+		return err
+	})
+	return codes, renewed, err
+}
+
+// DisableTOTP turns TOTP off, by a TOTP code or a backup code, and deletes the backup codes. It
+// returns the new secret of the session.
+func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (Secret, error) {
+	return d.renewing(a, func(h factor.Holder, renew factor.Effect) error { return d.factors.DisableTOTP(ctx, h, code, renew) })
+}
+
+// RenewBackupCodes replaces the backup codes of a user by ten new ones. It needs a TOTP code or
+// an old backup code. It also returns the new secret of the session.
+func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
+	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) (err error) {
+		codes, err = d.factors.RenewBackupCodes(ctx, h, code, renew)
+		return err
+	})
+	return codes, renewed, err
+}
+
+// Verify grants the credential of an account a step-up, by a code, or by the passkey assertion that
+// [Directory.FinishPasskeyVerify] has recorded for the same credential. It returns when the step-up
+// expires, in Unix seconds; it ends with the credential. It also returns the new secret of the
+// session.
+func (d *Directory) Verify(ctx context.Context, a *Account, method, code string, lifetime time.Duration) (expires int64, renewed Secret, err error) {
+	expires = d.store.Now().Add(lifetime).Unix()
+	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) error {
+		own := func(r storage.Reader) error { _, _, err := d.own(r, a); return err }
+		return d.factors.Verify(ctx, h, method, code, expires, own, renew)
+	})
+	return expires, renewed, err
+}
+
+// BeginPasskey begins to register a passkey. It returns the options for
+// navigator.credentials.create(), which name the user's passkeys, so that no device is registered
+// twice. A first factor needs the password, a further one a step-up.
+func (d *Directory) BeginPasskey(ctx context.Context, rp RelyingParty, a *Account, password, name string) (options any, err error) {
+	if name = strings.TrimSpace(name); name == "" {
+		name = "Passkey"
+	}
+	if utf8.RuneCountInString(name) > 64 || !visible(name) {
+		return nil, fault.At(fault.InvalidParameter, "name", "the name of a passkey has 1 to 64 printable characters")
+	}
+	first, err := d.mayEnrol(ctx, a, password)
+	if err != nil {
+		return nil, err
+	}
+	return d.factors.BeginPasskey(ctx, rp, a.holder(), name, first)
+}
+
+// FinishPasskey registers the passkey that was made by the options of [Directory.BeginPasskey],
+// with the same session or token. response is the JSON of the browser's PublicKeyCredential. A
+// registration that began as the first factor fails if the user has set up another since; a
+// further factor needs the step-up to be still in force. It also returns the new secret of the
+// session.
+func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Account, response []byte) (passkey factor.Passkey, renewed Secret, err error) {
+	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) (err error) {
+		passkey, err = d.factors.FinishPasskey(ctx, rp, h, response, renew)
+		return err
+	})
+	return passkey, renewed, err
+}
+
+// RemovePasskey removes a passkey of the account's user. A passkey of another user is NOT_FOUND,
+// as one that never was. It needs a step-up and returns the new secret of the session.
+func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (Secret, error) {
+	return d.renewing(a, func(h factor.Holder, renew factor.Effect) error { return d.factors.RemovePasskey(ctx, h, id, renew) })
+}
+
+// BeginPasskeyLogin begins a log-in by passkey. It returns the options for
+// navigator.credentials.get(), which name no user and no passkey, and the secret by which the
+// same browser finishes the log-in within 2 minutes.
+func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (options any, ceremony Secret, err error) {
+	return d.factors.BeginLogin(ctx, rp)
+}
+
+// FinishPasskeyLogin opens a session for the owner of the passkey that has answered. No further
+// factor is due, because a passkey proves possession and a PIN or biometric. Unknown passkeys and
+// wrong answers are VERIFICATION_FAILED without distinction; a right answer of a disabled user is
+// USER_DISABLED.
+func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, ceremony string, response []byte, from Device, terms Terms) (entry Entry, err error) {
+	err = d.factors.FinishLogin(ctx, rp, ceremony, response, func(t storage.Txn, userID, passkeyID string) (_ *audit.Event, err error) {
+		entry, err = d.openSession(t, userID, from, terms, false)
+		return &audit.Event{Actor: userID, Action: "login", User: userID, Detail: "passkey " + passkeyID, Address: from.address()}, err
+	})
+	return entry, err
+}
+
+// BeginPasskeyVerify begins a verification by one of the user's passkeys, and returns the options
+// for navigator.credentials.get(). A user without a passkey is NO_FACTOR.
+func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account) (options any, err error) {
+	if err := whole(a); err != nil {
+		return nil, err
+	}
+	return d.factors.BeginVerify(ctx, rp, a.holder())
+}
+
+// FinishPasskeyVerify checks the answer of a passkey to the options of
+// [Directory.BeginPasskeyVerify], with the same session or token. It records a passkey assertion
+// for that credential, by which [Directory.Verify] succeeds once within 60 s. It returns the new
+// secret of the session, so that a thief of the old one cannot use the assertion first.
+func (d *Directory) FinishPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account, response []byte) (Secret, error) {
+	return d.renewing(a, func(h factor.Holder, renew factor.Effect) error {
+		return d.factors.FinishVerify(ctx, rp, h, response, renew)
+	})
 }

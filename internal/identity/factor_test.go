@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -70,11 +71,11 @@ func (f fixture) program(t testing.TB, user User) *Account {
 func (f fixture) first(t testing.TB, a *Account) (first bool) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-		due, err := factorsDue(txn, a.UserID)
+		due, err := factor.Due(txn, a.UserID)
 		if first = due == nil; err != nil || first {
 			return err
 		}
-		return f.grantStepUp(txn, a, due[0], f.clock.Now().Unix()+300)
+		return factor.GrantStepUp(txn, a.holder(), due[0], f.clock.Now().Unix()+300)
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -86,7 +87,7 @@ func (f fixture) first(t testing.TB, a *Account) (first bool) {
 // backup codes. The code that it took is behind: the clock goes on by a step.
 func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string) {
 	t.Helper()
-	enrolment, err := f.enrolTOTP(t.Context(), a, "Gate", f.first(t, a))
+	enrolment, err := f.factors.SetUpTOTP(t.Context(), a.holder(), "Gate", f.first(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -99,14 +100,14 @@ func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string
 	for _, s := range secrets {
 		codes = append(codes, s.Reveal())
 	}
-	f.clock.pass(stepSeconds * time.Second)
+	f.clock.pass(30 * time.Second)
 	return seed, codes
 }
 
 // code returns what an authenticator app shows, steps away from now.
 func (f fixture) code(t testing.TB, seed string, steps int) string {
 	t.Helper()
-	code, err := totp.GenerateCode(seed, f.clock.Now().Add(time.Duration(steps)*stepSeconds*time.Second))
+	code, err := totp.GenerateCode(seed, f.clock.Now().Add(time.Duration(steps)*30*time.Second))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +137,7 @@ func (f fixture) enables(t testing.TB, a *Account, code string) error {
 // verify verifies an account by a code.
 func (f fixture) verify(t testing.TB, a *Account, code string) error {
 	t.Helper()
-	_, renewed, err := f.Verify(t.Context(), a, methodCode, code, 300*time.Second)
+	_, renewed, err := f.Verify(t.Context(), a, factor.MethodCode, code, 300*time.Second)
 	a.goesOn(renewed)
 	return err
 }
@@ -259,7 +260,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		late := kinds[c.begun](f, thief)
 		// By a factor that is gone since.
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-			return f.grantStepUp(txn, thief, methodPasskey, f.clock.Now().Unix()+300)
+			return factor.GrantStepUp(txn, thief.holder(), factor.MethodPasskey, f.clock.Now().Unix()+300)
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -318,7 +319,7 @@ func TestOfManyFirstFactorsAtOnceThereIsOne(t *testing.T) {
 func (f fixture) due(t testing.TB, user User) (due []string) {
 	t.Helper()
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
-		due, err = factorsDue(r, user.ID)
+		due, err = factor.Due(r, user.ID)
 		return err
 	})
 	if err != nil {
@@ -332,21 +333,23 @@ func (f fixture) due(t testing.TB, user User) (due []string) {
 func (f fixture) takeFactors(t testing.TB, user User) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-		totp, err := totpTable.GetOrZero(txn, user.ID)
+		totp, err := factor.TOTPTable.GetOrZero(txn, user.ID)
 		if err != nil {
 			return err
 		}
 		totp.UserID, totp.Seed = user.ID, nil
-		if err := totpTable.Put(txn, nil, totp); err != nil {
+		if err := factor.TOTPTable.Put(txn, nil, totp); err != nil {
 			return err
 		}
-		passkeys, err := passkeysOf(txn, user.ID)
-		for _, passkey := range passkeys {
-			if err := passkeyTable.Put(txn, passkey, nil); err != nil {
+		for passkey, err := range factor.PasskeyTable.Scan(txn, factor.PasskeyTable.Under(user.ID)) {
+			if err != nil {
+				return err
+			}
+			if err := factor.PasskeyTable.Put(txn, passkey, nil); err != nil {
 				return err
 			}
 		}
-		return err
+		return nil
 	})
 	if err != nil {
 		t.Fatal(err)

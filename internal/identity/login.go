@@ -6,6 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -40,7 +41,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	case err != nil:
 		return Entry{}, err
 	case !right || user.Password == "":
-		d.refused(ctx, audit.Event{Actor: Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
+		d.refused(ctx, audit.Event{Actor: attempts.Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
 		return Entry{}, errWrongLogin
 	case user.Disabled:
 		return Entry{}, disabled()
@@ -75,7 +76,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 		// again, the epoch is the same.
 		return Entry{}, errWrongLogin
 	}
-	due, err := factorsDue(t, user.ID)
+	due, err := factor.Due(t, user.ID)
 	if err != nil {
 		return Entry{}, err
 	}
@@ -103,7 +104,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
 	}
 	var entry Entry
-	err := d.proveCode(ctx, half, code, func(t storage.Txn) (_ *audit.Event, err error) {
+	err := d.factors.ProveCode(ctx, half.holder(), code, func(t storage.Txn) (_ *audit.Event, err error) {
 		byName := LoginLimits{}.byName(half.UserName)
 		if err := byName.Forgive(t); err != nil {
 			return nil, err
@@ -152,9 +153,6 @@ func (u *userRecord) hash() (password.Hash, error) {
 	}
 	return want, nil
 }
-
-// Unknown is the actor of an event whose actor is not proved.
-const Unknown = "unknown"
 
 // refused records a wrong password for the user whom it concerns, if there is one, and in the
 // log. It does not wait for the write, since that time would reveal that there is such a user. A

@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -36,16 +37,9 @@ const (
 	// right or wrong. Each time costs a hash, and few hashes run at once. The counter is separate from
 	// that of log-ins, so that only the user can fill it.
 	maxPasswordAttempts = 20
-
-	// maxAssertionAttempts is how often a credential may ask in a userWindow for a passkey assertion
-	// that is not there. An assertion begins the count anew.
-	maxAssertionAttempts = 20
 )
 
-var (
-	passwordAttempts  = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
-	assertionAttempts = attempts.Limit{What: "passkey_assertion", Most: maxAssertionAttempts, Per: userWindow}
-)
+var passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
 
 func orDefault(n, byDefault int) int {
 	if n <= 0 {
@@ -81,13 +75,6 @@ func (d *Directory) countAttempts(ctx context.Context, of ...attempts.Attempt) e
 	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error { return attempts.Count(t, d.store.Now(), of...) }))
 }
 
-// The guards of codes. They count per user, over all sessions. Backup codes have their own, so that
-// a user whose TOTP is paused or blocked can use one.
-var (
-	totpGuard   = attempts.Guard{What: "totp", Pause: 5, Wait: 15 * time.Minute, Block: 100}
-	backupGuard = attempts.Guard{What: "backup_code", Pause: 5, Wait: 15 * time.Minute, Block: 100}
-)
-
 // Unblock forgets the attempts and failures for which a user has to wait: those of TOTP and backup
 // codes, of the password by name and by session, and the count of the user's changes of today. The
 // attempts from an address stay. The user has to prove the same factors as before.
@@ -97,10 +84,8 @@ func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 		if err != nil {
 			return nil, err
 		}
-		for _, g := range []attempts.Guard{totpGuard, backupGuard} {
-			if err := g.Forgive(t, user.ID); err != nil {
-				return nil, err
-			}
+		if err := factor.ForgiveFailures(t, user.ID); err != nil {
+			return nil, err
 		}
 		for _, a := range []attempts.Attempt{LoginLimits{}.byName(user.Name), {Limit: passwordAttempts, Subject: user.ID}} {
 			if err := a.Forgive(t); err != nil {

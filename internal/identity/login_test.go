@@ -317,7 +317,7 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 	if e := events[0]; e.Action != "login" || e.Actor != audit.You || e.Address != "192.0.2.7" || e.User != "" {
 		t.Errorf("%+v", e)
 	}
-	if e := events[1]; e.Action != "login.refuse" || e.Actor != Unknown || e.Address != "203.0.0.1" {
+	if e := events[1]; e.Action != "login.refuse" || e.Actor != attempts.Unknown || e.Address != "203.0.0.1" {
 		t.Errorf("%+v", e)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/descope/virtualwebauthn"
+
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 )
 
 // here is the relying party of these tests, and page the one page of it.
@@ -76,11 +78,7 @@ func asText(t testing.TB, v any) string {
 // verification.
 func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
 	t.Helper()
-	library, err := here.webAuthn()
-	if err != nil {
-		t.Fatal(err)
-	}
-	options, err := f.askForPasskey(t.Context(), library, a, name, f.first(t, a))
+	options, err := f.factors.BeginPasskey(t.Context(), here, a.holder(), name, f.first(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,13 +86,13 @@ func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
 }
 
 // withPasskey registers a device for an account.
-func (f fixture) withPasskey(t testing.TB, a *Account) (*device, Passkey) {
+func (f fixture) withPasskey(t testing.TB, a *Account) (*device, factor.Passkey) {
 	t.Helper()
 	v := newDevice()
 	return v, f.registered(t, a, v)
 }
 
-func (f fixture) registered(t testing.TB, a *Account, v *device) Passkey {
+func (f fixture) registered(t testing.TB, a *Account, v *device) factor.Passkey {
 	t.Helper()
 	passkey, renewed, err := f.FinishPasskey(t.Context(), here, a, v.create(t, f.askForPasskeyOf(t, a, "Passkey")))
 	if err != nil {
@@ -148,7 +146,7 @@ func (f fixture) answers(t testing.TB, a *Account, answer []byte) error {
 
 func (f fixture) verifyByPasskey(t testing.TB, a *Account) error {
 	t.Helper()
-	_, renewed, err := f.Verify(t.Context(), a, methodPasskey, "", 300*time.Second)
+	_, renewed, err := f.Verify(t.Context(), a, factor.MethodPasskey, "", 300*time.Second)
 	a.goesOn(renewed)
 	return err
 }

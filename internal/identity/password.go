@@ -6,6 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -59,7 +60,7 @@ func (d *Directory) mayChangePassword(ctx context.Context, line password.Place, 
 		if user, err = mustGet(r, &userTable, a.UserID); err != nil {
 			return err
 		}
-		due, err = factorsDue(r, a.UserID)
+		due, err = factor.Due(r, a.UserID)
 		return err
 	})
 	if err != nil {

@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +14,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
+	"github.com/caddy-modelgate/modelgate/internal/identity/reseal"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
@@ -22,7 +26,7 @@ func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
-	pending, err := f.enrolTOTP(t.Context(), ann, "Gate", true)
+	pending, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -39,8 +43,8 @@ func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 		}
 	}
 	for _, code := range codes {
-		digits, _ := readBackupCode(code)
-		hash := hashBackupCode(ann.UserID, digits)
+		digits, _ := credential.ReadCode(code, 12)
+		hash := sha256.Sum256([]byte("backup code\x00" + ann.UserID + "\x00" + digits))
 		asJSON, _ := json.Marshal(hash[:])
 		for _, secret := range []string{code, digits, string(hash[:]), strings.Trim(string(asJSON), `"`), fmt.Sprintf("%x", hash)} {
 			if strings.Contains(all, secret) {
@@ -53,16 +57,16 @@ func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	const users = 2*resealStep + 3
+	const users = 2*reseal.Step + 3
 	var last *Account
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		for i := range users { // as many as need three transactions
 			id := fmt.Sprintf("usr_%04d", i)
-			sealed, err := f.keyring.For(totpPurpose).Seal(id, make([]byte, seedSize))
+			sealed, err := f.keyring.For("totp").Seal(id, make([]byte, 20))
 			if err != nil {
 				return err
 			}
-			if err := totpTable.Put(txn, nil, &totpRecord{UserID: id, Seed: sealed, LastStep: int64(i)}); err != nil {
+			if err := factor.TOTPTable.Put(txn, nil, &factor.TOTP{UserID: id, Seed: sealed, LastStep: int64(i)}); err != nil {
 				return err
 			}
 		}
@@ -107,9 +111,9 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	if _, err := Open(t.Context(), f.store, testKeyring, zap.NewNop()); err == nil {
 		t.Error("the old key opens the store still")
 	}
-	var kept *totpRecord
+	var kept *factor.TOTP
 	err = f.store.View(t.Context(), func(r storage.Reader) (err error) {
-		kept, err = mustGet(r, &totpTable, fmt.Sprintf("usr_%04d", users-1))
+		kept, err = mustGet(r, &factor.TOTPTable, fmt.Sprintf("usr_%04d", users-1))
 		return err
 	})
 	if err != nil || kept.LastStep != users-1 {
@@ -121,7 +125,9 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
 	t.Parallel()
 	for what, seals := range map[string]func(f fixture, a *Account) error{
-		"TOTP": func(f fixture, a *Account) error { return second(f.enrolTOTP(t.Context(), a, "Gate", true)) },
+		"TOTP": func(f fixture, a *Account) error {
+			return second(f.factors.SetUpTOTP(t.Context(), a.holder(), "Gate", true))
+		},
 		"a callback": func(f fixture, a *Account) error {
 			key, _ := f.key(t, a.UserID, KeySpec{})
 			return third(f.RenewCallbackSecret(t.Context(), a, key.ID))
@@ -177,7 +183,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 			if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
 				t.Fatal(err)
 			}
-			f.clock.pass(stepSeconds * time.Second)
+			f.clock.pass(30 * time.Second)
 			expect(t, fmt.Sprintf("a code, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
 		}
 		if _, err := f.Reseal(t.Context()); err != nil {
@@ -187,7 +193,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range accounts {
-			f.clock.pass(stepSeconds * time.Second)
+			f.clock.pass(30 * time.Second)
 			expect(t, fmt.Sprintf("a code by the new key alone, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
 		}
 	}
@@ -201,10 +207,10 @@ func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
 	ann := f.comes(t, user, false)
 	seed, codes := f.withTOTP(t, ann)
 	v, _ := f.withPasskey(t, ann)
-	f.keyring = nil
+	f.keyring, f.factors = nil, factor.New(f.store, nil, f.Audit)
 	expect(t, "a code", f.verify(t, ann, f.code(t, seed, 0)), fault.Internal)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), fault.Internal)
-	expect(t, "an enrolment", second(f.enrolTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false), "Gate", true)), fault.Internal)
+	expect(t, "an enrolment", second(f.factors.SetUpTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false).holder(), "Gate", true)), fault.Internal)
 	if _, err := f.entering(t, v); err != nil {
 		t.Errorf("a passkey, which needs no key: %v", err)
 	}
@@ -214,12 +220,12 @@ func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
 func TestResealStopsAtWhatItCannotOpen(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	foreign, err := seal.Random().For(totpPurpose).Seal("usr_x", make([]byte, seedSize))
+	foreign, err := seal.Random().For("totp").Seal("usr_x", make([]byte, 20))
 	if err != nil {
 		t.Fatal(err)
 	}
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error {
-		return totpTable.Put(txn, nil, &totpRecord{UserID: "usr_x", Seed: foreign})
+		return factor.TOTPTable.Put(txn, nil, &factor.TOTP{UserID: "usr_x", Seed: foreign})
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
@@ -93,7 +94,7 @@ func removeSession(t storage.Txn, s *sessionRecord) error {
 	if err := sessionTable.Put(t, s, nil); err != nil {
 		return err
 	}
-	return endStepUp(t, s.ID)
+	return factor.EndStepUp(t, s.ID)
 }
 
 // account returns the account of a request with the secret that a session has.

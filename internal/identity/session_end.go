@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -136,7 +137,7 @@ func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.
 		}
 	}
 	if kept == nil {
-		return "", endStepUps(t, user.ID)
+		return "", factor.EndStepUps(t, user.ID)
 	}
 	kept.Epoch = user.Epoch
 	return moveSession(t, kept, now)
@@ -146,13 +147,13 @@ func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.
 // returns the new secret of kept.
 func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	if user.Token != nil {
-		if err := endStepUp(t, user.Token.ID); err != nil {
+		if err := factor.EndStepUp(t, user.Token.ID); err != nil {
 			return "", err
 		}
 		user.Token, user.TokenHash = nil, credential.Hash{}
 	}
 	// What the kept session has proven, it has proven before the password changed.
-	if err := endStepUps(t, user.ID); err != nil {
+	if err := factor.EndStepUps(t, user.ID); err != nil {
 		return "", err
 	}
 	return endSessions(t, user, kept, now)

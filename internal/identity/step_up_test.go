@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -111,16 +112,16 @@ func TestAStepUpEndsWithItsCredential(t *testing.T) {
 	f.withTOTP(t, bob)
 	mixed := &Account{UserID: bob.UserID, Credential: session.Credential, Session: true}
 	expect(t, "another user by the same credential", f.Fresh(t.Context(), mixed), fault.NotLoggedIn)
-	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.fresh(r, mixed) })
+	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.factors.Fresh(r, mixed.holder()) })
 	expect(t, "the step-up of another user's credential", err, fault.VerificationRequired)
-	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUps(txn, user.ID) })
+	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUps(txn, user.ID) })
 	if err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "after all step-ups were ended", f.Fresh(t.Context(), session), fault.VerificationRequired)
 	f.clock.pass(30 * time.Second)
 	expect(t, "verified", f.verify(t, session, f.code(t, seed, 0)), "")
-	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return endStepUp(txn, session.Credential) })
+	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUp(txn, session.Credential) })
 	if err != nil {
 		t.Fatal(err)
 	}

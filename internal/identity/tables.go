@@ -58,37 +58,6 @@ var (
 
 	userSessions = table.Index[sessionRecord]{Name: "usersession", Unique: true, Fixed: true, Fields: func(s *sessionRecord) table.Key { return table.Key{s.UserID, s.ID} }}
 
-	factorTable = table.Table[factorRecord]{Name: "factor", Key: func(f *factorRecord) table.Key { return table.Key{f.UserID} }}
-	totpTable   = table.Table[totpRecord]{Name: "totp", Key: func(r *totpRecord) table.Key { return table.Key{r.UserID} }}
-	backupTable = table.Table[backupRecord]{Name: "backup", Key: func(r *backupRecord) table.Key { return table.Key{r.UserID} }}
-
-	passkeyTable = table.Table[passkeyRecord]{
-		Name:    "passkey",
-		Key:     func(p *passkeyRecord) table.Key { return table.Key{p.UserID, p.ID} },
-		Indexes: []*table.Index[passkeyRecord]{&passkeyCredentials},
-	}
-
-	// passkeyCredentials makes credential ids unique over all users.
-	passkeyCredentials = table.Index[passkeyRecord]{Name: "passkeyid", Unique: true, Fixed: true, Fields: func(p *passkeyRecord) table.Key { return credentialKey(p.CredentialID) }}
-
-	ceremonyTable = table.Table[ceremonyRecord]{
-		Name:    "ceremony",
-		Key:     func(c *ceremonyRecord) table.Key { return table.Key{c.Purpose, c.Owner} },
-		Expires: func(c *ceremonyRecord) time.Time { return time.UnixMilli(c.Expires) },
-	}
-
-	stepUpTable = table.Table[stepUpRecord]{
-		Name:    "step_up",
-		Key:     func(s *stepUpRecord) table.Key { return table.Key{s.Credential} },
-		Expires: func(s *stepUpRecord) time.Time { return time.Unix(s.Expires, 0).Add(stepUpKept) },
-	}
-
-	assertionTable = table.Table[assertionRecord]{
-		Name:    "passkey_assertion",
-		Key:     func(m *assertionRecord) table.Key { return table.Key{m.Credential} },
-		Expires: func(m *assertionRecord) time.Time { return time.Unix(m.Expires, 0).Add(time.Second) },
-	}
-
 	resetTable = table.Table[resetRecord]{
 		Name:    "resetcode",
 		Key:     func(r *resetRecord) table.Key { return table.Key{string(r.Hash[:])} },

@@ -14,7 +14,7 @@ func TestAnEnrolmentIsConfirmedByACodeWhichIsUsedUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
-	enrolment, err := f.enrolTOTP(t.Context(), ann, "My Gate: one", true)
+	enrolment, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "My Gate: one", true)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +56,7 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 	user := f.user(t, "ann")
 	ann, other := f.comes(t, user, false), f.comes(t, user, false)
 	begin := func() string {
-		enrolment, err := f.enrolTOTP(t.Context(), ann, "Gate", true)
+		enrolment, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -72,7 +72,7 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 	seed = begin()
 	f.clock.pass(10*time.Minute - time.Second)
 	expect(t, "a second before", f.enables(t, ann, f.code(t, seed, 0)), "")
-	if _, err := f.enrolTOTP(t.Context(), ann, "Gate", true); codeOf(err) != fault.Conflict {
+	if _, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true); codeOf(err) != fault.Conflict {
 		t.Errorf("TOTP that is on was replaced: %v", err)
 	}
 	expect(t, "a second time", f.enables(t, ann, f.code(t, seed, 1)), fault.Conflict)
@@ -115,12 +115,12 @@ func TestDisablingTOTPEndsItsBackupCodesAndNoCodeComesBack(t *testing.T) {
 	expect(t, "a code of what is off", f.verify(t, ann, f.code(t, seed, 1)), fault.NoFactor)
 	expect(t, "a backup code of what is off", f.verify(t, ann, codes[0]), fault.NoFactor)
 	// The step of the last code outlives the seed.
-	enrolment, err := f.enrolTOTP(t.Context(), ann, "Gate", true)
+	enrolment, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true)
 	if err != nil {
 		t.Fatal(err)
 	}
 	fresh := enrolment.Secret.Reveal()
 	expect(t, "a code of a step that was used up", f.enables(t, ann, f.code(t, fresh, 1)), fault.VerificationFailed)
-	f.clock.pass(stepSeconds * time.Second)
+	f.clock.pass(30 * time.Second)
 	expect(t, "one of the next step", f.enables(t, ann, f.code(t, fresh, 1)), "")
 }

@@ -27,6 +27,9 @@ var (
 	failureTable = table.Table[failureRecord]{Name: "failures", Key: func(f *failureRecord) table.Key { return table.Key{f.What, f.UserID} }}
 )
 
+// Unknown is the actor of the event of an attempt that does not prove who makes it.
+const Unknown = "unknown"
+
 // Limit is how often something may be tried: at most so many times in any period of that length.
 type Limit struct {
 	What string // names the counter in the store

@@ -1,4 +1,4 @@
-package identity
+package factor
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // Backup codes stand in for an authenticator app that is lost. Each has 12
@@ -31,9 +32,11 @@ type backupRecord struct {
 	Created int64  `json:"created"` // Unix seconds
 }
 
+var backupTable = table.Table[backupRecord]{Name: "backup", Key: func(r *backupRecord) table.Key { return table.Key{r.UserID} }}
+
 // drawBackupCodes draws a new set.
-func drawBackupCodes() []Secret {
-	codes := make([]Secret, backupCodes)
+func drawBackupCodes() []credential.Secret {
+	codes := make([]credential.Secret, backupCodes)
 	for i := range codes {
 		codes[i] = credential.DrawCode(backupDigits, backupGroup)
 	}
@@ -48,18 +51,18 @@ func hashBackupCode(userID, digits string) credential.Hash {
 }
 
 // setBackupCodes replaces the backup codes of a user.
-func (d *Directory) setBackupCodes(t storage.Txn, userID string, codes []Secret) error {
+func (s *Service) setBackupCodes(t storage.Txn, userID string, codes []credential.Secret) error {
 	hashes := make([]byte, 0, len(codes)*len(credential.Hash{}))
 	for _, code := range codes {
 		digits, _ := readBackupCode(code.Reveal())
 		hash := hashBackupCode(userID, digits)
 		hashes = append(hashes, hash[:]...)
 	}
-	return d.putBackupCodes(t, &backupRecord{UserID: userID, Created: d.store.Now().Unix()}, hashes)
+	return s.putBackupCodes(t, &backupRecord{UserID: userID, Created: s.store.Now().Unix()}, hashes)
 }
 
-func (d *Directory) putBackupCodes(t storage.Txn, record *backupRecord, hashes []byte) (err error) {
-	if record.Sealed, err = d.keyring.For(backupPurpose).Seal(record.UserID, hashes); err != nil {
+func (s *Service) putBackupCodes(t storage.Txn, record *backupRecord, hashes []byte) (err error) {
+	if record.Sealed, err = s.keyring.For(backupPurpose).Seal(record.UserID, hashes); err != nil {
 		return err
 	}
 	record.Left = len(hashes) / len(credential.Hash{})
@@ -68,12 +71,12 @@ func (d *Directory) putBackupCodes(t storage.Txn, record *backupRecord, hashes [
 
 // useBackupCode removes a code from those that a user has left, and reports whether it was one of
 // them. It compares all of them.
-func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
+func (s *Service) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
 	record, err := backupTable.Get(t, userID)
 	if err != nil || record == nil {
 		return false, err
 	}
-	hashes, err := d.keyring.For(backupPurpose).Open(userID, record.Sealed)
+	hashes, err := s.keyring.For(backupPurpose).Open(userID, record.Sealed)
 	if err != nil {
 		return false, fmt.Errorf("the backup codes of %s: %w", userID, err)
 	}
@@ -88,22 +91,17 @@ func (d *Directory) useBackupCode(t storage.Txn, userID, digits string) (bool, e
 	if len(left)/len(hash) == record.Left {
 		return false, nil
 	}
-	return true, d.putBackupCodes(t, record, left)
+	return true, s.putBackupCodes(t, record, left)
 }
 
 // RenewBackupCodes replaces the backup codes of a user by ten new ones. It needs a TOTP code or
-// an old backup code. It also returns the new secret of the session.
-func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
-	if err := whole(a); err != nil {
-		return nil, "", err
-	}
-	codes = drawBackupCodes()
-	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*audit.Event, error) {
-		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
+// an old backup code.
+func (s *Service) RenewBackupCodes(ctx context.Context, h Holder, code string, effect Effect) ([]credential.Secret, error) {
+	codes := drawBackupCodes()
+	return codes, s.ProveCode(ctx, h, code, func(t storage.Txn) (*audit.Event, error) {
+		if err := s.setBackupCodes(t, h.UserID, codes); err != nil {
 			return nil, err
 		}
-		renewed, err = d.factorsChanged(t, a)
-		return a.event("backup_codes.renew", ""), err
+		return h.changed(t, "backup_codes.renew", "", effect)
 	})
-	return codes, renewed, err
 }

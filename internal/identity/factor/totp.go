@@ -1,4 +1,4 @@
-package identity
+package factor
 
 import (
 	"bytes"
@@ -22,7 +22,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // One-time codes of RFC 6238, with the values that every authenticator app can:
@@ -40,8 +42,8 @@ const (
 // totpPurpose is what seeds are sealed for, with the id of their user.
 const totpPurpose = "totp"
 
-// totpRecord is the TOTP of a user.
-type totpRecord struct {
+// TOTP is the TOTP of a user as it is stored.
+type TOTP struct {
 	UserID  string `json:"user_id"`
 	Seed    []byte `json:"seed,omitempty"`    // sealed; none: TOTP is off
 	Created int64  `json:"created,omitempty"` // Unix seconds
@@ -60,9 +62,21 @@ type totpRecord struct {
 	PendingEpoch int64  `json:"pending_epoch,omitempty"`
 }
 
+// TOTPTable has the TOTP of each user that has, or had, one.
+var TOTPTable = table.Table[TOTP]{Name: "totp", Key: func(r *TOTP) table.Key { return table.Key{r.UserID} }}
+
+// findTOTP returns the TOTP of a user. If it is off, it fails with NO_FACTOR.
+func findTOTP(r storage.Reader, userID string) (*TOTP, error) {
+	record, err := TOTPTable.GetOrZero(r, userID)
+	if err == nil && record.Seed == nil {
+		err = errNoTOTP
+	}
+	return record, err
+}
+
 // SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: none or
 // one. None requires exact clocks.
-func (d *Directory) SetTOTPSkew(steps int) { d.skew.Store(int32(min(max(steps, 0), 1))) }
+func (s *Service) SetTOTPSkew(steps int) { s.skew.Store(int32(min(max(steps, 0), 1))) }
 
 // isCode reports whether a text has the form of a TOTP code. It is called before the library,
 // which would trim.
@@ -72,17 +86,17 @@ func isCode(text string) bool {
 
 // acceptCode checks a TOTP code against a sealed seed of a user. If the code is right, it writes
 // record with the code's step as used.
-func (d *Directory) acceptCode(t storage.Txn, record *totpRecord, sealed []byte, code string) (bool, error) {
-	seed, err := d.keyring.For(totpPurpose).Open(record.UserID, sealed)
+func (s *Service) acceptCode(t storage.Txn, record *TOTP, sealed []byte, code string) (bool, error) {
+	seed, err := s.keyring.For(totpPurpose).Open(record.UserID, sealed)
 	if err != nil {
 		return false, fmt.Errorf("the TOTP seed of %s: %w", record.UserID, err)
 	}
-	step, ok := matchStep(seed, code, d.store.Now(), int64(d.skew.Load()))
+	step, ok := matchStep(seed, code, s.store.Now(), int64(s.skew.Load()))
 	if !ok || step <= record.LastStep {
 		return false, nil
 	}
 	record.LastStep = step
-	return true, totpTable.Put(t, nil, record)
+	return true, TOTPTable.Put(t, nil, record)
 }
 
 // matchStep returns the step of which this is the code: the step of the time now, or up to skew
@@ -95,10 +109,10 @@ func matchStep(seed []byte, code string, now time.Time, skew int64) (step int64,
 	}
 	text := seedText(seed)
 	current := now.Unix() / stepSeconds
-	for s := max(current-skew, 0); s <= current+skew; s++ {
-		want, err := hotp.GenerateCode(text, uint64(s))
+	for at := max(current-skew, 0); at <= current+skew; at++ {
+		want, err := hotp.GenerateCode(text, uint64(at))
 		if err == nil && subtle.ConstantTimeCompare([]byte(want), []byte(code)) == 1 {
-			step, ok = s, true
+			step, ok = at, true
 		}
 	}
 	return step, ok
@@ -144,157 +158,136 @@ func picture(uri string) (string, error) {
 	return "data:image/png;base64," + base64.StdEncoding.EncodeToString(file.Bytes()), nil
 }
 
-// EnrolmentLife is how long a TOTP enrolment waits for its first code.
-const EnrolmentLife = 10 * time.Minute
+// enrolmentLife is how long a TOTP enrolment waits for its first code.
+const enrolmentLife = 10 * time.Minute
 
 // Enrolment is a TOTP enrolment under way. It is shown only here. All of it is secret, the
 // picture too.
 type Enrolment struct {
-	Secret  Secret // the seed as base32, to be typed
-	URI     Secret // otpauth://…
-	QR      Secret // of the URI: a PNG as a data: URL
-	Expires int64  // Unix seconds
+	Secret  credential.Secret // the seed as base32, to be typed
+	URI     credential.Secret // otpauth://…
+	QR      credential.Secret // of the URI: a PNG as a data: URL
+	Expires int64             // Unix seconds
 }
 
-// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force after [Directory.EnableTOTP]
-// got a code of it, with the same session or token, within 10 minutes. A first factor needs the
-// password, a second one a step-up. An enrolment that began as the first factor fails if the user
-// has set up another since. It replaces an enrolment under way. If TOTP is on, it fails with
-// CONFLICT.
-func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer string) (Enrolment, error) {
-	first, err := d.mayEnrol(ctx, a, password)
-	if err != nil {
-		return Enrolment{}, err
-	}
-	return d.enrolTOTP(ctx, a, issuer, first)
-}
-
-func (d *Directory) enrolTOTP(ctx context.Context, a *Account, issuer string, first bool) (Enrolment, error) {
-	if err := d.keyring.Mark(ctx, d.store); err != nil {
-		return Enrolment{}, locked(err)
+// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force after [Service.EnableTOTP] got a code
+// of it, with the same credential, within 10 minutes. It replaces an enrolment under way. If TOTP is
+// on, it fails with CONFLICT. First says whether the user has no factor yet.
+func (s *Service) SetUpTOTP(ctx context.Context, h Holder, issuer string, first bool) (Enrolment, error) {
+	if err := s.keyring.Mark(ctx, s.store); err != nil {
+		return Enrolment{}, SealFault(err)
 	}
 	seed := make([]byte, seedSize)
 	_, _ = rand.Read(seed) // never fails: it ends the process instead
-	uri := enrolmentURI(issuer, a.UserName, seed)
+	uri := enrolmentURI(issuer, h.UserName, seed)
 	qr, err := picture(uri)
 	if err != nil {
 		return Enrolment{}, err
 	}
-	enrolment := Enrolment{Secret(seedText(seed)), Secret(uri), Secret(qr), d.store.Now().Add(EnrolmentLife).Unix()}
-	err = d.store.Update(ctx, func(t storage.Txn) error {
-		record, err := totpTable.GetOrZero(t, a.UserID)
+	enrolment := Enrolment{credential.Secret(seedText(seed)), credential.Secret(uri), credential.Secret(qr), s.store.Now().Add(enrolmentLife).Unix()}
+	err = s.store.Update(ctx, func(t storage.Txn) error {
+		record, err := TOTPTable.GetOrZero(t, h.UserID)
 		if err != nil {
 			return err
 		}
 		if record.Seed != nil {
 			return errTOTPOn
 		}
-		sealed, err := d.keyring.For(totpPurpose).Seal(a.UserID, seed)
+		sealed, err := s.keyring.For(totpPurpose).Seal(h.UserID, seed)
 		if err != nil {
 			return err
 		}
-		epoch, err := factorEpoch(t, a.UserID)
+		epoch, err := epochOf(t, h.UserID)
 		if err != nil {
 			return err
 		}
-		record.UserID = a.UserID
-		record.Pending, record.PendingUntil, record.PendingBy = sealed, enrolment.Expires, a.Credential
+		record.UserID = h.UserID
+		record.Pending, record.PendingUntil, record.PendingBy = sealed, enrolment.Expires, h.Credential
 		record.PendingFirst, record.PendingEpoch = first, epoch
-		return totpTable.Put(t, nil, record)
+		return TOTPTable.Put(t, nil, record)
 	})
-	return enrolment, locked(err)
+	return enrolment, SealFault(err)
 }
 
 var errTOTPOn = fault.New(fault.Conflict, "an authenticator app is set up already; disable it first")
 
-// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It
-// returns the backup codes, which are shown only here, and the new secret of the session.
-func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
-	if err := whole(a); err != nil {
-		return nil, "", err
-	}
+// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It returns
+// the backup codes, which are shown only here.
+func (s *Service) EnableTOTP(ctx context.Context, h Holder, code string, effect Effect) (codes []credential.Secret, err error) {
 	switch {
 	case code == "":
-		return nil, "", errNoCode
+		return nil, errNoCode
 	case !isCode(code):
-		return nil, "", fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
+		return nil, fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
 	}
 	codes = drawBackupCodes()
-	err = d.prove(ctx, a, d.enrolmentProof(a, code), func(t storage.Txn) (*audit.Event, error) {
-		record, err := mustGet(t, &totpTable, a.UserID)
-		if err != nil {
-			return nil, err
-		}
-		record = &totpRecord{UserID: a.UserID, Seed: record.Pending, Created: d.store.Now().Unix(), LastStep: record.LastStep}
-		if err := totpTable.Put(t, nil, record); err != nil {
-			return nil, err
-		}
-		if err := d.setBackupCodes(t, a.UserID, codes); err != nil {
-			return nil, err
-		}
-		renewed, err = d.factorsChanged(t, a)
-		return a.event("totp.enable", ""), err
-	})
-	return codes, renewed, err
-}
-
-// enrolmentProof returns the proof of a code of the seed that is being enrolled.
-func (d *Directory) enrolmentProof(a *Account, code string) proof {
-	find := func(r storage.Reader) (*totpRecord, error) {
-		record, err := totpTable.GetOrZero(r, a.UserID)
-		if err != nil {
-			return nil, err
-		}
-		epoch, err := factorEpoch(r, a.UserID)
-		none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", attempts.InWords(EnrolmentLife))
-		switch {
-		case err != nil:
-			return nil, err
-		case record.Seed != nil:
-			return nil, errTOTPOn
-		case record.Pending == nil || record.PendingBy != a.Credential || d.store.Now().Unix() >= record.PendingUntil:
-			return nil, none
-		}
-		if err := d.mayAdd(r, a, record.PendingFirst); err != nil {
-			return nil, err
-		}
-		if record.PendingEpoch != epoch {
-			return nil, none
-		}
-		return record, nil
-	}
-	return proof{
+	pending := func(r storage.Reader) (*TOTP, error) { return s.pending(r, h) }
+	err = s.prove(ctx, h, proof{
 		guard: totpGuard,
-		due:   func(r storage.Reader) error { _, err := find(r); return err },
+		wrong: errWrongCode,
+		due:   func(r storage.Reader) error { return second(pending(r)) },
 		check: func(t storage.Txn) (bool, error) {
-			record, err := find(t)
+			record, err := pending(t)
 			if err != nil {
 				return false, err
 			}
-			return d.acceptCode(t, record, record.Pending, code)
+			return s.acceptCode(t, record, record.Pending, code)
 		},
-	}
-}
-
-// DisableTOTP turns TOTP off, by a TOTP code or a backup code, and deletes the backup codes. It
-// returns the new secret of the session.
-func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (renewed Secret, err error) {
-	if err := whole(a); err != nil {
-		return "", err
-	}
-	err = d.proveCode(ctx, a, code, func(t storage.Txn) (*audit.Event, error) {
-		record, err := mustGet(t, &totpTable, a.UserID)
+	}, func(t storage.Txn) (*audit.Event, error) {
+		record, err := TOTPTable.GetOrZero(t, h.UserID)
 		if err != nil {
 			return nil, err
 		}
-		if err := totpTable.Put(t, nil, &totpRecord{UserID: a.UserID, LastStep: record.LastStep}); err != nil {
+		record = &TOTP{UserID: h.UserID, Seed: record.Pending, Created: s.store.Now().Unix(), LastStep: record.LastStep}
+		if err := TOTPTable.Put(t, nil, record); err != nil {
 			return nil, err
 		}
-		if err := backupTable.Delete(t, a.UserID); err != nil {
+		if err := s.setBackupCodes(t, h.UserID, codes); err != nil {
 			return nil, err
 		}
-		renewed, err = d.factorsChanged(t, a)
-		return a.event("totp.disable", ""), err
+		return h.changed(t, "totp.enable", "", effect)
 	})
-	return renewed, err
+	return codes, err
+}
+
+// pending returns the TOTP of a user if it is being enrolled with the same credential.
+func (s *Service) pending(r storage.Reader, h Holder) (*TOTP, error) {
+	record, err := TOTPTable.GetOrZero(r, h.UserID)
+	if err != nil {
+		return nil, err
+	}
+	epoch, err := epochOf(r, h.UserID)
+	none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", attempts.InWords(enrolmentLife))
+	switch {
+	case err != nil:
+		return nil, err
+	case record.Seed != nil:
+		return nil, errTOTPOn
+	case record.Pending == nil || record.PendingBy != h.Credential || s.store.Now().Unix() >= record.PendingUntil:
+		return nil, none
+	}
+	if err := s.mayAdd(r, h, record.PendingFirst); err != nil {
+		return nil, err
+	}
+	if record.PendingEpoch != epoch {
+		return nil, none
+	}
+	return record, nil
+}
+
+// DisableTOTP turns TOTP off, by a TOTP code or a backup code, and deletes the backup codes.
+func (s *Service) DisableTOTP(ctx context.Context, h Holder, code string, effect Effect) error {
+	return s.ProveCode(ctx, h, code, func(t storage.Txn) (*audit.Event, error) {
+		record, err := findTOTP(t, h.UserID)
+		if err != nil {
+			return nil, err
+		}
+		if err := TOTPTable.Put(t, nil, &TOTP{UserID: h.UserID, LastStep: record.LastStep}); err != nil {
+			return nil, err
+		}
+		if err := backupTable.Delete(t, h.UserID); err != nil {
+			return nil, err
+		}
+		return h.changed(t, "totp.disable", "", effect)
+	})
 }

@@ -1,0 +1,281 @@
+package factor
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/audit"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
+)
+
+// A step-up is a recent proof of a second factor. It is granted to the session or access token that
+// proved the factor, never to the user: each other session needs a proof of its own.
+
+// stepUpRecord is the step-up of a credential.
+type stepUpRecord struct {
+	Credential string `json:"credential"`
+	UserID     string `json:"user_id"`
+	Epoch      int64  `json:"epoch,omitempty"` // of the user's factors
+	Method     string `json:"method"`
+	Expires    int64  `json:"expires"` // Unix seconds
+}
+
+// assertionRecord is a passkey assertion that was checked for a credential. It is good for one
+// verification.
+type assertionRecord struct {
+	Credential string `json:"credential"`
+	UserID     string `json:"user_id"`
+	Epoch      int64  `json:"epoch,omitempty"` // of the user's factors
+	Passkey    string `json:"passkey"`         // its id; the passkey must still be there
+	Expires    int64  `json:"expires"`         // Unix seconds
+}
+
+var (
+	stepUpTable = table.Table[stepUpRecord]{
+		Name:    "step_up",
+		Key:     func(s *stepUpRecord) table.Key { return table.Key{s.Credential} },
+		Expires: func(s *stepUpRecord) time.Time { return time.Unix(s.Expires, 0).Add(stepUpKept) },
+	}
+
+	assertionTable = table.Table[assertionRecord]{
+		Name:    "passkey_assertion",
+		Key:     func(m *assertionRecord) table.Key { return table.Key{m.Credential} },
+		Expires: func(m *assertionRecord) time.Time { return time.Unix(m.Expires, 0).Add(time.Second) },
+	}
+)
+
+const (
+	// assertionLifetime is how long a passkey assertion waits for its verification.
+	assertionLifetime = 60 * time.Second
+
+	// stepUpKept is how long an expired step-up is stored. Until then the caller is answered that it
+	// has expired, rather than that there is none.
+	stepUpKept = 24 * time.Hour
+
+	// failurePause is the pause after a few wrong codes.
+	failurePause = 15 * time.Minute
+
+	// maxAssertionAttempts is how often a credential may ask in an assertionWindow for a passkey
+	// assertion that is not there. An assertion begins the count anew.
+	maxAssertionAttempts = 20
+	assertionWindow      = 15 * time.Minute
+)
+
+func (h Holder) assertionAttempt() attempts.Attempt {
+	return attempts.Attempt{Limit: attempts.Limit{What: "passkey_assertion", Most: maxAssertionAttempts, Per: assertionWindow}, Subject: h.Credential}
+}
+
+// Fresh reports an error unless the credential has a step-up in force, or the user has no factor:
+// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+func (s *Service) Fresh(r storage.Reader, h Holder) error {
+	due, err := Due(r, h.UserID)
+	if err != nil || due == nil {
+		return err
+	}
+	epoch, err := epochOf(r, h.UserID)
+	if err != nil {
+		return err
+	}
+	have, err := stepUpTable.Get(r, h.Credential)
+	switch {
+	case err != nil:
+		return err
+	case have == nil || have.UserID != h.UserID || have.Epoch != epoch:
+		return fault.New(fault.VerificationRequired, "this needs a verification first: by %s", either(due))
+	case s.store.Now().Unix() >= have.Expires:
+		return fault.New(fault.VerificationExpired, "the verification has expired; verify again by %s", either(due))
+	}
+	return nil
+}
+
+func either(methods []string) string { return strings.Join(methods, " or ") }
+
+// GrantStepUp grants a credential a step-up that expires at a time in Unix seconds.
+func GrantStepUp(t storage.Txn, h Holder, method string, expires int64) error {
+	epoch, err := epochOf(t, h.UserID)
+	if err != nil {
+		return err
+	}
+	return stepUpTable.Put(t, nil, &stepUpRecord{Credential: h.Credential, UserID: h.UserID, Epoch: epoch, Method: method, Expires: expires})
+}
+
+// setAssertion records a passkey assertion for a credential, in a ceremony of this epoch. It forgives
+// attempts to use an assertion that was not there, so that this one can be used.
+func (s *Service) setAssertion(t storage.Txn, h Holder, epoch int64, passkeyID string) error {
+	until := s.store.Now().Add(assertionLifetime)
+	assertion := assertionRecord{Credential: h.Credential, UserID: h.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
+	return errors.Join(assertionTable.Put(t, nil, &assertion), h.assertionAttempt().Forgive(t))
+}
+
+// useAssertion deletes the passkey assertion of a credential. It fails if there is none in force.
+func (s *Service) useAssertion(t storage.Txn, h Holder) error {
+	due, err := Due(t, h.UserID)
+	if err != nil {
+		return err
+	}
+	if due == nil {
+		return fault.New(fault.NoFactor, "no second factor is set up for this account")
+	}
+	epoch, err := epochOf(t, h.UserID)
+	if err != nil {
+		return err
+	}
+	have, err := assertionTable.GetOrZero(t, h.Credential)
+	if err != nil {
+		return err
+	}
+	there, err := PasskeyTable.Has(t, h.UserID, have.Passkey)
+	switch {
+	case err != nil:
+		return err
+	case have.UserID != h.UserID, have.Epoch != epoch, !there, s.store.Now().Unix() >= have.Expires:
+		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", attempts.InWords(assertionLifetime))
+	}
+	return assertionTable.Delete(t, h.Credential)
+}
+
+// EndStepUp deletes the step-up of a credential that ends, its passkey assertion and its
+// ceremonies. It only frees space: ids of credentials are never used again.
+func EndStepUp(t storage.Txn, credentialID string) error {
+	return errors.Join(stepUpTable.Delete(t, credentialID), assertionTable.Delete(t, credentialID),
+		ceremonyTable.Delete(t, purposeRegister, credentialID), ceremonyTable.Delete(t, purposeVerify, credentialID))
+}
+
+// EndStepUps ends the step-ups, passkey assertions and ceremonies of all credentials of a user. It
+// belongs to every change of a factor or of the password, because a step-up proves what was there
+// before.
+func EndStepUps(t storage.Txn, userID string) error {
+	factors, err := commonTable.GetOrZero(t, userID)
+	if err != nil {
+		return err
+	}
+	factors.UserID = userID
+	factors.Epoch++
+	return commonTable.Put(t, nil, factors)
+}
+
+var (
+	errNoCode    = fault.At(fault.MissingParameter, "code", "code is required: the %d digits that the authenticator app shows, or a backup code", codeDigits)
+	errCodeForm  = fault.At(fault.InvalidParameter, "code", "a code has %d digits, or is a backup code of %d letters and digits", codeDigits, backupDigits)
+	errWrongCode = fault.At(fault.VerificationFailed, "code", "the code is wrong, was used before, or is no longer shown; wait for the next one")
+	errNoTOTP    = fault.New(fault.NoFactor, "no authenticator app is set up for this account")
+
+	errWrongBackupCode = fault.At(fault.VerificationFailed, "code", "the backup code is wrong, or was used before")
+)
+
+// proof is how a code of one kind is checked.
+type proof struct {
+	guard attempts.Guard
+	due   func(storage.Reader) error      // fails if there is nothing to check a code against
+	check func(storage.Txn) (bool, error) // reports whether the code is right, and uses it up
+	wrong error                           // the answer to a wrong code
+}
+
+// ProveCode checks a TOTP code or a backup code of a user. A right code is used up in one
+// transaction with effect, whose event is recorded.
+//
+// A wrong code is VERIFICATION_FAILED. Too many of them are TOO_MANY_ATTEMPTS, and are not checked.
+// A text that is no code is not counted.
+func (s *Service) ProveCode(ctx context.Context, h Holder, code string, effect func(storage.Txn) (*audit.Event, error)) error {
+	p := proof{due: func(r storage.Reader) error { return second(findTOTP(r, h.UserID)) }}
+	digits, backup := readBackupCode(code)
+	switch {
+	case code == "":
+		return errNoCode
+	case isCode(code):
+		p.guard, p.wrong = totpGuard, errWrongCode
+		p.check = func(t storage.Txn) (bool, error) {
+			record, err := findTOTP(t, h.UserID)
+			if err != nil {
+				return false, err
+			}
+			return s.acceptCode(t, record, record.Seed, code)
+		}
+	case backup:
+		p.guard, p.wrong = backupGuard, errWrongBackupCode
+		p.check = func(t storage.Txn) (bool, error) { return s.useBackupCode(t, h.UserID, digits) }
+	default:
+		return errCodeForm
+	}
+	return s.prove(ctx, h, p, effect)
+}
+
+// second returns the error of a call.
+func second[T any](_ T, err error) error { return err }
+
+// prove counts an attempt durably and only then checks the code, so that parallel attempts are no
+// more than the guard allows. The code, its effect and the end of the count are one transaction.
+func (s *Service) prove(ctx context.Context, h Holder, p proof, effect func(storage.Txn) (*audit.Event, error)) error {
+	err := s.store.Update(ctx, func(t storage.Txn) error {
+		if err := p.due(t); err != nil {
+			return err
+		}
+		return p.guard.Take(t, s.store.Now(), h.UserID)
+	})
+	if err != nil {
+		return fault.OfStore(err)
+	}
+	var right bool
+	err = s.audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		if right, err = p.check(t); err != nil {
+			return nil, err
+		}
+		if !right {
+			return &audit.Event{Actor: attempts.Unknown, Action: "code.refuse", User: h.UserID, Detail: p.guard.What, Address: h.Address}, nil
+		}
+		if err := p.guard.Forgive(t, h.UserID); err != nil {
+			return nil, err
+		}
+		return effect(t)
+	})
+	if err == nil && !right {
+		err = p.wrong
+	}
+	return SealFault(err)
+}
+
+// proveAssertion uses up the passkey assertion of a credential in one transaction with effect. The
+// attempt is counted first, if may allows it. It is not recorded in the audit, because it guesses nothing.
+func (s *Service) proveAssertion(ctx context.Context, h Holder, may func(storage.Reader) error, effect func(storage.Txn) (*audit.Event, error)) error {
+	err := s.store.Update(ctx, func(t storage.Txn) error {
+		if err := may(t); err != nil {
+			return err
+		}
+		return attempts.Count(t, s.store.Now(), h.assertionAttempt())
+	})
+	if err != nil {
+		return fault.OfStore(err)
+	}
+	return s.audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		if err := s.useAssertion(t, h); err != nil {
+			return nil, err
+		}
+		return effect(t)
+	})
+}
+
+// Verify grants a credential a step-up until expires, in Unix seconds, by a code, or by the passkey
+// assertion that [Service.FinishVerify] has recorded for the same credential. An attempt by assertion
+// is not counted if may refuses it.
+func (s *Service) Verify(ctx context.Context, h Holder, method, code string, expires int64, may func(storage.Reader) error, effect Effect) error {
+	grant := func(t storage.Txn) (*audit.Event, error) {
+		if err := GrantStepUp(t, h, method, expires); err != nil {
+			return nil, err
+		}
+		return h.event("verify", method), effect(t)
+	}
+	switch method {
+	case MethodCode:
+		return s.ProveCode(ctx, h, code, grant)
+	case MethodPasskey:
+		return s.proveAssertion(ctx, h, may, grant)
+	case "":
+		return fault.At(fault.MissingParameter, "method", "method is required: %s or %s", MethodCode, MethodPasskey)
+	}
+	return fault.At(fault.InvalidParameter, "method", "the method is %s or %s", MethodCode, MethodPasskey)
+}

@@ -1,0 +1,106 @@
+package factor
+
+import (
+	"github.com/go-webauthn/webauthn/protocol"
+	"github.com/go-webauthn/webauthn/webauthn"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// RelyingParty is what passkeys are bound to. It comes from the configuration, never from a
+// request.
+//
+// A ceremony is the exchange with a passkey: the gateway gives out a challenge and checks one
+// answer to it. A ceremony is bound to its purpose and to the caller who began it.
+type RelyingParty struct {
+	ID      string   // the domain: a passkey answers to no other
+	Origins []string // of the pages that may ask, such as https://ai.example.com
+	Name    string   // for people
+}
+
+// webAuthn returns the library as this relying party uses it: it requires user verification and
+// discoverable passkeys.
+func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
+	if rp.ID == "" || len(rp.Origins) == 0 {
+		return nil, fault.New(fault.NotFound, "passkeys are not set up here: the operator gives base_url, or passkey with rp_id and origin")
+	}
+	name := rp.Name
+	if name == "" {
+		name = rp.ID
+	}
+	// The library enforces the timeout only if configured, and by its own clock; see takeCeremony.
+	timeout := webauthn.TimeoutConfig{Enforce: true, Timeout: CeremonyLife, TimeoutUVD: CeremonyLife}
+	return webauthn.New(&webauthn.Config{
+		RPID: rp.ID, RPDisplayName: name, RPOrigins: rp.Origins,
+		AttestationPreference: protocol.PreferNoAttestation,
+		AuthenticatorSelection: protocol.AuthenticatorSelection{
+			ResidentKey:        protocol.ResidentKeyRequirementRequired,
+			RequireResidentKey: protocol.ResidentKeyRequired(),
+			UserVerification:   protocol.VerificationRequired,
+		},
+		Timeouts: webauthn.TimeoutsConfig{Login: timeout, Registration: timeout},
+		// No extension is used; browsers and password managers may still report
+		// some, and WebAuthn section 9.4 wants that to be borne.
+		ExtensionsUnsolicitedOutputPolicy: protocol.UnsolicitedOutputPolicyIgnore,
+	})
+}
+
+var (
+	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey was asked for here within %s, or its answer was given already: begin again", attempts.InWords(CeremonyLife))
+
+	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns")
+
+	// One refusal for all that may be wrong with an answer: unknown passkeys and
+	// those of others read alike.
+	errPasskeyRefused = fault.New(fault.VerificationFailed, "the passkey was not accepted: use one of this account, on this site, unlocked by PIN, fingerprint or face")
+)
+
+// passkeyUser is a user as the library needs it.
+type passkeyUser struct {
+	handle   []byte
+	name     string
+	passkeys []*PasskeyRecord
+}
+
+// WebAuthnID implements webauthn.User.
+func (u passkeyUser) WebAuthnID() []byte { return u.handle }
+
+// WebAuthnName implements webauthn.User.
+func (u passkeyUser) WebAuthnName() string { return u.name }
+
+// WebAuthnDisplayName implements webauthn.User.
+func (u passkeyUser) WebAuthnDisplayName() string { return u.name }
+
+// WebAuthnCredentials implements webauthn.User.
+func (u passkeyUser) WebAuthnCredentials() []webauthn.Credential {
+	credentials := make([]webauthn.Credential, len(u.passkeys))
+	for i, p := range u.passkeys {
+		credentials[i] = p.credential()
+	}
+	return credentials
+}
+
+// findPasskeyUser returns a user with the user handle and the passkeys.
+func findPasskeyUser(r storage.Reader, userID, name string) (passkeyUser, error) {
+	factors, err := commonTable.GetOrZero(r, userID)
+	if err != nil {
+		return passkeyUser{}, err
+	}
+	passkeys, err := passkeysOf(r, userID)
+	return passkeyUser{factors.Handle, name, passkeys}, err
+}
+
+// credential returns a passkey as the library needs it.
+func (p *PasskeyRecord) credential() webauthn.Credential {
+	c := webauthn.Credential{
+		ID: p.CredentialID, PublicKey: p.PublicKey, AttestationFormat: p.Format,
+		Flags:         webauthn.NewCredentialFlags(protocol.AuthenticatorFlags(p.Flags)),
+		Authenticator: webauthn.Authenticator{AAGUID: p.AAGUID, SignCount: p.Counter},
+	}
+	for _, transport := range p.Transports {
+		c.Transport = append(c.Transport, protocol.AuthenticatorTransport(transport))
+	}
+	return c
+}
