@@ -140,12 +140,12 @@ func (d *Directory) refreshKeys(ids ...string) {
 func (d *Directory) refreshToken(userID string) {
 	d.refreshing.Lock()
 	defer d.refreshing.Unlock()
+	var inForce credential.Entries[Account]
 	user, err := view(context.Background(), d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, userID) })
-	if err != nil {
-		d.tokens.Put(userID, nil)
-		return
+	if err == nil {
+		inForce = user.inForce()
 	}
-	d.tokens.Put(userID, user.inForce())
+	d.tokens.Put(userID, inForce)
 }
 
 // view returns the result of fn in a read transaction. Its errors are those of [fault.OfStore].

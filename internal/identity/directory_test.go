@@ -253,7 +253,7 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 		"mint":           func() error { _, err := f.MintToken(t.Context(), "operator", "nobody"); return err },
 		"revoke a token": func() error { return f.RevokeToken(t.Context(), "operator", "nobody") },
 		"find": func() error {
-			return f.store.View(t.Context(), func(r storage.Reader) error { _, err := FindUser(r, "nobody"); return err })
+			return f.store.View(t.Context(), func(r storage.Reader) error { _, err := findUser(r, "nobody"); return err })
 		},
 	} {
 		if err := call(); codeOf(err) != fault.NotFound {

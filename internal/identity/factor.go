@@ -61,7 +61,7 @@ func (d *Directory) Factors(ctx context.Context, userID string) (Factors, error)
 // again. Half-open sessions end, because the factor that is due in them is gone.
 func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) error {
 	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		user, err := FindUser(t, idOrName)
+		user, err := findUser(t, idOrName)
 		if err != nil {
 			return nil, err
 		}

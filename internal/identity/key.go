@@ -196,7 +196,7 @@ func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName stri
 	key.take(secret)
 	var dropped []string //nolint:prealloc // almost always none
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		user, err := FindUser(t, idOrName)
+		user, err := findUser(t, idOrName)
 		if err != nil {
 			return nil, err
 		}
@@ -223,7 +223,7 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 	return view(ctx, d, func(r storage.Reader) ([]Key, error) {
 		in := keyTable.Under()
 		if idOrName != "" {
-			user, err := FindUser(r, idOrName)
+			user, err := findUser(r, idOrName)
 			if err != nil {
 				return nil, err
 			}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -26,9 +27,9 @@ const (
 	// callbackPurpose is what the secrets are sealed for, with the id of the key.
 	callbackPurpose = "callback"
 
-	// CallbackGrace is how long callbacks are signed by the secret before as well, so that the
+	// callbackGrace is how long callbacks are signed by the secret before as well, so that the
 	// receiver has time to change it.
-	CallbackGrace = 24 * time.Hour
+	callbackGrace = 24 * time.Hour
 
 	maxCallbackURL = 2048
 )
@@ -79,11 +80,8 @@ func printable(text string) bool {
 // and returns it; it is shown only here. The secret before signs for 24 hours more; one that was
 // still in grace ends now.
 func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id string) (Key, Secret, error) {
-	if d.keyring == nil {
-		return Key{}, "", fault.New(fault.Internal, "there is no master key to seal the secret with")
-	}
 	if err := d.keyring.Mark(ctx, d.store); err != nil {
-		return Key{}, "", fault.OfStore(err)
+		return Key{}, "", factor.SealFault(err)
 	}
 	drawn := make([]byte, callbackBytes)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead
@@ -99,44 +97,12 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 		}
 		key.CallbackPrevious, key.CallbackPreviousUntil = key.CallbackSecret, 0
 		if key.CallbackPrevious != nil {
-			key.CallbackPreviousUntil = now.Add(CallbackGrace).Unix()
+			key.CallbackPreviousUntil = now.Add(callbackGrace).Unix()
 		}
 		key.CallbackSecret, key.CallbackSecretCreated = sealed, now.Unix()
 		return &audit.Event{Actor: a.UserID, Action: "key.callback_secret", User: a.UserID, Key: key.ID}, nil
 	})
 	return key, secret, err
-}
-
-// CallbackSecrets returns the secrets that sign a callback of a key now, newest first; none if it
-// has none.
-func (d *Directory) CallbackSecrets(ctx context.Context, keyID string) ([]Secret, error) {
-	key, err := view(ctx, d, func(r storage.Reader) (*keyRecord, error) { return findKey(r, keyID) })
-	if err != nil {
-		return nil, err
-	}
-	return d.callbackSecrets(key)
-}
-
-func (d *Directory) callbackSecrets(key *keyRecord) ([]Secret, error) {
-	sealed := [][]byte{key.CallbackSecret}
-	if d.store.Now().Unix() < key.CallbackPreviousUntil {
-		sealed = append(sealed, key.CallbackPrevious)
-	}
-	var secrets []Secret
-	for _, envelope := range sealed {
-		if envelope == nil {
-			continue
-		}
-		if d.keyring == nil {
-			return nil, fmt.Errorf("the callback secret of %s: there is no master key", key.ID)
-		}
-		secret, err := d.keyring.For(callbackPurpose).Open(key.ID, envelope)
-		if err != nil {
-			return nil, fmt.Errorf("the callback secret of %s: %w", key.ID, err)
-		}
-		secrets = append(secrets, Secret(secret))
-	}
-	return secrets, nil
 }
 
 // KeyCallback is what a key says about its callbacks.
@@ -161,20 +127,28 @@ func (d *Directory) KeyCallback(r storage.Reader, id string) (KeyCallback, error
 
 // CallbackKeys returns the bytes that sign what goes to a key's own address, newest first; none
 // if there are none.
-func (d *Directory) CallbackKeys(r storage.Reader, id string) ([][]byte, error) {
+func (d *Directory) CallbackKeys(r storage.Reader, id string) (keys [][]byte, err error) {
 	key, err := findKey(r, id)
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := d.callbackSecrets(key)
-	if err != nil {
-		return nil, err
+	sealed := [][]byte{key.CallbackSecret}
+	if d.store.Now().Unix() < key.CallbackPreviousUntil {
+		sealed = append(sealed, key.CallbackPrevious)
 	}
-	keys := make([][]byte, len(secrets))
-	for i, secret := range secrets {
-		if keys[i], err = ParseCallbackSecret(secret.Reveal()); err != nil {
+	for _, envelope := range sealed {
+		if envelope == nil {
+			continue
+		}
+		secret, err := d.keyring.For(callbackPurpose).Open(id, envelope)
+		var signs []byte
+		if err == nil {
+			signs, err = ParseCallbackSecret(string(secret))
+		}
+		if err != nil {
 			return nil, fmt.Errorf("the callback secret of %s: %w", id, err)
 		}
+		keys = append(keys, signs)
 	}
 	return keys, nil
 }

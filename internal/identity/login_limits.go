@@ -1,6 +1,7 @@
 package identity
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"time"
@@ -41,13 +42,6 @@ const (
 
 var passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
 
-func orDefault(n, byDefault int) int {
-	if n <= 0 {
-		n = byDefault
-	}
-	return min(n, MaxLoginLimit)
-}
-
 // fromAddress is an attempt from an address.
 func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	// One customer of a provider has an IPv4 address, or a /64.
@@ -56,7 +50,7 @@ func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	if addr.Is6() {
 		network = netip.PrefixFrom(addr, 64).Masked().String()
 	}
-	limit := attempts.Limit{What: "login_address", Most: orDefault(l.PerAddress, 100), Per: addressWindow}
+	limit := attempts.Limit{What: "login_address", Most: min(cmp.Or(max(l.PerAddress, 0), 100), MaxLoginLimit), Per: addressWindow}
 	return attempts.Attempt{Limit: limit, Subject: network}
 }
 
@@ -66,7 +60,7 @@ func (l LoginLimits) byName(name string) attempts.Attempt {
 	if folded, refusal := foldName(name); refusal == nil {
 		name = folded
 	}
-	limit := attempts.Limit{What: "login_name", Most: orDefault(l.PerUser, 10), Per: userWindow}
+	limit := attempts.Limit{What: "login_name", Most: min(cmp.Or(max(l.PerUser, 0), 10), MaxLoginLimit), Per: userWindow}
 	return attempts.Attempt{Limit: limit, Subject: name}
 }
 
@@ -80,7 +74,7 @@ func (d *Directory) countAttempts(ctx context.Context, of ...attempts.Attempt) e
 // attempts from an address stay. The user has to prove the same factors as before.
 func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		user, err := FindUser(t, idOrName)
+		user, err := findUser(t, idOrName)
 		if err != nil {
 			return nil, err
 		}

@@ -6,10 +6,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // passwordOf returns the hash of a user's password.
@@ -17,7 +17,7 @@ func (f fixture) passwordOf(t testing.TB, name string) string {
 	t.Helper()
 	var user *userRecord
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
-		user, err = findUserRecord(r, name)
+		user, err = findUser(r, name)
 		return err
 	})
 	if err != nil {
@@ -53,9 +53,9 @@ func (f fixture) weakened(t testing.TB, user User) string {
 	weak := password.Hash{Cost: password.Cost{Time: 1, Memory: 8, Threads: 1}, Salt: []byte("a salt of 16 b..")}
 	weak.Sum = f.hasher.Derive([]byte(goodPassword), weak.Salt, weak.Cost, 32)
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-		_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*audit.Event, error) {
+		_, err := userTable.Change(txn, table.Key{user.ID}, func(u *userRecord) bool {
 			u.Password = weak.String()
-			return &audit.Event{}, nil
+			return true
 		})
 		return err
 	})

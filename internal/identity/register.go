@@ -177,8 +177,8 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 	return userTable.Put(t, nil, &user)
 }
 
-// ResetCodeLife is how long an operator's one-time code for a new password is in force.
-const ResetCodeLife = 24 * time.Hour
+// resetCodeLife is how long an operator's one-time code for a new password is in force.
+const resetCodeLife = 24 * time.Hour
 
 // resetRecord leads from a code to its user. The user's record names the code in force; a new
 // code or a new password ends it.
@@ -200,7 +200,7 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 			return nil, fault.At(fault.Conflict, "user", "the user %q is disabled", user.Name)
 		}
 		user.ResetHash = hash
-		reset := &resetRecord{Hash: hash, UserID: user.ID, Expires: d.store.Now().Add(ResetCodeLife).Unix()}
+		reset := &resetRecord{Hash: hash, UserID: user.ID, Expires: d.store.Now().Add(resetCodeLife).Unix()}
 		return &audit.Event{Actor: actor, Action: "password.reset_code", User: user.ID}, resetTable.Put(t, nil, reset)
 	})
 	return code, err
@@ -259,7 +259,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 // resetting returns the user whose code in force this is. All other codes are refused without
 // distinction.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
-	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.InWords(ResetCodeLife))
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.InWords(resetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {
 		return nil, err

@@ -105,7 +105,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	}
 	expect(t, "a TOTP code by the new key", f.verify(t, last, f.code(t, seed, 0)), "")
 	expect(t, "a backup code by the new key", f.verify(t, last, codes[0]), "")
-	if secrets, err := f.CallbackSecrets(t.Context(), key.ID); err != nil || len(secrets) != 1 || secrets[0] != callback {
+	if secrets, err := f.signing(t, key.ID); err != nil || len(secrets) != 1 || secrets[0] != callback {
 		t.Errorf("a callback secret by the new key: %d, %v", len(secrets), err)
 	}
 	if _, err := Open(t.Context(), f.store, testKeyring, zap.NewNop()); err == nil {

@@ -335,10 +335,7 @@ func (d Device) address() string {
 
 // seconds returns a duration in whole seconds, or the default if it is not above zero.
 func seconds(d, byDefault time.Duration) int64 {
-	if d <= 0 {
-		d = byDefault
-	}
-	return max(int64(d/time.Second), 1)
+	return max(int64(cmp.Or(max(d, 0), byDefault)/time.Second), 1)
 }
 
 // disabled is the answer to a disabled user whose proofs were right.

@@ -4,9 +4,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 func TestLogOutEndsTheSessionOnTheServer(t *testing.T) {
@@ -154,9 +154,9 @@ func TestTheUsersRecordEndsASessionThatIsStillThere(t *testing.T) {
 			user := f.person(t, "ann")
 			entry := f.login(t, "ann")
 			err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-				_, _, err := alterUser(txn, user.ID, func(u *userRecord) (*audit.Event, error) {
+				_, err := userTable.Change(txn, table.Key{user.ID}, func(u *userRecord) bool {
 					change(u)
-					return &audit.Event{}, nil
+					return true
 				})
 				return err
 			})

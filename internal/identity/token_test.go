@@ -182,7 +182,7 @@ func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
 	refused := errors.New("refused")
 	for _, outcome := range []error{nil, refused} {
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-			user, err := FindUser(txn, "Ann")
+			user, err := findUser(txn, "Ann")
 			if err != nil {
 				return err
 			}

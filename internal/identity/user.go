@@ -120,7 +120,13 @@ func (d *Directory) Users(ctx context.Context) ([]User, error) {
 
 // User returns the user with this id or name.
 func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
-	return view(ctx, d, func(r storage.Reader) (User, error) { return FindUser(r, idOrName) })
+	return view(ctx, d, func(r storage.Reader) (User, error) {
+		user, err := findUser(r, idOrName)
+		if err != nil {
+			return User{}, err
+		}
+		return user.User, nil
+	})
 }
 
 // SetUserDisabled disables a user, with all keys, the access token and all sessions, or enables
@@ -150,49 +156,35 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 		keys, err = keyIDs(t, userKeys.Under(user.ID))
 		return event, err
 	})
-	// Also after an error: an unknown outcome must not leave a shut-out user in.
+	// Also after an error: an unknown outcome must not leave a disabled user in.
 	d.refreshKeys(keys...)
 	return user, err
 }
 
-// changeAccess runs fn over a user in one transaction and updates the user's token in memory.
+// changeAccess runs fn over a user in one transaction and updates the user's token in memory. If fn
+// returns no event, nothing is written.
 func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
-	var user User
-	err := d.Audit.Change(ctx, func(t storage.Txn) (event *audit.Event, err error) {
-		user, event, err = alterUser(t, idOrName, func(user *userRecord) (*audit.Event, error) { return fn(t, user) })
-		return event, err
+	var user userRecord
+	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		before, err := findUser(t, idOrName)
+		if err != nil {
+			return nil, err
+		}
+		user = *before
+		event, err := fn(t, &user)
+		if err != nil || event == nil {
+			return nil, err
+		}
+		return event, userTable.Put(t, before, &user)
 	})
 	// Also after an error: an unknown outcome must not leave a revoked token in.
 	d.refreshToken(user.ID)
-	return user, err
+	return user.User, err
 }
 
-// alterUser runs fn over the record of a user. If fn returns an event, alterUser writes the
-// record.
-func alterUser(t storage.Txn, idOrName string, fn func(*userRecord) (*audit.Event, error)) (User, *audit.Event, error) {
-	before, err := findUserRecord(t, idOrName)
-	if err != nil {
-		return User{}, nil, err
-	}
-	user := *before
-	event, err := fn(&user)
-	if err != nil || event == nil {
-		return user.User, nil, err
-	}
-	return user.User, event, userTable.Put(t, before, &user)
-}
-
-// FindUser returns the user with this id or name, in a transaction. It looks for ids first, in
-// their exact case. If there is none, it fails with NOT_FOUND.
-func FindUser(r storage.Reader, idOrName string) (User, error) {
-	record, err := findUserRecord(r, idOrName)
-	if err != nil {
-		return User{}, err
-	}
-	return record.User, nil
-}
-
-func findUserRecord(r storage.Reader, idOrName string) (*userRecord, error) {
+// findUser returns the user with this id or name. It looks for ids first, in their exact case. If there
+// is none, it fails with NOT_FOUND.
+func findUser(r storage.Reader, idOrName string) (*userRecord, error) {
 	user, err := userTable.Get(r, idOrName)
 	if err != nil || user != nil {
 		return user, err
