@@ -158,13 +158,13 @@ func view[T any](ctx context.Context, d *Directory, fn func(storage.Reader) (T, 
 	return got, fault.OfStore(err)
 }
 
-// collect returns the records of a sequence.
-func collect[R any](records iter.Seq2[*R, error]) (all []*R, err error) {
-	for record, err := range records {
+// collect returns the values of a sequence.
+func collect[V any](values iter.Seq2[V, error]) (all []V, err error) {
+	for value, err := range values {
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, record)
+		all = append(all, value)
 	}
 	return all, nil
 }

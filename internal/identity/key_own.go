@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
-	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
 // MaxKeys is how many keys in force a user may make.
@@ -203,24 +202,14 @@ const (
 // ends returns when a key ends or has ended, in Unix seconds; zero: never.
 func (k *keyRecord) ends() int64 { return cmp.Or(k.Revoked, k.ExpiresAt()) }
 
-func keyIDs(r storage.Reader, in table.Range) (ids []string, err error) {
-	for id, err := range keyTable.PrimaryKeys(r, in) {
-		if err != nil {
-			return nil, err
-		}
-		ids = append(ids, id)
-	}
-	return ids, nil
-}
-
 // dropEnded returns how many keys of a user are in force, and drops those that ended first if too
 // many have ended.
 func dropEnded(t storage.Txn, userID string, now time.Time) (inForce int, dropped []string, err error) {
-	all, err := keyIDs(t, userKeys.Under(userID))
+	all, err := collect(keyTable.PrimaryKeys(t, userKeys.Under(userID)))
 	if err != nil {
 		return 0, nil, err
 	}
-	ended, err := keyIDs(t, userKeys.Under(userID).From(userID, int64(1)).Before(userID, now.Unix()+1))
+	ended, err := collect(keyTable.PrimaryKeys(t, userKeys.Under(userID).From(userID, int64(1)).Before(userID, now.Unix()+1)))
 	if err != nil {
 		return 0, nil, err
 	}

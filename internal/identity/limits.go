@@ -41,6 +41,20 @@ const (
 	MaxTokens = 1_000_000_000
 )
 
+// countLimit is a limit that counts something.
+type countLimit struct {
+	name, unit string
+	most, max  int64
+}
+
+func (l Limits) counts() [3]countLimit {
+	return [...]countLimit{
+		{"requests_per_second", "requests/s", l.RequestsPerSecond, MaxCalls},
+		{"streams", "streams", l.Streams, MaxCalls},
+		{"tokens_per_minute", "tokens/min", l.TokensPerMinute, MaxTokens},
+	}
+}
+
 // String returns the limits in words, "none" when there are none.
 func (l Limits) String() string {
 	var limits []string
@@ -51,16 +65,9 @@ func (l Limits) String() string {
 		}
 		limits = append(limits, budget)
 	}
-	for _, limit := range []struct {
-		of   string
-		most int64
-	}{
-		{"requests/s", l.RequestsPerSecond},
-		{"streams", l.Streams},
-		{"tokens/min", l.TokensPerMinute},
-	} {
+	for _, limit := range l.counts() {
 		if limit.most != 0 {
-			limits = append(limits, fmt.Sprintf("%s %d", limit.of, limit.most))
+			limits = append(limits, fmt.Sprintf("%s %d", limit.unit, limit.most))
 		}
 	}
 	if limits == nil {
@@ -86,15 +93,8 @@ func (l Limits) checked() (Limits, *fault.Fault) {
 	default:
 		l.Reset = ""
 	}
-	for _, limit := range []struct {
-		name       string
-		given, max int64
-	}{
-		{"requests_per_second", l.RequestsPerSecond, MaxCalls},
-		{"streams", l.Streams, MaxCalls},
-		{"tokens_per_minute", l.TokensPerMinute, MaxTokens},
-	} {
-		if limit.given < 0 || limit.given > limit.max {
+	for _, limit := range l.counts() {
+		if limit.most < 0 || limit.most > limit.max {
 			return l, fault.At(fault.InvalidParameter, limit.name, "%s lies between 0, which means no limit, and %d", limit.name, limit.max)
 		}
 	}

@@ -82,12 +82,7 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	if refusal := checkPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	line, err := d.hasher.Enter()
-	if err != nil {
-		return err
-	}
-	defer line.Leave()
-	hash, err := line.Hash(ctx, password)
+	hash, err := d.hashNew(ctx, d.hasher.Enter, password)
 	if err != nil {
 		return err
 	}
@@ -97,6 +92,16 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 		return &audit.Event{Actor: actor, Action: "password.set", User: user.ID}, err
 	})
 	return err
+}
+
+// hashNew returns the hash of a new password in a place of the queue that enter gives.
+func (d *Directory) hashNew(ctx context.Context, enter func() (password.Place, error), text string) (string, error) {
+	line, err := enter()
+	if err != nil {
+		return "", err
+	}
+	defer line.Leave()
+	return line.Hash(ctx, text)
 }
 
 // setPassword replaces the hash of the user's password and ends the operator's code in force.

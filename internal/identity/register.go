@@ -100,13 +100,8 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.EnterAnonymous()
-	if err != nil {
-		return User{}, err
-	}
-	defer line.Leave()
 	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
-	if user.Password, err = line.Hash(ctx, password); err != nil {
+	if user.Password, err = d.hashNew(ctx, d.hasher.EnterAnonymous, password); err != nil {
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {

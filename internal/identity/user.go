@@ -81,12 +81,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	line, err := d.hasher.Enter()
-	if err != nil {
-		return User{}, err
-	}
-	defer line.Leave()
-	hash, err := line.Hash(ctx, password)
+	hash, err := d.hashNew(ctx, d.hasher.Enter, password)
 	if err != nil {
 		return User{}, err
 	}
@@ -153,7 +148,7 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 		if event, err = fn(t, user); err != nil {
 			return nil, err
 		}
-		keys, err = keyIDs(t, userKeys.Under(user.ID))
+		keys, err = collect(keyTable.PrimaryKeys(t, userKeys.Under(user.ID)))
 		return event, err
 	})
 	// Also after an error: an unknown outcome must not leave a disabled user in.

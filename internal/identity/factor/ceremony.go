@@ -3,8 +3,6 @@ package factor
 import (
 	"bytes"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"slices"
 	"time"
@@ -48,12 +46,6 @@ var ceremonyTable = table.Table[ceremonyRecord]{
 	Name:    "ceremony",
 	Key:     func(c *ceremonyRecord) table.Key { return table.Key{c.Purpose, c.Owner} },
 	Expires: func(c *ceremonyRecord) time.Time { return time.UnixMilli(c.Expires) },
-}
-
-// loginOwner returns the owner of the ceremony of a log-in whose browser holds this secret.
-func loginOwner(secret string) string {
-	sum := sha256.Sum256([]byte(secret))
-	return hex.EncodeToString(sum[:])
 }
 
 // keepCeremony stores a ceremony until it is answered. It replaces one of the same purpose and
@@ -124,7 +116,7 @@ func (s *Service) BeginLogin(ctx context.Context, rp RelyingParty) (options any,
 		return nil, "", err
 	}
 	ceremony = credential.DrawPlain()
-	return assertion, ceremony, s.keepCeremony(ctx, purposeLogin, loginOwner(ceremony.Reveal()), ceremonyRecord{Session: *session})
+	return assertion, ceremony, s.keepCeremony(ctx, purposeLogin, hexHash([]byte(ceremony.Reveal())), ceremonyRecord{Session: *session})
 }
 
 // FinishLogin runs effect for the user whose passkey has answered. Unknown passkeys and wrong answers
@@ -136,7 +128,7 @@ func (s *Service) FinishLogin(ctx context.Context, rp RelyingParty, ceremony str
 	if err != nil {
 		return err
 	}
-	begun, err := s.takeCeremony(ctx, purposeLogin, loginOwner(ceremony), "")
+	begun, err := s.takeCeremony(ctx, purposeLogin, hexHash([]byte(ceremony)), "")
 	if err != nil {
 		return err
 	}
@@ -149,7 +141,7 @@ func (s *Service) FinishLogin(ctx context.Context, rp RelyingParty, ceremony str
 	_, _, err = library.ValidatePasskeyLogin(func(credentialID, _ []byte) (webauthn.User, error) {
 		var user passkeyUser
 		broken = s.store.View(ctx, func(r storage.Reader) error {
-			passkey, err := PasskeyTable.Find(r, &passkeyCredentials, credentialKey(credentialID)...)
+			passkey, err := PasskeyTable.Find(r, &passkeyCredentials, hexHash(credentialID))
 			if err != nil || passkey == nil {
 				return err
 			}

@@ -49,13 +49,14 @@ var (
 	}
 
 	// passkeyCredentials makes credential ids unique over all users.
-	passkeyCredentials = table.Index[PasskeyRecord]{Name: "passkeyid", Unique: true, Fixed: true, Fields: func(p *PasskeyRecord) table.Key { return credentialKey(p.CredentialID) }}
+	passkeyCredentials = table.Index[PasskeyRecord]{Name: "passkeyid", Unique: true, Fixed: true, Fields: func(p *PasskeyRecord) table.Key { return table.Key{hexHash(p.CredentialID)} }}
 )
 
-// credentialKey is the index key of the passkey with this credential id: its SHA-256.
-func credentialKey(credentialID []byte) table.Key {
-	sum := sha256.Sum256(credentialID)
-	return table.Key{hex.EncodeToString(sum[:])}
+// hexHash returns the SHA-256 of a text in hexadecimal digits. By it a passkey is found, and the ceremony
+// of a log-in whose browser holds a secret.
+func hexHash(text []byte) string {
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:])
 }
 
 // maxPasskeys bounds the passkeys of a user.
@@ -148,7 +149,7 @@ func (s *Service) FinishPasskey(ctx context.Context, rp RelyingParty, h Holder, 
 		if err != nil {
 			return nil, err
 		}
-		taken, err := PasskeyTable.Find(t, &passkeyCredentials, credentialKey(record.CredentialID)...)
+		taken, err := PasskeyTable.Find(t, &passkeyCredentials, hexHash(record.CredentialID))
 		switch {
 		case err != nil:
 			return nil, err

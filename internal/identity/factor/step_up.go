@@ -73,12 +73,8 @@ func (h Holder) assertionAttempt() attempts.Attempt {
 // Fresh reports an error unless the credential has a step-up in force, or the user has no factor:
 // VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
 func (s *Service) Fresh(r storage.Reader, h Holder) error {
-	due, err := Due(r, h.UserID)
+	due, epoch, err := dueNow(r, h.UserID)
 	if err != nil || due == nil {
-		return err
-	}
-	epoch, err := epochOf(r, h.UserID)
-	if err != nil {
 		return err
 	}
 	have, err := stepUpTable.Get(r, h.Credential)
@@ -91,6 +87,14 @@ func (s *Service) Fresh(r storage.Reader, h Holder) error {
 		return fault.New(fault.VerificationExpired, "the verification has expired; verify again by %s", either(due))
 	}
 	return nil
+}
+
+// dueNow returns what Due does, and the epoch of the factors.
+func dueNow(r storage.Reader, userID string) (due []string, epoch int64, err error) {
+	if due, err = Due(r, userID); err == nil {
+		epoch, err = epochOf(r, userID)
+	}
+	return due, epoch, err
 }
 
 func either(methods []string) string { return strings.Join(methods, " or ") }
@@ -114,16 +118,12 @@ func (s *Service) setAssertion(t storage.Txn, h Holder, epoch int64, passkeyID s
 
 // useAssertion deletes the passkey assertion of a credential. It fails if there is none in force.
 func (s *Service) useAssertion(t storage.Txn, h Holder) error {
-	due, err := Due(t, h.UserID)
+	due, epoch, err := dueNow(t, h.UserID)
 	if err != nil {
 		return err
 	}
 	if due == nil {
 		return fault.New(fault.NoFactor, "no second factor is set up for this account")
-	}
-	epoch, err := epochOf(t, h.UserID)
-	if err != nil {
-		return err
 	}
 	have, err := assertionTable.GetOrZero(t, h.Credential)
 	if err != nil {
@@ -168,73 +168,62 @@ var (
 	errWrongBackupCode = fault.At(fault.VerificationFailed, "code", "the backup code is wrong, or was used before")
 )
 
-// proof is how a code of one kind is checked.
-type proof struct {
-	guard attempts.Guard
-	due   func(storage.Reader) error      // fails if there is nothing to check a code against
-	check func(storage.Txn) (bool, error) // reports whether the code is right, and uses it up
-	wrong error                           // the answer to a wrong code
-}
-
 // ProveCode checks a TOTP code or a backup code of a user. A right code is used up in one
 // transaction with effect, whose event is recorded.
 //
 // A wrong code is VERIFICATION_FAILED. Too many of them are TOO_MANY_ATTEMPTS, and are not checked.
 // A text that is no code is not counted.
 func (s *Service) ProveCode(ctx context.Context, h Holder, code string, effect func(storage.Txn) (*audit.Event, error)) error {
-	p := proof{due: func(r storage.Reader) error { return second(findTOTP(r, h.UserID)) }}
 	digits, backup := readBackupCode(code)
 	switch {
 	case code == "":
 		return errNoCode
 	case isCode(code):
-		p.guard, p.wrong = totpGuard, errWrongCode
-		p.check = func(t storage.Txn) (bool, error) {
-			record, err := findTOTP(t, h.UserID)
-			if err != nil {
-				return false, err
-			}
-			return s.acceptCode(t, record, record.Seed, code)
-		}
+		return s.prove(ctx, h, totpGuard, errWrongCode, s.findTOTP, func(t storage.Txn, has *TOTP) (bool, error) {
+			return s.acceptCode(t, has, has.Seed, code)
+		}, effect)
 	case backup:
-		p.guard, p.wrong = backupGuard, errWrongBackupCode
-		p.check = func(t storage.Txn) (bool, error) { return s.useBackupCode(t, h.UserID, digits) }
-	default:
-		return errCodeForm
+		return s.prove(ctx, h, backupGuard, errWrongBackupCode, s.findTOTP, func(t storage.Txn, _ *TOTP) (bool, error) {
+			return s.useBackupCode(t, h.UserID, digits)
+		}, effect)
 	}
-	return s.prove(ctx, h, p, effect)
+	return errCodeForm
 }
 
-// second returns the error of a call.
-func second[T any](_ T, err error) error { return err }
-
-// prove counts an attempt durably and only then checks the code, so that parallel attempts are no
-// more than the guard allows. The code, its effect and the end of the count are one transaction.
-func (s *Service) prove(ctx context.Context, h Holder, p proof, effect func(storage.Txn) (*audit.Event, error)) error {
+// prove checks a code of the TOTP that find returns: check reports whether it is right, and uses it up.
+// The attempt is counted durably before, so that parallel attempts are no more than the guard allows. The
+// code, its effect and the end of the count are one transaction.
+func (s *Service) prove(ctx context.Context, h Holder, guard attempts.Guard, wrong error, find func(storage.Reader, Holder) (*TOTP, error),
+	check func(storage.Txn, *TOTP) (bool, error), effect func(storage.Txn) (*audit.Event, error),
+) error {
 	err := s.store.Update(ctx, func(t storage.Txn) error {
-		if err := p.due(t); err != nil {
+		if _, err := find(t, h); err != nil {
 			return err
 		}
-		return p.guard.Take(t, s.store.Now(), h.UserID)
+		return guard.Take(t, s.store.Now(), h.UserID)
 	})
 	if err != nil {
 		return fault.OfStore(err)
 	}
 	var right bool
 	err = s.audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		if right, err = p.check(t); err != nil {
+		has, err := find(t, h)
+		if err != nil {
+			return nil, err
+		}
+		if right, err = check(t, has); err != nil {
 			return nil, err
 		}
 		if !right {
-			return &audit.Event{Actor: attempts.Unknown, Action: "code.refuse", User: h.UserID, Detail: p.guard.What, Address: h.Address}, nil
+			return &audit.Event{Actor: attempts.Unknown, Action: "code.refuse", User: h.UserID, Detail: guard.What, Address: h.Address}, nil
 		}
-		if err := p.guard.Forgive(t, h.UserID); err != nil {
+		if err := guard.Forgive(t, h.UserID); err != nil {
 			return nil, err
 		}
 		return effect(t)
 	})
 	if err == nil && !right {
-		err = p.wrong
+		err = wrong
 	}
 	return SealFault(err)
 }

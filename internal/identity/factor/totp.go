@@ -66,8 +66,8 @@ type TOTP struct {
 var TOTPTable = table.Table[TOTP]{Name: "totp", Key: func(r *TOTP) table.Key { return table.Key{r.UserID} }}
 
 // findTOTP returns the TOTP of a user. If it is off, it fails with NO_FACTOR.
-func findTOTP(r storage.Reader, userID string) (*TOTP, error) {
-	record, err := TOTPTable.GetOrZero(r, userID)
+func (s *Service) findTOTP(r storage.Reader, h Holder) (*TOTP, error) {
+	record, err := TOTPTable.GetOrZero(r, h.UserID)
 	if err == nil && record.Seed == nil {
 		err = errNoTOTP
 	}
@@ -213,31 +213,19 @@ var errTOTPOn = fault.New(fault.Conflict, "an authenticator app is set up alread
 
 // EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It returns
 // the backup codes, which are shown only here.
-func (s *Service) EnableTOTP(ctx context.Context, h Holder, code string, effect Effect) (codes []credential.Secret, err error) {
+func (s *Service) EnableTOTP(ctx context.Context, h Holder, code string, effect Effect) ([]credential.Secret, error) {
 	switch {
 	case code == "":
 		return nil, errNoCode
 	case !isCode(code):
 		return nil, fault.At(fault.InvalidParameter, "code", "the code of an authenticator app has %d digits", codeDigits)
 	}
-	codes = drawBackupCodes()
-	pending := func(r storage.Reader) (*TOTP, error) { return s.pending(r, h) }
-	err = s.prove(ctx, h, proof{
-		guard: totpGuard,
-		wrong: errWrongCode,
-		due:   func(r storage.Reader) error { return second(pending(r)) },
-		check: func(t storage.Txn) (bool, error) {
-			record, err := pending(t)
-			if err != nil {
-				return false, err
-			}
-			return s.acceptCode(t, record, record.Pending, code)
-		},
+	codes := drawBackupCodes()
+	var record *TOTP
+	return codes, s.prove(ctx, h, totpGuard, errWrongCode, s.pending, func(t storage.Txn, pending *TOTP) (bool, error) {
+		record = pending
+		return s.acceptCode(t, pending, pending.Pending, code)
 	}, func(t storage.Txn) (*audit.Event, error) {
-		record, err := TOTPTable.GetOrZero(t, h.UserID)
-		if err != nil {
-			return nil, err
-		}
 		record = &TOTP{UserID: h.UserID, Seed: record.Pending, Created: s.store.Now().Unix(), LastStep: record.LastStep}
 		if err := TOTPTable.Put(t, nil, record); err != nil {
 			return nil, err
@@ -247,7 +235,6 @@ func (s *Service) EnableTOTP(ctx context.Context, h Holder, code string, effect 
 		}
 		return h.changed(t, "totp.enable", "", effect)
 	})
-	return codes, err
 }
 
 // pending returns the TOTP of a user if it is being enrolled with the same credential.
@@ -278,7 +265,7 @@ func (s *Service) pending(r storage.Reader, h Holder) (*TOTP, error) {
 // DisableTOTP turns TOTP off, by a TOTP code or a backup code, and deletes the backup codes.
 func (s *Service) DisableTOTP(ctx context.Context, h Holder, code string, effect Effect) error {
 	return s.ProveCode(ctx, h, code, func(t storage.Txn) (*audit.Event, error) {
-		record, err := findTOTP(t, h.UserID)
+		record, err := s.findTOTP(t, h)
 		if err != nil {
 			return nil, err
 		}
