@@ -85,7 +85,7 @@ func changeUserLimits(c *call, change identity.LimitsChange) (any, error) {
 }
 
 func removeUserLimits(c *call) (any, error) {
-	return c.shownUser(c.Directory.SetUserLimits(c.ctx(), Operator, c.path("user"), identity.Limits{}))
+	return c.shownUser(c.Directory.ChangeUserLimits(c.ctx(), Operator, c.path("user"), identity.Limits{}.Change()))
 }
 
 // OneTimeCode is a one-time code, which is shown this once.
@@ -176,7 +176,7 @@ func changeKeyLimits(c *call, change identity.LimitsChange) (any, error) {
 }
 
 func removeKeyLimits(c *call) (any, error) {
-	return shownKey(c.Directory.SetKeyLimits(c.ctx(), Operator, c.path("key"), identity.Limits{}))
+	return shownKey(c.Directory.ChangeKeyLimits(c.ctx(), Operator, c.path("key"), identity.Limits{}.Change()))
 }
 
 func revokeKey(c *call) (any, error) {

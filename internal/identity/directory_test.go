@@ -242,14 +242,20 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for what, call := range map[string]func() error{
-		"user":           func() error { _, err := f.User(t.Context(), "nobody"); return err },
-		"disable":        func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "nobody", true); return err },
-		"keys of":        func() error { _, err := f.Keys(t.Context(), "nobody"); return err },
-		"create":         func() error { _, _, err := f.CreateKey(t.Context(), "operator", "nobody", KeySpec{}); return err },
-		"revoke":         func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
-		"rotate":         func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
-		"limit a key":    func() error { _, err := f.SetKeyLimits(t.Context(), "operator", "key_0", Limits{}); return err },
-		"limit a user":   func() error { _, err := f.SetUserLimits(t.Context(), "operator", "nobody", Limits{}); return err },
+		"user":    func() error { _, err := f.User(t.Context(), "nobody"); return err },
+		"disable": func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "nobody", true); return err },
+		"keys of": func() error { _, err := f.Keys(t.Context(), "nobody"); return err },
+		"create":  func() error { _, _, err := f.CreateKey(t.Context(), "operator", "nobody", KeySpec{}); return err },
+		"revoke":  func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
+		"rotate":  func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
+		"limit a key": func() error {
+			_, err := f.ChangeKeyLimits(t.Context(), "operator", "key_0", Limits{}.Change())
+			return err
+		},
+		"limit a user": func() error {
+			_, err := f.ChangeUserLimits(t.Context(), "operator", "nobody", Limits{}.Change())
+			return err
+		},
 		"mint":           func() error { _, err := f.MintToken(t.Context(), "operator", "nobody"); return err },
 		"revoke a token": func() error { return f.RevokeToken(t.Context(), "operator", "nobody") },
 		"find": func() error {
@@ -350,7 +356,7 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 					if step%3 == 0 {
 						_ = f.RevokeToken(ctx, "operator", who)
 					}
-					_, _ = f.SetUserLimits(ctx, "operator", who, Limits{Streams: int64(step)})
+					_, _ = f.ChangeUserLimits(ctx, "operator", who, Limits{Streams: int64(step)}.Change())
 				}
 			}
 		})
@@ -399,10 +405,10 @@ func TestEveryChangeIsAudited(t *testing.T) {
 	}
 	token := ""
 	for range 2 { // the second of each changes nothing, but the token's
-		if _, err := f.SetKeyLimits(ctx, "operator", key.ID, Limits{Streams: 3}); err != nil {
+		if _, err := f.ChangeKeyLimits(ctx, "operator", key.ID, Limits{Streams: 3}.Change()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := f.SetUserLimits(ctx, "operator", "ann", Limits{Streams: 4}); err != nil {
+		if _, err := f.ChangeUserLimits(ctx, "operator", "ann", Limits{Streams: 4}.Change()); err != nil {
 			t.Fatal(err)
 		}
 		token = f.token(t, "ann")

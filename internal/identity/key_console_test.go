@@ -70,7 +70,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 
 	// The user's limits hold, as they are now.
 	limits := Limits{Budget: 5 * money.Unit, Reset: calendar.Day}
-	if _, err := f.SetUserLimits(ctx, "operator", "ann", limits); err != nil {
+	if _, err := f.ChangeUserLimits(ctx, "operator", "ann", limits.Change()); err != nil {
 		t.Fatal(err)
 	}
 	if p := must(f.Composer(ctx, ann))(t); p.UserLimits != limits {

@@ -129,22 +129,18 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// SetKeyLimits replaces the limits that operators have set for a key. Those of its owner stay.
-func (d *Directory) SetKeyLimits(ctx context.Context, actor, id string, limits Limits) (Key, error) {
-	return d.limitKey(ctx, actor, id, func(Limits) Limits { return limits })
+// Change returns the change that makes any limits these.
+func (l Limits) Change() LimitsChange {
+	return LimitsChange{&l.Budget, &l.Reset, &l.RequestsPerSecond, &l.Streams, &l.TokensPerMinute}
 }
 
-// ChangeKeyLimits changes some limits of a key that an operator has set.
+// ChangeKeyLimits changes some limits of a key that an operator has set. Those of its owner stay.
 func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, change LimitsChange) (Key, error) {
-	return d.limitKey(ctx, actor, id, change.of)
-}
-
-func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Limits) Limits) (Key, error) {
 	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
-		changed, err := key.Operator.Limits.become(next)
+		changed, err := key.Operator.Limits.become(change)
 		if err != nil || !changed {
 			return nil, err
 		}
@@ -152,19 +148,10 @@ func (d *Directory) limitKey(ctx context.Context, actor, id string, next func(Li
 	})
 }
 
-// SetUserLimits replaces the limits of a user, which bound all keys of the user together.
-func (d *Directory) SetUserLimits(ctx context.Context, actor, idOrName string, limits Limits) (User, error) {
-	return d.limitUser(ctx, actor, idOrName, func(Limits) Limits { return limits })
-}
-
-// ChangeUserLimits changes some limits of a user.
+// ChangeUserLimits changes some limits of a user, which bound all keys of the user together.
 func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string, change LimitsChange) (User, error) {
-	return d.limitUser(ctx, actor, idOrName, change.of)
-}
-
-func (d *Directory) limitUser(ctx context.Context, actor, idOrName string, next func(Limits) Limits) (User, error) {
 	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
-		changed, err := user.Limits.become(next)
+		changed, err := user.Limits.become(change)
 		if err != nil || !changed {
 			return nil, err
 		}
@@ -172,9 +159,9 @@ func (d *Directory) limitUser(ctx context.Context, actor, idOrName string, next 
 	})
 }
 
-// become replaces limits by what next makes of them, and reports whether that is a change.
-func (l *Limits) become(next func(Limits) Limits) (changed bool, err error) {
-	limits, refusal := next(*l).checked()
+// become applies a change, and reports whether it changes anything.
+func (l *Limits) become(change LimitsChange) (changed bool, err error) {
+	limits, refusal := change.of(*l).checked()
 	if refusal != nil {
 		return false, refusal
 	}

@@ -37,11 +37,11 @@ func TestLimitsHoldOnTheNextRequest(t *testing.T) {
 	}
 
 	ofKey := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, TokensPerMinute: 100_000}
-	if key, err := f.SetKeyLimits(ctx, "operator", first.ID, ofKey); err != nil || key.Operator.Limits != ofKey {
+	if key, err := f.ChangeKeyLimits(ctx, "operator", first.ID, ofKey.Change()); err != nil || key.Operator.Limits != ofKey {
 		t.Fatalf("%+v, %v", key, err)
 	}
 	ofUser := Limits{RequestsPerSecond: 5}
-	if user, err := f.SetUserLimits(ctx, "operator", "ANN", ofUser); err != nil || user.Limits != ofUser {
+	if user, err := f.ChangeUserLimits(ctx, "operator", "ANN", ofUser.Change()); err != nil || user.Limits != ofUser {
 		t.Fatalf("%+v, %v", user, err)
 	}
 	if key, user := f.limitsOf(t, secret); key != ofKey || user != ofUser {
@@ -57,7 +57,7 @@ func TestLimitsHoldOnTheNextRequest(t *testing.T) {
 	if key, _ := f.limitsOf(t, rotated.Reveal()); key != ofKey {
 		t.Errorf("the rotated key has %v", key)
 	}
-	if _, err := f.SetUserLimits(ctx, "operator", "ann", Limits{}); err != nil {
+	if _, err := f.ChangeUserLimits(ctx, "operator", "ann", Limits{}.Change()); err != nil {
 		t.Fatal(err)
 	}
 	if _, user := f.limitsOf(t, other); user != (Limits{}) {
@@ -86,7 +86,7 @@ func TestAChangeOfLimitsLeavesTheOthersAsTheyAre(t *testing.T) {
 			f := newFixture(t)
 			f.user(t, "ann")
 			key, secret := f.key(t, "ann", KeySpec{Limits: c.from})
-			if _, err := f.SetUserLimits(t.Context(), "operator", "ann", c.from); err != nil {
+			if _, err := f.ChangeUserLimits(t.Context(), "operator", "ann", c.from.Change()); err != nil {
 				t.Fatal(err)
 			}
 			changed, err := f.ChangeKeyLimits(t.Context(), "operator", key.ID, c.change)
@@ -110,7 +110,7 @@ func TestLimitsThatCannotBeMeantAreRefusedAndChangeNothing(t *testing.T) {
 	before := Limits{Budget: money.Unit, Reset: calendar.Day, Streams: 1}
 	f.user(t, "ann")
 	key, secret := f.key(t, "ann", KeySpec{Limits: before})
-	if _, err := f.SetUserLimits(t.Context(), "operator", "ann", before); err != nil {
+	if _, err := f.ChangeUserLimits(t.Context(), "operator", "ann", before.Change()); err != nil {
 		t.Fatal(err)
 	}
 	for param, cases := range map[string][]Limits{
@@ -121,8 +121,8 @@ func TestLimitsThatCannotBeMeantAreRefusedAndChangeNothing(t *testing.T) {
 		"tokens_per_minute":   {{TokensPerMinute: -1}, {TokensPerMinute: MaxTokens + 1}},
 	} {
 		for _, limits := range cases {
-			_, ofKey := f.SetKeyLimits(t.Context(), "operator", key.ID, limits)
-			_, ofUser := f.SetUserLimits(t.Context(), "operator", "ann", limits)
+			_, ofKey := f.ChangeKeyLimits(t.Context(), "operator", key.ID, limits.Change())
+			_, ofUser := f.ChangeUserLimits(t.Context(), "operator", "ann", limits.Change())
 			_, _, ofSpec := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Limits: limits})
 			for err, want := range map[error]string{ofKey: param, ofUser: param, ofSpec: "limits." + param} {
 				if codeOf(err) != fault.InvalidParameter || paramOf(err) != want {
@@ -150,7 +150,7 @@ func TestThereIsNothingToLimitAboutAKeyThatHasEnded(t *testing.T) {
 	expired, _ := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Unix() + 1})
 	f.clock.pass(1e9)
 	for what, id := range map[string]string{"revoked": revoked.ID, "expired": expired.ID} {
-		if _, err := f.SetKeyLimits(t.Context(), "operator", id, Limits{Streams: 1}); codeOf(err) != fault.Conflict {
+		if _, err := f.ChangeKeyLimits(t.Context(), "operator", id, Limits{Streams: 1}.Change()); codeOf(err) != fault.Conflict {
 			t.Errorf("a key that is %s was limited: %v", what, err)
 		}
 	}
