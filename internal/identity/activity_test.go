@@ -77,7 +77,7 @@ func TestAUserSaysHowHeWantsToBeCalled(t *testing.T) {
 }
 
 // What costs a user nothing must not fill the store.
-func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
+func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -144,7 +144,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 		t.Errorf("%+v: it was changed without its event", user)
 	}
 
-	// Nobody else is held up, nor what ends an access.
+	// Other users are not limited, nor is a change that ends an access.
 	f.key(t, "ann", KeySpec{})
 	bob := "Bob"
 	expect(t, "another user", second(f.ChangeProfile(ctx, f.login(t, "bob").Account, Profile{DisplayName: &bob})), "")
@@ -168,7 +168,7 @@ func TestAUserMakesSoManyChangesOfHisOwnInADay(t *testing.T) {
 }
 
 // A user who looks for an intruder needs the address.
-func TestARefusedProofTellsFromWhere(t *testing.T) {
+func TestARefusedProofIsRecordedWithItsAddress(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	user := f.person(t, "ann")

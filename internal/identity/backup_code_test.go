@@ -17,7 +17,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-func TestABackupCodeIsGoodOnceHoweverItIsTyped(t *testing.T) {
+func TestABackupCodeIsGoodOnceInAllSpellings(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")

@@ -90,7 +90,7 @@ func TestAnAddressThatIsGoneIsUsedAgainWhenItIsGivenAgain(t *testing.T) {
 	}
 }
 
-func TestARevokedKeyStillSaysWhereItsTasksAreTold(t *testing.T) {
+func TestARevokedKeyStillHasItsCallbackAddress(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := context.Background()

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestACeremonyIsAnsweredOnceByWhoBeganItForWhatItIs(t *testing.T) {
+func TestACeremonyIsAnsweredOnceByItsOwnerForItsPurpose(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -145,9 +145,9 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 	}
 }
 
-// Whoever shares the cookie and has no passkey must not use the assertion that the
-// owner's has just left.
-func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
+// A thief of the cookie who has no passkey must not use the assertion that the owner's passkey has
+// just made.
+func TestAPasskeyAssertionIsNotUsedByTheEarlierSecret(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
@@ -163,7 +163,7 @@ func TestAPasskeysAnswerIsNotSpentByWhoSharesTheSecretBefore(t *testing.T) {
 	}
 	expect(t, "the owner answers", f.answered(t, ann, v), "")
 	expect(t, "the thief", f.verifyByPasskey(t, &thief), fault.NotLoggedIn)
-	expect(t, "the owner, whom the thief's attempts do not shut out", f.verifyByPasskey(t, ann), "")
+	expect(t, "the owner, whom the thief's attempts do not block", f.verifyByPasskey(t, ann), "")
 	expect(t, "the thief, then", f.Fresh(t.Context(), &thief), fault.NotLoggedIn)
 	expect(t, "the owner, then", f.Fresh(t.Context(), ann), "")
 }

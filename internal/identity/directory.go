@@ -2,8 +2,11 @@
 // passwords, sessions and second factors; and the limits of users and keys. [Directory] has all
 // operations. A [Principal] is the caller of a model, by an API key; an [Account] is the caller of the
 // console, by a session or an access token. Records are in the store, in the tables of tables.go.
-// The keys and tokens in force are in memory too, and a change acts on the next request. It
-// imports no package that serves requests, and not the ledger.
+// The keys and tokens in force are in memory too, and a change acts on the next request.
+//
+// What needs no Directory is below: factor has the second factors, password the hashing of passwords,
+// credential the secrets and their forms, attempts the counters of attempts. The package imports no
+// package that serves requests, and not the ledger.
 package identity
 
 import (

@@ -242,10 +242,10 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for what, call := range map[string]func() error{
-		"user":    func() error { _, err := f.User(t.Context(), "nobody"); return err },
-		"disable": func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "nobody", true); return err },
-		"keys of": func() error { _, err := f.Keys(t.Context(), "nobody"); return err },
-		"create":  func() error { _, _, err := f.CreateKey(t.Context(), "operator", "nobody", KeySpec{}); return err },
+		"user":    func() error { _, err := f.User(t.Context(), "unknown"); return err },
+		"disable": func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "unknown", true); return err },
+		"keys of": func() error { _, err := f.Keys(t.Context(), "unknown"); return err },
+		"create":  func() error { _, _, err := f.CreateKey(t.Context(), "operator", "unknown", KeySpec{}); return err },
 		"revoke":  func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
 		"rotate":  func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
 		"limit a key": func() error {
@@ -253,13 +253,13 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 			return err
 		},
 		"limit a user": func() error {
-			_, err := f.ChangeUserLimits(t.Context(), "operator", "nobody", Limits{}.Change())
+			_, err := f.ChangeUserLimits(t.Context(), "operator", "unknown", Limits{}.Change())
 			return err
 		},
-		"mint":           func() error { _, err := f.MintToken(t.Context(), "operator", "nobody"); return err },
-		"revoke a token": func() error { return f.RevokeToken(t.Context(), "operator", "nobody") },
+		"mint":           func() error { _, err := f.MintToken(t.Context(), "operator", "unknown"); return err },
+		"revoke a token": func() error { return f.RevokeToken(t.Context(), "operator", "unknown") },
 		"find": func() error {
-			return f.store.View(t.Context(), func(r storage.Reader) error { _, err := findUser(r, "nobody"); return err })
+			return f.store.View(t.Context(), func(r storage.Reader) error { _, err := findUser(r, "unknown"); return err })
 		},
 	} {
 		if err := call(); codeOf(err) != fault.NotFound {
@@ -304,7 +304,7 @@ func TestAKeyIsShutOutWhenTheStoreCannotBeRead(t *testing.T) {
 		t.Errorf("the caller heard %v", err)
 	}
 	if _, ok := f.Authenticate(secret); ok {
-		t.Error("a key whose revocation may have happened was let in")
+		t.Error("a key whose revocation may have happened is accepted")
 	}
 }
 
@@ -332,10 +332,10 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 	for worker := range 8 {
 		work.Go(func() {
 			for step := range 40 {
-				who, key := fmt.Sprintf("user%d", (worker+step)%people), keys[(worker*3+step)%people]
+				name, key := fmt.Sprintf("user%d", (worker+step)%people), keys[(worker*3+step)%people]
 				switch (worker + step*5) % 8 {
 				case 0, 1:
-					if _, secret, err := f.CreateKey(ctx, "operator", who, KeySpec{}); err == nil {
+					if _, secret, err := f.CreateKey(ctx, "operator", name, KeySpec{}); err == nil {
 						remember(secret)
 					}
 				case 2, 3:
@@ -343,20 +343,20 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 						remember(secret)
 					}
 				case 4:
-					_, _ = f.SetUserDisabled(ctx, "operator", who, step%2 == 0)
+					_, _ = f.SetUserDisabled(ctx, "operator", name, step%2 == 0)
 				case 5:
 					if step > 30 {
 						_, _ = f.RevokeKey(ctx, "operator", key)
 					}
 				case 6:
-					if secret, err := f.MintToken(ctx, "operator", who); err == nil {
+					if secret, err := f.MintToken(ctx, "operator", name); err == nil {
 						remember(secret)
 					}
 				case 7:
 					if step%3 == 0 {
-						_ = f.RevokeToken(ctx, "operator", who)
+						_ = f.RevokeToken(ctx, "operator", name)
 					}
-					_, _ = f.ChangeUserLimits(ctx, "operator", who, Limits{Streams: int64(step)}.Change())
+					_, _ = f.ChangeUserLimits(ctx, "operator", name, Limits{Streams: int64(step)}.Change())
 				}
 			}
 		})

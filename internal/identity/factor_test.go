@@ -196,8 +196,8 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 	ann := f.comes(t, user, false)
 	seed, _ := f.withTOTP(t, ann)
 	expect(t, "verified", f.verify(t, ann, f.code(t, seed, 0)), "")
-	if err := f.ResetFactors(t.Context(), "operator", "nobody"); codeOf(err) != fault.NotFound {
-		t.Errorf("reset of nobody: %v", err)
+	if err := f.ResetFactors(t.Context(), "operator", "unknown"); codeOf(err) != fault.NotFound {
+		t.Errorf("reset of an unknown user: %v", err)
 	}
 	if err := f.ResetFactors(t.Context(), "operator", "ann"); err != nil {
 		t.Fatal(err)
@@ -223,8 +223,8 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 	}
 }
 
-// Whoever has a password and a session, but not the factor that was set up since,
-// must not end beside it what the user had begun before.
+// A caller who has a password and a session, but not the factor that was set up since, must not finish
+// an enrolment that began before.
 func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(f fixture, a *Account) (finish func() error){

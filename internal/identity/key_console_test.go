@@ -50,7 +50,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 		t.Errorf("after a restart it is %s", again.KeyID)
 	}
 
-	// It is nobody's to see, to use or to change.
+	// No user can list, use or change it.
 	if list := must(f.OwnKeys(ctx, ann))(t); len(list) != 0 {
 		t.Errorf("it is listed: %+v", list)
 	}
@@ -88,7 +88,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 	}
 }
 
-func TestNobodyComposesWhoIsNotIn(t *testing.T) {
+func TestOnlyASessionInForceHasAConsoleKey(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -112,7 +112,7 @@ func TestNobodyComposesWhoIsNotIn(t *testing.T) {
 	}
 }
 
-func TestAHiddenKeyWhoseMakingIsNotKnownIsTheSameAfterwards(t *testing.T) {
+func TestAConsoleKeyOfUnknownOutcomeStaysTheSame(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.person(t, "ann")

@@ -38,7 +38,7 @@ func (f fixture) keyIDs(t testing.TB, user User) (ids map[string]bool) {
 	return ids
 }
 
-// Whoever makes and revokes keys all day must not make each next one dearer.
+// Many keys made and revoked must not make each further one more expensive.
 func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestAKeyOfSomebodyElseIsNotThere(t *testing.T) {
+func TestAKeyOfAnotherUserIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -41,7 +41,7 @@ func TestAKeyOfSomebodyElseIsNotThere(t *testing.T) {
 		bobs, none := op(anns.ID), op(noHash)
 		refusedAs(t, what, bobs, fault.NotFound)
 		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", bobs), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), noHash, "ID"); a != b {
-			t.Errorf("%s: another's %s, nobody's %s", what, a, b)
+			t.Errorf("%s: another's %s, unknown %s", what, a, b)
 		}
 	}
 	if list := must(f.OwnKeys(ctx, bob))(t); len(list) != 0 {
@@ -53,7 +53,7 @@ func TestAKeyOfSomebodyElseIsNotThere(t *testing.T) {
 	f.accepted(t, "it", secret.Reveal(), true)
 }
 
-func TestAnOwnerDoesWithHisKeyWhatHeLikes(t *testing.T) {
+func TestAnOwnerChangesRotatesAndRevokesAKey(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()

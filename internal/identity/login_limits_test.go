@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Each of the ways in is shut by failures, and an operator opens all of them.
+// Failures block each way to log in or to prove, and an operator unblocks all of them.
 func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -37,14 +37,14 @@ func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	for what, try := range shut {
 		expect(t, what, try(), fault.TooManyAttempts)
 	}
-	refusedAs(t, "forgiving nobody", f.Unblock(ctx, "operator", "nobody"), fault.NotFound)
+	refusedAs(t, "forgiving an unknown user", f.Unblock(ctx, "operator", "unknown"), fault.NotFound)
 	if err := f.Unblock(ctx, "operator", "ANN"); err != nil {
 		t.Fatal(err)
 	}
 	for what, try := range shut {
 		expect(t, what+", forgiven", try(), "")
 	}
-	expect(t, "another user, who was not forgiven", byProof(theirs, goodPassword), fault.TooManyAttempts)
+	expect(t, "another user that was not forgiven", byProof(theirs, goodPassword), fault.TooManyAttempts)
 	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
 		t.Errorf("the factors are %+v, %v", has, err)
 	}

@@ -33,7 +33,7 @@ func (f fixture) attempt(t testing.TB, name, password string, from Device) error
 	return err
 }
 
-func TestWhoLogsInIsNotToldWhatWasWrong(t *testing.T) {
+func TestAFailedLogInDoesNotRevealWhatWasWrong(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ann := f.person(t, "ann")
@@ -84,7 +84,7 @@ func TestWhoLogsInIsNotToldWhatWasWrong(t *testing.T) {
 
 func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 	t.Parallel()
-	for _, name := range []string{"ann", "nobody-there", "no name\x00at all"} {
+	for _, name := range []string{"ann", "unknown-name", "no name\x00at all"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newPeople(t)
@@ -155,7 +155,7 @@ func TestARightPasswordForgetsTheWrongOnesOfThatName(t *testing.T) {
 		}
 		refusedAs(t, "ann's right", f.attempt(t, "ann", goodPassword, address(round)), "")
 	}
-	// But not where a factor is due: who knows only the password is not let try it for ever.
+	// But not if a factor is due: a caller who knows only the password must not try without a limit.
 	entry := f.login(t, "bob")
 	_, code := f.enrolled(t, entry)
 	for range 10 {
@@ -229,14 +229,14 @@ func TestTheLoginLimitsAreTheOperators(t *testing.T) {
 func TestCountersAreForgotten(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	_ = f.attempt(t, "somebody-unknown", otherPassword, address(1))
+	_ = f.attempt(t, "another-unknown", otherPassword, address(1))
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
 		return r.Scan(nil, nil, func(key, _ []byte) bool {
 			if !strings.HasPrefix(string(key), "attempts/") && !strings.HasPrefix(string(key), "meta/") {
-				t.Errorf("%q was written for nobody", key)
+				t.Errorf("%q was written for an unknown name", key)
 			}
 			return true
 		})
@@ -288,7 +288,7 @@ func (r recordingTxn) Set(key, val []byte, purge time.Time) error {
 	return r.Txn.Set(key, val, purge)
 }
 
-func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
+func TestLogInsAreRecordedForTheUserAndInTheLog(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	core, logs := observer.New(zapcore.InfoLevel)
@@ -296,7 +296,7 @@ func TestLogInsAreToldToTheUserAndTheLog(t *testing.T) {
 	ann := f.person(t, "ann")
 	f.clock.pass(time.Second)
 	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, address(1)), fault.NotLoggedIn)
-	refusedAs(t, "nobody", f.attempt(t, otherPassword, goodPassword, address(2)), fault.NotLoggedIn)
+	refusedAs(t, "an unknown user", f.attempt(t, otherPassword, goodPassword, address(2)), fault.NotLoggedIn)
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}

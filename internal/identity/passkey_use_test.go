@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestALogInByPasskeyNamesNobody(t *testing.T) {
+func TestALogInByPasskeyNamesNoUser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.withPasskey(t, f.comes(t, f.user(t, "ann"), false))
@@ -35,7 +35,7 @@ func TestAWrongAnswerIsRefused(t *testing.T) {
 		"a subdomain":           func(v *device) { v.page.Origin = "https://a.gate.example:8443" },
 		"another relying party": func(v *device) { v.page.ID = "evil.example" },
 		"no verification":       func(v *device) { v.auth.Options.UserNotVerified = true },
-		"nobody there":          func(v *device) { v.auth.Options.UserNotPresent = true },
+		"no user present":       func(v *device) { v.auth.Options.UserNotPresent = true },
 	} {
 		f := newFixture(t)
 		user := f.user(t, "ann")
@@ -70,7 +70,7 @@ func TestAnAnswerOfAnotherPasskeyIsRefused(t *testing.T) {
 	unknown := newDevice()
 	unknown.auth.Options.UserHandle = anns.auth.Options.UserHandle
 	_, ofUnknown := f.entering(t, unknown)
-	expect(t, "a passkey that nobody has", ofUnknown, fault.VerificationFailed)
+	expect(t, "an unknown passkey", ofUnknown, fault.VerificationFailed)
 	forged := *anns
 	forged.cred.Key = unknown.cred.Key
 	_, ofForged := f.entering(t, &forged)
@@ -88,7 +88,7 @@ func TestAnAnswerOfAnotherPasskeyIsRefused(t *testing.T) {
 	}
 }
 
-func TestACounterThatDoesNotRiseTellsOfACopyUnlessThePasskeyIsSynced(t *testing.T) {
+func TestACounterThatDoesNotRiseRevealsACopyUnlessThePasskeyIsSynced(t *testing.T) {
 	t.Parallel()
 	for _, synced := range []bool{false, true} {
 		f := newFixture(t)

@@ -85,7 +85,7 @@ func TestAWeakerHashIsRaisedAtALogIn(t *testing.T) {
 	}
 }
 
-func TestTwoWhoLogInAtOnceByAWeakerHashAreBothLetIn(t *testing.T) {
+func TestTwoParallelLogInsByAWeakerHashBothSucceed(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.weakened(t, f.user(t, "ann"))

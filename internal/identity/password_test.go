@@ -65,7 +65,7 @@ func TestAPasswordIsTakenAsItIsTyped(t *testing.T) {
 	}
 }
 
-func TestChangingAPasswordEndsWhateverWasBefore(t *testing.T) {
+func TestChangingAPasswordEndsEarlierAccess(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -101,7 +101,7 @@ func TestChangingAPasswordEndsWhateverWasBefore(t *testing.T) {
 	if !ok || account.Credential != own.Account.Credential {
 		t.Errorf("the session that asked: %+v, %v", account, ok)
 	}
-	f.open(t, "somebody else's session", bobs.Secret, true)
+	f.open(t, "a session of another user", bobs.Secret, true)
 	refusedAs(t, "the old password", f.attempt(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
 	refusedAs(t, "the new password", f.attempt(t, "ann", otherPassword, testDevice), "")
 	err := f.ResetPassword(ctx, code, goodPassword, testDevice, LoginLimits{})
@@ -136,7 +136,7 @@ func TestAnAccountWithoutAPasswordIsSentToAnOperator(t *testing.T) {
 	}
 }
 
-func TestWhoCameByAPasskeySetsAFirstPasswordOnceVerified(t *testing.T) {
+func TestAUserOfAPasskeySetsAFirstPasswordOnceVerified(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -172,14 +172,14 @@ func TestAPasswordIsProvedAFewTimesOnly(t *testing.T) {
 	refusedAs(t, "the right one 15 minutes later", f.ProvePassword(ctx, entry.Account, goodPassword), "")
 }
 
-func TestAnOperatorsPasswordEndsWhateverWasBefore(t *testing.T) {
+func TestAnOperatorsPasswordEndsEarlierAccess(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
 	f.person(t, "ann")
 	entry, token := f.login(t, "ann"), f.token(t, "ann")
 	refusedAs(t, "a common one", f.SetPassword(ctx, "operator", "ann", "12345678"), fault.InvalidParameter)
-	refusedAs(t, "nobody's", f.SetPassword(ctx, "operator", "eve", otherPassword), fault.NotFound)
+	refusedAs(t, "of an unknown user", f.SetPassword(ctx, "operator", "eve", otherPassword), fault.NotFound)
 	if err := f.SetPassword(ctx, "operator", "ann", otherPassword); err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity/password"
 )
 
-// What people are in these tests. The password is nobody's name and on no list.
+// The passwords of the users in these tests. Neither is the name of a user or a common password.
 const (
 	goodPassword  = "brown bag, blue rain"
 	otherPassword = "seven sheep at six"
@@ -23,8 +23,8 @@ var (
 	testDevice = Device{Address: netip.MustParseAddr("192.0.2.7"), Agent: "Test/1.0"}
 )
 
-// newPeople is a fixture whose passwords are hashed at the least cost that
-// Argon2id has: what a test shows does not hang on it.
+// newPeople returns a fixture whose passwords are hashed at the least cost of Argon2id, because what
+// these tests check does not depend on it.
 func newPeople(t testing.TB) fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -56,7 +56,7 @@ func (f fixture) login(t testing.TB, name string) Entry {
 	return entry
 }
 
-// lets tells whether a session's secret lets somebody in.
+// lets returns the account that a session's secret authenticates, if it does.
 func (f fixture) lets(t testing.TB, secret Secret) (*Account, bool) {
 	t.Helper()
 	account, ok, err := f.AuthenticateSession(t.Context(), secret.Reveal())
@@ -74,9 +74,8 @@ func (f fixture) open(t testing.TB, what string, secret Secret, want bool) {
 	}
 }
 
-// enrolled gives whoever is logged in by entry TOTP. It returns the session's new
-// secret, and what shows the codes from then on: each waits until one is there
-// that was not used.
+// enrolled turns on TOTP for the user who has logged in. It returns the session's new secret, and a
+// function that returns codes: each call advances the clock to a code that was not used.
 func (f fixture) enrolled(t testing.TB, entry Entry) (renewed Secret, code func() string) {
 	t.Helper()
 	enrolment, err := f.SetUpTOTP(t.Context(), entry.Account, goodPassword, "test")
@@ -107,7 +106,7 @@ func refusedAs(t testing.TB, what string, err error, want fault.Code) {
 	}
 }
 
-// must passes a result on, and ends the test where there is none.
+// must returns the result of a call, and ends the test if the call failed.
 func must[T any](result T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestWhoRegistersCanLogIn(t *testing.T) {
+func TestARegisteredUserCanLogIn(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -46,7 +46,7 @@ func TestWhoRegistersCanLogIn(t *testing.T) {
 	}
 }
 
-func TestOfManyWhoRegisterOneNameOneGetsIt(t *testing.T) {
+func TestOfParallelRegistrationsOfOneNameOneSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	var wg sync.WaitGroup
@@ -89,7 +89,7 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	refusedAs(t, "a weak password", setup(code, "ann", "password"), fault.InvalidParameter)
 	refusedAs(t, "a name that is none", setup(code, "a b", goodPassword), fault.InvalidParameter)
 
-	// As a person types it; and of all who come with it, one is the first.
+	// As a person types it. Of several parallel calls one succeeds.
 	typed := strings.ToLower(strings.ReplaceAll(code, "-", " "))
 	var wg sync.WaitGroup
 	var made atomic.Int32
@@ -127,7 +127,7 @@ func TestACodeInTheLogIsWorthNothingOnceAnOperatorMadeAUser(t *testing.T) {
 	refusedAs(t, "it", second(f.Setup(t.Context(), code, "eve", goodPassword)), fault.Conflict)
 }
 
-func TestWhoRegistersByHimselfDoesNotEndTheSetUp(t *testing.T) {
+func TestARegistrationDoesNotEndTheSetUp(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -137,7 +137,7 @@ func TestWhoRegistersByHimselfDoesNotEndTheSetUp(t *testing.T) {
 	}
 	code := must(f.SetupCode(ctx))(t) // after a restart
 	if due := must(f.SetupDue(ctx))(t); !due || code == "" {
-		t.Fatal("somebody has registered, and the set-up is over")
+		t.Fatal("a registration has ended the set-up")
 	}
 	if made, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !made.Admin {
 		t.Fatalf("%+v, %v", made, err)
@@ -185,7 +185,7 @@ func TestANameIsNoFlagAndNoStepInAPath(t *testing.T) {
 	}
 }
 
-func TestAUserComesToBeWithHisPasswordOrNotAtAll(t *testing.T) {
+func TestAUserIsMadeWithThePasswordOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()

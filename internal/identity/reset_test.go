@@ -94,7 +94,7 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 	f.clock.pass(24*time.Hour - time.Second)
 	refusedAs(t, "a second before the day is over", reset(code), "")
 	_, err = f.IssueResetCode(ctx, "operator", "eve")
-	refusedAs(t, "a code for nobody", err, fault.NotFound)
+	refusedAs(t, "a code for an unknown user", err, fault.NotFound)
 }
 
 func TestAResetCodeIsNoSetupCode(t *testing.T) {

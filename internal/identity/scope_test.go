@@ -101,8 +101,8 @@ func TestKeysAreListedByUser(t *testing.T) {
 	first, _ := f.key(t, "ann", KeySpec{})
 	second, _ := f.key(t, "ann", KeySpec{})
 	third, _ := f.key(t, "bob", KeySpec{})
-	for who, want := range map[string][]string{"": {first.ID, second.ID, third.ID}, "ANN": {first.ID, second.ID}, bob.ID: {third.ID}, ann.ID: {first.ID, second.ID}} {
-		keys, err := f.Keys(t.Context(), who)
+	for user, want := range map[string][]string{"": {first.ID, second.ID, third.ID}, "ANN": {first.ID, second.ID}, bob.ID: {third.ID}, ann.ID: {first.ID, second.ID}} {
+		keys, err := f.Keys(t.Context(), user)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,11 +111,11 @@ func TestKeysAreListedByUser(t *testing.T) {
 			got[key.ID] = true
 		}
 		if len(keys) != len(want) {
-			t.Errorf("%q has %d keys, want %d", who, len(keys), len(want))
+			t.Errorf("%q has %d keys, want %d", user, len(keys), len(want))
 		}
 		for _, id := range want {
 			if !got[id] {
-				t.Errorf("%q lacks the key %s", who, id)
+				t.Errorf("%q lacks the key %s", user, id)
 			}
 		}
 	}

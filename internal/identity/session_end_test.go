@@ -71,10 +71,10 @@ func TestTheOtherSessionsOrAllAreEndedTogether(t *testing.T) {
 	}
 	f.open(t, "a session, when a program ends the others", last.Secret, false)
 	f.admitted(t, "the program's access token", token, true)
-	f.open(t, "a session of somebody else", bobs.Secret, true)
+	f.open(t, "a session of another user", bobs.Secret, true)
 }
 
-// Else whoever has a token could hide earlier actions behind many events.
+// Else a caller with a token could hide earlier actions behind many events.
 func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -122,12 +122,12 @@ func TestAnOperatorSignsAUserOut(t *testing.T) {
 	}
 	f.open(t, "a session", first.Secret, false)
 	f.open(t, "another session", second.Secret, false)
-	f.open(t, "a session of somebody else", bobs.Secret, true)
+	f.open(t, "a session of another user", bobs.Secret, true)
 	f.open(t, "a session opened afterwards", f.login(t, ann.Name).Secret, true)
-	refusedAs(t, "signing out nobody", f.SignOut(t.Context(), "operator", "eve"), fault.NotFound)
+	refusedAs(t, "signing out an unknown user", f.SignOut(t.Context(), "operator", "eve"), fault.NotFound)
 }
 
-func TestDisablingAUserEndsHisSessionsForGood(t *testing.T) {
+func TestDisablingAUserEndsTheSessionsForGood(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -136,12 +136,12 @@ func TestDisablingAUserEndsHisSessionsForGood(t *testing.T) {
 	must(f.SetUserDisabled(ctx, "operator", "ann", true))(t)
 	f.open(t, "a session of a disabled user", entry.Secret, false)
 	must(f.SetUserDisabled(ctx, "operator", "ann", false))(t)
-	f.open(t, "it, when the user is let in again", entry.Secret, false)
+	f.open(t, "it, when the user is enabled again", entry.Secret, false)
 	f.open(t, "a new one", f.login(t, "ann").Secret, true)
 }
 
 // What the user's record says ends sessions even where the records of some are
-// left behind: those of an old epoch, and those of a user who was shut out.
+// left behind: those of an old epoch, and those of a user who was disabled.
 func TestTheUsersRecordEndsASessionThatIsStillThere(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*userRecord){

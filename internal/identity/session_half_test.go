@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// What is due in them is gone: nobody could end them but by waiting.
+// The factor that is due in them is gone, so they could only expire.
 func TestAnOperatorsResetEndsHalfOpenSessions(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

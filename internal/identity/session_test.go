@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestASessionLeadsToItsUserAndNobodyElseIsLetIn(t *testing.T) {
+func TestASessionAuthenticatesItsUserAndNoOther(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ann := f.person(t, "Ann")
@@ -182,7 +182,7 @@ func TestALogInNeverTakesAnIdOrASecretThatWasThere(t *testing.T) {
 	f.open(t, "it, after a log-in", Secret(planted), false)
 }
 
-func TestSessionsAreShownToTheirUserAndEndedByHim(t *testing.T) {
+func TestSessionsAreListedAndEndedByTheirUser(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -207,11 +207,11 @@ func TestSessionsAreShownToTheirUserAndEndedByHim(t *testing.T) {
 		t.Errorf("it expires at %d, the log-in said %d", list[0].Expires, second.Expires)
 	}
 
-	notHis := f.EndSession(ctx, first.Account, bobs.Account.Credential)
+	ofOther := f.EndSession(ctx, first.Account, bobs.Account.Credential)
 	never := f.EndSession(ctx, first.Account, "ses_0000000000000000")
-	refusedAs(t, "ending another's session", notHis, fault.NotFound)
-	if a, b := strings.ReplaceAll(notHis.Error(), bobs.Account.Credential, "ID"), strings.ReplaceAll(never.Error(), "ses_0000000000000000", "ID"); a != b {
-		t.Errorf("another's: %q, nobody's: %q", a, b)
+	refusedAs(t, "ending another's session", ofOther, fault.NotFound)
+	if a, b := strings.ReplaceAll(ofOther.Error(), bobs.Account.Credential, "ID"), strings.ReplaceAll(never.Error(), "ses_0000000000000000", "ID"); a != b {
+		t.Errorf("another's: %q, unknown: %q", a, b)
 	}
 	sly := f.EndSession(ctx, first.Account, "../"+bobs.Account.UserID+"/"+bobs.Account.Credential)
 	refusedAs(t, "ending another's session by a path", sly, fault.NotFound)

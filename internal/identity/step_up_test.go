@@ -58,9 +58,9 @@ func TestAStepUpStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
 	expect(t, "the session by its new secret", f.Fresh(t.Context(), a), "")
 }
 
-// Whoever was let in by a secret that was replaced since, by a step-up of its
-// owner, is not handed the next, and earns nothing by the step-up.
-func TestAReplacedSecretEarnsNothingByWhatWasProvedSince(t *testing.T) {
+// A caller with a secret that a step-up of its owner has replaced gets neither the next secret nor any
+// use of the step-up.
+func TestAReplacedSecretGainsNothingByALaterProof(t *testing.T) {
 	t.Parallel()
 	for what, try := range map[string]func(f fixture, a *Account, code string) error{
 		"end the others": func(f fixture, a *Account, _ string) error { return second(f.EndSessions(t.Context(), a, false)) },

@@ -170,11 +170,11 @@ func TestATokenIsShutOutWhenTheStoreCannotBeRead(t *testing.T) {
 		t.Errorf("the caller heard %v", err)
 	}
 	if _, ok := f.AuthenticateToken(token); ok {
-		t.Error("a token whose revocation may have happened was let in")
+		t.Error("a token whose revocation may have happened is accepted")
 	}
 }
 
-func TestAnEventIsRecordedInSomebodysTransactionOrNotAtAll(t *testing.T) {
+func TestAnEventIsRecordedInItsTransactionOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.user(t, "ann")

@@ -57,7 +57,7 @@ func TestACodeMayBeOneStepEarlyOrLate(t *testing.T) {
 	}
 }
 
-func TestACodeIsGoodOnceForWhateverPurpose(t *testing.T) {
+func TestACodeIsGoodOnceForAllPurposes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -104,7 +104,7 @@ func TestARightCodeIsGoodOnceAlsoInParallel(t *testing.T) {
 	}
 }
 
-func TestWrongCodesAreCountedBeforeTheyAreLookedAt(t *testing.T) {
+func TestWrongCodesAreCountedBeforeTheyAreChecked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -165,7 +165,7 @@ func TestAHundredWrongCodesInARowNeedAnOperator(t *testing.T) {
 	err := f.verify(t, ann, f.code(t, seed, 0))
 	expect(t, "the right one, weeks later", err, fault.TooManyAttempts)
 	if retryAfter(err) != 0 {
-		t.Errorf("somebody is told to come again: %v", err)
+		t.Errorf("a blocked user is told when to try again: %v", err)
 	}
 	if err := f.ResetFactors(t.Context(), "operator", ann.UserID); err != nil {
 		t.Fatal(err)
@@ -174,7 +174,7 @@ func TestAHundredWrongCodesInARowNeedAnOperator(t *testing.T) {
 	expect(t, "after an operator's reset", f.verify(t, ann, f.code(t, seed, 0)), "")
 }
 
-func TestAnAttemptThatCannotBeCountedIsNotLookedAt(t *testing.T) {
+func TestAnAttemptThatCannotBeCountedIsNotChecked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
