@@ -40,9 +40,8 @@ func (d *Directory) renewing(a *Account, operation func(factor.Holder, factor.Ef
 	if err := whole(a); err != nil {
 		return "", err
 	}
-	err = operation(a.holder(), func(t storage.Txn) error {
-		entry, err := d.renewSession(t, a, func(*sessionRecord) error { return nil })
-		renewed = entry.Secret
+	err = operation(a.holder(), func(t storage.Txn) (err error) {
+		renewed, err = d.renewSession(t, a)
 		return err
 	})
 	return renewed, err

@@ -207,7 +207,7 @@ func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
 	ann := f.comes(t, user, false)
 	seed, codes := f.withTOTP(t, ann)
 	v, _ := f.withPasskey(t, ann)
-	f.keyring = nil
+	f.keyring, f.factors = nil, factor.New(f.store, nil, f.Audit)
 	expect(t, "a code", f.verify(t, ann, f.code(t, seed, 0)), fault.Internal)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), fault.Internal)
 	expect(t, "an enrolment", second(f.factors.SetUpTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false).holder(), "Gate", true)), fault.Internal)

@@ -112,7 +112,7 @@ func TestAStepUpEndsWithItsCredential(t *testing.T) {
 	f.withTOTP(t, bob)
 	mixed := &Account{UserID: bob.UserID, Credential: session.Credential, Session: true}
 	expect(t, "another user by the same credential", f.Fresh(t.Context(), mixed), fault.NotLoggedIn)
-	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.fresh(r, mixed) })
+	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.factors.Fresh(r, mixed.holder()) })
 	expect(t, "the step-up of another user's credential", err, fault.VerificationRequired)
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUps(txn, user.ID) })
 	if err != nil {
