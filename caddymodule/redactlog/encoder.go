@@ -35,8 +35,8 @@ type Encoder struct {
 	// WrappedRaw is the encoder that writes the entry. Default: `json`.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
 
-	redactedObject
-	wrapped zapcore.Encoder
+	redactedObject `json:"-"`
+	wrapped        zapcore.Encoder
 }
 
 // CaddyModule returns the Caddy module information.
@@ -82,7 +82,7 @@ func (e *Encoder) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	for d.NextBlock(0) {
 		if d.Val() != "wrap" {
-			return d.Errf("unrecognized subdirective %q", d.Val())
+			return d.Errf("unknown word %q; allowed: wrap", d.Val())
 		}
 		if e.WrappedRaw != nil {
 			return d.Err("wrap is given twice")
