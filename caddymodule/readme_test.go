@@ -46,32 +46,62 @@ func codeOf(text, language string) []string {
 	return blocks
 }
 
-// TestTheConfigurationsOfTheREADMEStart provisions them all, with secrets of the
-// right form in the place of those that an operator has.
-func TestTheConfigurationsOfTheREADMEStart(t *testing.T) {
-	text := readme(t)
-	secret := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
-	for _, found := range regexp.MustCompile(`\{env\.(\w+)\}`).FindAllStringSubmatch(text, -1) {
-		t.Setenv(found[1], secret)
-	}
-	t.Setenv("VOD_SUB_APP_ID", "1500000000")
-	t.Setenv("STRIPE_SECRET_KEY", "sk_test_1")
-	for i, caddyfile := range codeOf(text, "caddyfile") {
-		file := filepath.Join(t.TempDir(), "Caddyfile")
-		if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
-			t.Fatal(err)
+// docs returns the README and the files of docs, by their paths.
+func docs(t *testing.T) map[string]string {
+	t.Helper()
+	texts := map[string]string{"README.md": readme(t)}
+	err := filepath.WalkDir("../docs", func(file string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(file) != ".md" || entry.Name() == "backends.md" {
+			return err // the adapter of docs/backends.md is not in the build
 		}
-		if code, _, stderr := gatetest.Caddy(t, "", "validate", "--adapter", "caddyfile", "--config", file); code != 0 {
-			t.Errorf("block %d: %s\n%s", i+1, stderr, caddyfile)
-		}
+		text, err := os.ReadFile(file)
+		texts[file] = string(text)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
+	return texts
+}
+
+// TestTheConfigurationsOfTheDocsStart provisions every Caddyfile of the README and of
+// docs, with secrets of the right form in the place of those that an operator has.
+func TestTheConfigurationsOfTheDocsStart(t *testing.T) {
 	parts, err := os.ReadFile("../xcaddy.json") // of a build; what tests add is not in it
 	if err != nil {
 		t.Fatal(err)
 	}
+	adapters := make(map[string]bool) // true: there is an example of it
 	for _, found := range regexp.MustCompile(`"modelgate\.backends\.(\w+)"`).FindAllStringSubmatch(string(parts), -1) {
-		if !strings.Contains(text, "\t\t\tadapter "+found[1]+" {\n") {
-			t.Errorf("the README has no example of a backend with the adapter %s", found[1])
+		adapters[found[1]] = false
+	}
+	secret := "whsec_" + base64.StdEncoding.EncodeToString(make([]byte, 32))
+	texts := docs(t)
+	for _, text := range texts {
+		for _, found := range regexp.MustCompile(`\{env\.(\w+)\}`).FindAllStringSubmatch(text, -1) {
+			t.Setenv(found[1], secret)
+		}
+		for _, found := range regexp.MustCompile(`\t\t\tadapter (\w+) \{\n`).FindAllStringSubmatch(text, -1) {
+			adapters[found[1]] = true
+		}
+	}
+	t.Setenv("VOD_SUB_APP_ID", "1500000000")
+	t.Setenv("STRIPE_SECRET_KEY", "sk_test_1")
+	t.Setenv("MODELGATE_SECRET", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	for name, text := range texts {
+		for _, caddyfile := range codeOf(text, "caddyfile") {
+			file := filepath.Join(t.TempDir(), "Caddyfile")
+			if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if code, _, stderr := gatetest.Caddy(t, "", "validate", "--adapter", "caddyfile", "--config", file); code != 0 {
+				t.Errorf("%s: %s\n%s", name, stderr, caddyfile)
+			}
+		}
+	}
+	for adapter, shown := range adapters {
+		if !shown {
+			t.Errorf("no page has an example of a backend with the adapter %s", adapter)
 		}
 	}
 }

@@ -89,8 +89,32 @@ type Route struct {
 	spend      prometheus.Counter
 }
 
+// The values of labels, so that each counter is there from the start: the first increment
+// of a counter that appears with it is not seen by a query of its increase.
+var (
+	endings  = []usage.Ended{usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused}
+	bases    = []usage.Basis{usage.None, usage.Reported, usage.Estimated}
+	outcomes = []string{"success", "failure", "limited", "error"}
+	refusals = []fault.Code{
+		fault.InvalidJSON, fault.InvalidParameter, fault.MissingParameter, fault.UnpricedOption, fault.Unauthorized,
+		fault.InsufficientQuota, fault.InsufficientKeyQuota, fault.Forbidden, fault.ModelNotFound, fault.MethodNotAllowed,
+		fault.RequestTimeout, fault.PayloadTooLarge, fault.UnsupportedMediaType, fault.RateLimited, fault.Internal,
+		fault.UpstreamUnavailable, fault.StoreUnavailable, fault.Overloaded, fault.UpstreamTimeout,
+	}
+)
+
 // Route returns the meters of a route; its name is a word of the code.
 func (m *Metrics) Route(name string) *Route {
+	for _, ended := range endings {
+		for _, basis := range bases {
+			m.requests.WithLabelValues(name, string(ended), string(basis))
+		}
+	}
+	for _, code := range refusals {
+		m.refusals.WithLabelValues(name, string(code))
+	}
+	m.lost.WithLabelValues(name)
+	m.cut.WithLabelValues(name)
 	r := &Route{
 		route:      name,
 		all:        m,
@@ -141,6 +165,13 @@ func (r *Route) Charged(charged, lost money.Amount, cut bool) {
 	}
 	if cut {
 		r.all.cut.WithLabelValues(r.route).Inc()
+	}
+}
+
+// AuthEvent makes the counters of an event of [Metrics.Auth].
+func (m *Metrics) AuthEvent(event string) {
+	for _, outcome := range outcomes {
+		m.auth.WithLabelValues(event, outcome)
 	}
 }
 

@@ -36,8 +36,8 @@ type Encoder struct {
 	// WrappedRaw is the encoder that writes the entry. Default: `json`.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
 
-	redactedObject
-	wrapped zapcore.Encoder
+	redactedObject `json:"-"`
+	wrapped        zapcore.Encoder
 }
 
 // CaddyModule returns the Caddy module information.

@@ -49,14 +49,20 @@ func (StepUp) CaddyModule() caddy.ModuleInfo {
 // Provision finds the app.
 func (s *StepUp) Provision(ctx caddy.Context) (err error) {
 	s.crossOrigin = http.NewCrossOriginProtection()
-	s.app, err = caddymodule.Of(ctx)
-	return err
+	if s.app, err = caddymodule.Of(ctx); err != nil {
+		return err
+	}
+	s.app.Metrics().AuthEvent(stepUpEvent)
+	return nil
 }
+
+// stepUpEvent is the name of an attempt to pass the directive, in metrics.
+const stepUpEvent = "stepup"
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (s *StepUp) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	account, f := s.account(r)
-	s.app.Metrics().Auth("stepup", f)
+	s.app.Metrics().Auth(stepUpEvent, f)
 	if f != nil {
 		dialect.Console.RefuseUnread(w, r, f, requestid.New())
 		return nil

@@ -146,8 +146,8 @@ func TestStepUpAcceptsARecentSecondFactor(t *testing.T) {
 		return string(body)
 	}()
 	for _, line := range []string{`modelgate_auth_events_total{event="stepup",outcome="failure"}`, `modelgate_auth_events_total{event="stepup",outcome="success"}`, `modelgate_auth_events_total{event="login",outcome="success"}`} {
-		if !strings.Contains(metrics, line) {
-			t.Errorf("the metrics lack %s", line)
+		if !strings.Contains(metrics, line+" ") || strings.Contains(metrics, line+" 0\n") {
+			t.Errorf("the metrics do not count %s", line)
 		}
 	}
 }

@@ -84,6 +84,11 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 		return err
 	}
 	c.app.ServePeople()
+	for i := range routes {
+		if event := routes[i].event; event != "" {
+			c.app.Metrics().AuthEvent(event)
+		}
+	}
 	return nil
 }
 

@@ -191,7 +191,7 @@ func (d *Demo) UnmarshalCaddyfile(c *caddyfile.Dispenser) error {
 			}
 			d.Pace = new(caddy.Duration(pace))
 		default:
-			return c.Errf("unknown option %q", c.Val())
+			return c.Errf("unknown option %q; allowed: pace", c.Val())
 		}
 	}
 	return nil

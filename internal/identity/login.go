@@ -110,7 +110,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 			return nil, err
 		}
 		var address string
-		entry, err = d.renewSession(t, half, func(s *sessionRecord) error {
+		entry, err = d.renewEntry(t, half, func(s *sessionRecord) error {
 			if !s.Half {
 				return loggedOut() // another request has completed the log-in
 			}

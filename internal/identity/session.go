@@ -248,10 +248,20 @@ func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
 	return nil
 }
 
-// renewSession changes the session of an account and gives it a new secret, after a proof or a change
-// from which a thief of the old secret must not profit. The session's id and all that is bound to it
-// stay. For an access token it only checks that the token is in force, and returns no secret.
-func (d *Directory) renewSession(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
+// renewSession gives the session of an account a new secret and returns it, after a proof or a
+// change from which a thief of the old secret must not profit. The session's id and all that is
+// bound to it stay. For an access token it only checks that the token is in force, and returns no
+// secret.
+func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
+	if err := whole(a); err != nil {
+		return "", err
+	}
+	entry, err := d.renewEntry(t, a, func(*sessionRecord) error { return nil })
+	return entry.Secret, err
+}
+
+// renewEntry is renewSession with a change of the session.
+func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
 	session, user, err := d.present(t, a)
 	if err != nil || !a.Session {
 		return Entry{}, err

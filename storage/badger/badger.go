@@ -39,13 +39,13 @@ type Badger struct {
 	Path string `json:"path,omitempty"`
 
 	// Memory selects how much memory the engine uses for speed: `small`,
-	// `normal` or `large`. It sets the sizes of memtables (1.75, 7 or 28 MiB),
+	// `normal` or `large`. It sets the sizes of memtables (1.75, 3.5 or 28 MiB),
 	// tables, buffers and caches. One transaction may be 15 % of a memtable.
 	// Default: `normal`.
 	Memory string `json:"memory,omitempty"`
 
 	// MinFree is the free disk space in bytes below which writes are refused,
-	// because a full disk would kill the process. The minimum is 18, 80 or 320
+	// because a full disk would kill the process. The minimum is 17, 40 or 320
 	// MiB, depending on Memory. Default: that minimum or 256 MiB, whichever is
 	// more.
 	MinFree int64 `json:"min_free,omitempty"`

@@ -1,0 +1,534 @@
+package modelgate_test
+
+import (
+	"context"
+	"encoding"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/caddyserver/caddy/v2"
+	"github.com/caddyserver/caddy/v2/caddyconfig"
+	"github.com/dustin/go-humanize"
+)
+
+const configurationPage = "docs/reference/configuration.md"
+
+// configurationBlock is a section of the page with a table of words.
+type configurationBlock struct {
+	caddyfile string   // a Caddyfile with the block; %s stands for its content. Empty: any word may stand in it
+	modules   []string // that have the fields of the column JSON
+	bases     []string // the paths in the module that the column is relative to
+}
+
+// configurationBlocks are the sections with a table of words, by their headings.
+var configurationBlocks = func() map[string]configurationBlock {
+	const app = "modelgate"
+	site := func(text string) string { return ":80 {\n" + text + "\n}" }
+	option := func(text string) string { return "{\nmodelgate {\n" + text + "\n}\n}" }
+	within := func(text string, bases ...string) configurationBlock {
+		return configurationBlock{option(text + " {\n%s\n}"), []string{app}, bases}
+	}
+	guest := func(module, text string) configurationBlock {
+		return configurationBlock{option(text + " {\n%s\n}"), []string{module}, []string{""}}
+	}
+	blocks := map[string]configurationBlock{
+		"Global option modelgate": {option("%s"), []string{app}, []string{""}},
+		"storage badger":          guest("modelgate.storage.badger", "storage badger"),
+		"retention":               within("retention", "retention"),
+		"limits":                  within("limits", "limits"),
+		"format modelgate_redact": {"{\nlog {\nformat modelgate_redact {\n%s\n}\n}\n}", []string{"caddy.logging.encoders.modelgate_redact"}, []string{""}},
+		"price":                   within("price a", "prices[]"),
+		"above":                   {option("price a {\nabove 5 {\n%s\n}\n}"), []string{app}, []string{"prices[].above[]", "prices[].tier[].above[]"}},
+		"tier":                    {option("price a {\ntier fast {\n%s\n}\n}"), []string{app}, []string{"prices[].tier[]"}},
+		"plan":                    within("plan 1 a", "plans[]"),
+		"topup":                   within("topup", "topup"),
+		"family":                  within("family A a", "families[]"),
+		"variant":                 {option("family A a {\nvariant b {\n%s\n}\n}"), []string{app}, []string{"families[].variants[]"}},
+		"Cells of a family": {
+			option("family A a {\nvideo {\n%s\n}\n}"), []string{app},
+			[]string{"families[].video", "families[].image", "families[].variants[].video", "families[].variants[].image"},
+		},
+		"backend":         within("backend a", "backends[]"),
+		"callback":        within("callback", "callback"),
+		"media":           within("media", "media"),
+		"media s3":        {option("media {\ns3 {\n%s\n}\n}"), []string{app}, []string{"media.s3"}},
+		"session":         within("session", "session"),
+		"verification":    within("verification", "verification"),
+		"passkey":         within("passkey", "passkey"),
+		"modelgate_model": {"", []string{"http.matchers.modelgate_model"}, []string{""}},
+		"modelgate_messages and modelgate_completions": {
+			"", []string{"http.handlers.modelgate_messages", "http.handlers.modelgate_completions"}, []string{""},
+		},
+		"modelgate_console": {site("modelgate_console {\n%s\n}"), []string{"http.handlers.modelgate_console"}, []string{""}},
+		"modelgate_demo":    {site("modelgate_demo {\n%s\n}"), []string{"http.handlers.modelgate_demo"}, []string{""}},
+	}
+	for _, name := range []string{"stripe", "epay", "demo"} {
+		blocks["payment "+name] = guest("modelgate.payments."+name, "payment "+name)
+	}
+	for _, name := range []string{"openai", "platform", "generations", "replicate", "fal", "vod", "demo"} {
+		blocks["adapter "+name] = configurationBlock{
+			option("backend a {\nadapter " + name + " {\n%s\n}\n}"), []string{"modelgate.backends." + name}, []string{""},
+		}
+	}
+	return blocks
+}()
+
+// sectionsOf returns the sections of a Markdown text, by their headings without backquotes.
+func sectionsOf(text string) map[string]string {
+	sections := make(map[string]string)
+	heads := heading.FindAllStringSubmatchIndex(fenced.ReplaceAllStringFunc(text, func(code string) string {
+		return strings.ReplaceAll(code, "#", "-")
+	}), -1)
+	for i, head := range heads {
+		end := len(text)
+		if i+1 < len(heads) {
+			end = heads[i+1][0]
+		}
+		sections[strings.ReplaceAll(text[head[2]:head[3]], "`", "")] = text[head[1]:end]
+	}
+	return sections
+}
+
+// rowsOf returns the cells of the table whose header begins with these words, without its
+// first two lines. A `\|` is a `|` of the text.
+func rowsOf(section string, header ...string) (rows [][]string) {
+	begin := "| " + strings.Join(header, " | ") + " |"
+	_, table, found := strings.Cut("\n"+section, "\n"+begin)
+	if !found {
+		return nil
+	}
+	for line := range strings.Lines(table) {
+		cells := strings.Split(strings.ReplaceAll(strings.TrimSpace(line), `\|`, "\x00"), "|")
+		if !strings.HasPrefix(line, "|") {
+			if len(rows) > 0 || strings.TrimSpace(line) == "" {
+				break
+			}
+			continue // the rest of the header
+		}
+		if strings.HasPrefix(line, "|-") {
+			continue
+		}
+		for i := range cells {
+			cells[i] = strings.ReplaceAll(strings.TrimSpace(cells[i]), "\x00", "|")
+		}
+		rows = append(rows, cells[1:len(cells)-1])
+	}
+	return rows
+}
+
+// codesOf returns what stands between backquotes.
+func codesOf(cell string) (codes []string) {
+	for _, code := range inlineCode.FindAllString(cell, -1) {
+		codes = append(codes, strings.Trim(code, "`"))
+	}
+	return codes
+}
+
+// wordsOf returns the words of a block that a cell names. An argument is none.
+func wordsOf(cell string) (words []string) {
+	for _, code := range codesOf(cell) {
+		if word := strings.Fields(code)[0]; !strings.HasPrefix(word, "<") && !strings.HasPrefix(word, "[") {
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
+var listed = regexp.MustCompile(`(?:allowed:|there are) ([a-z0-9_, ]+)`)
+
+// allowedIn returns the words that a block takes, as its parser lists them when it is given
+// another one.
+func allowedIn(t *testing.T, caddyfile string) []string {
+	t.Helper()
+	text := fmt.Sprintf(caddyfile, "no_such_word")
+	_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
+	if err == nil {
+		t.Fatalf("adapted:\n%s", text)
+	}
+	found := listed.FindStringSubmatch(err.Error())
+	if found == nil {
+		t.Fatalf("the error lists no words: %v", err)
+	}
+	words := strings.Split(strings.TrimSpace(strings.TrimSuffix(found[1], ", at ")), ", ")
+	words = slices.DeleteFunc(words, func(word string) bool { return word == "" || strings.HasPrefix(word, "at ") })
+	return slices.Sorted(slices.Values(words))
+}
+
+// TestTheReferenceHasEveryWordOfTheConfiguration compares the words in the tables of the page
+// with those that the parsers take, in both directions.
+func TestTheReferenceHasEveryWordOfTheConfiguration(t *testing.T) {
+	t.Parallel()
+	sections := sectionsOf(read(t, configurationPage))
+	for heading, block := range configurationBlocks {
+		section, there := sections[heading]
+		rows := rowsOf(section, "Word", "JSON")
+		if !there || len(rows) == 0 {
+			t.Errorf("%s: the page has no such section with a table of words", heading)
+			continue
+		}
+		var words []string
+		for _, row := range rows {
+			words = append(words, wordsOf(row[0])...)
+		}
+		for _, syntax := range codeOf(section, "text") {
+			for line := range strings.Lines(syntax) {
+				if inner, is := strings.CutPrefix(line, "\t"); is && inner[0] != '\t' && inner[0] != '<' && inner[0] != '}' && heading != "Global option modelgate" {
+					if word := strings.Fields(inner)[0]; !slices.Contains(words, word) {
+						t.Errorf("%s: the syntax has %s, and the table has not", heading, word)
+					}
+				}
+			}
+		}
+		if block.caddyfile == "" {
+			continue
+		}
+		slices.Sort(words)
+		if allowed := allowedIn(t, block.caddyfile); !slices.Equal(words, allowed) {
+			t.Errorf("%s: the page has\n%v, the parser takes\n%v", heading, words, allowed)
+		}
+	}
+	for heading, section := range sections {
+		if _, known := configurationBlocks[heading]; !known && len(rowsOf(section, "Word", "JSON")) > 0 {
+			t.Errorf("%s: the section has a table of words and no block", heading)
+		}
+	}
+}
+
+// TestTheReferenceHasTheBlocksOfCells compares the words of the blocks that a cell of a
+// family has.
+func TestTheReferenceHasTheBlocksOfCells(t *testing.T) {
+	t.Parallel()
+	documented := make(map[string][]string)
+	for _, row := range rowsOf(sectionsOf(read(t, configurationPage))["Blocks of cells"], "Word", "Blocks") {
+		for _, block := range codesOf(row[1]) {
+			documented[block] = append(documented[block], wordsOf(row[0])...)
+		}
+	}
+	for block, cell := range map[string]string{
+		"duration": "video {\nduration 5 {\n%s\n}\n}", "count": "image {\ncount 1 {\n%s\n}\n}",
+		"resolution": "video {\nresolution 1K {\n%s\n}\n}", "aspect_ratio": "video {\naspect_ratio 1:1 {\n%s\n}\n}",
+	} {
+		slices.Sort(documented[block])
+		if allowed := allowedIn(t, "{\nmodelgate {\nfamily A a {\n"+cell+"\n}\n}\n}"); !slices.Equal(documented[block], allowed) {
+			t.Errorf("%s: the page has %v, the parser takes %v", block, documented[block], allowed)
+		}
+	}
+}
+
+// fields are the paths of a module's JSON: of values, and of the objects and lists that hold
+// them.
+type fields struct{ values, holders map[string]bool }
+
+// fieldsOf returns the fields of a type, by its struct tags.
+func fieldsOf(of reflect.Type) fields {
+	f := fields{map[string]bool{}, map[string]bool{"": true}}
+	f.add(of, "")
+	return f
+}
+
+var (
+	textType    = reflect.TypeFor[encoding.TextUnmarshaler]()
+	messageType = reflect.TypeFor[json.RawMessage]()
+)
+
+func (f fields) add(of reflect.Type, path string) {
+	for of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	own := strings.HasPrefix(of.PkgPath(), module)
+	switch {
+	case of.Kind() == reflect.Slice && of != messageType:
+		element := of.Elem()
+		for element.Kind() == reflect.Pointer {
+			element = element.Elem()
+		}
+		if element == messageType || element.Kind() == reflect.Struct && !element.Implements(textType) &&
+			!reflect.PointerTo(element).Implements(textType) && strings.HasPrefix(element.PkgPath(), module) {
+			path += "[]"
+		}
+		if element == messageType {
+			f.values[path] = true
+			return
+		}
+		f.add(element, path)
+	case of.Kind() == reflect.Struct && own && !reflect.PointerTo(of).Implements(textType):
+		f.holders[path] = true
+		for field := range of.Fields() {
+			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+			switch {
+			case field.Anonymous && name == "":
+				f.add(field.Type, path)
+			case field.IsExported() && name != "":
+				f.add(field.Type, strings.TrimPrefix(path+"."+name, "."))
+			}
+		}
+	default:
+		f.values[path] = true
+	}
+}
+
+// documentedFields returns the paths of the JSON of each module as the page has them.
+func documentedFields(t *testing.T) map[string]map[string]bool {
+	t.Helper()
+	documented := make(map[string]map[string]bool)
+	sections := sectionsOf(read(t, configurationPage))
+	for heading, block := range configurationBlocks {
+		section := sections[heading]
+		for _, row := range rowsOf(section, "Word", "JSON") {
+			names := codesOf(row[1])
+			if row[1] == "the same names" {
+				names = wordsOf(row[0])
+			}
+			for _, module := range block.modules {
+				if documented[module] == nil {
+					documented[module] = make(map[string]bool)
+				}
+				for _, base := range block.bases {
+					for _, name := range names {
+						documented[module][strings.TrimPrefix(base+"."+name, ".")] = true
+					}
+				}
+			}
+		}
+		if heading == "price" { // the one field without a word
+			documented["modelgate"]["prices[].image[].audio"] = strings.Contains(section, "`image[].audio`")
+		}
+	}
+	return documented
+}
+
+// TestTheReferenceHasEveryModule compares the table of modules with those that are registered,
+// and the column JSON of the tables with the fields of these modules.
+func TestTheReferenceHasEveryModule(t *testing.T) {
+	t.Parallel()
+	listedModules := make(map[string]bool)
+	for _, row := range rowsOf(sectionsOf(read(t, configurationPage))["Modules"], "Module ID") {
+		listedModules[codesOf(row[0])[0]] = true
+	}
+	documented := documentedFields(t)
+	for _, id := range caddy.Modules() {
+		if !strings.Contains(id, "modelgate") {
+			continue
+		}
+		if !listedModules[id] {
+			t.Errorf("the page does not list the module %s", id)
+		}
+		delete(listedModules, id)
+		info, err := caddy.GetModule(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		have := fieldsOf(reflect.TypeOf(info.New()))
+		for _, path := range slices.Sorted(maps.Keys(have.values)) {
+			if path != "" && !documented[id][path] {
+				t.Errorf("%s: the page has no field %s", id, path)
+			}
+		}
+		for _, path := range slices.Sorted(maps.Keys(documented[id])) {
+			if !have.values[path] && !have.holders[path] {
+				t.Errorf("%s: there is no field %s", id, path)
+			}
+		}
+	}
+	for id := range listedModules {
+		t.Errorf("there is no module %s", id)
+	}
+}
+
+// contains reports whether a value has in it an object with these members.
+func contains(value any, members map[string]any) bool {
+	switch v := value.(type) {
+	case []any:
+		return slices.ContainsFunc(v, func(element any) bool { return contains(element, members) })
+	case map[string]any:
+		equal := true
+		for name, member := range members {
+			equal = equal && reflect.DeepEqual(v[name], member)
+		}
+		return equal || slices.ContainsFunc(slices.Collect(maps.Values(v)), func(element any) bool { return contains(element, members) })
+	}
+	return false
+}
+
+// TestTheJSONOfTheReferenceIsWhatIsAdapted adapts the Caddyfile of each section that shows
+// JSON, and looks for that.
+func TestTheJSONOfTheReferenceIsWhatIsAdapted(t *testing.T) {
+	t.Parallel()
+	shown := 0
+	for heading, section := range sectionsOf(read(t, configurationPage)) {
+		for _, text := range codeOf(section, "json") {
+			shown++
+			caddyfiles := codeOf(section, "caddyfile")
+			var want map[string]any
+			if err := json.Unmarshal([]byte(text), &want); err != nil || len(caddyfiles) != 1 {
+				t.Fatalf("%s: %d Caddyfiles: %v", heading, len(caddyfiles), err)
+			}
+			adapted, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(caddyfiles[0]), map[string]any{"filename": "Caddyfile"})
+			if err != nil {
+				t.Fatalf("%s: %v", heading, err)
+			}
+			var got any
+			if err := json.Unmarshal(adapted, &got); err != nil {
+				t.Fatal(err)
+			}
+			if !contains(got, want) {
+				t.Errorf("%s: the Caddyfile becomes\n%s", heading, adapted)
+			}
+		}
+	}
+	if shown < 15 {
+		t.Errorf("%d blocks of JSON", shown)
+	}
+}
+
+// setElsewhere are fields whose default is no value of the provisioned module.
+var setElsewhere = []string{"storage", "media.path", "media.max_file", "media.s3.region", "passkey.origins"}
+
+// TestTheDefaultsOfTheReferenceAreThoseOfTheCode provisions modules without any configuration
+// and compares their fields with the column Default.
+func TestTheDefaultsOfTheReferenceAreThoseOfTheCode(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	sections := sectionsOf(read(t, configurationPage))
+	checked := 0
+	for _, id := range []string{"modelgate", "modelgate.storage.badger", "modelgate.backends.demo", "modelgate.payments.demo"} {
+		info, err := caddy.GetModule(id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		module := info.New()
+		if err := module.(caddy.Provisioner).Provision(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if cleaned, is := module.(caddy.CleanerUpper); is {
+			defer func() { _ = cleaned.Cleanup() }()
+		}
+		text, err := json.Marshal(module)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var config any
+		if err := json.Unmarshal(text, &config); err != nil {
+			t.Fatal(err)
+		}
+		for heading, block := range configurationBlocks {
+			if block.modules[0] != id || strings.Contains(block.bases[0], "[]") {
+				continue
+			}
+			for _, row := range rowsOf(sections[heading], "Word", "JSON", "Default") {
+				names := codesOf(row[1])
+				if len(names) != 1 || strings.Contains(names[0], "[]") || id == "modelgate.storage.badger" && names[0] == "path" {
+					continue
+				}
+				field := strings.TrimPrefix(block.bases[0]+"."+names[0], ".")
+				if slices.Contains(setElsewhere, field) {
+					continue
+				}
+				have := at(config, field)
+				if want, plain := defaultOf(row[2]); plain {
+					checked++
+					if !sameValue(have, want) {
+						t.Errorf("%s: the default of %s is %v, the page says %s", heading, names[0], have, row[2])
+					}
+				}
+			}
+		}
+	}
+	if checked < 25 {
+		t.Errorf("%d defaults were compared", checked)
+	}
+}
+
+// TestTheReferenceHasTheLeastFreeSpace provisions the store with the least space of the page,
+// and with a byte less.
+func TestTheReferenceHasTheLeastFreeSpace(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	found := regexp.MustCompile("`(\\d+MiB)` with `(\\w+)`").FindAllStringSubmatch(sectionsOf(read(t, configurationPage))["storage badger"], -1)
+	if len(found) != 3 {
+		t.Fatalf("the page has %v", found)
+	}
+	for _, least := range found {
+		size, err := humanize.ParseBytes(least[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		for short := range uint64(2) {
+			_, err := ctx.LoadModuleByID("modelgate.storage.badger", json.RawMessage(fmt.Sprintf(`{"memory":%q,"min_free":%d}`, least[2], size-short)))
+			if (err != nil) != (short == 1) {
+				t.Errorf("memory %s with %s less %d: %v", least[2], least[1], short, err)
+			}
+		}
+	}
+}
+
+// at returns what stands at a path, nil where there is nothing.
+func at(value any, path string) any {
+	for name := range strings.SplitSeq(path, ".") {
+		object, _ := value.(map[string]any)
+		value = object[name]
+	}
+	return value
+}
+
+// defaultOf returns a default as a word; false if the cell describes it.
+func defaultOf(cell string) (string, bool) {
+	if cell == "none" {
+		return "", true
+	}
+	if number := strings.Trim(cell, "0123456789."); number == "" && cell != "" {
+		return cell, true
+	}
+	codes := codesOf(cell)
+	return strings.Trim(cell, "`"), len(codes) == 1 && cell == "`"+codes[0]+"`"
+}
+
+// sameValue compares a value of JSON with how a Caddyfile writes it.
+func sameValue(have any, want string) bool {
+	switch v := have.(type) {
+	case nil:
+		return want == "" || want == "off" || want == "false"
+	case string:
+		return v == want
+	case bool:
+		return strconv.FormatBool(v) == want
+	case float64:
+		if duration, err := caddy.ParseDuration(want); err == nil {
+			return v == float64(duration)
+		}
+		size, err := humanize.ParseBytes(want)
+		return err == nil && v == float64(size)
+	}
+	return false
+}
+
+// TestTheReferenceHasTheNamesOfInputs compares the fields that `input` of an adapter names.
+func TestTheReferenceHasTheNamesOfInputs(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	defer cancel()
+	_, err := ctx.LoadModuleByID("modelgate.backends.fal", json.RawMessage(`{"key":"a","models":{"video-a":"b/c"},"inputs":{"no_such_word":"x"}}`))
+	if err == nil {
+		t.Fatal("an unknown field was taken")
+	}
+	_, list, _ := strings.Cut(err.Error(), "there are ")
+	want := regexp.MustCompile(`[a-z_.]+(?:<name>)?`).FindAllString(strings.ReplaceAll(list, " and ", ", "), -1)
+	var have []string
+	for _, row := range rowsOf(sectionsOf(read(t, configurationPage))["Names of inputs"], "Part of the task") {
+		have = append(have, codesOf(row[1])...)
+	}
+	slices.Sort(have)
+	slices.Sort(want)
+	if !slices.Equal(have, want) {
+		t.Errorf("the page has\n%v, the code\n%v", have, want)
+	}
+}
