@@ -87,7 +87,7 @@ func TestTheConfigurationsOfTheDocsStart(t *testing.T) {
 	}
 	t.Setenv("VOD_SUB_APP_ID", "1500000000")
 	t.Setenv("STRIPE_SECRET_KEY", "sk_test_1")
-	t.Setenv("MODELGATE_SECRET", base64.StdEncoding.EncodeToString(make([]byte, 32)))
+	t.Setenv("MODELGATE_SECRET", base64.StdEncoding.EncodeToString([]byte("a master key of thirty-two bytes")))
 	for name, text := range texts {
 		for _, caddyfile := range codeOf(text, "caddyfile") {
 			file := filepath.Join(t.TempDir(), "Caddyfile")
