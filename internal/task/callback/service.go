@@ -108,12 +108,11 @@ func (s Service) Redeliver(ctx context.Context, actor string, owner record.Owner
 // after the first skip, and how many there are in all.
 func (s Service) CallbackPage(ctx context.Context, user string, skip, limit int) (list []Callback, total int, err error) {
 	err = s.by.store.View(ctx, func(r storage.Reader) error {
-		list = []Callback{}
 		page, all, err := record.Events.Page(r, record.EventsByUser.Under(user), int64(skip), int64(limit), math.MaxInt64)
+		list, total = make([]Callback, 0, len(page)), int(all)
 		for _, v := range page {
 			list = append(list, callbackOf(v))
 		}
-		total = int(all)
 		return err
 	})
 	return list, total, err
