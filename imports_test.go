@@ -45,14 +45,12 @@ var layers = []struct {
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // what tests stand on
 	{"money", nil, false},
-<<<<<<< ours
 	{"internal/ledger/journal", []string{"internal/fault", "internal/usage", "money", "storage"}, false},
 	{"internal/ledger/verify", []string{"internal/ledger/journal", "internal/multiset", "internal/usage", "money", "storage"}, false},
 	{"internal/task/record", []string{"internal/audit", "internal/catalog", "internal/fault", "internal/ledger", "internal/ledger/journal", "money", "storage", "backends"}, false},
 	{"internal/task/transition", []string{"internal/task/record", "internal/audit", "internal/catalog", "internal/ledger", "internal/ledger/journal", "money", "storage", "backends"}, false},
 	{"internal/task/callback", []string{"internal/task/record", "internal/audit", "internal/fault", "storage"}, false},
 	{"internal/task/verify", []string{"internal/task/record", "internal/task/transition", "internal/ledger", "internal/ledger/journal", "internal/multiset", "money", "storage"}, false},
-=======
 	{"internal/identity/attempts", []string{"internal/fault", "storage"}, false},
 	{"internal/identity/credential", nil, false},
 	{"internal/identity/password", []string{"internal/fault", "internal/limit"}, false},
@@ -61,7 +59,6 @@ var layers = []struct {
 		"internal/audit", "internal/fault", "internal/identity/attempts", "internal/identity/credential", "internal/identity/reseal",
 		"internal/requestid", "internal/seal", "storage",
 	}, false},
->>>>>>> theirs
 	{"internal", []string{"internal", "money", "storage", "payments", "backends"}, false},
 	{"backends/demo/film", nil, false},
 	{"backends/backendstest", []string{"backends"}, false},
