@@ -200,11 +200,11 @@ func (l *Ledger) Stats() Stats {
 	}
 }
 
-// Idle is how long unused balances are kept.
-const Idle = 10 * time.Minute
+// idle is how long unused balances are kept.
+const idle = 10 * time.Minute
 
 // Sweep drops balances that have been idle. It is called now and then.
-func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-Idle)) }
+func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-idle)) }
 
 // Funds is what a user has.
 type Funds struct {

@@ -120,6 +120,34 @@ type allowance struct {
 
 func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
 
+// allowances appends the payer's budgets, which the balances know, to caps. The mutex is held.
+func (p *balances) allowances(caps []allowance, payer Payer, now time.Time) []allowance {
+	for _, b := range payer.Budgets {
+		if b.Limit > 0 {
+			caps = append(caps, allowance{p.caps[b.key(now)], b.Limit, b.Scope})
+		}
+	}
+	return caps
+}
+
+// short returns why amount cannot be reserved, or nil. If amount is zero, it returns why nothing
+// at all can be reserved. The mutex is held.
+func (p *balances) short(amount money.Amount, caps []allowance) *Short {
+	least := max(amount, 1)
+	if p.owed > 0 {
+		return &Short{Needed: amount, Owed: p.owed}
+	}
+	for _, c := range caps {
+		if left := c.left(); left < least {
+			return &Short{Needed: amount, Available: left, Budget: c.scope}
+		}
+	}
+	if available := p.available(); available < least {
+		return &Short{Needed: amount, Available: available, Only: p.only}
+	}
+	return nil
+}
+
 // Reserve gives a call what it may cost at most, from the payer's sources in the payer's
 // order and within the user's budgets: all of it, or nothing and a [*Short]. If a user is beyond
 // the payer's Tolerance, the call may be refused with [ErrOneAtATime] and [ErrFullContext]. It reads
@@ -142,22 +170,9 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 			return nil, ErrFullContext
 		}
 	}
-	r.parts, r.caps = r.array[:0], r.capped[:0]
-	for _, b := range payer.Budgets {
-		if b.Limit > 0 {
-			r.caps = append(r.caps, allowance{p.caps[b.key(now)], b.Limit, b.Scope})
-		}
-	}
-	if p.owed > 0 {
-		return nil, &Short{Needed: amount, Owed: p.owed}
-	}
-	for _, c := range r.caps {
-		if left := c.left(); left < amount {
-			return nil, &Short{Needed: amount, Available: left, Budget: c.scope}
-		}
-	}
-	if available := p.available(); available < amount {
-		return nil, &Short{Needed: amount, Available: available, Only: p.only}
+	r.caps = p.allowances(r.capped[:0], payer, now)
+	if short := p.short(amount, r.caps); short != nil {
+		return nil, short
 	}
 	r.begin(p)
 	if payer.Tolerance != 0 {
@@ -214,20 +229,15 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 	for range maxLoads {
 		p, now := l.balanceCache.of(payer.User), l.store.Now()
 		p.mu.Lock()
-		switch {
+		switch known := !p.gone && p.knows(payer, now); {
 		case p.gone:
 			p.mu.Unlock()
 			continue
-		case p.fresh(now) && p.knows(payer, now):
+		case known && p.fresh(now):
 			p.used = now
 			return p, now, nil
 		}
 		p.loads++
-		for _, b := range payer.Budgets {
-			if b.Limit > 0 {
-				p.usageOf(b.key(now)) // for the load to read it
-			}
-		}
 		p.mu.Unlock()
 		err := l.load(ctx, payer.User)
 		p.mu.Lock()
@@ -244,27 +254,23 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 // being read and being used. One is the rule.
 const maxLoads = 16
 
-// knows reports whether the periods of all budgets have been read. The mutex is
-// held.
+// knows reports whether the periods of all budgets have been read. The next load reads those that
+// have not. The mutex is held.
 func (p *balances) knows(payer Payer, now time.Time) bool {
+	known := true
 	for _, b := range payer.Budgets {
-		if b.Limit > 0 {
-			if t := p.caps[b.key(now)]; t == nil || !t.known {
-				return false
-			}
+		if b.Limit > 0 && !p.usageOf(b.key(now)).known {
+			known = false
 		}
 	}
-	return true
+	return known
 }
 
 func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
 
 // begin puts the reservation into the counts of the ledger. The mutex is held.
 func (r *Reservation) begin(p *balances) {
-	r.balances = p
-	if r.parts == nil {
-		r.parts = r.array[:0]
-	}
+	r.balances, r.parts = p, r.array[:0]
 	p.open++
 	r.ledger.open.Add(1)
 }
@@ -448,16 +454,9 @@ func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
 		return err
 	}
 	defer p.mu.Unlock()
-	if p.owed > 0 {
-		return &Short{Owed: p.owed}
-	}
-	for _, b := range payer.Budgets {
-		if b.Limit > 0 && (allowance{p.caps[b.key(now)], b.Limit, b.Scope}).left() == 0 {
-			return &Short{Budget: b.Scope}
-		}
-	}
-	if p.available() == 0 {
-		return &Short{Only: p.only}
+	var room [len(Budgets{})]allowance
+	if short := p.short(0, p.allowances(room[:0], payer, now)); short != nil {
+		return short
 	}
 	return nil
 }

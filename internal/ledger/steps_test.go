@@ -173,7 +173,7 @@ func (w *world) reorder(s step) {
 
 // pass lets time go by.
 func (w *world) pass(s step) {
-	time.Sleep([...]time.Duration{time.Minute, Idle, 5 * time.Hour, 24 * time.Hour, 3 * 24 * time.Hour, 8 * 24 * time.Hour}[s.n])
+	time.Sleep([...]time.Duration{time.Minute, idle, 5 * time.Hour, 24 * time.Hour, 3 * 24 * time.Hour, 8 * 24 * time.Hour}[s.n])
 }
 
 func (w *world) fault(s step) {
@@ -222,7 +222,7 @@ func (w *world) finish() {
 	}
 	w.look()
 	w.ledger.Sweep()
-	time.Sleep(2 * Idle)
+	time.Sleep(2 * idle)
 	w.ledger.Sweep()
 	if stats := w.ledger.Stats(); stats != (Stats{}) {
 		w.failf("in the end the figures are %+v", stats)

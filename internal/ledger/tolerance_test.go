@@ -92,7 +92,7 @@ func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	f.clock.pass(Idle + time.Minute)
+	f.clock.pass(idle + time.Minute)
 	f.Sweep()
 	if n := f.Stats().CachedUsers; n != 0 {
 		t.Fatalf("%d balanceCache are kept", n)

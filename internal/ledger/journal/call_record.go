@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"math"
 	"slices"
 
@@ -79,34 +78,20 @@ func (c *CallRecord) Encode(key []byte) []byte {
 		b = appendText(b, p.Account)
 		b = binary.AppendVarint(b, int64(p.Amount))
 	}
-	return binary.BigEndian.AppendUint32(b, recordSum(key, b))
+	return seal(key, b)
 }
-
-var (
-	errNotItsRecord = errors.New("it is damaged, or that of another call")
-	errCallLayout   = errors.New("its layout is not known to this build")
-)
 
 // DecodeCall reads what stands at a call's key.
 func DecodeCall(key, record []byte) (c CallRecord, err error) {
 	if err := c.takeKey(key); err != nil {
 		return c, err
 	}
-	end := len(record) - crc32.Size
-	switch {
-	case end < 1 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
-		return c, errNotItsRecord
-	case record[0] != callLayout && record[0] != mediaLayout:
-		return c, errCallLayout
+	f, whole := unseal(key, record)
+	if !whole {
+		return c, errors.New("it is damaged, or that of another call")
 	}
-	numbers := textNumbers
-	if record[0] == mediaLayout {
-		numbers = callNumbers
-	}
-	f := fields{rest: record[1:end]}
-	f.call(&c, numbers)
-	if f.bad || len(f.rest) > 0 {
-		return c, errCallLayout
+	if f.call(&c); f.bad || len(f.rest) > 0 {
+		return c, errors.New("its layout is not known to this build")
 	}
 	return c, nil
 }
@@ -124,17 +109,21 @@ func (c *CallRecord) takeKey(key []byte) error {
 	return nil
 }
 
-func (f *fields) call(c *CallRecord, numbers int) {
+func (f *fields) call(c *CallRecord) {
 	var n [callNumbers]int64
+	numbers := textNumbers
+	switch f.byte() {
+	case callLayout:
+	case mediaLayout:
+		numbers = callNumbers
+	default:
+		f.bad = true
+	}
 	for i := range numbers {
 		n[i] = f.number()
 	}
-	if f.bad || n[0] < 0 || n[0] >= int64(len(endedWords)) || n[1] < 0 || n[1] >= int64(len(basisWords)) || n[2] < 0 || n[2]>>1 >= int64(len(ruleWords)) {
-		f.bad = true
-		return
-	}
-	c.Ended, c.Usage, c.Status = endedWords[n[0]], basisWords[n[1]], int(n[3])
-	c.Stream, c.Rule = n[2]&1 != 0, ruleWords[n[2]>>1]
+	c.Ended, c.Usage, c.Status = word(f, endedWords, n[0]), word(f, basisWords, n[1]), int(n[3])
+	c.Stream, c.Rule = n[2]&1 != 0, word(f, ruleWords, n[2]>>1)
 	c.Number, c.Cost, c.Lost, c.FirstByte, c.Duration = int(n[4]), money.Amount(n[5]), money.Amount(n[6]), n[7], n[8]
 	c.Tokens = usage.OfKinds([usage.Kinds]int64(n[9:]))
 	c.Key, c.Model, c.Route = f.text(), f.text(), f.text()

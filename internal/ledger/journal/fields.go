@@ -18,6 +18,20 @@ func recordSum(key, record []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
 }
 
+// seal appends the checksum to the record of a key.
+func seal(key, record []byte) []byte {
+	return binary.BigEndian.AppendUint32(record, recordSum(key, record))
+}
+
+// unseal returns the fields of the record of a key, and false if the checksum is that of another.
+func unseal(key, record []byte) (fields, bool) {
+	end := len(record) - crc32.Size
+	if end < 0 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]) {
+		return fields{}, false
+	}
+	return fields{rest: record[:end]}, true
+}
+
 func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
@@ -72,6 +86,15 @@ func (f *fields) unsigned() uint64 {
 	n, size := binary.Uvarint(f.rest)
 	f.skip(size)
 	return n
+}
+
+// word returns the word with a place in its table.
+func word[Word any](f *fields, words []Word, place int64) (word Word) {
+	if place < 0 || place >= int64(len(words)) {
+		f.bad = true
+		return word
+	}
+	return words[place]
 }
 
 // place returns the place of a word in its table, by which records write it.

@@ -136,14 +136,10 @@ func (x *Transfer) Entry(leg Leg) Entry {
 	}
 }
 
-// ErrShort is the error of a transfer that would take more than an account has available. The
-// reservations of calls and purchases prevent it; this is the last check, in the transaction
-// itself.
-var ErrShort = fault.New(fault.InsufficientBalance, "the balance does not suffice")
-
 // Book writes a transfer with the entries of users. It returns false and changes nothing if a
-// transfer with this id exists: it has happened. It fails with ErrShort if the transfer takes
-// more from a user than is available.
+// transfer with this id exists: it has happened. It fails with
+// [fault.InsufficientBalance] if the transfer takes more from a user than is available.
+// Reservations prevent that; this is the last check, in the transaction itself.
 func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	if have, err := HasTransfer(t, x.ID); err != nil || have {
 		return false, err
@@ -197,7 +193,7 @@ func (x *Transfer) enter(t storage.Txn, leg *Leg) error {
 	case after.Held < 0:
 		return fmt.Errorf("ledger: a hold on %s ends for more than is held", leg.Account)
 	case leg.Account.Kept() && after.Available() < 0 && after.Available() < before.Available():
-		return ErrShort
+		return fault.New(fault.InsufficientBalance, "the balance does not suffice")
 	}
 	if !leg.Account.System() {
 		e := x.Entry(*leg)

@@ -4,7 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/money"
@@ -46,29 +45,29 @@ func (x *Transfer) Encode(key []byte) []byte {
 		b = binary.AppendVarint(b, int64(leg.Held))
 		b = binary.AppendUvarint(b, leg.Number)
 	}
-	return binary.BigEndian.AppendUint32(b, recordSum(key, b))
+	return seal(key, b)
 }
 
 // DecodeTransfer reads a transfer from its key and its record. If that fails, it returns a
 // transfer with its id only, and the reason.
 func DecodeTransfer(key, record []byte) (x Transfer, err error) {
-	n, end := copy(x.ID[:], key[len(TransferPrefix):]), len(record)-crc32.Size
-	switch {
-	case n != len(x.ID) || len(key) != len(TransferPrefix)+n:
+	if n := copy(x.ID[:], key[len(TransferPrefix):]); n != len(x.ID) || len(key) != len(TransferPrefix)+n {
 		return x, fmt.Errorf("%q is not its key", key)
-	case end < 2 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]):
+	}
+	f, whole := unseal(key, record)
+	if !whole {
 		return x, errors.New("it is damaged, or that of another transfer")
 	}
-	f, read := fields{rest: record[2:end]}, Transfer{ID: x.ID}
-	f.transfer(&read)
-	var known bool
-	if read.Kind, known = kindOf(record[1]); record[0] != transferLayout || !known || f.bad || len(f.rest) > 0 {
+	read := Transfer{ID: x.ID}
+	layout := f.byte()
+	if f.transfer(&read); layout != transferLayout || f.bad || len(f.rest) > 0 {
 		return x, errors.New("its layout is not known to this build")
 	}
 	return read, nil
 }
 
 func (f *fields) transfer(x *Transfer) {
+	x.Kind = word(f, kindWords, int64(f.byte())-1)
 	x.Time, x.Count = f.number(), int(f.number())
 	x.User, x.Reference, x.Actor, x.Reason = f.text(), f.text(), f.text(), f.text()
 	own := ownPrefix(x.User)
