@@ -87,7 +87,7 @@ func TestTheReferenceHasEveryFieldOfTheLogs(t *testing.T) {
 // code records.
 func TestTheReferenceHasEveryActionOfTheAudit(t *testing.T) {
 	t.Parallel()
-	actions := groupsOf(t, `(?:Action:|\.Action =|event\.Detail = session,|\baudit:|\.event\(|setDrained\(.*,) *"([a-z0-9_.]+)"`, "internal")
+	actions := groupsOf(t, `(?:Action:|\.Action =|event\.Detail = session,|\baudit:|\.event\(|\.changed\(t,|setDrained\(.*,) *"([a-z0-9_.]+)"`, "internal")
 	actions = append(actions, groupsOf(t, `"(subscription\.[a-z]+)"`, "internal/billing/sale.go")...)
 	for prefix, words := range map[string][]string{
 		"topup.":  groupsOf(t, `Kind = "([a-z]+)"`, "payments/payments.go"),

@@ -32,7 +32,7 @@ func init() {
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 // `{http.modelgate.model}` | The model as the caller named it
 // `{http.modelgate.ended}` | How the call ended: complete, client_gone, timeout, upstream_error, money_out or refused
-// `{http.modelgate.rule}` | The rule that decided the charge, if the caller disconnected or the call failed before content; see the README
+// `{http.modelgate.rule}` | The rule that decided the charge, if the caller disconnected or the call failed before content; see docs/reference/calls.md
 // `{http.modelgate.usage}` | What the tokens rest on: reported, estimated or none
 // `{http.modelgate.usage.*}` | Tokens as they count for the bill, by kind: input, output, cache_read, cache_write_5m, cache_write_1h, reasoning; each token is in one of them
 // `{http.modelgate.cost}` | What the call was charged, as a decimal number in the configured currency
