@@ -3,6 +3,8 @@ package identity
 import (
 	"cmp"
 	"context"
+	"encoding/json"
+	"maps"
 	"net/netip"
 	"reflect"
 	"slices"
@@ -141,17 +143,11 @@ func (c KeyChange) of(spec *KeySpec) {
 
 // names returns the names of the fields that a change gives, for the audit, so that an owner
 // knows what to check.
-func (c KeyChange) names() (names []string) {
-	for name, given := range map[string]bool{
-		"name": c.Name != nil, "models": c.Models != nil, "ip_ranges": c.IPRanges != nil,
-		"expires": c.Expires != nil, "limits": c.Limits != nil, "callback_url": c.CallbackURL != nil,
-	} {
-		if given {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
+func (c KeyChange) names() []string {
+	var given map[string]any
+	members, _ := json.Marshal(c) // has what is not nil
+	_ = json.Unmarshal(members, &given)
+	return slices.Sorted(maps.Keys(given))
 }
 
 // RotateOwnKey is [Directory.RotateKey] for the account's user.

@@ -44,7 +44,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		d.refused(ctx, audit.Event{Actor: attempts.Unknown, Action: "login.refuse", User: user.ID, Detail: "password", Address: from.address()})
 		return Entry{}, errWrongLogin
 	case user.Disabled:
-		return Entry{}, disabled()
+		return Entry{}, errDisabled
 	}
 	raised := user.Password
 	if want.Outdated() {
@@ -112,7 +112,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 		var address string
 		entry, err = d.renewEntry(t, half, func(s *sessionRecord) error {
 			if !s.Half {
-				return loggedOut() // another request has completed the log-in
+				return errLoggedOut // another request has completed the log-in
 			}
 			s.Half, address = false, s.Address
 			return nil

@@ -3,7 +3,6 @@ package identity
 import (
 	"net/netip"
 	"slices"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
@@ -72,23 +71,15 @@ func (k *keyRecord) inForce(user *userRecord) credential.Entries[Principal] {
 		owner: k.Scope, operator: k.Operator,
 	}
 	expires := k.ExpiresAt()
-	fresh := credential.Entries[Principal]{k.Hash: {Holder: principal, Until: unixTime(expires)}}
+	fresh := credential.Entries[Principal]{k.Hash: {Holder: principal, Until: expires}}
 	if k.Previous != (credential.Hash{}) {
 		until := k.PreviousUntil
 		if expires != 0 {
 			until = min(until, expires)
 		}
-		fresh[k.Previous] = credential.Entry[Principal]{Holder: principal, Until: unixTime(until)}
+		fresh[k.Previous] = credential.Entry[Principal]{Holder: principal, Until: until}
 	}
 	return fresh
-}
-
-// unixTime is time.Unix, but zero for zero.
-func unixTime(seconds int64) time.Time {
-	if seconds == 0 {
-		return time.Time{}
-	}
-	return time.Unix(seconds, 0)
 }
 
 // Account is an authenticated user of the console, with the credential of the request. It never

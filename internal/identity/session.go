@@ -119,10 +119,8 @@ func sessionsOf(r storage.Reader, userID string) ([]*sessionRecord, error) {
 	return sessions, err
 }
 
-// loggedOut is the answer if the session or token of a request has ended since the request began.
-func loggedOut() *fault.Fault {
-	return fault.New(fault.NotLoggedIn, "this session or access token has ended; log in again")
-}
+// errLoggedOut is the answer if the session or token of a request has ended since the request began.
+var errLoggedOut = fault.New(fault.NotLoggedIn, "this session or access token has ended; log in again")
 
 // AuthenticateSession returns the account of a session, by the secret in the cookie. It returns
 // false without distinction for text that is no secret, for unknown, expired and ended sessions,
@@ -203,7 +201,7 @@ func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms
 		return Entry{}, err
 	}
 	if user.Disabled {
-		return Entry{}, disabled()
+		return Entry{}, errDisabled
 	}
 	now := d.store.Now()
 	if err := makeRoom(t, user, now, half); err != nil {
@@ -290,16 +288,16 @@ func (d *Directory) present(r storage.Reader, a *Account) (*sessionRecord, *user
 	case err != nil:
 		return nil, nil, err
 	case user == nil || user.Disabled:
-		return nil, nil, loggedOut()
+		return nil, nil, errLoggedOut
 	case !a.Session:
 		if user.Token == nil || user.Token.ID != a.Credential {
-			return nil, nil, loggedOut()
+			return nil, nil, errLoggedOut
 		}
 		return nil, user, nil
 	}
 	session, err := findSession(r, a.UserID, a.Credential)
 	if err == nil && (session == nil || session.Hash != a.secret || !session.inForce(user, d.store.Now())) {
-		err = loggedOut()
+		err = errLoggedOut
 	}
 	return session, user, err
 }
@@ -338,7 +336,5 @@ func seconds(d, byDefault time.Duration) int64 {
 	return max(int64(cmp.Or(max(d, 0), byDefault)/time.Second), 1)
 }
 
-// disabled is the answer to a disabled user whose proofs were right.
-func disabled() *fault.Fault {
-	return fault.New(fault.UserDisabled, "this account is disabled; ask an operator")
-}
+// errDisabled is the answer to a disabled user whose proofs were right.
+var errDisabled = fault.New(fault.UserDisabled, "this account is disabled; ask an operator")

@@ -18,11 +18,11 @@ type Table[Holder any] struct {
 	byRecord map[string][]Hash // the hashes in the table, by the id of their record
 }
 
-// Entry is the holder of a credential, and the time from which it is no longer in force; the zero
-// time means never.
+// Entry is the holder of a credential, and the Unix second from which it is no longer in force; zero
+// means never.
 type Entry[Holder any] struct {
 	Holder *Holder
-	Until  time.Time
+	Until  int64
 }
 
 // Entries are credentials by their hashes.
@@ -36,7 +36,7 @@ func (c *Table[Holder]) Find(hash Hash, now func() time.Time) (*Holder, bool) {
 		return nil, false
 	}
 	found, ok := (*shard)[hash]
-	if !ok || !found.Until.IsZero() && !now().Before(found.Until) {
+	if !ok || found.Until != 0 && now().Unix() >= found.Until {
 		return nil, false
 	}
 	return found.Holder, true
