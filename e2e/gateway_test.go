@@ -110,12 +110,12 @@ http://{{.Address}}{{if and .Site.People (not .Site.Secure)}}, {{.Origin}}{{end}
 	respond / "<!doctype html><title>A page beside the console</title>"
 	{{end}}
 	modelgate_messages {
-		pass_up X-Held X-Talk
+		pass_up X-Held X-Script
 		models m-1
 		{{.Site.Messages}}
 	}
 	modelgate_completions {
-		pass_up X-Held X-Talk
+		pass_up X-Held X-Script
 		models m-1
 		{{.Site.Completions}}
 	}

@@ -41,6 +41,8 @@ type answer struct {
 
 	stream  bool // an event stream, by how it begins; until then by its media type
 	json    bool // a JSON document
+	html    bool // a page, by its media type
+	plain   bool // a text, likewise
 	encoded bool // under a Content-Encoding
 	meter   *usage.Reader
 	trim    *usage.Trimmer
@@ -125,6 +127,8 @@ func (a *answer) classify(header http.Header) {
 	coding := header.Get("Content-Encoding")
 	a.stream = media == "text/event-stream"
 	a.json = media == "application/json" || strings.HasSuffix(media, "+json")
+	a.html = media == "text/html" || media == "application/xhtml+xml"
+	a.plain = media == "text/plain"
 	a.encoded = coding != "" && coding != "identity"
 }
 
@@ -304,6 +308,8 @@ func (a *answer) intact() bool {
 // end: its own, where that can be read, or else that of the connection.
 func (a *answer) whole(cleanly bool) bool {
 	switch {
+	case a.page():
+		return false
 	case a.meter == nil || a.meter.Unreadable() || !a.stream && !a.json:
 		return cleanly
 	case !a.received && !a.stream:
@@ -311,6 +317,10 @@ func (a *answer) whole(cleanly bool) bool {
 	}
 	return a.meter.Finished()
 }
+
+// page reports whether a page for people stands in the place of the answer: the
+// backend, or a proxy in front of it, has failed.
+func (a *answer) page() bool { return a.meter != nil && !a.plain && a.meter.Page(a.html) }
 
 // end closes the answer to the routes and the watch.
 func (a *answer) end() {

@@ -13,6 +13,27 @@ type inputFacts struct {
 	text       *usage.Request // the body, once it was read for this
 }
 
+// Estimates of media in an answer; see docs/reference/calls.md#estimates.
+const (
+	speechTokensPerSecond = 20
+	pcmBytesPerSecond     = 64_000 // in Base64: 24,000 samples of 16 bits
+	packedBytesPerSecond  = 5_000  // in Base64: 30 kbit/s
+)
+
+// estimateMedia returns what the speech and the images of an answer are estimated at.
+func (c *call) estimateMedia(meter *usage.Reader) (t usage.Tokens) {
+	speech, images := meter.Media()
+	t.ImageOutput = images * catalog.ImageEstimate
+	if speech > 0 {
+		perSecond := int64(packedBytesPerSecond)
+		if c.bill.pcm {
+			perSecond = pcmBytesPerSecond
+		}
+		t.AudioOutput = (speech*speechTokensPerSecond + perSecond - 1) / perSecond
+	}
+	return t
+}
+
 // estimateInput returns what the input of a call with the outcome o is estimated at.
 //
 // Where its backend has reported some input and its caller has not left it, the

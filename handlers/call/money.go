@@ -26,12 +26,13 @@ type bill struct {
 	unseen      bool // the call asks for what its text does not show; see [catalog.Ask.CostsUnseen]
 	restricted  bool // the call reserves the whole context, because earlier ones left too much uncollected
 	input       inputFacts
+	pcm         bool                // the call asks for speech that is not compressed
 	reservation *ledger.Reservation // nil for calls that are no one's to pay
 	grant       limit.Grant
 
-	settled  time.Time // when it last was, while the call runs
-	foreseen bool      // the reported input was compared with what is reserved
-	short    bool      // and comes to more than could be reserved
+	settled  time.Time     // when it last was, while the call runs
+	foreseen bool          // the reported input was compared with what is reserved
+	short    *ledger.Short // why not all that it comes to could be reserved; nil: it could, or did not have to
 
 	charged money.Amount
 	lost    money.Amount // came to, and nobody had it, or nobody could be charged it
@@ -63,6 +64,7 @@ func (c *call) findPrice() *fault.Fault {
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
 		c.bill.input = inputFacts{media: ask.Media, links: ask.Links, unmeasured: ask.FullContext}
+		c.bill.pcm = ask.Audio && c.request.AsksPCM(c.body.bytes())
 	}
 	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
 		f = c.request.CheckPrompts(c.body.bytes(), price.Context)
@@ -220,11 +222,11 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 			o.FailedInput = *own
 		}
 	}
-	if meter := c.answer.meter; meter != nil {
+	if meter := c.answer.meter; meter != nil && !c.answer.page() {
 		report = meter.Report()
-		o.Began, o.Declined = meter.Began(), report.Declined
+		o.Began, o.Foreign, o.Declined = meter.Began(), meter.Foreign(), report.Declined
 		o.Tokens, o.Input, o.Output = report.Tokens, report.Input, report.Output
-		o.DeliveredBytes = meter.TextBytes()
+		o.DeliveredBytes, o.Media = meter.TextBytes(), c.estimateMedia(meter)
 	}
 	if o.EstimatesInput() {
 		o.EstimatedInput = c.estimateInput(&o)
@@ -249,9 +251,6 @@ const settleEvery = 10 * time.Second
 // errMoneyOut cancels a call that came to more than there is.
 var errMoneyOut = errors.New("the money has run out")
 
-// moneyOut is what its caller hears.
-var moneyOut = fault.New(fault.InsufficientQuota, "the balance, or a budget, does not suffice for the rest of this answer")
-
 // pay looks at a stream while it runs: once it has begun, whether the input that
 // was reported comes to more than is reserved, and every now and then what is to
 // be settled in between. It returns errMoneyOut when the call must end.
@@ -262,16 +261,16 @@ func (c *call) pay(now time.Time) error {
 	}
 	if b.price != nil && !b.foreseen && c.answer.meter.Began() {
 		b.foreseen = true
-		b.short = !b.foresee(c.answer.meter)
+		b.short = b.foresee(c.answer.meter)
 	}
-	if now.Sub(b.settled) < settleEvery && !b.short {
+	if now.Sub(b.settled) < settleEvery && b.short == nil {
 		return nil
 	}
 	o, report := c.outcome("") // as it would be charged, were it broken off now
 	tokens, basis := o.Bill()
 	report.Tokens = tokens
 	charge := b.cost(&report, basis)
-	if b.short && charge.Amount > b.reservation.Amount() {
+	if b.short != nil && charge.Amount > b.reservation.Amount() {
 		return errMoneyOut
 	}
 	if now.Sub(b.settled) >= settleEvery && basis != usage.None {
@@ -284,17 +283,27 @@ func (c *call) pay(now time.Time) error {
 }
 
 // foresee reserves more where the input that a stream reports at its start, with
-// all the output that was asked for, comes to more than is reserved. It returns
-// false when that is not there.
-func (b *bill) foresee(meter *usage.Reader) bool {
+// all the output that was asked for, comes to more than is reserved. If that is not
+// there, it reserves what there is, and returns what is lacking.
+func (b *bill) foresee(meter *usage.Reader) *ledger.Short {
 	report := meter.Report()
 	if !report.Input {
-		return true
+		return nil
 	}
 	t := &report.Tokens
 	t.Output, t.Reasoning, t.AudioOutput, t.ImageOutput = b.bounds.Output, 0, 0, 0
 	more := b.price.Charge(b.bounds, &report).Amount - b.reservation.Amount()
-	return more <= 0 || b.reservation.Grow(more) == more
+	if more <= 0 {
+		return nil
+	}
+	short := b.reservation.Short(more)
+	if b.reservation.Grow(more) == more {
+		return nil
+	}
+	if short == nil { // another call was faster, or what there is must be read again
+		short = &ledger.Short{Needed: more}
+	}
+	return short
 }
 
 // charge settles the call for good, by the billing rule and as far as it could

@@ -335,7 +335,7 @@ func TestAStreamThatRunsDryEndsWithAnErrorEventAndIsChargedWhatThereIs(t *testin
 	// How much comes before the end depends on how the events arrive; it has begun
 	// with the first text.
 	delivered, ended := strings.CutSuffix(got.Body, errorEvent(messages, "billing_error", "",
-		"the balance, or a budget, does not suffice for the rest of this answer", got.RequestID()))
+		"the rest of this answer may cost up to 0.000004968, and 0.000001328 is available", got.RequestID()))
 	least := start + messageEvents[1] + messageEvents[2]
 	if !ended || !strings.HasPrefix(delivered, least) || !strings.HasPrefix(least+messageEvents[3], delivered) {
 		t.Errorf("the caller got %q", got.Body)

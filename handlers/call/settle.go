@@ -110,13 +110,13 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		// the backend has closed its side.
 		c.ended = usage.Complete
 		return broken && !a.stream
-	case a.meter != nil && a.meter.Failed():
+	case a.page(), a.meter != nil && a.meter.Failed():
 		c.ended = usage.UpstreamError // the caller has read the backend's own words
 		return broken && !a.intact()
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
 	case errors.Is(c.cause(), errMoneyOut):
-		c.ended, c.refusal = usage.MoneyOut, moneyOut
+		c.ended, c.refusal = usage.MoneyOut, c.bill.short.Fault("the rest of this answer", "")
 	case errors.Is(c.cause(), caddymodule.ErrEnding):
 		c.ended, c.refusal = usage.UpstreamError, drained
 	case errors.Is(c.cause(), context.Canceled):

@@ -13,10 +13,10 @@ type Media struct {
 	TextBytes   int64 // inline documents
 }
 
-// imageEstimate is the estimated number of tokens of an image, about the
+// ImageEstimate is the estimated number of tokens of an image, about the
 // vendors' documented number for a large image. The reservation is ten times
 // that.
-const imageEstimate = 5_000
+const ImageEstimate = 5_000
 
 // Estimate returns the estimated input of a call without a usage report, from
 // the content of its body: text and image links, prompts that are given as
@@ -26,7 +26,7 @@ const imageEstimate = 5_000
 func (p *Price) Estimate(b Bounds, body usage.Request, tokens int64, m Media, unmeasured bool) usage.Tokens {
 	t := usage.Tokens{
 		Input:      usage.Estimate(body.TextBytes+m.TextBytes) + tokens,
-		ImageInput: (m.Images + body.ImageLinks) * imageEstimate,
+		ImageInput: (m.Images + body.ImageLinks) * ImageEstimate,
 		AudioInput: m.AudioTokens,
 	}
 	if p == nil || p.Context == 0 {

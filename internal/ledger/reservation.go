@@ -319,6 +319,16 @@ func (r *Reservation) Grow(amount money.Amount) money.Amount {
 	return amount
 }
 
+// Short returns why the reservation cannot grow by amount; nil if it can.
+func (r *Reservation) Short(amount money.Amount) *Short {
+	if r.balances == nil {
+		return nil
+	}
+	r.balances.mu.Lock()
+	defer r.balances.mu.Unlock()
+	return r.balances.short(amount, r.caps)
+}
+
 // Amount is what the reservation may be charged at most.
 func (r *Reservation) Amount() money.Amount { return r.amount }
 

@@ -2,6 +2,7 @@ package modelcall
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -303,4 +304,16 @@ func (s *mediaSource) addTo(body []byte, a *catalog.Ask) {
 	default:
 		a.FullContext, a.Image = true, true
 	}
+}
+
+// AsksPCM reports whether the body asks for speech that is not compressed.
+func (q *Request) AsksPCM(body []byte) bool {
+	for _, n := range q.notes {
+		if n.Name == noteAudioOutput {
+			var audio struct{ Format string }
+			_ = json.Unmarshal(n.Raw(body), &audio)
+			return audio.Format == "wav" || audio.Format == "pcm16"
+		}
+	}
+	return false
 }

@@ -43,6 +43,7 @@ type Outcome struct {
 	Finished bool  // the answer reached its end; always set if the call is complete
 	Sent     bool  // the body was handed to a backend that did not refuse the call
 	Began    bool  // content was delivered
+	Foreign  bool  // the answer is a stream in an unknown dialect
 
 	FailedInput bool // charge_failed_input is on
 
@@ -50,6 +51,7 @@ type Outcome struct {
 	Input, Output  bool   // which side of Tokens was reported
 	EstimatedInput Tokens // of the whole call
 	DeliveredBytes int64  // UTF-8 bytes of text in the answer
+	Media          Tokens // speech and images in the answer, as they are estimated
 	Declined       bool   // the model refused before any output; see [Report]
 }
 
@@ -86,8 +88,9 @@ func (o Outcome) Bill() (Tokens, Basis) {
 		bill.addInput(more, &o.EstimatedInput)
 		basis = Estimated
 	}
-	if more := Estimate(o.DeliveredBytes) - bill.AllOutput(); output && more > 0 {
-		bill.Output += more
+	if more := Estimate(o.DeliveredBytes) + o.Media.AllOutput() - bill.AllOutput(); output && more > 0 {
+		more = raise(&bill.AudioOutput, o.Media.AudioOutput, more)
+		bill.Output += raise(&bill.ImageOutput, o.Media.ImageOutput, more)
 		basis = Estimated
 	}
 	if o.ChargesFailedInput() {
@@ -101,15 +104,15 @@ func (o Outcome) Bill() (Tokens, Basis) {
 
 // addInput adds more tokens of input to t, first of the kinds in which estimated has more.
 func (t *Tokens) addInput(more int64, estimated *Tokens) {
-	for _, kind := range []struct {
-		count     *int64
-		estimated int64
-	}{{&t.AudioInput, estimated.AudioInput}, {&t.ImageInput, estimated.ImageInput}} {
-		n := min(max(kind.estimated-*kind.count, 0), more)
-		*kind.count += n
-		more -= n
-	}
-	t.Input += more
+	more = raise(&t.AudioInput, estimated.AudioInput, more)
+	t.Input += raise(&t.ImageInput, estimated.ImageInput, more)
+}
+
+// raise raises count to least, by at most more, and returns what is left of more.
+func raise(count *int64, least, more int64) (left int64) {
+	n := min(max(least-*count, 0), more)
+	*count += n
+	return more - n
 }
 
 // EstimatesInput reports whether Bill uses EstimatedInput.
@@ -121,7 +124,7 @@ func (o Outcome) EstimatesInput() bool {
 // reported returns which side of the call the backend reported. If text was delivered, a
 // figure of zero is no report, because text needs tokens on both sides.
 func (o Outcome) reported() (input, output bool) {
-	delivered := o.DeliveredBytes > 0
+	delivered := o.DeliveredBytes+o.Media.AllOutput() > 0
 	return o.Input && (!delivered || o.Tokens.AllInput() != 0), o.Output && (!delivered || o.Tokens.AllOutput() != 0)
 }
 
@@ -133,7 +136,7 @@ func (o Outcome) chargedSides() (charged, input, output bool) {
 	case o.Ended == Refused, o.Declined:
 		return false, false, false
 	case o.Finished:
-		return o.Began || o.Input || o.Output, !reportedInput, !reportedOutput
+		return o.Began || o.Foreign || o.Input || o.Output, !reportedInput, !reportedOutput
 	case o.Began:
 		return true, o.Ended != "" || !reportedInput, true
 	}

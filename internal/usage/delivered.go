@@ -6,13 +6,14 @@ import "slices"
 type delivered struct {
 	text         int64                  // bytes of text
 	reasoning    [reasoningPlaces]int64 // bytes of reasoning and of text in unknown members, by place; some backends send one text in several
-	media        int64                  // bytes of speech and images
+	speech       int64                  // bytes of speech, and of links to it
 	names        int64                  // bytes of the names of tools
 	signatures   int64                  // bytes of signatures of thoughts, and of encrypted ones
 	contentBlock bool                   // a content block was opened, if only an empty one
 	hasElement   bool                   // the content of a messages answer has an element
 	other        bool                   // a content block was opened that is neither text nor a thought
 	unseen       bool                   // a content block was opened whose text does not show its cost
+	images       int32                  // images, and links to them
 }
 
 // bytes returns the number of bytes by which the output is estimated.
@@ -28,4 +29,6 @@ func (d *delivered) any() bool {
 
 // shown reports whether part of the content itself was delivered, not only its
 // announcement.
-func (d *delivered) shown() bool { return d.textBytes() > 0 || d.media > 0 }
+func (d *delivered) shown() bool { return d.textBytes() > 0 || d.media() }
+
+func (d *delivered) media() bool { return d.speech > 0 || d.images > 0 }

@@ -20,6 +20,7 @@ type events struct {
 	doneMatched uint8 // bytes of the event's data that match doneMark; longer: they do not match
 
 	done      bool // doneMark was read
+	spoke     bool // an event had data that is neither doneMark nor a chunk of a completion
 	tooLong   bool // a line was longer than MaxLine
 	lastUsage bool // the last event only contained usage
 	lastNull  bool // the last event may have "usage":null at the top level
@@ -177,6 +178,7 @@ func (e *events) endLine() (blank bool) {
 	switch {
 	case blank:
 		e.lastUsage, e.lastNull = e.usageOnly(), e.nullUsage()
+		e.spoke = e.spoke || e.doneMatched > 0 && !e.done && e.seen&(seenChoice|seenNoChoices|seenFault) == 0
 		e.document.reset()
 		e.inEvent, e.hasData, e.doneMatched = false, false, 0
 	case e.field == readingName: // a field may have a name only

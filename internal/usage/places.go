@@ -26,7 +26,8 @@ const (
 	choice               // an element of choices
 	reply                // the message or delta of a choice
 	toolCall             // a call of a tool, or its function
-	media                // speech or an image
+	media                // speech
+	picture              // an image
 	contentBlock         // the content_block of a content_block_start
 	contentBlocks        // the content of a whole message: a string, or an array of blocks
 
@@ -45,7 +46,8 @@ const (
 	toolInput    // arguments of a tool, as a string or as JSON
 	toolName     // the name of a tool that is called
 	signature    // of a thought; it may be all that is sent of the thought
-	mediaData    // speech or an image, or a link to it
+	mediaData    // speech, or a link to it
+	imageData    // an image, or a link to it
 	requestLink  // the link of a source in a request
 	fault        // an error
 	finishReason // why a choice ended
@@ -201,8 +203,10 @@ func (p place) member(name []byte) place {
 			return reasoningDetails
 		case "tool_calls", "function_call":
 			return toolCall
-		case "audio", "images":
+		case "audio":
 			return media
+		case "images":
+			return picture
 		default:
 			return otherText.member(name)
 		}
@@ -221,8 +225,13 @@ func (p place) member(name []byte) place {
 			return text
 		case "data", "url":
 			return mediaData
+		}
+	case picture:
+		switch string(name) {
+		case "data", "url":
+			return imageData
 		case "image_url":
-			return media
+			return picture
 		}
 	case contentBlock, contentBlocks:
 		switch string(name) {

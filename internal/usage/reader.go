@@ -147,6 +147,12 @@ func (r *Reader) TextBytes() int64 {
 	return r.events.delivered.bytes()
 }
 
+// Media returns what was delivered beside text: the bytes of speech in Base64, and the
+// number of images.
+func (r *Reader) Media() (speech, images int64) {
+	return r.events.delivered.speech, int64(r.events.delivered.images)
+}
+
 // Began reports whether content was delivered: in a stream an event with content, otherwise
 // any byte of a body that is not an error. A message_start, a ping, an empty block of text
 // or of a thought, and a chunk with only the role are not content; the name of a tool is.
@@ -159,6 +165,26 @@ func (r *Reader) Began() bool {
 	return !r.stream && d.state != atStart && !d.failed
 }
 
+// Foreign reports whether the answer to a completions call is a stream in another
+// dialect, of which only the data lines are known: what it delivered cannot be told.
+func (r *Reader) Foreign() bool {
+	return r.dialect == dialect.OpenAI && r.stream && r.events.spoke && !r.events.failed
+}
+
+// Page reports whether the answer is a page for people, such as that of a proxy whose
+// backend is down, and no answer of a model. Any means that all is a page which is
+// neither JSON nor an event stream; otherwise it is what begins with a tag.
+func (r *Reader) Page(any bool) bool {
+	switch first := r.sniff.first; {
+	case r.stream:
+		return false
+	case any:
+		return (r.unreadBytes || first != 0) && first != '{' && first != '['
+	default:
+		return first == '<'
+	}
+}
+
 // Shown reports whether something of the content itself was delivered: text,
 // reasoning, arguments of a tool, or media. The start of a block, and the name of a tool, do
 // not count. Each byte that cannot be read counts.
@@ -168,7 +194,7 @@ func (r *Reader) Shown() bool { return r.unreadBytes || r.events.delivered.shown
 // show: reasoning, media, and content blocks beside text and the caller's tools.
 func (r *Reader) CostsUnseen() bool {
 	d := &r.events.delivered
-	return d.unseen || d.media > 0 || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
+	return d.unseen || d.media() || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
 }
 
 // Finished reports whether a proper end was seen. A stream in the anthropic dialect ends

@@ -13,9 +13,10 @@ const longestHead = len(byteOrderMark) + len("event:")
 
 // sniffer detects whether an answer is an event stream.
 type sniffer struct {
-	done bool
-	n    uint8             // bytes of head
-	head [longestHead]byte // the first bytes, as long as they are part of a byte order mark or of a field's name
+	done  bool
+	first byte              // of the answer, without a byte order mark and white space
+	n     uint8             // bytes of head
+	head  [longestHead]byte // the first bytes, as long as they are part of a byte order mark or of a field's name
 }
 
 // detect reports whether the kind of the answer is known, given the next bytes p. If it is,
@@ -37,6 +38,9 @@ func (r *Reader) detect(p []byte) bool {
 		return false
 	}
 	r.stream, s.done = stream, true
+	if begin := bytes.TrimLeft(bytes.TrimPrefix(start[:n], []byte(byteOrderMark)), " \t\r\n"); len(begin) > 0 {
+		s.first = begin[0]
+	}
 	r.read(s.head[:s.n])
 	s.n = 0
 	return true

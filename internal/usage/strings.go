@@ -3,6 +3,7 @@ package usage
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"math/bits"
 )
 
@@ -128,7 +129,12 @@ func (d *document) countBytes(n int) {
 	case signature:
 		d.delivered.signatures += int64(n)
 	case mediaData:
-		d.delivered.media += int64(n)
+		d.delivered.speech += int64(n)
+	case imageData:
+		if d.token.n == 0 { // its first part
+			d.delivered.images = min(d.delivered.images, math.MaxInt32-1) + 1
+		}
+		d.token.invalidate()
 	case fault:
 		d.fail()
 	case finishReason:
