@@ -151,12 +151,14 @@ var backendFaults = map[int]bool{
 var unavailable = fault.New(fault.UpstreamUnavailable, "the backend of this model cannot be reached or used now; try again later").After(5 * time.Second)
 
 // judge returns what to answer in the backend's place, or nil: for refusals of
-// the operator's credentials, for redirects, and for errors that are not JSON,
-// such as the HTML page of a proxy in between, which no client of the dialect
-// can read. A server's error keeps its status.
+// the operator's credentials, for redirects, for streams in answer to a count of tokens, and
+// for errors that are not JSON, such as the HTML page of a proxy in between, which no client
+// of the dialect can read. A server's error keeps its status.
 func (a *answer) judge(header http.Header) *fault.Fault {
 	serverError := a.status >= 500 && a.status < 600
 	switch {
+	case a.status < 300 && a.stream && a.call.route.free:
+		return unavailable // a model call, which this route does not charge
 	case a.status < 300:
 		return nil
 	case a.status < 400 || backendFaults[a.status]:

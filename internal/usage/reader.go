@@ -172,13 +172,13 @@ func (r *Reader) Foreign() bool {
 }
 
 // Page reports whether the answer is a page for people, such as that of a proxy whose
-// backend is down, and no answer of a model. Any means that all is a page which is
-// neither JSON nor an event stream; otherwise it is what begins with a tag.
-func (r *Reader) Page(any bool) bool {
+// backend is down, and no answer of a model. If it is declared as one, all is a page
+// that is neither JSON nor an event stream; otherwise it is what begins with a tag.
+func (r *Reader) Page(declared bool) bool {
 	switch first := r.sniff.first; {
 	case r.stream:
 		return false
-	case any:
+	case declared:
 		return (r.unreadBytes || first != 0) && first != '{' && first != '['
 	default:
 		return first == '<'
