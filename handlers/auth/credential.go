@@ -1,5 +1,7 @@
 // Package auth reads the credential of a request and returns its [identity.Principal] or
-// [identity.Account]. It has the directives modelgate_auth and modelgate_stepup.
+// [identity.Account]. It has the directives modelgate_auth and modelgate_stepup. [Payer] says
+// under which budgets the requests of a principal are paid, and [Subjects] in which rates they
+// count.
 package auth
 
 import (

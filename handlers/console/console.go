@@ -1,6 +1,6 @@
 // Package console serves the accounts of users below /api: log-in, second factors, API
 // keys, tasks, subscriptions, top-ups, ledger and usage. [Console] is the directive
-// modelgate_console.
+// modelgate_console. It answers JSON only; there are no pages yet.
 //
 // The table in routes.go declares each route and everything that is checked before it is
 // served; request.go applies it. To add a route, add a row, its handler and its line in

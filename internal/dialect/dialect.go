@@ -1,6 +1,7 @@
 // Package dialect has the wire formats of callers and backends. [Dialect] says which one a
-// route speaks, and writes errors, pings and the status of rate limits in it. How the usage of
-// an answer is read in each dialect is in internal/usage.
+// route speaks, and writes errors, the error that ends a stream ([Dialect.Event]), pings and the
+// status of rate limits in it. How the usage and the end of an answer are read in each dialect is
+// in internal/usage ([usage.Reader.Finished]).
 package dialect
 
 import (

@@ -1,8 +1,8 @@
 // Package fault defines the errors that callers see. A [Fault] has a code, a
 // message and the path of the invalid parameter. All packages return faults;
-// handlers/reply writes them in the dialect of the caller. This package has the
-// only table from codes to HTTP statuses. It imports no other package of this
-// module.
+// internal/dialect writes them in the dialect of the caller. This package has the
+// only table from codes to HTTP statuses. The text of a fault stands where it is
+// returned. It imports no other package of this module.
 package fault
 
 import (

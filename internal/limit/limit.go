@@ -2,7 +2,9 @@
 // subject, requests and units per time window, and open requests. The caller
 // decides what a unit is: a token, a byte. A [Semaphore] limits concurrency,
 // and a [KeyedSemaphore] does so for each key and in total. All counts are in
-// the memory of one process. The package imports no other package of this
+// the memory of one process. A rate is a token bucket that refills evenly: it has no
+// fixed windows, and is full after a restart. What must hold for a calendar day, or over
+// restarts, is a budget of internal/ledger. The package imports no other package of this
 // module.
 package limit
 

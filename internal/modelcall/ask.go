@@ -8,43 +8,8 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
-
-// RefuseUnpriced refuses what the body of a call with a price may not have: members whose
-// effect on the price is unknown, except those in passes, tools without a price, and
-// members that may multiply the answers. Passes is the result of [PassMembers].
-func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
-	for _, n := range q.notes {
-		switch n.Name {
-		case noteMultiplier:
-			if count, ok := n.Int(body); ok && count == 1 || isFalse(body, n.Value) {
-				continue
-			}
-			param := strictjson.PathOf(body, n.Start)
-			return fault.At(fault.InvalidParameter, param,
-				"`%s` multiplies the answers, which this route does not price: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
-		case noteUntypedTool:
-			param := strictjson.PathOf(body, n.Start) + ".type"
-			return fault.At(fault.InvalidParameter, param, "`%s` is missing: a tool without a type has no price here; allowed: `function`, `custom`", param)
-		}
-		if where, ok := unknownMembers[n.Name]; ok && !isFalse(body, n.Value) && !passes[where+n.Member(body)] {
-			return unpricedMember(body, n, where)
-		}
-	}
-	return nil
-}
-
-// unpricedMember returns the refusal of a member whose effect on the price is unknown.
-func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
-	param, word := strictjson.PathOf(body, n.Start), passMember
-	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // the path does not quote it
-		word += " " + where + name
-	}
-	return fault.At(fault.UnpricedOption, param,
-		"`%s` is not known to the gateway and may change the price: leave it out; the operator can let it pass by `%s`", param, word)
-}
 
 // objectNotes are the notes of one tool or fallback.
 type objectNotes struct {

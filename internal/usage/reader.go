@@ -1,7 +1,8 @@
 // Package usage reads the usage of a model call, and what was delivered, from the bytes of a
 // backend's answer while they pass to the caller. It stores neither the body nor an event: a
 // state machine of fixed size reads the figures of the usage objects, and counts the text by
-// which a call is charged if the backend reports nothing.
+// which a call is charged if the backend reports nothing. The text of a request is counted by
+// the same machine, for estimates; request_text.go and places.go name its members.
 //
 // The layers, each of which uses only those below it:
 //

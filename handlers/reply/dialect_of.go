@@ -1,5 +1,5 @@
 // Package reply has what all directives share about HTTP: the registry of routes ([Route],
-// [Table]), the check of misspelt paths ([Pass]), the form of errors ([Dialect]), and the
+// [Table]), the check of misspelt paths ([Pass]), the dialect of a path ([DialectOf]), and the
 // reading of bodies ([ReadBody]).
 package reply
 

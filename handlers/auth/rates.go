@@ -1,0 +1,37 @@
+package auth
+
+import (
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/limit"
+)
+
+// Subjects returns the two subjects in whose rates the requests of a principal count:
+// the key, with the rates of [caddymodule.Limits.OfKey], and the user, for all of the
+// user's keys together.
+func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limit.Subject) {
+	l := p.UserLimits
+	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{
+		Requests: limit.PerSecond(l.RequestsPerSecond), Units: limit.PerMinute(l.TokensPerMinute), Concurrent: l.Streams,
+	}}
+}
+
+// RateLimited returns the answer to a principal whose rates [Subjects] returned: RATE_LIMITED. Units
+// are tokens.
+func RateLimited(r *limit.Refusal) *fault.Fault {
+	whose := "key"
+	if r.OfUser {
+		whose = "account"
+	}
+	one := 0
+	if r.Limit == 1 {
+		one = 1
+	}
+	words := [...][2]string{
+		limit.Requests:   {"requests per second", "request per second"},
+		limit.Units:      {"tokens per minute", "token per minute"},
+		limit.Concurrent: {"streams at once", "stream at once"},
+	}[r.What][one]
+	return fault.New(fault.RateLimited, "the limit of %d %s of your %s is reached", r.Limit, words, whose).After(r.RetryAfter)
+}
