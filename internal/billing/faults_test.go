@@ -72,7 +72,7 @@ var operations = map[string]struct {
 		before: func(f *fixture) {
 			f.mustBuy(2, "first")
 			f.mustOpen(newTill())
-			f.clock.set(date(2026, 2, 10, 0))
+			f.clock.Set(date(2026, 2, 10, 0))
 		},
 		do: func(f *fixture) error { return f.Sweep(f.t.Context()) },
 	},
@@ -176,7 +176,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	f.credit(100)
 	f.mustBuy(2, "k")
 	f.paid()
-	f.clock.set(f.clock.Now().Add(24 * time.Hour))
+	f.clock.Set(f.clock.Now().Add(24 * time.Hour))
 	before := f.summary()
 	f.close()
 	f.open()

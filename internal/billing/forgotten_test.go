@@ -71,7 +71,7 @@ func (f *fixture) on(e storage.Engine) {
 func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 	t.Parallel()
 	expire := func(f *fixture, o records.Order) {
-		f.clock.set(time.Unix(o.ExpiresAt, 0))
+		f.clock.Set(time.Unix(o.ExpiresAt, 0))
 		f.must(f.Sweep(f.t.Context()))
 	}
 	for name, row := range map[string]struct {
@@ -175,7 +175,7 @@ func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 		return err
 	}
 	for i := range maxUnpaid {
-		f.clock.set(first.Add(time.Duration(i) * time.Minute))
+		f.clock.Set(first.Add(time.Duration(i) * time.Minute))
 		if err := begin(strconv.Itoa(i)); codeOf(err) != fault.UpstreamUnavailable {
 			t.Fatalf("order %d was answered %v", i, err)
 		}
@@ -189,7 +189,7 @@ func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 	if want := first.Truncate(time.Second).Add(24 * time.Hour); !until.Equal(want) {
 		t.Errorf("the next may begin at %s, want %s", until, want)
 	}
-	f.clock.set(until)
+	f.clock.Set(until)
 	f.must(begin("more"))
 	if err := begin("and more"); codeOf(err) != fault.RateLimited {
 		t.Errorf("one more was answered %v", err)

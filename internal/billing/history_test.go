@@ -247,7 +247,7 @@ func (h *history) borneBack() (back money.Amount) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.clock.set(h.clock.Now().Add(time.Millisecond)) // what comes next has another time
+	h.clock.Set(h.clock.Now().Add(time.Millisecond)) // what comes next has another time
 	return back
 }
 
@@ -266,7 +266,7 @@ func (h *history) forgive(r *rapid.T) {
 }
 
 func (h *history) time(r *rapid.T) {
-	h.clock.set(h.clock.Now().Add(time.Duration(rapid.IntRange(1, 60*24).Draw(r, "hours")) * time.Hour))
+	h.clock.Set(h.clock.Now().Add(time.Duration(rapid.IntRange(1, 60*24).Draw(r, "hours")) * time.Hour))
 	if rapid.Bool().Draw(r, "sweep") {
 		h.refused(r, func() error { return h.Sweep(h.t.Context()) })
 	}

@@ -215,7 +215,7 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 		if err != nil || len(mismatches) != listed {
 			t.Errorf("after %s, %d are listed, %v; want %d", name, len(mismatches), err, listed)
 		}
-		f.clock.set(f.clock.Now().Add(time.Second))
+		f.clock.Set(f.clock.Now().Add(time.Second))
 	}
 	f.has(0)
 	f.stands(o.TradeNo, records.Pending)
@@ -233,7 +233,7 @@ func TestAMismatchIsListedForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
-	f.clock.set(f.clock.Now().Add(records.MismatchesKept))
+	f.clock.Set(f.clock.Now().Add(records.MismatchesKept))
 	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 		t.Errorf("listed are %v, %v", listed, err)
 	}
@@ -308,7 +308,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 				f.tell(noticeOf(o, payments.Failed, 0), Applied)
 				f.stands(o.TradeNo, records.Failed)
 			}
-			f.clock.set(f.clock.Now().Add(row.after))
+			f.clock.Set(f.clock.Now().Add(row.after))
 			if row.swept {
 				if err := f.Sweep(t.Context()); err != nil {
 					t.Fatal(err)

@@ -95,7 +95,7 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 	if !payments.IsTradeNo(o.TradeNo) || o.PayURL != "https://pay.example.com/"+o.TradeNo {
 		t.Errorf("the order is %+v", o)
 	}
-	f.clock.set(f.clock.Now().Add(24 * time.Hour))
+	f.clock.Set(f.clock.Now().Add(24 * time.Hour))
 	f.stands(o.TradeNo, records.Lapsed)
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
@@ -223,7 +223,7 @@ func TestAUserHasSoManyOrdersOpen(t *testing.T) {
 	f := newFixture(t)
 	p := newTill()
 	first := f.mustOpen(p)
-	f.clock.set(f.clock.Now().Add(time.Hour))
+	f.clock.Set(f.clock.Now().Add(time.Hour))
 	for range maxOpen - 1 {
 		f.mustOpen(p)
 	}
@@ -232,7 +232,7 @@ func TestAUserHasSoManyOrdersOpen(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Code != fault.RateLimited || refused.RetryAfter != 23*time.Hour {
 		t.Errorf("one more was answered %v", err)
 	}
-	f.clock.set(time.Unix(first.ExpiresAt, 0))
+	f.clock.Set(time.Unix(first.ExpiresAt, 0))
 	f.mustOpen(p)
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.RateLimited {
 		t.Errorf("one more was answered %v", err)

@@ -27,7 +27,7 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
 		return task.Hold(txn, f.clock.Now(), f.user, id, "task")
 	}))
-	if got := call.Grow(100); got > 39+12 { // what is left of the wallet, and the quota
+	if got, _ := call.Grow(100); got > 39+12 { // what is left of the wallet, and the quota
 		t.Errorf("the call grew by %d, there were 39 and a quota of 12", got)
 	}
 	call.Settle(journal.Call{ID: "call", User: f.user, Time: f.clock.Now().UnixMilli(), Key: "k", Model: "m", Ended: "complete", Usage: "reported"}, 100, true)

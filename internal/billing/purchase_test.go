@@ -67,7 +67,7 @@ func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
 	if fresh != 1 {
 		t.Errorf("%d of them were told that they had bought", fresh)
 	}
-	f.clock.set(date(2027, 1, 1, 0))
+	f.clock.Set(date(2027, 1, 1, 0))
 	f.plans = plansOf(t, testPlans[1])
 	again, err := f.buy(1, "k")
 	if again.Replayed = false; err != nil || again != first {
@@ -262,7 +262,7 @@ func TestAFreePlanIsClaimedOnce(t *testing.T) {
 	if all, err := f.Subscriptions(t.Context(), f.user); err != nil || len(all) != 1 || all[0].QuotaTotal != 3 {
 		t.Errorf("there are %v, %v", all, err)
 	}
-	f.clock.set(date(2030, 1, 1, 0))
+	f.clock.Set(date(2030, 1, 1, 0))
 	if _, err := f.Claim(t.Context(), f.plans, "USD", f.user, 3); codeOf(err) != fault.AlreadyClaimed {
 		t.Errorf("years later it was answered %v", err)
 	}

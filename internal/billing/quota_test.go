@@ -49,7 +49,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 	f.mustBuy(huge.ID, "k")
 	f.mustBuy(1, "l")
 
-	f.clock.set(date(2026, 2, 1, 0))
+	f.clock.Set(date(2026, 2, 1, 0))
 	bob, err := f.directory.CreateUser(t.Context(), "operator", "bob")
 	if err != nil {
 		t.Fatal(err)
@@ -72,7 +72,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 	if logs.Len() != 0 {
 		t.Errorf("logged is %v", logs.All())
 	}
-	f.clock.set(date(2026, 2, 1, 1))
+	f.clock.Set(date(2026, 2, 1, 1))
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 		t.Errorf("the sweeper has logged %v", logs.All())
 	}
 
-	f.clock.set(date(2026, 2, 2, 0)) // another day, with room
+	f.clock.Set(date(2026, 2, 2, 0)) // another day, with room
 	f.mustSpend(huge.Quota)
 	f.has(190)
 	f.shows(1, records.Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))
@@ -103,7 +103,7 @@ func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.clock.set(february)
+	f.clock.Set(february)
 	f.mustSpend(1)
 	f.has(79)
 	if left := f.quotaLeft(1, february); left != 5 {
@@ -126,10 +126,10 @@ func TestAClockThatWasAheadForAWhileTakesNoSubscription(t *testing.T) {
 			f.mustBuy(1, "a") // until February 28th
 			f.mustBuy(2, "b") // until April 30th, 5 a month
 			before := f.clock.Now()
-			f.clock.set(before.AddDate(2, 0, 0))
+			f.clock.Set(before.AddDate(2, 0, 0))
 			f.must(f.Sweep(t.Context()))
 			meanwhile(f)
-			f.clock.set(before.Add(time.Hour))
+			f.clock.Set(before.Add(time.Hour))
 			f.close()
 			f.open()
 			left := f.funds().Wallet.Balance
@@ -156,7 +156,7 @@ func TestCallsLookThroughRunningSubscriptionsOnly(t *testing.T) {
 		day  time.Time
 		want int
 	}{{date(2026, 2, 3, 11), 2}, {date(2026, 2, 3, 12), 1}, {date(2026, 2, 28, 12), 0}} {
-		f.clock.set(row.day)
+		f.clock.Set(row.day)
 		if sources := f.sources(); len(sources) != row.want {
 			t.Errorf("at %s the sources are %v, want %d", row.day, sources, row.want)
 		}

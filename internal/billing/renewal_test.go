@@ -56,7 +56,7 @@ func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
 		t.Fatalf("a month from January 31st ends %s", time.Unix(s.EndTime, 0).UTC())
 	}
 	f.mustSpend(8)
-	f.clock.set(date(2026, 2, 20, 0))
+	f.clock.Set(date(2026, 2, 20, 0))
 	r := f.mustRenew(1, "r")
 	if r.EndTime != date(2026, 3, 28, 12).Unix() || r.Wallet.Charged != 10 || r.QuotaTotal != 24 || r.QuotaUsed != 8 {
 		t.Fatalf("renewed %+v", r)
@@ -75,11 +75,11 @@ func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
 	f.credit(40)
 	f.mustBuy(1, "k")
 	f.mustSpend(2)
-	f.clock.set(date(2026, 2, 28, 12)) // the end is half open
+	f.clock.Set(date(2026, 2, 28, 12)) // the end is half open
 	f.shows(1, records.Expired, 12, 2, time.Time{})
 	f.mustSpend(1) // of the wallet: what was left of the quota has lapsed
 	f.has(29)
-	f.clock.set(date(2026, 5, 31, 6))
+	f.clock.Set(date(2026, 5, 31, 6))
 	r := f.mustRenew(1, "r")
 	if r.EndTime != date(2026, 6, 30, 6).Unix() || r.QuotaTotal != 12 || r.QuotaUsed != 0 || r.StartTime != date(2026, 1, 31, 12).Unix() {
 		t.Fatalf("renewed %+v", r)
@@ -98,13 +98,13 @@ func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 		t.Fatalf("bought %+v", r)
 	}
 	f.mustSpend(4)
-	f.clock.set(date(2026, 2, 1, 0).Add(-time.Second))
+	f.clock.Set(date(2026, 2, 1, 0).Add(-time.Second))
 	f.shows(1, records.Active, 5, 4, date(2026, 2, 1, 0))
-	f.clock.set(date(2026, 2, 1, 0))
+	f.clock.Set(date(2026, 2, 1, 0))
 	f.shows(1, records.Active, 5, 0, date(2026, 3, 1, 0))
 	f.mustSpend(5)
 	f.has(40)
-	f.clock.set(date(2026, 4, 10, 0)) // March is never looked at, and never granted
+	f.clock.Set(date(2026, 4, 10, 0)) // March is never looked at, and never granted
 	f.shows(1, records.Active, 5, 0, time.Time{})
 	f.mustSpend(6)
 	f.has(39)
@@ -113,7 +113,7 @@ func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 			t.Errorf("the period from %s has %d, want %d", start, have, left)
 		}
 	}
-	f.clock.set(date(2026, 4, 30, 12))
+	f.clock.Set(date(2026, 4, 30, 12))
 	f.shows(1, records.Expired, 5, 5, time.Time{})
 }
 
@@ -122,17 +122,17 @@ func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
 	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k") // until April 30th
-	f.clock.set(date(2026, 4, 10, 0))
+	f.clock.Set(date(2026, 4, 10, 0))
 	f.mustSpend(2)
 	r := f.mustRenew(1, "r")
 	if r.EndTime != date(2026, 7, 30, 12).Unix() || r.QuotaTotal != 5 || r.QuotaUsed != 2 || r.NextResetTime != date(2026, 5, 1, 0).Unix() {
 		t.Fatalf("renewed %+v", r)
 	}
-	f.clock.set(date(2026, 4, 30, 18)) // past the first end, in the same period
+	f.clock.Set(date(2026, 4, 30, 18)) // past the first end, in the same period
 	f.shows(1, records.Active, 5, 2, date(2026, 5, 1, 0))
 	f.mustSpend(4)
 	f.has(59)
-	f.clock.set(date(2026, 7, 1, 0))
+	f.clock.Set(date(2026, 7, 1, 0))
 	f.mustSpend(5)
 	f.has(59)
 	f.shows(1, records.Active, 5, 5, time.Time{})
@@ -162,12 +162,12 @@ func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 	if r.Wallet.Charged != 30 || r.Price != 30 || r.EndTime != date(2026, 5, 30, 12).Unix() || r.QuotaTotal != 5 {
 		t.Fatalf("renewed %+v", r)
 	}
-	f.clock.set(date(2026, 3, 1, 0))
+	f.clock.Set(date(2026, 3, 1, 0))
 	f.shows(1, records.Active, 5, 0, date(2026, 4, 1, 0))
 	f.mustSpend(5)
-	f.clock.set(date(2026, 4, 2, 0))
+	f.clock.Set(date(2026, 4, 2, 0))
 	f.shows(1, records.Active, 5, 0, date(2026, 4, 30, 12))
-	f.clock.set(date(2026, 4, 30, 12))
+	f.clock.Set(date(2026, 4, 30, 12))
 	f.shows(1, records.Active, 7, 0, time.Time{})
 	f.mustSpend(8)
 	f.has(49)
@@ -177,10 +177,10 @@ func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 	f.plans = plansOf(t, changed)
 	f.mustRenew(1, "day") // from May 30th 12:00
 	f.shows(1, records.Active, 7, 7, date(2026, 5, 30, 12))
-	f.clock.set(date(2026, 5, 30, 12))
+	f.clock.Set(date(2026, 5, 30, 12))
 	f.shows(1, records.Active, 2, 0, date(2026, 5, 31, 0))
 	f.mustSpend(2)
-	f.clock.set(date(2026, 5, 31, 0))
+	f.clock.Set(date(2026, 5, 31, 0))
 	f.mustSpend(2)
 	f.shows(1, records.Active, 2, 2, date(2026, 6, 1, 0))
 	f.has(48)
@@ -282,7 +282,7 @@ func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.clock.set(date(2026, 2, 1, 0))
+	f.clock.Set(date(2026, 2, 1, 0))
 	f.mustSpend(5) // of the new period, with the old one still reserved
 	r.Settle(journal.Call{ID: "long", Time: f.clock.Now().UnixMilli(), User: f.user, Key: "key_1", Model: "m", Ended: "complete"}, 3, true)
 	f.settled()
@@ -379,7 +379,7 @@ func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
 	f.credit(100)
 	f.mustBuy(2, "k")
 	f.mustBuy(1, "l")
-	f.clock.set(date(2026, 3, 5, 0))
+	f.clock.Set(date(2026, 3, 5, 0))
 	for range 2 {
 		if err := f.Sweep(t.Context()); err != nil {
 			t.Fatal(err)
@@ -388,7 +388,7 @@ func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
 	if left := f.quotaLeft(1, date(2026, 3, 1, 0)); left != 5 {
 		t.Errorf("the period has %d without a call, want 5", left)
 	}
-	f.clock.set(date(2027, 1, 1, 0))
+	f.clock.Set(date(2027, 1, 1, 0))
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -401,12 +401,12 @@ func TestAClockThatWasSetBackSpendsTheWallet(t *testing.T) {
 	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(1, "k")
-	f.clock.set(date(2026, 1, 30, 0))
+	f.clock.Set(date(2026, 1, 30, 0))
 	f.close()
 	f.open()
 	f.mustSpend(1)
 	f.has(9)
-	f.clock.set(date(2026, 2, 1, 0))
+	f.clock.Set(date(2026, 2, 1, 0))
 	f.mustSpend(1)
 	f.has(9)
 }

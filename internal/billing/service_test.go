@@ -25,30 +25,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// clock is a clock that a test sets.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) set(t time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = t
-}
-
 // fixture is a Service over a store in memory, with its clock and its faults. When the
 // test ends, everything must add up.
 type fixture struct {
 	*Service
 	t      testing.TB
-	clock  *clock
+	clock  *storagetest.Clock
 	base   storage.Engine
 	engine *storagetest.Faulty // over base
 	user   string              // who is called ann
@@ -79,7 +61,7 @@ func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	f := &fixture{
 		t:     t,
-		clock: &clock{now: time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)},
+		clock: storagetest.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)),
 		base:  kept{memory.New()},
 		plans: plansOf(t, testPlans...),
 	}
@@ -234,7 +216,7 @@ func (f *fixture) spend(cost money.Amount) (money.Amount, error) {
 		ID: fmt.Sprintf("call-%d", now.UnixNano()), Time: now.UnixMilli(), User: f.user, Key: "key_1", Model: "m",
 		Ended: usage.Complete, Usage: usage.Reported,
 	}, cost, true)
-	f.clock.set(now.Add(time.Microsecond)) // the next call has another id
+	f.clock.Set(now.Add(time.Microsecond)) // the next call has another id
 	f.settled()
 	return charged, nil
 }

@@ -70,7 +70,7 @@ func TestTheSummarySaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 			1: at(date(2026, 4, 1, 0), date(2026, 4, 1, 0), date(2026, 4, 30, 12)),
 		}, "the time comes again to which the clock was set back"},
 	} {
-		f.clock.set(step.now)
+		f.clock.Set(step.now)
 		step.do()
 		said := f.presences()
 		if len(said) != len(step.want) {
@@ -138,12 +138,12 @@ func TestAClockThatWasAheadTakesNothingFromAnybody(t *testing.T) {
 	f.mustBuy(1, "a")
 	f.mustBuy(2, "b")
 	before := f.sources()
-	f.clock.set(date(2030, 1, 1, 0))
+	f.clock.Set(date(2030, 1, 1, 0))
 	f.mustSpend(1)
 	if f.presences()[1] != (records.Presence{}) || len(f.sources()) != 0 {
 		t.Fatal("in four years it is still running")
 	}
-	f.clock.set(now)
+	f.clock.Set(now)
 	f.close()
 	f.open()
 	if after := f.sources(); !slices.Equal(after, before) {

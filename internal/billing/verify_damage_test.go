@@ -305,10 +305,10 @@ func TestVerifyFindsNothingInARichHistory(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.tell(noticeOf(paid, payments.Restored, money.Amount(100)), Applied)
-	f.clock.set(date(2026, 5, 1, 1))
+	f.clock.Set(date(2026, 5, 1, 1))
 	f.mustSpend(1)
 	f.sound()
-	f.clock.set(date(2027, 5, 1, 1))
+	f.clock.Set(date(2027, 5, 1, 1))
 	f.credit(100)
 	f.mustRenew(2, "f")
 	f.sound()

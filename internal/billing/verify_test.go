@@ -33,7 +33,7 @@ func rich(t *testing.T) (f *fixture, paid, pending records.Order) {
 	if _, err := f.Cancel(t.Context(), "operator", 4, "asked for it"); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.set(date(2026, 2, 10, 0))
+	f.clock.Set(date(2026, 2, 10, 0))
 	f.mustSpend(9)
 	paid = f.paid()
 	f.tell(noticeOf(paid, payments.Refunded, 30), Applied)

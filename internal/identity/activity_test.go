@@ -18,7 +18,7 @@ func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
 	ctx := t.Context()
 	ann, bob := f.user(t, "ann"), f.user(t, "bob")
 	for i := range 5 {
-		f.clock.pass(time.Second)
+		f.clock.Advance(time.Second)
 		for _, user := range []User{ann, bob} {
 			err := f.store.Update(ctx, func(txn storage.Txn) error {
 				actor := []string{user.ID, "operator", "stripe"}[i%3]
@@ -81,7 +81,7 @@ func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.clock.pass(-time.Hour) // 11:00
+	f.clock.Advance(-time.Hour) // 11:00
 	user := f.person(t, "ann")
 	f.person(t, "bob")
 	a := f.login(t, "ann").Account
@@ -160,10 +160,10 @@ func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 		}
 	}
 	expect(t, "one too many again", profile(), fault.RateLimited)
-	f.clock.pass(13*time.Hour - time.Nanosecond)
+	f.clock.Advance(13*time.Hour - time.Nanosecond)
 	a = f.login(t, "ann").Account
 	expect(t, "before midnight", profile(), fault.RateLimited)
-	f.clock.pass(time.Nanosecond)
+	f.clock.Advance(time.Nanosecond)
 	expect(t, "on the next day", profile(), "")
 }
 
@@ -175,9 +175,9 @@ func TestARefusedProofIsRecordedWithItsAddress(t *testing.T) {
 	ann := f.login(t, "ann").Account
 	seed, _ := f.withTOTP(t, ann)
 	ann.Address = "198.51.100.4"
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	expect(t, "a wrong code", f.verify(t, ann, f.wrong(t, seed)), fault.VerificationFailed)
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	expect(t, "a wrong password", f.ProvePassword(t.Context(), ann, otherPassword), fault.VerificationFailed)
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {
 	for range 11 {
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 			for range audit.MaxActivity / 10 {
-				f.clock.pass(time.Millisecond)
+				f.clock.Advance(time.Millisecond)
 				if err := audit.Record(t.Context(), txn, f.clock.Now(), &audit.Event{Actor: user.ID, Action: "x", User: user.ID}); err != nil {
 					return err
 				}

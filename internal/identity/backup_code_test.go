@@ -71,7 +71,7 @@ func TestBackupCodesHaveACounterOfTheirOwn(t *testing.T) {
 	}
 	expect(t, "a right one", f.verify(t, ann, codes[0]), fault.TooManyAttempts)
 	expect(t, "TOTP meanwhile", f.verify(t, ann, f.code(t, seed, 0)), "")
-	f.clock.pass(15 * time.Minute)
+	f.clock.Advance(15 * time.Minute)
 	expect(t, "a right one after the pause", f.verify(t, ann, codes[0]), "")
 }
 

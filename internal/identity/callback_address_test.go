@@ -54,10 +54,10 @@ func TestAnAddressThatIsGoneIsUsedAgainWhenItIsGivenAgain(t *testing.T) {
 	if own, keys := f.callbackOf(t, key.ID); own != (KeyCallback{URL: address}) || len(keys) != 0 {
 		t.Errorf("to begin with: %+v, %d keys", own, len(keys))
 	}
-	f.clock.pass(time.Minute)
+	f.clock.Advance(time.Minute)
 	at := f.clock.Now().Unix()
 	f.gone(t, key.ID, address)
-	f.clock.pass(time.Minute)
+	f.clock.Advance(time.Minute)
 	f.gone(t, key.ID, address) // said again
 	if own, _ := f.callbackOf(t, key.ID); own != (KeyCallback{address, address}) {
 		t.Errorf("when it is gone: %+v", own)

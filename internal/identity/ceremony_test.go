@@ -128,7 +128,7 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 		ann := f.comes(t, f.user(t, "ann"), false)
 		v := newDevice()
 		toRegister := f.askForPasskeyOf(t, ann, "")
-		f.clock.pass(passes)
+		f.clock.Advance(passes)
 		expect(t, fmt.Sprintf("a registration after %v", passes), f.makes(t, ann, v.create(t, toRegister)), want)
 		if want != "" {
 			f.registered(t, ann, v)
@@ -138,7 +138,7 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.clock.pass(passes)
+		f.clock.Advance(passes)
 		expect(t, fmt.Sprintf("a verification after %v", passes), f.answers(t, ann, v.get(t, toVerify)), want)
 		_, err = f.FinishPasskeyLogin(t.Context(), here, ceremony.Reveal(), v.get(t, toLogIn), testDevice, testTerms)
 		expect(t, fmt.Sprintf("a log-in after %v", passes), err, want)
@@ -190,7 +190,7 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 
 	for passes, want := range map[time.Duration]fault.Code{59 * time.Second: "", time.Minute: fault.PasskeyNotCompleted, 61 * time.Second: fault.PasskeyNotCompleted} {
 		expect(t, "finished", f.answered(t, ann, v), "")
-		f.clock.pass(passes)
+		f.clock.Advance(passes)
 		expect(t, fmt.Sprintf("after %v", passes), f.verifyByPasskey(t, ann), want)
 	}
 	expect(t, "a token: finished", f.answered(t, program, v), "")

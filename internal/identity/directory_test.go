@@ -16,28 +16,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// clock is a clock that a test sets.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // fixture is a directory over a store in memory, with its clock and its faults.
 type fixture struct {
 	*Directory
-	clock  *clock
+	clock  *storagetest.Clock
 	engine *storagetest.Faulty
 	store  *storage.Store
 }
@@ -45,7 +27,7 @@ type fixture struct {
 func newFixture(t testing.TB) fixture {
 	t.Helper()
 	f := fixture{
-		clock:  &clock{now: time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)},
+		clock:  storagetest.NewClock(time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)),
 		engine: storagetest.NewFaulty(memory.New()),
 	}
 	f.store = storage.New(f.engine, storage.Options{Clock: f.clock.Now})
@@ -150,7 +132,7 @@ func TestWhatIsDoneToAKeyHoldsOnTheNextRequest(t *testing.T) {
 	f.accepted(t, "a revoked key", secret, false)
 	f.accepted(t, "the other key", other, true)
 
-	f.clock.pass(time.Hour)
+	f.clock.Advance(time.Hour)
 	again, err := f.RevokeKey(t.Context(), "operator", first.ID)
 	if err != nil || again.Revoked != revoked.Revoked {
 		t.Errorf("revoking again changed %+v into %+v (%v)", revoked, again, err)
@@ -169,9 +151,9 @@ func TestAKeyExpiresAtItsSecondByTheClockOfTheStore(t *testing.T) {
 	f := newFixture(t)
 	f.user(t, "ann")
 	_, secret := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Add(time.Minute).Unix()})
-	f.clock.pass(time.Minute - time.Nanosecond)
+	f.clock.Advance(time.Minute - time.Nanosecond)
 	f.accepted(t, "a key before its end", secret, true)
-	f.clock.pass(time.Nanosecond)
+	f.clock.Advance(time.Nanosecond)
 	f.accepted(t, "a key at its end", secret, false)
 	if _, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Expires: f.clock.Now().Unix()}); codeOf(err) != fault.InvalidParameter {
 		t.Errorf("a key that has ended was made: %v", err)
@@ -195,9 +177,9 @@ func TestARotatedSecretLivesThroughItsGraceByTheClockOfTheStore(t *testing.T) {
 	second := rotate(time.Hour)
 	f.accepted(t, "the new secret", second, true)
 	f.accepted(t, "the old one in its grace", first, true)
-	f.clock.pass(time.Hour - time.Nanosecond)
+	f.clock.Advance(time.Hour - time.Nanosecond)
 	f.accepted(t, "the old one at the end of its grace", first, true)
-	f.clock.pass(time.Nanosecond)
+	f.clock.Advance(time.Nanosecond)
 	f.accepted(t, "the old one after its grace", first, false)
 	f.accepted(t, "the new one after that", second, true)
 
@@ -225,7 +207,7 @@ func TestAGraceDoesNotOutliveTheKeyNorItsRevocation(t *testing.T) {
 	if _, _, err := f.RotateKey(t.Context(), "operator", key.ID, time.Hour); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.pass(time.Minute)
+	f.clock.Advance(time.Minute)
 	f.accepted(t, "the old secret of an expired key", old, false)
 
 	key, old = f.key(t, "ann", KeySpec{})

@@ -13,11 +13,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // restarted is a fixture over the store that gateways have, in a directory, with
 // its key file beside it. end closes it as the end of the process does.
-func restarted(t *testing.T, dir string, c *clock) (f fixture, end func()) {
+func restarted(t *testing.T, dir string, c *storagetest.Clock) (f fixture, end func()) {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
@@ -46,7 +47,7 @@ func restarted(t *testing.T, dir string, c *clock) (f fixture, end func()) {
 
 func TestFactorsOutliveARestart(t *testing.T) {
 	t.Parallel()
-	dir, c := t.TempDir(), &clock{now: time.Now()}
+	dir, c := t.TempDir(), storagetest.NewClock(time.Now())
 	f, end := restarted(t, dir, c)
 	user := f.user(t, "ann")
 	ann := f.comes(t, user, false)
@@ -70,12 +71,12 @@ func TestFactorsOutliveARestart(t *testing.T) {
 
 	f, end = restarted(t, dir, c)
 	defer end()
-	c.pass(time.Minute)
+	c.Advance(time.Minute)
 	expect(t, "the right code in the pause", f.verify(t, ann, f.code(t, seed, 0)), fault.TooManyAttempts)
 	expect(t, "a backup code that was used", f.verify(t, ann, codes[0]), fault.VerificationFailed)
 	if login, err := f.entering(t, v); err != nil || login.Account.UserID != user.ID {
 		t.Errorf("a log-in by passkey: %+v, %v", login, err)
 	}
-	c.pass(15 * time.Minute)
+	c.Advance(15 * time.Minute)
 	expect(t, "the right code after the pause", f.verify(t, ann, f.code(t, seed, 0)), "")
 }

@@ -100,7 +100,7 @@ func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string
 	for _, s := range secrets {
 		codes = append(codes, s.Reveal())
 	}
-	f.clock.pass(30 * time.Second)
+	f.clock.Advance(30 * time.Second)
 	return seed, codes
 }
 
@@ -365,7 +365,7 @@ func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
 		v, _ := f.withPasskey(t, ann)
 		expect(t, "answered", f.answered(t, ann, v), "")
 		expect(t, "verified, for 300 s", f.verifyByPasskey(t, ann), "")
-		f.clock.pass(240 * time.Second)
+		f.clock.Advance(240 * time.Second)
 		enrolment, err := f.SetUpTOTP(t.Context(), ann, "", "Gate")
 		if err != nil {
 			t.Fatal(err)
@@ -374,7 +374,7 @@ func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.clock.pass(passes)
+		f.clock.Advance(passes)
 		expect(t, fmt.Sprintf("a passkey after %v", passes), f.makes(t, ann, newDevice().create(t, options)), want)
 		code := f.code(t, enrolment.Secret.Reveal(), 0)
 		next := want

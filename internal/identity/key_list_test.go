@@ -113,7 +113,7 @@ func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
 	soon := f.clock.Now().Unix() + 60
 	key := must(create(KeySpec{Expires: soon}))(t)
 	refusedAs(t, "one too many", second(create(KeySpec{})), fault.Conflict)
-	f.clock.pass(time.Minute)
+	f.clock.Advance(time.Minute)
 	again := must(create(KeySpec{}))(t)
 	if key.ID == again.ID {
 		t.Fatal("the same key")
@@ -122,7 +122,7 @@ func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
 	refusedAs(t, "one too many again", err, fault.Conflict)
 	later := f.clock.Now().Unix() + 60
 	must(f.ChangeOwnKey(ctx, a, again.ID, KeyChange{Expires: &later}))(t)
-	f.clock.pass(time.Minute)
+	f.clock.Advance(time.Minute)
 	then := must(create(KeySpec{}))(t)
 	must(f.RevokeOwnKey(ctx, a, then.ID))(t)
 	must(create(KeySpec{}))(t)

@@ -253,7 +253,7 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 	if got := signing(); !reflect.DeepEqual(got, []Secret{first}) {
 		t.Error("the first secret does not sign")
 	}
-	f.clock.pass(time.Hour)
+	f.clock.Advance(time.Hour)
 	shown, next := renew()
 	if shown.CallbackPreviousUntil != f.clock.Now().Add(24*time.Hour).Unix() {
 		t.Errorf("%+v", shown)
@@ -261,11 +261,11 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 	if got := signing(); !reflect.DeepEqual(got, []Secret{next, first}) {
 		t.Error("in the grace it is not signed by both, newest first")
 	}
-	f.clock.pass(24*time.Hour - time.Second)
+	f.clock.Advance(24*time.Hour - time.Second)
 	if got := signing(); len(got) != 2 {
 		t.Error("the old secret ended a second early")
 	}
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	if got := signing(); !reflect.DeepEqual(got, []Secret{next}) {
 		t.Error("the old secret signs after 24 hours")
 	}

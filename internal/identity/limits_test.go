@@ -148,7 +148,7 @@ func TestThereIsNothingToLimitAboutAKeyThatHasEnded(t *testing.T) {
 		t.Fatal(err)
 	}
 	expired, _ := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Unix() + 1})
-	f.clock.pass(1e9)
+	f.clock.Advance(1e9)
 	for what, id := range map[string]string{"revoked": revoked.ID, "expired": expired.ID} {
 		if _, err := f.ChangeKeyLimits(t.Context(), "operator", id, Limits{Streams: 1}.Change()); codeOf(err) != fault.Conflict {
 			t.Errorf("a key that is %s was limited: %v", what, err)

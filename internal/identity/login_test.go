@@ -132,9 +132,9 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 				}
 			}
 			f.open(t, "a session from before", already.Secret, true)
-			f.clock.pass(15*time.Minute - time.Second)
+			f.clock.Advance(15*time.Minute - time.Second)
 			refusedAs(t, "after 14:59", f.attempt(t, name, goodPassword, address(1000)), fault.TooManyAttempts)
-			f.clock.pass(time.Second)
+			f.clock.Advance(time.Second)
 			want := fault.NotLoggedIn
 			if name == "ann" {
 				want = ""
@@ -163,7 +163,7 @@ func TestARightPasswordForgetsTheWrongOnesOfThatName(t *testing.T) {
 	}
 	refusedAs(t, "the eleventh", f.attempt(t, "bob", goodPassword, address(8)), fault.TooManyAttempts)
 
-	f.clock.pass(15 * time.Minute)
+	f.clock.Advance(15 * time.Minute)
 	for range 12 {
 		half := f.login(t, "bob")
 		if _, err := f.LoginCode(t.Context(), half.Account, code()); err != nil {
@@ -200,7 +200,7 @@ func TestLogInsAreCountedByAddress(t *testing.T) {
 			err = f.ResetPassword(t.Context(), "12345-12345-12345-12345", goodPassword, device(c.from(103)), LoginLimits{})
 			refusedAs(t, "a reset code from there", err, fault.TooManyAttempts)
 			refusedAs(t, "from elsewhere", f.attempt(t, "ann", goodPassword, device(c.other)), "")
-			f.clock.pass(time.Hour)
+			f.clock.Advance(time.Hour)
 			refusedAs(t, "an hour later", f.attempt(t, "ann", goodPassword, device(c.from(104))), "")
 		})
 	}
@@ -294,13 +294,13 @@ func TestLogInsAreRecordedForTheUserAndInTheLog(t *testing.T) {
 	core, logs := observer.New(zapcore.InfoLevel)
 	f.Audit = audit.New(f.store, zap.New(core))
 	ann := f.person(t, "ann")
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, address(1)), fault.NotLoggedIn)
 	refusedAs(t, "an unknown user", f.attempt(t, otherPassword, goodPassword, address(2)), fault.NotLoggedIn)
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	f.login(t, "ann")
 	if got := logs.FilterMessage("login.refuse").Len(); got != 2 {
 		t.Errorf("%d refusals in the log, want 2", got)

@@ -41,7 +41,7 @@ func TestAPasskeyIsRegisteredAndLogsIn(t *testing.T) {
 		t.Errorf("the user handle has %d bytes", len(handle))
 	}
 
-	f.clock.pass(time.Hour)
+	f.clock.Advance(time.Hour)
 	f.Directory = f.reopened(t)
 	login, err := f.entering(t, v)
 	if err != nil || login.Account.UserID != user.ID || login.Account.HalfOpen || !login.Account.Session || len(login.Factors) != 0 {

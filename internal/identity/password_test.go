@@ -58,7 +58,7 @@ func TestAPasswordIsTakenAsItIsTyped(t *testing.T) {
 			if other == typed {
 				continue
 			}
-			f.clock.pass(time.Hour)
+			f.clock.Advance(time.Hour)
 			refusedAs(t, fmt.Sprintf("%q for %q", other, typed), f.attempt(t, "ann", other, testDevice), fault.NotLoggedIn)
 		}
 		refusedAs(t, fmt.Sprintf("%q", typed), f.attempt(t, "ann", typed, testDevice), "")
@@ -168,7 +168,7 @@ func TestAPasswordIsProvedAFewTimesOnly(t *testing.T) {
 	refusedAs(t, "the right one after too many", f.ProvePassword(ctx, entry.Account, goodPassword), fault.TooManyAttempts)
 	f.open(t, "the session", entry.Secret, true)
 	refusedAs(t, "a log-in, which is counted apart", f.attempt(t, "ann", goodPassword, testDevice), "")
-	f.clock.pass(15 * time.Minute)
+	f.clock.Advance(15 * time.Minute)
 	refusedAs(t, "the right one 15 minutes later", f.ProvePassword(ctx, entry.Account, goodPassword), "")
 }
 

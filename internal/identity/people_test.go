@@ -84,7 +84,7 @@ func (f fixture) enrolled(t testing.TB, entry Entry) (renewed Secret, code func(
 	}
 	code = func() string {
 		t.Helper()
-		f.clock.pass(time.Minute)
+		f.clock.Advance(time.Minute)
 		code, err := totp.GenerateCode(enrolment.Secret.Reveal(), f.clock.Now())
 		if err != nil {
 			t.Fatal(err)

@@ -183,7 +183,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 			if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
 				t.Fatal(err)
 			}
-			f.clock.pass(30 * time.Second)
+			f.clock.Advance(30 * time.Second)
 			expect(t, fmt.Sprintf("a code, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
 		}
 		if _, err := f.Reseal(t.Context()); err != nil {
@@ -193,7 +193,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, a := range accounts {
-			f.clock.pass(30 * time.Second)
+			f.clock.Advance(30 * time.Second)
 			expect(t, fmt.Sprintf("a code by the new key alone, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
 		}
 	}

@@ -81,7 +81,7 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 	reset := func(code string) error { return f.ResetPassword(ctx, code, goodPassword, testDevice, LoginLimits{}) }
 
 	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
-	f.clock.pass(24 * time.Hour)
+	f.clock.Advance(24 * time.Hour)
 	refusedAs(t, "after 24 hours", reset(code), fault.VerificationFailed)
 
 	code = must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
@@ -91,7 +91,7 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 	refusedAs(t, "a code for a disabled user", err, fault.Conflict)
 	must(f.SetUserDisabled(ctx, "operator", "ann", false))(t)
 
-	f.clock.pass(24*time.Hour - time.Second)
+	f.clock.Advance(24*time.Hour - time.Second)
 	refusedAs(t, "a second before the day is over", reset(code), "")
 	_, err = f.IssueResetCode(ctx, "operator", "eve")
 	refusedAs(t, "a code for an unknown user", err, fault.NotFound)

@@ -103,7 +103,7 @@ func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
 	}
 	f.login(t, "ann")
 	own = f.login(t, "ann").Account
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	own.goesOn(must(f.EndSessions(ctx, own, false))(t))
 	events, _, err := f.Audit.Activity(ctx, user.ID, 0, 1)
 	if err != nil || events[0].Action != "session.end_others" {

@@ -73,9 +73,9 @@ func TestAHalfOpenSessionDoesNothingAndEndsSoon(t *testing.T) {
 	refusedAs(t, "a factor for a half-open session that is whole by now", err, fault.NotLoggedIn)
 
 	late := f.login(t, "ann")
-	f.clock.pass(halfLife - time.Second)
+	f.clock.Advance(halfLife - time.Second)
 	f.open(t, "a half-open session a second before its end", late.Secret, true)
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	f.open(t, "a half-open session at its end", late.Secret, false)
 	_, err = f.LoginCode(ctx, late.Account, code())
 	refusedAs(t, "a factor for it", err, fault.NotLoggedIn)

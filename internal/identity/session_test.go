@@ -89,7 +89,7 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 	f := newPeople(t)
 	f.person(t, "ann")
 	idle := f.login(t, "ann")
-	f.clock.pass(time.Hour - time.Second)
+	f.clock.Advance(time.Hour - time.Second)
 	if err := f.store.View(t.Context(), func(storage.Reader) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
@@ -113,17 +113,17 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 	if !inForce(idle.Secret) {
 		t.Error("it has ended a second before its idle time")
 	}
-	f.clock.pass(time.Second - time.Nanosecond)
+	f.clock.Advance(time.Second - time.Nanosecond)
 	if !inForce(idle.Secret) {
 		t.Error("it has ended a nanosecond before its idle time")
 	}
-	f.clock.pass(time.Nanosecond)
+	f.clock.Advance(time.Nanosecond)
 	f.open(t, "a session that was idle for an hour", idle.Secret, false)
 
 	used := f.login(t, "ann")
 	begun := f.clock.Now()
 	for f.clock.Now().Before(begun.Add(10*time.Hour - 30*time.Minute)) {
-		f.clock.pass(30 * time.Minute)
+		f.clock.Advance(30 * time.Minute)
 		if f.clock.Now().Before(begun.Add(10 * time.Hour)) {
 			f.open(t, "a session in use", used.Secret, true)
 		}
@@ -131,9 +131,9 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	f.clock.pass(begun.Add(10*time.Hour - time.Second).Sub(f.clock.Now()))
+	f.clock.Advance(begun.Add(10*time.Hour - time.Second).Sub(f.clock.Now()))
 	f.open(t, "a session in use, a second before its lifetime ends", used.Secret, true)
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	f.open(t, "a session in use, at the end of its lifetime", used.Secret, false)
 }
 
@@ -149,17 +149,17 @@ func TestUseIsWrittenDownNowAndThenAndKeepsASessionOpen(t *testing.T) {
 		return must(f.Sessions(t.Context(), entry.Account))(t)[0].Seen
 	}
 	begun := seen()
-	f.clock.pass(5*time.Minute - time.Second)
+	f.clock.Advance(5*time.Minute - time.Second)
 	f.open(t, "it", entry.Secret, true)
 	if got := seen(); got != begun {
 		t.Errorf("written down after %d s", got-begun)
 	}
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	f.open(t, "it", entry.Secret, true)
 	if got := seen(); got != f.clock.Now().Unix() {
 		t.Errorf("after 5 minutes it was last seen %d s ago", f.clock.Now().Unix()-got)
 	}
-	f.clock.pass(time.Hour - time.Second)
+	f.clock.Advance(time.Hour - time.Second)
 	f.open(t, "an hour after its first use, and less after its last, it", entry.Secret, true)
 }
 
@@ -191,7 +191,7 @@ func TestSessionsAreListedAndEndedByTheirUser(t *testing.T) {
 	agent := strings.Repeat("x", 255) + "ü" + "y"
 	from := Device{Address: netip.MustParseAddr("::ffff:198.51.100.9"), Agent: agent}
 	first := must(f.Login(ctx, "ann", goodPassword, from, testTerms))(t)
-	f.clock.pass(time.Second)
+	f.clock.Advance(time.Second)
 	second := f.login(t, "ann")
 	bobs := f.login(t, "bob")
 
@@ -230,7 +230,7 @@ func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
 	f := newPeople(t)
 	user := f.person(t, "ann")
 	opened := func(half bool) Entry {
-		f.clock.pass(time.Second)
+		f.clock.Advance(time.Second)
 		var entry Entry
 		err := f.store.Update(t.Context(), func(txn storage.Txn) (err error) {
 			entry, err = f.openSession(txn, user.ID, testDevice, testTerms, half)
@@ -257,7 +257,7 @@ func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
 	f.open(t, "the second", entries[1].Secret, true)
 	f.open(t, "a half-open one beside them", halves[1].Secret, true)
 
-	f.clock.pass(11 * time.Hour) // all have ended: the next log-in takes them away
+	f.clock.Advance(11 * time.Hour) // all have ended: the next log-in takes them away
 	opened(false)
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
 		sessions, err := sessionsOf(r, user.ID)

@@ -20,7 +20,7 @@ func TestAStepUpIsInForceForItsTimeAndItsCredential(t *testing.T) {
 		expect(t, what+" without a verification", f.Fresh(t.Context(), a), fault.VerificationRequired)
 	}
 	for what, a := range map[string]*Account{"session": session, "token": program} {
-		f.clock.pass(time.Hour)
+		f.clock.Advance(time.Hour)
 		expires, renewed, err := f.Verify(t.Context(), a, "2fa", f.code(t, seed, 0), 300*time.Second)
 		if err != nil || expires != f.clock.Now().Unix()+300 || (renewed != "") != a.Session {
 			t.Errorf("%s: %d, renewed %v, %v", what, expires, renewed != "", err)
@@ -28,12 +28,12 @@ func TestAStepUpIsInForceForItsTimeAndItsCredential(t *testing.T) {
 		a.goesOn(renewed)
 		expect(t, what+" at once", f.Fresh(t.Context(), a), "")
 		expect(t, "another session", f.Fresh(t.Context(), other), fault.VerificationRequired)
-		f.clock.pass(299 * time.Second)
+		f.clock.Advance(299 * time.Second)
 		expect(t, what+" after 299 s", f.Fresh(t.Context(), a), "")
 		expect(t, what+" after 299 s and a restart", f.reopened(t).Fresh(t.Context(), a), "")
-		f.clock.pass(time.Second)
+		f.clock.Advance(time.Second)
 		expect(t, what+" after 300 s", f.Fresh(t.Context(), a), fault.VerificationExpired)
-		f.clock.pass(time.Second)
+		f.clock.Advance(time.Second)
 		expect(t, what+" after 301 s", f.Fresh(t.Context(), a), fault.VerificationExpired)
 	}
 }
@@ -103,7 +103,7 @@ func TestAStepUpEndsWithItsCredential(t *testing.T) {
 	expect(t, "verified", f.verify(t, program, f.code(t, seed, 0)), "")
 	next := f.program(t, user) // replaces the token
 	expect(t, "the token in its place", f.Fresh(t.Context(), next), fault.VerificationRequired)
-	f.clock.pass(30 * time.Second)
+	f.clock.Advance(30 * time.Second)
 	expect(t, "a verification by a token that was replaced", f.verify(t, program, f.code(t, seed, 0)), fault.NotLoggedIn)
 
 	session := f.comes(t, user, false)
@@ -119,7 +119,7 @@ func TestAStepUpEndsWithItsCredential(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect(t, "after all step-ups were ended", f.Fresh(t.Context(), session), fault.VerificationRequired)
-	f.clock.pass(30 * time.Second)
+	f.clock.Advance(30 * time.Second)
 	expect(t, "verified", f.verify(t, session, f.code(t, seed, 0)), "")
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUp(txn, session.Credential) })
 	if err != nil {

@@ -67,10 +67,10 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 	seed := begin()
 	expect(t, "of an enrolment that was replaced", f.enables(t, ann, f.code(t, replaced, 0)), fault.VerificationFailed)
 	expect(t, "by another session", f.enables(t, other, f.code(t, seed, 0)), fault.NoFactor)
-	f.clock.pass(10 * time.Minute)
+	f.clock.Advance(10 * time.Minute)
 	expect(t, "after 10 minutes", f.enables(t, ann, f.code(t, seed, 0)), fault.NoFactor)
 	seed = begin()
-	f.clock.pass(10*time.Minute - time.Second)
+	f.clock.Advance(10*time.Minute - time.Second)
 	expect(t, "a second before", f.enables(t, ann, f.code(t, seed, 0)), "")
 	if _, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true); codeOf(err) != fault.Conflict {
 		t.Errorf("TOTP that is on was replaced: %v", err)
@@ -121,6 +121,6 @@ func TestDisablingTOTPEndsItsBackupCodesAndNoCodeComesBack(t *testing.T) {
 	}
 	fresh := enrolment.Secret.Reveal()
 	expect(t, "a code of a step that was used up", f.enables(t, ann, f.code(t, fresh, 1)), fault.VerificationFailed)
-	f.clock.pass(30 * time.Second)
+	f.clock.Advance(30 * time.Second)
 	expect(t, "one of the next step", f.enables(t, ann, f.code(t, fresh, 1)), "")
 }

@@ -49,7 +49,7 @@ func TestACodeMayBeOneStepEarlyOrLate(t *testing.T) {
 		f := newFixture(t)
 		ann := f.comes(t, f.user(t, "ann"), false)
 		seed, _ := f.withTOTP(t, ann)
-		f.clock.pass(time.Hour)
+		f.clock.Advance(time.Hour)
 		f.SetTOTPSkew(c.skew)
 		if err := f.verify(t, ann, f.code(t, seed, c.steps)); codeOf(err) != c.want {
 			t.Errorf("a code of %d steps from now, with a skew of %d: %v, want %q", c.steps, c.skew, err, c.want)
@@ -63,7 +63,7 @@ func TestACodeIsGoodOnceForAllPurposes(t *testing.T) {
 	user := f.user(t, "ann")
 	ann := f.comes(t, user, false)
 	seed, _ := f.withTOTP(t, ann)
-	f.clock.pass(time.Minute)
+	f.clock.Advance(time.Minute)
 	code := f.code(t, seed, 0)
 	if _, err := f.LoginCode(t.Context(), f.comes(t, user, true), code); err != nil {
 		t.Fatal(err)
@@ -75,12 +75,12 @@ func TestACodeIsGoodOnceForAllPurposes(t *testing.T) {
 	expect(t, "disabled by it", err, fault.VerificationFailed)
 	expect(t, "backup codes by it", third(f.RenewBackupCodes(t.Context(), ann, code)), fault.VerificationFailed)
 
-	f.clock.pass(5 * time.Minute)
+	f.clock.Advance(5 * time.Minute)
 	expect(t, "the code of the next step", f.verify(t, ann, f.code(t, seed, 1)), "")
 	expect(t, "then that of this step", f.verify(t, ann, f.code(t, seed, 0)), fault.VerificationFailed)
 	expect(t, "then that of the step before", f.verify(t, ann, f.code(t, seed, -1)), fault.VerificationFailed)
 	f.Directory = f.reopened(t)
-	f.clock.pass(30 * time.Second)
+	f.clock.Advance(30 * time.Second)
 	expect(t, "the used one, after a restart and a step", f.verify(t, ann, f.code(t, seed, 0)), fault.VerificationFailed)
 	expect(t, "the one after it", f.verify(t, ann, f.code(t, seed, 1)), "")
 }
@@ -124,7 +124,7 @@ func TestWrongCodesAreCountedBeforeTheyAreChecked(t *testing.T) {
 		passes time.Duration
 		want   fault.Code
 	}{{0, fault.TooManyAttempts}, {15*time.Minute - time.Second, fault.TooManyAttempts}, {time.Second, ""}} {
-		f.clock.pass(when.passes)
+		f.clock.Advance(when.passes)
 		f.Directory = f.reopened(t)
 		expect(t, "the right code after "+when.passes.String()+" more", f.verify(t, ann, f.code(t, seed, 0)), when.want)
 	}
@@ -155,11 +155,11 @@ func TestAHundredWrongCodesInARowNeedAnOperator(t *testing.T) {
 			t.Fatalf("the %dth: %v", n+1, err)
 		}
 		if n%5 == 4 {
-			f.clock.pass(15 * time.Minute)
+			f.clock.Advance(15 * time.Minute)
 			ann = f.comes(t, User{ID: ann.UserID}, false)
 		}
 	}
-	f.clock.pass(1000 * time.Hour)
+	f.clock.Advance(1000 * time.Hour)
 	f.Directory = f.reopened(t)
 	ann = f.comes(t, User{ID: ann.UserID}, false)
 	err := f.verify(t, ann, f.code(t, seed, 0))

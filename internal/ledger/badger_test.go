@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // openBadger opens the store that gateways have, in a directory.
@@ -43,5 +44,5 @@ func onBadger(t testing.TB, dir string, gather time.Duration, opts Options) *fix
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { l.Close(context.Background()) })
-	return &fixture{l, t, store, &clock{now: time.Now()}}
+	return &fixture{l, t, store, storagetest.NewClock(time.Now())}
 }

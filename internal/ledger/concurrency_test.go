@@ -210,7 +210,7 @@ func TestBalancesThatAreDroppedMeanwhile(t *testing.T) {
 	}
 	var charged [3]atomic.Int64
 	stop := f.meanwhile(func() {
-		f.clock.pass(idle + time.Second)
+		f.clock.Advance(idle + time.Second)
 		f.Sweep()
 	})
 	together(func(caller int) {
@@ -226,7 +226,7 @@ func TestBalancesThatAreDroppedMeanwhile(t *testing.T) {
 			t.Errorf("%s was charged %d of 2000, and has %d", user, charged[i].Load(), w.Balance)
 		}
 	}
-	f.clock.pass(idle + time.Second)
+	f.clock.Advance(idle + time.Second)
 	f.Sweep()
 	if n := f.Stats().CachedUsers; n != 0 {
 		t.Errorf("%d balanceCache are kept that nobody uses", n)
@@ -268,7 +268,7 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 		for n := range 30 {
 			charged.Add(int64(f.someCall(payer, fmt.Sprintf("%d-%d", caller, n), n%4)))
 			if caller == 0 {
-				f.clock.pass(7 * time.Hour)
+				f.clock.Advance(7 * time.Hour)
 			}
 		}
 	})

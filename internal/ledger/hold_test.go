@@ -40,7 +40,7 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 	overnight, voided, dear := hold("a"), hold("b"), hold("c")
 	f.reserve(payer, money.Unit).Settle(aCall(f, "call", "ann"), money.Unit, true)
 	f.settled()
-	f.clock.pass(24 * time.Hour)
+	f.clock.Advance(24 * time.Hour)
 	f.reserve(payer, money.Unit).Settle(aCall(f, "next", "ann"), money.Unit, true)
 	f.settled()
 	end(overnight, "key_1", "m", 4)

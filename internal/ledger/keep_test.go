@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 const day = 24 * time.Hour
@@ -78,7 +79,7 @@ func (t purgingTxn) Delete(key []byte) error { return t.txn.Delete(key) }
 // newPurging is a fixture over an engine that forgets.
 func newPurging(t *testing.T) (*fixture, *purging) {
 	t.Helper()
-	c := &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	c := storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	engine := &purging{Engine: memory.New(), now: c.Now, purges: make(map[string]time.Time)}
 	return newFixtureOver(t, engine, c, Options{}), engine
 }
@@ -158,7 +159,7 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 		f.reserve(Payer{User: "ann"}, money.Unit).Settle(c, money.Unit, true)
 		f.settled()
 		written = append(written, c)
-		f.clock.pass(time.Minute) // past the moment at which others go
+		f.clock.Advance(time.Minute) // past the moment at which others go
 
 		f.verified()
 		from, err := f.CallsFrom(t.Context())
@@ -177,7 +178,7 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 		if got := f.listed(); !slices.Equal(got, want) {
 			t.Fatalf("on day %d %v are listed, not %v", today, got, want)
 		}
-		f.clock.pass(day - time.Minute)
+		f.clock.Advance(day - time.Minute)
 	}
 	if n := len(f.listed()); n != 90 {
 		t.Errorf("in the end %d calls are listed", n)
@@ -234,6 +235,6 @@ func TestHowLongCallsAreKeptIsWrittenDownWhereItIsNotTheUsual(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.clock.pass(step.pass)
+		f.clock.Advance(step.pass)
 	}
 }

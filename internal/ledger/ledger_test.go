@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // fixture is a ledger over a store in memory, with a clock of its own.
@@ -22,33 +22,16 @@ type fixture struct {
 	*Ledger
 	t     testing.TB
 	store *storage.Store
-	clock *clock
-}
-
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
+	clock *storagetest.Clock
 }
 
 func newFixture(t testing.TB, opts Options) *fixture {
 	t.Helper()
-	return newFixtureOver(t, memory.New(), &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}, opts)
+	return newFixtureOver(t, memory.New(), storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), opts)
 }
 
 // newFixtureOver is a fixture over an engine of a test's own.
-func newFixtureOver(t testing.TB, engine storage.Engine, c *clock, opts Options) *fixture {
+func newFixtureOver(t testing.TB, engine storage.Engine, c *storagetest.Clock, opts Options) *fixture {
 	t.Helper()
 	store := storage.New(engine, storage.Options{Clock: c.Now, Gather: -1})
 	l, err := Open(t.Context(), store, opts)
@@ -235,13 +218,13 @@ func TestBalancesReadByAClockThatWasAheadAreReadAgain(t *testing.T) {
 	}})
 	f.credit("ann", 10)
 	const years = 2 * 366 * 24 * time.Hour
-	f.clock.pass(years)
+	f.clock.Advance(years)
 	var short *Short
 	f.balanceCache.forget("ann")
 	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5); !errors.As(err, &short) {
 		t.Fatalf("with nothing to spend, the answer was %v", err)
 	}
-	f.clock.pass(-years)
+	f.clock.Advance(-years)
 	r, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5)
 	if err != nil {
 		t.Fatal(err)

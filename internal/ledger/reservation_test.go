@@ -16,7 +16,7 @@ func TestAnEndedReservationGivesAndTakesNothing(t *testing.T) {
 	settled.Release()
 	free := f.reserve(Payer{User: "ann"}, 0)
 	for name, r := range map[string]*Reservation{"released": released, "settled": settled, "free": free} {
-		if got := r.Grow(3); got != 0 {
+		if got, _ := r.Grow(3); got != 0 {
 			t.Errorf("one that is %s grew by %d", name, got)
 		}
 	}

@@ -147,7 +147,7 @@ func (w *world) grow(s step) {
 		most = min(most, max(0, budgetUsage.limit+state.Balance-state.Held-w.reserved()[budgetUsage.account]))
 	}
 	before := c.reservation.Amount()
-	got := c.reservation.Grow(s.amount)
+	got, _ := c.reservation.Grow(s.amount)
 	if got > most || c.reservation.Amount() != before+got {
 		w.failf("growing by %d, of which budgets had %d, came to %d more", s.amount, most, got)
 	}

@@ -69,12 +69,12 @@ func TestALossIsForgottenAfterADay(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.credit("ann", 100)
 	f.called("a", tolerant, 10, 20)
-	f.clock.pass(23 * time.Hour)
+	f.clock.Advance(23 * time.Hour)
 	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
 		t.Fatalf("after 23 hours: %v", err)
 	}
 	f.restricted(f.Ledger, "ann")
-	f.clock.pass(time.Hour + lossStep)
+	f.clock.Advance(time.Hour + lossStep)
 	f.restricted(f.Ledger, "")
 	f.reserve(tolerant, 5).Release()
 }
@@ -84,7 +84,7 @@ func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.credit("ann", 100_000)
 	f.called("old", tolerant, 1000, 1000)
-	f.clock.pass(20 * time.Hour)
+	f.clock.Advance(20 * time.Hour)
 	f.called("a", tolerant, 10, 21)
 	restricted := func(how string, l *Ledger) {
 		t.Helper()
@@ -92,7 +92,7 @@ func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
-	f.clock.pass(idle + time.Minute)
+	f.clock.Advance(idle + time.Minute)
 	f.Sweep()
 	if n := f.Stats().CachedUsers; n != 0 {
 		t.Fatalf("%d balanceCache are kept", n)

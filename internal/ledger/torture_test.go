@@ -23,6 +23,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 var (
@@ -285,7 +286,7 @@ func (said acknowledged) examine(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	defer l.Close(t.Context())
-	f := &fixture{l, t, store, &clock{now: time.Now()}}
+	f := &fixture{l, t, store, storagetest.NewClock(time.Now())}
 	if problems, _ := f.verify(); len(problems) > 0 {
 		t.Errorf("Verify found:\n%s", strings.Join(problems, "\n"))
 	}

@@ -22,18 +22,24 @@ type booked struct {
 	legs            map[journal.Account]money.Amount // by families of accounts
 }
 
+// read returns a transfer. If there is none, it reports the problem. Of an unreadable one it
+// reports nothing, because the ledger does.
+func (v *verification) read(id journal.ID, problem string, args ...any) (x journal.Transfer, found bool, err error) {
+	x, found, err = journal.ReadTransfer(v, id)
+	switch {
+	case errors.Is(err, storage.ErrUnreadable):
+		return x, false, nil
+	case err == nil && !found:
+		v.problem(problem, args...)
+	}
+	return x, found, err
+}
+
 // transfer checks that a transfer exists and is what it should be.
 func (v *verification) transfer(what string, id journal.ID, want booked) error {
-	x, found, err := journal.ReadTransfer(v, id)
-	if errors.Is(err, storage.ErrUnreadable) {
-		return nil // the ledger reports it
-	}
-	if err != nil {
+	x, found, err := v.read(id, "%s: the transfer %s does not exist", what, id)
+	if !found || err != nil {
 		return err
-	}
-	if !found {
-		v.problem("%s: the transfer %s does not exist", what, id)
-		return nil
 	}
 	same := x.Kind == want.kind && x.User == want.user && x.Reference == want.reference
 	for _, leg := range x.Legs {
@@ -227,16 +233,9 @@ func (v *verification) answer(where, scope string, a answer) error {
 	if a.Wallet != nil {
 		v.answered.Add(id[:], -1)
 	}
-	x, found, err := journal.ReadTransfer(v, id)
-	if errors.Is(err, storage.ErrUnreadable) {
-		return nil // the ledger reports it
-	}
-	if err != nil {
+	x, found, err := v.read(id, "%s: it was answered the transfer %s, which does not exist", where, id)
+	if !found || err != nil {
 		return err
-	}
-	if !found {
-		v.problem("%s: it was answered the transfer %s, which does not exist", where, id)
-		return nil
 	}
 	var moved money.Amount
 	for _, leg := range x.Legs {

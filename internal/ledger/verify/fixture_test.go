@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -16,6 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/badger"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // fixture is a ledger over a store, with a clock of its own.
@@ -23,24 +23,7 @@ type fixture struct {
 	*ledger.Ledger
 	t     testing.TB
 	store *storage.Store
-	clock *clock
-}
-
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) pass(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
+	clock *storagetest.Clock
 }
 
 func newFixture(t testing.TB) *fixture {
@@ -51,7 +34,7 @@ func newFixture(t testing.TB) *fixture {
 // newFixtureOver is a fixture over an engine of a test's own.
 func newFixtureOver(t testing.TB, engine storage.Engine) *fixture {
 	t.Helper()
-	c := &clock{now: time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)}
+	c := storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	store := storage.New(engine, storage.Options{Clock: c.Now, Gather: -1})
 	l, err := ledger.Open(t.Context(), store, ledger.Options{})
 	if err != nil {

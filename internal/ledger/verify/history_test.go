@@ -37,7 +37,7 @@ func newHistory(t *testing.T) *fixture {
 		c.Ended = ended
 		r.Settle(c, cost*money.Unit, ended != "")
 		f.settled()
-		f.clock.pass(time.Minute)
+		f.clock.Advance(time.Minute)
 	}
 	settle(f.reserve(history, 7*money.Unit), "a", 5, usage.Complete)
 	long := f.reserve(history, 7*money.Unit)

@@ -33,7 +33,7 @@ func TestVerifyKnowsThatOldCallsAreGone(t *testing.T) {
 	forget := func(id string) {
 		f.change(func(tx storage.Txn) error { return tx.Delete(call(journal.CallPrefix, id)) })
 	}
-	f.clock.pass(journal.CallsKept - 12*time.Hour)
+	f.clock.Advance(journal.CallsKept - 12*time.Hour)
 	forget("a")
 	f.verified()
 	r := f.reserve(history, 3*money.Unit)
@@ -41,7 +41,7 @@ func TestVerifyKnowsThatOldCallsAreGone(t *testing.T) {
 	r.Settle(c, money.Unit, true)
 	f.settled()
 	f.verified()
-	f.clock.pass(journal.CallsKept)
+	f.clock.Advance(journal.CallsKept)
 	f.change(func(tx storage.Txn) error { return tx.Delete(c.StoreKey(journal.CallPrefix)) })
 	forget("b")
 	f.verified()
@@ -59,12 +59,12 @@ func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
 		}
 		r.Settle(c, n*money.Unit, c.Ended != "")
 		f.settled()
-		f.clock.pass(time.Minute)
+		f.clock.Advance(time.Minute)
 	}
 	f.verified()
 	// What is not relied on any more ends in the midst of the call.
 	ends := began.Add(journal.MaxPaid * time.Minute)
-	f.clock.pass(ends.Add(journal.CallsKept - keptMargin).Sub(f.clock.Now()))
+	f.clock.Advance(ends.Add(journal.CallsKept - keptMargin).Sub(f.clock.Now()))
 	f.verified()
 	f.change(func(tx storage.Txn) error {
 		damage{tx, t}.call(c.StoreKey(journal.CallPrefix), func(c *journal.CallRecord) { c.Paid[0].Transfer = extra })
