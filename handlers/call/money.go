@@ -284,7 +284,7 @@ func (c *call) pay(now time.Time) error {
 
 // foresee reserves more where the input that a stream reports at its start, with
 // all the output that was asked for, comes to more than is reserved. If that is not
-// there, it reserves what there is, and returns what is lacking.
+// there, it reserves what there is, and returns what it lacks.
 func (b *bill) foresee(meter *usage.Reader) *ledger.Short {
 	report := meter.Report()
 	if !report.Input {
@@ -296,14 +296,8 @@ func (b *bill) foresee(meter *usage.Reader) *ledger.Short {
 	if more <= 0 {
 		return nil
 	}
-	short := b.reservation.Short(more)
-	if b.reservation.Grow(more) == more {
-		return nil
-	}
-	if short == nil { // another call was faster, or what there is must be read again
-		short = &ledger.Short{Needed: more}
-	}
-	return short
+	_, lacks := b.reservation.Grow(more)
+	return lacks
 }
 
 // charge settles the call for good, by the billing rule and as far as it could

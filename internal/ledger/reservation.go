@@ -7,82 +7,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/calendar"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
-
-// Budget is a cap on what is spent under a scope in a period. It is never a
-// source of money.
-type Budget struct {
-	Scope string       // "key/<id>", "keyowner/<id>" or "user"
-	Limit money.Amount // zero: there is no such budget
-	Reset calendar.Reset
-}
-
-// userScope is the scope of the budget of a user as a whole.
-const userScope = "user"
-
-// UserBudget is a budget of a user as a whole.
-func UserBudget(limit money.Amount, reset calendar.Reset) Budget {
-	return Budget{Scope: userScope, Limit: limit, Reset: reset}
-}
-
-// KeyBudget is a budget that the operator has set for one API key.
-func KeyBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
-	return Budget{Scope: "key/" + key, Limit: limit, Reset: reset}
-}
-
-// OwnerBudget is a budget that its owner has set for one API key. It counts apart from
-// that of the operator: neither sees what the other has set.
-func OwnerBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
-	return Budget{Scope: "keyowner/" + key, Limit: limit, Reset: reset}
-}
-
-// Budgets are those that a call counts in: at most two of its key and one of its user.
-type Budgets [3]Budget
-
-// Payer is who pays for a call, and under which budgets.
-type Payer struct {
-	User    string
-	Budgets Budgets
-
-	// Tolerance restricts the calls of a user with more than this uncollected.
-	// Zero restricts no user.
-	Tolerance Tolerance
-
-	// FullContext says that the amount to reserve is the price of the whole context.
-	FullContext bool
-}
-
-// Short is the error of a refused reservation.
-type Short struct {
-	Needed    money.Amount
-	Available money.Amount // of that, what could have been reserved
-	Budget    string       // the scope of the budget that lacks it; empty: the money does
-	Owed      money.Amount // a receivable pauses spending; zero: there is none
-	Only      string       // the user's preference by which not all money is available; empty: all is
-}
-
-// there says how much is available, and by which preference if that is not all.
-func (s *Short) there() string {
-	if s.Only == "" {
-		return fmt.Sprintf("%v is available", s.Available)
-	}
-	return fmt.Sprintf("%v is available by your preference %s", s.Available, s.Only)
-}
-
-// Error implements error.
-func (s *Short) Error() string {
-	switch {
-	case s.Owed > 0:
-		return fmt.Sprintf("spending is paused: %v is owed", s.Owed)
-	case s.Budget != "":
-		return fmt.Sprintf("%v is needed, the budget %s has %v left", s.Needed, s.Budget, s.Available)
-	}
-	return fmt.Sprintf("%v is needed, %s", s.Needed, s.there())
-}
 
 // Reservation is money that is given to one debit and to nobody else, until the
 // debit has been committed or the reservation released. Its methods are called
@@ -109,43 +37,6 @@ type part struct {
 	source  *fundingSource
 	amount  money.Amount // reserved in all
 	charged money.Amount // of that, settled so far
-}
-
-// allowance is a budget that counts a reservation.
-type allowance struct {
-	*budgetUsage
-	limit money.Amount
-	scope string
-}
-
-func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
-
-// allowances appends the payer's budgets, which the balances know, to caps. The mutex is held.
-func (p *balances) allowances(caps []allowance, payer Payer, now time.Time) []allowance {
-	for _, b := range payer.Budgets {
-		if b.Limit > 0 {
-			caps = append(caps, allowance{p.caps[b.key(now)], b.Limit, b.Scope})
-		}
-	}
-	return caps
-}
-
-// short returns why amount cannot be reserved, or nil. If amount is zero, it returns why nothing
-// at all can be reserved. The mutex is held.
-func (p *balances) short(amount money.Amount, caps []allowance) *Short {
-	least := max(amount, 1)
-	if p.owed > 0 {
-		return &Short{Needed: amount, Owed: p.owed}
-	}
-	for _, c := range caps {
-		if left := c.left(); left < least {
-			return &Short{Needed: amount, Available: left, Budget: c.scope}
-		}
-	}
-	if available := p.available(); available < least {
-		return &Short{Needed: amount, Available: available, Only: p.only}
-	}
-	return nil
 }
 
 // Reserve gives a call what it may cost at most, from the payer's sources in the payer's
@@ -266,8 +157,6 @@ func (p *balances) knows(payer Payer, now time.Time) bool {
 	return known
 }
 
-func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
-
 // begin puts the reservation into the counts of the ledger. The mutex is held.
 func (r *Reservation) begin(p *balances) {
 	r.balances, r.parts = p, r.array[:0]
@@ -300,33 +189,28 @@ func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 }
 
 // Grow reserves up to amount more, as far as sources and budgets allow, and returns how much
-// that was. A call that costs more than it has reserved grows before it is settled.
-func (r *Reservation) Grow(amount money.Amount) money.Amount {
+// that was, with what it lacks; nil if nothing. A call that costs more than it has reserved
+// grows before it is settled.
+func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, lacks *Short) {
 	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
-		return 0
+		return 0, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.owed > 0 || !p.loaded { // what is not known is not given
-		return 0
+	lacks = p.short(amount, r.caps)
+	if !p.loaded { // what is not known is not given
+		return 0, cmp.Or(lacks, &Short{Needed: amount})
 	}
-	amount = min(amount, p.available())
+	if p.owed > 0 {
+		return 0, lacks
+	}
+	granted = min(amount, p.available())
 	for _, c := range r.caps {
-		amount = min(amount, c.left())
+		granted = min(granted, c.left())
 	}
-	r.take(amount, p.order...)
-	return amount
-}
-
-// Short returns why the reservation cannot grow by amount; nil if it can.
-func (r *Reservation) Short(amount money.Amount) *Short {
-	if r.balances == nil {
-		return nil
-	}
-	r.balances.mu.Lock()
-	defer r.balances.mu.Unlock()
-	return r.balances.short(amount, r.caps)
+	r.take(granted, p.order...)
+	return granted, lacks
 }
 
 // Amount is what the reservation may be charged at most.

@@ -1,6 +1,57 @@
 package ledger
 
-import "github.com/caddy-modelgate/modelgate/internal/fault"
+import (
+	"fmt"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// Short is the error of a refused reservation.
+type Short struct {
+	Needed    money.Amount
+	Available money.Amount // of that, what could have been reserved
+	Budget    string       // the scope of the budget that lacks it; empty: the money does
+	Owed      money.Amount // a receivable pauses spending; zero: there is none
+	Only      string       // the user's preference by which not all money is available; empty: all is
+}
+
+// there says how much is available, and by which preference if that is not all.
+func (s *Short) there() string {
+	if s.Only == "" {
+		return fmt.Sprintf("%v is available", s.Available)
+	}
+	return fmt.Sprintf("%v is available by your preference %s", s.Available, s.Only)
+}
+
+// Error implements error.
+func (s *Short) Error() string {
+	switch {
+	case s.Owed > 0:
+		return fmt.Sprintf("spending is paused: %v is owed", s.Owed)
+	case s.Budget != "":
+		return fmt.Sprintf("%v is needed, the budget %s has %v left", s.Needed, s.Budget, s.Available)
+	}
+	return fmt.Sprintf("%v is needed, %s", s.Needed, s.there())
+}
+
+// short returns why amount cannot be reserved, or nil. If amount is zero, it returns why nothing
+// at all can be reserved. The mutex is held.
+func (p *balances) short(amount money.Amount, caps []allowance) *Short {
+	least := max(amount, 1)
+	if p.owed > 0 {
+		return &Short{Needed: amount, Owed: p.owed}
+	}
+	for _, c := range caps {
+		if left := c.left(); left < least {
+			return &Short{Needed: amount, Available: left, Budget: c.scope}
+		}
+	}
+	if available := p.available(); available < least {
+		return &Short{Needed: amount, Available: available, Only: p.only}
+	}
+	return nil
+}
 
 // Fault returns the refusal of a request that is paid as it is used. What names the
 // request, such as "this call", and hint is appended to its amounts. If Needed is 0, the

@@ -1,0 +1,72 @@
+package ledger
+
+import (
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// Budget is a cap on what is spent under a scope in a period. It is never a
+// source of money.
+type Budget struct {
+	Scope string       // "key/<id>", "keyowner/<id>" or "user"
+	Limit money.Amount // zero: there is no such budget
+	Reset calendar.Reset
+}
+
+// userScope is the scope of the budget of a user as a whole.
+const userScope = "user"
+
+// UserBudget is a budget of a user as a whole.
+func UserBudget(limit money.Amount, reset calendar.Reset) Budget {
+	return Budget{Scope: userScope, Limit: limit, Reset: reset}
+}
+
+// KeyBudget is a budget that the operator has set for one API key.
+func KeyBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
+	return Budget{Scope: "key/" + key, Limit: limit, Reset: reset}
+}
+
+// OwnerBudget is a budget that its owner has set for one API key. It counts apart from
+// that of the operator: neither sees what the other has set.
+func OwnerBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
+	return Budget{Scope: "keyowner/" + key, Limit: limit, Reset: reset}
+}
+
+// Budgets are those that a call counts in: at most two of its key and one of its user.
+type Budgets [3]Budget
+
+// Payer is who pays for a call, and under which budgets.
+type Payer struct {
+	User    string
+	Budgets Budgets
+
+	// Tolerance restricts the calls of a user with more than this uncollected.
+	// Zero restricts no user.
+	Tolerance Tolerance
+
+	// FullContext says that the amount to reserve is the price of the whole context.
+	FullContext bool
+}
+
+// allowance is a budget that counts a reservation.
+type allowance struct {
+	*budgetUsage
+	limit money.Amount
+	scope string
+}
+
+func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
+
+// allowances appends the payer's budgets, which the balances know, to caps. The mutex is held.
+func (p *balances) allowances(caps []allowance, payer Payer, now time.Time) []allowance {
+	for _, b := range payer.Budgets {
+		if b.Limit > 0 {
+			caps = append(caps, allowance{p.caps[b.key(now)], b.Limit, b.Scope})
+		}
+	}
+	return caps
+}
+
+func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }
