@@ -199,7 +199,7 @@ func (r *report) writeTable(w io.Writer) error {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | **%s** (%s to %s) | %s |\n", row.Label, row.Must, row.Aim,
 			row.row.unit.write(row.Beside), row.row.unit.write(row.Gateway), u.write(row.Measured), least, most, row.Verdict)
 	}
-	fmt.Fprintf(&b, "\n%s; %s; load average before %s, other things kept %.2f cores busy meanwhile.\n",
+	fmt.Fprintf(&b, "\n%s; %s;\nload average before %s, other things kept %.2f cores busy meanwhile.\n",
 		r.Machine, r.Date.Format(time.DateOnly), r.Load, r.Foreign)
 	if r.Quick {
 		fmt.Fprintln(&b, "A quick run: short samples, figures are rough.")
