@@ -9,9 +9,11 @@
 package gatetest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -194,12 +196,30 @@ func (g *Gate) put(caddyfile string) error {
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(Patience); caddy.ListenerUsage("tcp", g.Address) > 1; <-tick.C {
+	for deadline := time.Now().Add(Patience); caddy.ListenerUsage("tcp", g.Address) > 1 || sockets(g.Address) > 1; <-tick.C {
 		if time.Now().After(deadline) {
 			return errors.New("the servers before still listen")
 		}
 	}
 	return nil
+}
+
+// sockets returns how many sockets listen at an address of IPv4, or zero where the kernel
+// has no list of them. Caddy counts down the users of a listener before it closes the
+// socket of its own that each configuration has, and a connection that is in the queue of
+// the closed one is reset.
+func sockets(address string) (n int) {
+	at := netip.MustParseAddrPort(address)
+	ip := at.Addr().As4()
+	local := fmt.Sprintf("%08X:%04X", binary.NativeEndian.Uint32(ip[:]), at.Port())
+	list, _ := os.ReadFile("/proc/self/net/tcp")
+	for line := range strings.Lines(string(list)) {
+		const listening = "0A"
+		if f := strings.Fields(line); len(f) > 3 && f[1] == local && f[3] == listening {
+			n++
+		}
+	}
+	return n
 }
 
 // Adapt converts the text of a Caddyfile to JSON.
