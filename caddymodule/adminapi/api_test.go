@@ -69,6 +69,8 @@ func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
 		{"GET", "/modelgate/mismatches?after=x", nil, 400, "INVALID_PARAMETER", "after"},
 		{"POST", "/modelgate/mismatches/x/resolve", body{"reason": "y"}, 404, "NOT_FOUND", "id"},
 		{"POST", "/modelgate/mismatches/x/resolve", body{}, 400, "MISSING_PARAMETER", "reason"},
+		{"GET", "/modelgate/payments?group=user", nil, 400, "INVALID_PARAMETER", "group"},
+		{"GET", "/modelgate/ledger?to=tomorrow", nil, 400, "INVALID_PARAMETER", "to"},
 		{"GET", "/modelgate/secret/rotate", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/nothing", nil, 404, "NOT_FOUND", ""},

@@ -58,6 +58,8 @@ var routes = []route{
 	{pattern: "GET /modelgate/orders/{order}", handle: showOrder},
 	{pattern: "GET /modelgate/mismatches", handle: listMismatches},
 	{pattern: "POST /modelgate/mismatches/{id}/resolve", handle: taking(resolveMismatch)},
+	{pattern: "GET /modelgate/payments", handle: reportPayments},
+	{pattern: "GET /modelgate/ledger", handle: exportLedger},
 
 	{pattern: "GET /modelgate/tasks", handle: listTasks},
 	{pattern: "GET /modelgate/tasks/unfinished", handle: listUnfinishedTasks},

@@ -83,7 +83,7 @@ var commands = []command{
 		},
 		listMismatches,
 	}},
-	orderCommands, mismatchCommands,
+	orderCommands, mismatchCommands, paymentsCommands, ledgerCommands,
 	{use: "plan", short: "Plans on sale", subcommands: []command{
 		{use: "list", short: "Lists the plans of the configuration", request: "GET /modelgate/plans", print: printPlans},
 	}},

@@ -91,6 +91,24 @@ func readTransfers(r storage.Reader, o *records.OrderRecord, fn func(*journal.Tr
 	return nil
 }
 
+// ScanPayments calls fn for each transfer between a payment service and a user, with its order.
+func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord, *journal.Transfer)) error {
+	return b.view(ctx, func(r storage.Reader) error {
+		for o, err := range records.Orders.Scan(r, records.Orders.Under()) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				err = readTransfers(r, o, func(x *journal.Transfer) { fn(o, x) })
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
 // OrderFilter says which orders are listed. Empty fields want all.
 type OrderFilter struct {
 	User, Provider string
