@@ -193,19 +193,23 @@ func showStatus(c *call) (any, error) {
 	return status, nil
 }
 
-// streamBackup streams a backup. If it fails in the middle, the connection is cut, so
-// that the reader knows.
 func streamBackup(c *call) (any, error) {
-	return stream(func(w http.ResponseWriter) {
+	return c.streamed("backup", "application/octet-stream", func(w io.Writer) error { return c.Store.Backup(c.ctx(), w) }), nil
+}
+
+// streamed returns an answer of any size. If it fails in the middle, the connection is cut, so
+// that the reader knows.
+func (c *call) streamed(what, contentType string, write func(io.Writer) error) stream {
+	return func(w http.ResponseWriter) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large store takes its time
-		w.Header().Set("Content-Type", "application/octet-stream")
-		if err := c.Store.Backup(c.ctx(), w); err != nil {
+		w.Header().Set("Content-Type", contentType)
+		if err := write(w); err != nil {
 			if !errors.Is(err, context.Canceled) {
-				c.Logger().Error("backup failed", zap.Error(err))
+				c.Logger().Error(what+" failed", zap.Error(err))
 			}
 			panic(http.ErrAbortHandler)
 		}
-	}), nil
+	}
 }
 
 // Interface guards.

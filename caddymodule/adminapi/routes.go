@@ -53,7 +53,13 @@ var routes = []route{
 	{pattern: "POST /modelgate/subscriptions", handle: taking(grantPlan)},
 	{pattern: "POST /modelgate/subscriptions/{id}/cancel", handle: taking(cancelSubscription)},
 	{pattern: "GET /modelgate/usage", handle: reportUsage},
-	{pattern: "GET /modelgate/mismatches", handle: func(c *call) (any, error) { return listed(c.Billing.Mismatches(c.ctx(), 1000)) }},
+
+	{pattern: "GET /modelgate/orders", handle: listOrders},
+	{pattern: "GET /modelgate/orders/{order}", handle: showOrder},
+	{pattern: "GET /modelgate/mismatches", handle: listMismatches},
+	{pattern: "POST /modelgate/mismatches/{id}/resolve", handle: taking(resolveMismatch)},
+	{pattern: "GET /modelgate/payments", handle: reportPayments},
+	{pattern: "GET /modelgate/ledger", handle: exportLedger},
 
 	{pattern: "GET /modelgate/tasks", handle: listTasks},
 	{pattern: "GET /modelgate/tasks/unfinished", handle: listUnfinishedTasks},

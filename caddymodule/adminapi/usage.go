@@ -3,6 +3,7 @@ package adminapi
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
@@ -41,10 +42,7 @@ func reportUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, to := c.day("from"), c.day("to")
-	if from != "" && to != "" && from > to {
-		c.q.Refuse("to", "is not allowed: the last day is before the first")
-	}
+	from, to := c.days()
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
@@ -90,6 +88,25 @@ func reportUsage(c *call) (any, error) {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
 	})
 	return listed(rows, nil)
+}
+
+// days returns the first and the last day that are asked for. An absent one is an open end.
+func (c *call) days() (from, to journal.Day) {
+	from, to = c.day("from"), c.day("to")
+	if from != "" && to != "" && from > to {
+		c.q.Refuse("to", "is not allowed: the last day is before the first")
+	}
+	return from, to
+}
+
+// span returns the days that are asked for as a time that is half open. An open end is the zero
+// Time.
+func (c *call) span() (from, until time.Time) {
+	first, last := c.days()
+	if last != "" {
+		until = last.Start().AddDate(0, 0, 1)
+	}
+	return first.Start(), until
 }
 
 // day returns a day of the query, such as 2026-11-20. An absent one is an open end.

@@ -81,8 +81,9 @@ var commands = []command{
 				{name: "skip", value: uint64(0), help: "How many of the newest lines to leave out"},
 			},
 		},
-		{use: "mismatches", short: "Lists what payment services have signed and what fitted no order: it credited nothing", request: "GET /modelgate/mismatches", print: printMismatches},
+		listMismatches,
 	}},
+	orderCommands, mismatchCommands, paymentsCommands, ledgerCommands,
 	{use: "plan", short: "Plans on sale", subcommands: []command{
 		{use: "list", short: "Lists the plans of the configuration", request: "GET /modelgate/plans", print: printPlans},
 	}},

@@ -15,7 +15,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
-	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/task"
@@ -238,10 +237,6 @@ func printSkip(w *tabwriter.Writer, c *call, answer []byte) error {
 		}
 	})(w, c, answer)
 }
-
-var printMismatches = rows("TIME\tPROVIDER\tKIND\tTRADE NO\tPAYMENT\tAMOUNT\tREASON", func(m *records.Mismatch) []any {
-	return []any{moment(m.Time / 1000), m.Provider, m.Kind, m.TradeNo, m.Payment, m.Amount.String() + " " + m.Currency, m.Reason}
-})
 
 var printPlans = rows("ID\tTITLE\tPRICE\tQUOTA\tDURATION\tRESET\tLIMIT\tON SALE", func(p *billing.Plan) []any {
 	limit := "-"

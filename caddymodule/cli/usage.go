@@ -70,7 +70,7 @@ func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 		if row.Day != "" {
 			day = row.Day.String()
 		}
-		line := append(make([]string, 0, 9+usage.Kinds), day, row.UserID, plain(row.User), row.KeyID, plain(row.Model), strconv.FormatInt(row.Calls, 10))
+		line := append(make([]string, 0, 9+usage.Kinds), day, row.UserID, adminapi.PlainCell(row.User), row.KeyID, adminapi.PlainCell(row.Model), strconv.FormatInt(row.Calls, 10))
 		for _, n := range row.Tokens.ByKind() {
 			line = append(line, strconv.FormatInt(n, 10))
 		}
@@ -78,12 +78,4 @@ func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 	}
 	w.Flush()
 	return w.Error()
-}
-
-// plain keeps a spreadsheet from reading a name as a formula.
-func plain(name string) string {
-	if name != "" && slices.Contains([]byte("=+-@\t\r"), name[0]) {
-		return "'" + name
-	}
-	return name
 }

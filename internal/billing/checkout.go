@@ -73,7 +73,7 @@ func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Prov
 			if o.Status != records.Pending {
 				return nil
 			}
-			return o.Become(t, records.Failed)
+			return o.Become(t, b.store.Now(), records.Failed)
 		})
 		if failed != nil {
 			return records.Order{}, false, failed
@@ -154,10 +154,11 @@ func ofSameKey(t storage.Txn, o *records.OrderRecord) (order *records.OrderRecor
 		return nil, false, err
 	case order.PayURL == "" && order.PaidAt == 0:
 		order.Read().KeyHash = ""
-		if order.Status == records.Pending {
-			order.Status = records.Failed
+		status := order.Status
+		if status == records.Pending {
+			status = records.Failed
 		}
-		return nil, false, order.Write(t)
+		return nil, false, order.Become(t, time.Unix(o.Created, 0), status)
 	case order.Provider != o.Provider || order.Amount != o.Amount || order.Currency != o.Currency:
 		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
 	}

@@ -119,7 +119,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 				t.Errorf("it was answered %v, gone should be %t", err, row.gone)
 			}
 			left := 0
-			for _, prefix := range []string{records.Orders.Name, records.UserOrders.Name, records.OrderKeys.Name, records.Notices.Name} {
+			for _, prefix := range []string{records.Orders.Name, records.UserOrders.Name, records.LatestOrders.Name, records.OrderKeys.Name, records.Notices.Name} {
 				left += f.keys(prefix)
 			}
 			if row.gone && left != 0 {

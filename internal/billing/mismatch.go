@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -29,10 +30,10 @@ func mismatchOf(provider string, n payments.Notice, reason string) records.Misma
 }
 
 // decline lists a notice that does not fit, once. One about a payment that is
-// not known is kept until that comes.
-func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time, user, reason string) error {
+// not known is kept until that comes. If no order was found for it, o has no user.
+func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time, o *records.OrderRecord, reason string) error {
 	m := &records.MismatchRecord{Mismatch: mismatchOf(a.provider, a.notice, reason), By: a.attempt}
-	m.Time = now.UnixMilli()
+	m.Time, m.Order, m.User = now.UnixMilli(), o.TradeNo, o.User
 	before, err := records.Mismatches.Get(t, m.Digest())
 	if err != nil || before != nil && before.By == a.attempt {
 		return err // or an earlier run was committed
@@ -45,7 +46,7 @@ func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time,
 		return err
 	}
 	a.event = &audit.Event{
-		Actor: a.provider, Action: "topup.mismatch", User: user,
+		Actor: a.provider, Action: "topup.mismatch", User: o.User,
 		Detail: detail(string(m.Kind), m.Event, m.TradeNo, amountOf(m.Amount, m.Currency), m.Reason),
 	}
 	return audit.Record(ctx, t, now, a.event)
@@ -76,23 +77,71 @@ func (a *application) await(t storage.Txn, now time.Time, o *records.OrderRecord
 		return err // what was applied under its id meanwhile was about another payment
 	}
 	o.Note(n)
+	o.AddNotice(time.UnixMilli(m.Time), n)
 	if err := follow(t, now, o, n.Kind, o.Amount-o.TakenWallet); err != nil {
 		return err
 	}
 	return errors.Join(records.Notices.Put(t, nil, a.record(n, now, o)), records.Mismatches.Put(t, m, nil))
 }
 
-// Mismatches returns the notices that fitted no order, the latest first, at most
-// limit of them.
-func (b *Service) Mismatches(ctx context.Context, limit int64) ([]records.Mismatch, error) {
-	listed := []records.Mismatch{}
-	kept := records.LatestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-records.MismatchesKept).UnixMilli()))
-	err := b.view(ctx, func(r storage.Reader) error {
-		found, _, err := records.Mismatches.Page(r, kept, 0, limit, limit)
-		for _, m := range found {
-			listed = append(listed, m.Mismatch)
+// MismatchFilter says which mismatches are listed. Empty fields want all.
+type MismatchFilter struct {
+	User, Provider, Kind string
+	Open, Resolved       bool // leave out the others
+}
+
+func (f *MismatchFilter) match(m *records.MismatchRecord) bool {
+	return (f.User == "" || f.User == m.User) && (f.Provider == "" || f.Provider == m.Provider) && (f.Kind == "" || f.Kind == string(m.Kind)) &&
+		(!f.Open || m.Resolved == nil) && (!f.Resolved || m.Resolved != nil)
+}
+
+// Mismatches returns at most limit of the notices that fitted no order, the latest first, behind
+// the one whose id is after. Next is as in [Service.ListOrders].
+func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string, limit int64) (list []*records.MismatchRecord, next string, err error) {
+	err = b.view(ctx, func(r storage.Reader) error {
+		in := records.LatestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-records.MismatchesKept).UnixMilli()))
+		if after != "" {
+			last, err := records.Mismatches.Get(r, after)
+			if err == nil && last == nil {
+				err = fault.At(fault.InvalidParameter, "after", "after is the id of a mismatch")
+			}
+			if err != nil {
+				return err
+			}
+			in = records.Mismatches.After(in, &records.LatestMismatches, last)
+		}
+		var last *records.MismatchRecord
+		if list, last, err = records.Mismatches.Matching(r, in, limit, maxExamined, f.match); last != nil {
+			next = last.Digest()
 		}
 		return err
 	})
-	return listed, err
+	return list, next, err
+}
+
+// Resolve writes down that an operator has nothing left to do about a mismatch, and why. The
+// mismatch stays, and no money moves: a refund whose payment is not known still counts if that
+// comes.
+func (b *Service) Resolve(ctx context.Context, actor, id, reason string) (resolved *records.MismatchRecord, err error) {
+	if err := checkReason(reason, true); err != nil {
+		return nil, err
+	}
+	err = b.directory.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		before, err := records.Mismatches.Get(t, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case before == nil:
+			return nil, fault.At(fault.NotFound, "id", "there is no mismatch %q", id)
+		case before.Resolved != nil:
+			return nil, fault.At(fault.Conflict, "id", "the mismatch %s was resolved already: %s", id, before.Resolved.Reason)
+		}
+		m := *before
+		m.Resolved = &records.Resolution{Time: b.store.Now().UnixMilli(), Actor: actor, Reason: reason}
+		resolved = &m
+		return &audit.Event{
+			Actor: actor, Action: "mismatch.resolve", User: m.User, Detail: detail(id, m.Provider, string(m.Kind), m.Event, reason),
+		}, records.Mismatches.Put(t, before, &m)
+	})
+	return resolved, err
 }

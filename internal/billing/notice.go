@@ -218,12 +218,12 @@ func (a *application) foreign(o *records.OrderRecord) bool {
 
 // review keeps an order for the operator that was paid and cannot be credited. It
 // knows its payment, so that what is told of that finds the order.
-func (a *application) review(t storage.Txn, o *records.OrderRecord) error {
+func (a *application) review(t storage.Txn, now time.Time, o *records.OrderRecord) error {
 	if o.Status == records.Review {
 		return nil
 	}
 	o.Payment = a.notice.Payment
-	return o.Become(t, records.Review)
+	return o.Become(t, now, records.Review)
 }
 
 // apply applies the notice in a transaction. The order is one of user, of whose wallet reserved
@@ -244,19 +244,20 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
 	case before != nil:
-		return a.decline(ctx, t, now, order.User, "a notice of the same id told something else of the order "+before.TradeNo)
+		return a.decline(ctx, t, now, order, "a notice of the same id told something else of the order "+before.TradeNo)
 	}
 	if why := a.mismatch(order, now); why != "" {
 		reason = why
 	}
 	if reason != "" {
 		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(order) {
-			if err := a.review(t, order); err != nil {
+			if err := a.review(t, now, order); err != nil {
 				return err
 			}
 		}
-		return a.decline(ctx, t, now, order.User, reason)
+		return a.decline(ctx, t, now, order, reason)
 	}
+	order.AddNotice(now, a.notice)
 	changed, err := a.settle(t, now, order, expected, reserved)
 	if err != nil {
 		return err

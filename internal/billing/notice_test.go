@@ -229,6 +229,12 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 	}
 }
 
+// Mismatches are the latest mismatches.
+func (f *fixture) Mismatches(ctx context.Context, limit int64) ([]*records.MismatchRecord, error) {
+	list, _, err := f.Service.Mismatches(ctx, MismatchFilter{}, "", limit)
+	return list, err
+}
+
 func TestAMismatchIsListedForAWhile(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -3,8 +3,11 @@ package billing
 import (
 	"context"
 	"crypto/rand"
+	"fmt"
 	"math"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -26,6 +29,8 @@ func newTradeNo() string {
 	return (rand.Text() + rand.Text())[:32]
 }
 
+var errNoOrder = fault.At(fault.NotFound, "trade_no", "there is no such order")
+
 // Order returns an order of a user; of any user if user is empty. An order of another user
 // gets the same error as one that does not exist.
 func (b *Service) Order(ctx context.Context, user, tradeNo string) (order records.Order, err error) {
@@ -35,12 +40,126 @@ func (b *Service) Order(ctx context.Context, user, tradeNo string) (order record
 			return err
 		}
 		if o == nil || user != "" && o.User != user {
-			return fault.At(fault.NotFound, "trade_no", "there is no such order")
+			return errNoOrder
 		}
 		order = o.Show(b.store.Now())
 		return nil
 	})
 	return order, err
+}
+
+// OrderDetail is an order with what belongs to it.
+type OrderDetail struct {
+	*records.OrderRecord
+	Mismatches []*records.MismatchRecord // notices about it that did not fit, oldest first
+	Booked     []journal.Transfer        // in the order in which they were booked
+}
+
+// OrderDetail returns an order of any user with what belongs to it.
+func (b *Service) OrderDetail(ctx context.Context, tradeNo string) (d OrderDetail, err error) {
+	err = b.view(ctx, func(r storage.Reader) (err error) {
+		d = OrderDetail{}
+		if d.OrderRecord, err = records.ReadOrder(r, tradeNo); err != nil {
+			return err
+		}
+		if d.OrderRecord == nil {
+			return errNoOrder
+		}
+		for m, err := range records.Mismatches.Scan(r, records.OrderMismatches.Under(tradeNo)) {
+			if err != nil {
+				return err
+			}
+			d.Mismatches = append(d.Mismatches, m)
+		}
+		return readTransfers(r, d.OrderRecord, func(x *journal.Transfer) { d.Booked = append(d.Booked, *x) })
+	})
+	return d, err
+}
+
+// readTransfers calls fn for each transfer of an order.
+func readTransfers(r storage.Reader, o *records.OrderRecord, fn func(*journal.Transfer)) error {
+	for _, id := range o.Transfers {
+		x, found, err := journal.ReadTransfer(r, id)
+		if err == nil && !found {
+			err = fmt.Errorf("billing: the transfer %s of the order %s does not exist", id, o.TradeNo)
+		}
+		if err != nil {
+			return err
+		}
+		fn(&x)
+	}
+	return nil
+}
+
+// ScanPayments calls fn for each transfer between a payment service and a user, with its order.
+func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord, *journal.Transfer)) error {
+	return b.view(ctx, func(r storage.Reader) error {
+		for o, err := range records.Orders.Scan(r, records.Orders.Under()) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil {
+				err = readTransfers(r, o, func(x *journal.Transfer) { fn(o, x) })
+			}
+			if err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// OrderFilter says which orders are listed. Empty fields want all.
+type OrderFilter struct {
+	User, Provider string
+	Status         records.OrderStatus
+	From, Until    time.Time // of when the order was opened, half open
+}
+
+// maxExamined bounds how many records one page of a list with filters reads.
+const maxExamined = 5000
+
+// ListOrders returns at most limit orders, the latest first, behind the one whose number is after.
+// It reads a bounded number of orders, so it may return few or none although there are more. Next
+// is where to go on; empty: there are no more.
+func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, limit int64) (shown []records.Order, next string, err error) {
+	now := b.store.Now()
+	in, index := records.LatestOrders.Under(), &records.LatestOrders
+	if !f.Until.IsZero() {
+		in = in.From(storage.Inverted(f.Until.Unix() - 1))
+	}
+	if !f.From.IsZero() {
+		in = in.Before(storage.Inverted(f.From.Unix() - 1))
+	}
+	if f.User != "" {
+		in, index = records.UserOrders.Under(f.User), &records.UserOrders
+	}
+	match := func(o *records.OrderRecord) bool {
+		return (f.Provider == "" || f.Provider == o.Provider) && (f.Status == "" || f.Status == o.Show(now).Status) &&
+			o.Created >= f.From.Unix() && (f.Until.IsZero() || o.Created < f.Until.Unix())
+	}
+	shown = []records.Order{}
+	err = b.view(ctx, func(r storage.Reader) error {
+		if after != "" {
+			last, err := records.ReadOrder(r, after)
+			if err == nil && (last == nil || f.User != "" && last.User != f.User) {
+				err = fault.At(fault.InvalidParameter, "after", "after is the number of an order in this list")
+			}
+			if err != nil {
+				return err
+			}
+			in = records.Orders.After(in, index, last)
+		}
+		list, last, err := records.Orders.Matching(r, in, limit, maxExamined, match)
+		for _, o := range list {
+			shown = append(shown, o.Show(now))
+		}
+		if last != nil {
+			next = last.TradeNo
+		}
+		return err
+	})
+	return shown, next, err
 }
 
 // Orders returns the orders of a user, the latest first: at most limit after the

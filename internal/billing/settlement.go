@@ -24,7 +24,7 @@ func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecor
 		if o.Status != records.Pending {
 			return false, nil
 		}
-		return true, o.Become(t, records.Failed)
+		return true, o.Become(t, now, records.Failed)
 	}
 	if !o.Note(a.notice) {
 		return false, nil
@@ -38,7 +38,7 @@ func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecor
 	if err := follow(t, now, o, a.notice.Kind, reserved); err != nil {
 		return false, err
 	}
-	return true, o.Become(t, o.PaidStatus())
+	return true, o.Become(t, now, o.PaidStatus())
 }
 
 // credit credits an order, and takes back at once what was refunded or disputed
@@ -64,7 +64,7 @@ func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecor
 	if err := a.awaited(t, now, o); err != nil {
 		return err
 	}
-	return o.Become(t, o.PaidStatus())
+	return o.Become(t, now, o.PaidStatus())
 }
 
 // follow moves what is due. Of what is taken, at most reserved comes from the

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -41,7 +42,7 @@ func (b *Service) Sweep(ctx context.Context) error {
 			for _, tradeNo := range expired {
 				o, err := records.ReadOrder(t, tradeNo)
 				if err == nil && o != nil && o.Status == records.Pending {
-					err = o.Become(t, records.Lapsed)
+					err = o.Become(t, time.Unix(o.ExpiresAt, 0), records.Lapsed)
 				}
 				if err != nil {
 					return err

@@ -135,6 +135,25 @@ func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, most int64) (li
 	return list, total, errors.Join(failed, err)
 }
 
+// Matching returns at most limit records of a range for which match returns true, and reads at most
+// most of them. If the range may have more, the list goes on behind last.
+func (t *Table[R]) Matching(r storage.Reader, in Range, limit, most int64, match func(*R) bool) (list []*R, last *R, err error) {
+	var read int64
+	for rec, err := range t.Scan(r, in) {
+		if err != nil {
+			return nil, nil, err
+		}
+		if int64(len(list)) == limit || read == most {
+			return list, last, nil
+		}
+		read++
+		if last = rec; match(rec) {
+			list = append(list, rec)
+		}
+	}
+	return list, nil, nil
+}
+
 // primaryOf returns the primary key of the record to which a key of the range leads, without the
 // table's name.
 func (in Range) primaryOf(key, value []byte) (primary []byte, ok bool) {

@@ -163,6 +163,43 @@ func TestListsFollowChanges(t *testing.T) {
 }
 
 // TestScanEndsWithItsLoop: a loop over a range may end early, and may write.
+func TestAListWithAFilterGoesOnBehindWhatItHasRead(t *testing.T) {
+	t.Parallel()
+	s := shelf(t)
+	for _, c := range []struct {
+		author      string
+		limit, most int64
+		want, last  string
+	}{
+		{"ann", 9, 9, "b1 b3", ""},
+		{"ann", 1, 9, "b1", "b1"},
+		{"ann", 2, 9, "b1 b3", "b3"}, // there may be more
+		{"bob", 1, 1, "", "b1"},
+		{"bob", 1, 4, "b2", "b2"},
+		{"eve", 1, 3, "", "b2"},
+		{"eve", 1, 4, "", ""},
+		{"ann", 0, 9, "", ""},
+	} {
+		err := s.View(t.Context(), func(r storage.Reader) error {
+			found, last, err := books.Matching(r, byYear.Under(), c.limit, c.most, func(b *book) bool { return b.Author == c.author })
+			var got []string
+			for _, b := range found {
+				got = append(got, b.ISBN)
+			}
+			if last == nil {
+				last = new(book)
+			}
+			if strings.Join(got, " ") != c.want || last.ISBN != c.last {
+				t.Errorf("%+v: found %q, and it goes on behind %q", c, got, last.ISBN)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 func TestScanEndsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)

@@ -23,12 +23,31 @@ type Mismatch struct {
 	Amount   money.Amount  `json:"amount,omitempty"`
 	Currency string        `json:"currency,omitempty"`
 	Reason   string        `json:"reason"`
+	Order    string        `json:"order,omitempty"`    // the order that was found for it
+	User     string        `json:"user,omitempty"`     // of that order
+	Resolved *Resolution   `json:"resolved,omitempty"` // nil: it is open
+}
+
+// Resolution is an operator's word that nothing is left to do about a mismatch.
+type Resolution struct {
+	Time   int64  `json:"time"` // Unix milliseconds
+	Actor  string `json:"actor"`
+	Reason string `json:"reason"`
 }
 
 // MismatchRecord is a mismatch as it is stored.
 type MismatchRecord struct {
 	Mismatch
 	By journal.ID `json:"by"` // the attempt that listed it
+}
+
+// about returns the order that was found for the notice, else the one that the notice names; empty
+// if it names none.
+func (m *MismatchRecord) about() string {
+	if m.Order == "" && payments.IsTradeNo(m.TradeNo) {
+		return m.TradeNo
+	}
+	return m.Order
 }
 
 // Digest is one for all times that a service sends the same.

@@ -63,7 +63,26 @@ type OrderRecord struct {
 	// Transfers are the transfers of the order: the credit and what followed.
 	Transfers []journal.ID `json:"transfers,omitempty"`
 
+	History []StatusChange `json:"history,omitempty"` // after pending, oldest first
+	Notices []OrderNotice  `json:"notices,omitempty"` // in the order in which they were applied
+
 	stored *OrderRecord // as the store has it; nil for a new one
+}
+
+// StatusChange is since when an order has had a status.
+type StatusChange struct {
+	Time   int64       `json:"time"` // Unix seconds
+	Status OrderStatus `json:"status"`
+}
+
+// OrderNotice is a notice that changed an order.
+type OrderNotice struct {
+	Time    int64         `json:"time"` // when it was received, in Unix seconds
+	Kind    payments.Kind `json:"kind"`
+	Event   string        `json:"event"`
+	Payment string        `json:"payment,omitempty"`
+	Dispute string        `json:"dispute,omitempty"`
+	Amount  money.Amount  `json:"amount,omitempty"`
 }
 
 // dispute is a dispute over a payment. Its two notices can come in any order.
@@ -89,10 +108,26 @@ func (o *OrderRecord) Create(t storage.Txn) error {
 	return o.Write(t)
 }
 
-// Become changes the status of an order and writes it.
-func (o *OrderRecord) Become(t storage.Txn, status OrderStatus) error {
-	o.Status = status
+// Become writes an order with a status that it has since at.
+func (o *OrderRecord) Become(t storage.Txn, at time.Time, status OrderStatus) error {
+	if o.Status != status {
+		o.Status, o.History = status, append(o.History, StatusChange{at.Unix(), status})
+	}
 	return o.Write(t)
+}
+
+// Changes returns the statuses of an order up to now, oldest first.
+func (o *OrderRecord) Changes(now time.Time) []StatusChange {
+	changes := append([]StatusChange{{o.Created, Pending}}, o.History...)
+	if shown := o.Show(now).Status; shown != o.Status { // time has passed that no sweep has seen
+		changes = append(changes, StatusChange{o.ExpiresAt, shown})
+	}
+	return changes
+}
+
+// AddNotice adds a notice, received at a time, to those that changed the order.
+func (o *OrderRecord) AddNotice(at time.Time, n payments.Notice) {
+	o.Notices = append(o.Notices, OrderNotice{at.Unix(), n.Kind, n.Event, n.Payment, n.Dispute, n.Amount})
 }
 
 // Purge is when the engine may drop an order. It never drops one that is pending, paid or in

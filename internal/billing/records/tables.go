@@ -70,7 +70,7 @@ var (
 	Orders = table.Table[OrderRecord]{
 		Name:    "order",
 		Key:     func(o *OrderRecord) table.Key { return table.Key{o.TradeNo} },
-		Indexes: []*table.Index[OrderRecord]{&UserOrders, &OpenOrders, &DueOrders, &UnpaidOrders, &OrderKeys, &OrderPayments},
+		Indexes: []*table.Index[OrderRecord]{&UserOrders, &OpenOrders, &DueOrders, &UnpaidOrders, &OrderKeys, &OrderPayments, &LatestOrders},
 		Expires: (*OrderRecord).Purge,
 	}
 
@@ -102,6 +102,10 @@ var (
 		return keyIf(o.Payment != "", o.Provider, o.Payment)
 	}}
 
+	LatestOrders = table.Index[OrderRecord]{Name: "orderat", Fixed: true, Fields: func(o *OrderRecord) table.Key {
+		return table.Key{storage.Inverted(o.Created)}
+	}}
+
 	// Notices are the payment notices that were applied.
 	Notices = table.Table[NoticeRecord]{
 		Name:    "payevent",
@@ -113,7 +117,7 @@ var (
 	Mismatches = table.Table[MismatchRecord]{
 		Name:    "mismatch",
 		Key:     func(m *MismatchRecord) table.Key { return table.Key{m.Digest()} },
-		Indexes: []*table.Index[MismatchRecord]{&LatestMismatches, &WaitingMismatches},
+		Indexes: []*table.Index[MismatchRecord]{&LatestMismatches, &WaitingMismatches, &OrderMismatches},
 		Expires: func(m *MismatchRecord) time.Time { return time.UnixMilli(m.Time).Add(MismatchesKept) },
 	}
 
@@ -128,6 +132,11 @@ var (
 			return nil
 		}
 		return table.Key{PaymentHash(m.Provider, m.Payment), m.Time}
+	}}
+
+	// OrderMismatches leads from an order to the notices about it that did not fit, oldest first.
+	OrderMismatches = table.Index[MismatchRecord]{Name: "mismatchorder", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
+		return keyIf(m.about() != "", m.about(), m.Time)
 	}}
 )
 

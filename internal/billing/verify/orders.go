@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
@@ -18,6 +19,9 @@ func (v *verification) orders() error {
 	err := each(v, &records.Orders, records.Orders.Under(), func(o *records.OrderRecord) error {
 		if !payments.IsTradeNo(o.TradeNo) {
 			v.problem("order %s: this is no trade number", o.TradeNo)
+		}
+		if changes := o.Changes(time.Unix(0, 0)); changes[len(changes)-1].Status != o.Status {
+			v.problem("order %s: it is %s, and its history ends with %s", o.TradeNo, o.Status, changes[len(changes)-1].Status)
 		}
 		for _, id := range o.Transfers {
 			v.accounted.Add(id[:], +1)

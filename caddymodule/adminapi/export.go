@@ -1,0 +1,129 @@
+package adminapi
+
+import (
+	"cmp"
+	"encoding/csv"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// PaymentRow is a row of the report on payments. Fields that the report is not grouped by are
+// empty. Each transfer counts on the UTC day on which it was booked.
+type PaymentRow struct {
+	Day      journal.Day  `json:"day,omitempty"`
+	Provider string       `json:"provider,omitempty"`
+	Currency string       `json:"currency"`
+	Orders   int64        `json:"orders"` // that were paid
+	Gross    money.Amount `json:"gross"`
+	Refunds  money.Amount `json:"refunds"`
+	Disputes money.Amount `json:"disputes"`
+	Restored money.Amount `json:"restored"` // of disputes, to the operator
+	Net      money.Amount `json:"net"`
+	Count    int64        `json:"count"` // of transfers
+}
+
+// add counts an amount that a service has taken from users; below zero: that it has lost again.
+func (row *PaymentRow) add(kind journal.Kind, amount money.Amount) {
+	row.Count++
+	row.Net += amount
+	switch kind {
+	case journal.TopUp:
+		row.Orders++
+		row.Gross += amount
+	case journal.Refund:
+		row.Refunds -= amount
+	case journal.Dispute:
+		row.Disputes -= amount
+	case journal.Restore:
+		row.Restored += amount
+	}
+}
+
+// reportPayments sums up what services have taken from users. Every figure is one of the ledger:
+// net is the change of the accounts of the services.
+func reportPayments(c *call) (any, error) {
+	from, until := c.span()
+	by := c.q.Values["group"]
+	for _, group := range by {
+		if group != "day" && group != "provider" {
+			return nil, fault.At(fault.InvalidParameter, "group", "payments are grouped by day or provider, not by %q", group)
+		}
+	}
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
+	}
+	sums := make(map[PaymentRow]*PaymentRow) // by rows that have their groups alone
+	err := c.Billing.ScanPayments(c.ctx(), func(o *records.OrderRecord, x *journal.Transfer) {
+		at := time.UnixMilli(x.Time)
+		if at.Before(from) || !until.IsZero() && !at.Before(until) {
+			return
+		}
+		row := PaymentRow{Currency: o.Currency}
+		if slices.Contains(by, "day") {
+			row.Day = journal.DayOf(at)
+		}
+		if slices.Contains(by, "provider") {
+			row.Provider = o.Provider
+		}
+		if sums[row] == nil {
+			sums[row] = new(row)
+		}
+		for _, leg := range x.Legs {
+			if leg.Account.Family() == journal.Paid(o.Provider) {
+				sums[row].add(x.Kind, -leg.Amount)
+			}
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]PaymentRow, 0, len(sums))
+	for _, row := range sums {
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b PaymentRow) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Currency, b.Currency))
+	})
+	return listed(rows, nil)
+}
+
+// exportLedger streams all transfers as CSV, a line for each leg. Accounts that only count are left
+// out, so that the amounts of a transfer have the sum zero.
+func exportLedger(c *call) (any, error) {
+	from, until := c.span()
+	return c.streamed("ledger export", "text/csv; charset=utf-8", func(w io.Writer) error {
+		out := csv.NewWriter(w)
+		_ = out.Write([]string{"time", "transfer_id", "kind", "account", "user_id", "amount", "held", "number", "reference", "actor", "reason", "count"})
+		err := c.Ledger.ScanTransfers(c.ctx(), from, until, func(x *journal.Transfer) error {
+			for _, leg := range x.Legs {
+				if leg.Account.Memo() {
+					continue
+				}
+				_ = out.Write([]string{
+					time.UnixMilli(x.Time).UTC().Format("2006-01-02T15:04:05.000Z"), x.ID.String(), string(x.Kind),
+					string(leg.Account), cmp.Or(leg.Account.Owner(), x.User), leg.Amount.String(), leg.Held.String(),
+					strconv.FormatUint(leg.Number, 10), PlainCell(x.Reference), PlainCell(x.Actor), PlainCell(x.Reason), strconv.Itoa(x.Count),
+				})
+			}
+			return out.Error()
+		})
+		out.Flush()
+		return cmp.Or(err, out.Error())
+	}), nil
+}
+
+// PlainCell returns text for a cell that a spreadsheet does not take for a formula.
+func PlainCell(text string) string {
+	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
+		return "'" + text
+	}
+	return text
+}

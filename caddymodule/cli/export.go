@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strconv"
+	"text/tabwriter"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+)
+
+// paymentsCommands and ledgerCommands are the rows of what bookkeeping needs.
+var (
+	paymentsCommands = command{use: "payments", short: "What payment services have taken from users", subcommands: []command{
+		{
+			use: "report", short: "Sums up what was paid, refunded and disputed, each for the UTC day on which it was booked, to match payouts",
+			request: "GET /modelgate/payments", edit: oneForm, print: printPayments,
+			flags: []flag{
+				{name: "by", value: []string{"day", "provider"}, help: "What to break it down by: day, provider, or both with a comma", to: "group"},
+				fromFlag, toFlag,
+				{name: "csv", value: false, help: "Print comma-separated values", local: true},
+			},
+		},
+	}}
+
+	ledgerCommands = command{use: "ledger", short: "The ledger of all accounts", subcommands: []command{
+		{
+			use: "export", short: "Prints all transfers, a line for each account that one has changed",
+			request: "GET /modelgate/ledger", run: exportLedger,
+			flags: []flag{
+				fromFlag, toFlag,
+				{name: "csv", value: true, help: "Print comma-separated values, which is the only form", local: true},
+			},
+		},
+	}}
+
+	fromFlag = flag{name: "from", value: "", help: "First UTC day, as 2026-11-01"}
+	toFlag   = flag{name: "to", value: "", help: "Last UTC day, as 2026-11-30"}
+)
+
+var paymentRows = rows("DAY\tPROVIDER\tCURRENCY\tORDERS\tGROSS\tREFUNDS\tDISPUTES\tRESTORED\tNET\tCOUNT", func(row *adminapi.PaymentRow) []any {
+	return []any{dash(row.Day.String()), dash(row.Provider), row.Currency, row.Orders, row.Gross, row.Refunds, row.Disputes, row.Restored, row.Net, row.Count}
+})
+
+func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
+	if !c.isSet("csv") {
+		return paymentRows(w, c, answer)
+	}
+	var list struct {
+		Items []adminapi.PaymentRow `json:"items"`
+	}
+	if json.Unmarshal(answer, &list) != nil {
+		return errNotAdmin
+	}
+	out := csv.NewWriter(c.OutOrStdout())
+	_ = out.Write([]string{"day", "provider", "currency", "orders", "gross", "refunds", "disputes", "restored", "net", "count"})
+	for _, row := range list.Items {
+		_ = out.Write([]string{
+			row.Day.String(), row.Provider, row.Currency, strconv.FormatInt(row.Orders, 10), row.Gross.String(), row.Refunds.String(),
+			row.Disputes.String(), row.Restored.String(), row.Net.String(), strconv.FormatInt(row.Count, 10),
+		})
+	}
+	out.Flush()
+	return out.Error()
+}
+
+// exportLedger copies the export as it comes. It fails if the export breaks off.
+func exportLedger(c *call) error {
+	if !c.isSet("csv") || c.isSet("json") {
+		return errUsage("an export has one form, --csv")
+	}
+	if err := c.prepare(); err != nil {
+		return err
+	}
+	client, err := newClient(c.Command)
+	if err != nil {
+		return err
+	}
+	path, _ := c.target()
+	resp, err := client.send(c.Context(), c.method, path, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if _, err := io.Copy(c.OutOrStdout(), resp.Body); err != nil {
+		return fmt.Errorf("the export is not whole: %w", err)
+	}
+	return nil
+}
