@@ -162,8 +162,9 @@ var commands = []command{
 		},
 	},
 	{
-		use: "backup <file>", short: "Writes a backup of the running gateway's store to a new file", run: backup,
-		long: `Writes a backup of the running gateway's store to a new file.
+		use: "backup <file>", short: "Writes a backup of the running gateway's store to a new file, or to standard output if it is -", run: backup,
+		long: `Writes a backup of the running gateway's store to a new file, or to standard
+output if the file is -.
 
 It holds users, money and tasks. The master key is not in it, nor are the files
 of results: these lie beside the store, in its directory .media or the configured
