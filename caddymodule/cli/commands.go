@@ -146,6 +146,7 @@ var commands = []command{
 		{use: "drain <backend>", short: "Gives a backend no more tasks, over restarts too: they wait; those that it has run on", request: "POST /modelgate/backends/{backend}/drain", print: printBackends},
 		{use: "enable <backend>", short: "Gives a drained backend tasks again", request: "POST /modelgate/backends/{backend}/enable", print: printBackends},
 	}},
+	{use: "version", short: "Shows the version, the commit and its date of this program, which need not be those of a running one", run: showVersion},
 	{use: "status", short: "Shows whether the gateway takes calls, and how its store is", run: showStatus},
 	{
 		use: "verify", short: "Rebuilds every balance from entries and transfers and checks that money, tasks and the records of files add up", run: verify,
