@@ -38,7 +38,7 @@ var layers = []struct {
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"caddymodule/adminapi", []string{"caddymodule", "internal", "money", "storage", "backends"}, true},
 	{"caddymodule/cli", []string{"caddymodule", "internal", "money", "storage"}, true},
-	{"caddymodule/demo", []string{"caddymodule", "internal", "money"}, true},
+	{"caddymodule/demo", []string{"caddymodule", "internal", "money", "settings"}, true},
 	{"caddymodule/doctor", []string{"caddymodule", "internal", "money"}, true},
 	{"caddymodule/redactlog", []string{"internal", "settings"}, true},
 	{"caddymodule/metrics", []string{"internal", "money", "storage", "backends"}, false},
