@@ -40,6 +40,7 @@ var layers = []struct {
 	{"caddymodule/cli", []string{"caddymodule", "internal", "money", "storage"}, true},
 	{"caddymodule/demo", []string{"caddymodule", "internal", "money", "settings"}, true},
 	{"caddymodule/doctor", []string{"caddymodule", "internal", "money"}, true},
+	{"caddymodule/starter", nil, false},
 	{"caddymodule/redactlog", []string{"internal", "settings"}, true},
 	{"caddymodule/metrics", []string{"internal", "money", "storage", "backends"}, false},
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},

@@ -176,6 +176,22 @@ place, for 7 days. Where they are not restored, their links answer 410.`,
 		run: restore, flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
 	},
 	{
+		use: "init [dir]", run: initialize,
+		short: "Writes a Caddyfile for backends of your own and a file with its secrets into a directory; asks if no backend is named",
+		flags: []flag{
+			{name: "domain", value: "http://localhost:8080", help: "Address of the site, as ai.example.com"},
+			{name: "data", value: "", help: "Directory of the store (default: store in the directory)"},
+			{name: "anthropic", value: false, help: "Serve models of Anthropic"},
+			{name: "openai", value: false, help: "Serve models of OpenAI"},
+			{name: "vllm", value: "", help: "Address of a vLLM server, as 10.0.0.5:8000"},
+			{name: "vllm-models", value: []string(nil), help: "Its models"},
+			{name: "ollama", value: "", help: "Address of an Ollama server, as localhost:11434"},
+			{name: "ollama-models", value: []string(nil), help: "Its models"},
+			{name: "tasks", value: "", help: "Address of a server of images and videos with /v1/videos, as vLLM-Omni and SGLang have it"},
+			{name: "tasks-models", value: []string(nil), help: "Its models, with video- or image- before the name that they have there"},
+		},
+	},
+	{
 		use: "demo", short: "Starts a whole gateway on this machine, with a backend to try and a key", run: runDemo,
 		flags: []flag{
 			{name: "listen", value: "127.0.0.1:0", help: "Address to serve at; port 0 takes a free one"},
