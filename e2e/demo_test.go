@@ -16,7 +16,8 @@ import (
 const demoCallback = "  callback  verified  task.succeeded  task_"
 
 // TestTheCommandsOfTheDemoWorkInAShell runs the demo and executes the commands that it
-// prints in a shell, unchanged.
+// prints in a shell, unchanged. Those of the operator call `go run` here, because the program
+// lies where `go test` builds; package demo tries them.
 func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	t.Parallel()
 	for _, tokenClient := range []string{"sh", "curl", "sed", "tee", "grep"} {
@@ -35,11 +36,11 @@ func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	}
 	for block := range strings.SplitSeq(reported, "\n\n") {
 		heading, commands, _ := strings.Cut(block, "\n")
-		if strings.HasPrefix(heading, "# ") && !strings.HasPrefix(heading, "# Python") {
+		if strings.HasPrefix(heading, "# ") && !strings.HasPrefix(heading, "# Python") && heading != "# The operator's side" {
 			script = append(script, commands)
 		}
 	}
-	if len(script) != 11 {
+	if len(script) != 10 {
 		t.Fatalf("it says:\n%s", strings.Join(script, "\n"))
 	}
 	desk := t.TempDir()

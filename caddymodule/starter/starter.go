@@ -76,10 +76,10 @@ var (
 	}
 )
 
-// AnthropicModels and OpenAIModels return the models that are offered.
+// AnthropicModels returns the models of Anthropic that are offered.
 func (*Choice) AnthropicModels() []string { return modelsOf(anthropicPrices) }
 
-// OpenAIModels is as AnthropicModels.
+// OpenAIModels returns the models of OpenAI that are offered.
 func (*Choice) OpenAIModels() []string { return modelsOf(openAIPrices) }
 
 func modelsOf(prices []Price) (models []string) {

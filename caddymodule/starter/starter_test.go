@@ -55,7 +55,7 @@ func TestEveryChoiceIsAConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, finding := range doctor.Examine(decoded) {
-				if finding.Level != "note" {
+				if finding.Level == "error" || finding.Level == "warning" && !strings.HasPrefix(finding.Where, "admin") { // where the endpoint is, the operator decides
 					t.Errorf("the doctor finds %+v in\n%s", finding, text)
 				}
 			}
