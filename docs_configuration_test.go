@@ -44,6 +44,7 @@ var configurationBlocks = func() map[string]configurationBlock {
 		"retention":               within("retention", "retention"),
 		"limits":                  within("limits", "limits"),
 		"format modelgate_redact": {"{\nlog {\nformat modelgate_redact {\n%s\n}\n}\n}", []string{"caddy.logging.encoders.modelgate_redact"}, []string{""}},
+		"format modelgate_demo":   {"{\nlog {\nformat modelgate_demo {\n%s\n}\n}\n}", []string{"caddy.logging.encoders.modelgate_demo"}, []string{""}},
 		"price":                   within("price a", "prices[]"),
 		"above":                   {option("price a {\nabove 5 {\n%s\n}\n}"), []string{app}, []string{"prices[].above[]", "prices[].tier[].above[]"}},
 		"tier":                    {option("price a {\ntier fast {\n%s\n}\n}"), []string{app}, []string{"prices[].tier[]"}},
@@ -265,7 +266,7 @@ func (f fields) add(of reflect.Type, path string) {
 			switch {
 			case field.Anonymous && name == "":
 				f.add(field.Type, path)
-			case field.IsExported() && name != "":
+			case field.IsExported() && name != "" && name != "-":
 				f.add(field.Type, strings.TrimPrefix(path+"."+name, "."))
 			}
 		}

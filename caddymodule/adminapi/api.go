@@ -8,7 +8,6 @@ package adminapi
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -128,12 +128,13 @@ func (route route) serve(w http.ResponseWriter, r *http.Request) {
 }
 
 func writeAnswer(w http.ResponseWriter, status int, v any) {
-	body, err := json.Marshal(v)
+	body, err := dialect.JSON(v)
 	if err != nil {
 		panic("admin: " + err.Error()) // our own types cannot fail to marshal
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
 	_, _ = w.Write(append(body, '\n'))
 }

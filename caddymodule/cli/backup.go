@@ -27,6 +27,12 @@ func backup(c *call) error {
 	}
 	defer resp.Body.Close()
 	file := c.args["file"]
+	if file == "-" {
+		if _, err := io.Copy(c.OutOrStdout(), resp.Body); err != nil {
+			return fmt.Errorf("the backup is not whole: %w", err)
+		}
+		return nil
+	}
 	n, err := writeWhole(file, resp.Body)
 	if err != nil {
 		return err

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
@@ -180,7 +181,7 @@ func (c *call) requestPages(client *client) error {
 
 // printed prints an answer: as one line of JSON with --json, else in words.
 func (c *call) printed(answer any, words printer) error {
-	raw, err := json.Marshal(answer)
+	raw, err := dialect.JSON(answer)
 	if err != nil {
 		return err
 	}

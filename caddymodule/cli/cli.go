@@ -1,7 +1,7 @@
 // Package cli is the command `caddy modelgate` with its commands, each a noun and a
 // verb. Most of them send one request to the admin endpoint of a running Caddy and
-// print the answer, whose types are those of package adminapi. The commands restore
-// and demo need no server, nor do verify and doctor with a file.
+// print the answer, whose types are those of package adminapi. The commands restore,
+// init, demo and version need no server, nor do verify and doctor with a file.
 //
 // The commands stand in one table, [commands]. A row says the words, the arguments and
 // the flags of a command, the request that it sends, and how the answer is printed. A

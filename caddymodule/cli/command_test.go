@@ -288,3 +288,18 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 		t.Errorf("a key of the backup is answered %d %s", got.Status, got.Body)
 	}
 }
+
+// TestJSONIsReadAsItIsPrinted looks at the text of answers, from which people copy.
+func TestJSONIsReadAsItIsPrinted(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	code, stdout, stderr := g.Command(t, "", "key", "create", key.UserID, "--name", "R&D <new>", "--json")
+	if code != 0 || !strings.Contains(stdout, `"name":"R&D <new>"`) || !strings.HasSuffix(stdout, "}\n") {
+		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	listed := g.AdminAnswer(t, http.MethodGet, "/modelgate/keys", nil)
+	if !strings.Contains(listed.Body, `"name":"R&D <new>"`) || listed.Header.Get("Content-Type") != "application/json" ||
+		listed.Header.Get("X-Content-Type-Options") != "nosniff" {
+		t.Errorf("answered %v %s", listed.Header, listed.Body)
+	}
+}

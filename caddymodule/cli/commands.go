@@ -147,6 +147,7 @@ var commands = []command{
 		{use: "drain <backend>", short: "Gives a backend no more tasks, over restarts too: they wait; those that it has run on", request: "POST /modelgate/backends/{backend}/drain", print: printBackends},
 		{use: "enable <backend>", short: "Gives a drained backend tasks again", request: "POST /modelgate/backends/{backend}/enable", print: printBackends},
 	}},
+	{use: "version", short: "Shows the version, the commit and its date of this program, which need not be those of a running one", run: showVersion},
 	{use: "status", short: "Shows whether the gateway takes calls, and how its store is", run: showStatus},
 	{
 		use: "verify", short: "Rebuilds every balance from entries and transfers and checks that money, tasks and the records of files add up", run: verify,
@@ -163,8 +164,9 @@ var commands = []command{
 		},
 	},
 	{
-		use: "backup <file>", short: "Writes a backup of the running gateway's store to a new file", run: backup,
-		long: `Writes a backup of the running gateway's store to a new file.
+		use: "backup <file>", short: "Writes a backup of the running gateway's store to a new file, or to standard output if it is -", run: backup,
+		long: `Writes a backup of the running gateway's store to a new file, or to standard
+output if the file is -.
 
 It holds users, money and tasks. The master key is not in it, nor are the files
 of results: these lie beside the store, in its directory .media or the configured
@@ -173,6 +175,22 @@ place, for 7 days. Where they are not restored, their links answer 410.`,
 	{
 		use: "restore <file> <directory>", short: "Reads a backup into a fresh store directory; the server that will use it must not run",
 		run: restore, flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
+	},
+	{
+		use: "init [dir]", run: initialize,
+		short: "Writes a Caddyfile for backends of your own and a file with its secrets into a directory; asks if no backend is named",
+		flags: []flag{
+			{name: "domain", value: "http://localhost:8080", help: "Address of the site, as ai.example.com"},
+			{name: "data", value: "", help: "Directory of the store (default: store in the directory)"},
+			{name: "anthropic", value: false, help: "Serve models of Anthropic"},
+			{name: "openai", value: false, help: "Serve models of OpenAI"},
+			{name: "vllm", value: "", help: "Address of a vLLM server, as 10.0.0.5:8000"},
+			{name: "vllm-models", value: []string(nil), help: "Its models"},
+			{name: "ollama", value: "", help: "Address of an Ollama server, as localhost:11434"},
+			{name: "ollama-models", value: []string(nil), help: "Its models"},
+			{name: "tasks", value: "", help: "Address of a server of images and videos with /v1/videos, as vLLM-Omni and SGLang have it"},
+			{name: "tasks-models", value: []string(nil), help: "Its models, with video- or image- before the name that they have there"},
+		},
 	},
 	{
 		use: "demo", short: "Starts a whole gateway on this machine, with a backend to try and a key", run: runDemo,

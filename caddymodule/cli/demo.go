@@ -2,7 +2,11 @@ package cli
 
 import (
 	"context"
+	"io"
 	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/caddyserver/caddy/v2"
@@ -21,13 +25,34 @@ func runDemo(c *call) error {
 		data, remove = temp, func() { _ = os.RemoveAll(temp) }
 		caddy.OnExit(func(context.Context) { remove() })
 	}
-	run, err := demo.Start(c.Context(), c.flag("listen"), data, c.ErrOrStderr())
+	run, err := demo.Start(c.Context(), c.flag("listen"), data, c.ErrOrStderr(), colored(c.ErrOrStderr()))
 	if err != nil {
 		remove()
 		return err
 	}
-	if err := c.printed(run, func(w *tabwriter.Writer, _ *call, _ []byte) error { return run.Introduce(w) }); err != nil {
+	if err := c.printed(run, func(w *tabwriter.Writer, _ *call, _ []byte) error {
+		return run.Introduce(w, program(), colored(c.OutOrStdout()))
+	}); err != nil {
 		return err
 	}
 	select {} // until a signal ends the process
+}
+
+// program is how a shell calls this program again. What `go run` builds is gone afterwards.
+func program() string {
+	if name := filepath.ToSlash(os.Args[0]); !strings.Contains(name, "/go-build") {
+		return name
+	}
+	return "go run ./cmd/caddy"
+}
+
+// colored reports whether w is a terminal whose user has not switched colors off
+// (https://no-color.org).
+func colored(w io.Writer) bool {
+	file, ok := w.(*os.File)
+	if !ok || os.Getenv("NO_COLOR") != "" || os.Getenv("TERM") == "dumb" || runtime.GOOS == "windows" {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }

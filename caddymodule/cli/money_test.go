@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -281,11 +282,15 @@ func TestABackupIsVerifiedWithoutItsServer(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied, Storage: `badger "` + filepath.ToSlash(filepath.Join(t.TempDir(), "store")) + `"`})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "5.00")
-	file := filepath.Join(t.TempDir(), "backup")
-	if code, _, stderr := g.Command(t, "", "backup", file); code != 0 {
-		t.Fatal(stderr)
+	code, stdout, stderr := g.Command(t, "", "backup", "-")
+	if code != 0 || stderr != "" {
+		t.Fatal(code, stderr)
 	}
-	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "verify", "--backup", file)
+	file := filepath.Join(t.TempDir(), "backup")
+	if err := os.WriteFile(file, []byte(stdout), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr = gatetest.Caddy(t, "", "modelgate", "verify", "--backup", file)
 	if code != 0 || !strings.Contains(stdout, "Everything adds up.") || !strings.Contains(stdout, "2 accounts, 1 entry, 1 transfer,") {
 		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
 	}

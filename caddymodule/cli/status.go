@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 )
 
@@ -33,6 +34,20 @@ func showStatus(c *call) error {
 		err = errors.New("the gateway is not ready")
 	}
 	return err
+}
+
+// showVersion prints what this program was built from.
+func showVersion(c *call) error {
+	build := caddymodule.ReadBuild()
+	return c.printed(build, func(w *tabwriter.Writer, _ *call, _ []byte) error {
+		commit := dash(build.Commit)
+		if build.Dirty {
+			commit += ", changed"
+		}
+		_, err := fmt.Fprintf(w, "modelgate\t%s\ncommit\t%s\ndate\t%s\ncaddy\t%s\ngo\t%s %s/%s\n",
+			build.Version, commit, dash(build.Date), build.Caddy, build.Go, build.OS, build.Arch)
+		return err
+	})
 }
 
 // checkBackends checks one backend, or each that is configured. It fails if a backend

@@ -2,7 +2,6 @@ package cli
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -13,6 +12,7 @@ import (
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -119,7 +119,12 @@ func (w *watcher) saw(t *adminapi.Task) error {
 		w.failed++
 	}
 	if w.asJSON {
-		return json.NewEncoder(w.out).Encode(t)
+		raw, err := dialect.JSON(t)
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintf(w.out, "%s\n", raw)
+		return err
 	}
 	what := ""
 	switch {

@@ -30,8 +30,8 @@ var files embed.FS
 
 // The configuration, and the text that says what there is to try, with JSON as it is sent.
 var (
-	caddyfile    = template.Must(template.ParseFS(files, "caddyfile.tmpl"))
-	introduction = template.Must(template.ParseFS(files, "introduction.tmpl"))
+	configuration = template.Must(template.ParseFS(files, "caddyfile.tmpl"))
+	introduction  = template.Must(template.ParseFS(files, "introduction.tmpl"))
 )
 
 // Run is the address and the credentials of a running demo, as --json prints them.
@@ -46,7 +46,8 @@ type Run struct {
 
 // Start runs the Caddyfile and makes a user with a key, an access token and
 // some money. The callbacks of the key go to a receiver, which writes a line for each.
-func Start(ctx context.Context, listen, data string, lines io.Writer) (*Run, error) {
+// The lines of calls and tasks go to standard error, with colors if color is set.
+func Start(ctx context.Context, listen, data string, lines io.Writer, color bool) (*Run, error) {
 	data, err := filepath.Abs(data)
 	if err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func Start(ctx context.Context, listen, data string, lines io.Writer) (*Run, err
 	if err != nil {
 		return nil, err
 	}
-	config, err := adapt(free[0], free[1], data, callbacks.address())
+	config, err := adapt(free[0], free[1], data, callbacks.address(), color)
 	if err != nil {
 		return nil, err
 	}
@@ -70,7 +71,7 @@ func Start(ctx context.Context, listen, data string, lines io.Writer) (*Run, err
 	return run, run.provide(ctx, callbacks)
 }
 
-func adapt(listen, admin, data, receiver string) ([]byte, error) {
+func adapt(listen, admin, data, receiver string, color bool) ([]byte, error) {
 	// Without its host the site would listen at all addresses of the machine.
 	host, _, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -81,8 +82,8 @@ func adapt(listen, admin, data, receiver string) ([]byte, error) {
 		sites += ", " + base // both the address and the name are served
 	}
 	var text strings.Builder
-	if err := caddyfile.Execute(&text, map[string]string{
-		"Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver,
+	if err := configuration.Execute(&text, map[string]any{
+		"Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver, "Color": color,
 	}); err != nil {
 		return nil, err
 	}
@@ -159,5 +160,23 @@ func (d *Run) provide(ctx context.Context, callbacks *receiver) error {
 	return err
 }
 
-// Introduce writes what there is to try.
-func (d *Run) Introduce(w io.Writer) error { return introduction.Execute(w, d) }
+// Introduce writes what there is to try. Headings are bold if color is set. The program is
+// how a shell calls this one.
+func (d *Run) Introduce(w io.Writer, program string, color bool) error {
+	var text strings.Builder
+	if err := introduction.Execute(&text, struct {
+		*Run
+		Program string
+	}{d, program}); err != nil {
+		return err
+	}
+	for line := range strings.Lines(text.String()) {
+		if color && (strings.HasPrefix(line, "# ") || strings.HasPrefix(line, "// ") || line == "modelgate demo\n") {
+			line = bold + strings.TrimSuffix(line, "\n") + plain + "\n"
+		}
+		if _, err := io.WriteString(w, line); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -3,6 +3,7 @@ package demo_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"image/png"
 	"net/http"
 	"os"
@@ -15,6 +16,11 @@ import (
 	"sync"
 	"testing"
 	"time"
+	"unicode/utf8"
+
+	"github.com/caddyserver/caddy/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/demo"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
@@ -25,7 +31,7 @@ func TestMain(m *testing.M) { gatetest.Main(m) }
 func TestTheDemoListensWhereItIsToldAlone(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:8080", "[::1]:8080", "192.0.2.1:8080"} {
-		adapted, err := demo.Adapt(address, "127.0.0.1:2020", t.TempDir(), "127.0.0.1:2021")
+		adapted, err := demo.Adapt(address, "127.0.0.1:2020", t.TempDir(), "127.0.0.1:2021", true)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,21 +71,34 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// lines are those that begin with a word.
+// lines are those that have a word.
 func (w *written) lines(word string) (found []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for line := range strings.Lines(w.text.String()) {
-		if strings.HasPrefix(line, word) {
+		if strings.Contains(line, word) {
 			found = append(found, strings.TrimSpace(line))
 		}
 	}
 	return found
 }
 
-// TestTheDemoMakesAnImageAndAVideoAsItSays runs what the demo prints, in a shell
-// as a person would, and waits for the callbacks.
-func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
+// commandsOf returns the commands of an introduction that are for a shell: all but those
+// below the headings of other languages.
+func commandsOf(introduction string) string {
+	var script strings.Builder
+	for block := range strings.SplitSeq(introduction, "\n\n") {
+		heading, commands, _ := strings.Cut(block, "\n")
+		if strings.HasPrefix(heading, "# ") && !strings.HasPrefix(heading, "# Python") {
+			script.WriteString(commands + "\n")
+		}
+	}
+	return script.String()
+}
+
+// TestTheDemoDoesAsItSays runs all that the demo prints for a shell, as a person would,
+// and waits for the callbacks.
+func TestTheDemoDoesAsItSays(t *testing.T) {
 	for _, program := range []string{"sh", "curl", "sed", "tee", "grep"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
@@ -88,23 +107,31 @@ func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
 	dir := t.TempDir()                                     // it is removed when Caddy has stopped
 	gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // Caddy is ours until the test ends
 	var told written
-	run, err := demo.Start(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &told)
+	run, err := demo.Start(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &told, false)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var introduction, script strings.Builder
-	if err := run.Introduce(&introduction); err != nil {
+	var introduction strings.Builder
+	if err := run.Introduce(&introduction, os.Args[0], false); err != nil {
 		t.Fatal(err)
 	}
-	for line := range strings.Lines(introduction.String()) {
-		if strings.HasPrefix(line, "  task=") || strings.HasPrefix(line, "  until ") || strings.HasPrefix(line, "  curl -s -o ") {
-			script.WriteString(line)
+	for line := range strings.Lines(strings.ReplaceAll(introduction.String(), os.Args[0], "caddy")) {
+		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > 80 {
+			t.Errorf("%d columns: %s", n, line)
 		}
 	}
+	script := commandsOf(introduction.String())
 	shell := exec.CommandContext(t.Context(), "sh", "-e")
-	shell.Dir, shell.Stdin = dir, strings.NewReader(script.String())
-	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"status":"success"`) != 2 {
-		t.Fatalf("%v\n%s\nof\n%s", err, out, script.String())
+	shell.Dir, shell.Stdin = dir, strings.NewReader(script)
+	shell.Env = append(os.Environ(), "GATETEST_AS_CADDY=1") // the program of the commands is this one
+	out, err := shell.CombinedOutput()
+	for text, count := range map[string]int{
+		`"stop_reason":"end_turn"`: 1, "data: [DONE]": 1, `"status":"success"`: 2, `"success":true`: 5, `"success":false`: 0,
+		`"pay_url":"` + run.BaseURL: 1, "Everything adds up.": 1,
+	} {
+		if err != nil || strings.Count(string(out), text) != count {
+			t.Fatalf("%d times %s, want %d (%v):\n%s\nof\n%s", strings.Count(string(out), text), text, count, err, out, script)
+		}
 	}
 	picture, err := os.ReadFile(filepath.Join(dir, "modelgate-demo.png"))
 	if err != nil {
@@ -118,14 +145,14 @@ func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
 		t.Errorf("the video cannot be opened: %v, %d bytes", err, len(film))
 	}
 	lines := gatetest.Eventually(t, "two callbacks are told", func() (lines []string, ok bool) {
-		lines = told.lines("A callback")
+		lines = told.lines("callback  verified")
 		return lines, len(lines) >= 2
 	})
 	if len(lines) != 2 {
 		t.Fatalf("of callbacks it tells %q", lines)
 	}
 	for _, line := range lines {
-		if !strings.HasPrefix(line, "A callback came, its signature is right: task.succeeded task_") || !strings.Contains(line, run.BaseURL+"/v1/files/") {
+		if !regexp.MustCompile(`^\d\d:\d\d:\d\d  callback  verified  task\.succeeded  task_\w+$`).MatchString(line) || len(line) > 80 {
 			t.Errorf("it tells %q", line)
 		}
 	}
@@ -143,7 +170,7 @@ func TestTheDemoMakesAnImageAndAVideoAsItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if answer.StatusCode != http.StatusBadRequest || len(told.lines("A callback is refused: its signature is wrong")) != 1 {
+	if answer.StatusCode != http.StatusBadRequest || len(told.lines("callback  refused: its signature is wrong")) != 1 {
 		t.Errorf("a forged callback is answered %d", answer.StatusCode)
 	}
 }
@@ -157,4 +184,62 @@ func receiverOf(t *testing.T, admin string) string {
 		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
 	}
 	return found[1]
+}
+
+// TestACallIsOneShortLine logs calls and tasks through the encoder of the demo.
+func TestACallIsOneShortLine(t *testing.T) {
+	t.Parallel()
+	info, err := caddy.GetModule("caddy.logging.encoders.modelgate_demo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var told written
+	encoder := info.New().(*demo.Lines)
+	log := func(message string, fields ...zap.Field) {
+		zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&told), zapcore.DebugLevel)).Info(message, fields...)
+	}
+	log("call", zap.String("route", "messages"), zap.Int("status", 200), zap.String("model", "demo-1"), zap.String("ended", "complete"),
+		zap.Int64("input", 7), zap.Int64("cache_read", 5), zap.Int64("output", 18), zap.String("cost", "0.000312"), zap.Float64("duration", 0.0041))
+	log("call", zap.String("route", "chat"), zap.Int("status", 402), zap.String("model", "a\x1b[2J"), zap.String("ended", "refused"),
+		zap.String("code", "INSUFFICIENT_BALANCE"), zap.Float64("duration", 0))
+	log("call", zap.String("route", "new"), zap.Int("status", 499), zap.String("ended", "client_gone"), zap.Float64("duration", 1.5))
+	log("task", zap.String("route", "image"), zap.Int("status", 200), zap.String("model", "image-demo-1"), zap.String("hold", "0.02"), zap.Float64("duration", 0.005))
+	log("a backend is slow")
+	encoder.Color = true
+	log("call", zap.String("route", "messages"), zap.Int("status", 200))
+	log("call", zap.String("route", "messages"), zap.Int("status", 503))
+	want := `POST /v1/messages  200  demo-1  12 in / 18 out  $0.000312  4 ms
+POST /v1/chat/completions  402  a?[2J  INSUFFICIENT_BALANCE  0 ms
+POST new  499  client_gone  1500 ms
+POST /v1/platform/image  200  image-demo-1  $0.02 held  5 ms
+POST /v1/messages  ` + "\x1b[32m200\x1b[0m" + `  0 ms
+POST /v1/messages  ` + "\x1b[31m503\x1b[0m" + `  0 ms
+`
+	if got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  `).ReplaceAllString(told.text.String(), ""); got != want {
+		t.Errorf("it writes\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestTheREADMEShowsTheDemo compares the beginning of what the demo prints.
+func TestTheREADMEShowsTheDemo(t *testing.T) {
+	t.Parallel()
+	run := demo.Run{BaseURL: "http://localhost:37263", APIKey: "sk-…", AccessToken: "mgat_…"}
+	var plain, colored strings.Builder
+	if err := errors.Join(run.Introduce(&plain, "caddy", false), run.Introduce(&colored, "caddy", true)); err != nil {
+		t.Fatal(err)
+	}
+	if strings.ReplaceAll(strings.ReplaceAll(colored.String(), "\x1b[1m", ""), "\x1b[0m", "") != plain.String() || strings.Count(colored.String(), "\x1b[1m# ") < 8 {
+		t.Errorf("in color it is\n%q", colored.String())
+	}
+	for _, file := range []string{"../../README.md", "../../README.zh.md"} {
+		text, err := os.ReadFile(file) //nolint:gosec // one of two
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, shown, _ := strings.Cut(string(text), "```\nmodelgate demo\n")
+		shown, _, _ = strings.Cut(shown, "```")
+		if len(shown) < 300 || !strings.HasPrefix(plain.String(), "modelgate demo\n"+shown) {
+			t.Errorf("%s shows\n%s", file, shown)
+		}
+	}
 }

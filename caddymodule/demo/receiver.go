@@ -88,33 +88,34 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		err = r.verify(req.Header, body, time.Now())
 	}
 	if err != nil {
-		fmt.Fprintf(r.lines, "A callback is refused: %v\n", err)
+		r.print("refused: " + err.Error())
 		http.Error(w, err.Error(), http.StatusBadRequest)
 		return
 	}
-	fmt.Fprintln(r.lines, summary(body))
+	r.print(summary(body))
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// summary returns the line for a callback.
+// print writes the line of a callback.
+func (r *receiver) print(what string) {
+	fmt.Fprintf(r.lines, "%s  callback  %s\n", time.Now().Format(time.TimeOnly), visible(what))
+}
+
+// summary returns what the line of a verified callback says.
 func summary(body []byte) string {
 	var event struct {
 		Type string `json:"type"`
 		Data struct {
-			ID     string `json:"task_id"`
-			Result struct {
-				URL string `json:"url"`
-			} `json:"result"`
+			ID    string `json:"task_id"`
 			Error struct {
 				Message string `json:"message"`
 			} `json:"error"`
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &event); err != nil {
-		return "A callback came, its signature is right, and it cannot be read: " + err.Error()
+		return "verified, and unreadable: " + err.Error()
 	}
-	return strings.TrimSpace(fmt.Sprintf("A callback came, its signature is right: %s %s %s%s",
-		event.Type, event.Data.ID, event.Data.Result.URL, event.Data.Error.Message))
+	return strings.TrimSpace("verified  " + event.Type + "  " + event.Data.ID + "  " + event.Data.Error.Message)
 }
 
 // tolerance bounds the age of a callback, so that a copy cannot be replayed later.

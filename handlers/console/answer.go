@@ -1,10 +1,10 @@
 package console
 
 import (
-	"encoding/json"
 	"net/http"
 	"strconv"
 
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
@@ -31,7 +31,7 @@ func (req *request) send(answer any) error {
 		e.Data = answer
 	}
 	e.Success = true
-	body, err := json.Marshal(e)
+	body, err := dialect.JSON(e)
 	if err != nil {
 		return err
 	}

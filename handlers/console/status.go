@@ -1,10 +1,6 @@
 package console
 
-import (
-	"runtime/debug"
-
-	"github.com/caddy-modelgate/modelgate/caddymodule"
-)
+import "github.com/caddy-modelgate/modelgate/caddymodule"
 
 // status is what the gateway tells every caller.
 type status struct {
@@ -25,26 +21,8 @@ func showStatus(req *request) (any, error) {
 	app := req.console.app
 	rp, off := app.RelyingParty()
 	return status{
-		Version: version(), Setup: setup, Registration: app.OpenRegistration(),
+		Version: caddymodule.ReadBuild().Version, Setup: setup, Registration: app.OpenRegistration(),
 		Passkeys: off == nil, RPID: rp.ID,
 		Currency: app.Currency, Providers: append([]string{}, app.Payments()...),
 	}, nil
-}
-
-// version returns the version of this module in the build: "(devel)" if it was built from
-// its sources.
-func version() string {
-	build, ok := debug.ReadBuildInfo()
-	if !ok {
-		return "(unknown)"
-	}
-	if build.Main.Path == caddymodule.ModulePath {
-		return build.Main.Version
-	}
-	for _, dependency := range build.Deps {
-		if dependency.Path == caddymodule.ModulePath {
-			return dependency.Version
-		}
-	}
-	return "(unknown)"
 }

@@ -194,9 +194,13 @@ func TestAServiceThatCallsItsWebhookByGETIsAnswered(t *testing.T) {
 		currency USD
 	}`, 1), Site: site})
 	a := newAccount(t, g)
-	o := post[order](t, a, "/api/user/epay/pay", `{"amount":"12.50"}`)
-	if !strings.HasPrefix(o.PayURL, "https://pay.example/submit.php?") {
+	answer, e := a.ask(t, "POST", "/api/user/epay/pay", `{"amount":"12.50"}`)
+	o := data[order](t, answer, e)
+	if !strings.HasPrefix(o.PayURL, "https://pay.example/submit.php?") || !strings.Contains(o.PayURL, "&") {
 		t.Errorf("paid at %s", o.PayURL)
+	}
+	if !strings.Contains(answer.Body, `"`+o.PayURL+`"`) {
+		t.Errorf("pay_url cannot be copied from %s", answer.Body)
 	}
 	params := "money=12.50&name=x&out_trade_no=" + o.TradeNo + "&pid=1001&trade_no=77&trade_status=TRADE_SUCCESS&type=alipay"
 	sign := fmt.Sprintf("%x", md5.Sum([]byte(params+"hush")))

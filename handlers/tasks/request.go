@@ -1,9 +1,7 @@
 package tasks
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"strconv"
@@ -172,24 +170,20 @@ func (req *request) untilEnd(fn func(ctx context.Context) error) error {
 // drained is the fault of a request that the process cannot wait for.
 var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
-// answer answers a value as JSON. It does not escape HTML, so that links can be copied from
-// a terminal.
+// answer answers a value as JSON.
 func (req *request) answer(what any) error {
-	var body bytes.Buffer
-	encoder := json.NewEncoder(&body)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(what); err != nil {
+	body, err := dialect.JSON(what)
+	if err != nil {
 		return err
 	}
-	body.Truncate(body.Len() - 1) // the newline
 	header := req.w.Header()
 	dialect.Stamp(header, req.route.dialect, req.id)
 	header["Content-Type"] = []string{"application/json"}
-	header["Content-Length"] = []string{strconv.Itoa(body.Len())}
+	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	header["Cache-Control"] = []string{"no-store"}
 	header["X-Content-Type-Options"] = []string{"nosniff"}
 	req.w.WriteHeader(http.StatusOK)
-	_, _ = req.w.Write(body.Bytes()) //nolint:gosec // JSON, and nosniff is set
+	_, _ = req.w.Write(body) //nolint:gosec // JSON, and nosniff is set
 	return nil
 }
 

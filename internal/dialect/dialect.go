@@ -5,6 +5,7 @@
 package dialect
 
 import (
+	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -114,11 +115,22 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 			Error nested `json:"error"`
 		}{nested{f.Code, f.Message, kind, param}}
 	}
-	body, err := json.Marshal(v)
+	body, err := JSON(v)
 	if err != nil {
 		panic("dialect: " + err.Error()) // strings cannot fail to marshal
 	}
 	return body
+}
+
+// JSON returns v as the body of an answer. It does not escape HTML, so that links can be
+// copied from a terminal. The answer must have the type application/json and forbid
+// sniffing.
+func JSON(v any) ([]byte, error) {
+	var body bytes.Buffer
+	encoder := json.NewEncoder(&body)
+	encoder.SetEscapeHTML(false)
+	err := encoder.Encode(v)
+	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
 // Event returns f as the event that ends a stream.

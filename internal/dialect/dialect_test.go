@@ -16,11 +16,11 @@ func TestARefusalInEachDialect(t *testing.T) {
 	t.Parallel()
 	f := fault.At(fault.InvalidParameter, "output.duration", `must be "5" or <10>`)
 	for dialect, want := range map[Dialect]string{
-		Anthropic: `{"type":"error","error":{"type":"invalid_request_error","message":"must be \"5\" or \u003c10\u003e"},"request_id":"req_1"}`,
-		OpenAI:    `{"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e","type":"invalid_request_error","param":"output.duration"}}`,
-		Platform: `{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e",` +
-			`"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or \u003c10\u003e","type":"invalid_request_error","param":"output.duration"}}`,
-		Console: `{"success":false,"message":"must be \"5\" or \u003c10\u003e","code":"INVALID_PARAMETER"}`,
+		Anthropic: `{"type":"error","error":{"type":"invalid_request_error","message":"must be \"5\" or <10>"},"request_id":"req_1"}`,
+		OpenAI:    `{"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or <10>","type":"invalid_request_error","param":"output.duration"}}`,
+		Platform: `{"code":"INVALID_PARAMETER","message":"must be \"5\" or <10>",` +
+			`"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or <10>","type":"invalid_request_error","param":"output.duration"}}`,
+		Console: `{"success":false,"message":"must be \"5\" or <10>","code":"INVALID_PARAMETER"}`,
 	} {
 		if got := string(dialect.Body(f, "req_1")); got != want {
 			t.Errorf("dialect %d:\n%s\nwant\n%s", dialect, got, want)

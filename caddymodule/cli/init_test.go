@@ -1,0 +1,160 @@
+package cli_test
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// TestWhatInitWritesServesPaidCalls starts what init has written, as it says, and pays for a
+// call to a server.
+func TestWhatInitWritesServesPaidCalls(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // for its backend
+	g.Backend.On("local-1", gatetest.JSON(http.StatusOK, `{"id":"x","object":"chat.completion","model":"local-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}`))
+	site := "http://" + freeAddress(t)
+	dir := filepath.Join(t.TempDir(), "gate")
+	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--domain", site, "--vllm", g.Backend.Address, "--vllm-models", "local-1", "--anthropic", "--json")
+	var made struct {
+		Caddyfile, Environment string
+		Missing                []string
+	}
+	if err := json.Unmarshal([]byte(stdout), &made); err != nil || code != 0 || strings.Join(made.Missing, " ") != "ANTHROPIC_API_KEY" {
+		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	if info, err := os.Stat(made.Environment); err != nil || info.Mode().Perm() != 0o600 {
+		t.Errorf("the environment: %v, %v", info.Mode(), err)
+	}
+	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", made.Caddyfile); code != 0 {
+		t.Errorf("the doctor ends with %d: %s%s", code, stdout, stderr)
+	}
+
+	program, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin := freeAddress(t)
+	caddy := exec.CommandContext(t.Context(), program, "run", "--config", made.Caddyfile, "--envfile", made.Environment)
+	caddy.Env = append(os.Environ(), "GATETEST_AS_CADDY=1", "CADDY_ADMIN="+admin, "HOME="+dir)
+	var log strings.Builder
+	caddy.Stderr = &log
+	if err := caddy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = caddy.Process.Kill()
+		_ = caddy.Wait()
+		if t.Failed() {
+			t.Log(log.String())
+		}
+	})
+	gatetest.Eventually(t, "it is ready", func() (none struct{}, ok bool) {
+		code, _, _ := gatetest.Caddy(t, "", "modelgate", "status", "--address", admin)
+		return none, code == 0
+	})
+	var key struct {
+		Secret string `json:"api_key"`
+	}
+	for _, words := range []string{"user create alice", "wallet credit alice 5.00 --reason try", "key create alice --json"} {
+		code, stdout, stderr := gatetest.Caddy(t, "", append(append([]string{"modelgate"}, strings.Fields(words)...), "--address", admin)...)
+		if code != 0 {
+			t.Fatalf("%s ended with %d: %s", words, code, stderr)
+		}
+		_ = json.Unmarshal([]byte(stdout), &key)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, site+"/v1/chat/completions", strings.NewReader(`{"model":"local-1","messages":[{"role":"user","content":"hello"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+key.Secret)
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"content":"hi"`) {
+		t.Fatalf("answered %s %s, %v", resp.Status, body, err)
+	}
+	gatetest.Eventually(t, "the call is paid", func() (none struct{}, ok bool) {
+		_, stdout, _ := gatetest.Caddy(t, "", "modelgate", "wallet", "show", "alice", "--address", admin)
+		return none, strings.Contains(stdout, "4.9992 USD") // 1,000 tokens at 0.20 and 1,000 at 0.60 per million
+	})
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer listener.Close()
+	return listener.Addr().String()
+}
+
+func TestInitAsksWhatNoFlagSays(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "a", "b")
+	code, stdout, stderr := gatetest.Caddy(t, "ai.example.com\nno\nY\n\nlocalhost:11434\nllama3:8b phi4\n\n", "modelgate", "init", dir)
+	if code != 0 || strings.Count(stderr, "?") != 2 || !strings.Contains(stderr, "Its models, separated by spaces:") {
+		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	file, environment := filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment")
+	if !strings.Contains(stdout, " run --config "+file+" --envfile "+environment+"\n") || !strings.Contains(stdout, "OPENAI_API_KEY") {
+		t.Errorf("it says %s", stdout)
+	}
+	text, err := os.ReadFile(file) //nolint:gosec // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	for word, want := range map[string]bool{
+		"\nai.example.com {": true, "api.anthropic.com": false, "api.openai.com": true, "@vllm": false,
+		"@ollama modelgate_model llama3:8b phi4": true, "price phi4 {": true, "modelgate_tasks": false,
+	} {
+		if strings.Contains(string(text), word) != want {
+			t.Errorf("%s: %t, in\n%s", word, !want, text)
+		}
+	}
+
+	secrets, _ := os.ReadFile(environment) //nolint:gosec // of this test
+	if code, _, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--openai"); code != 4 || !strings.Contains(stderr, "there already") {
+		t.Errorf("a second time it ended with %d: %s", code, stderr)
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, _ := gatetest.Caddy(t, "", "modelgate", "init", dir, "--openai"); code != 4 {
+		t.Errorf("over an environment it ended with %d", code)
+	}
+	if after, _ := os.ReadFile(environment); string(after) != string(secrets) { //nolint:gosec // of this test
+		t.Error("the secrets were changed")
+	}
+}
+
+func TestInitRefusesWhatCannotBeServed(t *testing.T) {
+	t.Parallel()
+	for args, want := range map[string]string{
+		"":                                      "no backend is named",
+		"--vllm 10.0.0.5:8000":                  "--vllm-models go together",
+		"--ollama-models a --openai":            "--ollama-models go together",
+		"--vllm x/y --vllm-models a":            "is no address",
+		"--vllm x:1 --vllm-models a{b":          "is no name of a model",
+		"--ollama x:1 --ollama-models a*":       "is no name of a model",
+		"--tasks x:1 --tasks-models hunyuan":    "does not begin with video- or image-",
+		"--openai --domain ai.example.com/path": "is no address",
+		"--openai --domain http://ai.example":   "not encrypted",
+		"--vllm x:1 --vllm-models a,a":          "price a is there twice",
+	} {
+		dir := t.TempDir()
+		code, stdout, stderr := gatetest.Caddy(t, "", append([]string{"modelgate", "init", dir}, strings.Fields(args)...)...)
+		if files, err := os.ReadDir(dir); code != 2 || !strings.Contains(stderr, want) || err != nil || len(files) > 0 {
+			t.Errorf("%s: ended with %d, %d files: %s%s", args, code, len(files), stdout, stderr)
+		}
+	}
+}

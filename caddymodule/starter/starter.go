@@ -1,0 +1,223 @@
+// Package starter makes the first configuration of a gateway, from what an operator wants to
+// serve: a Caddyfile, and the environment with its secrets.
+//
+// [Choice] is what the operator wants, and [Choice.Render] returns the texts. Package cli has
+// the command, which checks and writes them.
+package starter
+
+import (
+	"crypto/rand"
+	_ "embed"
+	"encoding/hex"
+	"fmt"
+	"net"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+//go:embed caddyfile.tmpl
+var text string
+
+var caddyfile = template.Must(template.New("Caddyfile").Funcs(template.FuncMap{"names": names, "unit": unit}).Parse(text))
+
+// Choice is what an operator wants to serve, and where.
+type Choice struct {
+	Domain    string // of the site: a name, or an address with http:// or https://
+	Data      string // directory of the store
+	Anthropic bool
+	OpenAI    bool
+	VLLM      Server
+	Ollama    Server
+	Tasks     Server // has OpenAI's former interface of videos
+}
+
+// Server is a server of the operator.
+type Server struct {
+	Address string // empty: there is none
+	Models  []string
+}
+
+// Names returns the models as the words of a directive.
+func (s Server) Names() string { return names(s.Models) }
+
+// URL returns the address with a scheme, and without the path that clients add.
+func (s Server) URL() string {
+	address := strings.TrimSuffix(strings.TrimSuffix(s.Address, "/"), "/v1")
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
+	}
+	return address
+}
+
+// Price is the price of a model, per million tokens.
+type Price struct {
+	Model                                              string
+	Input, Output, CacheRead, CacheWrite, CacheWrite1h string
+	Context, MaxOutput                                 int
+	Above                                              *Price // prompts above 200,000 tokens
+}
+
+// The examples of prices: those of the vendors' lists in 2025.
+var (
+	anthropicPrices = []Price{
+		{
+			Model: "claude-sonnet-4-5", Input: "3.00", Output: "15.00", CacheRead: "0.30", CacheWrite: "3.75", CacheWrite1h: "6.00", Context: 1_000_000, MaxOutput: 64_000,
+			Above: &Price{Input: "6.00", Output: "22.50", CacheRead: "0.60", CacheWrite: "7.50", CacheWrite1h: "12.00"},
+		},
+		{Model: "claude-haiku-4-5", Input: "1.00", Output: "5.00", CacheRead: "0.10", CacheWrite: "1.25", CacheWrite1h: "2.00", Context: 200_000, MaxOutput: 64_000},
+	}
+	openAIPrices = []Price{
+		{Model: "gpt-5", Input: "1.25", Output: "10.00", CacheRead: "0.125", Context: 400_000, MaxOutput: 128_000},
+		{Model: "gpt-5-mini", Input: "0.25", Output: "2.00", CacheRead: "0.025", Context: 400_000, MaxOutput: 128_000},
+	}
+)
+
+// AnthropicModels returns the models of Anthropic that are offered.
+func (*Choice) AnthropicModels() []string { return modelsOf(anthropicPrices) }
+
+// OpenAIModels returns the models of OpenAI that are offered.
+func (*Choice) OpenAIModels() []string { return modelsOf(openAIPrices) }
+
+func modelsOf(prices []Price) (models []string) {
+	for _, price := range prices {
+		models = append(models, price.Model)
+	}
+	return models
+}
+
+// Completions returns the models of OpenAI's dialect.
+func (c *Choice) Completions() (models []string) {
+	if c.OpenAI {
+		models = c.OpenAIModels()
+	}
+	return slices.Concat(models, c.VLLM.Models, c.Ollama.Models)
+}
+
+// Prices returns the prices of all models of calls.
+func (c *Choice) Prices() (prices []Price) {
+	if c.Anthropic {
+		prices = append(prices, anthropicPrices...)
+	}
+	if c.OpenAI {
+		prices = append(prices, openAIPrices...)
+	}
+	for _, model := range slices.Concat(c.VLLM.Models, c.Ollama.Models) {
+		prices = append(prices, Price{Model: model, Input: "0.20", Output: "0.60", Context: 32_000, MaxOutput: 8_000})
+	}
+	return prices
+}
+
+// Site returns the address of the site in the Caddyfile.
+func (c *Choice) Site() string { return strings.TrimPrefix(c.BaseURL(), "https://") }
+
+// BaseURL returns the address of the site for browsers.
+func (c *Choice) BaseURL() string {
+	if strings.Contains(c.Domain, "://") {
+		return strings.TrimSuffix(c.Domain, "/")
+	}
+	return "https://" + c.Domain
+}
+
+// Bind returns the host to listen at, if it is one of this machine alone.
+func (c *Choice) Bind() string {
+	u, err := url.Parse(c.BaseURL())
+	if err != nil || u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// The forms of what goes into the Caddyfile, which keep it from becoming more than one word.
+var (
+	addressForm = regexp.MustCompile(`^(https?://)?[A-Za-z0-9.\-\[\]:]+(/v1)?/?$`)
+	modelForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
+	taskForm    = regexp.MustCompile(`^(video|image)-`)
+)
+
+// check refuses what cannot be served.
+func (c *Choice) check() error {
+	if !c.Anthropic && !c.OpenAI && c.VLLM.Address+c.Ollama.Address+c.Tasks.Address == "" {
+		return fmt.Errorf("no backend is named: give --anthropic, --openai, --vllm, --ollama or --tasks")
+	}
+	if !addressForm.MatchString(c.Domain) {
+		return fmt.Errorf("--domain %q is no address such as ai.example.com or http://localhost:8080", c.Domain)
+	}
+	if strings.ContainsAny(c.Data, "\"\n{}") {
+		return fmt.Errorf("--data %q has a quotation mark, a brace or a newline", c.Data)
+	}
+	for _, named := range []struct {
+		flag   string
+		server Server
+	}{{"vllm", c.VLLM}, {"ollama", c.Ollama}, {"tasks", c.Tasks}} {
+		flag, server := named.flag, named.server
+		if (server.Address == "") != (len(server.Models) == 0) {
+			return fmt.Errorf("--%s and --%s-models go together: an address, and the models that are served there", flag, flag)
+		}
+		if server.Address != "" && !addressForm.MatchString(server.Address) {
+			return fmt.Errorf("--%s %q is no address such as 10.0.0.5:8000", flag, server.Address)
+		}
+		for _, model := range server.Models {
+			if !modelForm.MatchString(model) {
+				return fmt.Errorf("--%s-models: %q is no name of a model", flag, model)
+			}
+			if flag == "tasks" && !taskForm.MatchString(model) {
+				return fmt.Errorf("--tasks-models: %q does not begin with video- or image-, as models of tasks do", model)
+			}
+		}
+	}
+	return nil
+}
+
+// Unset is the value of a key that the operator has to write into the environment.
+const Unset = "replace-me"
+
+// Render returns the texts of the Caddyfile and of the environment, and the variables that
+// are still [Unset]. The keys of vendors come from getenv. file and environment are where the
+// texts will be.
+func (c *Choice) Render(file, environment string, getenv func(string) string) (config, secrets string, missing []string, err error) {
+	if err := c.check(); err != nil {
+		return "", "", nil, err
+	}
+	var out strings.Builder
+	if err := caddyfile.Execute(&out, struct {
+		*Choice
+		File, Environment, Data string
+	}{c, file, environment, filepath.ToSlash(c.Data)}); err != nil {
+		return "", "", nil, err
+	}
+	master := make([]byte, 32)
+	_, _ = rand.Read(master)
+	lines := []string{
+		"# The master key. It opens the store: keep a copy in another place.",
+		"MODELGATE_SECRET=" + hex.EncodeToString(master),
+	}
+	for _, key := range []struct {
+		wanted bool
+		name   string
+	}{{c.Anthropic, "ANTHROPIC_API_KEY"}, {c.OpenAI, "OPENAI_API_KEY"}, {c.Tasks.Address != "", "TASKS_API_KEY"}} {
+		if !key.wanted {
+			continue
+		}
+		value := getenv(key.name)
+		if value == "" || value == Unset || strings.ContainsAny(value, "\"'\\ \t\r\n#") {
+			value = Unset
+			missing = append(missing, key.name)
+		}
+		lines = append(lines, key.name+"="+value)
+	}
+	return out.String(), strings.Join(lines, "\n") + "\n", missing, nil
+}
+
+func names(models []string) string { return strings.Join(models, " ") }
+
+// unit returns the price of a model of tasks.
+func unit(model string) string {
+	if strings.HasPrefix(model, "image-") {
+		return "image 0.04"
+	}
+	return "second 0.10"
+}

@@ -1,0 +1,73 @@
+package caddymodule
+
+import (
+	"regexp"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// version is the version of a release, which deploy/release sets when it links the program.
+var version string
+
+// Build says what this program was built from.
+type Build struct {
+	Version string `json:"version"`          // a tag, such as v1.2.3, or "devel" without one
+	Commit  string `json:"commit,omitempty"` // empty if the build does not know it
+	Date    string `json:"date,omitempty"`   // when the commit was made, RFC 3339
+	Dirty   bool   `json:"dirty,omitempty"`  // the sources were not those of the commit
+	Caddy   string `json:"caddy"`            // version of Caddy
+	Go      string `json:"go"`               // version of Go
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+// untagged finds the commit in the version that Go gives to one before the first tag.
+var untagged = regexp.MustCompile(`^v0\.0\.0-[0-9]{14}-([0-9a-f]{12})`)
+
+// ReadBuild returns what this program was built from, by its linker flags and the build
+// information of Go.
+func ReadBuild() Build {
+	b := Build{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	b.Caddy, _ = caddy.Version()
+	if info, ok := debug.ReadBuildInfo(); ok {
+		b.read(info)
+	}
+	if b.Version == "" || b.Version == "(devel)" {
+		b.Version = "devel"
+	}
+	return b
+}
+
+// read adds what the build information has of this module.
+func (b *Build) read(info *debug.BuildInfo) {
+	tag := ""
+	if info.Main.Path == ModulePath {
+		tag = info.Main.Version
+		for _, setting := range info.Settings {
+			switch setting.Key {
+			case "vcs.revision":
+				b.Commit = setting.Value
+			case "vcs.time":
+				b.Date = setting.Value
+			case "vcs.modified":
+				b.Dirty = setting.Value == "true"
+			}
+		}
+	}
+	for _, dependency := range info.Deps {
+		if dependency.Path == ModulePath {
+			tag = dependency.Version
+		}
+	}
+	if found := untagged.FindStringSubmatch(tag); found != nil {
+		tag = ""
+		if b.Commit == "" {
+			b.Commit = found[1]
+		}
+	}
+	if b.Version == "" {
+		b.Version = tag
+	}
+}
