@@ -31,6 +31,10 @@ func backup(c *call) error {
 	if err != nil {
 		return err
 	}
+	// The gateway cannot know by itself that the file is whole.
+	if err := client.call(c.Context(), http.MethodPost, "/modelgate/backup/completed", nil, new(struct{})); err != nil {
+		fmt.Fprintln(c.ErrOrStderr(), "the gateway did not note this backup:", err)
+	}
 	return c.printed(map[string]any{"file": file, "bytes": n}, func(w *tabwriter.Writer, _ *call, _ []byte) error {
 		_, err := fmt.Fprintf(w, "%s: %d bytes\n", file, n)
 		return err
