@@ -107,6 +107,7 @@ func combinations(labels []string, values map[string][]string) []map[string]stri
 // counters are there before anything has happened.
 func TestTheReferenceHasEveryMetric(t *testing.T) {
 	config := acts("documented", "")
+	config.App += "\nbase_url http://127.0.0.1\npayment demo"
 	config.Site += "\nmodelgate_tasks\nmodelgate_console\nmodelgate_stepup /guarded"
 	g := gatetest.Start(t, config)
 	metrics := describedMetrics(t)

@@ -30,6 +30,7 @@ type site struct {
 	Messages    string // inside the block of modelgate_messages
 	Completions string // inside the block of modelgate_completions
 	Routes      string // in addition to the directives of the gateway
+	Sites       string // in addition to the gateway's
 	Secure      bool   // users connect by https to a second site
 }
 
@@ -120,6 +121,8 @@ http://{{.Address}}{{if and .Site.People (not .Site.Secure)}}, {{.Origin}}{{end}
 		{{.Site.Completions}}
 	}
 }
+
+{{.Site.Sites}}
 `))
 
 // gateway is a separate Caddy process with free ports and a new store.

@@ -111,6 +111,14 @@ type Backuper interface {
 	Restore(ctx context.Context, r io.Reader) error
 }
 
+// Spacer is an optional interface of an [Engine] that refuses writes when its
+// medium is almost full.
+type Spacer interface {
+	// Space returns the free bytes of the medium, and the bound below which
+	// writes fail with ErrLowSpace.
+	Space() (free, least uint64, err error)
+}
+
 // The errors of engines and of Store.
 var (
 	// ErrConflict: another transaction changed what this one read. Nothing happened.

@@ -235,6 +235,17 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	return err
 }
 
+// Space returns the free bytes of the engine's medium, and the bound below which
+// writes fail with ErrLowSpace. It returns [errors.ErrUnsupported] if the
+// engine has no such bound.
+func (s *Store) Space() (free, least uint64, err error) {
+	spacer, ok := s.engine.(Spacer)
+	if !ok {
+		return 0, 0, errors.ErrUnsupported
+	}
+	return spacer.Space()
+}
+
 // Err returns why the store has failed, wrapped in ErrStopped, or nil.
 func (s *Store) Err() error {
 	select {

@@ -172,6 +172,7 @@ type Status struct {
 	Credentials int           `json:"credentials"`      // in force
 	Models      []string      `json:"models"`           // as callers are shown them
 	Restricted  []string      `json:"users_restricted"` // for what their calls left uncollected
+	LastBackup  int64         `json:"last_backup"`      // Unix seconds; 0: there was none
 	Stats       storage.Stats `json:"store_stats"`
 }
 
@@ -184,6 +185,7 @@ func showStatus(c *call) (any, error) {
 		Calls: c.Calls(), Credentials: c.Directory.Count(), Stats: c.Store.Stats(),
 		Restricted: append([]string{}, restricted...),
 	}
+	status.LastBackup, _ = c.LastBackup(c.ctx()) // as does this
 	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
 	if users, listErr := c.Directory.Users(c.ctx()); listErr == nil {
 		status.Users = len(users)

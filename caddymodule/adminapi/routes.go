@@ -19,6 +19,7 @@ type route struct {
 var routes = []route{
 	{pattern: "GET /modelgate/status", handle: showStatus, early: true},
 	{pattern: "GET /modelgate/backup", handle: streamBackup, early: true},
+	{pattern: "POST /modelgate/backup/completed", handle: func(c *call) (any, error) { return struct{}{}, c.NoteBackup(c.ctx()) }, early: true},
 	{pattern: "POST /modelgate/verify", handle: verifyStore},
 	{pattern: "POST /modelgate/secret/rotate", handle: func(c *call) (any, error) { return c.RotateMasterKey(c.ctx()) }},
 

@@ -27,15 +27,23 @@ func backup(c *call) error {
 	}
 	defer resp.Body.Close()
 	file := c.args["file"]
+	var n int64
 	if file == "-" {
-		if _, err := io.Copy(c.OutOrStdout(), resp.Body); err != nil {
-			return fmt.Errorf("the backup is not whole: %w", err)
+		if _, err = io.Copy(c.OutOrStdout(), resp.Body); err != nil {
+			err = fmt.Errorf("the backup is not whole: %w", err)
 		}
-		return nil
+	} else {
+		n, err = writeWhole(file, resp.Body)
 	}
-	n, err := writeWhole(file, resp.Body)
 	if err != nil {
 		return err
+	}
+	// The gateway cannot know by itself that the file is whole.
+	if err := client.call(c.Context(), http.MethodPost, "/modelgate/backup/completed", nil, new(struct{})); err != nil {
+		fmt.Fprintln(c.ErrOrStderr(), "the gateway did not note this backup:", err)
+	}
+	if file == "-" {
+		return nil
 	}
 	return c.printed(map[string]any{"file": file, "bytes": n}, func(w *tabwriter.Writer, _ *call, _ []byte) error {
 		_, err := fmt.Fprintf(w, "%s: %d bytes\n", file, n)

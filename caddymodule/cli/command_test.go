@@ -5,8 +5,11 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
@@ -272,8 +275,34 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied, Storage: gatetest.SmallStore(filepath.Join(dir, "store"))})
 	key := g.NewKey(t, nil)
 	file, restored := filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
-	if code, stdout, stderr := g.Command(t, "", "backup", file); code != 0 {
+	// lastBackup returns the time of the last backup, after it has compared who tells it.
+	lastBackup := func() (at int64) {
+		t.Helper()
+		_, metrics := g.Admin(t, http.MethodGet, "/metrics", nil)
+		var status struct {
+			At int64 `json:"last_backup"`
+		}
+		g.MustAdmin(t, http.MethodGet, "/modelgate/status", nil, &status)
+		if found := regexp.MustCompile(`(?m)^modelgate_last_backup_timestamp_seconds\{store="badger:[^"]*store"\} (\S+)$`).FindSubmatch(metrics); found == nil {
+			t.Error("there is no metric of the last backup")
+		} else if seconds, err := strconv.ParseFloat(string(found[1]), 64); err != nil || int64(seconds) != status.At {
+			t.Errorf("the metric has %s, the status %d", found[1], status.At)
+		}
+		_, stdout, _ := g.Command(t, "", "doctor")
+		if warned := strings.Contains(stdout, "the store was never backed up"); warned != (status.At == 0) {
+			t.Errorf("last backup at %d; the doctor says\n%s", status.At, stdout)
+		}
+		return status.At
+	}
+	if code, _, _ := g.Command(t, "", "backup", dir); code == 0 || lastBackup() != 0 {
+		t.Errorf("a backup that ended with %d is noted", code)
+	}
+	began := time.Now().Unix()
+	if code, stdout, stderr := g.Command(t, "", "backup", file); code != 0 || stderr != "" {
 		t.Fatalf("the backup ended with %d: %s%s", code, stdout, stderr)
+	}
+	if at := lastBackup(); at < began || at > time.Now().Unix() {
+		t.Errorf("the last backup is noted for %d", at)
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the backup is %v (%v)", info.Mode(), err)
@@ -286,6 +315,12 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	}
 	if got := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+key.Secret, ""); got.Status != http.StatusOK {
 		t.Errorf("a key of the backup is answered %d %s", got.Status, got.Body)
+	}
+	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, Storage: gatetest.SmallStore(filepath.Join(dir, "store"))}); err != nil {
+		t.Fatal(err)
+	}
+	if lastBackup() < began {
+		t.Error("the backup is forgotten when the store is opened again")
 	}
 }
 

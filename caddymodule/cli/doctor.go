@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
@@ -58,14 +59,28 @@ func examine(c *call) error {
 
 // examineRunning returns what the status of a running gateway shows. It ignores errors:
 // a configuration without modelgate has no status.
-func examineRunning(c *call) []doctor.Finding {
+func examineRunning(c *call) (findings []doctor.Finding) {
 	var s adminapi.Status
-	if err := c.ask(http.MethodGet, "/modelgate/status", &s); err != nil || len(s.Restricted) == 0 {
+	if err := c.ask(http.MethodGet, "/modelgate/status", &s); err != nil {
 		return nil
 	}
-	return []doctor.Finding{{
-		Level: "warning", Where: "apps.modelgate.uncollected_tolerance",
-		What:   fmt.Sprintf("calls of %d users came to more than could be collected, and are made one at a time: %s", len(s.Restricted), strings.Join(s.Restricted, ", ")),
-		Remedy: "look at `usage report --by user,model` for what they call, and whether context and max_output of its price hold; the restriction ends by itself",
-	}}
+	const day = 24 * time.Hour
+	if age := time.Since(time.Unix(s.LastBackup, 0)); age > 2*day { // as the alert BackupOld
+		what := "the store was never backed up"
+		if s.LastBackup != 0 {
+			what = fmt.Sprintf("the last backup of the store is %d days old", age/day)
+		}
+		findings = append(findings, doctor.Finding{
+			Level: "warning", Where: "apps.modelgate.storage", What: what,
+			Remedy: "make one every day, and keep it on another machine: caddy modelgate backup <file>",
+		})
+	}
+	if len(s.Restricted) > 0 {
+		findings = append(findings, doctor.Finding{
+			Level: "warning", Where: "apps.modelgate.uncollected_tolerance",
+			What:   fmt.Sprintf("calls of %d users came to more than could be collected, and are made one at a time: %s", len(s.Restricted), strings.Join(s.Restricted, ", ")),
+			Remedy: "look at `usage report --by user,model` for what they call, and whether context and max_output of its price hold; the restriction ends by itself",
+		})
+	}
+	return findings
 }

@@ -28,6 +28,7 @@ func showStatus(c *call) error {
 		if len(s.Restricted) > 0 {
 			fmt.Fprintf(w, "users restricted\t%s\n", strings.Join(s.Restricted, ", "))
 		}
+		fmt.Fprintf(w, "last backup\t%s\n", moment(s.LastBackup))
 		fmt.Fprintf(w, "commits\t%d in %d batches, %d queued\n", s.Stats.Committed, s.Stats.Batches, s.Stats.Queued)
 	}))
 	if err == nil && !status.Ready {

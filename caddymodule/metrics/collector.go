@@ -28,6 +28,9 @@ type Source struct {
 	// Mismatches is how many problems the last verification found.
 	Mismatches int64
 
+	// LastBackup returns when the last backup was completed, in Unix seconds; 0 if none was.
+	LastBackup func(context.Context) (int64, error)
+
 	// Tolerance returns the tolerance of the configuration in force; false if there
 	// is none.
 	Tolerance func() (ledger.Tolerance, bool)
@@ -55,6 +58,9 @@ var (
 	storeQueue    = prometheus.NewDesc("modelgate_store_queue", "Changes waiting for a commit.", []string{"store"}, nil)
 	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after a fail stop; nothing is served until a restart.", []string{"store"}, nil)
 	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
+	storeFree     = prometheus.NewDesc("modelgate_store_free_bytes", "Bytes that are free on the medium of the store.", []string{"store"}, nil)
+	storeMinFree  = prometheus.NewDesc("modelgate_store_min_free_bytes", "Bytes below which changes are refused.", []string{"store"}, nil)
+	lastBackup    = prometheus.NewDesc("modelgate_last_backup_timestamp_seconds", "When the last backup was completed, in Unix seconds; 0 if there was none.", []string{"store"}, nil)
 	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
 
 	detached       = prometheus.NewDesc("modelgate_detached", "Calls that run on without their callers.", []string{"store"}, nil)
@@ -96,7 +102,7 @@ var taskDescs = []*prometheus.Desc{
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, credentials, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
+	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, storeFree, storeMinFree, lastBackup, credentials, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
 		ch <- d
 	}
 	for _, d := range taskDescs {
@@ -117,6 +123,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(storeQueue, prometheus.GaugeValue, float64(stats.Queued), store)
 		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
 		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
+		if free, least, err := s.Store.Space(); err == nil {
+			ch <- prometheus.MustNewConstMetric(storeFree, prometheus.GaugeValue, float64(free), store)
+			ch <- prometheus.MustNewConstMetric(storeMinFree, prometheus.GaugeValue, float64(least), store)
+		}
 		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(s.Directory.Count()), store)
 		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(s.Detached.Held()), store)
 		figures := s.Ledger.Stats()
@@ -124,20 +134,24 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)
 		ch <- prometheus.MustNewConstMetric(settlements, prometheus.GaugeValue, float64(figures.Queued), store)
 		ch <- prometheus.MustNewConstMetric(atRisk, prometheus.GaugeValue, units(figures.AtRisk), store)
-		s.collectRestricted(store, ch)
+		s.collectStored(store, ch)
 		ch <- prometheus.MustNewConstMetric(ledgerMismatch, prometheus.GaugeValue, float64(figures.Mismatches+s.Mismatches), store)
 		s.collectTasks(store, ch)
 	}
 }
 
-// collectRestricted sends nothing if the store does not answer in time.
-func (s *Source) collectRestricted(store string, ch chan<- prometheus.Metric) {
+// collectStored sends what has to be read from the store. Of what the store does not
+// answer in time it sends nothing.
+func (s *Source) collectStored(store string, ch chan<- prometheus.Metric) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if at, err := s.LastBackup(ctx); err == nil {
+		ch <- prometheus.MustNewConstMetric(lastBackup, prometheus.GaugeValue, float64(at), store)
+	}
 	tolerance, known := s.Tolerance()
 	if !known {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-	defer cancel()
 	if users, err := s.Ledger.Restricted(ctx, tolerance); err == nil {
 		ch <- prometheus.MustNewConstMetric(restricted, prometheus.GaugeValue, float64(len(users)), store)
 	}

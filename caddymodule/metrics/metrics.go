@@ -15,6 +15,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -34,6 +35,8 @@ type Metrics struct {
 	lost       *prometheus.CounterVec
 	cut        *prometheus.CounterVec
 	auth       *prometheus.CounterVec
+	orders     *prometheus.CounterVec
+	notices    *prometheus.CounterVec
 }
 
 var makeMetrics = sync.OnceValue(func() *Metrics {
@@ -57,6 +60,8 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		lost:       counter("uncollected_total", "What calls cost beyond what users were charged: the operator's loss, in units of the currency.", "route"),
 		cut:        counter("usage_cut_total", "Calls whose backend reported more usage than a call can have.", "route"),
 		auth:       counter("auth_events_total", "What people have tried to be let in or to prove themselves by, and how it went.", "event", "outcome"),
+		orders:     counter("payment_orders_total", "Requests for an order at a payment service, by result.", "provider", "result"),
+		notices:    counter("payment_notices_total", "Notices of payment services, by result.", "provider", "result"),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "in_flight", Help: "Model calls under way.",
 		}, []string{"route"}),
@@ -67,7 +72,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 // are asked for at each scrape: sources yields their services by their keys.
 func Provide(registry *prometheus.Registry, sources iter.Seq2[string, Source]) (*Metrics, error) {
 	m := makeMetrics()
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, collector{sources}} {
+	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, m.orders, m.notices, collector{sources}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
@@ -191,6 +196,49 @@ func (m *Metrics) Auth(event string, refused *fault.Fault) {
 		}
 	}
 	m.auth.WithLabelValues(event, outcome).Inc()
+}
+
+// The results of notices that package billing does not see.
+const (
+	NoticeRefused billing.Result = "refused" // it is not proved to be from the service
+	NoticeFailed  billing.Result = "error"   // it could not be recorded
+)
+
+// The results of requests for an order.
+const (
+	orderOpened   = "opened"
+	orderReplayed = "replayed"
+	orderRefused  = "refused"
+	orderFailed   = "error" // the service did not open it, or the store failed
+)
+
+// Payments makes the counters of a payment service.
+func (m *Metrics) Payments(provider string) {
+	for _, result := range []string{orderOpened, orderReplayed, orderRefused, orderFailed} {
+		m.orders.WithLabelValues(provider, result)
+	}
+	for _, result := range []billing.Result{billing.Applied, billing.Repeated, billing.Ignored, billing.Mismatched, NoticeRefused, NoticeFailed} {
+		m.notices.WithLabelValues(provider, string(result))
+	}
+}
+
+// Order counts a request for an order at a payment service.
+func (m *Metrics) Order(provider string, replayed bool, f *fault.Fault) {
+	result := orderOpened
+	switch {
+	case f != nil && f.Status() >= http.StatusInternalServerError:
+		result = orderFailed
+	case f != nil:
+		result = orderRefused
+	case replayed:
+		result = orderReplayed
+	}
+	m.orders.WithLabelValues(provider, result).Inc()
+}
+
+// Notice counts a notice of a payment service.
+func (m *Metrics) Notice(provider string, result billing.Result) {
+	m.notices.WithLabelValues(provider, string(result)).Inc()
 }
 
 // units is an amount as a metric shows it. Metrics are floats by their nature:

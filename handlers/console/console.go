@@ -89,6 +89,9 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 			c.app.Metrics().AuthEvent(event)
 		}
 	}
+	for _, provider := range c.app.Payments() {
+		c.app.Metrics().Payments(provider)
+	}
 	return nil
 }
 

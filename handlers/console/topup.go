@@ -54,6 +54,7 @@ func openOrder(req *request, in topUp) (any, error) {
 		Title: fmt.Sprintf("Top-up of %v %s", *in.Amount, app.Currency),
 		URLs:  req.urls(name),
 	}, provider)
+	app.Metrics().Order(name, replayed, fault.OrInternal(err, req.id))
 	if err != nil {
 		return nil, err
 	}

@@ -10,6 +10,7 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/query"
@@ -45,6 +46,7 @@ func (req *request) checkHead() *fault.Fault {
 
 // unproved refuses a webhook that is not proved to be from the service.
 func (req *request) unproved(why error) *fault.Fault {
+	req.console.app.Metrics().Notice(req.r.PathValue("provider"), metrics.NoticeRefused)
 	req.console.logger.Warn("a payment webhook was refused", zap.String("request_id", req.id),
 		zap.String("provider", req.r.PathValue("provider")), zap.String("address", auth.Network(req.r)), zap.Error(why))
 	return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
@@ -73,11 +75,14 @@ func takeNotice(req *request) (any, error) {
 		// The service sent it, and would send the same again.
 		notice = unreadable(req.r, req.body, err)
 	}
-	if _, err := req.runtime.Billing.Apply(req.r.Context(), name, notice); err != nil {
+	outcome, err := req.runtime.Billing.Apply(req.r.Context(), name, notice)
+	if err != nil {
+		req.console.app.Metrics().Notice(name, metrics.NoticeFailed)
 		req.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
 			zap.String("request_id", req.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
 		return nil, fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
 	}
+	req.console.app.Metrics().Notice(name, outcome.Result)
 	body, contentType := provider.Acknowledgement()
 	req.write(contentType, []byte(body))
 	return nil, nil

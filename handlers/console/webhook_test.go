@@ -3,11 +3,13 @@ package console_test
 import (
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // waits sends the head of a webhook and waits until the gate asks for the body,
@@ -80,4 +82,65 @@ func TestAWebhookThatCannotBeProvedIsRefusedUnread(t *testing.T) {
 	}
 	wire.Send(t, "0123456789")
 	refused(t, "one that is not", wire.Receive(t, http.MethodPost), 400, "INVALID_PARAMETER")
+}
+
+// counters returns what the metrics count of payments, by name and labels.
+func counters(t *testing.T, g *gatetest.Gate) map[string]int {
+	t.Helper()
+	_, text := g.Admin(t, http.MethodGet, "/metrics", nil)
+	counted := make(map[string]int)
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), " "); ok && strings.HasPrefix(name, "modelgate_payment_") {
+			counted[name], _ = strconv.Atoi(value)
+		}
+	}
+	return counted
+}
+
+func TestOrdersAndNoticesAreCounted(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: signing, Site: site})
+	a := newAccount(t, g)
+	before := counters(t, g)
+	if len(before) < 10 {
+		t.Errorf("at the start there are %v", before)
+	}
+
+	const pay = "/api/user/demo/pay"
+	o := post[order](t, a, pay, `{"amount":"40.00","idempotency_key":"k"}`)
+	post[order](t, a, pay, `{"amount":"40.00","idempotency_key":"k"}`)
+	answer, _ := a.ask(t, "POST", pay, `{"amount":"0.01"}`)
+	refused(t, "too little", answer, 400, "AMOUNT_OUT_OF_RANGE")
+	engine, _ := gatetest.Engine(g.Store)
+	engine.Plan(storagetest.LowSpace)
+	answer, _ = a.ask(t, "POST", pay, `{"amount":"40.00"}`)
+	refused(t, "one that the store does not take", answer, 503, "STORE_UNAVAILABLE")
+
+	paid := paidNotice("evt", o.TradeNo, "40.00", "USD")
+	send := func(id, body string) { g.Do(t, "POST", hook, signed(id, body, time.Now()), body) }
+	engine.Plan(storagetest.LowSpace)
+	send("evt", paid)
+	send("evt", paid)
+	send("evt", paid)
+	send("other", paidNotice("other", o.TradeNo, "41.00", "USD"))
+	send("party", `{"id":"party","type":"party"}`)
+	g.Do(t, "POST", hook, "", paid)
+
+	after := counters(t, g)
+	for name, want := range map[string]int{
+		`orders_total{provider="demo",result="opened"}`:      1,
+		`orders_total{provider="demo",result="replayed"}`:    1,
+		`orders_total{provider="demo",result="refused"}`:     1,
+		`orders_total{provider="demo",result="error"}`:       1,
+		`notices_total{provider="demo",result="applied"}`:    1,
+		`notices_total{provider="demo",result="repeated"}`:   1,
+		`notices_total{provider="demo",result="ignored"}`:    1,
+		`notices_total{provider="demo",result="mismatched"}`: 1,
+		`notices_total{provider="demo",result="refused"}`:    1,
+		`notices_total{provider="demo",result="error"}`:      1,
+	} {
+		name = "modelgate_payment_" + name
+		if got := after[name] - before[name]; got != want {
+			t.Errorf("%s grew by %d, want %d", name, got, want)
+		}
+	}
 }

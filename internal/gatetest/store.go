@@ -92,6 +92,9 @@ func (e *engine) Close() error {
 	return e.Faulty.Close()
 }
 
+// Space implements storage.Spacer: there is always room.
+func (e *engine) Space() (free, least uint64, err error) { return 1 << 40, 1 << 28, nil }
+
 // Engine returns the last engine that was opened with a name, for planning
 // faults, and a channel that is closed when the engine is.
 func Engine(name string) (*storagetest.Faulty, <-chan struct{}) {
@@ -108,6 +111,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Storage)(nil)
 	_ storage.Opener        = (*Storage)(nil)
 	_ storage.Backuper      = (*engine)(nil)
+	_ storage.Spacer        = (*engine)(nil)
 )
 
 // SmallStore returns the option for a store in a directory that uses little

@@ -18,6 +18,12 @@ type space struct {
 	free func(dir string) (uint64, error)
 }
 
+// Space implements storage.Spacer.
+func (e *engine) Space() (free, least uint64, err error) {
+	free, err = e.space.free(e.space.dir)
+	return free, e.space.min, err
+}
+
 // check returns storage.ErrLowSpace if less than the minimum is free, or if the
 // free space is unknown.
 func (s *space) check() error {

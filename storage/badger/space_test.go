@@ -16,6 +16,9 @@ func TestLowSpaceRefusesWritesOnly(t *testing.T) {
 	put(t, e, "key", []byte("before"))
 
 	write := func(tx storage.Txn) error { return tx.Set([]byte("key"), []byte("short"), never) }
+	if got, least, err := e.Space(); got != free || least != c.minFree || err != nil {
+		t.Errorf("%d bytes are free, of at least %d (%v)", got, least, err)
+	}
 	free--
 	if err := e.Update(t.Context(), write); !errors.Is(err, storage.ErrLowSpace) {
 		t.Errorf("with a byte too little: %v", err)
