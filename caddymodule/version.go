@@ -8,15 +8,14 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// version is the version of a release, which deploy/release sets when it links the program.
-var version string
+// What deploy/release sets when it links the program.
+var version, commit, date string
 
 // Build says what this program was built from.
 type Build struct {
 	Version string `json:"version"`          // a tag, such as v1.2.3, or "devel" without one
-	Commit  string `json:"commit,omitempty"` // empty if the build does not know it
+	Commit  string `json:"commit,omitempty"` // with "-dirty" if the sources differed; empty if it is unknown
 	Date    string `json:"date,omitempty"`   // when the commit was made, RFC 3339
-	Dirty   bool   `json:"dirty,omitempty"`  // the sources were not those of the commit
 	Caddy   string `json:"caddy"`            // version of Caddy
 	Go      string `json:"go"`               // version of Go
 	OS      string `json:"os"`
@@ -29,7 +28,7 @@ var untagged = regexp.MustCompile(`^v0\.0\.0-[0-9]{14}-([0-9a-f]{12})`)
 // ReadBuild returns what this program was built from, by its linker flags and the build
 // information of Go.
 func ReadBuild() Build {
-	b := Build{Version: version, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
+	b := Build{Version: version, Commit: commit, Date: date, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
 	b.Caddy, _ = caddy.Version()
 	if info, ok := debug.ReadBuildInfo(); ok {
 		b.read(info)
@@ -45,14 +44,14 @@ func (b *Build) read(info *debug.BuildInfo) {
 	tag := ""
 	if info.Main.Path == ModulePath {
 		tag = info.Main.Version
+		of := make(map[string]string)
 		for _, setting := range info.Settings {
-			switch setting.Key {
-			case "vcs.revision":
-				b.Commit = setting.Value
-			case "vcs.time":
-				b.Date = setting.Value
-			case "vcs.modified":
-				b.Dirty = setting.Value == "true"
+			of[setting.Key] = setting.Value
+		}
+		if b.Commit == "" && of["vcs.revision"] != "" {
+			b.Commit, b.Date = of["vcs.revision"], of["vcs.time"]
+			if of["vcs.modified"] == "true" {
+				b.Commit += "-dirty"
 			}
 		}
 	}

@@ -15,7 +15,7 @@ func TestTheVersionIsThatOfTheTag(t *testing.T) {
 		want   Build
 	}{
 		"a release":            {"v1.2.3", debug.BuildInfo{Main: main(ModulePath, "v1.2.3"), Settings: settings[:2]}, Build{Version: "v1.2.3", Commit: "abc", Date: "2026-11-23T16:52:47Z"}},
-		"a checkout":           {"", debug.BuildInfo{Main: main(ModulePath, "v0.0.0-00010101000000-000000000000+dirty"), Settings: settings}, Build{Commit: "abc", Date: "2026-11-23T16:52:47Z", Dirty: true}},
+		"a checkout":           {"", debug.BuildInfo{Main: main(ModulePath, "v0.0.0-00010101000000-000000000000+dirty"), Settings: settings}, Build{Commit: "abc-dirty", Date: "2026-11-23T16:52:47Z"}},
 		"a checkout at a tag":  {"", debug.BuildInfo{Main: main(ModulePath, "v1.2.3")}, Build{Version: "v1.2.3"}},
 		"xcaddy at a tag":      {"", debug.BuildInfo{Main: main("caddy", "(devel)"), Settings: settings, Deps: []*debug.Module{{Path: ModulePath, Version: "v1.2.3"}}}, Build{Version: "v1.2.3"}},
 		"xcaddy at a commit":   {"", debug.BuildInfo{Main: main("caddy", ""), Deps: []*debug.Module{{Path: ModulePath, Version: "v0.0.0-20261123165247-be06e336dd8f"}}}, Build{Commit: "be06e336dd8f"}},

@@ -41,12 +41,8 @@ func showStatus(c *call) error {
 func showVersion(c *call) error {
 	build := caddymodule.ReadBuild()
 	return c.printed(build, func(w *tabwriter.Writer, _ *call, _ []byte) error {
-		commit := dash(build.Commit)
-		if build.Dirty {
-			commit += ", changed"
-		}
 		_, err := fmt.Fprintf(w, "modelgate\t%s\ncommit\t%s\ndate\t%s\ncaddy\t%s\ngo\t%s %s/%s\n",
-			build.Version, commit, dash(build.Date), build.Caddy, build.Go, build.OS, build.Arch)
+			build.Version, dash(build.Commit), dash(build.Date), build.Caddy, build.Go, build.OS, build.Arch)
 		return err
 	})
 }

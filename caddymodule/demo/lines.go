@@ -56,7 +56,7 @@ func (l *Lines) Clone() zapcore.Encoder {
 }
 
 // paths are the paths of the routes that log calls and tasks.
-var paths = map[string]string{
+var paths = map[string]string{ //nolint:gosec // routes of tokens are no credentials
 	"messages": "/v1/messages", "count_tokens": "/v1/messages/count_tokens",
 	"chat": "/v1/chat/completions", "completions": "/v1/completions",
 	"image": "/v1/platform/image", "video": "/v1/platform/video", "generations": "/v1/video/generations",
