@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
@@ -37,7 +39,7 @@ func examine(c *call) error {
 			return err
 		}
 	}
-	findings := doctor.Examine(config)
+	findings := doctor.Examine(config, cmp.Or(c.flag("address"), caddy.DefaultAdminListen))
 	if file == "" {
 		findings = append(findings, examineRunning(c)...)
 	}
