@@ -249,7 +249,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 // resetting returns the user whose code in force this is. All other codes are refused without
 // distinction.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
-	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.InWords(resetCodeLife))
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.Words(resetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {
 		return nil, err
