@@ -39,7 +39,7 @@ var layers = []struct {
 	{"caddymodule/adminapi", []string{"caddymodule", "internal", "money", "storage", "backends"}, true},
 	{"caddymodule/cli", []string{"caddymodule", "internal", "money", "storage"}, true},
 	{"caddymodule/demo", []string{"caddymodule", "internal", "money", "settings"}, true},
-	{"caddymodule/doctor", []string{"caddymodule", "internal", "money"}, true},
+	{"caddymodule/doctor", []string{"caddymodule", "internal", "money", "payments"}, true},
 	{"caddymodule/starter", nil, false},
 	{"caddymodule/redactlog", []string{"internal", "settings"}, true},
 	{"caddymodule/metrics", []string{"internal", "money", "storage", "backends"}, false},

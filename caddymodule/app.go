@@ -37,6 +37,9 @@ func init() {
 // AppID is the id of the app in Caddy's configuration.
 const AppID = "modelgate"
 
+// DefaultCurrency is the currency of a configuration that names none.
+const DefaultCurrency = "USD"
+
 // ModulePath is the path of this Go module.
 const ModulePath = "github.com/caddy-modelgate/modelgate"
 
@@ -189,7 +192,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	if a.VersionHeader == "" {
 		a.VersionHeader = "anthropic-version"
 	}
-	a.Currency = cmp.Or(a.Currency, "USD")
+	a.Currency = cmp.Or(a.Currency, DefaultCurrency)
 	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
 	a.State = cmp.Or(a.State, stateOff)
 	a.UncollectedTolerance = cmp.Or(a.UncollectedTolerance, "1%")

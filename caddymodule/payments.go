@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// paymentsNamespace is the namespace of the Caddy modules for payment services.
-const paymentsNamespace = "modelgate.payments"
+// PaymentsNamespace is the namespace of the Caddy modules for payment services.
+const PaymentsNamespace = "modelgate.payments"
 
 // TopUp has the bounds of one payment into a wallet.
 type TopUp struct {
@@ -63,6 +63,11 @@ func (a *App) provisionPayments(ctx caddy.Context) error {
 		if !ok {
 			return fmt.Errorf("the payment module %s takes no payments", name)
 		}
+		if checker, ok := provider.(payments.CurrencyChecker); ok {
+			if err := checker.CheckCurrency(a.Currency); err != nil {
+				return fmt.Errorf("payment %s: the currency of the gateway: %w", name, err)
+			}
+		}
 		if _, twice := a.payments[name]; twice {
 			return fmt.Errorf("payment %s is there twice", name)
 		}
@@ -96,7 +101,7 @@ func (a *App) unmarshalPayment() func(*caddyfile.Dispenser) error {
 			return d.Errf("payment %s is there twice", name)
 		}
 		seen[name] = true
-		module, err := caddyfile.UnmarshalModule(d, paymentsNamespace+"."+name)
+		module, err := caddyfile.UnmarshalModule(d, PaymentsNamespace+"."+name)
 		if err != nil {
 			return err
 		}

@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
+const stripeSecrets = `"secret_key":"sk_test_1","webhook_secret":"whsec_1"`
+
 func TestPaymentServicesAreFoundByTheirNames(t *testing.T) {
 	t.Parallel()
-	const secrets = `"secret_key":"sk_test_1","webhook_secret":"whsec_1"`
-	app := mustProvision(t, `{"base_url":"https://ai.example.com","payments":[{"provider":"stripe",`+secrets+`},{"provider":"demo"}]}`)
+	app := mustProvision(t, `{"base_url":"https://ai.example.com","payments":[{"provider":"stripe",`+stripeSecrets+`},{"provider":"demo"}]}`)
 	if names := app.Payments(); !slices.Equal(names, []string{"demo", "stripe"}) {
 		t.Errorf("the payment services are %q", names)
 	}
@@ -32,13 +33,16 @@ func TestPaymentsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	const base = `"base_url":"https://ai.example.com"`
 	for config, want := range map[string]string{
-		`{"payments":[{"provider":"demo"}]}`:                                  "needs base_url",
-		`{` + base + `,"payments":[{"provider":"demo"},{"provider":"demo"}]}`: "payment demo is there twice",
-		`{` + base + `,"payments":[{"provider":"cowries"}]}`:                  "unknown module",
-		`{` + base + `,"payments":[{}]}`:                                      "provider",
-		`{` + base + `,"payments":[{"provider":"stripe"}]}`:                   "webhook_secret is missing",
-		`{"topup":{"min":"20000.00"}}`:                                        "max is not below min",
-		`{"topup":{"min":"-1.00"}}`:                                           "more than zero",
+		`{"payments":[{"provider":"demo"}]}`:                                                                                              "needs base_url",
+		`{` + base + `,"payments":[{"provider":"demo"},{"provider":"demo"}]}`:                                                             "payment demo is there twice",
+		`{` + base + `,"payments":[{"provider":"cowries"}]}`:                                                                              "unknown module",
+		`{` + base + `,"payments":[{}]}`:                                                                                                  "provider",
+		`{` + base + `,"payments":[{"provider":"stripe"}]}`:                                                                               "webhook_secret is missing",
+		`{` + base + `,"payments":[{"provider":"epay","url":"https://x.example","pid":"1","key":"k"}]}`:                                   "payment epay: the currency of the gateway: the service takes CNY, not USD",
+		`{` + base + `,"currency":"EUR","payments":[{"provider":"epay","url":"https://x.example","pid":"1","key":"k","currency":"CNY"}]}`: "the service takes CNY, not EUR",
+		`{` + base + `,"currency":"UGX","payments":[{"provider":"stripe",` + stripeSecrets + `}]}`:                                        "payment stripe: the currency of the gateway: the currency UGX is not supported",
+		`{"topup":{"min":"20000.00"}}`:                                                                                                    "max is not below min",
+		`{"topup":{"min":"-1.00"}}`:                                                                                                       "more than zero",
 	} {
 		if _, err := provision(t, config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)

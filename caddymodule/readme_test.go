@@ -120,6 +120,7 @@ func TestTheTasksOfTheREADMEAreSound(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "Caddyfile")
+	options = strings.Replace(options, "{\n", "{\n\tadmin unix//run/modelgate/admin.sock|0220\n", 1) // as the guide on production says
 	if err := os.WriteFile(file, []byte(options+tasks), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -33,12 +33,12 @@ const (
 	askPatience = 10 * time.Second
 )
 
-// Unusable returns an error if the configuration has backends and none of them can be
-// used. A backend cannot be used if it is drained, or if two checks in a row, half a
-// minute apart, have failed. A backend that cannot be checked can be used.
+// Unusable returns an error if the configuration has no backend of tasks that can be used.
+// A backend cannot be used if it is drained, or if two checks in a row, half a minute
+// apart, have failed. A backend that cannot be checked can be used.
 func (a *App) Unusable(ctx context.Context, runtime *Runtime) error {
 	if len(a.BackendRows) == 0 {
-		return nil
+		return errors.New("no backend is configured")
 	}
 	statuses, err := runtime.Tasks.Backends(ctx)
 	if err != nil {

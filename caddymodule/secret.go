@@ -65,7 +65,7 @@ func (keys masterKeys) open(ctx context.Context, store *storage.Store, opener st
 }
 
 // announceSetup writes into the log, once for each time the store is opened, by
-// what code the first administrator may be made, as long as there is no user. It
+// what code the first administrator may be made, as long as there is none. It
 // is the one secret that stands in a log: without it whoever comes first would
 // be the administrator.
 func (rt *Runtime) announceSetup(ctx context.Context) {
@@ -75,7 +75,7 @@ func (rt *Runtime) announceSetup(ctx context.Context) {
 		case err != nil:
 			rt.logger.Error("making the code for the first administrator", zap.Error(err))
 		case code != "":
-			rt.logger.Info("there is no administrator yet; make one with this code, once, by POST /api/setup {code, username, password}, or make users by `caddy modelgate user create`",
+			rt.logger.Info("there is no administrator yet; make one with this code, once, by POST /api/setup {code, username, password}",
 				zap.String("code", code.Reveal()))
 		}
 	})

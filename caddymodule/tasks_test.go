@@ -281,8 +281,11 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 	config.App += "backend spare {\n adapter stage spare\n}"
 	g := gatetest.Start(t, config)
 	ready := func() (int, string) {
-		answer := g.Do(t, http.MethodGet, "/readyz", "", "")
-		return answer.Status, string(answer.Body)
+		if calls := g.Do(t, http.MethodGet, "/readyz", "", ""); calls.Status != http.StatusOK || calls.Body != `{"status":"ready"}` {
+			t.Errorf("/readyz of model calls is answered %d %s", calls.Status, calls.Body)
+		}
+		answer := g.Do(t, http.MethodGet, "/readyz/tasks", "", "")
+		return answer.Status, answer.Body
 	}
 	runtime := gatetest.Runtime(t)
 	drain := func(names ...string) {

@@ -41,6 +41,7 @@ func (s service) Read(w payments.Webhook) (payments.Notice, error) {
 }
 
 func (s service) Acknowledgement() (body, contentType string) { return "ok", "text/plain" }
+func (s service) CheckCurrency(string) error                  { return nil }
 func (s service) Methods() []string                           { return []string{http.MethodPost} }
 
 type backend struct{}
@@ -62,6 +63,7 @@ func (opener) MediaDir() (path string, minFree int64)               { return "/v
 
 var (
 	_ payments.Provider  = service{}
+	_ payments.CurrencyChecker = service{}
 	_ backends.Backend   = backend{}
 	_ storage.Opener     = opener{}
 	_ storage.KeyFiler   = opener{}

@@ -3,7 +3,7 @@
 // webhook.
 //
 // A service implements [Provider] and, if it needs them, [Undated],
-// [HeadChecker] and [Pager]. It receives an [Order] and a [Webhook], and
+// [HeadChecker], [CurrencyChecker] and [Pager]. It receives an [Order] and a [Webhook], and
 // returns a [Page] and a [Notice]. Each adapter is a Caddy module
 // modelgate.payments.<provider>, in a package below this one or of a third
 // party. The package imports package money alone.
@@ -52,6 +52,15 @@ type HeadChecker interface {
 	// CheckHead returns [ErrSignature] for a webhook that Read would reject
 	// whatever its body is. w has no Body.
 	CheckHead(w Webhook) error
+}
+
+// CurrencyChecker is an optional interface of a [Provider] that does not take
+// payments in every currency.
+type CurrencyChecker interface {
+	// CheckCurrency returns an error if the service takes no payments in a
+	// currency, ISO 4217 in upper case. It is also called for a service that is
+	// decoded and not provisioned.
+	CheckCurrency(currency string) error
 }
 
 // Pager is an optional interface of a [Provider] that serves the page of an

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
@@ -38,7 +40,7 @@ func examine(c *call) error {
 			return err
 		}
 	}
-	findings := doctor.Examine(config)
+	findings := doctor.Examine(config, cmp.Or(c.flag("address"), caddy.DefaultAdminListen))
 	if file == "" {
 		findings = append(findings, examineRunning(c)...)
 	}

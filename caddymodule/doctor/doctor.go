@@ -8,11 +8,8 @@ package doctor
 import (
 	"fmt"
 	"maps"
-	"net"
 	"slices"
 	"strings"
-
-	"github.com/caddyserver/caddy/v2"
 )
 
 // Finding is one thing that the doctor names.
@@ -23,35 +20,14 @@ type Finding struct {
 	Remedy string `json:"remedy"`
 }
 
-// Examine runs every check over a configuration, which is decoded JSON.
-func Examine(config any) []Finding {
-	findings := make([]Finding, 0, 8)
-	for _, check := range []func(any) []Finding{checkAdmin, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
+// Examine runs every check over a configuration, which is decoded JSON. admin is the address
+// of the admin endpoint if the configuration names none.
+func Examine(config any, admin string) []Finding {
+	findings := append(make([]Finding, 0, 8), checkAdmin(config, admin)...)
+	for _, check := range []func(any) []Finding{checkTrustedProxies, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
 		findings = append(findings, check(config)...)
 	}
 	return findings
-}
-
-// checkAdmin looks for an admin endpoint that other machines can reach: every client
-// that reaches it can create keys.
-func checkAdmin(config any) []Finding {
-	listen, _ := at(config, "admin", "listen").(string)
-	if listen == "" {
-		return nil
-	}
-	address, err := caddy.ParseNetworkAddress(listen)
-	if err != nil || address.IsUnixNetwork() || isLoopback(address.Host) {
-		return nil
-	}
-	return []Finding{{
-		"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every client that can connect can make API keys and read the store", listen),
-		"listen at localhost:2019 or at a unix socket",
-	}}
-}
-
-// isLoopback reports whether only this machine can reach a host.
-func isLoopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // takesNoRequests reports whether a log is limited to loggers that write no requests, or

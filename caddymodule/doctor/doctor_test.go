@@ -13,6 +13,9 @@ import (
 func TestMain(m *testing.M) { gatetest.Main(m) }
 
 const (
+	trusted = "servers {\n trusted_proxies static private_ranges\n}\n"
+	closed  = "admin unix//run/modelgate/admin.sock|0220\n" + trusted
+
 	filtered = `
 	grace_period 5m
 	log default {
@@ -32,8 +35,12 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 	}
 	// selling is a gateway that sells, with more words in its option and its block.
 	selling := func(option, block string) string {
-		return "{\n" + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
+		return "{\n" + closed + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
 			"http://:8080 {\n modelgate_console\n modelgate_messages {\n" + block + "\nrespond ok\n}\n}\n"
+	}
+	// only is one whose block has no other routes.
+	only := func(option, block string) string {
+		return strings.Replace(selling(option, block), "\nrespond ok\n}", "\n}", 1)
 	}
 	// tasking is one that sells, too, with a door for tasks.
 	tasking := func(option, door string) string {
@@ -70,7 +77,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"within a handle":          {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
 		"all is sold well":         {selling(secure+stripe, "models a-1"), nil},
 		"money without paying":     {selling("base_url http://localhost:8080\n payment demo", ""), []string{"warning apps.modelgate.payments: without paying"}},
-		"plans and nothing to pay": {"{\n" + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
+		"plans and nothing to pay": {"{\n" + closed + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
 		"payments and no console":  {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: users cannot order"}},
 		"secrets in clear": {
 			selling(secure+"payment stripe {\n secret_key sk_live_x\n webhook_secret whsec_x\n}\npayment epay {\n url https://x.example\n pid 1\n key hush\n currency USD\n}", ""),
@@ -98,8 +105,73 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 			tasking(secure+"family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", ""),
 			[]string{"warning apps.modelgate.backends: API keys cannot submit"},
 		},
-		"a door for no tasks":   {tasking(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
-		"tasks without a site":  {tasking("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
+		"a door for no tasks":  {tasking(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
+		"tasks without a site": {tasking("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
+		"an admin endpoint beside money": {
+			strings.Replace(selling(secure, ""), "admin unix//run/modelgate/admin.sock|0220", "", 1),
+			[]string{"warning admin.listen: listens at localhost:2019; every program on this machine can credit wallets"},
+		},
+		"no admin endpoint beside money": {strings.Replace(selling(secure, ""), "admin unix//run/modelgate/admin.sock|0220", "admin off", 1), nil},
+		"a proxy that is not trusted": {
+			strings.Replace(selling(secure, ""), trusted, "", 1),
+			[]string{"warning apps.http.servers.srv0.trusted_proxies: every caller has its address"},
+		},
+		"a host in clear behind a proxy": {
+			strings.NewReplacer(trusted, "", "http://:8080", "http://x.example:8080").Replace(selling(secure, "")),
+			[]string{"warning apps.http.servers.srv0.trusted_proxies: every caller has its address"},
+		},
+		"no proxy at the port of https":  {strings.NewReplacer(trusted, "", "http://:8080", "x.example").Replace(selling(secure, "")), nil},
+		"no proxy at another https port": {strings.NewReplacer(trusted, "", "http://:8080", "https://x.example:8443").Replace(selling(secure, "")), nil},
+		"no proxy at a certificate":      {strings.NewReplacer(trusted, "", "http://:8080", "https://:8443 {\n tls internal {\n on_demand\n}\n}\nhttps://y.example:8443").Replace(selling(secure, "")), nil},
+		"prices for generations alone": {
+			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), "price a-* {\n request 1\n}", "", 1),
+			[]string{"error apps.http.servers.srv0.routes[0].handle[0]: every call of it is refused"},
+		},
+		"prices for generations alone, of which calls are free": {
+			strings.Replace(tasking(secure+keeping+"\nunpriced allow", "modelgate_tasks"), "price a-* {\n request 1\n}", "", 1), nil,
+		},
+		"prices of other models": {
+			only(secure+"unpriced refuse", "@b modelgate_model b-*\nrespond @b ok\n@c modelgate_model c\nhandle @c {\n respond yes\n}\nhandle {\n@d modelgate_model d\n respond @d ok\n}\nrequest_header X-Y z"),
+			[]string{
+				"error apps.http.servers.srv0.routes[0].handle[0]: every call of it is refused",
+				"warning apps.modelgate.prices[0]: a-* has a price for calls, and no route takes it",
+			},
+		},
+		"a route without a price": {
+			only(secure, "@b modelgate_model b-* a-1\nrespond @b yes"),
+			[]string{"warning apps.http.servers.srv0.routes[0].handle[0].routes: a route takes b-*, which has no price"},
+		},
+		"a price that no route takes": {
+			only(secure+"price c {\n request 1\n}", "models a-2 b\n@a modelgate_model a-*\nrespond @a yes"),
+			[]string{
+				"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price",
+				"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and no route takes it",
+				"warning apps.modelgate.prices[1]: c has a price for calls, and no route takes it",
+			},
+		},
+		"a family and a price without a backend": {
+			tasking(secure+keeping+"\nfamily A y-*\nprice video-y-1 {\n second 1\n}", "modelgate_tasks"),
+			[]string{
+				"warning apps.modelgate.prices[2]: video-y-1 has a price for generations, and no backend runs it",
+				"warning apps.modelgate.families[1]: no backend runs y-*",
+			},
+		},
+		"families without any backend": {
+			selling(secure+"family A y-*", ""), []string{"warning apps.modelgate.families[0]: no backend runs y-*"},
+		},
+		"generations by the request": {
+			tasking(secure+"family E x-*\nprice video-x-* {\n request 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil,
+		},
+		"payments in another currency": {
+			selling(secure+"payment epay {\n url https://x.example\n pid 1\n key {env.NOPE}\n}", ""),
+			[]string{"error apps.modelgate.payments[0]: the service takes CNY, not USD"},
+		},
+		"payments in a currency that is not supported": {
+			selling(secure+stripe+"currency UGX", ""), []string{"error apps.modelgate.payments[0]: UGX is not supported"},
+		},
+		"payments in the currency": {
+			selling(secure+"currency CNY\npayment epay {\n url https://x.example\n pid 1\n key {env.NOPE}\n}", ""), nil,
+		},
 		"links of the services": {tasking(secure+"media off\nfamily E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil},
 		"models of no family, without a price": {
 			tasking(secure+"backend a {\n models video-x-1\n adapter fal\n}", "modelgate_tasks"),
@@ -165,7 +237,7 @@ func TestTheDoctorLooksAtTheKeyFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Caddyfile")
-	config := "{\n" + filtered + "modelgate {\n storage badger " + dir + "/store\n base_url https://x.example\n}\n}\n:8080 {\n modelgate_console\n}\n"
+	config := "{\n" + trusted + filtered + "modelgate {\n storage badger " + dir + "/store\n base_url https://x.example\n}\n}\n:8080 {\n modelgate_console\n}\n"
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -218,14 +290,34 @@ func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
 	}
 	serving := block("production.md", "grace_period")
 	options, _, _ := strings.Cut(serving, "\tmodelgate {")
-	selling := options + strings.TrimPrefix(block("pricing.md", "payment stripe"), "{\n")
-	for name, caddyfile := range map[string]string{"serving": serving, "selling": selling} {
+	admin := strings.TrimSuffix(block("production.md", "admin unix/"), "}\n")
+	selling := strings.Replace(options, "{\n", admin, 1) + strings.TrimPrefix(block("pricing.md", "payment stripe"), "{\n")
+	// parts returns what is within the option modelgate and within the site of a block.
+	parts := func(block string) (option, site string) {
+		_, rest, _ := strings.Cut(block, "\tmodelgate {\n")
+		option, rest, _ = strings.Cut(rest, "\n\t}\n}\n")
+		_, site, _ = strings.Cut(rest, "ai.example.com {\n")
+		return option + "\n", strings.TrimSuffix(site, "}\n")
+	}
+	store, calls := parts(serving)
+	prices, _ := parts(block("pricing.md", "payment stripe"))
+	tasks, console := parts(block("generation.md", "adapter replicate"))
+	assembled := func(prices string) string {
+		return strings.Replace(options, "{\n", admin, 1) + "\tmodelgate {\n" + store + prices + tasks + "\t}\n}\nai.example.com {\n" + calls + console + "}\n"
+	}
+	for name, c := range map[string]struct{ caddyfile, want string }{
+		"serving":              {serving, "nothing found"},
+		"selling":              {selling, "nothing found"},
+		"all of the guides":    {assembled(strings.Replace(prices, "\t\tbase_url https://ai.example.com\n", "", 1)), "nothing found"},
+		"without prices calls": {assembled(""), "every call of it is refused"},
+	} {
+		caddyfile := c.caddyfile
 		file := filepath.Join(t.TempDir(), "Caddyfile")
 		if err := os.WriteFile(file, []byte(caddyfile), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
-		if code != 0 || !strings.Contains(stdout, "nothing found") {
+		if (code == 0) != (c.want == "nothing found") || !strings.Contains(stdout, c.want) {
 			t.Errorf("%s: ended with %d: %s%s\n%s", name, code, stdout, stderr, caddyfile)
 		}
 	}

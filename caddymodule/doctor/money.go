@@ -1,53 +1,18 @@
 package doctor
 
 import (
+	"cmp"
+	"encoding/json"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/caddy-modelgate/modelgate/caddymodule"
-	"github.com/caddy-modelgate/modelgate/internal/catalog"
-)
+	"github.com/caddyserver/caddy/v2"
 
-// checkPrices looks for models whose calls are all refused or all free.
-func checkPrices(config any) []Finding {
-	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
-	plans, _ := at(config, "apps", "modelgate", "plans").([]any)
-	if len(prices) == 0 {
-		if len(plans)+len(paymentsOf(config)) == 0 {
-			return nil
-		}
-		return []Finding{{
-			"warning", "apps.modelgate", "plans or top-ups are sold, and no model has a price: every call is free",
-			"add a price block for what is sold: price <pattern> { input … output … context … max_output … }",
-		}}
-	}
-	if at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced {
-		return nil
-	}
-	var priced catalog.Patterns
-	for _, price := range prices {
-		pattern, _ := at(price, "model").(string)
-		priced = append(priced, catalog.Pattern(pattern))
-	}
-	var findings []Finding
-	walk(config, "", func(path string, object map[string]any) {
-		if handler, _ := object["handler"].(string); handler != "modelgate_messages" && handler != "modelgate_completions" {
-			return
-		}
-		models, _ := object["models"].([]any)
-		for _, model := range models {
-			if name, _ := model.(string); !priced.Match(name) {
-				findings = append(findings, Finding{
-					"warning", path + ".models", fmt.Sprintf("%s is listed and has no price: every call of it is refused", name),
-					"give it a price, take it off the list, or let models without a price be free: unpriced allow",
-				})
-			}
-		}
-	})
-	return findings
-}
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/payments"
+)
 
 // paymentSecrets are the fields of payment services that hold a secret.
 var paymentSecrets = []string{"key", "secret", "secret_key", "webhook_secret"}
@@ -70,7 +35,14 @@ func checkPayments(config any) []Finding {
 		})
 	}
 	services, _ := at(config, "apps", "modelgate", "payments").([]any)
+	currency, _ := at(config, "apps", "modelgate", "currency").(string)
 	for i, service := range services {
+		if err := checkCurrency(service, cmp.Or(currency, caddymodule.DefaultCurrency)); err != nil {
+			findings = append(findings, Finding{
+				"error", fmt.Sprintf("apps.modelgate.payments[%d]", i), err.Error() + ": the configuration does not start",
+				"set currency in the modelgate option to that of the service, or take another service",
+			})
+		}
 		for _, name := range paymentSecrets {
 			if secret := at(service, name); secret != nil && inClear(secret) {
 				findings = append(findings, Finding{
@@ -82,6 +54,29 @@ func checkPayments(config any) []Finding {
 		}
 	}
 	return findings
+}
+
+// checkCurrency returns an error if a payment service does not take the currency of the
+// gateway.
+func checkCurrency(service any, currency string) error {
+	name, _ := at(service, "provider").(string)
+	info, err := caddy.GetModule(caddymodule.PaymentsNamespace + "." + name)
+	if err != nil {
+		return nil // the start of the configuration reports it
+	}
+	raw, err := json.Marshal(service)
+	if err != nil {
+		return err
+	}
+	module := info.New()
+	checker, ok := module.(payments.CurrencyChecker)
+	if !ok || json.Unmarshal(raw, module) != nil {
+		return nil
+	}
+	if err := checker.CheckCurrency(currency); err != nil {
+		return fmt.Errorf("payment %s: the currency of the gateway: %w", name, err)
+	}
+	return nil
 }
 
 // checkBaseURL looks for a site to which users would send passwords, keys and tokens in

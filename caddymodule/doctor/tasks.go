@@ -18,16 +18,16 @@ import (
 func checkTasks(config any) []Finding {
 	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
 	routed := hasHandler(config, "modelgate_tasks")
-	switch {
-	case len(rows) == 0 && !routed:
-		return nil
-	case len(rows) == 0:
+	if len(rows) == 0 && routed {
 		return []Finding{{
 			"warning", "apps.modelgate.backends", "there is modelgate_tasks and no backend: every image and every video is refused",
 			"add a backend: backend <name> { models … adapter … }",
 		}}
 	}
-	var findings []Finding
+	findings := checkFamilies(config)
+	if len(rows) == 0 {
+		return findings
+	}
 	if !routed {
 		findings = append(findings, Finding{
 			"warning", "apps.modelgate.backends", "there is no modelgate_tasks: API keys cannot submit tasks, and links to results do not work",
@@ -57,6 +57,23 @@ func checkTasks(config any) []Finding {
 	return findings
 }
 
+// checkFamilies looks for models of families that no backend runs.
+func checkFamilies(config any) (findings []Finding) {
+	run := patternsOf(config, "backends")
+	families, _ := at(config, "apps", "modelgate", "families").([]any)
+	for i, row := range families {
+		for _, models := range patterns(at(row, "models")) {
+			if !slices.ContainsFunc(run, func(other catalog.Pattern) bool { return overlap(models, other) }) {
+				findings = append(findings, Finding{
+					"warning", fmt.Sprintf("apps.modelgate.families[%d]", i), fmt.Sprintf("no backend runs %s: every task of it is refused", models),
+					"add it to the models of a backend, or remove it from the family",
+				})
+			}
+		}
+	}
+	return findings
+}
+
 // adapterSecrets are the fields of adapters that hold a secret.
 var adapterSecrets = []string{"key", "secret_key", "webhook_secret", "callback_secret"}
 
@@ -74,16 +91,16 @@ func checkBackend(config any, path string, row any) []Finding {
 			findings = append(findings, clearSecret(path+".adapter."+name, "of the service"))
 		}
 	}
-	models, _ := at(row, "models").([]any)
-	for _, model := range models {
-		name, _ := model.(string)
-		if !inAnyFamily(config, name) {
+	families := patternsOf(config, "families")
+	for _, models := range patterns(at(row, "models")) {
+		name := string(models)
+		if !slices.ContainsFunc(families, func(other catalog.Pattern) bool { return overlap(models, other) }) {
 			findings = append(findings, Finding{
 				"warning", path + ".models", name + " is in no family: platform tasks of it are refused, and only /v1/video/generations takes it",
 				"add it to one: family <A to F> " + name,
 			})
 		}
-		if unpricedGeneration(config, name) {
+		if unpricedGeneration(config, models) {
 			findings = append(findings, Finding{
 				"warning", path + ".models", name + " has no price for generations: every task of it is refused",
 				"give it one, price " + name + " { second … } or { image … }, or let models without a price be free: unpriced allow",
@@ -97,48 +114,16 @@ func clearSecret(path, of string) Finding {
 	return Finding{"warning", path, "a secret " + of + " is in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
 }
 
-// inAnyFamily reports whether a family has some of the models of a pattern.
-func inAnyFamily(config any, pattern string) bool {
-	families, _ := at(config, "apps", "modelgate", "families").([]any)
-	return slices.ContainsFunc(families, func(row any) bool {
-		models, _ := at(row, "models").([]any)
-		return slices.ContainsFunc(models, func(model any) bool {
-			name, _ := model.(string)
-			return overlap(name, pattern)
-		})
-	})
-}
-
-// unpricedGeneration reports whether there are prices, but none for a model of the
-// pattern.
-func unpricedGeneration(config any, pattern string) bool {
-	prices, _ := at(config, "apps", "modelgate", "prices").([]any)
+// unpricedGeneration reports whether there are prices, but none for generations of a model of
+// the pattern.
+func unpricedGeneration(config any, pattern catalog.Pattern) bool {
+	prices := pricesOf(config)
 	if len(prices) == 0 || at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced {
 		return false
 	}
-	return !slices.ContainsFunc(prices, func(price any) bool {
-		name, _ := at(price, "model").(string)
-		for _, word := range []string{"second", "image", "request"} {
-			if at(price, word) != nil {
-				return overlap(name, pattern)
-			}
-		}
-		return false
+	return !slices.ContainsFunc(prices, func(p catalog.Price) bool {
+		return (len(p.Second)+len(p.Image) > 0 || p.Request > 0) && overlap(p.Model, pattern)
 	})
-}
-
-// overlap reports whether a model can match both patterns. The prefix of a kind, such as
-// video-, is ignored.
-func overlap(a, b string) bool {
-	a, b = bare(a), bare(b)
-	return catalog.Pattern(a).Match(strings.TrimSuffix(b, "*")) || catalog.Pattern(b).Match(strings.TrimSuffix(a, "*"))
-}
-
-func bare(pattern string) string {
-	for _, kind := range []catalog.Kind{catalog.Video, catalog.Image} {
-		pattern = strings.TrimPrefix(pattern, string(kind)+"-")
-	}
-	return pattern
 }
 
 // checkMedia checks the free disk space for results, and the secrets of the bucket.

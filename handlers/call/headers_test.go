@@ -2,6 +2,7 @@ package call_test
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -282,6 +283,7 @@ func TestOfACallersHeadersThoseGoUpThatAreListed(t *testing.T) {
 	never := []string{
 		"X-Title", "Http-Referer", "Origin", "Referer", "Priority", "Baggage", "Sec-Fetch-Mode", "X-Amz-Security-Token", "X-Goog-User-Project",
 		"Anthropic-Workspace-Id", "Anthropic-Organization-Id", "Openai-Organization", "Openai-Project", "X-Openai-Internal", "X-Forwarded-Port", "Via",
+		"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip", "Forwarded",
 		"X-Vendor", "Anthropic-Beta-2", "X-Stainless", "Cookie", "X-Stainless-Hop",
 	}
 	passed := []string{"X-Grok-Conv-Id", "X-Vendor-Tier"}
@@ -296,8 +298,7 @@ func TestOfACallersHeadersThoseGoUpThatAreListed(t *testing.T) {
 		}
 		header := seen[0].Header
 		want := http.Header{
-			"Content-Type": {"application/json"}, "Content-Length": {itoa(len(seen[0].Body))}, "Accept-Encoding": {"identity"}, "Via": {"1.1 Caddy"},
-			"X-Forwarded-For": {"127.0.0.1"}, "X-Forwarded-Host": {g.Address}, "X-Forwarded-Proto": {"http"},
+			"Content-Type": {"application/json"}, "Content-Length": {itoa(len(seen[0].Body))}, "Accept-Encoding": {"identity"},
 		}
 		for _, name := range always {
 			want.Set(name, "of-"+strings.ToLower(name))
@@ -322,6 +323,62 @@ func TestOfACallersHeadersThoseGoUpThatAreListed(t *testing.T) {
 			if fmt.Sprint(header[name]) != fmt.Sprint(values) {
 				t.Errorf("%s: the backend saw %s: %q, want %q", path, name, header[name], values)
 			}
+		}
+	}
+}
+
+func TestABackendLearnsTheCallersAddressOnlyByHeaderUp(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{
+		Global: "servers {\n trusted_proxies static 127.0.0.0/8\n}",
+		Site: `
+		modelgate_messages {
+			@own modelgate_model own-*
+			reverse_proxy @own BACKEND {
+				header_up X-Forwarded-For {client_ip}
+				header_up X-Forwarded-Host {host}
+				header_up X-Forwarded-Proto {scheme}
+				header_up Via "1.1 gateway"
+			}
+			reverse_proxy BACKEND {
+				lb_retries 1
+			}
+		}
+		modelgate_completions {
+			reverse_proxy BACKEND
+		}`,
+	})
+	key := g.NewKey(t, nil).Secret
+	host, _, _ := net.SplitHostPort(g.Address)
+	const address = "192.0.2.77"
+	echoed := func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Openai-Version", "for:"+r.Header.Get("X-Forwarded-For"))
+		gatetest.JSON(http.StatusOK, messageAnswer)(w, r)
+	}
+	for _, c := range []struct {
+		path, model string
+		want        http.Header
+	}{
+		{messages, "vendor-1", http.Header{}},
+		{chat, "vendor-2", http.Header{}},
+		{messages, "own-1", http.Header{
+			"X-Forwarded-For": {address}, "X-Forwarded-Host": {host}, "X-Forwarded-Proto": {"http"}, "Via": {"1.1 gateway"},
+		}},
+	} {
+		g.Backend.On(c.model, echoed)
+		sent := headersFor(c.path, key) + "X-Forwarded-For: " + address + "\nX-Forwarded-Host: there\nX-Forwarded-Proto: https\nForwarded: for=" + address + "\nX-Real-Ip: " + address + "\nVia: 1.1 proxy\n"
+		got := g.Do(t, http.MethodPost, c.path, sent, bodyFor(c.path, c.model, ""))
+		seen := g.Backend.Seen(c.model)
+		if got.Status != http.StatusOK || len(seen) != 1 {
+			t.Fatalf("%s is answered %d %s", c.model, got.Status, got.Body)
+		}
+		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip", "Via"} {
+			if fmt.Sprint(seen[0].Header[name]) != fmt.Sprint(c.want[name]) {
+				t.Errorf("%s: the backend saw %s: %q, want %q", c.model, name, seen[0].Header[name], c.want[name])
+			}
+		}
+		// The address is no credential, which would be taken out of the answer.
+		if version := got.Header.Get("Openai-Version"); version != "for:"+c.want.Get("X-Forwarded-For") {
+			t.Errorf("%s: the answer has %q", c.model, version)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -16,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/redact"
 )
 
-// transport is Caddy's transport with four changes.
+// transport is Caddy's transport with five changes.
 //
 // A small call goes upstream in one write, its head together with its body.
 // net/http flushes the head by itself unless it sees that the body is in memory,
@@ -31,6 +32,8 @@ import (
 //
 // An answer only keeps the headers that callers may see, before reverse_proxy logs them, sets
 // placeholders by them and applies header_down.
+//
+// Caddy's Via does not go upstream.
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
@@ -76,6 +79,11 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	c, ok := caddyhttp.GetVar(req.Context(), callVar).(*call)
 	if !ok {
 		return t.HTTPTransport.RoundTrip(&sent) // a health check
+	}
+	// A vendor need not know of the gateway. An operator's own value stays. Retries share the
+	// headers with a trip that may still be sending, so they must not delete again.
+	if via := req.Header["Via"]; len(via) == 1 && strings.HasSuffix(via[0], " Caddy") {
+		delete(req.Header, "Via")
 	}
 	if req.ContentLength <= smallCall {
 		if unread := c.body.unread(); int64(len(unread)) == req.ContentLength {
@@ -180,7 +188,7 @@ func credentialsOf(routes caddyhttp.RouteList) (names []string) {
 		for _, fields := range []http.Header{ops.Set, ops.Add} {
 			for name := range fields {
 				name = http.CanonicalHeaderKey(repl.ReplaceKnown(name, ""))
-				if !forwarding.Upstream.Has(name) && !slices.Contains(names, name) {
+				if !forwarding.Upstream.Has(name) && !slices.Contains(forwarding.CallerHeaders, name) && !slices.Contains(names, name) {
 					names = append(names, name)
 				}
 			}

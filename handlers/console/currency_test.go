@@ -16,7 +16,8 @@ import (
 )
 
 // TestAnOrderOfAnotherCurrencyIsNotCredited: an order is opened, the operator changes
-// the currency, which may be done while no money has moved, and the order is paid.
+// the currency, which may be done while no money has moved, and the order is paid. A
+// service that keeps the old currency is refused.
 func TestAnOrderOfAnotherCurrencyIsNotCredited(t *testing.T) {
 	stripe := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -46,7 +47,6 @@ func TestAnOrderOfAnotherCurrencyIsNotCredited(t *testing.T) {
 		paid     func(t *testing.T, g *gatetest.Gate, tradeNo string) gatetest.Answer
 	}{
 		"stripe":                           {"stripe", "USD", paidByStripe},
-		"epay, that has the old currency":  {"epay", "CNY", paidByEpay},
 		"epay, whose currency was changed": {"epay", "USD", paidByEpay},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -55,6 +55,9 @@ func TestAnOrderOfAnotherCurrencyIsNotCredited(t *testing.T) {
 			o := post[order](t, a, "/api/user/"+c.provider+"/pay", `{"amount":"12.50"}`)
 			if o.Currency != "CNY" {
 				t.Fatalf("the order is %+v", o)
+			}
+			if err := g.Reload(in("USD", "CNY")); err == nil || !strings.Contains(err.Error(), "payment epay: the currency of the gateway: the service takes CNY, not USD") {
+				t.Fatalf("a service with the old currency: %v", err)
 			}
 			if err := g.Reload(in("USD", c.epay)); err != nil {
 				t.Fatal(err)

@@ -109,9 +109,7 @@ func unverified(f *fault.Fault) *fault.Fault {
 	if !strings.Contains(f.Message+f.Param, verifiedMessage) {
 		return f
 	}
-	plain := *f
-	plain.Message, plain.Param = "something that was sent is not taken here, and is not repeated either", ""
-	return &plain
+	return f.WithMessage("something that was sent is not taken here, and is not repeated either")
 }
 
 // verify is the step-up: for some minutes the credential of the request may do what

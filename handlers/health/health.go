@@ -30,15 +30,20 @@ func init() {
 }
 
 // Health serves GET /healthz, which answers 200 as long as the process runs,
-// and GET /readyz, which answers 200 when calls can be taken, or 503 with a reason
-// why not, which is one of these words:
+// GET /readyz, which answers 200 when model calls can be taken, and GET /readyz/tasks,
+// which answers 200 when generation tasks can be taken. Else they answer 503 with a
+// reason, which is one of these words:
 //
 //   - `store`: it failed, is almost full or is still being opened;
 //   - `draining`: the process is about to end;
 //   - `configuration`: it changes the currency or the master keys of the store, and
 //     that could not be put in force;
-//   - `backends`: there are backends of generation tasks and none of them can be
-//     used, because it is drained or its service takes no tasks.
+//   - `backends`, of /readyz/tasks alone: no backend of generation tasks can be used,
+//     because there is none, it is drained, or its service takes no tasks.
+//
+// Model calls go on while tasks cannot be taken, so backends do not count for /readyz.
+// The backends of model calls do not count either: the health checks of reverse_proxy
+// choose among them, and every gateway would be unready at once.
 //
 // These answers need no credential, so the details are in the log alone, once for each
 // change.
@@ -48,10 +53,10 @@ type Health struct {
 	last   *lastLogged
 }
 
-// lastLogged is the reason that was logged last; empty: calls can be taken.
+// lastLogged has by path the reason that was logged last; none: it is ready.
 type lastLogged struct {
 	sync.Mutex
-	details string
+	details map[string]string
 }
 
 // The reasons.
@@ -69,7 +74,7 @@ func (Health) CaddyModule() caddy.ModuleInfo {
 
 // Provision finds the app.
 func (h *Health) Provision(ctx caddy.Context) (err error) {
-	h.logger, h.last = ctx.Logger(), new(lastLogged)
+	h.logger, h.last = ctx.Logger(), &lastLogged{details: make(map[string]string)}
 	h.app, err = caddymodule.Of(ctx)
 	return err
 }
@@ -77,7 +82,10 @@ func (h *Health) Provision(ctx caddy.Context) (err error) {
 var routes = reply.Register(
 	reply.Route{Method: http.MethodGet, Path: "/healthz", Credential: reply.Public},
 	reply.Route{Method: http.MethodGet, Path: "/readyz", Credential: reply.Public},
+	reply.Route{Method: http.MethodGet, Path: tasksPath, Credential: reply.Public},
 )
+
+const tasksPath = "/readyz/tasks"
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
@@ -90,8 +98,8 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	case routes[i].Path == "/healthz":
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:
-		reason, err := h.ready(r.Context())
-		h.logChange(reason, err)
+		reason, err := h.ready(r.Context(), routes[i].Path == tasksPath)
+		h.logChange(routes[i].Path, reason, err)
 		if err != nil {
 			answer(w, http.StatusServiceUnavailable, state{"unavailable", []string{reason}})
 		} else {
@@ -101,8 +109,8 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return nil
 }
 
-// ready returns why no calls can be taken, as a word and in detail; nil if they can.
-func (h *Health) ready(ctx context.Context) (reason string, err error) {
+// ready returns why no calls, or no tasks, can be taken, as a word and in detail; nil if they can.
+func (h *Health) ready(ctx context.Context, tasks bool) (reason string, err error) {
 	runtime, release, err := h.app.InForce(ctx)
 	switch {
 	case errors.Is(err, caddymodule.ErrNotLive):
@@ -120,11 +128,14 @@ func (h *Health) ready(ctx context.Context) (reason string, err error) {
 	if err := runtime.Probe(ctx); err != nil {
 		return storeFails, err
 	}
-	return noneIsUsable, h.app.Unusable(ctx, runtime)
+	if tasks {
+		return noneIsUsable, h.app.Unusable(ctx, runtime)
+	}
+	return "", nil
 }
 
-// logChange logs that calls cannot be taken any more, with the reason, or can be again.
-func (h *Health) logChange(reason string, err error) {
+// logChange logs that a path is not ready any more, with the reason, or is ready again.
+func (h *Health) logChange(path, reason string, err error) {
 	details := ""
 	if err != nil {
 		details = err.Error()
@@ -132,14 +143,14 @@ func (h *Health) logChange(reason string, err error) {
 	h.last.Lock()
 	defer h.last.Unlock()
 	switch {
-	case details == h.last.details:
+	case details == h.last.details[path]:
 		return
 	case err != nil:
-		h.logger.Warn("not ready: calls cannot be taken", zap.String("reason", reason), zap.Error(err))
+		h.logger.Warn("not ready", zap.String("path", path), zap.String("reason", reason), zap.Error(err))
 	default:
-		h.logger.Info("ready: calls can be taken again")
+		h.logger.Info("ready again", zap.String("path", path))
 	}
-	h.last.details = details
+	h.last.details[path] = details
 }
 
 type state struct {

@@ -19,15 +19,19 @@ func TestHealthAndReadiness(t *testing.T) {
 	}
 	check("/healthz", 200, `{"status":"ok"}`)
 	check("/readyz", 200, `{"status":"ready"}`)
+	check("/readyz/tasks", 503, `{"status":"unavailable","reasons":["backends"]}`) // there is none
 	g.FailStore(t)
 	check("/healthz", 200, `{"status":"ok"}`)
 	check("/readyz", 503, `{"status":"unavailable","reasons":["store"]}`)
 	check("/readyz", 503, `{"status":"unavailable","reasons":["store"]}`)
-	n := g.CountLines(func(line gatetest.Line) bool {
-		return line.Text("reason") == "store" && strings.Contains(line.Text("error"), "sync failed")
-	})
-	if n != 1 {
-		t.Errorf("the log tells %d times why", n)
+	check("/readyz/tasks", 503, `{"status":"unavailable","reasons":["store"]}`)
+	for _, path := range []string{"/readyz", "/readyz/tasks"} {
+		n := g.CountLines(func(line gatetest.Line) bool {
+			return line.Text("path") == path && line.Text("reason") == "store" && strings.Contains(line.Text("error"), "sync failed")
+		})
+		if n != 1 {
+			t.Errorf("the log tells %d times why %s is not ready", n, path)
+		}
 	}
 }
 

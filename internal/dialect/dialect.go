@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"golang.org/x/text/language"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
@@ -204,10 +206,34 @@ func Stamp(header http.Header, d Dialect, requestID string) {
 	}
 }
 
+// languages are those of the console: English, the default, and Chinese, also for readers of the
+// traditional script.
+var languages = language.NewMatcher([]language.Tag{language.English, language.SimplifiedChinese, language.TraditionalChinese})
+
+// inLanguageOf returns f in the language that the client of the console prefers, by
+// Accept-Language. The other dialects speak English.
+func (d Dialect) inLanguageOf(r *http.Request, f *fault.Fault) *fault.Fault {
+	if d != Console {
+		return f
+	}
+	accepted := r.Header.Get("Accept-Language")
+	if len(accepted) > maxAccepted {
+		return f
+	}
+	if _, i := language.MatchStrings(languages, accepted); i == 0 {
+		return f
+	}
+	return f.Chinese()
+}
+
+// maxAccepted is the greatest length of an Accept-Language that is read, in bytes. Clients without
+// an account send it.
+const maxAccepted = 1 << 10
+
 // RefuseRequest answers f to a request whose body was read to its end, or was not.
 func (d Dialect) RefuseRequest(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string, read bool) {
 	if read {
-		d.Refuse(w, f, requestID)
+		d.Refuse(w, d.inLanguageOf(r, f), requestID)
 	} else {
 		d.RefuseUnread(w, r, f, requestID)
 	}

@@ -17,7 +17,8 @@ const (
 	smallBody = 256 << 10
 )
 
-// RefuseUnread answers f to a request whose body has not been read to its end.
+// RefuseUnread answers f to a request whose body has not been read to its end, in the console in
+// the language of the request.
 //
 // net/http reads a small body to its end before it sends the answer. The deadline frees the
 // connection of a client that announces a body and does not send it. Of a large body nothing
@@ -25,6 +26,7 @@ const (
 // the next request. Before that, the body is read for a moment, because a client that is
 // reset while it sends does not see the answer.
 func (d Dialect) RefuseUnread(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
+	f = d.inLanguageOf(r, f)
 	if r.ContentLength == 0 {
 		d.Refuse(w, f, requestID)
 		return

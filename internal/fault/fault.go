@@ -2,7 +2,8 @@
 // message and the path of the invalid parameter. All packages return faults;
 // internal/dialect writes them in the dialect of the caller. This package has the
 // only table from codes to HTTP statuses. The text of a fault stands where it is
-// returned. It imports no other package of this module.
+// returned; its Chinese form is in the table of chinese.go. It imports no other package of
+// this module.
 package fault
 
 import (
@@ -159,16 +160,33 @@ type Fault struct {
 	Task string
 
 	status int // instead of that of the code; 0: that of the code
+
+	format string // from which Message was made, for Chinese
+	args   []any
 }
 
 // New returns a fault that concerns the request as a whole.
 func New(code Code, format string, args ...any) *Fault {
-	return &Fault{Code: code, Message: fmt.Sprintf(format, args...)}
+	return At(code, "", format, args...)
 }
 
 // At returns a fault that concerns the field at the path param.
 func At(code Code, param, format string, args ...any) *Fault {
-	return &Fault{Code: code, Param: param, Message: fmt.Sprintf(format, args...)}
+	return &Fault{Code: code, Param: param, Message: fmt.Sprintf(format, args...), format: format, args: args}
+}
+
+// WithParam returns a copy of f that concerns the field at another path.
+func (f *Fault) WithParam(param string) *Fault {
+	g := *f
+	g.Param = param
+	return &g
+}
+
+// WithMessage returns a copy of f with this message, and of no field.
+func (f *Fault) WithMessage(message string) *Fault {
+	g := *f
+	g.Message, g.format, g.args, g.Param = message, message, nil, ""
+	return &g
 }
 
 // After returns a copy of f that asks the caller to wait for d.

@@ -70,14 +70,13 @@ func (l *List) With(names ...string) (*List, error) {
 
 // Upstream are the headers of a caller that go to the backend: those in which today's SDKs
 // send a version, betas, an idempotency key and their own name. Any other header may decide
-// what the vendor charges, or choose among the operator's accounts. Of X-Forwarded-* only the
-// three that Caddy rewrites pass.
+// what the vendor charges, or choose among the operator's accounts. No header that names the
+// caller's address passes: see CallerHeaders.
 var Upstream = &List{
 	names: setOf(
 		"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent",
 		"Anthropic-Version", "Anthropic-Beta", "Anthropic-Dangerous-Direct-Browser-Access", "Openai-Beta",
 		"Idempotency-Key", "X-Client-Request-Id", "X-App", "Traceparent", "Tracestate",
-		"X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host",
 	),
 	prefixes: []string{"X-Stainless-"},
 	never: setOf(
@@ -88,6 +87,10 @@ var Upstream = &List{
 		"X-Original-Url", "X-Rewrite-Url", "X-Http-Method-Override", "X-Method-Override", "X-Request-Id",
 	),
 }
+
+// CallerHeaders are the headers by which Caddy's reverse_proxy tells a backend the caller's
+// address, and the host and scheme of the request. An operator sends them to a backend by header_up.
+var CallerHeaders = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
 // Downstream are the headers of a backend that the gateway accepts: those that describe the
 // content, that SDKs read, and by which a vendor finds a request. X-Request-Id is only for
@@ -134,6 +137,9 @@ func clean(header http.Header, passing *List) {
 // encodings.
 func CleanRequest(r *http.Request, passing *List, stream bool) {
 	clean(r.Header, passing)
+	for _, name := range CallerHeaders {
+		r.Header[name] = nil // reverse_proxy leaves out a header that is there without a value
+	}
 	r.Trailer = nil
 	// The gateway checked the body as JSON, so the backend must read it as JSON: as a
 	// form, or in another charset, the same bytes could name another model.

@@ -138,7 +138,7 @@ func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
 	}
 	limits, refusal := spec.Limits.checked()
 	if refusal != nil {
-		return key, fault.At(refusal.Code, "limits."+refusal.Param, "%s", refusal.Message)
+		return key, refusal.WithParam("limits." + refusal.Param)
 	}
 	key.Limits = limits
 	if refusal := checkCallbackURL(spec.CallbackURL); refusal != nil {

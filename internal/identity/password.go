@@ -21,7 +21,7 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 		return "", err
 	}
 	if refusal := checkPassword(a.UserName, replacement); refusal != nil {
-		return "", fault.At(refusal.Code, "new_password", "%s", refusal.Message)
+		return "", refusal.WithParam("new_password")
 	}
 	line, err := d.hasher.Enter()
 	if err != nil {

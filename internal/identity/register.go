@@ -43,9 +43,10 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	return user.User, err
 }
 
-// setupRecord is the one-time code of the first run.
+// setupRecord is the one-time code of the first run, or says that the code was used.
 type setupRecord struct {
-	Hash    credential.Hash `json:"hash"`
+	Hash    credential.Hash `json:"hash"` // zero if it was used
+	Used    bool            `json:"used,omitempty"`
 	Created int64           `json:"created"` // Unix seconds
 }
 
@@ -55,8 +56,8 @@ var setupCode = table.Key{"code"}
 const setupPurpose = "setup"
 
 // SetupCode returns a new one-time code that makes the first administrator, and ends the one
-// before. It returns no code once there is an administrator or an operator has made a user; users
-// who register do not end it. The code is written to the log only.
+// before. It returns no code once there is an administrator. Other users do not end the set-up,
+// whether they register or an operator makes them. The code is written to the log only.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
@@ -77,17 +78,11 @@ func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 }
 
 func setupDue(r storage.Reader) (bool, error) {
-	has, err := setupTable.Has(r, setupCode...)
-	if err != nil || has {
-		return has, err
-	}
-	for _, err := range userTable.PrimaryKeys(r, userTable.Under()) {
-		return false, err
-	}
-	return true, nil
+	record, err := setupTable.Get(r, setupCode...)
+	return err == nil && (record == nil || !record.Used), err
 }
 
-// Setup makes the first user, an administrator, by the one-time code in the log. The code is used
+// Setup makes the first administrator by the one-time code in the log. The code is used
 // up in the transaction that makes the user, so that only one of two concurrent calls succeeds.
 // An invalid name or password does not use it up.
 func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {
@@ -108,7 +103,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 		if err := mayBeFirst(t, hash); err != nil {
 			return nil, err
 		}
-		if err := setupTable.Delete(t, setupCode...); err != nil {
+		if err := setupTable.Put(t, nil, &setupRecord{Used: true, Created: user.Created}); err != nil {
 			return nil, err
 		}
 		return &audit.Event{Actor: user.ID, Action: "user.setup", User: user.ID, Detail: user.Name}, addUser(t, user, folded)
@@ -254,7 +249,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 // resetting returns the user whose code in force this is. All other codes are refused without
 // distinction.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
-	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.InWords(resetCodeLife))
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.Words(resetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {
 		return nil, err

@@ -1,6 +1,8 @@
 package identity
 
 import (
+	"context"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -119,47 +121,45 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	}
 }
 
-func TestACodeInTheLogIsWorthNothingOnceAnOperatorMadeAUser(t *testing.T) {
+func TestOnlyTheFirstAdministratorEndsTheSetUp(t *testing.T) {
 	t.Parallel()
-	f := newPeople(t)
-	code := must(f.SetupCode(t.Context()))(t).Reveal()
-	f.user(t, "ann")
-	refusedAs(t, "it", second(f.Setup(t.Context(), code, "eve", goodPassword)), fault.Conflict)
-}
-
-func TestARegistrationDoesNotEndTheSetUp(t *testing.T) {
-	t.Parallel()
-	f := newPeople(t)
-	ctx := t.Context()
-	must(f.SetupCode(ctx))(t)
-	if _, err := f.Register(ctx, "eve", goodPassword, testDevice, LoginLimits{}); err != nil {
-		t.Fatal(err)
+	others := map[string]func(context.Context, fixture) error{
+		"a registration": func(ctx context.Context, f fixture) error {
+			return second(f.Register(ctx, "eve", goodPassword, testDevice, LoginLimits{}))
+		},
+		"an operator's user": func(ctx context.Context, f fixture) error {
+			return second(f.CreateUser(ctx, "operator", "eve"))
+		},
+		"an operator's user with a password": func(ctx context.Context, f fixture) error {
+			return second(f.CreateUserWithPassword(ctx, "operator", "eve", goodPassword))
+		},
 	}
-	code := must(f.SetupCode(ctx))(t) // after a restart
-	if due := must(f.SetupDue(ctx))(t); !due || code == "" {
-		t.Fatal("a registration has ended the set-up")
+	for what, makeUser := range others {
+		for _, restarted := range []bool{false, true} {
+			t.Run(fmt.Sprint(what, " ", restarted), func(t *testing.T) {
+				t.Parallel()
+				f := newPeople(t)
+				ctx := t.Context()
+				code := must(f.SetupCode(ctx))(t)
+				if err := makeUser(ctx, f); err != nil {
+					t.Fatal(err)
+				}
+				if restarted {
+					code = must(f.SetupCode(ctx))(t)
+				}
+				if due := must(f.SetupDue(ctx))(t); !due || code == "" {
+					t.Fatalf("it has ended the set-up: %v %q", due, code)
+				}
+				if made, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !made.Admin {
+					t.Fatalf("%+v, %v", made, err)
+				}
+				if due := must(f.SetupDue(ctx))(t); due || must(f.SetupCode(ctx))(t) != "" {
+					t.Error("set-up is due beside an administrator")
+				}
+				refusedAs(t, "a second administrator", second(f.Setup(ctx, code.Reveal(), "bob", goodPassword)), fault.Conflict)
+			})
+		}
 	}
-	if made, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !made.Admin {
-		t.Fatalf("%+v, %v", made, err)
-	}
-	if due := must(f.SetupDue(ctx))(t); due {
-		t.Error("set-up is due beside an administrator")
-	}
-}
-
-func TestAnOperatorsUserEndsTheSetUp(t *testing.T) {
-	t.Parallel()
-	f := newPeople(t)
-	ctx := t.Context()
-	code := must(f.SetupCode(ctx))(t).Reveal()
-	if _, err := f.CreateUser(ctx, "operator", "ann"); err != nil {
-		t.Fatal(err)
-	}
-	if due := must(f.SetupDue(ctx))(t); due {
-		t.Error("set-up is due beside an operator's user")
-	}
-	_, err := f.Setup(ctx, code, "eve", goodPassword)
-	refusedAs(t, "the code of before", err, fault.Conflict)
 }
 
 // An operator names users as arguments of commands and in paths.
@@ -189,7 +189,6 @@ func TestAUserIsMadeWithThePasswordOrNotAtAll(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	code := must(f.SetupCode(ctx))(t)
 	create := func(name, password string) error {
 		return second(f.CreateUserWithPassword(ctx, "operator", name, password))
 	}
@@ -206,5 +205,4 @@ func TestAUserIsMadeWithThePasswordOrNotAtAll(t *testing.T) {
 	f.login(t, "ann")
 	refusedAs(t, "a name that is taken", create("Ann", otherPassword), fault.Conflict)
 	f.login(t, "ann")
-	refusedAs(t, "the set-up after that", second(f.Setup(ctx, code.Reveal(), "root", goodPassword)), fault.Conflict)
 }

@@ -19,7 +19,7 @@ type User struct {
 	Name     string `json:"name"`
 	Created  int64  `json:"created"` // Unix seconds
 	Disabled bool   `json:"disabled,omitempty"`
-	Admin    bool   `json:"admin,omitempty"` // made by the first run's one-time code
+	Admin    bool   `json:"admin,omitempty"` // made by the one-time code of the set-up
 
 	// DisplayName is a name that the user chooses. It identifies nothing.
 	DisplayName string `json:"display_name,omitempty"`
@@ -92,9 +92,6 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = credential.NewID(idClass), d.store.Now().Unix()
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		if err := setupTable.Delete(t, setupCode...); err != nil { // an operator has begun without the code
-			return nil, err
-		}
 		event := &audit.Event{Actor: actor, Action: "user.create", User: user.ID, Detail: user.Name}
 		return event, addUser(t, user, folded)
 	})

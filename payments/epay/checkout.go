@@ -23,8 +23,8 @@ func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, err
 	if e.Key == "" {
 		return payments.Page{}, errors.New("the key is missing")
 	}
-	if o.Currency != e.Currency {
-		return payments.Page{}, fmt.Errorf("the service takes %s, not %s", e.Currency, o.Currency)
+	if err := e.CheckCurrency(o.Currency); err != nil {
+		return payments.Page{}, err
 	}
 	if o.Amount <= 0 || o.Amount%cent != 0 {
 		return payments.Page{}, fmt.Errorf("%w: %s %s is not a positive multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)

@@ -14,6 +14,7 @@
 package epay
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -50,8 +51,8 @@ type Epay struct {
 	Method string `json:"method,omitempty"`
 
 	// Currency is the currency of the service, which its notices do not
-	// contain: three capital letters of ISO 4217. Orders in another currency
-	// are refused. Default: `CNY`.
+	// contain: three capital letters of ISO 4217. It must be that of the gateway.
+	// Default: `CNY`.
 	Currency string `json:"currency,omitempty"`
 }
 
@@ -69,9 +70,7 @@ func (e *Epay) Provision(caddy.Context) error {
 	if e.Method == "" {
 		e.Method = "alipay"
 	}
-	if e.Currency == "" {
-		e.Currency = "CNY"
-	}
+	e.Currency = e.takes()
 	if err := errors.Join(
 		settings.Resolve("url", &e.URL),
 		settings.Resolve("pid", &e.PID),
@@ -94,6 +93,17 @@ func (e *Epay) Validate() error {
 		if strings.Contains(value, separator) {
 			return fmt.Errorf("%s holds an ampersand", name)
 		}
+	}
+	return nil
+}
+
+// takes returns the currency of the service.
+func (e *Epay) takes() string { return cmp.Or(e.Currency, "CNY") }
+
+// CheckCurrency implements payments.CurrencyChecker.
+func (e *Epay) CheckCurrency(currency string) error {
+	if takes := e.takes(); currency != takes {
+		return fmt.Errorf("the service takes %s, not %s", takes, currency)
 	}
 	return nil
 }

@@ -71,6 +71,12 @@ func scaleOf(currency string) (scale, error) {
 	return hundredths, nil
 }
 
+// CheckCurrency implements payments.CurrencyChecker.
+func (*Stripe) CheckCurrency(currency string) error {
+	_, err := scaleOf(currency)
+	return err
+}
+
 // toMinor returns an amount in Stripe's units. An amount that is not a multiple
 // of the currency's step is refused, never rounded.
 func toMinor(a money.Amount, currency string) (int64, error) {

@@ -71,7 +71,7 @@ func (a Attempt) admit(r storage.Reader, now time.Time) (*attemptRecord, error) 
 	}
 	// One more may be made when the oldest of the last Most attempts does not count any more.
 	next := time.UnixMilli(have.Times[len(have.Times)-a.Most]).Add(a.Per)
-	return nil, tooMany(next.Sub(now), "too many attempts: at most %d are allowed in %s", a.Most, InWords(a.Per))
+	return nil, fault.New(fault.TooManyAttempts, "too many attempts: at most %d are allowed in %s", a.Most, Words(a.Per)).After(wholeSeconds(next.Sub(now)))
 }
 
 // Forgive forgets the attempts that were counted.
@@ -99,14 +99,17 @@ func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
 	return nil
 }
 
-// tooMany returns TOO_MANY_ATTEMPTS with the wait in whole seconds, rounded up.
-func tooMany(wait time.Duration, format string, args ...any) *fault.Fault {
-	wait = (wait + time.Second - 1).Truncate(time.Second)
-	return fault.New(fault.TooManyAttempts, format, args...).After(wait)
+// wholeSeconds rounds a wait up.
+func wholeSeconds(wait time.Duration) time.Duration {
+	return (wait + time.Second - 1).Truncate(time.Second)
 }
 
-// InWords writes a duration for a person: "15 minutes", "a minute".
-func InWords(d time.Duration) string {
+// Words is a duration that is written for a person: "15 minutes", "a minute".
+type Words time.Duration
+
+// String implements fmt.Stringer.
+func (w Words) String() string {
+	d := time.Duration(w)
 	switch {
 	case d == time.Hour:
 		return "an hour"
@@ -118,4 +121,16 @@ func InWords(d time.Duration) string {
 		return strconv.FormatInt(int64(d/time.Minute), 10) + " minutes"
 	}
 	return d.String()
+}
+
+// Chinese returns the duration in Chinese, for package fault.
+func (w Words) Chinese() string {
+	d := time.Duration(w)
+	switch {
+	case d%time.Hour == 0:
+		return strconv.FormatInt(int64(d/time.Hour), 10) + " 小时"
+	case d%time.Minute == 0:
+		return strconv.FormatInt(int64(d/time.Minute), 10) + " 分钟"
+	}
+	return strconv.FormatFloat(d.Seconds(), 'f', -1, 64) + " 秒"
 }

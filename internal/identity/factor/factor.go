@@ -151,7 +151,7 @@ func onlyFactor(r storage.Reader, userID string) error {
 	due, err := Due(r, userID)
 	if err == nil && due != nil {
 		err = fault.New(fault.VerificationRequired,
-			"this was begun as the first factor, and another was set up since: verify by %s, and begin again", either(due))
+			"this was begun as the first factor, and another was set up since: verify by %s, and begin again", methods(due))
 	}
 	return err
 }

@@ -82,9 +82,9 @@ func (s *Service) Fresh(r storage.Reader, h Holder) error {
 	case err != nil:
 		return err
 	case have == nil || have.UserID != h.UserID || have.Epoch != epoch:
-		return fault.New(fault.VerificationRequired, "this needs a verification first: by %s", either(due))
+		return fault.New(fault.VerificationRequired, "this needs a verification first: by %s", methods(due))
 	case s.store.Now().Unix() >= have.Expires:
-		return fault.New(fault.VerificationExpired, "the verification has expired; verify again by %s", either(due))
+		return fault.New(fault.VerificationExpired, "the verification has expired; verify again by %s", methods(due))
 	}
 	return nil
 }
@@ -97,7 +97,14 @@ func dueNow(r storage.Reader, userID string) (due []string, epoch int64, err err
 	return due, epoch, err
 }
 
-func either(methods []string) string { return strings.Join(methods, " or ") }
+// methods are the ways to verify of which a user may choose one.
+type methods []string
+
+// String implements fmt.Stringer.
+func (m methods) String() string { return strings.Join(m, " or ") }
+
+// Chinese returns the methods in Chinese, for package fault.
+func (m methods) Chinese() string { return strings.Join(m, " 或 ") }
 
 // GrantStepUp grants a credential a step-up that expires at a time in Unix seconds.
 func GrantStepUp(t storage.Txn, h Holder, method string, expires int64) error {
@@ -134,7 +141,7 @@ func (s *Service) useAssertion(t storage.Txn, h Holder) error {
 	case err != nil:
 		return err
 	case have.UserID != h.UserID, have.Epoch != epoch, !there, s.store.Now().Unix() >= have.Expires:
-		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", attempts.InWords(assertionLifetime))
+		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", attempts.Words(assertionLifetime))
 	}
 	return assertionTable.Delete(t, h.Credential)
 }

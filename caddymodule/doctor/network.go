@@ -1,0 +1,100 @@
+package doctor
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net"
+	"net/url"
+	"slices"
+
+	"github.com/caddyserver/caddy/v2"
+)
+
+// checkAdmin looks for an admin endpoint that others can reach: every client that reaches it
+// can create keys and credit wallets. address is where it is if the configuration does not
+// say it.
+func checkAdmin(config any, address string) []Finding {
+	if off, _ := at(config, "admin", "disabled").(bool); off {
+		return nil
+	}
+	named, _ := at(config, "admin", "listen").(string)
+	listen := cmp.Or(named, address)
+	endpoint, err := caddy.ParseNetworkAddress(listen)
+	switch {
+	case err != nil || endpoint.IsUnixNetwork():
+		return nil
+	case named != "" && !isLoopback(endpoint.Host):
+		return []Finding{{
+			"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every client that can connect can make API keys and read the store", listen),
+			"listen at localhost:2019 or at a unix socket",
+		}}
+	case len(pricesOf(config)) > 0 || sells(config):
+		return []Finding{{
+			"warning", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every program on this machine can credit wallets and read the store", listen),
+			"listen at a unix socket, by this line of the global options: admin unix//run/modelgate/admin.sock|0220 (and CADDY_ADMIN=unix//run/modelgate/admin.sock for the commands)",
+		}}
+	}
+	return nil
+}
+
+// isLoopback reports whether only this machine can reach a host.
+func isLoopback(host string) bool {
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// checkTrustedProxies looks for servers behind another proxy that take its address for the
+// one of every caller.
+func checkTrustedProxies(config any) (findings []Finding) {
+	text, _ := at(config, "apps", "modelgate", "base_url").(string)
+	if base, err := url.Parse(text); err != nil || base.Scheme != "https" {
+		return nil
+	}
+	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(servers)) {
+		server := servers[name]
+		counts := hasHandler(server, "modelgate_console", "modelgate_messages", "modelgate_completions", "modelgate_tasks", "modelgate_auth")
+		if !counts || encrypts(config, server) || at(server, "trusted_proxies") != nil || at(server, "trusted_proxies_unix") == true {
+			continue
+		}
+		findings = append(findings, Finding{
+			"warning", "apps.http.servers." + name + ".trusted_proxies",
+			"base_url has https and this server has not, so a proxy is in front of it; without trusted_proxies every caller has its address, by which ip_ranges of keys and limits of log-ins are checked",
+			"name the proxy in the global options: servers { trusted_proxies static 10.0.0.0/8 }",
+		})
+	}
+	return findings
+}
+
+// encrypts reports whether a server of the configuration speaks https, which it does by
+// itself at the port of https, and for a host that does not skip it.
+func encrypts(config, server any) bool {
+	if policies, _ := at(server, "tls_connection_policies").([]any); len(policies) > 0 {
+		return true
+	}
+	port, _ := at(config, "apps", "http", "https_port").(float64)
+	https := cmp.Or(uint(port), 443)
+	listen, _ := at(server, "listen").([]any)
+	for _, word := range listen {
+		text, _ := word.(string)
+		address, err := caddy.ParseNetworkAddress(text)
+		if err == nil && !address.IsUnixNetwork() && address.StartPort <= https && https <= address.EndPort {
+			return true
+		}
+	}
+	if off, _ := at(server, "automatic_https", "disable").(bool); off {
+		return false
+	}
+	skipped, _ := at(server, "automatic_https", "skip").([]any)
+	routes, _ := at(server, "routes").([]any)
+	for _, route := range routes {
+		sets, _ := at(route, "match").([]any)
+		for _, set := range sets {
+			hosts, _ := at(set, "host").([]any)
+			if slices.ContainsFunc(hosts, func(host any) bool { return !slices.Contains(skipped, host) }) {
+				return true
+			}
+		}
+	}
+	return false
+}

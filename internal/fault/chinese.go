@@ -1,0 +1,268 @@
+package fault
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Chinese returns a copy of f whose message is in Chinese. A message that has no row in chinese
+// says what kind of fault it is, and the path of the field.
+func (f *Fault) Chinese() *Fault {
+	g := *f
+	format, ok := chinese[f.format]
+	if !ok {
+		g.Message = chineseCodes[f.Code]
+		if f.Param != "" {
+			g.Message += "：" + f.Param
+		}
+		return &g
+	}
+	args := slices.Clone(f.args)
+	for i, arg := range args {
+		if words, ok := arg.(interface{ Chinese() string }); ok {
+			args[i] = words.Chinese()
+		}
+	}
+	g.Message = fmt.Sprintf(format, args...)
+	return &g
+}
+
+// chinese has messages of the console by their English format.
+var chinese = map[string]string{ //nolint:gosec // texts, no credentials
+	// Requests.
+	"there is nothing at this path":                                   "此路径不存在",
+	"%s takes %s":                                                     "%s 只接受 %s",
+	"the body did not arrive within %v":                               "请求体未在 %v 内收到",
+	"the body ended early":                                            "请求体不完整",
+	"the body is larger than %d KiB":                                  "请求体超过 %d KiB",
+	"the body is larger than %d MiB":                                  "请求体超过 %d MiB",
+	"send the body as Content-Type: %s":                               "请以 Content-Type: %s 发送请求体",
+	"the query cannot be read":                                        "无法解析查询参数",
+	"`%s` is required":                                                "缺少参数 `%s`",
+	"`%s` is given twice":                                             "参数 `%s` 重复",
+	"`%s` is not a parameter":                                         "没有参数 `%s`",
+	"`%s` is not a parameter of type %s":                              "参数 `%s` 不适用于类型 %s",
+	"`type` is video or image, this is %.64q":                         "`type` 只能是 video 或 image，不能是 %.64q",
+	"the body has more than %d members":                               "请求体的字段超过 %d 个",
+	"%s is there more than once, with different values":               "%s 出现多次且值不同",
+	"%s is empty; leave it out, or send a unique word such as a UUID": "%s 为空；请省略，或使用 UUID 等唯一值",
+	"the body is encoded, as Content-Encoding says: send it without an encoding":                    "请求体带有 Content-Encoding；请不要编码请求体",
+	"DELETE takes no body here; what this path takes stands in its query":                           "此处的 DELETE 不接受请求体；请使用查询参数",
+	"this request was sent by the page of another site":                                             "此请求来自其他网站的页面",
+	"something that was sent is not taken here, and is not repeated either":                         "提交的内容不被接受",
+	"something went wrong; it has been logged under %s":                                             "发生内部错误，已记录在 %s",
+	"the store does not answer":                                                                     "存储没有响应，请稍后再试",
+	"the gateway cannot take calls now; try again later":                                            "网关暂时不能处理请求，请稍后再试",
+	"the gateway is shutting down":                                                                  "网关正在关闭",
+	"%d %s a minute are answered":                                                                   "每分钟最多 %d 次请求（%s）",
+	"%d %s of one address are read at once":                                                         "同一地址最多同时处理 %d 个请求（%s）",
+	"too many request bodies are being read; try again":                                             "正在接收的请求过多，请稍后再试",
+	"your request bodies take all the memory that one caller may have; try again":                   "你的请求占用的内存已达上限，请稍后再试",
+	"the body arrived slowly, and its memory was needed for others; try again":                      "请求体发送过慢，请重试",
+	"an account makes at most %d changes of its keys, token, profile and preference in a day (UTC)": "每个账户每天（UTC）最多修改 %d 次密钥、令牌、资料和偏好",
+	"limit is 1 to %d, this is %d":                                                                  "limit 应为 1 到 %d，收到 %d",
+
+	// Log-in and accounts.
+	"the user name or the password is wrong":                                                              "用户名或密码错误",
+	"this account is disabled; ask an operator":                                                           "此账户已停用，请联系管理员",
+	"this session or access token has ended; log in again":                                                "会话或访问令牌已失效，请重新登录",
+	"the request is not logged in: log in, or send an access token as \"Authorization: Bearer mgat_...\"": "未登录：请登录，或以 \"Authorization: Bearer mgat_...\" 发送访问令牌",
+	"the access token and the session's cookie are of different users; send one":                          "访问令牌和会话 Cookie 属于不同用户，请只发送一个",
+	"the cookie %s is there more than once, with different values; delete the cookies of this site":       "Cookie %s 出现多次且值不同；请删除本站的 Cookie",
+	"you are logged in already":                                                                           "你已经登录",
+	"this session is whole: no second factor is due":                                                      "此会话不需要第二因素",
+	"the second factor of this log-in is still due":                                                       "此次登录还需要第二因素",
+	"the second factor is still due: send its code to /api/user/login/2fa, or log in by passkey":          "还需要第二因素：请将验证码发送到 /api/user/login/2fa，或使用通行密钥登录",
+	"accounts are made by the operator here; registration is closed":                                      "注册已关闭，账户由管理员创建",
+	"the name %q is taken already":                                                                        "用户名 %q 已被使用",
+	"a user name has 1 to 64 characters, this has %d":                                                     "用户名应为 1 到 64 个字符，收到 %d 个",
+	"a user name has letters, digits and punctuation, and no spaces or invisible characters":              "用户名由字母、数字和标点组成，不含空格和不可见字符",
+	"a user name does not begin with %s_, as ids do":                                                      "用户名不能以 %s_ 开头",
+	"a user name does not begin with -, and is neither . nor ..":                                          "用户名不能以 - 开头，也不能是 . 或 ..",
+	"a display name has at most %d characters that can be seen, this has %d":                              "显示名称最多 %d 个可见字符，收到 %d 个",
+	"the user %q is disabled":                                                                             "用户 %q 已停用",
+	"there is no user %q":                                                                                 "用户 %q 不存在",
+	"there is no session %q":                                                                              "会话 %q 不存在",
+	"the set-up is over; an operator makes further users":                                                 "初始设置已完成；其他用户由管理员创建",
+	"this is not the one-time code in the server's log; each start writes a new one":                      "一次性代码不正确；请使用服务器日志中最新的代码",
+
+	// Passwords.
+	"a password is required":                                                                           "缺少密码",
+	"a password is text in UTF-8":                                                                      "密码必须是 UTF-8 文本",
+	"a password has %d to %d characters, this has %d":                                                  "密码应为 %d 到 %d 个字符，收到 %d 个",
+	"a password is not the name of its user":                                                           "密码不能与用户名相同",
+	"this password is among the first that are guessed; take another":                                  "此密码太常见，请换一个",
+	"the password is wrong":                                                                            "密码错误",
+	"the password was changed at this moment by another request":                                       "密码刚被另一个请求修改",
+	"this needs your password once more":                                                               "请再次输入密码",
+	"too many passwords are being checked at this moment":                                              "正在验证的密码过多，请稍后再试",
+	"this account has no password yet; ask an operator for a one-time code to set one":                 "此账户还没有密码；请向管理员索取一次性代码",
+	"the stored password of %s cannot be read":                                                         "无法读取 %s 的密码",
+	"the first factor of an account is set up with its password":                                       "设置第一个验证因素需要密码",
+	"`password` is required: without a second factor, a new credential needs the password of its user": "缺少 `password`：没有第二因素时，创建凭据需要密码",
+	"code is required: the one that an operator has given you":                                         "缺少 code：请输入管理员提供的代码",
+	"this code is wrong, was used or replaced, or is older than %s":                                    "代码不正确、已使用、已被替换，或已超过 %s",
+
+	// Second factors.
+	"too many attempts: at most %d are allowed in %s":                                                                       "尝试次数过多：%[2]s内最多 %[1]d 次",
+	"too many attempts have failed: after %d there is a pause of %s":                                                        "失败次数过多：失败 %d 次后须等待%s",
+	"%d attempts in a row have failed; ask an operator to reset it":                                                         "已连续失败 %d 次，请联系管理员重置",
+	"this needs a verification first: by %s":                                                                                "请先验证身份：%s",
+	"the verification has expired; verify again by %s":                                                                      "验证已过期，请重新验证：%s",
+	"this was begun as the first factor, and another was set up since: verify by %s, and begin again":                       "其间已设置另一个验证因素：请先验证（%s），再重新开始",
+	"this needs a second factor, and there is none on your account; set one up, then verify":                                "此操作需要第二因素，而你的账户没有；请先设置，再验证",
+	"no second factor is set up for this account":                                                                           "此账户没有设置第二因素",
+	"no authenticator app is set up for this account":                                                                       "此账户没有设置验证器应用",
+	"an authenticator app is set up already; disable it first":                                                              "已设置验证器应用；请先停用",
+	"no authenticator app is being set up here, or not within %s; begin again":                                              "没有正在进行的验证器设置，或已超过%s；请重新开始",
+	"the code of an authenticator app has %d digits":                                                                        "验证器的验证码为 %d 位数字",
+	"a code has %d digits, or is a backup code of %d letters and digits":                                                    "验证码为 %d 位数字，或 %d 位字母和数字的备用码",
+	"code is required: the %d digits that the authenticator app shows, or a backup code":                                    "缺少 code：请输入验证器显示的 %d 位数字，或备用码",
+	"the code is wrong, was used before, or is no longer shown; wait for the next one":                                      "验证码错误、已使用或已失效；请等待下一个",
+	"the backup code is wrong, or was used before":                                                                          "备用码错误或已使用",
+	"method is required: %s or %s":                                                                                          "缺少 method：%s 或 %s",
+	"the method is %s or %s":                                                                                                "method 只能是 %s 或 %s",
+	"no passkey has answered for this session within %s: begin and finish that first":                                       "此会话在%s内没有完成通行密钥验证；请先完成",
+	"no passkey was asked for here within %s, or its answer was given already: begin again":                                 "没有在%s内开始的通行密钥验证，或已提交过；请重新开始",
+	"no passkey is registered for this account":                                                                             "此账户没有通行密钥",
+	"an account has at most %d passkeys; remove one first":                                                                  "每个账户最多 %d 个通行密钥；请先删除一个",
+	"there is no passkey %q":                                                                                                "通行密钥 %q 不存在",
+	"the name of a passkey has 1 to 64 printable characters":                                                                "通行密钥的名称应为 1 到 64 个可见字符",
+	"this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns":                                   "不是通行密钥的应答；请发送 PublicKeyCredential.toJSON() 的结果",
+	"the passkey was not accepted: use one of this account, on this site, unlocked by PIN, fingerprint or face":             "通行密钥未被接受：请使用此账户在本站的通行密钥，并以 PIN、指纹或面容解锁",
+	"passkeys are not set up here: the operator gives base_url, or passkey with rp_id and origin":                           "此处未启用通行密钥：需要管理员配置 base_url，或 passkey 的 rp_id 和 origin",
+	"there are no passkeys here: the operator has configured no site for them (base_url with https and a name, or passkey)": "此处未启用通行密钥：管理员没有为其配置站点（带域名的 https base_url，或 passkey）",
+	"what is sealed for this account cannot be used: the master key is missing or another one":                              "无法读取此账户的加密数据：主密钥缺失或不匹配",
+
+	// API keys.
+	"there is no key %q":     "密钥 %q 不存在",
+	"the key %s is revoked":  "密钥 %s 已撤销",
+	"the key %s has expired": "密钥 %s 已过期",
+	"an account has at most %d keys; revoke one that is not used":            "每个账户最多 %d 个密钥；请撤销不用的密钥",
+	"a key's name has at most 64 characters that can be seen, this has %d":   "密钥名称最多 64 个可见字符，收到 %d 个",
+	"at most %d model patterns are allowed":                                  "最多 %d 个模型模式",
+	"at most %d ranges are allowed":                                          "最多 %d 个地址范围",
+	"%q is neither an address nor a range such as 10.0.0.0/8":                "%q 不是地址，也不是 10.0.0.0/8 这样的范围",
+	"the expiry must lie in the future":                                      "到期时间必须在将来",
+	"the grace lies between 0 and %v":                                        "宽限期应在 0 到 %v 之间",
+	"`grace` is from 0 to %d seconds":                                        "`grace` 应为 0 到 %d 秒",
+	"a budget is not negative; 0 means none":                                 "预算不能为负；0 表示不限",
+	"there is no budget that could start anew each %s":                       "没有设置预算，不能按 %s 重置",
+	"%s lies between 0, which means no limit, and %d":                        "%s 应在 0（不限）到 %d 之间",
+	"a callback address has at most %d bytes, this has %d":                   "回调地址最多 %d 字节，收到 %d 字节",
+	"a callback address is absolute, such as https://example.com/done":       "回调地址必须是完整网址，例如 https://example.com/done",
+	"a callback address holds no user and no password; callbacks are signed": "回调地址不能包含用户名和密码；回调带有签名",
+	"a callback address has no fragment: it would not be sent":               "回调地址不能包含片段（#）",
+	"the key %s has no callback address of its own; set its `callback_url`":  "密钥 %s 没有回调地址；请设置 `callback_url`",
+	"a callback can be sent again for 7 days":                                "回调只能在 7 天内重发",
+	"after is the task of a callback in this list":                           "after 应为此列表中某个回调的任务",
+	"there is no callback of this task":                                      "此任务没有回调",
+	"this API key has no callback address":                                   "此密钥没有回调地址",
+
+	// Money.
+	"there is no plan %d":                                                                              "套餐 %d 不存在",
+	"plan_id is greater than 0, this is %d":                                                            "plan_id 必须大于 0，收到 %d",
+	"the plan %d is not on sale":                                                                       "套餐 %d 未在销售",
+	"the plan %d of this subscription is not sold any more":                                            "此订阅的套餐 %d 已停售",
+	"the plan %d is free: it is claimed, once, and not paid for":                                       "套餐 %d 免费：只能领取一次，无需付款",
+	"the plan %d costs %s: it is bought, not claimed":                                                  "套餐 %d 的价格为 %s：须购买，不能领取",
+	"the plan %d was claimed before, as subscription %d":                                               "套餐 %d 已领取，订阅为 %d",
+	"the plan %d can be bought %d times, and was; it can still be renewed":                             "套餐 %d 最多购买 %d 次，已达上限；仍可续订",
+	"there are %d subscriptions running, which is the most there can be":                               "生效的订阅已达上限 %d 个",
+	"there is no subscription %d":                                                                      "订阅 %d 不存在",
+	"the subscription %d was cancelled already":                                                        "订阅 %d 已取消",
+	"preference is %s, %s, %s or %s":                                                                   "preference 只能是 %s、%s、%s 或 %s",
+	"%v is needed, the wallet has %v available":                                                        "需要 %v，钱包可用余额为 %v",
+	"spending is paused, because %v is owed after a refund or a dispute; ask the operator":             "因退款或争议欠款 %v，消费已暂停；请联系管理员",
+	"%s is required: a unique word such as a UUID, by which this is done once":                         "缺少 %s：请使用 UUID 等唯一值，以免重复执行",
+	"%s has at most 255 characters, this has %d":                                                       "%s 最多 255 个字符，收到 %d 个",
+	"%s has printable ASCII characters only":                                                           "%s 只能包含可见的 ASCII 字符",
+	"this idempotency key was used at %s for something else; take a new one":                           "此幂等键已于 %s 用于其他操作；请换一个",
+	"this idempotency key was used for another order; take a new one":                                  "此幂等键已用于另一个订单；请换一个",
+	"an amount lies between %v and %s, this is %v":                                                     "金额应在 %v 到 %s 之间，收到 %v",
+	"amount is more than zero, this is %v":                                                             "金额必须大于零，收到 %v",
+	"there is no such order":                                                                           "订单不存在",
+	"%d orders wait to be paid already: pay one of them, or wait until one expires":                    "已有 %d 个订单待付款：请先付款，或等待其过期",
+	"%d orders were opened within %v and not paid: wait before you open another":                       "在 %[2]v 内已创建 %[1]d 个未付款的订单：请稍后再试",
+	"the payment service %s did not open the payment; nothing was charged":                             "支付服务 %s 未能创建付款；没有扣款",
+	"there is no payment service of this name here":                                                    "没有此名称的支付服务",
+	"there is no such payment page":                                                                    "付款页面不存在",
+	"the notice could not be recorded; send it again":                                                  "通知未能记录，请重新发送",
+	"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>": "`account` 只能是 wallet、receivable 或 quota/<subscription_id>/<周期开始的 Unix 秒>",
+	"nothing is owed": "没有欠款",
+	"reason is required: why this is done, for the audit": "缺少 reason：请说明原因，用于审计",
+	"reason has at most %d characters, this has %d":       "reason 最多 %d 个字符，收到 %d 个",
+	"reason is UTF-8 without control characters":          "reason 必须是不含控制字符的 UTF-8 文本",
+
+	// Tasks.
+	"there is no such task":                                             "任务不存在",
+	"there is no such file":                                             "文件不存在",
+	"after is the id of a task in this list":                            "after 应为此列表中某个任务的编号",
+	"the task is being sent to the generation service; try again later": "任务正在提交给生成服务，请稍后再试",
+	"the task is over: %s":                                              "任务已结束：%s",
+	"the task is %s, and the generation service has not confirmed that it can be stopped": "任务状态为 %s，生成服务尚未确认可以停止",
+	"this API key has %d unfinished tasks, at most %d are allowed":                        "此密钥有 %d 个未完成的任务，最多允许 %d 个",
+	"this session_id was used for task %s; it can be used again from %s on":               "此 session_id 已用于任务 %s；%s 之后才能再次使用",
+	"session_id has at most %d characters, this has %d":                                   "session_id 最多 %d 个字符，收到 %d 个",
+	"session_context has at most %d characters, this has %d":                              "session_context 最多 %d 个字符，收到 %d 个",
+	"there is no model %q here":                                                           "模型 %q 不存在",
+	"there is no model %q here: it has no price for generations":                          "模型 %q 不可用：没有生成价格",
+}
+
+// chineseCodes has what a fault without a row in chinese says.
+var chineseCodes = map[Code]string{ //nolint:gosec // texts, no credentials
+	InvalidJSON:          "请求体不是有效的 JSON",
+	InvalidParameter:     "参数无效",
+	MissingParameter:     "缺少参数",
+	InvalidModel:         "模型名称无效",
+	UnpricedOption:       "此选项没有价格",
+	ModelNotFound:        "模型不存在",
+	Unauthorized:         "API 密钥无效",
+	Forbidden:            "没有权限",
+	RateLimited:          "请求过于频繁，请稍后再试",
+	PayloadTooLarge:      "请求体过大",
+	UnsupportedMediaType: "不支持的内容类型",
+	RangeNotSatisfiable:  "请求的范围无效",
+	MethodNotAllowed:     "不支持此方法",
+	NotFound:             "不存在",
+	Gone:                 "已不存在",
+	Conflict:             "与当前状态冲突",
+	RequestTimeout:       "请求超时",
+	UpstreamRejected:     "上游服务拒绝了请求",
+	UpstreamUnavailable:  "上游服务不可用",
+	UpstreamTimeout:      "上游服务超时",
+	StoreUnavailable:     "存储没有响应，请稍后再试",
+	Overloaded:           "服务繁忙，请稍后再试",
+	Internal:             "发生内部错误",
+
+	InsufficientQuota:     "额度不足",
+	InsufficientKeyQuota:  "密钥预算不足",
+	InsufficientBalance:   "余额不足",
+	NotLoggedIn:           "未登录",
+	CrossOrigin:           "此请求来自其他网站的页面",
+	PlanNotFound:          "套餐不存在",
+	PlanDisabled:          "套餐未在销售",
+	PlanNotFree:           "套餐不是免费的",
+	PlanFree:              "套餐免费，只能领取",
+	AlreadyClaimed:        "已领取",
+	PurchaseLimitReached:  "已达购买上限",
+	SubscriptionNotFound:  "订阅不存在",
+	SubscriptionCancelled: "订阅已取消",
+	IdempotencyKeyReused:  "幂等键已用于其他操作",
+	ProviderNotFound:      "支付服务不存在",
+	AmountOutOfRange:      "金额超出范围",
+
+	SecondFactorRequired: "需要第二因素",
+	UserDisabled:         "账户已停用",
+	VerificationRequired: "需要验证身份",
+	VerificationExpired:  "验证已过期",
+	VerificationFailed:   "验证失败",
+	NoFactor:             "没有设置第二因素",
+	PasskeyNotCompleted:  "通行密钥验证未完成",
+	TooManyAttempts:      "尝试次数过多，请稍后再试",
+
+	TaskNotFound:       "任务不存在",
+	TaskNotCancellable: "任务不能取消",
+	DuplicateSessionID: "session_id 已被使用",
+	TooManyTasks:       "未完成的任务过多",
+}
