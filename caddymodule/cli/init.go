@@ -11,6 +11,7 @@ import (
 	"strings"
 	"text/tabwriter"
 
+	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
 	"github.com/spf13/pflag"
 
@@ -128,7 +129,7 @@ func checkConfig(file, text string) error {
 	if err := json.Unmarshal(adapted, &config); err != nil {
 		return err
 	}
-	for _, finding := range doctor.Examine(config) {
+	for _, finding := range doctor.Examine(config, caddy.DefaultAdminListen) {
 		if finding.Level == "error" {
 			return fmt.Errorf("%s: %s", finding.What, finding.Remedy)
 		}

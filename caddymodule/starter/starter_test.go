@@ -54,7 +54,7 @@ func TestEveryChoiceIsAConfiguration(t *testing.T) {
 			if err := json.Unmarshal(adapted, &decoded); err != nil {
 				t.Fatal(err)
 			}
-			for _, finding := range doctor.Examine(decoded) {
+			for _, finding := range doctor.Examine(decoded, caddy.DefaultAdminListen) {
 				if finding.Level == "error" || finding.Level == "warning" && !strings.HasPrefix(finding.Where, "admin") { // where the endpoint is, the operator decides
 					t.Errorf("the doctor finds %+v in\n%s", finding, text)
 				}
