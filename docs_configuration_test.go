@@ -520,7 +520,7 @@ func TestTheReferenceHasTheNamesOfInputs(t *testing.T) {
 	if err == nil {
 		t.Fatal("an unknown field was taken")
 	}
-	_, list, _ := strings.Cut(err.Error(), "there are ")
+	_, list, _ := strings.Cut(err.Error(), "allowed: ")
 	want := regexp.MustCompile(`[a-z_.]+(?:<name>)?`).FindAllString(strings.ReplaceAll(list, " and ", ", "), -1)
 	var have []string
 	for _, row := range rowsOf(sectionsOf(read(t, configurationPage))["Names of inputs"], "Part of the task") {

@@ -185,7 +185,7 @@ func (c *customer) poll(task string, wait int) resource {
 // another one.
 const leaseLength = time.Minute
 
-// outcome waits for the end of a task. A task whose submission is Doubtful does
+// outcome waits for the end of a task. A task whose submission is Unconfirmed does
 // not end for now and is returned as it is.
 func (c *customer) outcome(o *generation) resource {
 	c.g.t.Helper()

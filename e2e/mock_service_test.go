@@ -307,7 +307,7 @@ type checkpoint struct {
 }
 
 var (
-	// lookedFor is the repeated submission of a Doubtful job.
+	// lookedFor is the repeated submission of a Unconfirmed job.
 	lookedFor = checkpoint{what: "when a job in doubt is looked for"}
 
 	// anything is every checkpoint.

@@ -33,7 +33,7 @@ func client(t *testing.T, base string) *wire.Client {
 // row of its own.
 func TestEveryStatusHasTheKindOfItsOperation(t *testing.T) {
 	t.Parallel()
-	const r, b, d, g = backends.Refused, backends.Busy, backends.Doubtful, backends.Gone
+	const r, b, d, g = backends.Refused, backends.Busy, backends.Unconfirmed, backends.Gone
 	operations := []wire.Operation{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling, wire.Checking}
 	rows := map[int][5]backends.Kind{
 		301: {r, b, b, r, b}, 302: {d, b, b, r, b}, 303: {d, b, b, r, b}, 304: {d, b, b, r, b}, 307: {r, b, b, r, b}, 308: {r, b, b, r, b},

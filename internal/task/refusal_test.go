@@ -332,7 +332,7 @@ func TestAJobOfUnknownDeliveryIsSearchedForAFewTimes(t *testing.T) {
 		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
 		var at []time.Time
 		w.works.set(func(s *works) {
-			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Doubtful, Status: 500} }
+			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Unconfirmed, Status: 500} }
 			s.find = func(*work) (backends.Ref, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
