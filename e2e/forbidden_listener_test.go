@@ -169,8 +169,8 @@ func TestNoResultConnectsToASpecialAddress(t *testing.T) {
 		o := &generation{number: i, model: film}
 		o.submit(c)
 	})
-	if !g.process.log.awaitCount("the results of a task are not copied yet", len(links)) {
-		t.Errorf("%d of %d copies were refused", strings.Count(g.process.log.String(), "the results of a task are not copied yet"), len(links))
+	if !g.process.log.awaitCount("cannot copy the results of a task yet", len(links)) {
+		t.Errorf("%d of %d copies were refused", strings.Count(g.process.log.String(), "cannot copy the results of a task yet"), len(links))
 	}
 	followed := map[string]bool{}
 	for _, a := range u.backend.requests() {

@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestARemovedTaskLeavesNoKey lists a task until its time is over.
-func TestARemovedTaskLeavesNoKey(t *testing.T) {
+// TestARemovedTaskLeavesNoKeys lists a task until its time is over.
+func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		task := w.must(video())
 		w.until(task.ID, record.Success, time.Minute)
 		for _, owner := range []record.Owner{record.Anyone, record.OfUser(ann), record.OfKey(annKey)} {
@@ -73,9 +73,9 @@ func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
 	return tasks
 }
 
-// TestAListGoesOnBehindTasksThatAreNotKeptAnyMore: more of them than one page looks
-// at, not removed yet, before one that took longer and is kept.
-func TestAListGoesOnBehindTasksThatAreNotKeptAnyMore(t *testing.T) {
+// TestAListSkipsExpiredTasks: more expired tasks than one page reads precede a task
+// that ended later and is kept.
+func TestAListSkipsExpiredTasks(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()
 		kept := w.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
@@ -104,8 +104,8 @@ func TestAListGoesOnBehindTasksThatAreNotKeptAnyMore(t *testing.T) {
 	})
 }
 
-// TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile, between two pages.
-func TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile(t *testing.T) {
+// TestAListContinuesAfterACursorThatHasExpired, between two pages.
+func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()
 		two := w.passed([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})

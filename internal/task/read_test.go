@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestWhoseTasksAreSeen(t *testing.T) {
+func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		for _, over := range []bool{false, true} {
 			task := w.must(video())
 			if over {
@@ -66,9 +66,9 @@ func TestWhoseTasksAreSeen(t *testing.T) {
 	})
 }
 
-func TestFinishedTasksComeFromMemory(t *testing.T) {
+func TestFinishedTasksAreCached(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		task := w.must(video())
 		w.until(task.ID, record.Success, time.Minute)
 		synctest.Wait()
@@ -78,7 +78,7 @@ func TestFinishedTasksComeFromMemory(t *testing.T) {
 				t.Fatal(got, err)
 			}
 		}
-		for _, id := range []string{task.ID, record.NewID()} { // what is another's is not answered faster than what is not there
+		for _, id := range []string{task.ID, record.NewID()} { // a task of another owner is not answered faster than one that does not exist
 			if _, err := w.Get(w.t.Context(), record.OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
 				t.Error(err)
 			}
@@ -93,7 +93,7 @@ func TestTheCacheIsBounded(t *testing.T) {
 	for i := range 3 * cacheSize {
 		c.put(&record.Record{ID: fmt.Sprint(i), State: record.Failed})
 		if i%10 == 0 {
-			c.get("0") // one that is asked for stays
+			c.get("0") // a task that is read stays
 		}
 		if n := len(c.young) + len(c.old); n > cacheSize {
 			t.Fatalf("%d tasks are cached", n)
@@ -108,10 +108,10 @@ func TestTheCacheIsBounded(t *testing.T) {
 	}
 }
 
-func TestWaitAnswersOnChange(t *testing.T) {
+func TestWaitReturnsOnChange(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.works.tells(task.ID, queuedThere)
+		w.service.tells(task.ID, queuedThere)
 		wait := func(most time.Duration) (*record.Task, time.Duration) {
 			began := time.Now()
 			got, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, most)
@@ -131,7 +131,7 @@ func TestWaitAnswersOnChange(t *testing.T) {
 		}
 		go func() {
 			w.sleep(10 * time.Second)
-			w.works.tells(task.ID, succeeded(1))
+			w.service.tells(task.ID, succeeded(1))
 			_ = w.Wake(context.Background(), "works", w.record(task.ID).Ref.ID)
 		}()
 		if got, took := wait(MostWait); got.Status != record.Success || took > 11*time.Second+50*time.Millisecond {
@@ -147,20 +147,20 @@ func TestWaitAnswersOnChange(t *testing.T) {
 		ctx, leave := context.WithTimeout(context.Background(), time.Millisecond)
 		defer leave()
 		if _, err := w.Wait(ctx, record.OfKey(annKey), other.ID, time.Minute); err == nil {
-			t.Error("who has left was answered")
+			t.Error("a disconnected caller got an answer")
 		}
 		if len(w.changes.tasks) != 0 {
-			t.Errorf("left behind: %v", w.changes.tasks)
+			t.Errorf("remaining waiters: %v", w.changes.tasks)
 		}
 	})
 }
 
-// TestWaitingReadsNothingUntilTheTaskChanges: whoever changes a task wakes those who
+// TestWaitDoesNotReadUntilTheTaskChanges: a change of a task notifies the callers that
 // wait for it.
-func TestWaitingReadsNothingUntilTheTaskChanges(t *testing.T) {
+func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.works.tells(task.ID, queuedThere)
+		w.service.tells(task.ID, queuedThere)
 		w.sleep(time.Minute)
 		reads := func(waiters int, end func()) int64 {
 			var wait sync.WaitGroup
@@ -183,7 +183,7 @@ func TestWaitingReadsNothingUntilTheTaskChanges(t *testing.T) {
 		if n := reads(waiters, func() {}); n > alone+2*waiters+10 {
 			t.Errorf("%d waiters read the store %d times in a minute, without them it is read %d times", waiters, n, alone)
 		}
-		if n := reads(waiters, func() { w.works.tells(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
+		if n := reads(waiters, func() { w.service.tells(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
 			t.Errorf("%d waiters whose task ended read the store %d times", waiters, n)
 		}
 	})
@@ -254,15 +254,15 @@ func TestListsAreLatestFirst(t *testing.T) {
 	})
 }
 
-func TestTasksAreKeptForTheirTime(t *testing.T) {
+func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
-		w.works.succeed(1)
+		w.service.succeed(1)
 		s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID = "k", "s" })
 		task := w.must(s)
 		w.until(task.ID, record.Success, time.Minute)
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+		w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		unfinished := w.must(video())
 		completed := time.UnixMilli(w.record(task.ID).Completed)
 		for _, cached := range []bool{true, false} {
@@ -296,7 +296,7 @@ func TestTasksAreKeptForTheirTime(t *testing.T) {
 	})
 }
 
-func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
+func TestStoreErrorsAreFaults(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace)
@@ -307,9 +307,9 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 	})
 }
 
-// TestACursorThatCannotBeReadIsNoMistakeOfTheCaller: 400 would end the caller's turning of
+// TestAnUnreadableCursorIsAnInternalError: 400 would end the caller's turning of
 // pages for good.
-func TestACursorThatCannotBeReadIsNoMistakeOfTheCaller(t *testing.T) {
+func TestAnUnreadableCursorIsAnInternalError(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.damaged = true

@@ -22,8 +22,8 @@ func (w *world) spoil(id string) {
 	}
 }
 
-// TestATaskThatCannotBeReadKeepsNoOtherFromEnding: what they hold would be held for ever.
-func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
+// TestAnUnreadableTaskDoesNotStopOthersFromExpiring: what they hold would be held for ever.
+func TestAnUnreadableTaskDoesNotStopOthersFromExpiring(t *testing.T) {
 	for _, spoilt := range []int{0, 2} { // running, waiting
 		t.Run(fmt.Sprint(spoilt), func(t *testing.T) {
 			in(t, func(w *world) {
@@ -48,14 +48,14 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 	}
 }
 
-// TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt
-func TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt(t *testing.T) {
+// TestAnUnreadableTaskDoesNotStopOthersFromBeingProcessed
+func TestAnUnreadableTaskDoesNotStopOthersFromBeingProcessed(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
 		all := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
 		w.sleep(5 * time.Second)
 		w.spoil(all[2].ID) // waits
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.sleep(time.Hour)
 		for i, one := range all[:2] {
 			if rec := w.record(one.ID); !rec.Over() {

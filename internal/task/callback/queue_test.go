@@ -18,7 +18,7 @@ func (l *queues) keeps(user string) int {
 	return 0
 }
 
-func TestSlotsAreGivenInTurn(t *testing.T) {
+func TestSlotsAreGrantedFairly(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	for u := range maxAttempts {
@@ -51,7 +51,7 @@ func TestSlotsAreGivenInTurn(t *testing.T) {
 	}
 }
 
-func TestManyKeysAreNoManyTurns(t *testing.T) {
+func TestManyKeysOfAUserGetNoMoreSlots(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	for u := range maxAttempts - 1 { // one slot is left
@@ -75,7 +75,7 @@ func TestManyKeysAreNoManyTurns(t *testing.T) {
 	}
 }
 
-func TestAFewUsersLeaveRoomForOthers(t *testing.T) {
+func TestAFewUsersCannotUseAllSlots(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	for u := range 5 {
@@ -89,7 +89,7 @@ func TestAFewUsersLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-func TestWhatComesDuringALookIsNotForgotten(t *testing.T) {
+func TestACallbackDuringAnAttemptIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	l.due("u", "k", 1)
@@ -105,7 +105,7 @@ func TestWhatComesDuringALookIsNotForgotten(t *testing.T) {
 	}
 }
 
-func TestKeysOfTheOutboxNameTheirQueue(t *testing.T) {
+func TestQueueOfAnOutboxKey(t *testing.T) {
 	t.Parallel()
 	id := record.NewID()
 	for _, at := range []int64{1, 0x2f2f2f2f2f2f2f2f, never} {
