@@ -16,7 +16,7 @@ func TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit(t *testing.T) {
 	r := newReceiver(t, u.checkpoints)
 	g := newGateway(t, generationSite(u, r, ""), u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("waiter")
+	c := g.newGatewayUser("waiter")
 	c.credit("1.00")
 	o := &generation{model: film}
 	o.submit(c)

@@ -30,7 +30,7 @@ var steps = []checkpoint{
 
 // TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing kills one gateway
 // repeatedly, at each step of its tasks and every third time at a random time,
-// while its customer submits more tasks. Tasks that were being processed wait
+// while its user submits more tasks. Tasks that were being processed wait
 // for the length of a lease.
 func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 	r := newReceiver(t, u.checkpoints)
 	g := newGateway(t, generationSite(u, r, "media {\nallow "+u.address()+"\n}"), u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("collector")
+	c := g.newGatewayUser("collector")
 	c.credit("100.00")
 	chance := imagine(t)
 

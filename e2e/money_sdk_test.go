@@ -17,10 +17,10 @@ import (
 var spoken = tokens{Input: 7, Output: 3}
 
 // paying starts a gateway with a key whose user has an amount of money.
-func paying(t *testing.T, b *backend, amount string) (*gateway, *customer) {
+func paying(t *testing.T, b *backend, amount string) (*gateway, *gatewayUser) {
 	t.Helper()
 	g := running(t, priced(b, ""), b)
-	c := g.newCustomer("payer")
+	c := g.newGatewayUser("payer")
 	g.Key = c.key
 	if amount != "" {
 		c.credit(amount)
