@@ -85,7 +85,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 		row.explanation.Message = "what the service said"
 		e := c.StatusError(wire.Submitting, wire.Response{Status: row.status}, row.explanation)
 		if account := row.status >= 401 && row.status <= 403 && !row.shown; account != strings.Contains(e.Message, "account") {
-			t.Errorf("%d is told as %q", row.status, e.Message)
+			t.Errorf("%d has the message %q", row.status, e.Message)
 		}
 		if e.Reason != row.reason || strings.Contains(e.Message, "the service said") != row.shown || !strings.Contains(e.Detail, "the service said") {
 			t.Errorf("%d %+v is %+v", row.status, row.explanation, e)
@@ -100,7 +100,7 @@ func TestTheCredentialIsRemovedBeforeATextIsCut(t *testing.T) {
 		f := c.Failure(backends.InvalidInput, "", strings.Repeat("x", backends.MaxText-pad)+secret)
 		for length := 4; length <= len(secret); length++ {
 			if strings.HasSuffix(f.Message, secret[:length]) {
-				t.Errorf("%d before the end is told %q", pad, f.Message[backends.MaxText-pad:])
+				t.Errorf("%d before the end has the message %q", pad, f.Message[backends.MaxText-pad:])
 			}
 		}
 	}

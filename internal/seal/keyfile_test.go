@@ -365,7 +365,7 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 	}
 	opened(t, newStore(t), path)
 	if !there(left[0]) {
-		t.Error("a file was removed that somebody may be writing")
+		t.Error("a file was removed that another process may be writing")
 	}
 	age(left...)
 	opened(t, newStore(t), path)

@@ -118,7 +118,7 @@ func TestResealUsesTheNewestKey(t *testing.T) {
 		t.Errorf("what is up to date is sealed again: %v, %v", changed, err)
 	}
 	if _, _, err := ring(t, key(3)).For("totp").Reseal("usr_1", fresh); !errors.Is(err, ErrNoKey) {
-		t.Errorf("resealed by a stranger: %v", err)
+		t.Errorf("resealed with another key: %v", err)
 	}
 }
 

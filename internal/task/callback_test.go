@@ -85,7 +85,7 @@ func TestCallbackBody(t *testing.T) {
 	})
 }
 
-// checkSignatures checks a callback as Standard Webhooks has it: one signature
+// checkSignatures checks a callback according to Standard Webhooks: one signature
 // for each secret, in their order.
 func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 	t.Helper()

@@ -22,7 +22,7 @@ func TestCancel(t *testing.T) {
 	cut := errors.New("cut")
 	for name, row := range map[string]struct {
 		can    bool
-		before func(w *world) // what stands in the way
+		before func(w *world) // sets up the state
 		after  func(w *world, id string)
 		code   fault.Code   // of the refusal; empty: it is cancelled
 		end    record.State // after a while
@@ -30,10 +30,10 @@ func TestCancel(t *testing.T) {
 		"it waits": {before: func(w *world) {
 			w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		}, end: record.Failed},
-		"it is being handed over": {before: func(w *world) {
+		"it is being sent": {before: func(w *world) {
 			w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.InProgress},
-		"its hand-over is in doubt": {before: func(w *world) {
+		"its delivery is unknown": {before: func(w *world) {
 			w.service.set(func(s *mockService) { s.took = func(backends.Job) error { return cut } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.Pending},
 		"the backend confirms": {can: true, end: record.Failed},
@@ -120,7 +120,7 @@ func TestAFreeSlotGoesToTheNextTask(t *testing.T) {
 		}
 		w.sleep(10 * time.Millisecond)
 		if jobs, _ := w.service.accepted(); jobs != 2 {
-			t.Error("the next has not been handed over")
+			t.Error("the next task was not sent")
 		}
 		w.sleep(4 * time.Second)
 		w.is(second.ID, record.InProgress)

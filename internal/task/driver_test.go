@@ -314,7 +314,7 @@ func TestWakeBringsThePollForward(t *testing.T) {
 		task := w.must(video())
 		w.sleep(10 * time.Minute)
 		before := w.service.polled(task.ID)
-		for _, ref := range []string{"job-of-nobody", "", "job-" + backends.Token(task.ID)} {
+		for _, ref := range []string{"unknown-job", "", "job-" + backends.Token(task.ID)} {
 			if err := w.Wake(w.t.Context(), "works", ref); err != nil {
 				t.Fatal(err)
 			}

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestARemovedTaskLeavesNoKeys lists a task until its time is over.
+// TestARemovedTaskLeavesNoKeys lists a task until its retention ends.
 func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 	in(t, func(w *world) {
 		w.service.succeed(1)
@@ -47,11 +47,10 @@ func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 	})
 }
 
-// passed writes tasks that have failed: of each, when it was created and when it
-// was completed.
+// passed writes failed tasks with these times of creation and end.
 func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
 	w.t.Helper()
-	w.damaged = true // they have held no money
+	w.damaged = true // the tasks have no holds
 	for batch := range slices.Chunk(times, 500) {
 		made := make([]*record.Record, len(batch))
 		for i, at := range batch {
@@ -104,7 +103,7 @@ func TestAListSkipsExpiredTasks(t *testing.T) {
 	})
 }
 
-// TestAListContinuesAfterACursorThatHasExpired, between two pages.
+// TestAListContinuesAfterACursorThatHasExpired: the task expires between two pages.
 func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()

@@ -43,7 +43,7 @@ func TestTaskPages(t *testing.T) {
 			"the last":              {ann, Filter{}, 8, 4, all[8:], 9},
 			"past the end":          {ann, Filter{}, 12, 4, nil, 9},
 			"of another":            {"user_bob", Filter{}, 0, 4, []string{bobs.ID}, 1},
-			"of nobody":             {"user_eve", Filter{}, 0, 4, nil, 0},
+			"of another user":       {"user_eve", Filter{}, 0, 4, nil, 0},
 			"of a prefix of a name": {ann[:len(ann)-1], Filter{}, 0, 4, nil, 0},
 			"of a key":              {ann, Filter{Key: annKey2}, 1, 4, second[1:], 3},
 			"of another's key":      {ann, Filter{Key: bobKey}, 0, 4, nil, 0},

@@ -52,7 +52,7 @@ func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 				w.start()
 				w.sleep(time.Hour)
 				if !slices.Equal(w.service.order, want) {
-					t.Errorf("they were handed over in the order\n%v, want\n%v", w.service.order, want)
+					t.Errorf("they were sent in the order\n%v, want\n%v", w.service.order, want)
 				}
 			})
 		})
@@ -172,7 +172,7 @@ func TestTasksOfARemovedBackendWait(t *testing.T) {
 		before := w.service.polled(running.ID)
 		w.sleep(100 * time.Hour)
 		if w.service.polled(running.ID) != before {
-			t.Error("it was polled all the same")
+			t.Error("it was polled")
 		}
 		w.is(running.ID, record.InProgress)
 		w.is(waiting.ID, record.Queued)

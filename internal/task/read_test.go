@@ -37,7 +37,7 @@ func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 				"another's key":            {record.OfKey(bobKey), task.ID, false},
 				"another user":             {record.OfUser("user_bob"), task.ID, false},
 				"a key named like a user":  {record.OfKey(ann), task.ID, false},
-				"nobody":                   {record.Owner{}, task.ID, false},
+				"no owner":                 {record.Owner{}, task.ID, false},
 				"an empty key":             {record.OfKey(""), task.ID, false},
 				"an empty user":            {record.OfUser(""), task.ID, false},
 				"an id that is none":       {record.OfKey(annKey), record.NewID(), false},
@@ -100,11 +100,11 @@ func TestTheCacheIsBounded(t *testing.T) {
 		}
 	}
 	if c.get("0") == nil || c.get("1") != nil || c.get(fmt.Sprint(3*cacheSize-1)) == nil {
-		t.Error("what is asked for is not what stays")
+		t.Error("a task that was read is not cached")
 	}
 	c.drop("0")
 	if c.get("0") != nil {
-		t.Error("what was dropped is there")
+		t.Error("a dropped task is cached")
 	}
 }
 
@@ -246,10 +246,10 @@ func TestListsAreLatestFirst(t *testing.T) {
 			}
 		}
 		if _, _, err := w.List(w.t.Context(), record.OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
-			t.Errorf("another's task is a place to go on: %v", err)
+			t.Errorf("a task of another owner is accepted as a cursor: %v", err)
 		}
 		if _, _, err := w.List(w.t.Context(), record.Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
-			t.Errorf("nobody has a list: %v", err)
+			t.Errorf("no owner has a list: %v", err)
 		}
 	})
 }
@@ -290,7 +290,7 @@ func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
 			t.Errorf("%d tasks are left", n)
 		}
 		if again := w.must(s); again.ID == task.ID {
-			t.Error("the idempotency key leads to what is gone")
+			t.Error("the idempotency record of a removed task exists")
 		}
 		_ = unfinished
 	})
@@ -307,8 +307,8 @@ func TestStoreErrorsAreFaults(t *testing.T) {
 	})
 }
 
-// TestAnUnreadableCursorIsAnInternalError: 400 would end the caller's turning of
-// pages for good.
+// TestAnUnreadableCursorIsAnInternalError: after a 400 a caller would not request
+// the page again.
 func TestAnUnreadableCursorIsAnInternalError(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())

@@ -50,7 +50,7 @@ func TestRereadReturnsTheStoredTask(t *testing.T) {
 				return err
 			}
 			if known, err = record.Tasks.Reread(t, made); err == nil && !known.Woken {
-				w.t.Error("what somebody else has written is not read")
+				w.t.Error("a record of another engine is not read")
 			}
 			return err
 		})

@@ -82,18 +82,18 @@ func TestDeliveredResultsAreCharged(t *testing.T) {
 		hold    money.Amount
 		charged money.Amount
 	}{
-		"nothing is told of it": {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 0, 0, 0), 40, 40},
-		"as it was asked for":   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
-		"shorter":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 4, 1280, 720), 40, 20},
-		"by tenths":             {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 4.1, 1920, 1080), 80, 41},
-		"not a number":          {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.NaN(), 1280, 720), 40, 40},
-		"endless":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.Inf(1), 1280, 720), 40, 40},
-		"before it began":       {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, -1, 1280, 720), 40, 40},
-		"longer":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 9, 1280, 720), 40, 40},
-		"of no length at all":   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
-		"smaller":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 8, 704, 1280), 80, 40},
-		"one of three":          {perImage, catalog.Image, catalog.Work{Count: 3}, long(1, 0, 0, 0), 90, 30},
-		"four of three":         {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
+		"the service reports nothing": {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 0, 0, 0), 40, 40},
+		"as it was asked for":         {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
+		"shorter":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 4, 1280, 720), 40, 20},
+		"by tenths":                   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 4.1, 1920, 1080), 80, 41},
+		"not a number":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.NaN(), 1280, 720), 40, 40},
+		"endless":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.Inf(1), 1280, 720), 40, 40},
+		"before it began":             {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, -1, 1280, 720), 40, 40},
+		"longer":                      {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 9, 1280, 720), 40, 40},
+		"of no length at all":         {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
+		"smaller":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 8, 704, 1280), 80, 40},
+		"one of three":                {perImage, catalog.Image, catalog.Work{Count: 3}, long(1, 0, 0, 0), 90, 30},
+		"four of three":               {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
@@ -239,7 +239,7 @@ func TestConcurrentDuplicatesCreateOneTask(t *testing.T) {
 				codes := make(map[fault.Code]int)
 				for range 8 {
 					wait.Go(func() {
-						task, err := w.submit(with(func(s *Submission) { s.SessionID = "twin" }))
+						task, err := w.submit(with(func(s *Submission) { s.SessionID = "same" }))
 						mu.Lock()
 						defer mu.Unlock()
 						if err == nil {
@@ -254,7 +254,7 @@ func TestConcurrentDuplicatesCreateOneTask(t *testing.T) {
 					want = map[fault.Code]int{"": 1, fault.DuplicateSessionID: 6, fault.UpstreamRejected: 1}
 				}
 				if jsonOf(codes) != jsonOf(want) || len(made) != 1 {
-					t.Errorf("of twins %v were made and the answers are %v, want %v", made, codes, want)
+					t.Errorf("duplicates created %v, answers %v, want %v", made, codes, want)
 				}
 				w.has(1000, 100)
 			})

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestSweepKeepsUpWithSubmissions: the node sweeps once a minute, and five
-// tasks a second are more than one transaction of it removes.
+// TestSweepKeepsUpWithSubmissions: the runtime sweeps once a minute. Five tasks a second
+// are more than one transaction removes.
 func TestSweepKeepsUpWithSubmissions(t *testing.T) {
 	in(t, func(w *world) {
 		const minutes, each = 10, 300

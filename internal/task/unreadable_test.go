@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// spoil leaves a task with a record that cannot be read.
+// spoil replaces the record of a task by one that cannot be decoded.
 func (w *world) spoil(id string) {
 	w.t.Helper()
 	w.damaged = true
@@ -22,7 +22,7 @@ func (w *world) spoil(id string) {
 	}
 }
 
-// TestAnUnreadableTaskDoesNotStopOthersFromExpiring: what they hold would be held for ever.
+// TestAnUnreadableTaskDoesNotStopOthersFromExpiring: their money must not be held for ever.
 func TestAnUnreadableTaskDoesNotStopOthersFromExpiring(t *testing.T) {
 	for _, spoilt := range []int{0, 2} { // running, waiting
 		t.Run(fmt.Sprint(spoilt), func(t *testing.T) {
@@ -34,12 +34,12 @@ func TestAnUnreadableTaskDoesNotStopOthersFromExpiring(t *testing.T) {
 				w.sleep(200 * time.Hour)
 				w.spoil(all[spoilt].ID)
 				if err := w.Sweep(context.Background()); spoilt == 0 && err == nil {
-					t.Error("of the one that cannot be read nothing is told")
+					t.Error("the unreadable task is not reported")
 				}
 				for i, one := range all {
 					if i != spoilt {
 						if rec := w.record(one.ID); !rec.Over() {
-							t.Errorf("task %d is %s for ever, and its money held", i, rec.State)
+							t.Errorf("task %d stays %s, and its money held", i, rec.State)
 						}
 					}
 				}
@@ -48,7 +48,6 @@ func TestAnUnreadableTaskDoesNotStopOthersFromExpiring(t *testing.T) {
 	}
 }
 
-// TestAnUnreadableTaskDoesNotStopOthersFromBeingProcessed
 func TestAnUnreadableTaskDoesNotStopOthersFromBeingProcessed(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })

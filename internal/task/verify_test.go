@@ -102,7 +102,7 @@ func atFailed(f four) string  { return f.failed }
 
 func TestVerifyFindsInconsistencies(t *testing.T) {
 	t.Parallel()
-	nobody := "task_" + strings.Repeat("A", 26)
+	missing := "task_" + strings.Repeat("A", 26)
 	for name, row := range map[string]struct {
 		damage func(t storage.Txn, f four) error
 		want   string
@@ -110,42 +110,42 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"nothing": {func(storage.Txn, four) error { return nil }, ""},
 
 		"a task that cannot be read": {func(t storage.Txn, f four) error {
-			return t.Set(storage.Key(record.TaskPrefix, nobody), []byte("x"), time.Time{})
+			return t.Set(storage.Key(record.TaskPrefix, missing), []byte("x"), time.Time{})
 		}, "a record of task cannot be read"},
-		"a task of which nothing is left": {plant(record.TaskPrefix, nobody), "a record of task cannot be read"},
+		"an unreadable record without a task": {plant(record.TaskPrefix, missing), "a record of task cannot be read"},
 		"a task at the key of another": {func(t storage.Txn, f four) error {
 			rec, err := record.Tasks.Get(t, f.failed)
 			if err != nil {
 				return err
 			}
-			return storage.SetRecord(t, storage.Key(record.TaskPrefix, nobody), rec)
+			return storage.SetRecord(t, storage.Key(record.TaskPrefix, missing), rec)
 		}, "it lies at the key of another"},
-		"a state that is none":           {damage(atRunning, func(r *record.Record) { r.State = "done" }), `"done" is no state`},
-		"a delivery that is none":        {damage(atRunning, func(r *record.Record) { r.Delivery = "lost" }), `"lost" is no delivery`},
+		"an unknown state":               {damage(atRunning, func(r *record.Record) { r.State = "done" }), `"done" is no state`},
+		"an unknown delivery":            {damage(atRunning, func(r *record.Record) { r.Delivery = "lost" }), `"lost" is no delivery`},
 		"an end without a time":          {damage(atSuccess, func(r *record.Record) { r.Completed = 0 }), "was completed at 0"},
 		"a time without an end":          {damage(atRunning, func(r *record.Record) { r.Completed = 5 }), "was completed at 5"},
 		"a success without results":      {damage(atSuccess, func(r *record.Record) { r.Results = nil }), "has 0 results"},
 		"results of a failure":           {damage(atFailed, func(r *record.Record) { r.Results = make([]record.Media, 2) }), "has 2 results"},
 		"a failure without a reason":     {damage(atFailed, func(r *record.Record) { r.Failure = nil }), "why it failed is <nil>"},
 		"a reason without a failure":     {damage(atRunning, func(r *record.Record) { r.Failure = record.TimedOut }), "why it failed is"},
-		"a task that nobody looks at":    {damage(atRunning, func(r *record.Record) { r.Due = 0 }), "is never due"},
+		"a task that is never due":       {damage(atRunning, func(r *record.Record) { r.Due = 0 }), "is never due"},
 		"a refused task that runs":       {damage(atWaiting, func(r *record.Record) { r.Delivery = record.Rejected }), "it was refused, and is queued"},
 		"an accepted task without a ref": {damage(atSuccess, func(r *record.Record) { r.Ref = nil }), "accepted without a reference"},
 		"a task that runs with us":       {damage(atWaiting, func(r *record.Record) { r.State = record.InProgress }), "it is in_progress, and its delivery is none"},
 		"a job of more than a day":       {damage(atRunning, func(r *record.Record) { r.Deadline++ }), "more than a day"},
 		"a success that was not settled": {damage(atSuccess, func(r *record.Record) { r.Charged = 0 }), "its hold is settled"},
 		"a failure that was charged":     {damage(atFailed, func(r *record.Record) { r.Charged = 5 }), "it failed, and was charged"},
-		"a success that says it failed": {damage(atSuccess, func(r *record.Record) {
+		"a success with the fields of a failure": {damage(atSuccess, func(r *record.Record) {
 			r.State, r.Results, r.Failure, r.Charged = record.Failed, nil, record.TimedOut, 0
 		}), "its hold is settled"},
-		"another price":                    {damage(atSuccess, func(r *record.Record) { r.Charged = 50 }), "its hold has"},
-		"a task that holds more":           {damage(atRunning, func(r *record.Record) { r.Hold++ }), "its hold has"},
-		"a task without its hold":          {damage(atRunning, func(r *record.Record) { r.Hold = 0 }), "a hold exists: true"},
-		"a task that lies about its event": {damage(atFailed, func(r *record.Record) { r.Event = false }), "the outbox has one: true"},
-		"another user":                     {damage(atRunning, func(r *record.Record) { r.User = "user_bob" }), "a hold exists: false"},
-		"a hold of nobody": {func(t storage.Txn, _ four) error {
+		"another price":                  {damage(atSuccess, func(r *record.Record) { r.Charged = 50 }), "its hold has"},
+		"a task that holds more":         {damage(atRunning, func(r *record.Record) { r.Hold++ }), "its hold has"},
+		"a task without its hold":        {damage(atRunning, func(r *record.Record) { r.Hold = 0 }), "a hold exists: true"},
+		"a task with a wrong event flag": {damage(atFailed, func(r *record.Record) { r.Event = false }), "the outbox has one: true"},
+		"another user":                   {damage(atRunning, func(r *record.Record) { r.User = "user_bob" }), "a hold exists: false"},
+		"a hold of a missing task": {func(t storage.Txn, _ four) error {
 			_, err := journal.Book(t, time.Now(), journal.Transfer{
-				ID: journal.IDOf("planted"), Kind: journal.Hold, User: ann, Reference: nobody,
+				ID: journal.IDOf("planted"), Kind: journal.Hold, User: ann, Reference: missing,
 				Legs: []journal.Leg{{Account: journal.Wallet(ann), Held: 5}},
 			})
 			return err
@@ -167,17 +167,17 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"nothing counts for a backend": {lose(atRunning, record.LoadPrefix), "and no counts"},
 		"nothing counts for a key":     {lose(atRunning, record.OpenPrefix), "the counts of unfinished tasks of API keys are wrong"},
 
-		"a list of a key of nobody":      {plant(record.OfKeyPrefix, annKey, int64(1), nobody), "a key of taskof leads to no record"},
-		"a list of a user of nobody":     {plant(record.OfUserPrefix, ann, int64(1), nobody), "a key of taskuser leads to no record"},
-		"a queue of nobody":              {plant(record.WaitPrefix, "other", int64(1), nobody), "a key of taskwait leads to no record"},
-		"a due time of nobody":           {plant(record.DuePrefix, "other", int64(1), nobody), "a key of taskdue leads to no record"},
-		"a key of a ref unheard":         {damage(atRunning, func(r *record.Record) { r.NoWebhook = true }), "a key of taskref leads to no record"},
-		"a ref of nobody":                {plant(record.RefPrefix, "works", "x", nobody), "a key of taskref leads to no record"},
-		"an end of nobody":               {plant(record.EndPrefix, int64(1), nobody), "a key of taskend leads to no record"},
-		"a key of no form":               {plant(record.EndPrefix, "x"), "a key of taskend leads to no record"},
-		"a body of nobody":               {plant(record.BodyPrefix, nobody), "the task of this body does not exist"},
-		"a body of a job at its backend": {damage(atRunning, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body exists: true"},
-		"a body of a task that is over":  {damage(atSuccess, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is success, and its body exists: true"},
+		"a list of a key of a missing task":  {plant(record.OfKeyPrefix, annKey, int64(1), missing), "a key of taskof leads to no record"},
+		"a list of a user of a missing task": {plant(record.OfUserPrefix, ann, int64(1), missing), "a key of taskuser leads to no record"},
+		"a queue of a missing task":          {plant(record.WaitPrefix, "other", int64(1), missing), "a key of taskwait leads to no record"},
+		"a due time of a missing task":       {plant(record.DuePrefix, "other", int64(1), missing), "a key of taskdue leads to no record"},
+		"a ref of a job without webhooks":    {damage(atRunning, func(r *record.Record) { r.NoWebhook = true }), "a key of taskref leads to no record"},
+		"a ref of a missing task":            {plant(record.RefPrefix, "works", "x", missing), "a key of taskref leads to no record"},
+		"an end of a missing task":           {plant(record.EndPrefix, int64(1), missing), "a key of taskend leads to no record"},
+		"a key of no form":                   {plant(record.EndPrefix, "x"), "a key of taskend leads to no record"},
+		"a body of a missing task":           {plant(record.BodyPrefix, missing), "the task of this body does not exist"},
+		"a body of a job at its backend":     {damage(atRunning, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body exists: true"},
+		"a body of a task that is over":      {damage(atSuccess, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is success, and its body exists: true"},
 		"a second body": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(record.BodyPrefix, f.waiting), nil, time.Time{})
 		}, "it has a second body"},
@@ -189,18 +189,18 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"a second place in the queue": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(record.WaitPrefix, "works", int64(99), f.waiting), []byte{byte(record.IDSize)}, time.Time{})
 		}, "a key of taskwait leads to no record"},
-		"a session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: nobody, Until: time.Now().Add(time.Hour).UnixMilli()})
+		"a session id of a missing task": {func(t storage.Txn, _ four) error {
+			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().Add(time.Hour).UnixMilli()})
 		}, "which does not exist or has another session id"},
 		"a session id of another": {func(t storage.Txn, f four) error {
 			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: f.waiting, Until: time.Now().Add(time.Hour).UnixMilli()})
 		}, "which does not exist or has another session id"},
-		"an old session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: nobody, Until: time.Now().UnixMilli()})
+		"an old session id of a missing task": {func(t storage.Txn, _ four) error {
+			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().UnixMilli()})
 		}, ""},
 		"a session id that cannot be read": {plant(record.SessionPrefix, annKey, "x"), "a record of tasksession cannot be read"},
-		"an idempotency key of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(record.IdempotencyPrefix, annKey, "x"), record.IdempotencyRecord{Key: annKey, Hash: "x", Task: nobody})
+		"an idempotency key of a missing task": {func(t storage.Txn, _ four) error {
+			return storage.SetRecord(t, storage.Key(record.IdempotencyPrefix, annKey, "x"), record.IdempotencyRecord{Key: annKey, Hash: "x", Task: missing})
 		}, "which does not exist or has another idempotency key"},
 		"an idempotency key that cannot be read": {plant(record.IdempotencyPrefix, annKey, "x"), "a record of taskclaim cannot be read"},
 
@@ -222,28 +222,28 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		}, "it counts 0 unfinished tasks"},
 
 		"a callback that cannot be read": {func(t storage.Txn, _ four) error {
-			return t.Set(storage.Key(record.EventPrefix, nobody), []byte("x"), time.Time{})
+			return t.Set(storage.Key(record.EventPrefix, missing), []byte("x"), time.Time{})
 		}, "a record of event cannot be read"},
 		"a callback at the key of another": {func(t storage.Txn, f four) error {
 			v, err := record.Events.Get(t, f.success)
 			if err != nil {
 				return err
 			}
-			return storage.SetRecord(t, storage.Key(record.EventPrefix, nobody), v)
+			return storage.SetRecord(t, storage.Key(record.EventPrefix, missing), v)
 		}, "it lies at the key of another"},
-		"a callback of nobody": {func(t storage.Txn, f four) error {
-			return record.Events.Put(t, nil, &record.Event{Task: nobody, User: ann, State: record.Dead, Ended: 1})
+		"a callback of a missing task": {func(t storage.Txn, f four) error {
+			return record.Events.Put(t, nil, &record.Event{Task: missing, User: ann, State: record.Dead, Ended: 1})
 		}, "there is no such finished task"},
 		"a callback of a task that runs": {func(t storage.Txn, f four) error {
 			return record.Events.Put(t, nil, &record.Event{Task: f.running, Key: annKey, User: ann, State: record.Dead, Ended: 1})
 		}, "there is no such finished task"},
-		"a callback of another key":      {damageEvent(atSuccess, func(v *record.Event) { v.Key = bobKey }), "there is no such finished task"},
-		"a callback that nobody sends":   {damageEvent(atSuccess, func(v *record.Event) { v.State = record.Undelivered }), "no attempt is due"},
-		"a callback of no state":         {damageEvent(atSuccess, func(v *record.Event) { v.State = "x" }), `its state is "x"`},
-		"a callback that is sent again":  {damageEvent(atSuccess, func(v *record.Event) { v.Due = 5 }), "an attempt is due at 5"},
-		"a callback without an end":      {damageEvent(atSuccess, func(v *record.Event) { v.Ended = 0 }), "since 0"},
-		"a list of callbacks of nobody":  {plant(record.EventOfPrefix, ann, int64(1), nobody), "a key of eventof leads to no record"},
-		"a due time of a callback of no": {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), nobody), "a key of eventdue leads to no record"},
+		"a callback of another key":             {damageEvent(atSuccess, func(v *record.Event) { v.Key = bobKey }), "there is no such finished task"},
+		"a callback without a due time":         {damageEvent(atSuccess, func(v *record.Event) { v.State = record.Undelivered }), "no attempt is due"},
+		"a callback of no state":                {damageEvent(atSuccess, func(v *record.Event) { v.State = "x" }), `its state is "x"`},
+		"a callback that is sent again":         {damageEvent(atSuccess, func(v *record.Event) { v.Due = 5 }), "an attempt is due at 5"},
+		"a callback without an end":             {damageEvent(atSuccess, func(v *record.Event) { v.Ended = 0 }), "since 0"},
+		"a list of callbacks of a missing task": {plant(record.EventOfPrefix, ann, int64(1), missing), "a key of eventof leads to no record"},
+		"a due time of a missing callback":      {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), missing), "a key of eventdue leads to no record"},
 		"a due time of a callback sent": {func(t storage.Txn, f four) error {
 			return plant(record.EventDuePrefix, ann, annKey, int64(1<<50), f.success)(t, f)
 		}, "a key of eventdue leads to no record"},

@@ -108,7 +108,7 @@ func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 		}
 		w.sleep(1100 * time.Millisecond)
 		if w.service.polled(unheard.ID) == before {
-			t.Error("who wants to cancel it has it asked for soon, whoever tells of it")
+			t.Error("a failed cancellation does not bring the poll forward")
 		}
 		w.service.succeed(1)
 		w.until(heard.ID, record.Success, 2*transition.MaxPause)

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// keeps is how many slots the queues of a user have.
+// keeps returns the number of slots of the queues of a user.
 func (l *queues) keeps(user string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -94,14 +94,14 @@ func TestACallbackDuringAnAttemptIsNotForgotten(t *testing.T) {
 	l := newQueues()
 	l.due("u", "k", 1)
 	given, _ := l.grant(1)
-	l.due("u", "k", 2) // after the store was asked, which knows nothing of it
+	l.due("u", "k", 2) // after the store was read
 	l.returnSlots(given[0].queue, never, given[0].slots)
 	if given, _ = l.grant(2); len(given) != 1 {
 		t.Fatal("a callback is forgotten")
 	}
 	l.returnSlots(given[0].queue, never, given[0].slots)
 	if len(l.all)+len(l.users)+l.open != 0 {
-		t.Errorf("what has nothing to send is kept: %+v", l)
+		t.Errorf("a queue without callbacks is kept: %+v", l)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestACallbackListSkipsAMalformedKey, which is there when the store is damaged.
+// TestACallbackListSkipsAMalformedKey: a damaged store may have one.
 func TestACallbackListSkipsAMalformedKey(t *testing.T) {
 	in(t, func(w *world) {
 		w.damaged = true
