@@ -156,7 +156,7 @@ func checkFilm(t *testing.T, file []byte) {
 	defer cancel()
 	reported, err := exec.CommandContext(ctx, probe, "-v", "error", "-count_frames", "-show_entries", "stream=codec_name,nb_read_frames:format=duration", "-of", "csv=p=0", path).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(reported), "h264,") {
-		t.Errorf("of the film it is told %v: %s", err, reported)
+		t.Errorf("the result of the film: %v: %s", err, reported)
 	}
 	t.Logf("the film: %s", strings.Join(strings.Fields(string(reported)), " "))
 }

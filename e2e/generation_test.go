@@ -259,7 +259,7 @@ func (b *taskTotals) check(c *gatewayUser, o *generation, u *mockService, r *rec
 		}
 		return
 	case cut && o.api() == generic:
-		wrong("nobody can know that")
+		wrong("no side can know that")
 	case len(ids) != 1:
 		wrong("its callbacks have the ids %q", ids)
 	case reported.Type != map[bool]string{true: "task.failed", false: "task.succeeded"}[o.fails()],
