@@ -53,7 +53,7 @@ func (f fields) add(of reflect.Type, path string) {
 			switch {
 			case field.Anonymous && name == "":
 				f.add(field.Type, path)
-			case field.IsExported() && name != "":
+			case field.IsExported() && name != "" && name != "-":
 				f.add(field.Type, strings.TrimPrefix(path+"."+name, "."))
 			}
 		}

@@ -21,7 +21,7 @@ func ParseDay(text string) (Day, error) {
 	return DayOf(t), err
 }
 
-// String returns the day in the form 2026-11-20.
+// String returns the day as people write it, 2026-11-20.
 func (d Day) String() string {
 	if t, err := time.Parse("20060102", string(d)); err == nil {
 		return t.Format(time.DateOnly)
