@@ -34,7 +34,7 @@ import (
 type Backend interface {
 	// Submit submits a job. It sends at most one submission, whatever its
 	// outcome. The [Kind] of its error says whether there may be a job. An
-	// error that is not an [Error] is [Doubtful].
+	// error that is not an [Error] is [Unconfirmed].
 	Submit(ctx context.Context, job Job) (Ref, error)
 
 	// Poll returns the state of a job. After an error the state is unchanged.
@@ -67,7 +67,7 @@ type Content struct {
 	Size int64  // in bytes; -1 if unknown
 }
 
-// Reconciler is a backend that can find the outcome of a [Doubtful] submission.
+// Reconciler is a backend that can find the outcome of a [Unconfirmed] submission.
 type Reconciler interface {
 	// Reconcile returns the job with the token of this one. [Gone] means that
 	// there is certainly no such job, so the task may fail at once; after any

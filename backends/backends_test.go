@@ -169,7 +169,7 @@ func TestSizesComeFromResolutionAndRatio(t *testing.T) {
 	}
 }
 
-func TestDurationsHaveNoMoreDigitsThanTheyNeed(t *testing.T) {
+func TestDurationsAreShortestDecimals(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[float64]string{0: "", -1: "", 5: "5", 10: "10", 2.5: "2.5", 0.1 + 0.2: "0.3", 1.0005: "1", 100: "100", 1e15: "1000000000000000"} {
 		if got := (backends.Output{Duration: seconds}).Seconds(); got != want {
@@ -197,9 +197,9 @@ func TestErrorsNameTheCallersField(t *testing.T) {
 	}
 }
 
-func TestAnErrorWithoutAKindIsDoubtful(t *testing.T) {
+func TestAnErrorWithoutAKindIsUnconfirmed(t *testing.T) {
 	t.Parallel()
-	if got := backends.KindOf(errors.New("x")); got != backends.Doubtful {
+	if got := backends.KindOf(errors.New("x")); got != backends.Unconfirmed {
 		t.Errorf("got %s", got)
 	}
 	e := &backends.Error{Kind: backends.Busy, Message: "m", Param: "p", Detail: "d", RetryAfter: time.Second}

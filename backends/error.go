@@ -20,9 +20,9 @@ const (
 	// set.
 	Busy Kind = "busy"
 
-	// Doubtful: the service may have performed the request. A Doubtful
+	// Unconfirmed: the service may have performed the request. A Unconfirmed
 	// submission is not sent again.
-	Doubtful Kind = "doubtful"
+	Unconfirmed Kind = "doubtful"
 
 	// Gone: the service does not know the job.
 	Gone Kind = "gone"
@@ -70,12 +70,12 @@ func (e *Error) Error() string {
 	return text.String()
 }
 
-// KindOf returns the kind of err. An error without a kind is Doubtful.
+// KindOf returns the kind of err. An error without a kind is Unconfirmed.
 func KindOf(err error) Kind {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Kind
 	}
-	return Doubtful
+	return Unconfirmed
 }
 
 // Invalid returns the error of a job that this service does not support;

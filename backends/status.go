@@ -95,9 +95,9 @@ type Reason string
 const (
 	ContentRejected Reason = "CONTENT_REJECTED" // a safety check refused the input or the result
 	InvalidInput    Reason = "INVALID_INPUT"    // the model cannot use what it was given
-	UpstreamBusy    Reason = "UPSTREAM_BUSY"    // the service had no room; the same job may do later
+	UpstreamBusy    Reason = "UPSTREAM_BUSY"    // the service had no capacity; the same job may succeed later
 	ModelFailed     Reason = "MODEL_FAILED"     // the model ended without a result
-	TaskTimeout     Reason = "TASK_TIMEOUT"     // the service gave the job up as too slow
+	TaskTimeout     Reason = "TASK_TIMEOUT"     // the service ended the job because it took too long
 	TaskCancelled   Reason = "TASK_CANCELLED"   // it was cancelled
 	UpstreamError   Reason = "UPSTREAM_ERROR"   // an error at the service, or with the operator's account there
 )

@@ -198,7 +198,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.UncollectedTolerance = cmp.Or(a.UncollectedTolerance, "1%")
 	a.Limits.setDefaults()
 	a.Retention.setDefaults()
-	if err := a.setPeopleDefaults(); err != nil {
+	if err := a.setSessionDefaults(); err != nil {
 		return err
 	}
 	if err := a.Secrets.resolve(); err != nil {
@@ -265,7 +265,7 @@ func (a *App) Validate() error {
 		validateCurrency(a.Currency),
 		validateUnpriced(a.Unpriced),
 		validateState(a.State),
-		a.validatePeople(),
+		a.validateSessions(),
 		a.Retention.validate(),
 	}
 	if a.BaseURL != "" {

@@ -93,10 +93,10 @@ func TestALiveConfigurationThatIsNotInForceSaysSoInOneText(t *testing.T) {
 		}
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
-		return l.Text("msg") == "the live configuration is not in force at its store" && strings.Contains(l.Text("error"), "EUR")
+		return l.Text("msg") == "the settings of the live configuration were not applied to its store" && strings.Contains(l.Text("error"), "EUR")
 	})
 	if n := g.CountLines(func(l gatetest.Line) bool {
-		return strings.Contains(l.Text("msg"), "live configuration") && l.Text("msg") != "the live configuration is not in force at its store"
+		return strings.Contains(l.Text("msg"), "live configuration") && l.Text("msg") != "the settings of the live configuration were not applied to its store"
 	}); n != 0 {
 		t.Errorf("%d lines have another text", n)
 	}

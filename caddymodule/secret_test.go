@@ -75,7 +75,7 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 		spoil func() error
 		says  string
 	}{
-		"gone":                 {func() error { return os.Remove(file) }, "store.key is missing"},
+		"gone":                 {func() error { return os.Remove(file) }, "store.key: missing"},
 		"another one":          {func() error { return os.WriteFile(file, other, 0o600) }, "sealed by another master key"},
 		"open to others":       {func() error { return os.Chmod(file, 0o644) }, "chmod 600"},
 		"in the configuration": {func() error { config.App = "secret " + masterKey(1); return nil }, "sealed by another master key"},
@@ -162,7 +162,7 @@ func TestAKeyThatLeavesTheConfigurationIsMissedAtTheReload(t *testing.T) {
 		t.Error("a key file was made beside a configured key")
 	}
 	config.App = ""
-	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "store.key is missing") {
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "store.key: missing") {
 		t.Errorf("answered %v", err)
 	}
 	if got := verifies(t, g, app); got != http.StatusOK {

@@ -33,14 +33,14 @@ type entry struct {
 
 // used is a row of a usage report, or one call.
 type used struct {
-	Request string `json:"request_id"`
-	Model   string `json:"model"`
-	Ended   string `json:"ended"`
-	Usage   string `json:"usage"`
-	Calls   int    `json:"calls"`
-	Tokens  tokens `json:"tokens"`
-	Cost    nano   `json:"cost"`
-	Lost    nano   `json:"uncollected"`
+	Request     string `json:"request_id"`
+	Model       string `json:"model"`
+	Ended       string `json:"ended"`
+	Usage       string `json:"usage"`
+	Calls       int    `json:"calls"`
+	Tokens      tokens `json:"tokens"`
+	Cost        nano   `json:"cost"`
+	Uncollected nano   `json:"uncollected"`
 }
 
 // change is the answer to a change of a wallet.
@@ -149,7 +149,7 @@ func total(rows []used) (sum used) {
 		sum.Calls += row.Calls
 		sum.Tokens = sum.Tokens.plus(row.Tokens)
 		sum.Cost += row.Cost
-		sum.Lost += row.Lost
+		sum.Uncollected += row.Uncollected
 	}
 	return sum
 }
@@ -176,8 +176,8 @@ func (g *gateway) verifyByCommand(args ...string) {
 	}
 }
 
-// customer is a user of the console.
-type customer struct {
+// gatewayUser is a user of the console.
+type gatewayUser struct {
 	g     *gateway
 	name  string
 	key   string // for calls
@@ -185,10 +185,10 @@ type customer struct {
 	http  *http.Client
 }
 
-// newCustomer creates a user with a key and an access token.
-func (g *gateway) newCustomer(name string) *customer {
+// newGatewayUser creates a user with a key and an access token.
+func (g *gateway) newGatewayUser(name string) *gatewayUser {
 	g.t.Helper()
-	c := &customer{g: g, name: name}
+	c := &gatewayUser{g: g, name: name}
 	g.post("/modelgate/users", map[string]any{"name": name}, nil)
 	c.key = g.newKey(name).Secret
 	var minted issued
@@ -203,7 +203,7 @@ func (g *gateway) newCustomer(name string) *customer {
 
 // tryConsole calls the console. If it returns no error, the gateway has
 // acknowledged the change.
-func (c *customer) tryConsole(method, path string, in, out any) error {
+func (c *gatewayUser) tryConsole(method, path string, in, out any) error {
 	body, err := json.Marshal(in)
 	if err != nil {
 		return err
@@ -234,15 +234,15 @@ func (c *customer) tryConsole(method, path string, in, out any) error {
 }
 
 // mustConsole reads a route of the console, which must succeed.
-func (c *customer) mustConsole(path string, out any) {
+func (c *gatewayUser) mustConsole(path string, out any) {
 	c.g.t.Helper()
 	if err := c.tryConsole(http.MethodGet, path, nil, out); err != nil {
 		c.g.t.Fatal(err)
 	}
 }
 
-// calls returns all calls of the customer as the console lists them.
-func (c *customer) calls() (calls []used) {
+// calls returns all calls of the user as the console lists them.
+func (c *gatewayUser) calls() (calls []used) {
 	c.g.t.Helper()
 	for p := 1; ; p++ {
 		var list struct {
@@ -256,14 +256,14 @@ func (c *customer) calls() (calls []used) {
 	}
 }
 
-// subscription is a subscription of a customer.
+// subscription is a subscription of a user.
 type subscription struct {
 	ID    int  `json:"subscription_id"`
 	Total nano `json:"quota_total"`
 	Used  nano `json:"quota_used"`
 }
 
-func (c *customer) subscriptions() (all []subscription) {
+func (c *gatewayUser) subscriptions() (all []subscription) {
 	c.g.t.Helper()
 	for p := 1; ; p++ {
 		var list struct {
@@ -277,8 +277,8 @@ func (c *customer) subscriptions() (all []subscription) {
 	}
 }
 
-// credit adds money to the customer's wallet.
-func (c *customer) credit(amount string) {
+// credit adds money to the user's wallet.
+func (c *gatewayUser) credit(amount string) {
 	c.g.t.Helper()
 	c.g.post("/modelgate/wallets/"+c.name+"/credit", map[string]any{"amount": amount, "reason": "a test"}, nil)
 }
@@ -301,11 +301,11 @@ func priced(b *backend, more string) site {
 
 // callLine is the log line of a call.
 type callLine struct {
-	Request string `json:"request_id"`
-	Ended   string `json:"ended"`
-	Usage   string `json:"usage"`
-	Cost    nano   `json:"cost"`
-	Lost    nano   `json:"uncollected"`
+	Request     string `json:"request_id"`
+	Ended       string `json:"ended"`
+	Usage       string `json:"usage"`
+	Cost        nano   `json:"cost"`
+	Uncollected nano   `json:"uncollected"`
 }
 
 // callLines returns the log lines of the calls by request id, once there are n.

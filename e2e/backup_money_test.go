@@ -90,7 +90,7 @@ func TestABackupDuringPaymentsIsConsistent(t *testing.T) {
 
 		// The restored gateway works: an old operation is not performed again,
 		// and a new one is.
-		c := &customer{g: copied, name: workloads[0].c.name, key: workloads[0].c.key, token: workloads[0].c.token, http: workloads[0].c.http}
+		c := &gatewayUser{g: copied, name: workloads[0].c.name, key: workloads[0].c.key, token: workloads[0].c.token, http: workloads[0].c.http}
 		before := copied.wallet(c.name).Balance
 		again := c.gift("opening", 1000*unit)
 		if err := again.attempt(); err != nil || again.receipt != first.receipt {

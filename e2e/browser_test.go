@@ -96,7 +96,7 @@ func TestTheConsoleInChromium(t *testing.T) {
 		t.Errorf("the script ended with %v after %d steps:\n%s", err, steps, complaints.Bytes())
 	}
 	if secrets == 0 && !t.Failed() {
-		t.Error("the script has told no secrets to look for")
+		t.Error("the script has reported no secrets to search for")
 	}
 }
 

@@ -47,7 +47,7 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 		}
 	`, near.Address, receiverSecret)
 	far.start()
-	supplier := far.newCustomer("supplier")
+	supplier := far.newGatewayUser("supplier")
 	supplier.credit("10.00")
 
 	link := slowPollProxy(t, far.url(""))
@@ -75,7 +75,7 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 	`, link, supplier.key, receiverSecret, far.Address, r.option())
 	near.backends = append(near.backends, r.backend)
 	near.start()
-	c := near.newCustomer("collector")
+	c := near.newGatewayUser("collector")
 	c.credit("10.00")
 
 	orders := []*generation{{number: 1, model: "image-demo-1", words: "a lighthouse"}, {number: 2, model: "video-demo-1", words: "waves"}}
@@ -97,7 +97,7 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 		}
 	}
 	for _, side := range []struct {
-		of     *customer
+		of     *gatewayUser
 		charge nano
 	}{{c, 5*unit/100 + 8*2*unit/100}, {supplier, 2*unit/100 + 8*unit/100}} {
 		if w := side.of.g.wallet(side.of.name); w.Balance != 10*unit-side.charge || w.Held != 0 {
@@ -156,7 +156,7 @@ func checkFilm(t *testing.T, file []byte) {
 	defer cancel()
 	reported, err := exec.CommandContext(ctx, probe, "-v", "error", "-count_frames", "-show_entries", "stream=codec_name,nb_read_frames:format=duration", "-of", "csv=p=0", path).CombinedOutput()
 	if err != nil || !strings.HasPrefix(string(reported), "h264,") {
-		t.Errorf("of the film it is told %v: %s", err, reported)
+		t.Errorf("the result of the film: %v: %s", err, reported)
 	}
 	t.Logf("the film: %s", strings.Join(strings.Fields(string(reported)), " "))
 }

@@ -29,7 +29,7 @@ func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 		}
 	})
 	g := running(t, priced(b, ""), b)
-	c := g.newCustomer("caller")
+	c := g.newGatewayUser("caller")
 	c.credit("100.00")
 	k := &scriptedCall{path: "/v1/messages", model: "m-1", most: 8000, prompt: "Tell me a story without an end."}
 	req := g.request(t.Context(), k.path, k.request(), "Authorization", "Bearer "+c.key)
@@ -98,7 +98,7 @@ func TestACrashChargesNothingThatCannotBeMeasured(t *testing.T) {
 		}
 	})
 	g := running(t, priced(b, ""), b)
-	c := g.newCustomer("caller")
+	c := g.newGatewayUser("caller")
 	c.credit("100.00")
 	req := g.request(t.Context(), "/v1/messages", `{"model":"m-1","max_tokens":8000,"stream":true,"messages":[{"role":"user","content":[`+
 		`{"type":"text","text":"ten bytes?"},{"type":"document","source":{"type":"base64","media_type":"application/pdf","data":"JVBERi0="}}]}]}`,

@@ -21,13 +21,13 @@
 //	run_call_test.go       how both sides perform it
 //	payment_test.go        purchases, renewals, top-ups and credits
 //	workload_test.go       all of these concurrently, and the expected ledger
-//	accounting_test.go     the operator's and the customer's view of the money
+//	accounting_test.go     the operator's and the user's view of the money
 //
 // The tests of tasks share these:
 //
 //	mock_service_test.go  a generation service with two APIs over HTTP
 //	receiver_test.go      the receiver of callbacks
-//	generation_test.go    a task of a customer, and the checks of all sides
+//	generation_test.go    a task of a user, and the checks of all sides
 //
 // The tests of console users share people_client_test.go: a user with cookies,
 // an authenticator app and a software passkey. browser_test.go does the same in

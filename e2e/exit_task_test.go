@@ -16,12 +16,12 @@ func TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit(t *testing.T) {
 	r := newReceiver(t, u.checkpoints)
 	g := newGateway(t, generationSite(u, r, ""), u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("waiter")
+	c := g.newGatewayUser("waiter")
 	c.credit("1.00")
 	o := &generation{model: film}
 	o.submit(c)
 
-	running := checkpoint{what: "when it is told that a job is running"}
+	running := checkpoint{what: "after the gateway has read that a job is running"}
 	for c.poll(o.task, 10).Status != "in_progress" {
 	}
 	waits := func() <-chan resource {
@@ -46,7 +46,7 @@ func TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit(t *testing.T) {
 	g.process.terminate()
 	for who, got := range map[string]<-chan resource{"from before the reload": before, "from after it": after} {
 		if task := receive(t, got, "the answer to who waits "+who); task.Status != "in_progress" {
-			t.Errorf("who waits %s is told %s", who, task.text)
+			t.Errorf("a request that waits %s got %s", who, task.text)
 		}
 	}
 	if code := g.process.code(waitLimit); code != 0 || time.Since(began) > 12*time.Second {

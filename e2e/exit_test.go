@@ -172,7 +172,7 @@ func callDuringShutdown(t *testing.T) {
 			t.Errorf("got %d %s %v", a.Status, a.Body, a.Err)
 		}
 		if strings.Contains(a.Body, g.Dir) || strings.Contains(a.Body, strconv.Itoa(g.process.cmd.Process.Pid)) {
-			t.Errorf("the caller was told of the machine: %s", a.Body)
+			t.Errorf("the answer reveals the machine: %s", a.Body)
 		}
 	}
 	if code := g.process.code(waitLimit); code != 0 {

@@ -103,7 +103,7 @@ func TestNoInputConnectsToASpecialAddress(t *testing.T) {
 	r := newReceiver(t, u.checkpoints)
 	g := newGateway(t, guardedSite(u, r), u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("collector")
+	c := g.newGatewayUser("collector")
 	c.credit("100.00")
 	for _, link := range p.links() {
 		for field, body := range map[string]map[string]any{
@@ -163,14 +163,14 @@ func TestNoResultConnectsToASpecialAddress(t *testing.T) {
 	s.Log = "DEBUG"
 	g := newGateway(t, s, u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("collector")
+	c := g.newGatewayUser("collector")
 	c.credit("100.00")
 	inParallel(8, len(links), func(i int) {
 		o := &generation{number: i, model: film}
 		o.submit(c)
 	})
-	if !g.process.log.awaitCount("the results of a task are not copied yet", len(links)) {
-		t.Errorf("%d of %d copies were refused", strings.Count(g.process.log.String(), "the results of a task are not copied yet"), len(links))
+	if !g.process.log.awaitCount("cannot copy the results of a task yet", len(links)) {
+		t.Errorf("%d of %d copies were refused", strings.Count(g.process.log.String(), "cannot copy the results of a task yet"), len(links))
 	}
 	followed := map[string]bool{}
 	for _, a := range u.backend.requests() {
@@ -236,7 +236,7 @@ func (p *person) ordersTo(links []string) (unset int) {
 	placed := 0
 	order := func(key issued) {
 		o := &generation{number: placed, model: film}
-		o.submit(&customer{g: p.g, name: p.name, key: key.Secret, http: p.http})
+		o.submit(&gatewayUser{g: p.g, name: p.name, key: key.Secret, http: p.http})
 		placed++
 	}
 	plain := p.createKey("of the receiver")

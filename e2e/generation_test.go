@@ -32,7 +32,7 @@ type resource struct {
 	text string
 }
 
-// generation is a task that a customer wants exactly once. They submit it with
+// generation is a task that a user wants exactly once. They submit it with
 // one idempotency key and one session id until it is acknowledged.
 type generation struct {
 	number int
@@ -101,7 +101,7 @@ func (o *generation) api() api {
 func (o *generation) fails() bool { return strings.Contains(o.words, failsWord) }
 
 // request returns the submission.
-func (o *generation) request(c *customer) *http.Request {
+func (o *generation) request(c *gatewayUser) *http.Request {
 	path := "/v1/platform/video"
 	if strings.HasPrefix(o.model, "image-") {
 		path = "/v1/platform/image"
@@ -129,7 +129,7 @@ const retryInterval = 20 * time.Millisecond
 
 // submit submits the task until it is acknowledged, while the gateway may be
 // killed and restarted. It fails the test after some time.
-func (o *generation) submit(c *customer) {
+func (o *generation) submit(c *gatewayUser) {
 	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(3 * waitLimit); time.Now().Before(deadline); <-tick.C {
@@ -148,7 +148,7 @@ func (o *generation) submit(c *customer) {
 }
 
 // read sends a request and decodes the task in the answer.
-func (c *customer) read(req *http.Request) (t resource, status int, err error) {
+func (c *gatewayUser) read(req *http.Request) (t resource, status int, err error) {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return t, 0, err
@@ -167,7 +167,7 @@ func (c *customer) read(req *http.Request) (t resource, status int, err error) {
 
 // poll reads a task. wait is how many seconds the gateway may wait for a
 // change.
-func (c *customer) poll(task string, wait int) resource {
+func (c *gatewayUser) poll(task string, wait int) resource {
 	c.g.t.Helper()
 	req, err := http.NewRequestWithContext(c.g.t.Context(), http.MethodGet, fmt.Sprintf("%s?wait=%d", c.g.url("/v1/platform/tasks/"+task), wait), nil)
 	if err != nil {
@@ -185,9 +185,9 @@ func (c *customer) poll(task string, wait int) resource {
 // another one.
 const leaseLength = time.Minute
 
-// outcome waits for the end of a task. A task whose submission is Doubtful does
+// outcome waits for the end of a task. A task with an unconfirmed submission does
 // not end for now and is returned as it is.
-func (c *customer) outcome(o *generation) resource {
+func (c *gatewayUser) outcome(o *generation) resource {
 	c.g.t.Helper()
 	wait := 0
 	for deadline := time.Now().Add(2 * leaseLength); ; wait = 10 {
@@ -203,7 +203,7 @@ func (c *customer) outcome(o *generation) resource {
 }
 
 // fetch returns a file.
-func (c *customer) fetch(link string) []byte {
+func (c *gatewayUser) fetch(link string) []byte {
 	c.g.t.Helper()
 	resp, err := c.http.Get(link)
 	if err != nil {
@@ -226,7 +226,7 @@ type taskTotals struct {
 
 // check compares a task with the records of the mock service and of the
 // receiver, and adds it to the totals.
-func (b *taskTotals) check(c *customer, o *generation, u *mockService, r *receiver, t resource) {
+func (b *taskTotals) check(c *gatewayUser, o *generation, u *mockService, r *receiver, t resource) {
 	c.g.t.Helper()
 	wrong := func(format string, args ...any) {
 		c.g.t.Helper()
@@ -259,7 +259,7 @@ func (b *taskTotals) check(c *customer, o *generation, u *mockService, r *receiv
 		}
 		return
 	case cut && o.api() == generic:
-		wrong("nobody can know that")
+		wrong("no side can know that")
 	case len(ids) != 1:
 		wrong("its callbacks have the ids %q", ids)
 	case reported.Type != map[bool]string{true: "task.failed", false: "task.succeeded"}[o.fails()],
@@ -283,7 +283,7 @@ func (b *taskTotals) check(c *customer, o *generation, u *mockService, r *receiv
 }
 
 // checkMoney compares the totals with the ledger.
-func (b *taskTotals) checkMoney(c *customer, credit nano) {
+func (b *taskTotals) checkMoney(c *gatewayUser, credit nano) {
 	c.g.t.Helper()
 	c.g.verify()
 	c.g.verifyByCommand("--address", c.g.Admin)

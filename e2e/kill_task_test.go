@@ -14,14 +14,14 @@ import (
 var steps = []checkpoint{
 	{"before a job is accepted", platform},
 	{"before a job is accepted", generic},
-	{"when a job is accepted and nobody knows", platform},
-	{"when a job is accepted and nobody knows", generic},
+	{"when a job is accepted and not confirmed", platform},
+	{"when a job is accepted and not confirmed", generic},
 	{"when a job is accepted and the answer is out", platform},
 	{"when a job is accepted and the answer is out", generic},
-	{what: "before it is told that a job is running"},
-	{what: "before it is told that a job is done"},
-	{what: "when it is told that a job is done"},
-	{what: "when it is told that a job is failed"},
+	{what: "before the gateway reads that a job is running"},
+	{what: "before the gateway reads that a job is done"},
+	{what: "after the gateway has read that a job is done"},
+	{what: "after the gateway has read that a job is failed"},
 	{what: "in the middle of a file"},
 	{what: "at the end of a file"},
 	{what: "before a callback is acknowledged"},
@@ -30,7 +30,7 @@ var steps = []checkpoint{
 
 // TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing kills one gateway
 // repeatedly, at each step of its tasks and every third time at a random time,
-// while its customer submits more tasks. Tasks that were being processed wait
+// while its user submits more tasks. Tasks that were being processed wait
 // for the length of a lease.
 func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 	t.Parallel()
@@ -38,7 +38,7 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 	r := newReceiver(t, u.checkpoints)
 	g := newGateway(t, generationSite(u, r, "media {\nallow "+u.address()+"\n}"), u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("collector")
+	c := g.newGatewayUser("collector")
 	c.credit("100.00")
 	chance := imagine(t)
 

@@ -112,7 +112,7 @@ func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
 			t.Parallel()
 			b := newBackend(t, func(_ *scriptWriter, a *recordedRequest) { <-a.Gone })
 			g := running(t, priced(b, ""), b)
-			c := g.newCustomer("leaver")
+			c := g.newGatewayUser("leaver")
 			c.credit("100.00")
 			k := &scriptedCall{path: "/v1/messages", model: "m-1", most: 100, prompt: "Tell me a story."}
 			transport := newTransport(http1)

@@ -141,7 +141,7 @@ func (u *mockService) take(s *scriptWriter, a *recordedRequest, by api, image bo
 	}
 	j, first := u.accept(sub, image)
 	note(func(sub *submission) { sub.job = j.id })
-	if u.checkpoints.hold(checkpoint{"when a job is accepted and nobody knows", by}, a) {
+	if u.checkpoints.hold(checkpoint{"when a job is accepted and not confirmed", by}, a) {
 		note(func(sub *submission) { sub.cut = true })
 		return
 	}
@@ -181,7 +181,7 @@ func (u *mockService) writeStatus(s *scriptWriter, a *recordedRequest, j *job) {
 	}
 	state := u.beginPoll(j)
 	defer u.endPoll(j)
-	if u.checkpoints.hold(checkpoint{what: "before it is told that a job is " + string(state)}, a) {
+	if u.checkpoints.hold(checkpoint{what: "before the gateway reads that a job is " + string(state)}, a) {
 		return
 	}
 	select {
@@ -194,7 +194,7 @@ func (u *mockService) writeStatus(s *scriptWriter, a *recordedRequest, j *job) {
 		link = u.links(j.prompt)
 	}
 	respond(http.StatusOK, j.statusJSON(state, link))(s, a)
-	u.checkpoints.pass(checkpoint{what: "when it is told that a job is " + string(state)})
+	u.checkpoints.pass(checkpoint{what: "after the gateway has read that a job is " + string(state)})
 }
 
 // state is the state of a job.
@@ -307,8 +307,8 @@ type checkpoint struct {
 }
 
 var (
-	// lookedFor is the repeated submission of a Doubtful job.
-	lookedFor = checkpoint{what: "when a job in doubt is looked for"}
+	// lookedFor is the repeated submission of a Unconfirmed job.
+	lookedFor = checkpoint{what: "when an unconfirmed job is searched for"}
 
 	// anything is every checkpoint.
 	anything = checkpoint{what: "at any moment"}

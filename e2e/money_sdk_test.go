@@ -17,10 +17,10 @@ import (
 var spoken = tokens{Input: 7, Output: 3}
 
 // paying starts a gateway with a key whose user has an amount of money.
-func paying(t *testing.T, b *backend, amount string) (*gateway, *customer) {
+func paying(t *testing.T, b *backend, amount string) (*gateway, *gatewayUser) {
 	t.Helper()
 	g := running(t, priced(b, ""), b)
-	c := g.newCustomer("payer")
+	c := g.newGatewayUser("payer")
 	g.Key = c.key
 	if amount != "" {
 		c.credit(amount)
@@ -55,7 +55,7 @@ func TestTheSDKsReportInsufficientMoney(t *testing.T) {
 			checkOpenAIError(t, err, openai.Error{StatusCode: http.StatusPaymentRequired, Type: "insufficient_quota", Code: "INSUFFICIENT_QUOTA"})
 
 			if n := len(b.requests()); n > 0 {
-				t.Errorf("the backend was asked %d times for what nobody pays", n)
+				t.Errorf("the backend got %d calls that nobody pays for", n)
 			}
 			if n := len(g.process.callLines(4)); n != 4 {
 				t.Errorf("%d calls came for the 4 that were made", n)
@@ -87,7 +87,7 @@ func TestTheSDKsReportTheRateLimitAndRetry(t *testing.T) {
 	checkAnthropicError(t, err, http.StatusTooManyRequests, "rate_limit_error")
 	var limited *anthropic.Error
 	if errors.As(err, &limited) && limited.Response.Header.Get("Retry-After") == "" {
-		t.Error("nobody says when to try again")
+		t.Error("the answer has no Retry-After")
 	}
 	gpt := g.openaiClient(openaioption.WithAPIKey(slow()))
 	for err = nil; err == nil; {
@@ -188,7 +188,7 @@ func TestAKeyReadsItsUsageThroughTheSDKs(t *testing.T) {
 		if u.KeyID != key.ID || u.Budget.Limit != unit/2 || u.Budget.Used != once || u.Budget.Remaining != unit/2-once || u.Budget.Reset != "month" ||
 			u.Budget.ResetsAt <= time.Now().Unix() || u.Rates.Streams == nil || *u.Rates.Streams != 3 || u.Rates.Minute != nil ||
 			u.Month.Calls != 1 || u.Month.Cost != once || u.Month.Tokens != spoken {
-			t.Errorf("%s: told %+v", name, u)
+			t.Errorf("%s: got %+v", name, u)
 		}
 	}
 	wrong := g.openaiClient(openaioption.WithAPIKey("sk-" + strings.Repeat("x", 49)))

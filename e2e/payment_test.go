@@ -96,7 +96,7 @@ type bought struct {
 }
 
 // purchase buys the plan and calls sold with the subscription.
-func (c *customer) purchase(key string, sold func(int64)) *payment {
+func (c *gatewayUser) purchase(key string, sold func(int64)) *payment {
 	return &payment{kind: "purchase", do: func() (receipt, error) {
 		var b bought
 		err := c.tryConsole(http.MethodPost, "/api/subscription/wallet/pay", map[string]any{"plan_id": 1, "idempotency_key": key}, &b)
@@ -107,7 +107,7 @@ func (c *customer) purchase(key string, sold func(int64)) *payment {
 	}}
 }
 
-func (c *customer) renewal(key string, subscription int64) *payment {
+func (c *gatewayUser) renewal(key string, subscription int64) *payment {
 	return &payment{kind: "renewal", do: func() (receipt, error) {
 		var b bought
 		err := c.tryConsole(http.MethodPost, "/api/subscription/wallet/renew", map[string]any{"subscription_id": subscription, "idempotency_key": key}, &b)
@@ -115,7 +115,7 @@ func (c *customer) renewal(key string, subscription int64) *payment {
 	}}
 }
 
-func (c *customer) gift(key string, amount nano) *payment {
+func (c *gatewayUser) gift(key string, amount nano) *payment {
 	return &payment{kind: "credit", do: func() (receipt, error) {
 		var done change
 		err := c.g.tryPost("/modelgate/wallets/"+c.name+"/credit", map[string]any{"amount": amount.String(), "reason": "a test", "idempotency_key": key}, &done)
@@ -125,7 +125,7 @@ func (c *customer) gift(key string, amount nano) *payment {
 
 // topUp creates an order and pays it: on the page of the demo service, which
 // then sends its notice, or by a notice that the test sends instead.
-func (c *customer) topUp(key string, amount nano, onPage bool) *payment {
+func (c *gatewayUser) topUp(key string, amount nano, onPage bool) *payment {
 	pay := c.notify
 	if onPage {
 		pay = c.payOnPage
@@ -147,7 +147,7 @@ type order struct {
 	PayURL  string `json:"pay_url"`
 }
 
-func (c *customer) payOnPage(o order) error {
+func (c *gatewayUser) payOnPage(o order) error {
 	req, err := http.NewRequestWithContext(c.g.t.Context(), http.MethodPost, o.PayURL, strings.NewReader("action=pay"))
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func (c *customer) payOnPage(o order) error {
 }
 
 // notify sends the demo service's notice that an order was paid.
-func (c *customer) notify(o order) error {
+func (c *gatewayUser) notify(o order) error {
 	id := "paid_" + o.TradeNo
 	body := fmt.Sprintf(`{"id":%q,"type":"paid","data":{"trade_no":%q,"payment":"pay_%s","amount":%q,"currency":"USD"}}`, id, o.TradeNo, o.TradeNo, o.Amount)
 	now := strconv.FormatInt(time.Now().Unix(), 10)
@@ -180,7 +180,7 @@ func (c *customer) notify(o order) error {
 }
 
 // expectOK sends a request, which must be answered with 200.
-func (c *customer) expectOK(req *http.Request) error {
+func (c *gatewayUser) expectOK(req *http.Request) error {
 	resp, err := c.http.Do(req)
 	if err != nil {
 		return err
@@ -195,7 +195,7 @@ func (c *customer) expectOK(req *http.Request) error {
 
 // checkPayments checks that each acknowledged payment has one ledger entry. It
 // returns the number of entries of all payments.
-func (c *customer) checkPayments(lines []entry, payments []*payment) (all int) {
+func (c *gatewayUser) checkPayments(lines []entry, payments []*payment) (all int) {
 	c.g.t.Helper()
 	byMark := map[string][]entry{}
 	for _, line := range lines {

@@ -182,8 +182,8 @@ func TestASealedStoreIsRestoredOnlyWithItsKeyFile(t *testing.T) {
 	if c := g.command("modelgate", "backup", file, "--address", g.Admin); c.code(waitLimit) != 0 {
 		t.Fatalf("the backup failed:\n%s", c.log.tail(10))
 	}
-	stranger := newConsoleGateway(t) // has its own key file
-	own := stranger.newPerson("eve")
+	otherGateway := newConsoleGateway(t) // has its own key file
+	own := otherGateway.newPerson("eve")
 	own.register()
 	own.enrolTOTP()
 
@@ -199,8 +199,8 @@ func TestASealedStoreIsRestoredOnlyWithItsKeyFile(t *testing.T) {
 		key  string // source of the key file; empty: none
 		says string
 	}{
-		"without":      {"", "is missing"},
-		"with another": {stranger.Store + ".key", "sealed by another master key"},
+		"without":      {"", ".key: missing"},
+		"with another": {otherGateway.Store + ".key", "sealed by another master key"},
 	} {
 		copied := restored()
 		copied.copyKeyFile(c.key)

@@ -30,7 +30,7 @@ func TestReloadsWithAThousandTasksLoseAndRepeatNone(t *testing.T) {
 	s.Global = "grace_period 100ms"
 	g := newGateway(t, s, u.backend, r.backend)
 	g.start()
-	c := g.newCustomer("collector")
+	c := g.newGatewayUser("collector")
 	c.credit("1000.00")
 
 	reloaded := 0

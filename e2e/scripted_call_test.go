@@ -128,9 +128,9 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 	return t, claimed, ended, usage
 }
 
-// lost returns the price of what the backend reports beyond the limits of the
+// uncollected returns the price of what the backend reports beyond the limits of the
 // call.
-func (k *scriptedCall) lost(p price) nano {
+func (k *scriptedCall) uncollected(p price) nano {
 	t, claimed, _, usage := k.bill()
 	if usage == "none" {
 		return 0

@@ -87,8 +87,8 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 		}
 	}
 	for _, header := range [][]string{{"Authorization", "Bearer " + made.Key}, {"X-Api-Key", made.Key}, {"Authorization", "Bearer " + p.session()}} {
-		stranger := p.newBrowser()
-		if a := stranger.mustSend(http.MethodGet, "/api/user/self", nil, header...); a.Status != http.StatusUnauthorized {
+		anonymous := p.newBrowser()
+		if a := anonymous.mustSend(http.MethodGet, "/api/user/self", nil, header...); a.Status != http.StatusUnauthorized {
 			t.Errorf("the console with %s is answered %d %s", header[0], a.Status, a.Text)
 		}
 	}

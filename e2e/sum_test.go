@@ -14,7 +14,7 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	scriptWriter := new(scriptSet)
 	b := newBackend(t, scriptWriter.serve)
 	g := running(t, priced(b, ""), b)
-	ada := g.newCustomer("buyer")
+	ada := g.newGatewayUser("buyer")
 	ada.credit("1000.00")
 
 	chance := imagine(t)
@@ -58,16 +58,16 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	}
 	for _, k := range calls {
 		want, ended, usage := k.charge()
-		cost, lost := k.cost(prices[k.model]), k.lost(prices[k.model])
+		cost, uncollected := k.cost(prices[k.model]), k.uncollected(prices[k.model])
 		kinds[ended+" "+usage]++
 		line, record := logged[k.id], listed[k.id]
-		if !k.mayHaveEnded(ended, line.Ended) || line.Usage != usage || line.Cost != cost || line.Lost != lost {
+		if !k.mayHaveEnded(ended, line.Ended) || line.Usage != usage || line.Cost != cost || line.Uncollected != uncollected {
 			t.Errorf("call %d on %s, %s after %d of %d, is logged as %+v, want %s %s %v", k.number, k.path, k.end, k.stop, len(k.events), line, ended, usage, cost)
 		}
 		if !k.mayHaveEnded(ended, record.Ended) || record.Usage != usage || record.Cost != cost || record.Tokens != want {
 			t.Errorf("call %d on %s, %s after %d of %d, is recorded as %+v, want %s %s %v %+v", k.number, k.path, k.end, k.stop, len(k.events), record, ended, usage, cost, want)
 		}
-		sum := used{Calls: 1, Tokens: want, Cost: cost, Lost: lost}
+		sum := used{Calls: 1, Tokens: want, Cost: cost, Uncollected: uncollected}
 		due = total([]used{due, sum})
 		model := k.model
 		if ended == "refused" {
@@ -104,10 +104,10 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 			}
 		}
 	}
-	due.Lost = 0 // not shown to the customer
+	due.Uncollected = 0 // not shown to the user
 	var own struct{ Total used }
 	if ada.mustConsole("/api/data/self?group=model", &own); own.Total != due {
-		t.Errorf("the customer is shown %+v, want %+v", own.Total, due)
+		t.Errorf("the user is shown %+v, want %+v", own.Total, due)
 	}
 	g.verify()
 	g.verifyByCommand("--address", g.Admin)

@@ -12,11 +12,11 @@ import (
 	"time"
 )
 
-// workload moves the money of one customer concurrently: calls, purchases,
+// workload moves the money of one user concurrently: calls, purchases,
 // renewals, top-ups and credits.
 type workload struct {
 	g            *gateway
-	c            *customer
+	c            *gatewayUser
 	scripts      *scriptSet
 	chance       callGenerator
 	workers      map[string]int // number of goroutines by what they do
@@ -33,10 +33,10 @@ type workload struct {
 	purchases int // number of attempted purchases
 }
 
-// newWorkload returns a workload for a new customer with money.
+// newWorkload returns a workload for a new user with money.
 func (g *gateway) newWorkload(name string, scripts *scriptSet, chance callGenerator) *workload {
 	g.t.Helper()
-	m := &workload{g: g, c: g.newCustomer(name), scripts: scripts, chance: chance, acknowledged: func() {}, tariffs: tariffs{new(atomic.Int64)}}
+	m := &workload{g: g, c: g.newGatewayUser(name), scripts: scripts, chance: chance, acknowledged: func() {}, tariffs: tariffs{new(atomic.Int64)}}
 	m.workers = map[string]int{"call": 4, "buy": 4, "renew": 2, "fill": 4, "give": 2}
 	start := m.c.gift("opening", 1000*unit)
 	if err := start.attempt(); err != nil {
@@ -112,7 +112,7 @@ func (m *workload) step(ctx context.Context, transport *http.Transport, worker, 
 	return err == nil || m.reopens
 }
 
-// maxSubscriptions is the number of plans that a customer buys. At most 100 may
+// maxSubscriptions is the number of plans that a user buys. At most 100 may
 // be active at the same time.
 const maxSubscriptions = 90
 
@@ -228,7 +228,7 @@ func (m *workload) check(killed time.Time) (forgotten int, age time.Duration) {
 		charged += r.Cost
 	}
 	known := 0
-	var least, most nano // the bounds of what was lost
+	var least, most nano // bounds of the uncollected amount
 	for _, k := range m.calls {
 		if record, found := records[k.id]; found {
 			known++
@@ -249,7 +249,7 @@ func (m *workload) check(killed time.Time) (forgotten int, age time.Duration) {
 	if paid := quota - sumOf(lines, "calls"); paid != charged {
 		t.Errorf("for calls that come to %v, %s has paid %v", charged, m.c.name, paid)
 	}
-	if sum := total(m.g.report(m.c.name)); sum.Cost != charged || sum.Calls != len(records) || sum.Lost < least || sum.Lost > most {
+	if sum := total(m.g.report(m.c.name)); sum.Cost != charged || sum.Calls != len(records) || sum.Uncollected < least || sum.Uncollected > most {
 		t.Errorf("the report of %s is %+v, and there are %d calls that come to %v, and to between %v and %v more", m.c.name, sum, len(records), charged, least, most)
 	}
 	if len(lines) > 0 && w.Balance != lines[len(lines)-1].Balance || w.Held != 0 || w.Owed != 0 {
@@ -259,8 +259,8 @@ func (m *workload) check(killed time.Time) (forgotten int, age time.Duration) {
 }
 
 // checkRecord checks that the record of a call agrees with both sides, at a
-// price at which it may have begun. It returns the bounds of what may have been
-// lost.
+// price at which it may have begun. It returns the bounds of what may be
+// uncollected.
 func (m *workload) checkRecord(k *scriptedCall, record used) (least, most nano) {
 	m.g.t.Helper()
 	want, ended, usage := k.charge()
@@ -270,7 +270,7 @@ func (m *workload) checkRecord(k *scriptedCall, record used) (least, most nano) 
 		if record.Cost != k.cost(p) {
 			continue
 		}
-		lost := k.lost(p)
+		lost := k.uncollected(p)
 		if !due {
 			least = lost
 		}

@@ -17,7 +17,7 @@ import (
 
 var (
 	states = []backends.State{backends.Queued, backends.Running, backends.Succeeded, backends.Failed, backends.Unknown}
-	kinds  = []backends.Kind{backends.Refused, backends.Busy, backends.Doubtful, backends.Gone}
+	kinds  = []backends.Kind{backends.Refused, backends.Busy, backends.Unconfirmed, backends.Gone}
 	types  = []backends.MediaType{backends.ImageFile, backends.VideoFile}
 
 	reasons = []backends.Reason{
@@ -26,7 +26,7 @@ var (
 	}
 )
 
-// longestWait is the greatest RetryAfter that an adapter may return.
+// longestWait is the maximum RetryAfter that an adapter may return.
 const longestWait = time.Hour
 
 // CheckStatus checks what is true of every status. secret must not occur in it.

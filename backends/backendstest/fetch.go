@@ -112,14 +112,14 @@ func testReconcile(t *testing.T, f *fixture) {
 		job.Token = backends.Token(map[bool]string{true: "taken", false: "lost"}[done])
 		f.override(Submit, dropConnection(done))
 		_, err := f.backend.Submit(t.Context(), job)
-		f.wantError(t, "submit", err, backends.Doubtful)
+		f.wantError(t, "submit", err, backends.Unconfirmed)
 
 		// While the service is out of order, the outcome remains unknown.
 		for _, op := range []Op{Submit, Poll, Other} {
 			f.override(op, answer(http503, nil, "{}"))
 		}
 		_, err = reconciler.Reconcile(t.Context(), job)
-		f.wantError(t, "service out of order", err, backends.Busy, backends.Doubtful)
+		f.wantError(t, "service out of order", err, backends.Busy, backends.Unconfirmed)
 		for _, op := range []Op{Submit, Poll, Other} {
 			f.override(op, nil)
 		}

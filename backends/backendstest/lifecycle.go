@@ -243,7 +243,7 @@ func testCancel(t *testing.T, f *fixture) {
 	f.wantError(t, "cancelling no job", canceler.Cancel(t.Context(), ref), backends.Gone)
 
 	for status, want := range map[int]backends.Kind{
-		http401: backends.Refused, http429: backends.Busy, http500: backends.Doubtful, http503: backends.Doubtful,
+		http401: backends.Refused, http429: backends.Busy, http500: backends.Unconfirmed, http503: backends.Unconfirmed,
 	} {
 		f.override(Cancel, answer(status, nil, "{}"))
 		f.wantError(t, "cancel", canceler.Cancel(t.Context(), ref), want)

@@ -43,7 +43,7 @@ func testMalformedSubmission(t *testing.T, f *fixture) {
 		before := f.requests(Submit)
 		f.override(Submit, answer(http.StatusOK, nil, body))
 		_, err := f.backend.Submit(t.Context(), f.job())
-		f.wantError(t, name, err, backends.Doubtful)
+		f.wantError(t, name, err, backends.Unconfirmed)
 		if n := f.requests(Submit) - before; n != 1 {
 			t.Errorf("%s: %d requests for one submission", name, n)
 		}
@@ -158,7 +158,7 @@ func testMutatedSubmission(t *testing.T, f *fixture) {
 		ref, err := f.backend.Submit(t.Context(), job)
 		switch {
 		case err != nil:
-			f.wantError(t, "submit", err, backends.Doubtful, backends.Refused, backends.Busy)
+			f.wantError(t, "submit", err, backends.Unconfirmed, backends.Refused, backends.Busy)
 		case !backends.IsID(ref.ID):
 			t.Errorf("the reference %+v", ref)
 		}

@@ -53,8 +53,8 @@ func dropConnection(done bool) overrideFunc {
 func testSubmissionOutcomes(t *testing.T, f *fixture) {
 	for status, want := range map[int]backends.Kind{
 		http.StatusMovedPermanently:      backends.Refused,
-		http.StatusFound:                 backends.Doubtful,
-		http.StatusSeeOther:              backends.Doubtful,
+		http.StatusFound:                 backends.Unconfirmed,
+		http.StatusSeeOther:              backends.Unconfirmed,
 		http.StatusTemporaryRedirect:     backends.Refused,
 		http.StatusPermanentRedirect:     backends.Refused,
 		http.StatusBadRequest:            backends.Refused,
@@ -64,17 +64,17 @@ func testSubmissionOutcomes(t *testing.T, f *fixture) {
 		http.StatusNotFound:              backends.Refused,
 		http.StatusMethodNotAllowed:      backends.Refused,
 		http.StatusRequestTimeout:        backends.Busy,
-		http.StatusConflict:              backends.Doubtful,
+		http.StatusConflict:              backends.Unconfirmed,
 		http.StatusGone:                  backends.Refused,
 		http.StatusRequestEntityTooLarge: backends.Refused,
 		http.StatusUnsupportedMediaType:  backends.Refused,
 		http.StatusUnprocessableEntity:   backends.Refused,
 		http429:                          backends.Busy,
-		http500:                          backends.Doubtful,
-		http.StatusBadGateway:            backends.Doubtful,
-		http503:                          backends.Doubtful,
-		http.StatusGatewayTimeout:        backends.Doubtful,
-		599:                              backends.Doubtful,
+		http500:                          backends.Unconfirmed,
+		http.StatusBadGateway:            backends.Unconfirmed,
+		http503:                          backends.Unconfirmed,
+		http.StatusGatewayTimeout:        backends.Unconfirmed,
+		599:                              backends.Unconfirmed,
 	} {
 		for _, body := range []string{"", "{}", "<html>no</html>", `{"error":{"message":"no","code":"no"},"message":"no"}`} {
 			before := f.requests(Submit)
@@ -96,7 +96,7 @@ func testDroppedSubmission(t *testing.T, f *fixture) {
 		before := f.requests(Submit)
 		f.override(Submit, dropConnection(done))
 		_, err := f.backend.Submit(t.Context(), f.job())
-		f.wantError(t, fmt.Sprintf("connection dropped, request performed: %t", done), err, backends.Doubtful)
+		f.wantError(t, fmt.Sprintf("connection dropped, request performed: %t", done), err, backends.Unconfirmed)
 		if n := f.requests(Submit) - before; n != 1 {
 			t.Errorf("%d requests for one submission", n)
 		}
@@ -107,7 +107,7 @@ func testDroppedSubmission(t *testing.T, f *fixture) {
 	f.override(Submit, dropConnection(true))
 	before := f.requests(Submit)
 	_, err := f.backend.Submit(t.Context(), f.job())
-	f.wantError(t, "dropped on a reused connection", err, backends.Doubtful)
+	f.wantError(t, "dropped on a reused connection", err, backends.Unconfirmed)
 	if n := f.requests(Submit) - before; n != 1 {
 		t.Errorf("%d requests for one submission", n)
 	}
@@ -117,7 +117,7 @@ func testDroppedSubmission(t *testing.T, f *fixture) {
 		_, _ = io.WriteString(w, `{"id":"x"`)
 	})
 	_, err = f.backend.Submit(t.Context(), f.job())
-	f.wantError(t, "truncated answer", err, backends.Doubtful)
+	f.wantError(t, "truncated answer", err, backends.Unconfirmed)
 }
 
 func testUnreachable(t *testing.T, f *fixture) {
@@ -305,7 +305,7 @@ func testContextCancelled(t *testing.T, f *fixture) {
 					t.Errorf("%s: no error", op)
 				}
 				if op == Submit {
-					f.wantError(t, "submit", err, backends.Doubtful)
+					f.wantError(t, "submit", err, backends.Unconfirmed)
 				}
 			case <-time.After(grace):
 				t.Fatalf("%s continues after its context ended", op)

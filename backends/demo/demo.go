@@ -127,7 +127,7 @@ func (d *Demo) Submit(ctx context.Context, job backends.Job) (backends.Ref, erro
 		}
 	case r.doubt, r.lost:
 		return backends.Ref{}, &backends.Error{
-			Kind: backends.Doubtful, Reason: backends.UpstreamError, Message: "the demo was asked not to say whether it has taken the job",
+			Kind: backends.Unconfirmed, Reason: backends.UpstreamError, Message: "the demo was asked not to say whether it has taken the job",
 		}
 	}
 	return d.accept(job, r)
@@ -209,7 +209,7 @@ func (d *Demo) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadC
 	return io.NopCloser(unless(ctx, &file)), backends.Content{Type: "image/" + j.Format, Size: int64(file.Len())}, nil
 }
 
-// maxRemembered is the greatest size of each set; beyond it, ids are removed
+// maxRemembered is the maximum size of each set; beyond it, ids are removed
 // early.
 const maxRemembered = 10_000
 

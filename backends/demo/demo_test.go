@@ -206,8 +206,8 @@ func TestPromptWordsSimulateFailures(t *testing.T) {
 		"demo:fail=1":                  {submit: backends.Refused},
 		"demo:fail=5s":                 {submit: backends.Refused},
 		"demo:refuse":                  {submit: backends.Refused},
-		"demo:doubt":                   {submit: backends.Doubtful},
-		"demo:lost":                    {submit: backends.Doubtful},
+		"demo:doubt":                   {submit: backends.Unconfirmed},
+		"demo:lost":                    {submit: backends.Unconfirmed},
 		"demo:busy":                    {submit: backends.Busy},
 		"demo:busy demo:unsafe a fox.": {submit: backends.Busy},
 	} {
@@ -252,7 +252,7 @@ func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 	}
 }
 
-func TestReconcileFindsADoubtfulSubmissionAndNotALostOne(t *testing.T) {
+func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 	t.Parallel()
 	c := provisioned(t)
 	ref, err := c.Reconcile(t.Context(), video("demo:doubt"))

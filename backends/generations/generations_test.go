@@ -292,9 +292,9 @@ func TestErrorsWithStatus200(t *testing.T) {
 		"sensitive_words_detected": {backends.Refused, backends.Busy},
 		"insufficient_user_quota":  {backends.Refused, backends.Busy},
 		"rate_limit_exceeded":      {backends.Busy, backends.Busy},
-		"do_request_failed":        {backends.Doubtful, backends.Busy},
-		"task_not_exist":           {backends.Doubtful, backends.Gone},
-		"TASK_NOT_FOUND":           {backends.Doubtful, backends.Gone},
+		"do_request_failed":        {backends.Unconfirmed, backends.Busy},
+		"task_not_exist":           {backends.Unconfirmed, backends.Gone},
+		"TASK_NOT_FOUND":           {backends.Unconfirmed, backends.Gone},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			backendstest.JSON(w, 200, `{"code":%q,"message":"no","data":null}`, code)

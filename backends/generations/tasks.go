@@ -194,7 +194,7 @@ func explain(op wire.Operation, t task) wire.Explanation {
 	case e.Reason != "":
 		e.Kind = backends.Refused
 	default:
-		e.Kind = backends.Doubtful
+		e.Kind = backends.Unconfirmed
 	}
 	return e
 }

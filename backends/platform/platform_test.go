@@ -174,7 +174,7 @@ func TestConformance(t *testing.T) {
 			j.Kind = kind
 			backend := func(t *testing.T, address string) backends.Backend { return provisioned(t, address) }
 			if kind == backends.Generations {
-				// There a doubtful submission stays in doubt.
+				// There the outcome of an unconfirmed submission remains unknown.
 				backend = func(t *testing.T, address string) backends.Backend {
 					type plain interface {
 						backends.Backend
@@ -274,7 +274,7 @@ func TestRefusalsNameTheFieldAndHideTheAccount(t *testing.T) {
 	}
 }
 
-func TestADuplicateWithoutItsTaskIsDoubtful(t *testing.T) {
+func TestADuplicateWithoutItsTaskIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	d := newMockService()
 	d.bare = true
@@ -294,7 +294,7 @@ func TestADuplicateWithoutItsTaskIsDoubtful(t *testing.T) {
 			return err
 		},
 	} {
-		if err := submit(); backends.KindOf(err) != backends.Doubtful {
+		if err := submit(); backends.KindOf(err) != backends.Unconfirmed {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -409,11 +409,11 @@ func TestSettings(t *testing.T) {
 func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]backends.Kind{
-		`{"task_id":"x","status":"in_progress"}`: backends.Doubtful,
+		`{"task_id":"x","status":"in_progress"}`: backends.Unconfirmed,
 		`{"task_id":"x","status":"success"}`:     backends.Refused,
-		`{}`:                                     backends.Doubtful,
-		`{"status":"levitating"}`:                backends.Doubtful,
-		`<html>`:                                 backends.Doubtful,
+		`{}`:                                     backends.Unconfirmed,
+		`{"status":"levitating"}`:                backends.Unconfirmed,
+		`<html>`:                                 backends.Unconfirmed,
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		t.Cleanup(server.Close)

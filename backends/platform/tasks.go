@@ -72,7 +72,7 @@ var params = func() map[string]string {
 	return names
 }()
 
-// maxIndexed is the greatest number of list elements that an error can name.
+// maxIndexed is the maximum number of list elements that an error can name.
 const maxIndexed = 16
 
 // paths are the endpoints for submissions.
@@ -270,7 +270,7 @@ func (p *Platform) Cancel(ctx context.Context, ref backends.Ref) error {
 	case backends.Succeeded:
 		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Refused, Message: "it is " + t.Status})
 	default:
-		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Doubtful, Message: "it is " + t.Status})
+		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Unconfirmed, Message: "it is " + t.Status})
 	}
 }
 

@@ -190,7 +190,7 @@ func (r *Replicate) Cancel(ctx context.Context, ref backends.Ref) error {
 	if err != nil {
 		return err
 	}
-	kind := backends.Doubtful
+	kind := backends.Unconfirmed
 	switch words.State(p.Status) {
 	case backends.Failed:
 		return nil

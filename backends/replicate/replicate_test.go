@@ -347,11 +347,11 @@ func TestSettings(t *testing.T) {
 func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	t.Parallel()
 	for answer, want := range map[string]backends.Kind{
-		`{"id":"x","status":"processing"}`: backends.Doubtful,
+		`{"id":"x","status":"processing"}`: backends.Unconfirmed,
 		`{"id":"x","status":"succeeded"}`:  backends.Refused,
-		`{}`:                               backends.Doubtful,
-		`{"status":"levitating"}`:          backends.Doubtful,
-		`<html>`:                           backends.Doubtful,
+		`{}`:                               backends.Unconfirmed,
+		`{"status":"levitating"}`:          backends.Unconfirmed,
+		`<html>`:                           backends.Unconfirmed,
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		t.Cleanup(server.Close)

@@ -47,9 +47,9 @@ var codes = map[string]code{
 	"AuthFailure":                       {backends.UpstreamError, backends.Refused, backends.Refused},
 	"UnauthorizedOperation":             {backends.UpstreamError, backends.Refused, backends.Refused},
 	"UnsupportedOperation":              {backends.UpstreamError, backends.Refused, backends.Busy},
-	"FailedOperation.TaskDuplicate":     {backends.UpstreamError, backends.Doubtful, backends.Busy},
-	"FailedOperation":                   {backends.UpstreamBusy, backends.Doubtful, backends.Busy},
-	"InternalError":                     {backends.UpstreamError, backends.Doubtful, backends.Busy},
+	"FailedOperation.TaskDuplicate":     {backends.UpstreamError, backends.Unconfirmed, backends.Busy},
+	"FailedOperation":                   {backends.UpstreamBusy, backends.Unconfirmed, backends.Busy},
+	"InternalError":                     {backends.UpstreamError, backends.Unconfirmed, backends.Busy},
 }
 
 // findCode returns the meaning of the longest prefix of an error code that has
@@ -61,7 +61,7 @@ func findCode(text string) code {
 		}
 		text = text[:max(0, strings.LastIndexByte(text, '.'))]
 	}
-	return code{backends.ModelFailed, backends.Doubtful, backends.Busy}
+	return code{backends.ModelFailed, backends.Unconfirmed, backends.Busy}
 }
 
 // reply is the API's answer to any action.

@@ -283,12 +283,12 @@ func TestErrorCodesAreFoundByPrefix(t *testing.T) {
 		"AuthFailure.SignatureFailure":           {backends.Refused, backends.Refused, backends.UpstreamError},
 		"UnauthorizedOperation":                  {backends.Refused, backends.Refused, backends.UpstreamError},
 		"UnsupportedOperation":                   {backends.Refused, backends.Busy, backends.UpstreamError},
-		"FailedOperation.TaskDuplicate":          {backends.Doubtful, backends.Busy, backends.UpstreamError},
-		"FailedOperation":                        {backends.Doubtful, backends.Busy, backends.UpstreamBusy},
-		"InternalError.Deep.Down":                {backends.Doubtful, backends.Busy, backends.UpstreamError},
-		"SomethingNew":                           {backends.Doubtful, backends.Busy, backends.ModelFailed},
-		"RequestLimitExceededX":                  {backends.Doubtful, backends.Busy, backends.ModelFailed},
-		"":                                       {backends.Doubtful, backends.Busy, backends.ModelFailed},
+		"FailedOperation.TaskDuplicate":          {backends.Unconfirmed, backends.Busy, backends.UpstreamError},
+		"FailedOperation":                        {backends.Unconfirmed, backends.Busy, backends.UpstreamBusy},
+		"InternalError.Deep.Down":                {backends.Unconfirmed, backends.Busy, backends.UpstreamError},
+		"SomethingNew":                           {backends.Unconfirmed, backends.Busy, backends.ModelFailed},
+		"RequestLimitExceededX":                  {backends.Unconfirmed, backends.Busy, backends.ModelFailed},
+		"":                                       {backends.Unconfirmed, backends.Busy, backends.ModelFailed},
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w, text, "no") }))
 		t.Cleanup(server.Close)
@@ -347,7 +347,7 @@ func TestFinishIsNotSuccess(t *testing.T) {
 	}
 }
 
-func TestADuplicateThatIsNotListedIsDoubtful(t *testing.T) {
+func TestADuplicateThatIsNotListedIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	d := newMockService()
 	d.blind = true
@@ -357,7 +357,7 @@ func TestADuplicateThatIsNotListedIsDoubtful(t *testing.T) {
 	if _, err := v.Submit(t.Context(), job()); err != nil {
 		t.Fatal(err)
 	}
-	if ref, err := v.Reconcile(t.Context(), job()); backends.KindOf(err) != backends.Doubtful {
+	if ref, err := v.Reconcile(t.Context(), job()); backends.KindOf(err) != backends.Unconfirmed {
 		t.Errorf("%+v, %v", ref, err)
 	}
 	if n := d.Accepted(); n != 1 {

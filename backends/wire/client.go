@@ -25,7 +25,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// MaxResponse is the greatest answer that is read, in bytes. Long strings are
+// MaxResponse is the maximum length of an answer that is read, in bytes. Long strings are
 // cut before they count. The answer to a submission may be longer by what it
 // repeats of the request. Answers usually have some KiB, because they contain
 // URLs instead of files.
@@ -38,7 +38,7 @@ const (
 	maxRead  = MaxResponse + repeated*(16<<20)
 )
 
-// Time limits of a call. A submission without an answer by then is Doubtful.
+// Time limits of a call. A submission without an answer by then is Unconfirmed.
 const (
 	submitTimeout = 30 * time.Second
 	pollTimeout   = 20 * time.Second
@@ -238,7 +238,7 @@ func (c *Client) account() string {
 }
 
 // Ref returns the reference of a job that was just accepted. If the id is
-// invalid, it returns a Doubtful error, because the job exists and cannot be
+// invalid, it returns a Unconfirmed error, because the job exists and cannot be
 // polled.
 func (c *Client) Ref(kind, id string) (backends.Ref, error) {
 	if !backends.IsID(id) {

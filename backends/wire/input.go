@@ -95,9 +95,9 @@ var known = map[string]bool{
 
 // CheckFields returns an error if a job sets a required field that is not in
 // supported. If extended is set, the members of ext_info are supported too.
-func CheckFields(job backends.Job, keep []string, extended bool) error {
-	for _, word := range slices.Sorted(maps.Keys(jobFields)) {
-		if field := jobFields[word]; field.required && !slices.Contains(keep, word) {
+func CheckFields(job backends.Job, supported []string, extended bool) error {
+	for _, key := range slices.Sorted(maps.Keys(jobFields)) {
+		if field := jobFields[key]; field.required && !slices.Contains(supported, key) {
 			if value := field.value(job); value != nil && value != false {
 				return field.refusal(job, "this service has no field for it")
 			}
@@ -220,10 +220,10 @@ func each[E any](elements []E, get func(E) string) any {
 
 // CheckNames returns an error if a key is not one that [Names] allows.
 func CheckNames(names Names) error {
-	for word := range names {
-		if _, known := jobFields[word]; !known && !strings.HasPrefix(word, "ext_info.") && !strings.HasPrefix(word, "metadata.") {
-			return fmt.Errorf("input %q: there are %s, ext_info.<name> and metadata.<name>",
-				word, strings.Join(slices.Sorted(maps.Keys(jobFields)), ", "))
+	for key := range names {
+		if _, known := jobFields[key]; !known && !strings.HasPrefix(key, "ext_info.") && !strings.HasPrefix(key, "metadata.") {
+			return fmt.Errorf("input %q: unknown field; allowed: %s, ext_info.<name> and metadata.<name>",
+				key, strings.Join(slices.Sorted(maps.Keys(jobFields)), ", "))
 		}
 	}
 	return nil
@@ -238,13 +238,13 @@ func Input(job backends.Job, defaults, configured Names) (map[string]any, error)
 	names := maps.Clone(defaults)
 	maps.Copy(names, configured)
 	input := make(map[string]any)
-	for _, word := range slices.Sorted(maps.Keys(jobFields)) {
-		field := jobFields[word]
+	for _, key := range slices.Sorted(maps.Keys(jobFields)) {
+		field := jobFields[key]
 		value := field.value(job)
 		if value == nil {
 			continue
 		}
-		name, named := names[word]
+		name, named := names[key]
 		switch {
 		case named && name != omitted:
 			name, asText := strings.CutSuffix(name, ":string")
@@ -269,7 +269,7 @@ func Input(job backends.Job, defaults, configured Names) (map[string]any, error)
 	return input, nil
 }
 
-// maxLinks is the greatest number of results that a job can have.
+// maxLinks is the maximum number of results of a job.
 const maxLinks = 100
 
 // Links returns the URLs in a model's output: the output itself, the elements

@@ -11,11 +11,11 @@ type Models map[string]string
 // Name returns the service's name for a model: the configured one, or the model
 // without the prefix "video-" or "image-".
 func (m Models) Name(model string) string {
-	if name, written := m[model]; written {
+	if name, configured := m[model]; configured {
 		return name
 	}
 	for _, prefix := range prefixes {
-		if name, ours := strings.CutPrefix(model, prefix); ours && name != "" {
+		if name, found := strings.CutPrefix(model, prefix); found && name != "" {
 			return name
 		}
 	}

@@ -34,9 +34,9 @@ var operations = map[Operation]struct {
 	name        string
 	interrupted backends.Kind
 }{
-	Submitting: {"submission", backends.Doubtful},
+	Submitting: {"submission", backends.Unconfirmed},
 	Polling:    {"poll", backends.Busy},
-	Cancelling: {"cancellation", backends.Doubtful},
+	Cancelling: {"cancellation", backends.Unconfirmed},
 	Fetching:   {"fetching", backends.Busy},
 	Checking:   {"check", backends.Busy},
 }
@@ -55,13 +55,13 @@ var outcomes = map[Operation]map[int]backends.Kind{
 		http.StatusMovedPermanently:  backends.Refused,
 		http.StatusTemporaryRedirect: backends.Refused,
 		http.StatusPermanentRedirect: backends.Refused,
-		300 + anyOf:                  backends.Doubtful,
+		300 + anyOf:                  backends.Unconfirmed,
 		http.StatusRequestTimeout:    backends.Busy,
-		http.StatusConflict:          backends.Doubtful,
+		http.StatusConflict:          backends.Unconfirmed,
 		http.StatusTooEarly:          backends.Busy,
 		http.StatusTooManyRequests:   backends.Busy,
 		400 + anyOf:                  backends.Refused,
-		500 + anyOf:                  backends.Doubtful,
+		500 + anyOf:                  backends.Unconfirmed,
 	},
 	Polling:    pollOutcomes,
 	Fetching:   pollOutcomes,
@@ -97,7 +97,7 @@ var cancelOutcomes = map[int]backends.Kind{
 	http.StatusTooEarly:        backends.Busy,
 	http.StatusTooManyRequests: backends.Busy,
 	400 + anyOf:                backends.Refused,
-	500 + anyOf:                backends.Doubtful,
+	500 + anyOf:                backends.Unconfirmed,
 }
 
 // outcome returns the kind of error for a status.
@@ -127,11 +127,11 @@ type Explanation struct {
 // Messages for the caller about errors of the operator, the service or the
 // network.
 const (
-	messageFailed   = "the generation service failed"
-	messageAccount  = "the generation service does not accept the gateway's account"
-	messageBusy     = "the generation service is busy; try again later"
-	messageDoubtful = "the generation service did not say whether it has taken the job"
-	messageGone     = "the generation service does not know the job any more"
+	messageFailed      = "the generation service failed"
+	messageAccount     = "the generation service does not accept the gateway's account"
+	messageBusy        = "the generation service is busy; try again later"
+	messageUnconfirmed = "the generation service did not say whether it has taken the job"
+	messageGone        = "the generation service does not know the job any more"
 )
 
 // statusReasons are the reasons of statuses that do not depend on the job. For
@@ -187,8 +187,8 @@ func (c *Client) StatusError(op Operation, answer Response, explanation Explanat
 		e.Message = messageGone
 	case kind == backends.Busy:
 		e.Message = messageBusy
-	case kind == backends.Doubtful:
-		e.Message = messageDoubtful
+	case kind == backends.Unconfirmed:
+		e.Message = messageUnconfirmed
 	case reason == backends.InvalidInput, reason == backends.ContentRejected:
 		e.Message = c.Failure(reason, "", explanation.Message).Message
 		e.Param = c.Params[explanation.Param]
@@ -220,8 +220,8 @@ func (c *Client) transportError(op Operation, connected bool, err error) *backen
 	}
 	// The URL belongs to the operator and may contain the job's id, so only the
 	// cause is reported.
-	if newError, ok := errors.AsType[*url.Error](err); ok {
-		err = newError.Err
+	if urlErr, ok := errors.AsType[*url.Error](err); ok {
+		err = urlErr.Err
 	}
 	why := err.Error()
 	switch {
@@ -239,15 +239,15 @@ func (c *Client) newError(op Operation, kind backends.Kind, detail string) *back
 	case kind == backends.Busy:
 		e.Reason, e.Message = backends.UpstreamBusy, messageBusy
 	case op == Submitting:
-		e.Message = messageDoubtful
+		e.Message = messageUnconfirmed
 	}
 	return e
 }
 
 // Failure is [backends.Fail] without the credential. Its message does not name
 // the host of the service.
-func (c *Client) Failure(reason backends.Reason, code, words string) *backends.Failure {
-	f := backends.Fail(reason, c.clean(code), c.clean(words))
+func (c *Client) Failure(reason backends.Reason, code, message string) *backends.Failure {
+	f := backends.Fail(reason, c.clean(code), c.clean(message))
 	if base, err := url.Parse(c.Base); err == nil {
 		f.Message = backends.RedactAddresses(f.Message, strings.ToLower(base.Hostname()))
 	}

@@ -92,7 +92,7 @@ func TestAnAnswerMayRepeatTheRequestInShortStrings(t *testing.T) {
 
 func TestAnEndlessAnswerIsAnError(t *testing.T) {
 	t.Parallel()
-	for op, kind := range map[wire.Operation]backends.Kind{wire.Submitting: backends.Doubtful, wire.Polling: backends.Busy} {
+	for op, kind := range map[wire.Operation]backends.Kind{wire.Submitting: backends.Unconfirmed, wire.Polling: backends.Busy} {
 		c := answering(t, func(w io.Writer) {
 			_, _ = io.WriteString(w, `{"id":"job_1","input":"`)
 			for chunk := strings.Repeat("x", 1<<20); ; {

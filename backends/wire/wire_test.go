@@ -33,7 +33,7 @@ func client(t *testing.T, base string) *wire.Client {
 // row of its own.
 func TestEveryStatusHasTheKindOfItsOperation(t *testing.T) {
 	t.Parallel()
-	const r, b, d, g = backends.Refused, backends.Busy, backends.Doubtful, backends.Gone
+	const r, b, d, g = backends.Refused, backends.Busy, backends.Unconfirmed, backends.Gone
 	operations := []wire.Operation{wire.Submitting, wire.Polling, wire.Fetching, wire.Cancelling, wire.Checking}
 	rows := map[int][5]backends.Kind{
 		301: {r, b, b, r, b}, 302: {d, b, b, r, b}, 303: {d, b, b, r, b}, 304: {d, b, b, r, b}, 307: {r, b, b, r, b}, 308: {r, b, b, r, b},
@@ -85,7 +85,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 		row.explanation.Message = "what the service said"
 		e := c.StatusError(wire.Submitting, wire.Response{Status: row.status}, row.explanation)
 		if account := row.status >= 401 && row.status <= 403 && !row.shown; account != strings.Contains(e.Message, "account") {
-			t.Errorf("%d is told as %q", row.status, e.Message)
+			t.Errorf("%d has the message %q", row.status, e.Message)
 		}
 		if e.Reason != row.reason || strings.Contains(e.Message, "the service said") != row.shown || !strings.Contains(e.Detail, "the service said") {
 			t.Errorf("%d %+v is %+v", row.status, row.explanation, e)
@@ -100,7 +100,7 @@ func TestTheCredentialIsRemovedBeforeATextIsCut(t *testing.T) {
 		f := c.Failure(backends.InvalidInput, "", strings.Repeat("x", backends.MaxText-pad)+secret)
 		for length := 4; length <= len(secret); length++ {
 			if strings.HasSuffix(f.Message, secret[:length]) {
-				t.Errorf("%d before the end is told %q", pad, f.Message[backends.MaxText-pad:])
+				t.Errorf("%d before the end has the message %q", pad, f.Message[backends.MaxText-pad:])
 			}
 		}
 	}

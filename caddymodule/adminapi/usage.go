@@ -69,7 +69,7 @@ func reportUsage(c *call) (any, error) {
 		sum.Tasks += u.Tasks
 		sum.Tokens = sum.Tokens.Plus(u.Tokens)
 		sum.Cost += u.Cost
-		sum.Lost += u.Lost
+		sum.Lost += u.Uncollected
 		return true
 	})
 	if err != nil {

@@ -103,7 +103,7 @@ func TestATaskWhoseResultsCannotBeCopiedSaysSo(t *testing.T) {
 	g := gatetest.Start(t, config)
 	id := gatetest.Submit(t, g.Payer(t))
 	s.SetState(strings.ReplaceAll(gatetest.JobDone, "https://files.example.com", s.Address))
-	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "the results of a task are not copied yet" })
+	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "cannot copy the results of a task yet" })
 	rows := strings.Join(table(t, g, "task", "show", id), "\n")
 	if !strings.Contains(rows, "status | in_progress 99%") || !strings.Contains(rows, "made, not copied since | 20") {
 		t.Errorf("it is\n%s", rows)

@@ -171,7 +171,7 @@ func (s *Source) collectTasks(store string, ch chan<- prometheus.Metric) {
 		count(tasksSubmitted, f.Submitted[media], name)
 		count(tasksEnded, f.Succeeded[media], name, string(task.Success))
 		count(tasksEnded, f.Failed[media], name, string(task.Failed))
-		count(tasksEnded, f.TakenBack[media], name, "refused")
+		count(tasksEnded, f.RolledBack[media], name, "refused")
 	}
 	count(taskPolls, f.Polls)
 	count(taskPollErrors, f.PollErrors)

@@ -128,7 +128,7 @@ func redactText(text string) string {
 			end = len(part)
 		}
 		if end > 0 {
-			parts[i+1] = redact.Mark + part[end:]
+			parts[i+1] = redact.Replacement + part[end:]
 		}
 	}
 	return strings.Join(parts, media.Path)
@@ -153,7 +153,7 @@ func (o redactedObject) hides(key string) bool { return o.headers && redact.Name
 // AddString implements zapcore.ObjectEncoder.
 func (o redactedObject) AddString(key, value string) {
 	if o.hides(key) {
-		value = redact.Mark
+		value = redact.Replacement
 	}
 	o.ObjectEncoder.AddString(key, redactText(value))
 }
@@ -169,7 +169,7 @@ func (o redactedObject) AddArray(key string, value zapcore.ArrayMarshaler) error
 // AddObject implements zapcore.ObjectEncoder.
 func (o redactedObject) AddObject(key string, value zapcore.ObjectMarshaler) error {
 	if o.hides(key) {
-		o.ObjectEncoder.AddString(key, redact.Mark)
+		o.ObjectEncoder.AddString(key, redact.Replacement)
 		return nil
 	}
 	return o.ObjectEncoder.AddObject(key, redactedFields(value, o.under(key)))
@@ -178,7 +178,7 @@ func (o redactedObject) AddObject(key string, value zapcore.ObjectMarshaler) err
 // AddReflected implements zapcore.ObjectEncoder.
 func (o redactedObject) AddReflected(key string, value any) error {
 	if o.hides(key) {
-		o.ObjectEncoder.AddString(key, redact.Mark)
+		o.ObjectEncoder.AddString(key, redact.Replacement)
 		return nil
 	}
 	return o.ObjectEncoder.AddReflected(key, redactValue(value, o.under(key)))
@@ -196,7 +196,7 @@ func redactedFields(fields zapcore.ObjectMarshaler, headers bool) zapcore.Object
 func redactedElements(elements zapcore.ArrayMarshaler, headers, hidden bool) zapcore.ArrayMarshaler {
 	return zapcore.ArrayMarshalerFunc(func(to zapcore.ArrayEncoder) error {
 		if hidden {
-			to.AppendString(redact.Mark)
+			to.AppendString(redact.Replacement)
 			return nil
 		}
 		return elements.MarshalLogArray(redactedArray{to, headers})
@@ -258,7 +258,7 @@ func redactDecoded(value any, headers bool) any {
 		for key, inner := range v {
 			o := redactedObject{headers: headers}
 			if o.hides(key) {
-				v[key] = redact.Mark
+				v[key] = redact.Replacement
 			} else {
 				v[key] = redactDecoded(inner, o.under(key))
 			}

@@ -88,7 +88,7 @@ func TestStepUpAcceptsARecentSecondFactor(t *testing.T) {
 			t.Errorf("%s is answered %d %s, want %d %s", what, got.Status, got.Body, status, code)
 		}
 	}
-	refused("nobody", ask("GET", ""), 401, "NOT_LOGGED_IN")
+	refused("anonymous", ask("GET", ""), 401, "NOT_LOGGED_IN")
 	refused("an API key", ask("GET", "Authorization: Bearer "+key.Secret), 401, "NOT_LOGGED_IN")
 
 	cookie := login(t, g, "ann")

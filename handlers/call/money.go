@@ -34,9 +34,9 @@ type bill struct {
 	foreseen bool          // the reported input was compared with what is reserved
 	short    *ledger.Short // why not all that it comes to could be reserved; nil: it could, or did not have to
 
-	charged money.Amount
-	lost    money.Amount // came to, and nobody had it, or nobody could be charged it
-	cut     bool         // the backend claims more than the call can have used
+	charged     money.Amount
+	uncollected money.Amount // part of the cost that nobody was charged for
+	cut         bool         // the backend claims more than the call can have used
 
 	unlisted string // the tier or region that served the call, where the price lists only others
 }
@@ -327,14 +327,14 @@ func (c *call) charge() {
 	record := c.record()
 	if b.cut { // of a report: an estimate that is cut tells nothing of the cost
 		report.Tokens = o.Tokens
-		record.Lost = b.price.Excess(b.bounds, &report, cost)
+		record.Uncollected = b.price.Excess(b.bounds, &report, cost)
 	}
 	b.charged = b.reservation.Settle(record, cost, true)
-	b.lost = cost - b.charged + record.Lost
-	c.route.metrics.Charged(b.charged, b.lost, b.cut)
-	if b.lost > 0 || b.cut {
+	b.uncollected = cost - b.charged + record.Uncollected
+	c.route.metrics.Charged(b.charged, b.uncollected, b.cut)
+	if b.uncollected > 0 || b.cut {
 		c.block.logger.Warn("a backend reports more usage than can be charged", zap.String("request_id", c.id),
-			zap.String("model", c.request.Model), zap.Bool("usage_cut", b.cut), zap.Stringer("uncollected", b.lost))
+			zap.String("model", c.request.Model), zap.Bool("usage_cut", b.cut), zap.Stringer("uncollected", b.uncollected))
 	}
 	if b.unlisted != "" {
 		c.block.logger.Warn("a backend served a tier or region that the price does not list; the most expensive listed one is charged",

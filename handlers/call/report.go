@@ -77,8 +77,8 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 		if l.bill.price != nil {
 			enc.AddString("cost", l.bill.charged.String())
 		}
-		if l.bill.lost > 0 {
-			enc.AddString("uncollected", l.bill.lost.String())
+		if l.bill.uncollected > 0 {
+			enc.AddString("uncollected", l.bill.uncollected.String())
 		}
 		if l.bill.cut {
 			enc.AddBool("usage_cut", true)

@@ -83,7 +83,7 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	if c.app, err = caddymodule.Of(ctx); err != nil {
 		return err
 	}
-	c.app.ServePeople()
+	c.app.ServeConsole()
 	for i := range routes {
 		if event := routes[i].event; event != "" {
 			c.app.Metrics().AuthEvent(event)

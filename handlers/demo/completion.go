@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// maxChoices is the greatest n, best_of, and number of choices of one answer.
+// maxChoices is the maximum n, best_of, and number of choices of one answer.
 const maxChoices = 128
 
 // choices returns the number of choices for each of so many prompts.

@@ -30,7 +30,7 @@ func init() {
 }
 
 const (
-	// maxBody is the greatest size of a request, and about that of an answer:
+	// maxBody is the maximum size of a request, and about that of an answer:
 	// the gateway's own limit for a messages body
 	// (docs/reference/http.md#bodies).
 	maxBody = 32 << 20

@@ -206,7 +206,7 @@ func TestInvalidRequestsAreRefusedInTheDialect(t *testing.T) {
 	}
 }
 
-func TestPiecesComeAtThePace(t *testing.T) {
+func TestPiecesAreDelayedByPace(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		demo *Demo

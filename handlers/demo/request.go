@@ -189,7 +189,7 @@ func (e endpoint) checkMessages(messages []message) error {
 	return nil
 }
 
-// limit returns the limit on tokens of a request, or the greatest one.
+// limit returns the limit on tokens of a request, or the maximum.
 func (q *request) limit(least int) (int, error) {
 	limit := maxSpeech
 	for _, set := range []struct {

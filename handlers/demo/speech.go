@@ -12,7 +12,7 @@ const (
 	// rounded up. That is the most that the gateway accepts from a backend.
 	minPiece, maxPiece = 3, 8
 
-	// maxSpeech is the greatest length of an answer in pieces.
+	// maxSpeech is the maximum length of an answer in pieces.
 	maxSpeech = 1 << 16
 )
 

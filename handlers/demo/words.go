@@ -23,7 +23,7 @@ type simulation struct {
 	gzip     bool          // compress a JSON answer
 }
 
-// maxPause is the greatest duration of slow and stall.
+// maxPause is the maximum duration of slow and stall.
 const maxPause = time.Hour
 
 // word is one row of the table of simulation words.

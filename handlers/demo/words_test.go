@@ -32,7 +32,7 @@ func streamedPieces(stream string) int {
 		strings.Count(stream, `"choices":[{"text":""`)
 }
 
-func TestWordsOfErrors(t *testing.T) {
+func TestWordsSimulateErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		word                        string

@@ -133,7 +133,7 @@ func TestAHandOverInDoubtIsPending(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
 	w.studio.accepts(func(backends.Job) error {
-		return &backends.Error{Kind: backends.Doubtful, Reason: backends.UpstreamError, Message: "cut off"}
+		return &backends.Error{Kind: backends.Unconfirmed, Reason: backends.UpstreamError, Message: "cut off"}
 	})
 	task := w.must(t, key, videoPath, asking(videoPath, nil))
 	if task.Status != "pending" {

@@ -72,7 +72,7 @@ func TestTheHoldIncludesDefaults(t *testing.T) {
 	}
 }
 
-func TestWhatHasNoPriceIsRefused(t *testing.T) {
+func TestTasksWithoutAPriceAreRefused(t *testing.T) {
 	t.Parallel()
 	only1080 := catalog.Price{Second: []catalog.Variant{{Resolution: "1080P", Price: 1}, {Resolution: "720P", Audio: true, Price: 1}}}
 	dear := catalog.Price{Second: []catalog.Variant{{Price: money.Max}}}

@@ -174,12 +174,12 @@ func (f *fold) count(x *settlement) {
 		u = &journal.Usage{Day: c.Day(), User: c.User, Key: c.Key, Model: model}
 		f.rows[at] = u
 	}
-	if c.Lost > x.before.Lost {
+	if c.Uncollected > x.before.Uncollected {
 		f.lossy[c.User] = true
 	}
 	u.Add(journal.Usage{
 		Calls: 1 - x.before.Calls, Tokens: c.Tokens.Minus(x.before.Tokens),
-		Cost: c.Cost - x.before.Cost, Lost: c.Lost - x.before.Lost,
+		Cost: c.Cost - x.before.Cost, Uncollected: c.Uncollected - x.before.Uncollected,
 	})
 	f.calls++
 }

@@ -288,7 +288,7 @@ func (r *Reservation) shrink(before []change, c *journal.Call) {
 	r.balances.mu.Lock()
 	defer r.balances.mu.Unlock()
 	r.over()
-	r.balances.losses.add(c.End(), c.Cost, c.Lost)
+	r.balances.losses.add(c.End(), c.Cost, c.Uncollected)
 	var freed money.Amount
 	for i := range r.parts {
 		part := &r.parts[i]

@@ -201,14 +201,14 @@ func (r *Reservation) Settle(c journal.Call, cost money.Amount, final bool) (cha
 		panic("ledger: a call is settled after its end")
 	}
 	x := &settlement{reservation: r, changes: r.charge(cost), final: final, before: r.counted}
-	c.Cost, c.Lost = r.charged, c.Lost+cost-r.charged
+	c.Cost, c.Uncollected = r.charged, c.Uncollected+cost-r.charged
 	if r.ended = final; final {
 		r.shrink(x.changes, &c)
 	}
 	r.settlements++
 	x.number = r.settlements
 	x.call = c
-	r.counted = journal.Usage{Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost}
+	r.counted = journal.Usage{Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Uncollected: c.Uncollected}
 	r.ledger.settler.put(x)
 	return r.charged
 }

@@ -41,13 +41,13 @@ const (
 // steps of time.
 type losses struct {
 	newest int64 // step since 1970
-	steps  [lossSteps]struct{ charged, lost money.Amount }
+	steps  [lossSteps]struct{ charged, uncollected money.Amount }
 	lossy  bool // one of the steps may have a loss
 	known  bool // what the store has is in it
 }
 
 // add counts a call that ended at the time at.
-func (w *losses) add(at time.Time, charged, lost money.Amount) {
+func (w *losses) add(at time.Time, charged, uncollected money.Amount) {
 	step := at.UnixNano() / int64(lossStep)
 	w.advance(step)
 	if step <= w.newest-lossSteps {
@@ -55,33 +55,33 @@ func (w *losses) add(at time.Time, charged, lost money.Amount) {
 	}
 	s := &w.steps[step%lossSteps]
 	s.charged, _ = s.charged.Add(charged)
-	s.lost, _ = s.lost.Add(lost)
-	w.lossy = w.lossy || lost > 0
+	s.uncollected, _ = s.uncollected.Add(uncollected)
+	w.lossy = w.lossy || uncollected > 0
 }
 
 // advance clears the steps up to step, which are used again for a new time.
 func (w *losses) advance(step int64) {
 	for n := max(w.newest, step-lossSteps) + 1; n <= step; n++ {
-		w.steps[n%lossSteps] = struct{ charged, lost money.Amount }{}
+		w.steps[n%lossSteps] = struct{ charged, uncollected money.Amount }{}
 	}
 	w.newest = max(w.newest, step)
 }
 
-// exceed reports whether more was lost than t allows.
+// exceed reports whether more is uncollected than t allows.
 func (w *losses) exceed(now time.Time, t Tolerance) bool {
 	if !w.lossy || t == 0 {
 		return false
 	}
 	w.advance(now.UnixNano() / int64(lossStep))
-	var charged, lost money.Amount
+	var charged, uncollected money.Amount
 	for _, s := range w.steps {
 		charged, _ = charged.Add(s.charged)
-		lost, _ = lost.Add(s.lost)
+		uncollected, _ = uncollected.Add(s.uncollected)
 	}
-	w.lossy = lost > 0
-	lostHigh, lostLow := bits.Mul64(uint64(lost), uint64(MaxTolerance))
+	w.lossy = uncollected > 0
+	uncollectedHigh, uncollectedLow := bits.Mul64(uint64(uncollected), uint64(MaxTolerance))
 	mostHigh, mostLow := bits.Mul64(uint64(charged), uint64(t))
-	return lostHigh > mostHigh || lostHigh == mostHigh && lostLow > mostLow
+	return uncollectedHigh > mostHigh || uncollectedHigh == mostHigh && uncollectedLow > mostLow
 }
 
 // maxLossCalls bounds the calls that are read of a user when the balances are filled.
@@ -95,7 +95,7 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	from, lossy := now.Add(-24*time.Hour), false
 	var today money.Amount
 	err = l.ScanUsage(ctx, user, journal.DayOf(from), journal.DayOf(now), func(u journal.Usage) bool {
-		lossy = lossy || u.Lost > 0
+		lossy = lossy || u.Uncollected > 0
 		if u.Day == journal.DayOf(now) {
 			today += u.Cost
 		}
@@ -109,7 +109,7 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	w.advance(now.UnixNano() / int64(lossStep))
 	n := 0
 	err = l.ScanCalls(ctx, user, CallFilter{From: from}, func(c journal.Call) bool {
-		w.add(c.End(), c.Cost, c.Lost)
+		w.add(c.End(), c.Cost, c.Uncollected)
 		n++
 		return n < maxLossCalls
 	})

@@ -11,8 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// Mark replaces what is hidden.
-const Mark = "REDACTED"
+// Replacement replaces each credential.
+const Replacement = "REDACTED"
 
 // endings are the endings of the names of credentials, in the singular and
 // without separators.
@@ -32,12 +32,12 @@ var harmless = []string{
 	"statuscode", "errorcode", "exitcode", "countrycode", "languagecode", "currencycode", "postalcode", "zipcode",
 }
 
-// forms are the prefixes of API keys, access tokens and the secrets of payment
+// tokenPrefixes are the prefixes of API keys, access tokens and the secrets of payment
 // services and webhooks.
-var forms = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
+var tokenPrefixes = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
 
-// shortestForm is the minimal number of characters after such a prefix.
-const shortestForm = 8
+// minTokenLength is the minimal number of characters after such a prefix.
+const minTokenLength = 8
 
 // endingsBy are the endings by their last two characters, as index computes
 // them, because most names have none of these.
@@ -56,13 +56,13 @@ func index(last, final byte) int { return int(last)<<7 | int(final) }
 
 // Name reports whether a header, a query parameter or a cookie of this name
 // contains a credential. It ignores case and separators.
-func Name(name string) bool { return named(name, "") }
+func Name(name string) bool { return isCredentialName(name, "") }
 
-// named is Name with an additional ending more, unless that is empty.
-func named(name, more string) bool {
+// isCredentialName is Name with an additional ending more, unless that is empty.
+func isCredentialName(name, more string) bool {
 	var last [2]byte
 	for i, n := len(name)-1, 1; i >= 0 && n >= 0; i-- {
-		if isDigit(name[i]) {
+		if isAlphanumeric(name[i]) {
 			last[n] = lower(name[i])
 			n--
 		}
@@ -74,7 +74,7 @@ func named(name, more string) bool {
 	var buf [64]byte
 	plain := buf[:0]
 	for i := range len(name) {
-		if isDigit(name[i]) {
+		if isAlphanumeric(name[i]) {
 			plain = append(plain, lower(name[i]))
 		}
 	}
@@ -82,7 +82,7 @@ func named(name, more string) bool {
 	return (slices.ContainsFunc(candidates, ends) || more != "" && ends(more)) && !slices.ContainsFunc(harmless, ends)
 }
 
-// lower returns a digit of base 62 in lower case.
+// lower returns a letter or digit in lower case.
 func lower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c | 0x20
@@ -99,33 +99,33 @@ const maxLayers = 4
 // of an API key. If a credential is found only after percent-decoding, the
 // decoded text is returned. The time is linear in the length of the text.
 func Text(text string) string {
-	text = layer(text)
+	text = redactOnce(text)
 	plain := text
 	for range maxLayers {
 		next := decode(plain)
 		if next == plain {
 			break
 		}
-		if plain = layer(next); plain != next {
+		if plain = redactOnce(next); plain != next {
 			text = plain
 		}
 	}
 	return text
 }
 
-// layer is Text without percent-decoding.
-func layer(text string) string {
+// redactOnce is Text without percent-decoding.
+func redactOnce(text string) string {
 	if strings.IndexByte(text, '=') >= 0 {
-		text = pairs(text)
+		text = redactPairs(text)
 	}
 	if strings.Contains(text, scheme) {
-		text = userinfo(text)
+		text = redactUserinfo(text)
 	}
-	return formed(text)
+	return redactTokens(text)
 }
 
-// pairs replaces the values of pairs whose names are those of credentials.
-func pairs(text string) string {
+// redactPairs replaces the values of pairs whose names are those of credentials.
+func redactPairs(text string) string {
 	var out strings.Builder
 	written := 0 // of text
 	for at := 0; at < len(text); at++ {
@@ -136,7 +136,7 @@ func pairs(text string) string {
 		for begin > written && inName(text[begin-1]) {
 			begin--
 		}
-		if begin == at || !named(text[begin:at], code) {
+		if begin == at || !isCredentialName(text[begin:at], code) {
 			continue
 		}
 		end := at + 1
@@ -147,23 +147,23 @@ func pairs(text string) string {
 			continue
 		}
 		out.WriteString(text[written : at+1])
-		out.WriteString(Mark)
+		out.WriteString(Replacement)
 		written, at = end, end-1
 	}
-	return whole(&out, text, written)
+	return finish(&out, text, written)
 }
 
 // scheme separates the scheme of a URL from its authority.
 const scheme = "://"
 
-// userinfo replaces the user and the password of a URL.
-func userinfo(text string) string {
+// redactUserinfo replaces the user and the password of a URL.
+func redactUserinfo(text string) string {
 	var out strings.Builder
 	written := 0 // of text
 	for {
 		at := strings.Index(text[written:], scheme)
 		if at < 0 {
-			return whole(&out, text, written)
+			return finish(&out, text, written)
 		}
 		begin := written + at + len(scheme)
 		end := begin
@@ -172,15 +172,15 @@ func userinfo(text string) string {
 		}
 		out.WriteString(text[written:begin])
 		if host := strings.LastIndexByte(text[begin:end], '@'); host > 0 {
-			out.WriteString(Mark)
+			out.WriteString(Replacement)
 			begin += host
 		}
 		written = begin
 	}
 }
 
-// whole returns the text written so far, and the rest of the original text.
-func whole(out *strings.Builder, text string, written int) string {
+// finish returns the text written so far, and the rest of the original text.
+func finish(out *strings.Builder, text string, written int) string {
 	if out.Len() == 0 {
 		return text
 	}
@@ -190,7 +190,7 @@ func whole(out *strings.Builder, text string, written int) string {
 
 // inName reports whether a byte may be part of the name of a pair.
 func inName(c byte) bool {
-	return isDigit(c) || c == '-' || c == '_' || c == '.' || c == '[' || c == ']' || c >= utf8.RuneSelf
+	return isAlphanumeric(c) || c == '-' || c == '_' || c == '.' || c == '[' || c == ']' || c >= utf8.RuneSelf
 }
 
 // inValue reports whether a byte may be part of the value of a pair. A semicolon
@@ -202,13 +202,13 @@ func inValue(c byte) bool {
 // bearer precedes a credential in Authorization and similar headers. Such a
 // credential has more characters than the rest of the word "authentication".
 const (
-	bearer         = "bearer "
-	shortestBearer = 16
+	bearer          = "bearer "
+	minBearerLength = 16
 )
 
-// formed replaces anything in the form of a credential, and what follows
+// redactTokens replaces anything in the form of a credential, and what follows
 // Bearer.
-func formed(text string) string {
+func redactTokens(text string) string {
 	var out strings.Builder
 	written := 0 // of text
 	for at := 0; at < len(text); at++ {
@@ -217,7 +217,7 @@ func formed(text string) string {
 		default:
 			continue
 		}
-		if at > 0 && isDigit(text[at-1]) {
+		if at > 0 && isAlphanumeric(text[at-1]) {
 			continue
 		}
 		begin := at
@@ -226,7 +226,7 @@ func formed(text string) string {
 			begin += len(bearer)
 			for end = begin; end < len(text) && inValue(text[end]) && text[end] != ','; end++ {
 			}
-			if end-begin < shortestBearer {
+			if end-begin < minBearerLength {
 				continue
 			}
 		} else {
@@ -236,21 +236,21 @@ func formed(text string) string {
 			}
 			for end = at + length; end < len(text) && inCredential(text[end]); end++ {
 			}
-			if end-at-length < shortestForm {
+			if end-at-length < minTokenLength {
 				continue
 			}
 		}
 		out.WriteString(text[written:begin])
-		out.WriteString(Mark)
+		out.WriteString(Replacement)
 		written, at = end, end-1
 	}
-	return whole(&out, text, written)
+	return finish(&out, text, written)
 }
 
 // formLength returns the length of the prefix of a credential at the beginning of a text, or
 // 0 if there is none.
 func formLength(text string) int {
-	for _, form := range forms {
+	for _, form := range tokenPrefixes {
 		if hasPrefixFold(text, form) {
 			return len(form)
 		}
@@ -265,10 +265,10 @@ func hasPrefixFold(text, prefix string) bool {
 
 // inCredential reports whether a byte may be part of a credential of a known
 // form.
-func inCredential(c byte) bool { return isDigit(c) || c == '-' || c == '_' }
+func inCredential(c byte) bool { return isAlphanumeric(c) || c == '-' || c == '_' }
 
-// isDigit reports whether a byte is a digit of base 62.
-func isDigit(c byte) bool {
+// isAlphanumeric reports whether a byte is an ASCII letter or digit.
+func isAlphanumeric(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
 }
 

@@ -25,7 +25,7 @@ const (
 
 // ErrWrongKey means that the keyring lacks a key with which the store was
 // encrypted.
-var ErrWrongKey = errors.New("the store was sealed by another master key: put that one back, after the new one if you want to change it")
+var ErrWrongKey = errors.New("the store was sealed by another master key: configure that key, after the new one if the key is being changed")
 
 // Sealed reports whether a store may contain encrypted secrets.
 func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) {
@@ -90,7 +90,7 @@ func (k *Keyring) verify(r storage.Reader) (record checkRecord, marked bool, err
 	for _, sealed := range record.Sealed {
 		text, err := box.Open(string(checkKey), sealed)
 		if err != nil || string(text) != checkText {
-			return record, false, fmt.Errorf("%w: %w", ErrWrongKey, cmp.Or(err, ErrBroken))
+			return record, false, fmt.Errorf("%w: %w", ErrWrongKey, cmp.Or(err, ErrInvalidEnvelope))
 		}
 		marked = marked || box.upToDate(sealed)
 	}

@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// fileHead is the comment at the beginning of a new key file. Lines that begin
+// fileHeader is the comment at the beginning of a new key file. Lines that begin
 // with # are comments.
-const fileHead = `# The master key of modelgate, newest first. It seals what the store keeps secret:
-# without this file those secrets are lost. Back it up apart from the store.
+const fileHeader = `# Master keys of modelgate, newest first. They encrypt secrets in the store.
+# Without this file those secrets are lost. Back it up separately from the store.
 `
 
 // FromFile reads the keys of the key file at path, newest first, one per line.
@@ -31,8 +31,8 @@ func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring,
 	if err != nil || k != nil {
 		return k, err
 	}
-	if err := makeFile(path); err != nil {
-		return nil, fmt.Errorf("making the key file %s: %w", path, err)
+	if err := createFile(path); err != nil {
+		return nil, fmt.Errorf("create key file %s: %w", path, err)
 	}
 	// Only a durable key may be used.
 	return ReadFile(ctx, store, path)
@@ -45,7 +45,7 @@ func ReadFile(ctx context.Context, store *storage.Store, path string) (*Keyring,
 	if errors.Is(err, fs.ErrNotExist) {
 		sealed, err := Sealed(ctx, store)
 		if err == nil && sealed {
-			err = fmt.Errorf("the key file %s is missing: the store holds secrets that only it can open; put it back, or its copy of your backup", path)
+			err = fmt.Errorf("key file %s: missing; the store has secrets that need it: restore the file or its backup", path)
 		}
 		return nil, err
 	}
@@ -58,13 +58,13 @@ func ReadFile(ctx context.Context, store *storage.Store, path string) (*Keyring,
 func fileKeyring(path string, texts []string) (*Keyring, error) {
 	k, err := FromTexts(texts...)
 	if err != nil {
-		return nil, fmt.Errorf("the key file %s: %w", path, err)
+		return nil, fmt.Errorf("key file %s: %w", path, err)
 	}
 	return newKeyring(k.all(), path), nil
 }
 
 // CheckFile returns an error unless the file at path may be used as a key file:
-// a plain file that only its owner may read. The error wraps [fs.ErrNotExist]
+// a regular file that only its owner may read. The error wraps [fs.ErrNotExist]
 // if there is none.
 func CheckFile(path string) error {
 	info, err := os.Stat(path)
@@ -72,9 +72,9 @@ func CheckFile(path string) error {
 	case err != nil:
 		return err
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("the key file %s is not a plain file", path)
+		return fmt.Errorf("key file %s: not a regular file", path)
 	case runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("the key file %s may be used by others (mode %#o): chmod 600 it, and draw a new key if anybody could have read it", path, info.Mode().Perm())
+		return fmt.Errorf("key file %s: mode %#o is too open; allowed: 0600: run chmod 600, and rotate the key if another user may have read it", path, info.Mode().Perm())
 	}
 	return nil
 }
@@ -95,13 +95,13 @@ func readFile(path string) (texts []string, err error) {
 	return texts, nil
 }
 
-// makeFile creates a key file with a new key. It does not replace a file that
+// createFile creates a key file with a new key. It does not replace a file that
 // another process has created meanwhile.
-func makeFile(path string) error {
+func createFile(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
-	return writeFile(path, []masterKey{drawKey()}, func(temp string) error {
+	return writeFile(path, []masterKey{newRandomKey()}, func(temp string) error {
 		// Unlike a rename, a link never replaces an existing file.
 		if err := os.Link(temp, path); err == nil || errors.Is(err, fs.ErrExist) {
 			return os.Remove(temp)
@@ -110,16 +110,16 @@ func makeFile(path string) error {
 	})
 }
 
-// writeFile durably writes keys to a file beside path, and calls place to move
-// it to its place, durably too.
+// writeFile durably writes keys to a temporary file beside path, calls place to
+// rename it, and syncs the directory.
 func writeFile(path string, keys []masterKey, place func(temp string) error) error {
 	dir := filepath.Dir(path)
-	file, err := os.CreateTemp(dir, filepath.Base(path)+".*"+unfinished) // O_EXCL, mode 0600
+	file, err := os.CreateTemp(dir, filepath.Base(path)+".*"+tempSuffix) // O_EXCL, mode 0600
 	if err != nil {
 		return err
 	}
 	var content strings.Builder
-	content.WriteString(fileHead)
+	content.WriteString(fileHeader)
 	for _, key := range keys {
 		content.WriteString(key.text() + "\n")
 	}
@@ -131,14 +131,14 @@ func writeFile(path string, keys []masterKey, place func(temp string) error) err
 		err = place(file.Name())
 	}
 	if err != nil {
-		return errors.Join(err, removeIfThere(file.Name()))
+		return errors.Join(err, removeIfExists(file.Name()))
 	}
 	return syncDir(dir)
 }
 
-// unfinished is the suffix of a key file that is being written. Its name is
+// tempSuffix is the suffix of a key file that is being written. Its name is
 // that of the final file, a number, and this suffix.
-const unfinished = ".new"
+const tempSuffix = ".new"
 
 // staleAfter is the age at which an incomplete key file is abandoned.
 const staleAfter = time.Minute
@@ -151,11 +151,11 @@ func removeStale(path string) {
 		path = file
 	}
 	dir, base := filepath.Split(path)
-	beside, _ := os.ReadDir(filepath.Clean(dir))
-	for _, entry := range beside {
-		number, ours := strings.CutPrefix(entry.Name(), base+".")
-		number, ended := strings.CutSuffix(number, unfinished)
-		if !ours || !ended || number == "" || strings.Trim(number, "0123456789") != "" {
+	entries, _ := os.ReadDir(filepath.Clean(dir))
+	for _, entry := range entries {
+		number, hasPrefix := strings.CutPrefix(entry.Name(), base+".")
+		number, hasSuffix := strings.CutSuffix(number, tempSuffix)
+		if !hasPrefix || !hasSuffix || number == "" || strings.Trim(number, "0123456789") != "" {
 			continue
 		}
 		info, err := entry.Info()
@@ -165,7 +165,7 @@ func removeStale(path string) {
 	}
 }
 
-func removeIfThere(path string) error {
+func removeIfExists(path string) error {
 	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

@@ -316,7 +316,7 @@ func TestARotationFollowsALink(t *testing.T) {
 		t.Errorf("the key file is said to be %s", k.Path())
 	}
 	for _, at := range []string{dir, filepath.Dir(file)} {
-		if left, _ := filepath.Glob(filepath.Join(at, "*"+unfinished)); len(left) != 0 {
+		if left, _ := filepath.Glob(filepath.Join(at, "*"+tempSuffix)); len(left) != 0 {
 			t.Errorf("%q is left", left)
 		}
 	}
@@ -365,7 +365,7 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 	}
 	opened(t, newStore(t), path)
 	if !there(left[0]) {
-		t.Error("a file was removed that somebody may be writing")
+		t.Error("a file was removed that another process may be writing")
 	}
 	age(left...)
 	opened(t, newStore(t), path)

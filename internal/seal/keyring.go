@@ -56,7 +56,7 @@ func FromTexts(texts ...string) (*Keyring, error) {
 
 // Random returns a keyring with a key that exists only in this process, for a
 // store that does too.
-func Random() *Keyring { return newKeyring([]masterKey{drawKey()}, "") }
+func Random() *Keyring { return newKeyring([]masterKey{newRandomKey()}, "") }
 
 func newKeyring(list []masterKey, path string) *Keyring {
 	k := new(Keyring)
@@ -77,7 +77,7 @@ func (k *Keyring) all() []masterKey {
 	return k.now.Load().list
 }
 
-func drawKey() masterKey {
+func newRandomKey() masterKey {
 	var secret [KeySize]byte
 	_, _ = rand.Read(secret[:]) // never returns an error
 	return newMasterKey(secret)

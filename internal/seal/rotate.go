@@ -10,7 +10,7 @@ import (
 
 // ErrConfigured means that the keys are in the configuration, where the
 // operator adds a new one before the old ones.
-var ErrConfigured = errors.New("the master key stands in the configuration: put a new one before it there")
+var ErrConfigured = errors.New("the master key is in the configuration: add a new one before it there")
 
 // Path returns the path of the key file, or of the link to it. It is empty if
 // the keys are in the configuration or only in memory.
@@ -31,7 +31,7 @@ func (k *Keyring) Count() int { return len(k.all()) }
 // key, which is harmless.
 func (k *Keyring) Rotate() error {
 	return k.rewrite(func(keys []masterKey) []masterKey {
-		return slices.Insert(slices.Clone(keys), 0, drawKey())
+		return slices.Insert(slices.Clone(keys), 0, newRandomKey())
 	})
 }
 
@@ -42,7 +42,7 @@ func (k *Keyring) DropOld() error {
 	return k.rewrite(func(keys []masterKey) []masterKey { return slices.Clone(keys[:1]) })
 }
 
-// rewrite replaces the keys by what next makes of them, first in the file and
+// rewrite replaces the keys by the result of next, first in the file and
 // then in memory.
 func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 	if k == nil {
@@ -62,7 +62,7 @@ func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 		err = writeFile(file, list, func(temp string) error { return os.Rename(temp, file) })
 	}
 	if err != nil {
-		return fmt.Errorf("writing the key file %s: %w", path, err)
+		return fmt.Errorf("write key file %s: %w", path, err)
 	}
 	k.now.Store(&keys{list, path})
 	return nil

@@ -1,7 +1,8 @@
 // Package seal encrypts secrets that must be read again, such as TOTP seeds,
 // under a master key that is not in the store, so that a stolen store reveals
 // none of them. A [Keyring] holds the master key and, during a rotation, its
-// predecessors; a [Box] of a keyring encrypts for one purpose.
+// predecessors; a [Box] of a keyring encrypts for one purpose. Of this module it
+// imports only storage.
 package seal
 
 import (
@@ -14,8 +15,8 @@ import (
 	"fmt"
 )
 
-// The envelope of what is sealed: version, id of the master key, nonce, and
-// what AES-256-GCM makes of the text (as long as it, and a tag of 16 bytes).
+// An envelope has the version, the master key id, the nonce and the AES-256-GCM
+// ciphertext with its 16-byte tag.
 const (
 	envelopeVersion = 1
 	keyIDSize       = 8
@@ -24,15 +25,15 @@ const (
 	overhead        = headSize + 16
 )
 
-// What may go wrong with a sealed secret.
+// Errors of Seal and Open.
 var (
-	// ErrNoKey means that there is no master key at all, or not the one by
-	// which this was sealed.
+	// ErrNoKey means that the keyring is empty or lacks the key that encrypted
+	// the secret.
 	ErrNoKey = errors.New("no master key for this secret")
 
-	// ErrBroken means that what is sealed was changed, belongs to another record
-	// or purpose, or is no envelope.
-	ErrBroken = errors.New("the sealed secret cannot be opened")
+	// ErrInvalidEnvelope means that the envelope is malformed, was changed, or
+	// belongs to another record or purpose.
+	ErrInvalidEnvelope = errors.New("the sealed secret cannot be opened")
 )
 
 // Box encrypts and decrypts the secrets of one purpose. Each purpose has its
@@ -45,12 +46,12 @@ type Box struct {
 // For returns the box of a purpose, which is a short word.
 func (k *Keyring) For(purpose string) Box { return Box{k, purpose} }
 
-// Seal seals text for the record with this id, by the newest master key. The
-// envelope opens for that record only. It fails with [ErrNoKey] when there is no
-// master key. [Keyring.Mark] comes before the first one of a store.
+// Seal encrypts text for the record with this id, with the newest master key. The
+// envelope opens only for that record. If there is no master key, Seal returns
+// [ErrNoKey]. Before the first Seal of a store, call [Keyring.Mark].
 //
-// Call it inside the transaction that stores the envelope: a rotation that runs
-// meanwhile then sees it, and does not drop the key it was sealed by.
+// Call Seal in the transaction that stores the envelope. A concurrent rotation
+// then sees the envelope and keeps its key.
 func (b Box) Seal(id string, text []byte) ([]byte, error) {
 	keys := b.ring.all()
 	if len(keys) == 0 {
@@ -60,32 +61,31 @@ func (b Box) Seal(id string, text []byte) ([]byte, error) {
 	envelope[0] = envelopeVersion
 	copy(envelope[1:], keys[0].id[:])
 	nonce := envelope[1+keyIDSize:]
-	_, _ = rand.Read(nonce) // never fails: it ends the process instead
-	return keys[0].aead(b.purpose).Seal(envelope, nonce, text, bound(envelope, id)), nil
+	_, _ = rand.Read(nonce) // never returns an error
+	return keys[0].aead(b.purpose).Seal(envelope, nonce, text, additionalData(envelope, id)), nil
 }
 
-// Open returns the text of an envelope that was sealed for the record with this
-// id. It fails with [ErrNoKey] or [ErrBroken].
+// Open returns the text of an envelope of the record with this id. Its errors are
+// [ErrNoKey] and [ErrInvalidEnvelope].
 func (b Box) Open(id string, envelope []byte) ([]byte, error) {
 	if len(envelope) < overhead || envelope[0] != envelopeVersion {
-		return nil, ErrBroken
+		return nil, ErrInvalidEnvelope
 	}
 	for _, key := range b.ring.all() {
 		if [keyIDSize]byte(envelope[1:]) != key.id {
 			continue
 		}
-		text, err := key.aead(b.purpose).Open(nil, envelope[1+keyIDSize:headSize], envelope[headSize:], bound(envelope, id))
+		text, err := key.aead(b.purpose).Open(nil, envelope[1+keyIDSize:headSize], envelope[headSize:], additionalData(envelope, id))
 		if err != nil {
-			return nil, ErrBroken
+			return nil, ErrInvalidEnvelope
 		}
 		return text, nil
 	}
 	return nil, ErrNoKey
 }
 
-// Reseal returns an envelope of the same text by the newest master key, and
-// whether that is another than before. One that is up to date is returned as it
-// is.
+// Reseal encrypts the text with the newest master key and reports whether the
+// envelope changed. It returns an up-to-date envelope unchanged.
 func (b Box) Reseal(id string, envelope []byte) ([]byte, bool, error) {
 	if b.upToDate(envelope) {
 		return envelope, false, nil
@@ -98,23 +98,23 @@ func (b Box) Reseal(id string, envelope []byte) ([]byte, bool, error) {
 	return envelope, err == nil, err
 }
 
-// upToDate tells whether an envelope is of the newest master key.
+// upToDate reports whether the newest master key encrypted the envelope.
 func (b Box) upToDate(envelope []byte) bool {
 	keys := b.ring.all()
 	return len(keys) > 0 && len(envelope) >= overhead && [keyIDSize]byte(envelope[1:]) == keys[0].id
 }
 
-// bound is what the tag vouches for beside the text: version and id of the key,
-// and the record it belongs to.
-func bound(envelope []byte, id string) []byte {
+// additionalData returns what the tag authenticates besides the text: version, key
+// id and record id.
+func additionalData(envelope []byte, id string) []byte {
 	return append(append([]byte(nil), envelope[:1+keyIDSize]...), id...)
 }
 
 // KeySize is the size of a master key in bytes.
 const KeySize = 32
 
-// masterKey is one master key. Its id is derived from it, and tells nothing of
-// it.
+// masterKey is one master key. The id is derived from the secret and does not
+// reveal it.
 type masterKey struct {
 	secret [KeySize]byte
 	id     [keyIDSize]byte
@@ -126,11 +126,11 @@ func newMasterKey(secret [KeySize]byte) masterKey {
 	return key
 }
 
-// aead is the cipher of a purpose.
+// aead returns the cipher of a purpose.
 func (k masterKey) aead(purpose string) cipher.AEAD {
 	block, err := aes.NewCipher(k.derive("seal "+purpose, KeySize))
 	if err != nil {
-		panic(fmt.Sprintf("seal: %v", err)) // the size of the key is right
+		panic(fmt.Sprintf("seal: %v", err)) // unreachable: the key size is valid
 	}
 	aead, err := cipher.NewGCM(block)
 	if err != nil {
@@ -139,12 +139,11 @@ func (k masterKey) aead(purpose string) cipher.AEAD {
 	return aead
 }
 
-// derive returns a key of its own for each use of the master key: HKDF of RFC
-// 5869 with SHA-256.
+// derive returns a separate key for each use, by HKDF-SHA-256 (RFC 5869).
 func (k masterKey) derive(use string, size int) []byte {
 	sub, err := hkdf.Key(sha256.New, k.secret[:], nil, "modelgate "+use, size)
 	if err != nil {
-		panic(fmt.Sprintf("seal: %v", err)) // the size is far below the bound
+		panic(fmt.Sprintf("seal: %v", err)) // unreachable: HKDF allows this size
 	}
 	return sub
 }

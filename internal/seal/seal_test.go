@@ -49,9 +49,9 @@ func TestASecretIsBoundToRecordPurposeAndKey(t *testing.T) {
 		"its own":                {k, "totp", "usr_1", nil},
 		"the same key again":     {ring(t, key(1)), "totp", "usr_1", nil},
 		"an old key":             {ring(t, key(2), key(1)), "totp", "usr_1", nil},
-		"another record":         {k, "totp", "usr_2", ErrBroken},
-		"no record":              {k, "totp", "", ErrBroken},
-		"another purpose":        {k, "backup", "usr_1", ErrBroken},
+		"another record":         {k, "totp", "usr_2", ErrInvalidEnvelope},
+		"no record":              {k, "totp", "", ErrInvalidEnvelope},
+		"another purpose":        {k, "backup", "usr_1", ErrInvalidEnvelope},
 		"another key":            {ring(t, key(2)), "totp", "usr_1", ErrNoKey},
 		"no key":                 {nil, "totp", "usr_1", ErrNoKey},
 		"a key that was dropped": {ring(t, key(2), key(3)), "totp", "usr_1", ErrNoKey},
@@ -78,7 +78,7 @@ func TestAModifiedEnvelopeIsRejected(t *testing.T) {
 		}
 	}
 	for n := range envelope {
-		if _, err := k.For("totp").Open("usr_1", envelope[:n]); !errors.Is(err, ErrBroken) {
+		if _, err := k.For("totp").Open("usr_1", envelope[:n]); !errors.Is(err, ErrInvalidEnvelope) {
 			t.Errorf("cut to %d bytes: %v", n, err)
 		}
 	}
@@ -118,7 +118,7 @@ func TestResealUsesTheNewestKey(t *testing.T) {
 		t.Errorf("what is up to date is sealed again: %v, %v", changed, err)
 	}
 	if _, _, err := ring(t, key(3)).For("totp").Reseal("usr_1", fresh); !errors.Is(err, ErrNoKey) {
-		t.Errorf("resealed by a stranger: %v", err)
+		t.Errorf("resealed with another key: %v", err)
 	}
 }
 
@@ -170,7 +170,7 @@ func FuzzEnvelope(f *testing.F) {
 	f.Add(sealed(f, k, "p", "", ""), "")
 	f.Fuzz(func(t *testing.T, envelope []byte, id string) {
 		text, err := k.For("p").Open(id, envelope)
-		if err != nil && !errors.Is(err, ErrNoKey) && !errors.Is(err, ErrBroken) {
+		if err != nil && !errors.Is(err, ErrNoKey) && !errors.Is(err, ErrInvalidEnvelope) {
 			t.Fatalf("%q, %v", text, err)
 		}
 		// Any text that opens was encrypted by this package, and can be

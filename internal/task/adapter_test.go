@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// listenedTo is a world whose log is looked at.
-func listenedTo(t *testing.T, fn func(w *world, log *observer.ObservedLogs)) {
+// withLog runs fn in a world with an observed log.
+func withLog(t *testing.T, fn func(w *world, log *observer.ObservedLogs)) {
 	t.Helper()
 	in(t, func(w *world) {
 		core, log := observer.New(zapcore.DebugLevel)
@@ -29,29 +29,29 @@ func listenedTo(t *testing.T, fn func(w *world, log *observer.ObservedLogs)) {
 	})
 }
 
-// refusingWorks are works that can do everything, and give no bytes.
-type refusingWorks struct {
-	*works
+// refusingService implements all interfaces; Fetch fails.
+type refusingService struct {
+	*mockService
 	cancelling cancelling
 	finding    finding
 	err        error
 }
 
-func (s refusingWorks) Cancel(ctx context.Context, ref backends.Ref) error {
+func (s refusingService) Cancel(ctx context.Context, ref backends.Ref) error {
 	return s.cancelling.Cancel(ctx, ref)
 }
 
-func (s refusingWorks) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
+func (s refusingService) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	return s.finding.Reconcile(ctx, job)
 }
 
-func (refusingWorks) OnlyBytes() bool { return false }
+func (refusingService) OnlyBytes() bool { return false }
 
-func (s refusingWorks) Fetch(context.Context, backends.Ref, int) (io.ReadCloser, backends.Content, error) {
+func (s refusingService) Fetch(context.Context, backends.Ref, int) (io.ReadCloser, backends.Content, error) {
 	return nil, backends.Content{}, s.err
 }
 
-// fetching is a keeper that copies nothing but what the backend gives.
+// fetching is a keeper that only calls Fetch.
 type fetching struct{}
 
 func (fetching) Keep(ctx context.Context, k Keeping) ([]string, error) {
@@ -59,8 +59,8 @@ func (fetching) Keep(ctx context.Context, k Keeping) ([]string, error) {
 	return nil, fmt.Errorf("result 1: %w", err)
 }
 
-// What a service says may repeat what it was asked for.
-func TestTheWordsOfABackendAreLoggedForDebuggingOnly(t *testing.T) {
+// The text of a service may repeat the prompt.
+func TestTextOfBackendErrorsIsLoggedAtDebugOnly(t *testing.T) {
 	t.Parallel()
 	const words = "your prompt was: my secret cat"
 	said := func(kind backends.Kind) error {
@@ -72,53 +72,53 @@ func TestTheWordsOfABackendAreLoggedForDebuggingOnly(t *testing.T) {
 	for name, row := range map[string]struct {
 		err  error
 		do   func(w *world, err error)
-		logs string // of the line that is there at all times
+		logs string // message of the line at info level
 		as   string
 	}{
 		"a submission": {said(backends.Refused), func(w *world, err error) {
-			w.works.set(func(s *works) { s.submit = func(backends.Job) error { return err } })
+			w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return err } })
 			_, _ = w.submit(video())
 		}, "a backend did not accept a task", outline},
 		"a poll": {said(backends.Refused), func(w *world, err error) {
-			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
 			w.must(video())
-		}, "a backend does not tell of a task", outline},
+		}, "cannot poll a task at its backend", outline},
 		"a cancellation": {said(backends.Refused), func(w *world, err error) {
-			w.works.set(func(s *works) { s.cancel = func(*work) error { return err } })
+			w.service.set(func(s *mockService) { s.cancel = func(*work) error { return err } })
 			_, _ = w.Cancel(context.Background(), record.OfUser(ann), w.must(video()).ID)
-		}, "a task is not cancelled", outline},
-		"a look for a doubtful job": {said(backends.Refused), func(w *world, err error) {
-			w.works.set(func(s *works) {
+		}, "a backend did not cancel a task", outline},
+		"a search for an unconfirmed job": {said(backends.Refused), func(w *world, err error) {
+			w.service.set(func(s *mockService) {
 				s.took = func(backends.Job) error { return errors.New("cut") }
 				s.find = func(*work) (backends.Ref, error) { return backends.Ref{}, err }
 			})
 			w.must(video())
 		}, "a task of unknown delivery cannot be searched for", outline},
-		"bytes that are not given": {said(backends.Refused), func(w *world, err error) {
+		"a failed fetch": {said(backends.Refused), func(w *world, err error) {
 			w.serve(func(c *Config) { c.Keeper = fetching{} })
-			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })
+			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })
 			w.must(video())
-		}, "the results of a task are not copied yet", outline},
+		}, "cannot copy the results of a task yet", outline},
 		"an error without a kind": {errors.New(words), func(w *world, err error) {
-			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
 			w.must(video())
-		}, "a backend does not tell of a task", `"kind":"doubtful"`},
-		"a code that is words": {
+		}, "cannot poll a task at its backend", `"kind":"doubtful"`},
+		"a code that is a sentence": {
 			&backends.Error{Kind: backends.Busy, Status: 503, Code: words, Message: words},
 			func(w *world, err error) {
-				w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+				w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
 				w.must(video())
-			}, "a backend does not tell of a task", `"kind":"busy","reason":"","status":503`,
+			}, "cannot poll a task at its backend", `"kind":"busy","reason":"","status":503`,
 		},
 		"a panic": {nil, func(w *world, _ error) {
-			w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { panic(words) } })
+			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { panic(words) } })
 			w.must(video())
-		}, "a backend does not tell of a task", `"kind":"doubtful","error":"the adapter panicked"`},
+		}, "cannot poll a task at its backend", `"kind":"doubtful","error":"the adapter panicked"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
+			withLog(t, func(w *world, log *observer.ObservedLogs) {
 				w.serve(func(c *Config) {
-					c.Backends[0].Backend = refusingWorks{w.works, cancelling{w.works}, finding{w.works}, row.err}
+					c.Backends[0].Backend = refusingService{w.service, cancelling{w.service}, finding{w.service}, row.err}
 				})
 				row.do(w, row.err)
 				w.sleep(5 * time.Second)
@@ -147,24 +147,24 @@ func TestTheWordsOfABackendAreLoggedForDebuggingOnly(t *testing.T) {
 	}
 }
 
-// What the engine and the runtime say of an adapter holds nothing of anybody's.
-func TestWhatAnAdapterMustNotDoIsLogged(t *testing.T) {
+// Errors of the engine and of the Go runtime contain no data of callers.
+func TestContractViolationsOfAdaptersAreLogged(t *testing.T) {
 	t.Parallel()
 	for want, poll := range map[string]func() (backends.Status, error){
-		"the adapter tells of a success without results": func() (backends.Status, error) { return succeeded(0), nil },
+		"the adapter returned a success without results": func() (backends.Status, error) { return succeeded(0), nil },
 		"slice bounds out of range":                      func() (backends.Status, error) { return backends.Status{Results: succeeded(0).Results[:1]}, nil },
 	} {
 		t.Run(want, func(t *testing.T) {
-			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
-				w.works.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return poll() } })
+			withLog(t, func(w *world, log *observer.ObservedLogs) {
+				w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return poll() } })
 				w.must(video())
 				w.sleep(5 * time.Second)
-				for _, entry := range log.FilterMessage("a backend does not tell of a task").All() {
+				for _, entry := range log.FilterMessage("cannot poll a task at its backend").All() {
 					if text, _ := entry.ContextMap()["error"].(string); strings.Contains(text, want) && entry.Level == zapcore.InfoLevel {
 						return
 					}
 				}
-				t.Errorf("it is not told: %v", log.All())
+				t.Errorf("it is not logged: %v", log.All())
 			})
 		})
 	}

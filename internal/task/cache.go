@@ -6,20 +6,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// cacheSize is how many tasks that are over the cache has at most. They do not
-// change, and callers ask for them again and again.
+// cacheSize is the maximum number of finished tasks in the cache. They do not change, and callers
+// query them repeatedly.
 const cacheSize = 8192
 
-// cache has tasks that are over, in two halves: what is asked for goes into the
-// young one, and when that is full it becomes the old one, whose tasks are
-// dropped. The zero value is ready to use.
+// cache has finished tasks in two generations. A task that is read moves to the young generation.
+// When that is full, it becomes the old generation and replaces it. The zero value is ready to use.
 type cache struct {
 	mu    sync.RWMutex
 	young map[string]*cached
 	old   map[string]*cached
 }
 
-// cached is a task with what is needed to give it out.
+// cached is a task with the time from which its retention counts.
 type cached struct {
 	*record.Task
 	completed int64 // Unix milliseconds
@@ -32,7 +31,7 @@ func (c *cache) put(rec *record.Record) {
 	c.keep(one)
 }
 
-// keep puts one into the young half. The mutex is held.
+// keep puts a task into the young generation. c.mu is held.
 func (c *cache) keep(one *cached) {
 	if c.young == nil {
 		c.young = make(map[string]*cached)
@@ -43,7 +42,7 @@ func (c *cache) keep(one *cached) {
 	c.young[one.ID] = one
 }
 
-// get returns a task; nil when it is not here.
+// get returns a task, or nil.
 func (c *cache) get(id string) *cached {
 	c.mu.RLock()
 	one, old := c.young[id], c.old[id]
@@ -53,7 +52,7 @@ func (c *cache) get(id string) *cached {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.old[id] == old { // it may have been dropped meanwhile
+	if c.old[id] == old { // a concurrent call may have dropped the task
 		c.keep(old)
 	}
 	return old
@@ -66,7 +65,7 @@ func (c *cache) drop(id string) {
 	delete(c.old, id)
 }
 
-// watch wakes those who wait for a change of a task. The zero value is ready to use.
+// watch notifies callers that wait for a change of a task. The zero value is ready to use.
 type watch struct {
 	mu    sync.Mutex
 	tasks map[string]*watched
@@ -99,7 +98,7 @@ func (w *watch) begin(id string) (changed <-chan struct{}, end func()) {
 	}
 }
 
-// notify wakes all who wait for a task.
+// notify wakes all callers that wait for a task.
 func (w *watch) notify(id string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 
 const bob = "user_bob"
 
-// What docs/reference/tasks.md#callbacks says of callbacks.
+// The values in docs/reference/tasks.md#callbacks.
 const (
 	perKey     = 4 // attempts at once
 	perUser    = 16
@@ -24,9 +24,8 @@ const (
 	redelivery = 7 * 24 * time.Hour
 )
 
-// crowded is a world in which bob has money, too, and all tasks wait. Nobody
-// answers at the addresses of some of ann's keys; somebody does at those of
-// annKey2 and of bob.
+// crowded runs fn in a world in which bob has money too and all tasks wait. The
+// receivers of the silent keys do not answer; those of annKey2 and bobKey do.
 func crowded(t *testing.T, silent []string, fn func(w *world)) {
 	t.Helper()
 	in(t, func(w *world) {
@@ -53,10 +52,10 @@ func crowded(t *testing.T, silent []string, fn func(w *world)) {
 	})
 }
 
-// over makes tasks of a key that are over, and returns the last.
+// over creates n finished tasks of a key, and returns the last.
 func (w *world) over(key string, n int) (last string) {
 	w.t.Helper()
-	w.sleep(time.Millisecond) // they are due after those before
+	w.sleep(time.Millisecond) // they are due after the previous ones
 	user := ann
 	if key == bobKey {
 		user = bob
@@ -70,8 +69,8 @@ func (w *world) over(key string, n int) (last string) {
 	return last
 }
 
-// told checks that the callback of a task is taken within a time.
-func (w *world) told(task string, within time.Duration) {
+// waitDelivered checks that the callback of a task is delivered within a time.
+func (w *world) waitDelivered(task string, within time.Duration) {
 	w.t.Helper()
 	w.sleep(within)
 	var v *record.Event
@@ -84,11 +83,11 @@ func (w *world) told(task string, within time.Duration) {
 	}
 }
 
-func TestThousandsOfCallbacksOfOneKeyDelayNoOther(t *testing.T) {
+func TestManyCallbacksOfOneKeyDoNotDelayOthers(t *testing.T) {
 	crowded(t, []string{annKey}, func(w *world) {
 		w.over(annKey, 2000)
 		for _, key := range []string{annKey2, bobKey} {
-			w.told(w.over(key, 1), time.Second)
+			w.waitDelivered(w.over(key, 1), time.Second)
 		}
 		w.hooks.mu.Lock()
 		if w.hooks.peak > perKey+1 {
@@ -98,7 +97,7 @@ func TestThousandsOfCallbacksOfOneKeyDelayNoOther(t *testing.T) {
 	})
 }
 
-func TestCallbacksThatAProcessLeftAreSentInTurn(t *testing.T) {
+func TestCallbacksOfAnEarlierProcessAreSentFairly(t *testing.T) {
 	crowded(t, []string{annKey}, func(w *world) {
 		w.sender.Halt()
 		synctest.Wait()
@@ -107,12 +106,12 @@ func TestCallbacksThatAProcessLeftAreSentInTurn(t *testing.T) {
 		w.stop()
 		w.start()
 		for _, task := range left {
-			w.told(task, time.Second)
+			w.waitDelivered(task, time.Second)
 		}
 	})
 }
 
-func TestManyKeysOfOneUserDelayNoOther(t *testing.T) {
+func TestManyKeysOfOneUserDoNotDelayOthers(t *testing.T) {
 	var silent []string
 	for i := range 16 {
 		silent = append(silent, fmt.Sprintf("key_ann_%02d", i))
@@ -127,13 +126,13 @@ func TestManyKeysOfOneUserDelayNoOther(t *testing.T) {
 			t.Errorf("%d attempts of one user at once", w.hooks.open)
 		}
 		w.hooks.mu.Unlock()
-		w.told(w.over(bobKey, 1), 100*time.Millisecond)
-		// The user's other key waits for its turn, and not for all of theirs.
-		w.told(w.over(annKey2, 1), oneAttempt+time.Second)
+		w.waitDelivered(w.over(bobKey, 1), 100*time.Millisecond)
+		// The other key of the user waits for one attempt, not for all of them.
+		w.waitDelivered(w.over(annKey2, 1), oneAttempt+time.Second)
 	})
 }
 
-func TestKeysThatLeadToNoCallbackAreRemoved(t *testing.T) {
+func TestIndexKeysWithoutACallbackAreRemoved(t *testing.T) {
 	crowded(t, nil, func(w *world) {
 		err := w.store.Update(context.Background(), func(t storage.Txn) error {
 			for _, key := range [][]byte{
@@ -149,7 +148,7 @@ func TestKeysThatLeadToNoCallbackAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.told(w.over(bobKey, 1), time.Second)
-		w.sleep(2 * record.Idle) // of ann's nobody was told
+		w.waitDelivered(w.over(bobKey, 1), time.Second)
+		w.sleep(2 * record.Idle) // the key of ann is removed by a later read of all queues
 	})
 }

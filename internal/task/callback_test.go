@@ -20,10 +20,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// ended makes a task that is over.
+// ended creates a task and waits for its success.
 func (w *world) ended(change func(s *Submission)) *record.Task {
 	w.t.Helper()
-	w.works.succeed(1)
+	w.service.succeed(1)
 	task := w.must(with(change))
 	return w.until(task.ID, record.Success, time.Minute)
 }
@@ -46,14 +46,14 @@ func (w *world) delivery(task string) callback.Callback {
 	return callback.Callback{}
 }
 
-func TestACallbackSaysWhatATaskIs(t *testing.T) {
+func TestCallbackBody(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		task := w.ended(func(s *Submission) { s.SessionID, s.SessionContext = "s-1", "order 7" })
 		synctest.Wait()
 		failing := w.must(video())
-		w.works.set(func(s *works) { s.poll = nil })
-		w.works.tells(failing.ID, failed(backends.ContentRejected))
+		w.service.set(func(s *mockService) { s.poll = nil })
+		w.service.tells(failing.ID, failed(backends.ContentRejected))
 		w.until(failing.ID, record.Failed, time.Minute)
 		synctest.Wait()
 		got := w.hooks.requests()
@@ -85,7 +85,7 @@ func TestACallbackSaysWhatATaskIs(t *testing.T) {
 	})
 }
 
-// checkSignatures checks a callback as Standard Webhooks has it: one signature
+// checkSignatures checks a callback according to Standard Webhooks: one signature
 // for each secret, in their order.
 func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 	t.Helper()
@@ -104,7 +104,7 @@ func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 	}
 }
 
-func TestARotatedSecretSignsBesideTheNewOne(t *testing.T) {
+func TestTheOldSecretAlsoSignsDuringARotation(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		w.hooks.mu.Lock()
@@ -116,7 +116,7 @@ func TestARotatedSecretSignsBesideTheNewOne(t *testing.T) {
 	})
 }
 
-func TestAKeyWithoutAnAddressHasNoCallback(t *testing.T) {
+func TestAKeyWithoutAnAddressGetsNoCallback(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		task := w.ended(func(s *Submission) { s.Key = annKey })
@@ -132,7 +132,7 @@ func TestAKeyWithoutAnAddressHasNoCallback(t *testing.T) {
 	})
 }
 
-func TestACallbackIsSentByItsSchedule(t *testing.T) {
+func TestCallbackAttemptsFollowTheSchedule(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		w.hooks.answers(func(int) int { return 500 })
@@ -163,7 +163,7 @@ func TestACallbackIsSentByItsSchedule(t *testing.T) {
 	})
 }
 
-func TestWhatEndsACallback(t *testing.T) {
+func TestCallbackEndsAfterCertainAnswers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		answer   func(n int) int
@@ -213,7 +213,7 @@ func TestWhatEndsACallback(t *testing.T) {
 	}
 }
 
-func TestOneSlowReceiverKeepsNobodyWaiting(t *testing.T) {
+func TestASlowReceiverDoesNotDelayOthers(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		w.hooks.mu.Lock()
@@ -225,7 +225,7 @@ func TestOneSlowReceiverKeepsNobodyWaiting(t *testing.T) {
 			return -1
 		}
 		w.hooks.mu.Unlock()
-		w.works.succeed(1)
+		w.service.succeed(1)
 		for range 8 {
 			w.must(video())
 		}
@@ -255,7 +255,7 @@ func TestRedelivery(t *testing.T) {
 		w.hooks.mu.Lock()
 		w.hooks.answer = func(int) int { return 200 }
 		w.hooks.mu.Unlock()
-		if _, err := again(); err != nil { // it has no address any more
+		if _, err := again(); err != nil { // the key no longer has an address
 			t.Fatal(err)
 		}
 		synctest.Wait()
@@ -263,7 +263,7 @@ func TestRedelivery(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		w.listen()
-		for range 2 { // also of what was delivered
+		for range 2 { // also of a delivered callback
 			if d, err := again(); err != nil || d.State != record.Undelivered {
 				t.Fatal(d, err)
 			}
@@ -296,7 +296,7 @@ func TestRedelivery(t *testing.T) {
 	})
 }
 
-func TestDeliveriesAreListedLatestFirst(t *testing.T) {
+func TestCallbacksAreListedLatestFirst(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		var want []string

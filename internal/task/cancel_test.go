@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// What works say in many tests.
+// Status results that many tests use.
 var (
 	busyNow     = &backends.Error{Kind: backends.Busy}
 	queuedThere = backends.Status{State: backends.Queued}
@@ -22,53 +22,53 @@ func TestCancel(t *testing.T) {
 	cut := errors.New("cut")
 	for name, row := range map[string]struct {
 		can    bool
-		before func(w *world) // what stands in the way
+		before func(w *world) // sets up the state
 		after  func(w *world, id string)
 		code   fault.Code   // of the refusal; empty: it is cancelled
 		end    record.State // after a while
 	}{
 		"it waits": {before: func(w *world) {
-			w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+			w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		}, end: record.Failed},
-		"it is being handed over": {before: func(w *world) {
-			w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
+		"it is being sent": {before: func(w *world) {
+			w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.InProgress},
-		"its hand-over is in doubt": {before: func(w *world) {
-			w.works.set(func(s *works) { s.took = func(backends.Job) error { return cut } })
+		"its delivery is unknown": {before: func(w *world) {
+			w.service.set(func(s *mockService) { s.took = func(backends.Job) error { return cut } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.Pending},
 		"the backend confirms": {can: true, end: record.Failed},
 		"the backend cannot":   {code: fault.TaskNotCancellable, end: record.InProgress},
 		"the backend refuses": {can: true, before: func(w *world) {
-			w.works.set(func(s *works) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
+			w.service.set(func(s *mockService) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"the backend does not say": {can: true, before: func(w *world) {
-			w.works.set(func(s *works) { s.cancel = func(*work) error { return cut } })
+			w.service.set(func(s *mockService) { s.cancel = func(*work) error { return cut } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"the adapter panics": {can: true, before: func(w *world) {
-			w.works.set(func(s *works) { s.cancel = func(*work) error { panic("bug") } })
+			w.service.set(func(s *mockService) { s.cancel = func(*work) error { panic("bug") } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"it succeeds at the same moment": {can: true, after: func(w *world, id string) {
-			w.works.set(func(s *works) {
+			w.service.set(func(s *mockService) {
 				s.cancel = func(*work) error {
-					w.works.tells(id, succeeded(1))
+					w.service.tells(id, succeeded(1))
 					time.Sleep(10 * time.Second) // a poll finds it
 					return nil
 				}
 			})
 		}, code: fault.TaskNotCancellable, end: record.Success},
 		"it succeeded": {can: true, after: func(w *world, id string) {
-			w.works.tells(id, succeeded(1))
+			w.service.tells(id, succeeded(1))
 			w.until(id, record.Success, time.Minute)
 		}, code: fault.TaskNotCancellable, end: record.Success},
 		"it failed": {can: true, after: func(w *world, id string) {
-			w.works.tells(id, failed(backends.ModelFailed))
+			w.service.tells(id, failed(backends.ModelFailed))
 			w.until(id, record.Failed, time.Minute)
 		}, code: fault.TaskNotCancellable, end: record.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				if row.can {
-					w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
+					w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
 				}
 				w.listen()
 				if row.before != nil {
@@ -109,9 +109,9 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-func TestASlotThatIsFreeGoesToTheNext(t *testing.T) {
+func TestAFreeSlotGoesToTheNextTask(t *testing.T) {
 	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Backends[0].Backend = 1, cancelling{w.works} })
+		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Backends[0].Backend = 1, cancelling{w.service} })
 		first, second := w.must(video()), w.must(video())
 		w.sleep(10 * time.Second)
 		w.is(second.ID, record.Queued)
@@ -119,20 +119,20 @@ func TestASlotThatIsFreeGoesToTheNext(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(10 * time.Millisecond)
-		if jobs, _ := w.works.accepted(); jobs != 2 {
-			t.Error("the next has not been handed over")
+		if jobs, _ := w.service.accepted(); jobs != 2 {
+			t.Error("the next task was not sent")
 		}
 		w.sleep(4 * time.Second)
 		w.is(second.ID, record.InProgress)
 	})
 }
 
-func TestACancelledTaskIsNotBroughtBackByAPollUnderWay(t *testing.T) {
+func TestARunningPollDoesNotReviveACancelledTask(t *testing.T) {
 	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
+		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
 		id := w.must(video()).ID
 		asked := make(chan struct{}, 100)
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				asked <- struct{}{}
 				time.Sleep(5 * time.Second) // the answer is from before it was cancelled
@@ -145,6 +145,6 @@ func TestACancelledTaskIsNotBroughtBackByAPollUnderWay(t *testing.T) {
 		}
 		w.sleep(time.Minute)
 		w.is(id, record.Failed)
-		w.sound()
+		w.checkConsistent()
 	})
 }

@@ -14,31 +14,30 @@ import (
 type Backend struct {
 	backends.Backend
 
-	// Name is what tasks know it by, for as long as they live.
+	// Name identifies the backend in the records of its tasks.
 	Name string
 
-	// MaxRunning is how many tasks may be there at once; the others wait here.
-	// Zero: any number.
+	// MaxRunning is how many tasks may run at the backend at once; the others wait.
+	// Zero: no limit.
 	MaxRunning int
 
-	// PollsPerSecond bounds how often it is asked. Default: 50.
+	// PollsPerSecond limits the polls of jobs. Default: 50.
 	PollsPerSecond int
 
-	// BusyTimeout is how long the backend may refuse a task as busy, or with 403,
-	// unless it refuses others, too, with 403 those of other users: then the task
-	// fails without charge. Default: 30 minutes.
+	// BusyTimeout is how long the backend may refuse a task as busy, or with 403.
+	// Then the task fails without charge, unless the backend also refuses other
+	// tasks (with 403: those of other users). Default: 30 minutes.
 	BusyTimeout time.Duration
 }
 
-// defaultBusyTimeout is how long a backend may refuse one task.
+// defaultBusyTimeout is the default of [Backend.BusyTimeout].
 const defaultBusyTimeout = 30 * time.Minute
 
-// defaultPolls is how often a backend is asked in a second unless it is
-// configured otherwise.
+// defaultPolls is the default of [Backend.PollsPerSecond].
 const defaultPolls = 50
 
-// Config is what a configuration says. It is replaced as a whole by a reload and
-// never changed.
+// Config is the configuration of an engine. A reload replaces it; it is never
+// changed.
 type Config struct {
 	Backends []Backend
 
@@ -46,17 +45,17 @@ type Config struct {
 	// the backends are passed on.
 	Keeper Keeper
 
-	// Unfinished is how many tasks of one API key may be unfinished. Default: 100.
+	// Unfinished is the maximum number of unfinished tasks of one API key. Default: 100.
 	Unfinished int
 
-	// Kept is how long tasks are kept that are over. Default: 90 days.
+	// Kept is how long finished tasks are kept. Default: 90 days.
 	Kept time.Duration
 
-	// CallbackAddresses says where callbacks go. Default: nowhere.
+	// Callbacks returns the addresses of callbacks. Nil: no callbacks are sent.
 	Callbacks callback.Addresses
 
-	// Client sends callbacks. It dials only what may be dialled; redirects are
-	// not followed, whatever it says. Needed where there are Callbacks.
+	// Client sends callbacks. It must dial only permitted addresses. Redirects are
+	// never followed. Required if Callbacks is set.
 	Client *http.Client
 }
 
@@ -66,7 +65,7 @@ const (
 	DefaultKept       = 90 * 24 * time.Hour
 )
 
-// config is a Config, ready for use.
+// config is a Config with its backends by name.
 type config struct {
 	Config
 	backends map[string]Backend
@@ -75,27 +74,27 @@ type config struct {
 // Keeper copies results into the gateway's own storage. A success is recorded
 // only when the copies are there.
 type Keeper interface {
-	// Keep returns the links under which the results are kept, one for each, in
-	// their order. It is called again after an error, also by another process,
-	// and resumes; for what it has kept it returns the same links.
+	// Keep returns the URLs of the copies, one for each result, in their order.
+	// After an error it is called again, also by another process, and resumes. It
+	// returns the same URLs for results that it has already copied.
 	Keep(ctx context.Context, k Keeping) ([]string, error)
 }
 
-// Keeping is what a [Keeper] copies.
+// Keeping describes the results that a [Keeper] copies.
 type Keeping struct {
 	Task      string
 	Key       string
 	User      string
-	Backend   string // that has made the results
-	MediaName string // as the caller wants it named; may be empty
+	Backend   string // the source of the results
+	MediaName string // file name that the caller asked for; may be empty
 	Results   []backends.Result
 
-	// Fetch opens the result with an index of Results that has no URL. It is nil
-	// where all have one.
+	// Fetch opens a result without a URL by its index in Results. It is nil if the
+	// backend returns URLs only.
 	Fetch func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error)
 }
 
-// isName reports whether text can name a backend: it is part of keys.
+// isName reports whether text may be the name of a backend, which is part of keys.
 func isName(text string) bool {
 	for _, c := range []byte(text) {
 		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// keepPatience is how long copying may fail before the task ends with the links of the backend
-	// (docs/reference/tasks.md#files), and keepAgain the pause after a failure.
-	keepPatience = time.Hour
-	keepAgain    = 15 * time.Second
+	// copyTimeout is how long copying may fail before the task ends with the URLs of the backend
+	// (docs/reference/tasks.md#files). copyRetry is the pause after a failure.
+	copyTimeout = time.Hour
+	copyRetry   = 15 * time.Second
 )
 
 // copyResults copies the results of a job and ends its task.
@@ -27,25 +27,25 @@ func (d *driver) copyResults(b Backend, rec *record.Record, results []record.Med
 		d.passLinks(rec, results, cost)
 		return
 	}
-	if !d.copies.TryAcquire() { // too many copies are under way: the job is polled again
+	if !d.copies.TryAcquire() { // too many copies are running: the job is polled again
 		d.release(rec, transition.Interval(0, 0))
 		return
 	}
-	mine, done := d.move(transition.Copy, transition.Change{Known: rec, Results: results, Cost: cost})
+	mine, done := d.applyClaimed(transition.Copy, transition.Change{Known: rec, Results: results, Cost: cost})
 	if !done {
 		d.copies.Release()
 		return
 	}
 	d.store.Steps.Go(func() {
 		defer func() { d.copies.Release(); d.Nudge() }()
-		d.keep(keeper, b, mine)
+		d.copyAndFinish(keeper, b, mine)
 	})
 }
 
-// keep copies results and ends the task. A copy that fails is tried again until keepPatience is
-// over.
-func (d *driver) keep(keeper Keeper, b Backend, rec *record.Record) {
-	ctx, over := d.keepLease(rec)
+// copyAndFinish copies results and ends the task. A copy that fails is repeated until copyTimeout
+// has passed.
+func (d *driver) copyAndFinish(keeper Keeper, b Backend, rec *record.Record) {
+	ctx, stop := d.renewLease(rec)
 	k := Keeping{Task: rec.ID, Key: rec.Key, User: rec.User, Backend: rec.Backend, MediaName: rec.MediaName, Results: record.BackendResults(rec.Copying)}
 	if fetcher, can := b.Backend.(backends.Fetcher); can {
 		k.Fetch = func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error) {
@@ -53,7 +53,7 @@ func (d *driver) keep(keeper Keeper, b Backend, rec *record.Record) {
 		}
 	}
 	links, err := keeper.Keep(ctx, k)
-	over()
+	stop()
 	switch {
 	case err == nil && len(links) == len(rec.Copying):
 		kept := make([]record.Media, len(links))
@@ -63,46 +63,46 @@ func (d *driver) keep(keeper Keeper, b Backend, rec *record.Record) {
 		}
 		d.succeed(rec, kept, rec.CopyingCost)
 	case d.store.Life.Err() != nil:
-	case d.now() >= rec.CopyingSince+keepPatience.Milliseconds():
-		d.logCopyError(zap.ErrorLevel, "the results of a task cannot be copied", rec, err)
+	case d.now() >= rec.CopyingSince+copyTimeout.Milliseconds():
+		d.logCopyError(zap.ErrorLevel, "cannot copy the results of a task: it ends with the URLs of the backend", rec, err)
 		d.passLinks(rec, rec.Copying, rec.CopyingCost)
 	default:
-		d.logCopyError(zap.WarnLevel, "the results of a task are not copied yet", rec, err)
-		d.release(rec, record.Jitter(keepAgain))
+		d.logCopyError(zap.WarnLevel, "cannot copy the results of a task yet", rec, err)
+		d.release(rec, record.Jitter(copyRetry))
 	}
 }
 
-// passLinks ends a task with the links of the backend. If one has no link, the caller cannot get
+// passLinks ends a task with the URLs of the backend. If a result has no URL, the caller cannot get
 // it, and the task fails.
 func (d *driver) passLinks(rec *record.Record, results []record.Media, cost backends.Cost) {
 	if slices.ContainsFunc(results, func(one record.Media) bool { return one.URL == "" }) {
-		d.move(transition.Fail, transition.Change{Known: rec, Failure: record.NewError(backends.UpstreamError, "the result could not be fetched"), Cost: cost})
+		d.applyClaimed(transition.Fail, transition.Change{Known: rec, Failure: record.NewError(backends.UpstreamError, "the result could not be fetched"), Cost: cost})
 		return
 	}
 	d.succeed(rec, results, cost)
 }
 
-// succeed ends a claimed task with its results. If the task has failed meanwhile, its cost is the
-// operator's loss.
+// succeed ends a claimed task with its results. If the task has failed in the meantime, the cost is a
+// loss of the operator.
 func (d *driver) succeed(rec *record.Record, results []record.Media, cost backends.Cost) {
-	after, done := d.move(transition.Succeed, transition.Change{Known: rec, Results: results, Cost: cost})
+	after, done := d.applyClaimed(transition.Succeed, transition.Change{Known: rec, Results: results, Cost: cost})
 	if !done && after != nil {
-		d.lose(rec, cost)
+		d.recordLoss(rec, cost)
 	}
 }
 
-// lose notes that a backend has succeeded after the task had failed.
-func (d *driver) lose(rec *record.Record, cost backends.Cost) {
-	if _, done := d.move(transition.Lose, transition.Change{Known: rec, Cost: cost}); done {
+// recordLoss records that a backend succeeded after the task had failed.
+func (d *driver) recordLoss(rec *record.Record, cost backends.Cost) {
+	if _, done := d.applyClaimed(transition.Lose, transition.Change{Known: rec, Cost: cost}); done {
 		d.counters.losses.Add(1)
-		d.store.Log.Error("a task succeeded after it had failed: its cost is the operator's loss",
+		d.store.Log.Error("a backend succeeded after the task had failed: the operator pays for the job",
 			zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 	}
 }
 
-// keepLease renews the claim of a long copy until over is called. It ends the context if another
-// engine has claimed the task.
-func (d *driver) keepLease(rec *record.Record) (ctx context.Context, over func()) {
+// renewLease renews the claim of a long copy until stop is called. It cancels ctx if another engine
+// has claimed the task.
+func (d *driver) renewLease(rec *record.Record) (ctx context.Context, stop func()) {
 	ctx, cancel := context.WithCancel(d.store.Life)
 	ended := make(chan struct{})
 	go func() {

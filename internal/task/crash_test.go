@@ -16,9 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// client does what a good client does: it asks with one idempotency key until it
-// has an answer, and polls until the task is over. The operator, meanwhile,
-// starts the process again whenever it is dead.
+// client submits with one idempotency key until it has an answer, and polls until
+// the task has ended. It restarts the process whenever the process is dead.
 func (w *world) client() *record.Task {
 	w.t.Helper()
 	s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID, s.SessionContext = "k", "s", "ctx" })
@@ -40,19 +39,19 @@ func (w *world) client() *record.Task {
 		}
 		w.sleep(time.Second)
 	}
-	w.t.Fatal("the task is never over")
+	w.t.Fatal("the task does not end")
 	return nil
 }
 
-// revive starts the process again if it is dead.
+// revive restarts the process if it is dead.
 func (w *world) revive() {
 	if w.store.Err() != nil || w.power.off.Load() || w.store.View(context.Background(), func(storage.Reader) error { return nil }) != nil {
-		w.bury()
+		w.closeDead()
 		w.start()
 	}
 }
 
-// settledCallbacks tells whether the outbox has nothing to send.
+// settledCallbacks reports whether no callback is due.
 func (w *world) settledCallbacks() bool {
 	none := true
 	lo, hi := storage.Below(record.EventDuePrefix)
@@ -65,13 +64,13 @@ func (w *world) settledCallbacks() bool {
 	return err == nil && none
 }
 
-// whole checks that whatever happened, there was one job, one payment at most,
-// and one callback of one id.
-func (w *world) whole(task *record.Task) {
+// checkOnce checks that there was at most one job and one charge, and one callback
+// id.
+func (w *world) checkOnce(task *record.Task) {
 	w.t.Helper()
-	jobs, most := w.works.accepted()
+	jobs, most := w.service.accepted()
 	if jobs > 1 || most > 1 {
-		w.t.Errorf("the works have accepted %d jobs, one up to %d times", jobs, most)
+		w.t.Errorf("the service has accepted %d jobs, one up to %d times", jobs, most)
 	}
 	switch task.Status {
 	case record.Success:
@@ -93,7 +92,7 @@ func (w *world) whole(task *record.Task) {
 	}
 }
 
-func TestAnyCommitMayGoWrong(t *testing.T) {
+func TestAFaultAtAnyCommitIsHarmless(t *testing.T) {
 	t.Parallel()
 	for name, wrong := range map[string]storagetest.Fault{
 		"killed before": storagetest.Halted, "conflict": storagetest.Conflict,
@@ -108,15 +107,15 @@ func TestAnyCommitMayGoWrong(t *testing.T) {
 						in(t, func(w *world) {
 							w.serve(func(c *Config) {
 								if finds {
-									c.Backends[0].Backend = finding{w.works}
+									c.Backends[0].Backend = finding{w.service}
 								}
 								if keeps == 1 {
-									c.Keeper = newAttic()
+									c.Keeper = newMockKeeper()
 								}
 							})
 							w.listen()
 							polls := 0
-							w.works.set(func(s *works) {
+							w.service.set(func(s *mockService) {
 								s.poll = func(*work) (backends.Status, error) {
 									if polls++; polls < 3 {
 										return backends.Status{State: backends.Running, Progress: 10 * polls}, nil
@@ -128,8 +127,8 @@ func TestAnyCommitMayGoWrong(t *testing.T) {
 							w.faulty.Plan(storagetest.After(commit, wrong)...)
 							faulty := w.faulty
 							task := w.client()
-							w.whole(task)
-							if jobs, _ := w.works.accepted(); finds && (jobs == 1) != (task.Status == record.Success) {
+							w.checkOnce(task)
+							if jobs, _ := w.service.accepted(); finds && (jobs == 1) != (task.Status == record.Success) {
 								t.Errorf("there are %d jobs, and it ended %s: %+v", jobs, task.Status, task.Error)
 							}
 							if commit == most-1 && faulty.Commits()-before > most {
@@ -143,8 +142,8 @@ func TestAnyCommitMayGoWrong(t *testing.T) {
 	}
 }
 
-// attic is a keeper that keeps links.
-type attic struct {
+// mockKeeper is a Keeper that returns URLs.
+type mockKeeper struct {
 	mu    sync.Mutex
 	kept  map[string]int // by task
 	fail  func(n int) error
@@ -152,9 +151,9 @@ type attic struct {
 	last  Keeping
 }
 
-func newAttic() *attic { return &attic{kept: make(map[string]int)} }
+func newMockKeeper() *mockKeeper { return &mockKeeper{kept: make(map[string]int)} }
 
-func (a *attic) Keep(ctx context.Context, k Keeping) ([]string, error) {
+func (a *mockKeeper) Keep(ctx context.Context, k Keeping) ([]string, error) {
 	a.mu.Lock()
 	a.kept[k.Task]++
 	a.last = k
@@ -182,34 +181,34 @@ func (a *attic) Keep(ctx context.Context, k Keeping) ([]string, error) {
 func TestAKillAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		plan  func(w *world) // what kills it, once
+		plan  func(w *world) // plans one kill
 		finds bool
 		want  record.State
 	}{
 		"before the submission is durable": {plan: func(w *world) { w.faulty.Plan(storagetest.Halted) }, want: record.Success},
-		"after it, before a byte has left": {plan: func(w *world) {
-			w.works.set(func(s *works) {
+		"after it, before a byte is sent": {plan: func(w *world) {
+			w.service.set(func(s *mockService) {
 				s.submit = w.once(func() error { w.power.off.Store(true); return context.Canceled })
 			})
-		}, want: record.Failed}, // nobody can know that no byte has left
-		"after it, and the works can be asked": {plan: func(w *world) {
-			w.works.set(func(s *works) {
+		}, want: record.Failed}, // the gateway cannot know that no byte was sent
+		"after it, and the service supports Reconcile": {plan: func(w *world) {
+			w.service.set(func(s *mockService) {
 				s.submit = w.once(func() error { w.power.off.Store(true); return context.Canceled })
 			})
-		}, finds: true, want: record.Failed}, // the works know that there is no job
-		"the works have accepted it, nothing is noted": {plan: func(w *world) {
-			w.works.set(func(s *works) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
+		}, finds: true, want: record.Failed}, // the service has no job
+		"after the acceptance, before it is durable": {plan: func(w *world) {
+			w.service.set(func(s *mockService) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
 		}, want: record.Failed},
-		"they have, and can be asked": {plan: func(w *world) {
-			w.works.set(func(s *works) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
+		"after the acceptance, and the service supports Reconcile": {plan: func(w *world) {
+			w.service.set(func(s *mockService) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
 		}, finds: true, want: record.Success},
-		"the works have told of a success": {plan: func(w *world) {
+		"after a poll that returned a success": {plan: func(w *world) {
 			kill := w.once(func() error { w.power.off.Store(true); return nil })
-			w.works.set(func(s *works) {
+			w.service.set(func(s *mockService) {
 				s.poll = func(*work) (backends.Status, error) { return succeeded(1), kill(backends.Job{}) }
 			})
 		}, want: record.Success},
-		"the end is durable, nobody has been told": {plan: func(w *world) {
+		"after the end is durable, before the callback": {plan: func(w *world) {
 			w.hooks.after = func() func() {
 				kill := w.once(func() error { w.power.off.Store(true); return nil })
 				return func() { _ = kill(backends.Job{}) }
@@ -219,17 +218,17 @@ func TestAKillAtEveryStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				if row.finds {
-					w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
+					w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
 				}
 				w.listen()
-				w.works.succeed(1)
+				w.service.succeed(1)
 				first := w.process
 				row.plan(w)
 				task := w.client()
 				if w.process == first {
 					t.Error("it was not killed")
 				}
-				w.whole(task)
+				w.checkOnce(task)
 				if task.Status != row.want {
 					t.Errorf("it ended %s, want %s: %+v", task.Status, row.want, task.Error)
 				}
@@ -238,7 +237,7 @@ func TestAKillAtEveryStep(t *testing.T) {
 	}
 }
 
-// once does something at its first call only.
+// once calls fn at the first call only.
 func (w *world) once(fn func() error) func(backends.Job) error {
 	var once sync.Once
 	return func(backends.Job) (err error) {
@@ -247,7 +246,7 @@ func (w *world) once(fn func() error) func(backends.Job) error {
 	}
 }
 
-func TestAStartResumesEverything(t *testing.T) {
+func TestARestartResumesAllTasks(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 100_000)
 		const tasks, most = 60, 5
@@ -257,7 +256,7 @@ func TestAStartResumesEverything(t *testing.T) {
 			ids = append(ids, w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
 		}
 		begun := make(map[string]time.Time)
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(j *work) (backends.Status, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -275,7 +274,7 @@ func TestAStartResumesEverything(t *testing.T) {
 			if round%2 == 0 {
 				w.stop()
 			} else {
-				synctest.Wait() // nothing is on its way: what is would be in doubt
+				synctest.Wait() // no job is being sent, whose delivery would be unknown
 				w.kill()
 			}
 			w.start()
@@ -287,7 +286,7 @@ func TestAStartResumesEverything(t *testing.T) {
 				t.Fatalf("%+v, %v", task, err)
 			}
 		}
-		if jobs, twice := w.works.accepted(); jobs != tasks || twice != 1 {
+		if jobs, twice := w.service.accepted(); jobs != tasks || twice != 1 {
 			t.Errorf("%d jobs, one up to %d times", jobs, twice)
 		}
 	})

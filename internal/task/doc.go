@@ -1,5 +1,5 @@
 // Package task runs generation tasks: images and videos that a backend takes seconds or hours to
-// make, while the gateway may be killed and started again at any moment. [Engine] is its service
+// produce, while the gateway may be killed and restarted at any moment. [Engine] is its service
 // object: it submits, drives, cancels and lists tasks and sends their callbacks. It may import
 // backends, storage and the ledger, and no HTTP handler. Other packages import this one; those below
 // it are its parts: record (what is in the store), transition (all changes of a task), callback
@@ -15,24 +15,25 @@
 //
 // # Money
 //
-// The transaction that makes a task holds its greatest price. The transaction that ends it captures
+// The transaction that creates a task holds its maximum price. The transaction that ends it captures
 // the price of what was delivered, or voids the hold. The table lets no task end twice.
 //
 // # Drivers
 //
-// Each configured backend has one driver. It sends waiting jobs, in their order, when a slot is
-// free. It looks at tasks that are due: it polls jobs, searches for jobs whose delivery is unknown,
-// and ends tasks whose deadline has passed. A look begins with a claim, which has a lease and a
-// rising fence. A result counts only if nobody has claimed the task since. A task uses memory only
-// while work on it is under way. The tasks of a backend that is not configured any more wait.
+// Each configured backend has one driver. It sends queued jobs, in their order, when a slot is
+// free. It processes tasks that are due: it polls jobs, searches for jobs whose delivery is unknown,
+// and ends tasks whose deadline has passed. Processing begins with a claim, which has a lease and a
+// rising fence. A result counts only if no other driver has claimed the task since. A task uses
+// memory only while it is being processed. The tasks of an unconfigured backend wait.
 //
 // # Files
 //
-// References point down only, between the files of each line from left to right:
+// References point down only, and from left to right within a line:
 //
-//	submit, sweep, operate, read                  what callers of the engine do
-//	engine                                        Engine: opens, configures and closes it all
-//	turn, poll, copy, delivery, backoff, driver   the driver of one backend
-//	adapter, core                                 calls of adapters; transitions of known tasks
-//	cache, config                                 what these need; api names what lies below
+//	submit, cancel, backend_status, read, sweep       the methods of the engine
+//	engine                                            Engine: opens, configures and closes it all
+//	run, poll, reconcile, copy, deliver, backoff, driver   the driver of one backend
+//	adapter_errors, apply, counters                   errors of adapters; transitions; counts
+//	cache, config                                     finished tasks in memory; Config
+//	aliases                                           types of the packages below
 package task

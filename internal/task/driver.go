@@ -13,67 +13,67 @@ import (
 )
 
 const (
-	// How many deliveries, looks and copies of one backend run at once. It bounds memory; the
+	// How many deliveries, processed tasks and copies of one backend run at once. It bounds memory; the
 	// others wait in the store.
 	maxDeliveries = 64
-	maxLooks      = 64
+	maxProcessing = 64
 	maxCopies     = 16
 )
 
 // driver drives the tasks of one backend.
 type driver struct {
 	*core
-	*record.Worker // it looks for work
+	*record.Worker // calls runOnce
 	name           string
 
-	deliveries, looks slots
-	copies            limit.Semaphore
+	deliveries, processing slots
+	copies                 limit.Semaphore
 
-	mu         sync.Mutex
-	paused     time.Time // until when the backend is too busy for more
-	busy       int       // refusals since it has accepted a task
-	refused    string    // the task that it has refused last, since then
-	several    bool      // it has refused more than that one
-	acceptedAt int64     // when it has accepted a task last, Unix milliseconds
+	mu             sync.Mutex
+	paused         time.Time // nothing is sent before this time
+	refusals       int       // since the last acceptance
+	lastRefused    string    // id of the task refused last, since the last acceptance
+	severalRefused bool      // more than one task was refused since the last acceptance
+	acceptedAt     int64     // time of the last acceptance, Unix milliseconds
 
-	forbade   string            // the user whose task it has refused with 403 last, since it has accepted one
-	suspected bool              // it has so refused tasks of several users, or has refused the account
-	delays    map[string]*delay // by user
+	lastForbidden    string            // user of the task refused last with 403, since the last acceptance
+	accountSuspected bool              // the backend refused the account, or tasks of several users with 403
+	delays           map[string]*delay // by user
 }
 
 // delay is how the tasks of one user are delayed at a backend that has refused one of
-// them with 403. Its times are those of timers.
+// them with 403. Its times are by the clock of timers.
 type delay struct {
 	refusals int       // in a row
-	until    time.Time // no task of the user is sent before, after a refusal
-	next     time.Time // nor before this, after one was sent
-	put      int       // tasks put aside since
+	until    time.Time // after a refusal, no task of the user is sent before this time
+	next     time.Time // after a sent task, no other is sent before this time
+	aside    int       // tasks deferred since the last sent task
 }
 
 func newDriver(c *core, name string) *driver {
 	return &driver{
-		core: c, name: name, Worker: c.store.Worker("driving the tasks of a backend", zap.String("backend", name)),
-		deliveries: slots{Semaphore: limit.NewSemaphore(maxDeliveries)}, looks: slots{Semaphore: limit.NewSemaphore(maxLooks)}, copies: limit.NewSemaphore(maxCopies),
+		core: c, name: name, Worker: c.store.Worker("drive the tasks of a backend", zap.String("backend", name)),
+		deliveries: slots{Semaphore: limit.NewSemaphore(maxDeliveries)}, processing: slots{Semaphore: limit.NewSemaphore(maxProcessing)}, copies: limit.NewSemaphore(maxCopies),
 		delays: make(map[string]*delay),
 	}
 }
 
-// nudgeBy makes the driver look for work at a time at the latest, in Unix milliseconds. The clock of
-// the store may be set, that of timers is not.
+// nudgeBy makes the driver run not later than a time in Unix milliseconds. The clock of the store may
+// be set; the clock of timers is monotonic.
 func (d *driver) nudgeBy(at int64) {
 	d.NudgeIn(time.Duration(at-d.now()) * time.Millisecond)
 }
 
-// slots bound what a driver has under way of one kind. Only the driver takes them.
+// slots bound the number of goroutines of one kind of a driver. Only the driver acquires them.
 type slots struct {
 	limit.Semaphore
-	wanted atomic.Bool // more was asked for than was free
+	wanted atomic.Bool // more slots were asked for than were free
 }
 
-// available returns how many of the asked slots are free, of most in all. If fewer are, the next
-// release reports that one is wanted.
+// available returns how many of asked slots are free, of most in total. If fewer are free, the next
+// release reports that a slot is wanted.
 func (s *slots) available(asked, most int) int {
-	s.wanted.Store(true) // before it counts: a slot that is given back meanwhile is told of
+	s.wanted.Store(true) // before Held: a concurrent release must see it
 	free := max(0, min(asked, most-s.Held()))
 	if free == asked {
 		s.wanted.Store(false)
@@ -81,15 +81,15 @@ func (s *slots) available(asked, most int) int {
 	return free
 }
 
-// release gives a slot back, and reports whether one is wanted.
+// release releases a slot, and reports whether one is wanted.
 func (s *slots) release() (wanted bool) {
 	s.Release()
 	return s.wanted.Swap(false)
 }
 
-// begin runs fn with a slot of a semaphore.
+// begin runs fn in a goroutine with a slot.
 func (d *driver) begin(s *slots, fn func()) {
-	s.TryAcquire() // there is one: available has said so
+	s.TryAcquire() // cannot fail: available has returned a free slot
 	d.store.Steps.Go(func() {
 		defer func() {
 			if s.release() {
@@ -100,22 +100,22 @@ func (d *driver) begin(s *slots, fn func()) {
 	})
 }
 
-// move carries out a transition of a claimed task. If that fails the task is looked at again when
-// its lease has run out.
-func (d *driver) move(tr *transition.Row, c transition.Change) (after *record.Record, done bool) {
+// applyClaimed carries out a transition of a claimed task. After an error the task is due again when
+// its lease has expired.
+func (d *driver) applyClaimed(tr *transition.Row, c transition.Change) (after *record.Record, done bool) {
 	after, done, err := d.apply(d.store.Life, tr, c)
 	if err != nil {
-		d.store.Log.Warn("a look at a task is lost, it is looked at again", zap.String("task_id", c.Known.ID), zap.Error(err))
+		d.store.Log.Warn("cannot write a change of a task: it is repeated when the lease has expired", zap.String("task_id", c.Known.ID), zap.Error(err))
 	}
 	return after, done
 }
 
 // fail ends a claimed task without a charge.
 func (d *driver) fail(rec *record.Record, why *record.Error) {
-	d.move(transition.Fail, transition.Change{Known: rec, Failure: why})
+	d.applyClaimed(transition.Fail, transition.Change{Known: rec, Failure: why})
 }
 
-// release gives the claim of a task back, to be looked at again after a pause.
+// release ends the claim of a task, which is due again after a pause.
 func (d *driver) release(rec *record.Record, pause time.Duration) {
-	d.move(transition.Release, transition.Change{Known: rec, Due: d.now() + pause.Milliseconds()})
+	d.applyClaimed(transition.Release, transition.Change{Known: rec, Due: d.now() + pause.Milliseconds()})
 }

@@ -13,11 +13,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
-func TestPollsComeFewerWithTime(t *testing.T) {
+func TestPollIntervalsGrowWithAge(t *testing.T) {
 	in(t, func(w *world) {
 		var at []time.Duration
 		began := time.Now()
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				at = append(at, time.Since(began))
 				return backends.Status{State: backends.Running}, nil
@@ -50,7 +50,7 @@ func gaps(at []time.Duration) (all []time.Duration) {
 	return all
 }
 
-func TestABackendThatAsksForTimeGetsIt(t *testing.T) {
+func TestRetryAfterOfAPollIsHonored(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		answer func() (backends.Status, error)
@@ -70,7 +70,7 @@ func TestABackendThatAsksForTimeGetsIt(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				var at []time.Time
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.poll = func(*work) (backends.Status, error) { at = append(at, time.Now()); return row.answer() }
 				})
 				w.must(video())
@@ -88,9 +88,9 @@ func TestABackendThatAsksForTimeGetsIt(t *testing.T) {
 	}
 }
 
-func TestAWordNobodyKnowsChangesNothing(t *testing.T) {
+func TestAnUnknownStatusChangesNothing(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				return backends.Status{State: backends.Unknown, Word: "defragmenting"}, nil
 			}
@@ -102,7 +102,7 @@ func TestAWordNobodyKnowsChangesNothing(t *testing.T) {
 			t.Errorf("%+v, %+v", task.Detail, w.Figures())
 		}
 		w.has(1000, 100)
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.until(task.ID, record.Success, time.Minute)
 		w.has(900, 0)
 	})
@@ -114,9 +114,9 @@ func TestPollErrorsChangeNothing(t *testing.T) {
 		"refused": func(*work) (backends.Status, error) {
 			return backends.Status{}, &backends.Error{Kind: backends.Refused}
 		},
-		"busy":     func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Busy} },
-		"doubtful": func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") },
-		"a panic":  func(*work) (backends.Status, error) { panic("bug") },
+		"busy":        func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Busy} },
+		"unconfirmed": func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") },
+		"a panic":     func(*work) (backends.Status, error) { panic("bug") },
 		"a success without results": func(*work) (backends.Status, error) {
 			return backends.Status{State: backends.Succeeded}, nil
 		},
@@ -128,30 +128,30 @@ func TestPollErrorsChangeNothing(t *testing.T) {
 			in(t, func(w *world) {
 				task := w.must(video())
 				w.until(task.ID, record.InProgress, time.Minute)
-				w.works.set(func(s *works) { s.poll = poll })
-				before := w.works.polled(task.ID)
+				w.service.set(func(s *mockService) { s.poll = poll })
+				before := w.service.polled(task.ID)
 				w.sleep(time.Hour)
 				w.is(task.ID, record.InProgress)
-				if n := w.works.polled(task.ID) - before; n < 50 || n > 200 {
+				if n := w.service.polled(task.ID) - before; n < 50 || n > 200 {
 					t.Errorf("asked %d times in an hour", n)
 				}
-				w.works.succeed(1)
+				w.service.succeed(1)
 				w.until(task.ID, record.Success, 2*time.Minute)
 			})
 		})
 	}
 }
 
-func TestAJobThatIsGoneForLongHasFailed(t *testing.T) {
+func TestAJobThatStaysGoneFails(t *testing.T) {
 	in(t, func(w *world) {
 		gone := func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
 		task := w.must(video())
 		w.until(task.ID, record.InProgress, time.Minute)
-		w.works.set(func(s *works) { s.poll = gone })
+		w.service.set(func(s *mockService) { s.poll = gone })
 		w.sleep(9 * time.Minute)
-		w.works.set(func(s *works) { s.poll = nil }) // it is there again
+		w.service.set(func(s *mockService) { s.poll = nil }) // it is there again
 		w.sleep(2 * time.Minute)
-		w.works.set(func(s *works) { s.poll = gone })
+		w.service.set(func(s *mockService) { s.poll = gone })
 		w.sleep(9 * time.Minute)
 		w.is(task.ID, record.InProgress)
 		w.sleep(4 * time.Minute)
@@ -169,26 +169,26 @@ func TestStatesGoForwardOnly(t *testing.T) {
 		for _, status := range []backends.Status{
 			{State: backends.Queued}, {State: backends.Running, Progress: 10}, {State: backends.Running, Progress: -3}, {State: backends.Unknown},
 		} {
-			w.works.tells(task.ID, status)
+			w.service.tells(task.ID, status)
 			w.sleep(20 * time.Second)
 			if task := w.is(task.ID, record.InProgress); task.Progress != "50%" {
 				t.Errorf("after %+v it is at %s", status, task.Progress)
 			}
 		}
-		w.works.tells(task.ID, backends.Status{State: backends.Running, Progress: 4000})
+		w.service.tells(task.ID, backends.Status{State: backends.Running, Progress: 4000})
 		w.sleep(20 * time.Second)
 		if task := w.get(task.ID); task.Progress != "99%" {
 			t.Errorf("a running task is at %s", task.Progress)
 		}
-		w.works.tells(task.ID, succeeded(1))
+		w.service.tells(task.ID, succeeded(1))
 		w.until(task.ID, record.Success, time.Minute)
-		w.works.tells(task.ID, failed(backends.ModelFailed))
+		w.service.tells(task.ID, failed(backends.ModelFailed))
 		w.sleep(time.Hour)
 		w.is(task.ID, record.Success)
 	})
 }
 
-func TestATaskHasADayAtItsBackend(t *testing.T) {
+func TestATaskTimesOutAfterADayAtItsBackend(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		task := w.must(video())
@@ -199,14 +199,14 @@ func TestATaskHasADayAtItsBackend(t *testing.T) {
 			t.Errorf("failed of %+v", task.Error)
 		}
 		w.has(1000, 0)
-		// It succeeds all the same: nobody is charged, and nobody hears of it.
-		w.works.tells(task.ID, succeeded(1))
+		// The job succeeds later: the user is not charged, and gets no second callback.
+		w.service.tells(task.ID, succeeded(1))
 		w.sleep(2 * transition.WatchEvery)
 		if task = w.is(task.ID, record.Failed); task.Detail.Loss == "" || task.Error.Reason != backends.TaskTimeout {
-			t.Errorf("the loss is not told: %+v", task)
+			t.Errorf("the loss is not reported: %+v", task)
 		}
 		if rec := w.record(task.ID); rec.Loss == "" || rec.Due != 0 || w.Figures().Losses != 1 {
-			t.Errorf("the loss is not noted: %+v", rec)
+			t.Errorf("the loss is not recorded: %+v", rec)
 		}
 		w.has(1000, 0)
 		if got := w.hooks.requests(); len(got) != 1 {
@@ -215,13 +215,13 @@ func TestATaskHasADayAtItsBackend(t *testing.T) {
 	})
 }
 
-func TestATaskThatTimesOutIsCancelledWhereThatIsPossible(t *testing.T) {
+func TestATimedOutTaskIsCancelledIfTheBackendCan(t *testing.T) {
 	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
+		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
 		task := w.must(video())
 		w.sleep(record.JobLife + time.Second)
 		w.is(task.ID, record.Failed)
-		if !w.works.jobs[backends.Token(task.ID)].cancelled || w.record(task.ID).Due != 0 {
+		if !w.service.jobs[backends.Token(task.ID)].cancelled || w.record(task.ID).Due != 0 {
 			t.Error("the job runs on, or is watched")
 		}
 	})
@@ -231,7 +231,7 @@ func TestASuccessAtTheDeadlineIsASuccess(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.sleep(record.JobLife - 20*time.Second)
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				if w.now() < w.record(task.ID).Deadline {
 					return backends.Status{State: backends.Running}, nil
@@ -245,7 +245,7 @@ func TestASuccessAtTheDeadlineIsASuccess(t *testing.T) {
 	})
 }
 
-func TestATaskThatNobodyTakesHasThreeDays(t *testing.T) {
+func TestATaskThatIsNeverSentTimesOutAfterThreeDays(t *testing.T) {
 	in(t, func(w *world) {
 		if err := w.Drain(w.t.Context(), "operator", "works"); err != nil {
 			t.Fatal(err)
@@ -256,13 +256,13 @@ func TestATaskThatNobodyTakesHasThreeDays(t *testing.T) {
 		w.sleep(2 * time.Second)
 		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
-		if jobs, _ := w.works.accepted(); jobs != 0 {
+		if jobs, _ := w.service.accepted(); jobs != 0 {
 			t.Errorf("%d jobs", jobs)
 		}
 	})
 }
 
-func TestTheDayAtABackendEndsWithTheThreeDays(t *testing.T) {
+func TestTheDeadlineIsNeverAfterThreeDays(t *testing.T) {
 	in(t, func(w *world) {
 		if err := w.Drain(w.t.Context(), "operator", "works"); err != nil {
 			t.Fatal(err)
@@ -279,12 +279,12 @@ func TestTheDayAtABackendEndsWithTheThreeDays(t *testing.T) {
 	})
 }
 
-func TestPollsOfABackendAreCapped(t *testing.T) {
+func TestPollsPerSecondAreLimited(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 1_000_000)
 		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning, c.Backends[0].PollsPerSecond = 1000, 0, 10 })
 		perSecond := make(map[int64]int)
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -309,12 +309,12 @@ func TestPollsOfABackendAreCapped(t *testing.T) {
 	})
 }
 
-func TestAWakeUpBringsAPollForward(t *testing.T) {
+func TestWakeBringsThePollForward(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.sleep(10 * time.Minute)
-		before := w.works.polled(task.ID)
-		for _, ref := range []string{"job-of-nobody", "", "job-" + backends.Token(task.ID)} {
+		before := w.service.polled(task.ID)
+		for _, ref := range []string{"unknown-job", "", "job-" + backends.Token(task.ID)} {
 			if err := w.Wake(w.t.Context(), "works", ref); err != nil {
 				t.Fatal(err)
 			}
@@ -323,7 +323,7 @@ func TestAWakeUpBringsAPollForward(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.sleep(1100 * time.Millisecond)
-		if n := w.works.polled(task.ID) - before; n != 1 {
+		if n := w.service.polled(task.ID) - before; n != 1 {
 			t.Fatalf("polled %d times after the wake-up", n)
 		}
 		// A flood of them is not a flood of polls.
@@ -331,19 +331,19 @@ func TestAWakeUpBringsAPollForward(t *testing.T) {
 			_ = w.Wake(w.t.Context(), "works", "job-"+backends.Token(task.ID))
 			w.sleep(10 * time.Millisecond)
 		}
-		if n := w.works.polled(task.ID) - before; n > 3 {
+		if n := w.service.polled(task.ID) - before; n > 3 {
 			t.Errorf("polled %d times in 2 s", n)
 		}
 		w.is(task.ID, record.InProgress)
 	})
 }
 
-func TestAWakeUpDuringAPollIsNotLost(t *testing.T) {
+func TestAWakeDuringAPollIsNotLost(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.sleep(10 * time.Minute)
 		var at []time.Time
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				s.mu.Lock()
 				at = append(at, time.Now())
@@ -359,7 +359,7 @@ func TestAWakeUpDuringAPollIsNotLost(t *testing.T) {
 			}
 		})
 		w.sleep(40 * time.Second)
-		w.works.set(func(*works) {
+		w.service.set(func(*mockService) {
 			if len(at) < 2 || at[1].Sub(at[0]) > 3*time.Second {
 				t.Errorf("polled at %v", at)
 			}
@@ -367,7 +367,7 @@ func TestAWakeUpDuringAPollIsNotLost(t *testing.T) {
 	})
 }
 
-// A list without end would not fit into the transaction that ends the task.
+// An unlimited list would not fit into the transaction that ends the task.
 func TestResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
@@ -380,9 +380,9 @@ func TestResultsAreBounded(t *testing.T) {
 				in(t, func(w *world) {
 					w.listen()
 					if keeps == 1 {
-						w.serve(func(c *Config) { c.Keeper = newAttic() })
+						w.serve(func(c *Config) { c.Keeper = newMockKeeper() })
 					}
-					w.works.succeed(row.made)
+					w.service.succeed(row.made)
 					task := w.must(with(func(s *Submission) { s.Quote.Asked.Count = row.asked }))
 					task = w.until(task.ID, record.Success, time.Minute)
 					if len(task.Result.URLs) != row.want {

@@ -35,11 +35,11 @@ type Engine struct {
 	closed  bool
 	drivers map[string]*driver
 
-	sweeping sync.Mutex
-	unswept  map[string][]byte // by backend without a driver: the key of the first task that the last sweep left out
+	sweeping  sync.Mutex
+	sweepFrom map[string][]byte // by backend without a driver: the first key that the last sweep did not process
 }
 
-// begin counts something as under way, which the caller ends by calling done. It fails when the
+// begin registers an operation, which the caller ends by calling done. It returns an error if the
 // engine is closed.
 func (e *Engine) begin() (done func(), err error) {
 	e.mu.Lock()
@@ -60,21 +60,21 @@ func (e *Engine) driverOf(backend string) *driver {
 
 // Options connect an [Engine] with the other packages.
 type Options struct {
-	// OnAudit is called with audit events when they are durable. Default: they are not reported.
+	// OnAudit is called with each audit event after it is durable. May be nil.
 	OnAudit func(audit.Event)
 
-	// Logger logs what an operator must know. Default: nothing is logged.
+	// Logger may be nil.
 	Logger *zap.Logger
 }
 
-// Open returns the engine of a store. It does nothing until [Engine.Serve] configures it.
+// Open returns the engine of a store. It drives no tasks until [Engine.Serve] configures it.
 func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 	if opts.OnAudit == nil {
 		opts.OnAudit = func(audit.Event) {}
 	}
 	e := &Engine{
 		core:    core{ledger: l, polls: limit.NewRateLimiter()},
-		drivers: make(map[string]*driver), unswept: make(map[string][]byte),
+		drivers: make(map[string]*driver), sweepFrom: make(map[string][]byte),
 	}
 	e.store = &record.Store{Store: store, Engine: rand.Text(), Log: cmp.Or(opts.Logger, zap.NewNop()), OnAudit: opts.OnAudit}
 	e.store.Life, e.end = context.WithCancel(context.Background())
@@ -90,26 +90,26 @@ func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 	return e
 }
 
-// Serve puts a configuration in force and resumes unfinished tasks. Backends that stay are driven
-// on without a break. The tasks of backends that are removed wait.
+// Serve applies a configuration and resumes unfinished tasks. Backends in both configurations are
+// driven without interruption. The tasks of removed backends wait.
 func (e *Engine) Serve(c Config) error {
 	c.Unfinished, c.Kept = cmp.Or(c.Unfinished, DefaultUnfinished), cmp.Or(c.Kept, DefaultKept)
 	if c.Kept < transition.SessionWindow {
-		return fmt.Errorf("tasks are kept for at least %v, as long as their session ids are in use, this is %v", transition.SessionWindow, c.Kept)
+		return fmt.Errorf("retention of tasks: %v is shorter than the use of session ids; allowed: %v or more", c.Kept, transition.SessionWindow)
 	}
 	if c.Callbacks != nil && c.Client == nil {
-		return errors.New("callbacks need a client that sends them")
+		return errors.New("callbacks need an HTTP client")
 	}
 	next := &config{Config: c, backends: make(map[string]Backend, len(c.Backends))}
 	for _, b := range c.Backends {
 		if !isName(b.Name) {
-			return fmt.Errorf("the name of a backend is 1 to 64 characters of a-z, 0-9, - and _, this is %q", b.Name)
+			return fmt.Errorf("name of a backend: %q; allowed: 1 to 64 characters of a-z, 0-9, - and _", b.Name)
 		}
 		if _, twice := next.backends[b.Name]; twice {
-			return fmt.Errorf("there are two backends of the name %s", b.Name)
+			return fmt.Errorf("backend %s is configured twice", b.Name)
 		}
 		if f, is := b.Backend.(backends.Fetcher); is && f.OnlyBytes() && c.Keeper == nil {
-			return fmt.Errorf("the backend %s gives bytes and no links: it needs copies of media to be kept", b.Name)
+			return fmt.Errorf("backend %s returns results without URLs: media must be copied", b.Name)
 		}
 		b.PollsPerSecond, b.BusyTimeout = cmp.Or(b.PollsPerSecond, defaultPolls), cmp.Or(b.BusyTimeout, defaultBusyTimeout)
 		next.backends[b.Name] = b
@@ -133,13 +133,13 @@ func (e *Engine) Serve(c Config) error {
 		}
 		d := newDriver(&e.core, name)
 		e.drivers[name] = d
-		e.store.Steps.Go(func() { d.Run(d.turn) })
+		e.store.Steps.Go(func() { d.Run(d.runOnce) })
 	}
 	e.sender.Serve(c.Callbacks, c.Client)
 	return nil
 }
 
-// Close begins nothing more and waits for work under way until ctx ends; then it aborts the rest,
+// Close starts no new work and waits for running work until ctx ends. Then it aborts the rest,
 // which the next engine resumes.
 func (e *Engine) Close(ctx context.Context) {
 	e.mu.Lock()

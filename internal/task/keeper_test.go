@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// giving are works that give bytes and no links.
-type giving struct{ *works }
+// giving is a service that returns bytes instead of URLs.
+type giving struct{ *mockService }
 
 func (giving) OnlyBytes() bool { return true }
 
@@ -29,38 +29,38 @@ func bytesOnly(n int) backends.Status {
 	return status
 }
 
-func TestSuccessIsToldWhenTheCopiesAreThere(t *testing.T) {
+func TestSuccessIsReportedAfterTheCopies(t *testing.T) {
 	in(t, func(w *world) {
-		attic := newAttic()
-		attic.delay = 10 * time.Minute // much longer than a lease
-		w.serve(func(c *Config) { c.Keeper = attic })
+		keeper := newMockKeeper()
+		keeper.delay = 10 * time.Minute // much longer than a lease
+		w.serve(func(c *Config) { c.Keeper = keeper })
 		task := w.must(with(func(s *Submission) { s.Job.Output.MediaName = "cats" }))
-		w.works.tells(task.ID, succeeded(2))
+		w.service.tells(task.ID, succeeded(2))
 		w.sleep(9 * time.Minute)
 		if task = w.is(task.ID, record.InProgress); task.Progress != "99%" {
 			t.Errorf("while it is copied it is at %s", task.Progress)
 		}
-		polls := w.works.polled(task.ID)
+		polls := w.service.polled(task.ID)
 		w.has(1000, 100)
 		w.sleep(2 * time.Minute)
 		task = w.is(task.ID, record.Success)
 		if want := "https://gateway.example.com/v1/files/" + task.ID + "/0"; task.Result.URL != want || len(task.Result.URLs) != 2 {
 			t.Errorf("the links are %+v", task.Result)
 		}
-		if attic.kept[task.ID] != 1 || polls > 2 || attic.last.MediaName != "cats" || attic.last.Key != annKey || attic.last.Fetch != nil {
-			t.Errorf("copied %d times, polled %d times: %+v", attic.kept[task.ID], polls, attic.last)
+		if keeper.kept[task.ID] != 1 || polls > 2 || keeper.last.MediaName != "cats" || keeper.last.Key != annKey || keeper.last.Fetch != nil {
+			t.Errorf("copied %d times, polled %d times: %+v", keeper.kept[task.ID], polls, keeper.last)
 		}
 		w.has(900, 0)
 	})
 }
 
-func TestCopiesThatFail(t *testing.T) {
+func TestFailingCopies(t *testing.T) {
 	t.Parallel()
 	fail := func(int) error { return errors.New("disk full") }
 	for name, row := range map[string]struct {
 		status backends.Status
 		fail   func(n int) error
-		later  *backends.Status // what the backend tells after the success
+		later  *backends.Status // status after the success
 		after  time.Duration
 		want   record.State
 	}{
@@ -73,14 +73,14 @@ func TestCopiesThatFail(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
-				attic := newAttic()
-				attic.fail = row.fail
-				w.serve(func(c *Config) { c.Keeper, c.Backends[0].Backend = attic, giving{w.works} })
+				keeper := newMockKeeper()
+				keeper.fail = row.fail
+				w.serve(func(c *Config) { c.Keeper, c.Backends[0].Backend = keeper, giving{w.service} })
 				task := w.must(video())
-				w.works.tells(task.ID, row.status)
+				w.service.tells(task.ID, row.status)
 				w.sleep(10 * time.Second)
 				if row.later != nil {
-					w.works.tells(task.ID, *row.later)
+					w.service.tells(task.ID, *row.later)
 				}
 				w.sleep(row.after - 10*time.Second)
 				task = w.is(task.ID, row.want)
@@ -90,10 +90,10 @@ func TestCopiesThatFail(t *testing.T) {
 				case record.Failed:
 					w.has(1000, 0)
 				}
-				if attic.last.Fetch == nil {
-					t.Fatalf("nothing was asked to be copied: %+v", attic.last)
+				if keeper.last.Fetch == nil {
+					t.Fatalf("nothing was asked to be copied: %+v", keeper.last)
 				}
-				body, content, err := attic.last.Fetch(w.t.Context(), 3)
+				body, content, err := keeper.last.Fetch(w.t.Context(), 3)
 				text, _ := io.ReadAll(body)
 				if err != nil || content.Size != 3 || string(text) != "job-"+backends.Token(task.ID) {
 					t.Errorf("fetched %q, %+v, %v", text, content, err)
@@ -105,23 +105,23 @@ func TestCopiesThatFail(t *testing.T) {
 
 func ptr[T any](v T) *T { return &v }
 
-func TestABackendThatGivesOnlyBytesNeedsAKeeper(t *testing.T) {
+func TestABackendWithoutURLsNeedsAKeeper(t *testing.T) {
 	in(t, func(w *world) {
-		c := Config{Backends: []Backend{{Name: "works", Backend: giving{w.works}}}}
+		c := Config{Backends: []Backend{{Name: "works", Backend: giving{w.service}}}}
 		if err := w.Serve(c); err == nil {
 			t.Error("taken without a keeper")
 		}
-		c.Keeper = newAttic()
+		c.Keeper = newMockKeeper()
 		if err := w.Serve(c); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
-func TestBytesWithoutAKeeperAreNoResult(t *testing.T) {
+func TestAResultWithoutAURLAndAKeeperFailsTheTask(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.works.tells(task.ID, bytesOnly(1))
+		w.service.tells(task.ID, bytesOnly(1))
 		task = w.until(task.ID, record.Failed, time.Minute)
 		if task.Error.Reason != backends.UpstreamError {
 			t.Errorf("%+v", task.Error)
@@ -130,13 +130,13 @@ func TestBytesWithoutAKeeperAreNoResult(t *testing.T) {
 	})
 }
 
-func TestMoreCopiesThanHandsAreMadeLater(t *testing.T) {
+func TestCopiesBeyondTheLimitRunLater(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 100_000)
-		attic := newAttic()
-		attic.delay = 20 * time.Second
-		w.serve(func(c *Config) { c.Keeper, c.Backends[0].MaxRunning = attic, 0 })
-		w.works.succeed(1)
+		keeper := newMockKeeper()
+		keeper.delay = 20 * time.Second
+		w.serve(func(c *Config) { c.Keeper, c.Backends[0].MaxRunning = keeper, 0 })
+		w.service.succeed(1)
 		for range 50 {
 			w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
 		}
@@ -148,20 +148,20 @@ func TestMoreCopiesThanHandsAreMadeLater(t *testing.T) {
 	})
 }
 
-func TestACopyGoesOnAfterAKill(t *testing.T) {
+func TestACopyResumesAfterAKill(t *testing.T) {
 	in(t, func(w *world) {
-		attic := newAttic()
-		attic.delay = time.Minute
-		w.serve(func(c *Config) { c.Keeper = attic })
+		keeper := newMockKeeper()
+		keeper.delay = time.Minute
+		w.serve(func(c *Config) { c.Keeper = keeper })
 		task := w.must(video())
-		w.works.tells(task.ID, succeeded(1))
+		w.service.tells(task.ID, succeeded(1))
 		w.sleep(30 * time.Second)
 		w.kill()
 		w.start()
 		w.until(task.ID, record.Success, 5*time.Minute)
 		w.has(900, 0)
-		if attic.kept[task.ID] != 2 {
-			t.Errorf("asked %d times", attic.kept[task.ID])
+		if keeper.kept[task.ID] != 2 {
+			t.Errorf("asked %d times", keeper.kept[task.ID])
 		}
 	})
 }

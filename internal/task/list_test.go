@@ -11,10 +11,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestARemovedTaskLeavesNoKey lists a task until its time is over.
-func TestARemovedTaskLeavesNoKey(t *testing.T) {
+// TestARemovedTaskLeavesNoKeys lists a task until its retention ends.
+func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		task := w.must(video())
 		w.until(task.ID, record.Success, time.Minute)
 		for _, owner := range []record.Owner{record.Anyone, record.OfUser(ann), record.OfKey(annKey)} {
@@ -47,11 +47,10 @@ func TestARemovedTaskLeavesNoKey(t *testing.T) {
 	})
 }
 
-// passed writes tasks that have failed: of each, when it was created and when it
-// was completed.
+// passed writes failed tasks with these times of creation and end.
 func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
 	w.t.Helper()
-	w.damaged = true // they have held no money
+	w.damaged = true // the tasks have no holds
 	for batch := range slices.Chunk(times, 500) {
 		made := make([]*record.Record, len(batch))
 		for i, at := range batch {
@@ -73,9 +72,9 @@ func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
 	return tasks
 }
 
-// TestAListGoesOnBehindTasksThatAreNotKeptAnyMore: more of them than one page looks
-// at, not removed yet, before one that took longer and is kept.
-func TestAListGoesOnBehindTasksThatAreNotKeptAnyMore(t *testing.T) {
+// TestAListSkipsExpiredTasks: more expired tasks than one page reads precede a task
+// that ended later and is kept.
+func TestAListSkipsExpiredTasks(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()
 		kept := w.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
@@ -104,8 +103,8 @@ func TestAListGoesOnBehindTasksThatAreNotKeptAnyMore(t *testing.T) {
 	})
 }
 
-// TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile, between two pages.
-func TestAListGoesOnBehindATaskWhoseTimeIsOverMeanwhile(t *testing.T) {
+// TestAListContinuesAfterACursorThatHasExpired: the task expires between two pages.
+func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()
 		two := w.passed([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})

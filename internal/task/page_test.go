@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-func TestPagesOfTasksHaveNumbersAndATotal(t *testing.T) {
+func TestTaskPages(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 1000)
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
@@ -43,7 +43,7 @@ func TestPagesOfTasksHaveNumbersAndATotal(t *testing.T) {
 			"the last":              {ann, Filter{}, 8, 4, all[8:], 9},
 			"past the end":          {ann, Filter{}, 12, 4, nil, 9},
 			"of another":            {"user_bob", Filter{}, 0, 4, []string{bobs.ID}, 1},
-			"of nobody":             {"user_eve", Filter{}, 0, 4, nil, 0},
+			"of another user":       {"user_eve", Filter{}, 0, 4, nil, 0},
 			"of a prefix of a name": {ann[:len(ann)-1], Filter{}, 0, 4, nil, 0},
 			"of a key":              {ann, Filter{Key: annKey2}, 1, 4, second[1:], 3},
 			"of another's key":      {ann, Filter{Key: bobKey}, 0, 4, nil, 0},
@@ -69,9 +69,9 @@ func TestPagesOfTasksHaveNumbersAndATotal(t *testing.T) {
 	})
 }
 
-func TestAPageLeavesOutWhatIsNotKeptAnyMore(t *testing.T) {
+func TestATaskPageSkipsExpiredTasks(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		task := w.must(video())
 		w.until(task.ID, record.Success, time.Minute)
 		for _, status := range []record.State{"", record.Success} {
@@ -89,7 +89,7 @@ func TestAPageLeavesOutWhatIsNotKeptAnyMore(t *testing.T) {
 	})
 }
 
-func TestPagesOfCallbacksHaveNumbersAndATotal(t *testing.T) {
+func TestCallbackPages(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		var all []string
@@ -122,10 +122,10 @@ func TestPagesOfCallbacksHaveNumbersAndATotal(t *testing.T) {
 	})
 }
 
-func TestTheAuditTellsWhoDidWhatToWhoseTask(t *testing.T) {
+func TestAuditEventsOfTasks(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
-		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+		w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		task := w.must(video())
 		if _, err := w.Cancel(w.t.Context(), record.OfKey(annKey), w.must(video()).ID); err != nil {
 			t.Fatal(err)

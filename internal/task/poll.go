@@ -13,12 +13,12 @@ import (
 )
 
 const (
-	// goneGrace is how long a backend may say that it does not know a job before the task fails: not
-	// every machine of a service knows a new job at once.
+	// goneGrace is how long a backend may report a job as not found before the task fails: not every
+	// machine of a service knows a new job at once.
 	goneGrace = 10 * time.Minute
 
-	// watchFor is how long a job is polled whose task has timed out: if it succeeds its cost is the
-	// operator's loss.
+	// watchFor is how long the job of a task is polled after the task has timed out. If the job
+	// succeeds, its cost is a loss of the operator.
 	watchFor = 24 * time.Hour
 )
 
@@ -57,7 +57,7 @@ func (d *driver) poll(b Backend, rec *record.Record) {
 	}
 	if err != nil {
 		d.counters.pollErrors.Add(1)
-		d.logBackendError(zap.InfoLevel, "a backend does not tell of a task", rec, err)
+		d.logBackendError(zap.InfoLevel, "cannot poll a task at its backend", rec, err)
 		status = backends.Status{}
 		if asked, ok := errors.AsType[*backends.Error](err); ok {
 			status.RetryAfter = asked.RetryAfter
@@ -68,34 +68,34 @@ func (d *driver) poll(b Backend, rec *record.Record) {
 	switch {
 	case status.State == backends.Succeeded:
 		d.copyResults(b, rec, record.MediaOf(status.Results), status.Cost)
-	case rec.Copying != nil: // it had succeeded: what it says now takes nothing back
+	case rec.Copying != nil: // an earlier poll reported success, which is final
 		d.copyResults(b, rec, rec.Copying, rec.CopyingCost)
 	case status.State == backends.Failed:
-		d.move(transition.Fail, transition.Change{Known: rec, Failure: record.NewError(status.Failure.Reason, status.Failure.Message), Cost: status.Cost})
+		d.applyClaimed(transition.Fail, transition.Change{Known: rec, Failure: record.NewError(status.Failure.Reason, status.Failure.Message), Cost: status.Cost})
 	case gone && rec.Gone != 0 && now >= rec.Gone+goneGrace.Milliseconds():
-		d.fail(rec, record.NewError(backends.UpstreamError, "the generation service does not know the task any more"))
+		d.fail(rec, record.NewError(backends.UpstreamError, "the generation service no longer knows the task"))
 	case now >= rec.Deadline:
-		// The job is watched unless the backend confirms that it ends it.
+		// The job is polled further unless the backend confirms that it has ended the job.
 		watch := now + watchFor.Milliseconds()
 		if d.cancel(b, *rec.Ref) == nil {
 			watch = 0
 		}
-		d.move(transition.Fail, transition.Change{Known: rec, Failure: record.TimedOut, Watch: watch})
+		d.applyClaimed(transition.Fail, transition.Change{Known: rec, Failure: record.TimedOut, Watch: watch})
 	default:
 		if status.State == backends.Unknown {
 			d.counters.unknownStatuses.Add(1)
 		}
-		d.move(transition.Poll, transition.Change{Known: rec, Status: status, NoAnswer: err != nil, Gone: gone})
+		d.applyClaimed(transition.Poll, transition.Change{Known: rec, Status: status, NoAnswer: err != nil, Gone: gone})
 	}
 }
 
-// watch polls the job of a task that has timed out: if it succeeds, its cost is a loss.
-func (d *driver) watch(b Backend, rec *record.Record) {
+// watchJob polls the job of a task that has timed out. If the job succeeds, its cost is a loss.
+func (d *driver) watchJob(b Backend, rec *record.Record) {
 	status, err := pollBackend(d.store.Life, b, rec)
 	if status.State == backends.Succeeded {
-		d.lose(rec, status.Cost)
+		d.recordLoss(rec, status.Cost)
 	}
-	d.move(transition.Watch, transition.Change{
+	d.applyClaimed(transition.Watch, transition.Change{
 		Known:   rec,
 		Watched: status.State == backends.Succeeded || status.State == backends.Failed || err != nil && backends.KindOf(err) == backends.Gone,
 	})

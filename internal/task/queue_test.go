@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestTasksWaitInTheirOrderForASlot(t *testing.T) {
+func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
@@ -30,7 +30,7 @@ func TestTasksWaitInTheirOrderForASlot(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 				began, over := make(map[string]time.Time), 0
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.poll = func(j *work) (backends.Status, error) {
 						s.mu.Lock()
 						defer s.mu.Unlock()
@@ -51,8 +51,8 @@ func TestTasksWaitInTheirOrderForASlot(t *testing.T) {
 				w.stop()
 				w.start()
 				w.sleep(time.Hour)
-				if !slices.Equal(w.works.order, want) {
-					t.Errorf("they were handed over in the order\n%v, want\n%v", w.works.order, want)
+				if !slices.Equal(w.service.order, want) {
+					t.Errorf("they were sent in the order\n%v, want\n%v", w.service.order, want)
 				}
 			})
 		})
@@ -69,10 +69,10 @@ func (w *world) load() (l record.Load) {
 	return l
 }
 
-func TestABusyBackendGetsTheTaskLater(t *testing.T) {
+func TestATaskRefusedAsBusyIsSentLater(t *testing.T) {
 	in(t, func(w *world) {
 		busy, asked := true, 0
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -89,21 +89,21 @@ func TestABusyBackendGetsTheTaskLater(t *testing.T) {
 		}
 		second := w.must(video())
 		w.sleep(19 * time.Second)
-		w.works.set(func(*works) {
+		w.service.set(func(*mockService) {
 			if asked != 1 {
 				t.Errorf("a busy backend was asked %d times in 19 s", asked)
 			}
 		})
-		w.sleep(10 * time.Hour) // it takes no task at all: that is no refusal of one
+		w.sleep(10 * time.Hour) // the backend refuses all tasks, so none fails
 		w.is(first.ID, record.Queued)
-		w.works.set(func(*works) { busy = false })
+		w.service.set(func(*mockService) { busy = false })
 		w.sleep(2 * time.Minute)
 		w.is(first.ID, record.InProgress)
 		w.is(second.ID, record.InProgress)
 	})
 }
 
-func TestABusyBackendIsNotAskedWithoutEnd(t *testing.T) {
+func TestABusyBackendIsAskedAtIntervals(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		after       time.Duration
@@ -117,7 +117,7 @@ func TestABusyBackendIsNotAskedWithoutEnd(t *testing.T) {
 			in(t, func(w *world) {
 				asked := 0
 				w.serve(func(c *Config) { c.Backends[0].BusyTimeout = 2 * time.Hour })
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.submit = func(backends.Job) error {
 						s.mu.Lock()
 						defer s.mu.Unlock()
@@ -135,10 +135,10 @@ func TestABusyBackendIsNotAskedWithoutEnd(t *testing.T) {
 	}
 }
 
-func TestTasksWaitWhereTheAccountIsNotAccepted(t *testing.T) {
+func TestTasksWaitWhileTheAccountIsRefused(t *testing.T) {
 	in(t, func(w *world) {
 		broke := true
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -152,13 +152,13 @@ func TestTasksWaitWhereTheAccountIsNotAccepted(t *testing.T) {
 		w.is(task.ID, record.Queued)
 		w.sleep(10 * time.Hour)
 		w.is(task.ID, record.Queued)
-		w.works.set(func(*works) { broke = false })
+		w.service.set(func(*mockService) { broke = false })
 		w.sleep(2 * time.Minute)
 		w.is(task.ID, record.InProgress)
 	})
 }
 
-func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
+func TestTasksOfARemovedBackendWait(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
 		running, waiting := w.must(video()), w.must(video())
@@ -169,20 +169,20 @@ func TestABackendThatIsGoneKeepsItsTasksWaiting(t *testing.T) {
 		if err != nil || len(all) != 1 || !all[0].Abandoned() || all[0].Running != 1 || all[0].Waiting != 1 || all[0].Oldest.Unix() != waiting.CreatedAt {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		before := w.works.polled(running.ID)
+		before := w.service.polled(running.ID)
 		w.sleep(100 * time.Hour)
-		if w.works.polled(running.ID) != before {
-			t.Error("it was polled all the same")
+		if w.service.polled(running.ID) != before {
+			t.Error("it was polled")
 		}
 		w.is(running.ID, record.InProgress)
 		w.is(waiting.ID, record.Queued)
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.serve(func(c *Config) { c.Backends = kept })
 		w.until(running.ID, record.Success, time.Minute)
 	})
 }
 
-func TestWhatNobodyDrivesEndsWithItsTime(t *testing.T) {
+func TestATaskOfARemovedBackendEndsAtItsDeadline(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
 		early := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
@@ -206,18 +206,18 @@ func TestWhatNobodyDrivesEndsWithItsTime(t *testing.T) {
 	})
 }
 
-func TestAllThatNobodyDrivesIsLookedAt(t *testing.T) {
+func TestSweepReadsAllTasksOfARemovedBackend(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 10_000_000)
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*maxExpired })
-		w.works.set(func(s *works) { s.took = func(backends.Job) error { return errors.New("cut") } }) // in doubt, and due soon
+		w.service.set(func(s *mockService) { s.took = func(backends.Job) error { return errors.New("cut") } }) // delivery unknown, and due soon
 		bobs := with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })
 		for range 2*maxExpired + 100 {
 			w.must(bobs)
 		}
 		w.sleep(transition.Grace - time.Second)
-		w.works.set(func(s *works) { s.took = nil })
-		last := w.must(bobs) // looked at behind all of those, and over long before them
+		w.service.set(func(s *mockService) { s.took = nil })
+		last := w.must(bobs) // processed after all of those; its deadline is before theirs
 		w.serve(func(c *Config) { c.Backends = nil })
 		w.sleep(25 * time.Hour)
 		for range 3 {
@@ -231,7 +231,7 @@ func TestAllThatNobodyDrivesIsLookedAt(t *testing.T) {
 	})
 }
 
-func TestAnOperatorCancelsWhatNobodyDrives(t *testing.T) {
+func TestAnOperatorCancelsATaskOfARemovedBackend(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.sleep(5 * time.Second)
@@ -248,7 +248,7 @@ func TestAnOperatorCancelsWhatNobodyDrives(t *testing.T) {
 	})
 }
 
-func TestAReloadLosesNothingAndPollsNothingTwice(t *testing.T) {
+func TestAReloadLosesNoTaskAndDuplicatesNoPoll(t *testing.T) {
 	in(t, func(w *world) {
 		w.credit("user_bob", 1_000_000)
 		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 1000, 0 })
@@ -257,7 +257,7 @@ func TestAReloadLosesNothingAndPollsNothingTwice(t *testing.T) {
 			ids = append(ids, w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
 		}
 		asked := make(map[string]int)
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(j *work) (backends.Status, error) {
 				s.mu.Lock()
 				asked[j.token]++
@@ -276,7 +276,7 @@ func TestAReloadLosesNothingAndPollsNothingTwice(t *testing.T) {
 			w.sleep(3 * time.Second)
 			w.serve(func(c *Config) { c.Backends[0].PollsPerSecond = 100 })
 		}
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.sleep(time.Minute)
 		for _, id := range ids {
 			if task, err := w.Get(w.t.Context(), record.OfUser("user_bob"), id); err != nil || task.Status != record.Success {
@@ -286,25 +286,25 @@ func TestAReloadLosesNothingAndPollsNothingTwice(t *testing.T) {
 	})
 }
 
-func TestWhatIsFoundOutAfterTheLeaseDoesNotCount(t *testing.T) {
+func TestAResultAfterTheLeaseDoesNotCount(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		slow := make(chan struct{})
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
-				s.set(func(s *works) { s.poll = nil })
+				s.set(func(s *mockService) { s.poll = nil })
 				close(slow)
-				time.Sleep(transition.LeaseFor + 30*time.Second) // an adapter that does not keep its time
+				time.Sleep(transition.LeaseFor + 30*time.Second) // the adapter ignores its context
 				return failed(backends.ModelFailed), nil
 			}
 		})
 		<-slow
 		w.sleep(transition.LeaseFor + 10*time.Second)
-		w.is(task.ID, record.InProgress) // somebody else has looked
+		w.is(task.ID, record.InProgress) // another engine has claimed the task
 		w.sleep(time.Minute)
 		w.is(task.ID, record.InProgress)
 		w.has(1000, 100)
-		w.works.tells(task.ID, succeeded(1))
+		w.service.tells(task.ID, succeeded(1))
 		w.until(task.ID, record.Success, time.Minute)
 	})
 }
@@ -321,7 +321,7 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 					t.Fatal(err)
 				}
 				asking := make(map[string]bool)
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.poll = func(j *work) (backends.Status, error) {
 						s.mu.Lock()
 						if asking[j.token] {
@@ -360,7 +360,7 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 				if len(ids2) != len(ids) || len(w.hooks.requests()) != len(ids) {
 					t.Errorf("callbacks: %v", ids2)
 				}
-				if jobs, twice := w.works.accepted(); twice > 1 || jobs > len(ids) {
+				if jobs, twice := w.service.accepted(); twice > 1 || jobs > len(ids) {
 					t.Errorf("%d jobs, one up to %d times", jobs, twice)
 				}
 				w.has(1000-moneyOf(charged), 0)
@@ -370,14 +370,14 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 	}
 }
 
-func TestNobodyOvertakesThoseWhoWait(t *testing.T) {
+func TestANewTaskDoesNotOvertakeTheQueue(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
 		if err := w.Drain(w.t.Context(), "root", "works"); err != nil {
 			t.Fatal(err)
 		}
 		first := w.must(video())
-		// A slot is free, and the driver has not heard of it yet.
+		// A slot is free, but the driver was not nudged.
 		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
 			l, err := record.ReadLoad(t, "works")
 			l.Drained = false

@@ -5,17 +5,19 @@ import (
 	"math"
 	"time"
 
+	"cmp"
+	"slices"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// ErrNotFound is the one answer for a task that does not exist, belongs to another owner, is not
-// kept any more, or has no route here.
+// ErrNotFound is the error for a task that does not exist, belongs to another owner or is past its
+// retention. Routes use it for all other paths of tasks too.
 var ErrNotFound = fault.New(fault.TaskNotFound, "there is no such task")
 
-// Get returns a task of an owner. One that is over comes from memory where it
-// was asked for before.
+// Get returns a task of an owner. Finished tasks are cached.
 func (e *Engine) Get(ctx context.Context, owner record.Owner, id string) (*record.Task, error) {
 	if len(id) != record.IDSize {
 		return nil, ErrNotFound
@@ -26,7 +28,7 @@ func (e *Engine) Get(ctx context.Context, owner record.Owner, id string) (*recor
 	if one != nil && owner.Owns(one.Detail.Key, one.Detail.User) && !e.expired(one.completed) {
 		return one.Task, nil
 	}
-	rec, err := e.find(ctx, owner, id)
+	rec, err := e.readTask(ctx, owner, id)
 	if err != nil {
 		return nil, err
 	}
@@ -36,10 +38,10 @@ func (e *Engine) Get(ctx context.Context, owner record.Owner, id string) (*recor
 	return rec.Task(), nil
 }
 
-// find reads a task of an owner that is not past its retention.
-func (e *Engine) find(ctx context.Context, owner record.Owner, id string) (rec *record.Record, err error) {
+// readTask reads a task of an owner that is not past its retention.
+func (e *Engine) readTask(ctx context.Context, owner record.Owner, id string) (rec *record.Record, err error) {
 	err = e.store.View(ctx, func(r storage.Reader) error {
-		rec, err = listed(r, owner, id)
+		rec, err = readListed(r, owner, id)
 		if err == nil && e.expired(rec.Completed) {
 			err = ErrNotFound
 		}
@@ -48,9 +50,9 @@ func (e *Engine) find(ctx context.Context, owner record.Owner, id string) (rec *
 	return rec, err
 }
 
-// listed reads a task that is in the lists of an owner, also past its retention until it is
-// removed: it may be a cursor.
-func listed(r storage.Reader, owner record.Owner, id string) (*record.Record, error) {
+// readListed reads a task of an owner, also past its retention until it is removed: it may be a
+// cursor.
+func readListed(r storage.Reader, owner record.Owner, id string) (*record.Record, error) {
 	if len(id) != record.IDSize {
 		return nil, ErrNotFound
 	}
@@ -61,20 +63,20 @@ func listed(r storage.Reader, owner record.Owner, id string) (*record.Record, er
 	return rec, err
 }
 
-// expired reports whether a task that was completed then is past its retention. Zero: it is not over.
+// expired reports whether a task is past its retention. completed is zero if the task is unfinished.
 func (e *Engine) expired(completed int64) bool {
 	return completed != 0 && e.now() >= completed+e.config.Load().Kept.Milliseconds()
 }
 
-// MostWait is how long Wait waits at most (docs/reference/tasks.md#query).
+// MostWait is the maximum time that Wait waits (docs/reference/tasks.md#query).
 const MostWait = 60 * time.Second
 
-// waitLook is how often Wait looks by itself where another process may change the
-// task. Over a [storage.Sole] engine only this engine changes it, and wakes Wait.
-const waitLook = 5 * time.Second
+// waitInterval is how often Wait reads the task if another process may change it. With a
+// [storage.Sole] engine only this process changes the task, and notifies Wait.
+const waitInterval = 5 * time.Second
 
-// Wait returns a task of an owner when its status or its progress has changed,
-// when it is over, or when the time has passed.
+// Wait returns a task of an owner when its status or progress has changed, when it
+// is finished, or after most.
 func (e *Engine) Wait(ctx context.Context, owner record.Owner, id string, most time.Duration) (*record.Task, error) {
 	changed, end := e.changes.begin(id)
 	first, err := e.Get(ctx, owner, id)
@@ -86,7 +88,7 @@ func (e *Engine) Wait(ctx context.Context, owner record.Owner, id string, most t
 	defer timer.Stop()
 	var others <-chan time.Time
 	if !e.store.Sole() {
-		tick := time.NewTicker(waitLook)
+		tick := time.NewTicker(waitInterval)
 		defer tick.Stop()
 		others = tick.C
 	}
@@ -112,23 +114,23 @@ func (e *Engine) Wait(ctx context.Context, owner record.Owner, id string, most t
 	}
 }
 
-// Page says which tasks of a list are asked for.
+// Page selects a part of a list of tasks.
 type Page struct {
-	After  string       // the next of the page before, or the id of any task of the owner; empty: from the latest on
+	After  string       // the cursor of the previous page, or the id of a task of the owner; empty: from the latest
 	Limit  int          // 1 to 100; zero: 20
 	Status record.State // empty: all
 }
 
-// Filter says which tasks of a user are asked for.
+// Filter selects tasks of a user.
 type Filter struct {
 	Key    string       // the id of an API key; empty: all keys of the user
 	Status record.State // empty: all
 }
 
-// maxExamined bounds what a list by status costs.
+// maxExamined is how many tasks a list by status reads.
 const maxExamined = 5000
 
-// checkStatus refuses what is no status that a task is shown as; empty is any.
+// checkStatus returns an error unless s is a status that callers see, or empty.
 func checkStatus(s record.State) error {
 	switch s {
 	case "", record.Queued, record.Pending, record.InProgress, record.Success, record.Failed:
@@ -137,9 +139,9 @@ func checkStatus(s record.State) error {
 	return fault.At(fault.InvalidParameter, "status", "status is queued, pending, in_progress, success or failed, this is %q", string(s))
 }
 
-// List returns tasks of an owner, latest first, and whether there are more. A
-// list by status looks at a bounded number of tasks, and may so return fewer
-// than asked for, none even, though there are more: next is where to go on.
+// List returns tasks of an owner, latest first, and the cursor of the next page
+// (empty: there are no more tasks). A list by status reads at most maxExamined
+// tasks. So a page may have fewer tasks than asked for, even none, and a cursor.
 func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []*record.Task, next string, err error) {
 	if refused := checkStatus(p.Status); refused != nil {
 		return nil, "", refused
@@ -152,7 +154,7 @@ func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []
 	}
 	err = e.store.View(ctx, func(r storage.Reader) error {
 		tasks, next = []*record.Task{}, ""
-		from, err := behind(r, owner, p.After)
+		from, err := keyAfter(r, owner, p.After)
 		if err != nil {
 			return err
 		}
@@ -171,7 +173,7 @@ func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []
 			case err != nil:
 				return err
 			case rec == nil:
-			case e.expired(rec.Completed): // there may be others behind it that are not
+			case e.expired(rec.Completed): // later entries may not be expired
 				last = rec.Cursor()
 			default:
 				last = id
@@ -185,16 +187,16 @@ func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []
 	return tasks, next, err
 }
 
-// behind returns the key tail from which on a list goes on after a task or a cursor; nil: from the
-// latest on.
-func behind(r storage.Reader, owner record.Owner, after string) ([]byte, error) {
+// keyAfter returns the key tail at which a list continues after a task or a cursor; nil: from the
+// latest.
+func keyAfter(r storage.Reader, owner record.Owner, after string) ([]byte, error) {
 	if after == "" {
 		return nil, nil
 	}
 	if tail, is := record.ParseCursor(after); is {
 		return append(tail, 0), nil
 	}
-	rec, err := listed(r, owner, after)
+	rec, err := readListed(r, owner, after)
 	switch {
 	case err == ErrNotFound:
 		return nil, fault.At(fault.InvalidParameter, "after", "after is the id of a task in this list")
@@ -204,9 +206,9 @@ func behind(r storage.Reader, owner record.Owner, after string) ([]byte, error) 
 	return append(rec.Tail(), 0), nil
 }
 
-// TaskPage returns a numbered page of the tasks of a user, latest first: limit tasks after the
-// first skip. total counts all tasks, those past their retention included until they are removed.
-// With a status it looks at the latest 5000 tasks only.
+// TaskPage returns limit tasks of a user after the first skip, latest first. total counts all tasks,
+// including those past their retention that are not removed yet. With a status it reads only the
+// latest 5000 tasks.
 func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limit int) (tasks []*record.Task, total int, err error) {
 	if refused := checkStatus(f.Status); refused != nil {
 		return nil, 0, refused
@@ -216,7 +218,7 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 		in := record.ByUser.Under(user)
 		if f.Key != "" {
 			in = record.ByKey.Under(f.Key)
-			if own, err := isOf(r, f.Key, user); err != nil || !own {
+			if own, err := keyIsOf(r, f.Key, user); err != nil || !own {
 				return err
 			}
 		}
@@ -247,11 +249,36 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 	return tasks, total, err
 }
 
-// isOf reports whether a key has tasks and is of a user. All tasks of a key are of one user, so the
-// first one decides.
-func isOf(r storage.Reader, key, user string) (bool, error) {
+// keyIsOf reports whether a key has tasks and belongs to a user. All tasks of a key belong to one
+// user, so the first one decides.
+func keyIsOf(r storage.Reader, key, user string) (bool, error) {
 	for rec, err := range record.Tasks.Scan(r, record.ByKey.Under(key)) {
 		return rec != nil && rec.User == user, err
 	}
 	return false, nil
+}
+
+// Unfinished returns at most most unfinished tasks of an owner, oldest first. more reports whether
+// the owner has others.
+func (e *Engine) Unfinished(ctx context.Context, owner record.Owner, most int) (list []*record.Task, more bool, err error) {
+	err = e.store.View(ctx, func(r storage.Reader) error {
+		list, more = []*record.Task{}, false
+		for rec, err := range record.Tasks.Scan(r, record.Due.Under()) {
+			if err != nil {
+				return err
+			}
+			if rec.Over() || !owner.Owns(rec.Key, rec.User) {
+				continue
+			}
+			if more = len(list) == most; more {
+				return nil
+			}
+			list = append(list, rec.Task())
+		}
+		return nil
+	})
+	slices.SortFunc(list, func(a, b *record.Task) int {
+		return cmp.Or(cmp.Compare(a.CreatedAt, b.CreatedAt), cmp.Compare(a.ID, b.ID))
+	})
+	return list, more, err
 }

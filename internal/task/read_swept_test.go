@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-func TestAListGoesOnBehindTasksThatWereRemoved(t *testing.T) {
+func TestAListContinuesAfterARemovedTask(t *testing.T) {
 	in(t, func(w *world) {
 		now := w.now()
 		w.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -17,9 +18,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestWhoseTasksAreSeen(t *testing.T) {
+func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		for _, over := range []bool{false, true} {
 			task := w.must(video())
 			if over {
@@ -37,7 +38,7 @@ func TestWhoseTasksAreSeen(t *testing.T) {
 				"another's key":            {record.OfKey(bobKey), task.ID, false},
 				"another user":             {record.OfUser("user_bob"), task.ID, false},
 				"a key named like a user":  {record.OfKey(ann), task.ID, false},
-				"nobody":                   {record.Owner{}, task.ID, false},
+				"no owner":                 {record.Owner{}, task.ID, false},
 				"an empty key":             {record.OfKey(""), task.ID, false},
 				"an empty user":            {record.OfUser(""), task.ID, false},
 				"an id that is none":       {record.OfKey(annKey), record.NewID(), false},
@@ -55,7 +56,7 @@ func TestWhoseTasksAreSeen(t *testing.T) {
 					continue
 				}
 				f, ok := err.(*fault.Fault)
-				if !ok || *f != (fault.Fault{Code: fault.TaskNotFound, Message: "there is no such task"}) || got != nil {
+				if !ok || !reflect.DeepEqual(f, fault.New(fault.TaskNotFound, "there is no such task")) || got != nil {
 					t.Errorf("%s, over %t: %+v, %#v", name, over, got, err)
 				}
 				if _, err := w.Cancel(w.t.Context(), row.owner, row.id); codeOf(err) != fault.TaskNotFound {
@@ -66,9 +67,9 @@ func TestWhoseTasksAreSeen(t *testing.T) {
 	})
 }
 
-func TestFinishedTasksComeFromMemory(t *testing.T) {
+func TestFinishedTasksAreCached(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		task := w.must(video())
 		w.until(task.ID, record.Success, time.Minute)
 		synctest.Wait()
@@ -78,7 +79,7 @@ func TestFinishedTasksComeFromMemory(t *testing.T) {
 				t.Fatal(got, err)
 			}
 		}
-		for _, id := range []string{task.ID, record.NewID()} { // what is another's is not answered faster than what is not there
+		for _, id := range []string{task.ID, record.NewID()} { // a task of another owner is not answered faster than one that does not exist
 			if _, err := w.Get(w.t.Context(), record.OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
 				t.Error(err)
 			}
@@ -93,25 +94,25 @@ func TestTheCacheIsBounded(t *testing.T) {
 	for i := range 3 * cacheSize {
 		c.put(&record.Record{ID: fmt.Sprint(i), State: record.Failed})
 		if i%10 == 0 {
-			c.get("0") // one that is asked for stays
+			c.get("0") // a task that is read stays
 		}
 		if n := len(c.young) + len(c.old); n > cacheSize {
 			t.Fatalf("%d tasks are cached", n)
 		}
 	}
 	if c.get("0") == nil || c.get("1") != nil || c.get(fmt.Sprint(3*cacheSize-1)) == nil {
-		t.Error("what is asked for is not what stays")
+		t.Error("a task that was read is not cached")
 	}
 	c.drop("0")
 	if c.get("0") != nil {
-		t.Error("what was dropped is there")
+		t.Error("a dropped task is cached")
 	}
 }
 
-func TestWaitAnswersOnChange(t *testing.T) {
+func TestWaitReturnsOnChange(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.works.tells(task.ID, queuedThere)
+		w.service.tells(task.ID, queuedThere)
 		wait := func(most time.Duration) (*record.Task, time.Duration) {
 			began := time.Now()
 			got, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, most)
@@ -131,7 +132,7 @@ func TestWaitAnswersOnChange(t *testing.T) {
 		}
 		go func() {
 			w.sleep(10 * time.Second)
-			w.works.tells(task.ID, succeeded(1))
+			w.service.tells(task.ID, succeeded(1))
 			_ = w.Wake(context.Background(), "works", w.record(task.ID).Ref.ID)
 		}()
 		if got, took := wait(MostWait); got.Status != record.Success || took > 11*time.Second+50*time.Millisecond {
@@ -147,20 +148,20 @@ func TestWaitAnswersOnChange(t *testing.T) {
 		ctx, leave := context.WithTimeout(context.Background(), time.Millisecond)
 		defer leave()
 		if _, err := w.Wait(ctx, record.OfKey(annKey), other.ID, time.Minute); err == nil {
-			t.Error("who has left was answered")
+			t.Error("a disconnected caller got an answer")
 		}
 		if len(w.changes.tasks) != 0 {
-			t.Errorf("left behind: %v", w.changes.tasks)
+			t.Errorf("remaining waiters: %v", w.changes.tasks)
 		}
 	})
 }
 
-// TestWaitingReadsNothingUntilTheTaskChanges: whoever changes a task wakes those who
+// TestWaitDoesNotReadUntilTheTaskChanges: a change of a task notifies the callers that
 // wait for it.
-func TestWaitingReadsNothingUntilTheTaskChanges(t *testing.T) {
+func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.works.tells(task.ID, queuedThere)
+		w.service.tells(task.ID, queuedThere)
 		w.sleep(time.Minute)
 		reads := func(waiters int, end func()) int64 {
 			var wait sync.WaitGroup
@@ -183,7 +184,7 @@ func TestWaitingReadsNothingUntilTheTaskChanges(t *testing.T) {
 		if n := reads(waiters, func() {}); n > alone+2*waiters+10 {
 			t.Errorf("%d waiters read the store %d times in a minute, without them it is read %d times", waiters, n, alone)
 		}
-		if n := reads(waiters, func() { w.works.tells(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
+		if n := reads(waiters, func() { w.service.tells(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
 			t.Errorf("%d waiters whose task ended read the store %d times", waiters, n)
 		}
 	})
@@ -246,23 +247,23 @@ func TestListsAreLatestFirst(t *testing.T) {
 			}
 		}
 		if _, _, err := w.List(w.t.Context(), record.OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
-			t.Errorf("another's task is a place to go on: %v", err)
+			t.Errorf("a task of another owner is accepted as a cursor: %v", err)
 		}
 		if _, _, err := w.List(w.t.Context(), record.Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
-			t.Errorf("nobody has a list: %v", err)
+			t.Errorf("no owner has a list: %v", err)
 		}
 	})
 }
 
-func TestTasksAreKeptForTheirTime(t *testing.T) {
+func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
-		w.works.succeed(1)
+		w.service.succeed(1)
 		s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID = "k", "s" })
 		task := w.must(s)
 		w.until(task.ID, record.Success, time.Minute)
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		w.works.set(func(s *works) { s.submit = func(backends.Job) error { return busyNow } })
+		w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		unfinished := w.must(video())
 		completed := time.UnixMilli(w.record(task.ID).Completed)
 		for _, cached := range []bool{true, false} {
@@ -290,13 +291,13 @@ func TestTasksAreKeptForTheirTime(t *testing.T) {
 			t.Errorf("%d tasks are left", n)
 		}
 		if again := w.must(s); again.ID == task.ID {
-			t.Error("the idempotency key leads to what is gone")
+			t.Error("the idempotency record of a removed task exists")
 		}
 		_ = unfinished
 	})
 }
 
-func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
+func TestStoreErrorsAreFaults(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace)
@@ -307,9 +308,9 @@ func TestAStoreThatDoesNotAnswerIsSaidSo(t *testing.T) {
 	})
 }
 
-// TestACursorThatCannotBeReadIsNoMistakeOfTheCaller: 400 would end the caller's turning of
-// pages for good.
-func TestACursorThatCannotBeReadIsNoMistakeOfTheCaller(t *testing.T) {
+// TestAnUnreadableCursorIsAnInternalError: after a 400 a caller would not request
+// the page again.
+func TestAnUnreadableCursorIsAnInternalError(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		w.damaged = true

@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
-// TestAKnownTaskIsWhatTheStoreHas: what is known of a task that this process has
-// written stands for what would be read of it, and only as long as it does.
-func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
+// TestRereadReturnsTheStoredTask: if this process has written the known record, Reread
+// returns it without decoding, as long as the stored record is the same.
+func TestRereadReturnsTheStoredTask(t *testing.T) {
 	in(t, func(w *world) {
-		sound := true
+		consistent := true
 		s := with(func(s *Submission) {
 			s.SessionID, s.SessionContext, s.IdempotencyKey = "s", "<&\u2028", "k"
 			s.Quote = catalog.Quote{
 				Rule: "0.10 a second", Kind: catalog.Video, Request: 7,
-				Asked: catalog.Work{Count: 2, Duration: 8*catalog.Second + 1, Resolution: "720P", Audio: &sound},
+				Asked: catalog.Work{Count: 2, Duration: 8*catalog.Second + 1, Resolution: "720P", Audio: &consistent},
 				Rows:  []catalog.Variant{{Resolution: "720P", Audio: true, Price: 3}, {Price: 1}},
 			}
 			s.Job.Prompt, s.Job.Output.MediaName = "<&\u2028", "cat"
@@ -50,7 +50,7 @@ func TestAKnownTaskIsWhatTheStoreHas(t *testing.T) {
 				return err
 			}
 			if known, err = record.Tasks.Reread(t, made); err == nil && !known.Woken {
-				w.t.Error("what somebody else has written is not read")
+				w.t.Error("a record of another engine is not read")
 			}
 			return err
 		})

@@ -37,7 +37,7 @@ func (s *submissions) of(prompt string) []time.Time {
 	return slices.Clone(s.at[prompt])
 }
 
-// total returns how many there were of all prompts.
+// total returns the number of submissions of all prompts.
 func (s *submissions) total() (n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -47,11 +47,11 @@ func (s *submissions) total() (n int) {
 	return n
 }
 
-// refuses has the works refuse the jobs whose prompt begins with "no", and returns
-// when each prompt was submitted.
-func (s *works) refuses(with error) *submissions {
+// refuses makes the service refuse the jobs with a prompt that begins with "no". It
+// returns when each prompt was submitted.
+func (s *mockService) refuses(with error) *submissions {
 	asked := &submissions{at: make(map[string][]time.Time)}
-	s.set(func(s *works) {
+	s.set(func(s *mockService) {
 		s.submit = func(job backends.Job) error {
 			asked.mu.Lock()
 			defer asked.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *works) refuses(with error) *submissions {
 	return asked
 }
 
-// of has another user submit.
+// of returns the submission of another user.
 func (s Submission) of(user string) Submission {
 	s.Payer.User, s.Key = "user_"+user, "key_"+user
 	return s
@@ -75,10 +75,10 @@ func prompted(format string, args ...any) Submission {
 	return with(func(s *Submission) { s.Job.Prompt, s.Quote = fmt.Sprintf(format, args...), flat(1) })
 }
 
-// pauses are the least pauses after refusals of a task, in a row (docs/reference/tasks.md).
+// pauses are the minimum pauses after refusals of a task in a row (docs/reference/tasks.md).
 var pauses = []time.Duration{0, 2 * time.Second, 5 * time.Second, 15 * time.Second, 30 * time.Second, time.Minute}
 
-func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
+func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		refusal *backends.Error
@@ -98,7 +98,7 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 				refusal := *row.refusal
 				refusal.RetryAfter = row.asks
-				asked := w.works.refuses(&refusal)
+				asked := w.service.refuses(&refusal)
 				var refused, taken []string
 				for n := range row.refused {
 					refused = append(refused, w.must(prompted("no %d", n)).ID)
@@ -141,16 +141,16 @@ func TestATaskThatIsRefusedAgainAndAgainStopsNoOther(t *testing.T) {
 	}
 }
 
-// TestForbiddenTasksOfOneUserDelayNoOther: a 403 may speak of the job, so that tasks
-// of one user, however many, do not stop those of another.
-func TestForbiddenTasksOfOneUserDelayNoOther(t *testing.T) {
+// TestForbiddenTasksOfOneUserDoNotDelayOthers: a 403 may concern only the job, so refused
+// tasks of one user must not delay those of another.
+func TestForbiddenTasksOfOneUserDoNotDelayOthers(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"refused at once": 0, "refused after a while": 9 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 				w.credit("user_bob", 1000)
-				asked := w.works.refuses(forbidden)
-				w.works.set(func(s *works) {
+				asked := w.service.refuses(forbidden)
+				w.service.set(func(s *mockService) {
 					s.hold = func(_ context.Context, job backends.Job) {
 						if strings.HasPrefix(job.Prompt, "no") {
 							time.Sleep(slow)
@@ -177,7 +177,7 @@ func TestForbiddenTasksOfOneUserDelayNoOther(t *testing.T) {
 				if total := asked.total() - 20; total > 50 {
 					t.Errorf("%d submissions were refused", total)
 				}
-				w.works.succeed(1)
+				w.service.succeed(1)
 				w.sleep(2 * time.Hour) // all of them fail, each 30 minutes after its first refusal
 				w.has(1000, 0)
 			})
@@ -185,20 +185,20 @@ func TestForbiddenTasksOfOneUserDelayNoOther(t *testing.T) {
 	}
 }
 
-// TestUsersTakeTurnsWhileTheAccountIsSuspected: two users whose tasks are refused
-// with 403 do not stop a third.
-func TestUsersTakeTurnsWhileTheAccountIsSuspected(t *testing.T) {
+// TestAThirdUserIsServedWhileTheAccountIsSuspected: tasks of two users are refused with
+// 403, and those of a third are accepted.
+func TestAThirdUserIsServedWhileTheAccountIsSuspected(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 		w.credit("user_bob", 1000)
 		w.credit("user_cid", 1000)
-		w.works.refuses(forbidden)
+		w.service.refuses(forbidden)
 		for n := range 20 {
 			w.must(prompted("no %d", n))
 			w.must(prompted("no %d", n).of("bob"))
 		}
 		for n := range 5 {
-			w.sleep(3 * time.Minute) // their pauses are as long as they get
+			w.sleep(3 * time.Minute) // their pauses have reached the maximum
 			begun := time.Now()
 			task := w.must(prompted("yes %d", n).of("cid"))
 			for w.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
@@ -211,8 +211,8 @@ func TestUsersTakeTurnsWhileTheAccountIsSuspected(t *testing.T) {
 	})
 }
 
-// TestARefusalOfTheAccountFailsNoTask: nothing is taken at all, and the log has an
-// error.
+// TestARefusalOfTheAccountFailsNoTask: the backend refuses all tasks, and the log has
+// an error.
 func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -223,9 +223,9 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 		"402 of one task": {unpaid, 1, nil}, "402 of all": {unpaid, 3, nil}, "403 of all": {forbidden, 4, []string{"bob", "cid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			listenedTo(t, func(w *world, log *observer.ObservedLogs) {
+			withLog(t, func(w *world, log *observer.ObservedLogs) {
 				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
-				asked := w.works.refuses(row.refusal)
+				asked := w.service.refuses(row.refusal)
 				var ids []string
 				for n := range row.tasks {
 					ids = append(ids, w.must(prompted("no %d", n)).ID)
@@ -247,7 +247,7 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 				if log.FilterLevelExact(zapcore.ErrorLevel).FilterMessageSnippet("does not accept the gateway's account").Len() == 0 {
 					t.Error("the log has no error")
 				}
-				w.works.set(func(s *works) { s.submit = nil })
+				w.service.set(func(s *mockService) { s.submit = nil })
 				w.sleep(3 * time.Minute)
 				for _, id := range ids {
 					w.is(id, record.InProgress)
@@ -257,18 +257,18 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 	}
 }
 
-func TestOneTaskThatIsRefusedAloneFailsAfterTheBusyTimeout(t *testing.T) {
+func TestATaskThatAloneIsRefusedFailsAfterTheBusyTimeout(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []*backends.Error{tooMany, forbidden} {
 		t.Run(fmt.Sprint(refusal.Status), func(t *testing.T) {
 			in(t, func(w *world) {
 				w.serve(func(c *Config) { c.Backends[0].BusyTimeout = 5 * time.Minute })
-				w.works.refuses(refusal)
+				w.service.refuses(refusal)
 				task := w.must(prompted("no"))
 				w.sleep(5*time.Minute - time.Second)
 				w.is(task.ID, record.Queued)
 				w.has(1000, 1)
-				w.sleep(90 * time.Second) // the pause in which the bound is reached ends first
+				w.sleep(90 * time.Second) // the task fails at the end of its current pause
 				w.is(task.ID, record.Failed)
 				w.has(1000, 0)
 			})
@@ -276,10 +276,10 @@ func TestOneTaskThatIsRefusedAloneFailsAfterTheBusyTimeout(t *testing.T) {
 	}
 }
 
-// TestADeferredTaskOutlivesAKill: its pause, its count and its time are in the store.
-func TestADeferredTaskOutlivesAKill(t *testing.T) {
+// TestADeferredTaskSurvivesAKill: the pause, the count and the times are in the store.
+func TestADeferredTaskSurvivesAKill(t *testing.T) {
 	in(t, func(w *world) {
-		asked := w.works.refuses(tooMany)
+		asked := w.service.refuses(tooMany)
 		task := w.must(prompted("no"))
 		for range 29 {
 			w.sleep(time.Minute)
@@ -292,7 +292,7 @@ func TestADeferredTaskOutlivesAKill(t *testing.T) {
 		}
 		w.sleep(2 * time.Minute)
 		w.is(task.ID, record.Failed)
-		if jobs, _ := w.works.accepted(); jobs != 0 {
+		if jobs, _ := w.service.accepted(); jobs != 0 {
 			t.Errorf("%d jobs", jobs)
 		}
 	})
@@ -300,7 +300,7 @@ func TestADeferredTaskOutlivesAKill(t *testing.T) {
 
 func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 	in(t, func(w *world) {
-		asked := w.works.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
+		asked := w.service.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
 		one, two := w.must(prompted("no 1")), w.must(prompted("no 2"))
 		w.sleep(time.Second)
 		all, err := w.Backends(context.Background())
@@ -312,7 +312,7 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 		}
 		w.has(1000, 1)
 		w.sleep(5*time.Minute + 10*time.Second) // the other is deferred now
-		w.works.set(func(s *works) { s.submit = nil })
+		w.service.set(func(s *mockService) { s.submit = nil })
 		before := len(asked.of("no 2"))
 		if _, err := w.Retry(context.Background(), "root", two.ID); err != nil {
 			t.Error(err)
@@ -325,14 +325,14 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 	})
 }
 
-// TestAJobOfUnknownDeliveryIsSearchedForAFewTimes: at many services that means to submit it
-// again.
-func TestAJobOfUnknownDeliveryIsSearchedForAFewTimes(t *testing.T) {
+// TestSearchesForAnUnknownDeliveryAreLimited: at many services a search submits the job
+// again under its token.
+func TestSearchesForAnUnknownDeliveryAreLimited(t *testing.T) {
 	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
+		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
 		var at []time.Time
-		w.works.set(func(s *works) {
-			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Doubtful, Status: 500} }
+		w.service.set(func(s *mockService) {
+			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Unconfirmed, Status: 500} }
 			s.find = func(*work) (backends.Ref, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()

@@ -23,7 +23,7 @@ import (
 // crowd is an engine on the real clock with tasks that wait behind 8 that run.
 func crowd(t testing.TB, tasks int) (*Engine, *storage.Store, *ledger.Ledger) {
 	t.Helper()
-	works := newWorks()
+	works := newMockService()
 	disk := memory.New()
 	store := storage.New(disk, storage.Options{Gather: -1})
 	l, err := ledger.Open(context.Background(), store, ledger.Options{})
@@ -54,9 +54,8 @@ func crowd(t testing.TB, tasks int) (*Engine, *storage.Store, *ledger.Ledger) {
 	return e, store, l
 }
 
-// A task that waits has nothing in memory: what the engine takes does not grow
-// with how many there are.
-func TestTasksThatWaitTakeNoMemory(t *testing.T) {
+// The memory of an engine does not grow with the number of queued tasks.
+func TestQueuedTasksUseNoMemory(t *testing.T) {
 	if testing.Short() {
 		t.Skip("makes thousands of tasks")
 	}
@@ -70,7 +69,7 @@ func TestTasksThatWaitTakeNoMemory(t *testing.T) {
 	runtime.ReadMemStats(&before)
 	began := time.Now()
 	second := Open(store, l, Options{})
-	if err := second.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: newWorks(), MaxRunning: 8}}}); err != nil {
+	if err := second.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: newMockService(), MaxRunning: 8}}}); err != nil {
 		t.Fatal(err)
 	}
 	all, err := second.Backends(t.Context())
@@ -88,9 +87,8 @@ func TestTasksThatWaitTakeNoMemory(t *testing.T) {
 	second.Close(context.Background())
 }
 
-// BenchmarkSubmit measures submissions by 64 at once, to a backend that takes each
-// job at once and has room for all. Users come in turn. A submission is over when
-// it is noted that the backend has its job.
+// BenchmarkSubmit measures 64 concurrent submissions to a backend that accepts each
+// job at once. Users alternate. A submission ends when its acceptance is durable.
 func BenchmarkSubmit(b *testing.B) {
 	for _, engine := range []struct {
 		name string
@@ -107,11 +105,11 @@ func BenchmarkSubmit(b *testing.B) {
 			e := busy(b, store, users)
 			before, written := store.Stats(), counted.written.Load()
 			var next atomic.Int64
-			var crew sync.WaitGroup
+			var workers sync.WaitGroup
 			b.ReportAllocs()
 			b.ResetTimer()
 			for range submitters {
-				crew.Go(func() {
+				workers.Go(func() {
 					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
 						s := with(func(s *Submission) { s.Payer.User, s.Key = fmt.Sprint("user_", n%users), fmt.Sprint("key_", n%users) })
 						if _, _, err := e.Submit(context.Background(), s); err != nil {
@@ -121,8 +119,8 @@ func BenchmarkSubmit(b *testing.B) {
 					}
 				})
 			}
-			crew.Wait()
-			e.Close(context.Background()) // waits for what is to be noted
+			workers.Wait()
+			e.Close(context.Background()) // waits until all acceptances are durable
 			stats := store.Stats()
 			b.ReportMetric(float64(stats.Committed-before.Committed)/float64(b.N), "commits/op")
 			b.ReportMetric(float64(counted.written.Load()-written)/float64(b.N), "keys/op")
@@ -130,7 +128,7 @@ func BenchmarkSubmit(b *testing.B) {
 	}
 }
 
-// busy is an engine over a store whose users have money.
+// busy returns an engine over a store with users that have money.
 func busy(b *testing.B, store *storage.Store, users int) *Engine {
 	b.Helper()
 	l, err := ledger.Open(context.Background(), store, ledger.Options{})
@@ -160,7 +158,7 @@ func busy(b *testing.B, store *storage.Store, users int) *Engine {
 	return e
 }
 
-// obliging is a backend that takes each job at once and finishes none.
+// obliging is a backend that accepts each job at once and finishes none.
 type obliging struct{}
 
 func (obliging) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {

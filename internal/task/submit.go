@@ -19,30 +19,30 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Submission asks for a generation. It has been checked against its family, and its defaults are
-// filled in.
+// Submission is a request for a generation. The caller of Submit has checked it against its model
+// family and has set the defaults.
 type Submission struct {
 	Payer ledger.Payer
 	Key   string // the id of the API key
 
 	Backend string
-	Job     backends.Job // the token is set here
+	Job     backends.Job // Submit sets the token
 
-	// SessionID keeps the same from being asked for twice within [SessionWindow];
-	// empty: it does not. SessionContext comes back in callbacks.
+	// SessionID prevents a second task with the same id within [SessionWindow]. It
+	// may be empty. Callbacks repeat SessionContext.
 	SessionID      string
 	SessionContext string
 
-	// Quote is the price as it is now. What it holds is held, and what is
-	// delivered is charged by it. The zero Quote is for what is free.
+	// Quote is the current price. The gateway holds its Hold, and charges delivered
+	// results by it. The zero Quote is for free models.
 	Quote catalog.Quote
 
-	// IdempotencyKey is the header of this name; empty: none. Fingerprint is of
-	// everything that was asked for.
+	// IdempotencyKey is the header of this name; empty: none. Fingerprint is the
+	// hash of the whole request.
 	IdempotencyKey string
 	Fingerprint    journal.ID
 
-	body []byte // Job as it is written
+	body []byte // encoded Job
 }
 
 // The limits of a submission, in characters (docs/reference/tasks.md#platform-body).
@@ -51,7 +51,7 @@ const (
 	maxSessionContext = 1000
 )
 
-// check refuses what cannot be a submission.
+// check returns an error if a field is not valid.
 func (s *Submission) check(e *Engine) error {
 	if n := utf8.RuneCountInString(s.SessionID); n > maxSessionID {
 		return fault.At(fault.InvalidParameter, "session_id", "session_id has at most %d characters, this has %d", maxSessionID, n)
@@ -70,10 +70,10 @@ func (s *Submission) check(e *Engine) error {
 	return nil
 }
 
-// Submit makes a task, durable with its money. If a slot is free it delivers the job, and waits for
-// a while until the backend accepts or refuses it; the acceptance may be noted after Submit has
-// returned. A replay returns the task that was made the first time, as it is now. A definite
-// rejection rolls the submission back.
+// Submit creates a task and holds its price, durably. If a slot is free, it delivers the job and
+// waits up to deliveryWait until the backend accepts or refuses it. The acceptance may become durable
+// after Submit has returned. For a replay, Submit returns the current state of the first task. A
+// definite rejection rolls the submission back.
 func (e *Engine) Submit(ctx context.Context, s Submission) (t *record.Task, replayed bool, err error) {
 	if err := s.check(e); err != nil {
 		return nil, false, err
@@ -89,7 +89,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *record.Task, repl
 	}
 	defer unlock()
 
-	before, err := s.first(ctx, e)
+	before, err := s.findEarlier(ctx, e)
 	if err != nil {
 		return nil, false, err
 	}
@@ -99,12 +99,11 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *record.Task, repl
 	rec := s.record(record.NewID())
 	reservation, err := e.ledger.Reserve(ctx, s.Payer, s.Quote.Hold)
 	if err != nil {
-		return nil, false, unaffordable(err)
+		return nil, false, reserveFault(err)
 	}
-	var made *record.Record
+	var created *record.Record
 	var tried bool
-	// From here on the submission goes on even if the caller disconnects: else its outcome would
-	// be unknown.
+	// If the caller disconnects from here on, the submission continues, so that its outcome is known.
 	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t *ledger.Txn) error {
 		if tried { // an earlier run may have been committed
 			if before, err = record.Tasks.Get(t, rec.ID); err != nil || before != nil {
@@ -112,49 +111,49 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *record.Task, repl
 			}
 		}
 		tried = true
-		if before, err = s.before(t, e.now()); err != nil || before != nil {
+		if before, err = s.earlier(t, e.now()); err != nil || before != nil {
 			return err
 		}
-		made, err = s.accept(t, e, rec, reservation)
+		created, err = s.accept(t, e, rec, reservation)
 		return err
 	})
 	switch {
 	case err != nil:
-		return nil, false, unaffordable(err)
+		return nil, false, reserveFault(err)
 	case before != nil && before.ID != rec.ID:
 		return before.Task(), true, nil
 	}
-	mine := made.Delivery == record.Sending // this submission sends the job, unless a driver has claimed the task since
-	if before != nil {                      // an earlier run was committed with an unknown outcome
-		mine = mine && before.Delivery == record.Sending && before.Attempt == made.Attempt && made.Fenced(before)
-		made = before
+	sends := created.Delivery == record.Sending // this submission sends the job, unless a driver has claimed the task since
+	if before != nil {                          // an earlier run was committed with an unknown outcome
+		sends = sends && before.Delivery == record.Sending && before.Attempt == created.Attempt && created.Fenced(before)
+		created = before
 	}
-	e.counters.submitted.add(made.Kind)
-	if !mine {
+	e.counters.submitted.add(created.Kind)
+	if !sends {
 		e.nudgeDriver(s.Backend)
-		return made.Task(), false, nil
+		return created.Task(), false, nil
 	}
-	return e.await(ctx, made, s.Job)
+	return e.await(ctx, created, s.Job)
 }
 
-// first is before, outside the transaction that makes the task: most replays and duplicates end
-// here without a write.
-func (s *Submission) first(ctx context.Context, e *Engine) (before *record.Record, err error) {
+// findEarlier calls earlier outside the transaction that creates the task: most replays and
+// duplicates end here without a write.
+func (s *Submission) findEarlier(ctx context.Context, e *Engine) (before *record.Record, err error) {
 	if s.IdempotencyKey == "" && s.SessionID == "" {
-		return nil, ctx.Err() // a caller who has left by now gets no task
+		return nil, ctx.Err() // if the caller has disconnected, no task is created
 	}
 	err = e.store.View(ctx, func(r storage.Reader) (err error) {
-		before, err = s.before(r, e.now())
+		before, err = s.earlier(r, e.now())
 		return err
 	})
 	return before, err
 }
 
-// lock waits for other submissions with the same idempotency key or session id: their outcome
-// decides about this one.
+// lock waits for other submissions with the same idempotency key or session id, because their
+// outcome decides whether this one creates a task.
 func (s *Submission) lock(ctx context.Context, e *Engine) (unlock func(), err error) {
 	unlock = func() {}
-	for _, name := range [...]struct{ kind, text string }{{record.IdempotencyPrefix, s.IdempotencyKey}, {record.SessionPrefix, s.SessionID}} { // always in this order, against deadlocks
+	for _, name := range [...]struct{ kind, text string }{{record.IdempotencyPrefix, s.IdempotencyKey}, {record.SessionPrefix, s.SessionID}} { // fixed order prevents deadlocks
 		if name.text == "" {
 			continue
 		}
@@ -169,18 +168,18 @@ func (s *Submission) lock(ctx context.Context, e *Engine) (unlock func(), err er
 	return unlock, nil
 }
 
-// before returns the task that was made under the idempotency key, or refuses
-// what another task keeps from being made.
-func (s *Submission) before(r storage.Reader, now int64) (*record.Record, error) {
+// earlier returns the task of the same idempotency key, or nil. It returns an error if the
+// session id is in use.
+func (s *Submission) earlier(r storage.Reader, now int64) (*record.Record, error) {
 	rec, err := s.replayed(r)
 	if err != nil || rec != nil {
 		return rec, err
 	}
-	return nil, s.sessionFree(r, now)
+	return nil, s.checkSession(r, now)
 }
 
-// maxEnclosed is the greatest length in bytes of a body in the record of its task: each read and
-// change of a waiting task carries it.
+// maxEnclosed is the maximum length in bytes of a body inside the record of its task: each read and
+// write of a waiting task includes it.
 const maxEnclosed = 2 << 10
 
 // record returns the task before it is submitted.
@@ -202,8 +201,8 @@ func (s *Submission) record(id string) *record.Record {
 	return r
 }
 
-// accept writes the task, of which rec is the beginning, with everything that belongs to it. It
-// leaves rec as it is, since it may be run again.
+// accept writes the task that starts as rec, with its hold, keys and counts. It does not change rec,
+// since it may run again.
 func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record.Record, reservation *ledger.Reservation) (*record.Record, error) {
 	most := int64(e.config.Load().Unfinished)
 	n, err := record.Unfinished(t, s.Key)
@@ -221,24 +220,24 @@ func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record.Record, reserv
 	d := e.driverOf(s.Backend)
 	c := transition.Change{
 		Known: rec, Counts: &l, Unfinished: n, Body: s.body, Fingerprint: s.Fingerprint, Reservation: reservation,
-		Slot: l.Waiting == l.Deferred && l.HasSlot(backend.MaxRunning) && (d == nil || d.open(rec.User)),
+		Slot: l.Waiting == l.Deferred && l.HasSlot(backend.MaxRunning) && (d == nil || d.sendsAtOnce(rec.User)),
 	}
 	_, err = e.writer.Apply(context.Background(), t, transition.Submit, &c)
 	return c.After, err
 }
 
-// unaffordable turns an error of the ledger into the fault of a submission.
-func unaffordable(err error) error {
+// reserveFault converts an error of the ledger to the fault of a submission.
+func reserveFault(err error) error {
 	if short, ok := errors.AsType[*ledger.Short](err); ok {
 		return short.Fault("this task", "")
 	}
 	return fault.OfStore(err)
 }
 
-// DuplicateSession is why a submission is refused whose session id is in use. It
-// is a [fault.Fault] of the code DUPLICATE_SESSION_ID too.
+// DuplicateSession is the error of a submission whose session id is in use. It wraps a
+// [fault.Fault] with the code DUPLICATE_SESSION_ID.
 type DuplicateSession struct {
-	Task string // the one that uses it
+	Task string // the task that uses the session id
 	*fault.Fault
 }
 
@@ -258,8 +257,7 @@ func (e *Engine) KeyUsed(ctx context.Context, key, idempotencyKey string) (used 
 	return used, err
 }
 
-// replayed returns the task that was made under the idempotency key; nil when
-// there is none.
+// replayed returns the task of the idempotency key, or nil.
 func (s *Submission) replayed(r storage.Reader) (*record.Record, error) {
 	if s.IdempotencyKey == "" {
 		return nil, nil
@@ -270,17 +268,17 @@ func (s *Submission) replayed(r storage.Reader) (*record.Record, error) {
 	}
 	if have.Fingerprint != s.Fingerprint {
 		return nil, fault.At(fault.IdempotencyKeyReused, "Idempotency-Key",
-			"this idempotency key was used at %s for another task; take a new one", time.UnixMilli(have.Time).UTC().Format(time.RFC3339))
+			"this idempotency key was used at %s for another task; use a new one", time.UnixMilli(have.Time).UTC().Format(time.RFC3339))
 	}
 	rec, err := record.Tasks.Get(r, have.Task)
 	if err == nil && rec == nil {
-		err = fmt.Errorf("task: %s was made under an idempotency key, and is missing", have.Task)
+		err = fmt.Errorf("task: the idempotency record refers to %s, which is missing", have.Task)
 	}
 	return rec, err
 }
 
-// sessionFree refuses a session id that is in use.
-func (s *Submission) sessionFree(r storage.Reader, now int64) error {
+// checkSession returns a [DuplicateSession] if the session id is in use.
+func (s *Submission) checkSession(r storage.Reader, now int64) error {
 	if s.SessionID == "" {
 		return nil
 	}
@@ -289,34 +287,34 @@ func (s *Submission) sessionFree(r storage.Reader, now int64) error {
 		return err
 	}
 	return &DuplicateSession{have.Task, fault.At(fault.DuplicateSessionID, "session_id",
-		"this session_id was used for task %s; it can be used again from %s on", have.Task, time.UnixMilli(have.Until).UTC().Format(time.RFC3339))}
+		"this session_id was used for task %s; it can be used again from %s", have.Task, time.UnixMilli(have.Until).UTC().Format(time.RFC3339))}
 }
 
-// deliveryWait is how long a submission waits for the delivery.
+// deliveryWait is the maximum time that a submission waits for the delivery.
 const deliveryWait = 10 * time.Second
 
-// await delivers a task that was just submitted, and waits for deliveryWait at most.
+// await delivers a new task and waits for the result, at most deliveryWait.
 func (e *Engine) await(ctx context.Context, rec *record.Record, job backends.Job) (*record.Task, bool, error) {
-	w := &waiter{taken: make(chan struct{}), done: make(chan struct{})}
+	w := &waiter{accepted: make(chan struct{}), done: make(chan struct{})}
 	e.store.Steps.Go(func() {
 		defer close(w.done)
 		if d := e.driverOf(rec.Backend); d != nil {
 			d.deliver(rec, job, w)
-		} else { // a reload has removed the backend: nothing was sent
-			e.note(transition.PutBack, transition.Change{Known: rec})
+		} else { // a reload has removed the backend before the job was sent
+			e.applyDurably(transition.PutBack, transition.Change{Known: rec})
 		}
 	})
 	timer := time.NewTimer(deliveryWait)
 	defer timer.Stop()
 	select {
-	case <-w.taken: // the submission does not wait until this is noted
+	case <-w.accepted: // the answer does not wait until this is durable
 		return rec.Task(), false, nil
 	case <-w.done:
 	case <-timer.C:
 	case <-ctx.Done():
 	}
-	if !w.leave() {
-		<-w.done // it is being taken back
+	if !w.stopWaiting() {
+		<-w.done // the task is being rolled back
 	}
 	switch {
 	case w.err != nil:
@@ -324,7 +322,7 @@ func (e *Engine) await(ctx context.Context, rec *record.Record, job backends.Job
 	case w.refused != nil:
 		return nil, false, fault.At(fault.UpstreamRejected, w.refused.Param, "%s", w.refused.Message)
 	}
-	// The task is durable whatever the store says now.
+	// An error of this read does not matter: the task is durable.
 	now := rec
 	err := e.store.View(context.WithoutCancel(ctx), func(r storage.Reader) error {
 		have, err := record.Tasks.Get(r, rec.ID)
@@ -334,7 +332,7 @@ func (e *Engine) await(ctx context.Context, rec *record.Record, job backends.Job
 		return err
 	})
 	if err != nil {
-		e.store.Log.Warn("a task that was submitted cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
+		e.store.Log.Warn("cannot read a task after its submission", zap.String("task_id", rec.ID), zap.Error(err))
 	}
 	return now.Task(), false, nil
 }

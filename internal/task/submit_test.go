@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestATaskGoesItsWay(t *testing.T) {
+func TestATaskFromSubmissionToSuccess(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
 		if task.Status != record.Queued || task.Progress != "0%" || task.Object != "video_task" || task.Model != "video-x-1" ||
@@ -33,7 +33,7 @@ func TestATaskGoesItsWay(t *testing.T) {
 		if task = w.is(task.ID, record.InProgress); task.Progress != "50%" {
 			t.Fatalf("it runs as %+v", task)
 		}
-		w.works.tells(task.ID, succeeded(2))
+		w.service.tells(task.ID, succeeded(2))
 		task = w.until(task.ID, record.Success, 10*time.Second)
 		text, _ := json.Marshal(task)
 		want := `{"task_id":"` + task.ID + `","object":"video_task","model":"video-x-1","status":"success","progress":"100%",` +
@@ -51,10 +51,10 @@ func jsonOf(v any) string {
 	return string(text)
 }
 
-func TestAFailureCostsNothingAndSaysWhy(t *testing.T) {
+func TestAFailureIsFreeAndHasAReason(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(with(func(s *Submission) { s.Job.Kind, s.Job.Model = backends.Image, "image-x-1" }))
-		w.works.tells(task.ID, failed(backends.ContentRejected))
+		w.service.tells(task.ID, failed(backends.ContentRejected))
 		task = w.until(task.ID, record.Failed, 10*time.Second)
 		if task.Object != "image_task" || task.Progress != "0%" || task.Result != nil || task.CompletedAt == 0 ||
 			*task.Error != (record.Error{Code: "TASK_FAILED", Reason: backends.ContentRejected, Message: "no cats"}) {
@@ -64,7 +64,7 @@ func TestAFailureCostsNothingAndSaysWhy(t *testing.T) {
 	})
 }
 
-func TestWhatIsDeliveredIsWhatIsCharged(t *testing.T) {
+func TestDeliveredResultsAreCharged(t *testing.T) {
 	t.Parallel()
 	perSecond := catalog.Price{Second: []catalog.Variant{{Resolution: "720P", Price: 5}, {Resolution: "1080P", Price: 10}}}
 	perImage := catalog.Price{Image: []catalog.Variant{{Price: 30}}}
@@ -82,22 +82,22 @@ func TestWhatIsDeliveredIsWhatIsCharged(t *testing.T) {
 		hold    money.Amount
 		charged money.Amount
 	}{
-		"nothing is told of it": {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 0, 0, 0), 40, 40},
-		"as it was asked for":   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
-		"shorter":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 4, 1280, 720), 40, 20},
-		"by tenths":             {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 4.1, 1920, 1080), 80, 41},
-		"not a number":          {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.NaN(), 1280, 720), 40, 40},
-		"endless":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.Inf(1), 1280, 720), 40, 40},
-		"before it began":       {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, -1, 1280, 720), 40, 40},
-		"longer":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 9, 1280, 720), 40, 40},
-		"of no length at all":   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
-		"smaller":               {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 8, 704, 1280), 80, 40},
-		"one of three":          {perImage, catalog.Image, catalog.Work{Count: 3}, long(1, 0, 0, 0), 90, 30},
-		"four of three":         {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
+		"the service reports nothing": {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 0, 0, 0), 40, 40},
+		"as it was asked for":         {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
+		"shorter":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 4, 1280, 720), 40, 20},
+		"by tenths":                   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 4.1, 1920, 1080), 80, 41},
+		"not a number":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.NaN(), 1280, 720), 40, 40},
+		"endless":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.Inf(1), 1280, 720), 40, 40},
+		"before it began":             {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, -1, 1280, 720), 40, 40},
+		"longer":                      {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 9, 1280, 720), 40, 40},
+		"of no length at all":         {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
+		"smaller":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 8, 704, 1280), 80, 40},
+		"one of three":                {perImage, catalog.Image, catalog.Work{Count: 3}, long(1, 0, 0, 0), 90, 30},
+		"four of three":               {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.poll = func(*work) (backends.Status, error) {
 						return backends.Status{State: backends.Succeeded, Results: row.results}, nil
 					}
@@ -120,14 +120,14 @@ func TestWhatIsDeliveredIsWhatIsCharged(t *testing.T) {
 
 func TestATaskWithoutAPriceHoldsNothing(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		task := w.must(with(func(s *Submission) { s.Quote = flat(0) }))
 		w.until(task.ID, record.Success, 10*time.Second)
 		w.has(1000, 0)
 	})
 }
 
-func TestParallelSubmissionsGetExactlyWhatTheMoneyIsFor(t *testing.T) {
+func TestParallelSubmissionsSpendExactlyTheBalance(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 3 })
 		var wait sync.WaitGroup
@@ -156,7 +156,7 @@ func TestParallelSubmissionsGetExactlyWhatTheMoneyIsFor(t *testing.T) {
 	})
 }
 
-func TestWhoCannotPayIsTold(t *testing.T) {
+func TestASubmissionBeyondTheBalanceIsRefused(t *testing.T) {
 	in(t, func(w *world) {
 		_, err := w.submit(with(func(s *Submission) { s.Quote = flat(1001) }))
 		w.refused(err, fault.InsufficientQuota)
@@ -171,7 +171,7 @@ func TestWhoCannotPayIsTold(t *testing.T) {
 
 func TestSessionIDIsUsedForThreeDays(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.succeed(1)
+		w.service.succeed(1)
 		one := with(func(s *Submission) { s.SessionID = "s" })
 		first := w.must(one)
 		accepted := time.UnixMilli(w.record(first.ID).Created)
@@ -218,13 +218,13 @@ func TestSessionIDIsCountedInCharacters(t *testing.T) {
 	})
 }
 
-func TestOfRacingTwinsOneIsMade(t *testing.T) {
+func TestConcurrentDuplicatesCreateOneTask(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]bool{"the first is accepted": false, "the first is refused": true} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				var once sync.Once
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) }
 					s.submit = func(backends.Job) (err error) {
 						if refuse {
@@ -239,7 +239,7 @@ func TestOfRacingTwinsOneIsMade(t *testing.T) {
 				codes := make(map[fault.Code]int)
 				for range 8 {
 					wait.Go(func() {
-						task, err := w.submit(with(func(s *Submission) { s.SessionID = "twin" }))
+						task, err := w.submit(with(func(s *Submission) { s.SessionID = "same" }))
 						mu.Lock()
 						defer mu.Unlock()
 						if err == nil {
@@ -254,7 +254,7 @@ func TestOfRacingTwinsOneIsMade(t *testing.T) {
 					want = map[fault.Code]int{"": 1, fault.DuplicateSessionID: 6, fault.UpstreamRejected: 1}
 				}
 				if jsonOf(codes) != jsonOf(want) || len(made) != 1 {
-					t.Errorf("of twins %v were made and the answers are %v, want %v", made, codes, want)
+					t.Errorf("duplicates created %v, answers %v, want %v", made, codes, want)
 				}
 				w.has(1000, 100)
 			})
@@ -262,14 +262,14 @@ func TestOfRacingTwinsOneIsMade(t *testing.T) {
 	}
 }
 
-func TestAReplayAnswersThePresentStatus(t *testing.T) {
+func TestAReplayReturnsTheCurrentStatus(t *testing.T) {
 	in(t, func(w *world) {
 		s := with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint, s.SessionID = "k", journal.IDOf("a"), "s" })
 		first, replayed, err := w.Submit(w.t.Context(), s)
 		if err != nil || replayed {
 			t.Fatal(replayed, err)
 		}
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.until(first.ID, record.Success, 10*time.Second)
 		again, replayed, err := w.Submit(w.t.Context(), s)
 		if err != nil || !replayed || again.ID != first.ID || again.Status != record.Success {
@@ -291,7 +291,7 @@ func TestAReplayAnswersThePresentStatus(t *testing.T) {
 	})
 }
 
-func TestRacingReplaysMakeOneTask(t *testing.T) {
+func TestConcurrentReplaysCreateOneTask(t *testing.T) {
 	in(t, func(w *world) {
 		var wait sync.WaitGroup
 		var mu sync.Mutex
@@ -316,7 +316,7 @@ func TestRacingReplaysMakeOneTask(t *testing.T) {
 	})
 }
 
-func TestAKeyHasSoManyUnfinishedTasks(t *testing.T) {
+func TestUnfinishedTasksOfAKeyAreLimited(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 3, 1 })
 		for range 3 {
@@ -328,15 +328,15 @@ func TestAKeyHasSoManyUnfinishedTasks(t *testing.T) {
 			t.Error("without a Retry-After")
 		}
 		w.must(with(func(s *Submission) { s.Key = annKey2 }))
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.sleep(time.Minute)
 		w.must(video())
 	})
 }
 
-func TestARefusalThatIsTheAnswerLeavesNothingBehind(t *testing.T) {
+func TestARefusalInTheAnswerRollsTheSubmissionBack(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error { return backends.Invalid("output.duration", "4, 8 or 12 seconds, not 5") }
 		})
 		s := with(func(s *Submission) { s.SessionID, s.IdempotencyKey = "s", "k" })
@@ -349,7 +349,7 @@ func TestARefusalThatIsTheAnswerLeavesNothingBehind(t *testing.T) {
 		if n := w.count(Filter{Key: annKey}); n != 0 {
 			t.Errorf("%d tasks are listed", n)
 		}
-		w.works.set(func(s *works) { s.submit = nil })
+		w.service.set(func(s *mockService) { s.submit = nil })
 		if _, replayed, err := w.Submit(w.t.Context(), s); err != nil || replayed {
 			t.Errorf("the same again: %t, %v", replayed, err)
 		}
@@ -358,7 +358,7 @@ func TestARefusalThatIsTheAnswerLeavesNothingBehind(t *testing.T) {
 
 func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.hold = func(context.Context, backends.Job) { time.Sleep(12 * time.Second) }
 			s.submit = func(backends.Job) error { return backends.Invalid("prompt", "too long") }
 		})
@@ -379,9 +379,9 @@ func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
 	})
 }
 
-func TestACallerWhoLeavesHasATask(t *testing.T) {
+func TestATaskContinuesAfterItsCallerDisconnects(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) } })
+		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) } })
 		ctx, leave := context.WithTimeout(w.t.Context(), time.Second)
 		defer leave()
 		task, _, err := w.Submit(ctx, video())
@@ -393,14 +393,14 @@ func TestACallerWhoLeavesHasATask(t *testing.T) {
 	})
 }
 
-func TestABackendThatIsNotConfiguredGetsNothing(t *testing.T) {
+func TestASubmissionToAnUnconfiguredBackendIsRefused(t *testing.T) {
 	in(t, func(w *world) {
 		_, err := w.submit(with(func(s *Submission) { s.Backend = "other" }))
 		w.refused(err, fault.UpstreamUnavailable)
 	})
 }
 
-func TestWhatIsConfiguredWronglyIsRefused(t *testing.T) {
+func TestServeRefusesInvalidConfigurations(t *testing.T) {
 	in(t, func(w *world) {
 		good := w.config.Backends[0]
 		for name, c := range map[string]Config{
@@ -419,7 +419,7 @@ func TestWhatIsConfiguredWronglyIsRefused(t *testing.T) {
 	})
 }
 
-func TestWhoHasLeftBeforeHisSubmissionBeganHasNoTask(t *testing.T) {
+func TestADisconnectBeforeTheSubmissionCreatesNoTask(t *testing.T) {
 	in(t, func(w *world) {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
@@ -430,7 +430,7 @@ func TestWhoHasLeftBeforeHisSubmissionBeganHasNoTask(t *testing.T) {
 		} {
 			_, _, err := w.Submit(gone, s)
 			w.sleep(time.Second)
-			if jobs, _ := w.works.accepted(); jobs != 0 || !errors.Is(err, context.Canceled) {
+			if jobs, _ := w.service.accepted(); jobs != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %d jobs, %v", name, jobs, err)
 			}
 		}

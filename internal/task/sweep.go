@@ -13,24 +13,23 @@ import (
 )
 
 const (
-	// maxSwept is how many tasks are removed in one transaction, and sweepFor how
-	// long one Sweep goes on with that.
+	// maxSwept is how many tasks are removed in one transaction. sweepFor is the
+	// maximum time that one Sweep removes tasks.
 	maxSwept = 256
 	sweepFor = 5 * time.Second
 
-	// maxExpired is how many tasks of one backend without a driver one Sweep looks at.
+	// maxExpired is how many tasks of one unconfigured backend one Sweep reads.
 	maxExpired = 1000
 )
 
-// Sweep removes tasks past their retention, with everything that belongs to them, and ends tasks of
-// unconfigured backends past their deadline. It is called now and then and does a bounded part of
-// the work.
+// Sweep removes tasks past their retention with all their records, and ends tasks of unconfigured
+// backends past their deadline. One call does a bounded part of the work; call it periodically.
 func (e *Engine) Sweep(ctx context.Context) error {
-	return errors.Join(e.expire(ctx), e.clear(ctx))
+	return errors.Join(e.expire(ctx), e.removeExpired(ctx))
 }
 
-// expire ends tasks of backends that are not configured any more when their deadline has passed:
-// their money must not be held for ever. Their jobs cannot be polled.
+// expire ends tasks of unconfigured backends past their deadline, so that their money is not held
+// for ever. Their jobs cannot be polled.
 func (e *Engine) expire(ctx context.Context) error {
 	all, err := e.Backends(ctx)
 	if err != nil {
@@ -38,21 +37,21 @@ func (e *Engine) expire(ctx context.Context) error {
 	}
 	e.sweeping.Lock()
 	defer e.sweeping.Unlock()
-	var failed []error // one task's trouble keeps no other
+	var failed []error // an error of one task does not stop the others
 	for _, b := range all {
 		if !b.Abandoned() {
 			continue
 		}
-		late, err := e.late(ctx, b.Name)
+		late, err := e.pastDeadline(ctx, b.Name)
 		if err != nil {
 			failed = append(failed, err)
 		}
 		for _, rec := range late {
-			e.store.Log.Warn("the time of a task is over, and its backend is not configured any more",
+			e.store.Log.Warn("a task of an unconfigured backend has passed its deadline",
 				zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 			if _, _, err := e.apply(ctx, transition.Expire, transition.Change{Known: rec, Failure: record.TimedOut}); err != nil {
 				failed = append(failed, err)
-				if !e.ofOne(ctx, err) {
+				if !e.concernsOneTask(ctx, err) {
 					return errors.Join(failed...)
 				}
 			}
@@ -61,21 +60,21 @@ func (e *Engine) expire(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// ofOne reports whether an error concerns one task only, and not the store or the end of ctx.
-func (e *Engine) ofOne(ctx context.Context, err error) bool {
+// concernsOneTask reports whether an error concerns only one task, and not the store or ctx.
+func (e *Engine) concernsOneTask(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && e.store.Err() == nil &&
 		!errors.Is(err, storage.ErrLowSpace) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrClosed)
 }
 
-// late returns tasks of a backend whose time is over, of those that are looked at
-// this time, beside an error of those that cannot be read.
-func (e *Engine) late(ctx context.Context, backend string) (late []*record.Record, err error) {
+// pastDeadline returns tasks of a backend past their deadline. It reads at most maxExpired tasks. The
+// error reports those that cannot be read.
+func (e *Engine) pastDeadline(ctx context.Context, backend string) (late []*record.Record, err error) {
 	now := e.now()
 	in := record.Due.Under(backend).Before(backend, now+1)
-	if from := e.unswept[backend]; from != nil {
+	if from := e.sweepFrom[backend]; from != nil {
 		in = in.FromKey(from)
 	}
-	delete(e.unswept, backend) // from the beginning, unless there are more
+	delete(e.sweepFrom, backend) // the next sweep starts from the beginning, unless there are more
 	var unread []error
 	err = e.store.View(ctx, func(r storage.Reader) error {
 		late, unread = nil, nil
@@ -84,7 +83,7 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record.Recor
 			return err
 		}
 		if len(keys) > maxExpired {
-			e.unswept[backend] = keys[maxExpired]
+			e.sweepFrom[backend] = keys[maxExpired]
 			keys = keys[:maxExpired]
 		}
 		for _, key := range keys {
@@ -101,9 +100,8 @@ func (e *Engine) late(ctx context.Context, backend string) (late []*record.Recor
 	return late, errors.Join(errors.Join(unread...), err)
 }
 
-// clear removes tasks that have been over for longer than they are kept, for a
-// while.
-func (e *Engine) clear(ctx context.Context) error {
+// removeExpired removes tasks past their retention, for at most sweepFor.
+func (e *Engine) removeExpired(ctx context.Context) error {
 	before := e.now() - e.config.Load().Kept.Milliseconds()
 	if before < 0 {
 		return nil
@@ -119,9 +117,9 @@ func (e *Engine) clear(ctx context.Context) error {
 		if err != nil || len(keys) == 0 {
 			return errors.Join(append(failed, err)...)
 		}
-		if err := e.forgetAll(ctx, keys); err != nil {
+		if err := e.removeAll(ctx, keys); err != nil {
 			failed = append(failed, err)
-			if !e.ofOne(ctx, err) {
+			if !e.concernsOneTask(ctx, err) {
 				break
 			}
 		}
@@ -133,9 +131,9 @@ func (e *Engine) clear(ctx context.Context) error {
 	return errors.Join(failed...)
 }
 
-// forgetAll removes tasks, one by one where not all of them can be removed: one
-// that cannot be read keeps no other.
-func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
+// removeAll removes tasks. If that fails because of one of them, it removes them
+// one by one, so that an unreadable task does not keep others.
+func (e *Engine) removeAll(ctx context.Context, keys [][]byte) error {
 	err := e.store.Update(ctx, func(t storage.Txn) error {
 		for _, key := range keys {
 			rec, err := record.Tasks.Get(t, record.LastID(key))
@@ -148,11 +146,11 @@ func (e *Engine) forgetAll(ctx context.Context, keys [][]byte) error {
 		}
 		return nil
 	})
-	if err != nil && len(keys) > 1 && e.ofOne(ctx, err) {
+	if err != nil && len(keys) > 1 && e.concernsOneTask(ctx, err) {
 		var failed []error
 		for _, key := range keys {
-			if err := e.forgetAll(ctx, [][]byte{key}); err != nil {
-				if failed = append(failed, err); !e.ofOne(ctx, err) {
+			if err := e.removeAll(ctx, [][]byte{key}); err != nil {
+				if failed = append(failed, err); !e.concernsOneTask(ctx, err) {
 					break
 				}
 			}

@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestTasksAreRemovedAsFastAsTheyAreMade: the node sweeps once a minute, and five
-// tasks a second are more than one transaction of it removes.
-func TestTasksAreRemovedAsFastAsTheyAreMade(t *testing.T) {
+// TestSweepKeepsUpWithSubmissions: the runtime sweeps once a minute. Five tasks a second
+// are more than one transaction removes.
+func TestSweepKeepsUpWithSubmissions(t *testing.T) {
 	in(t, func(w *world) {
 		const minutes, each = 10, 300
 		for range minutes {
@@ -32,8 +32,8 @@ func TestTasksAreRemovedAsFastAsTheyAreMade(t *testing.T) {
 	})
 }
 
-// TestATaskThatCannotBeReadKeepsNoOther from being removed.
-func TestATaskThatCannotBeReadKeepsNoOther(t *testing.T) {
+// TestAnUnreadableTaskDoesNotStopTheSweep: the other tasks are removed.
+func TestAnUnreadableTaskDoesNotStopTheSweep(t *testing.T) {
 	in(t, func(w *world) {
 		tasks := w.passed(slices.Repeat([][2]int64{{w.now(), w.now()}}, 5)...)
 		err := w.store.Update(context.Background(), func(t storage.Txn) error {
@@ -44,7 +44,7 @@ func TestATaskThatCannotBeReadKeepsNoOther(t *testing.T) {
 		}
 		w.sleep(DefaultKept)
 		if err := w.Sweep(context.Background()); err == nil {
-			t.Error("of the one that cannot be read nothing is told")
+			t.Error("the unreadable task is not reported")
 		}
 		if n := w.count(Filter{}); n != 1 {
 			t.Errorf("%d of 5 are left", n)

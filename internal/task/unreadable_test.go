@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// spoil leaves a task with a record that cannot be read.
+// spoil replaces the record of a task by one that cannot be decoded.
 func (w *world) spoil(id string) {
 	w.t.Helper()
 	w.damaged = true
@@ -22,8 +22,8 @@ func (w *world) spoil(id string) {
 	}
 }
 
-// TestATaskThatCannotBeReadKeepsNoOtherFromEnding: what they hold would be held for ever.
-func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
+// TestAnUnreadableTaskDoesNotStopOthersFromExpiring: their money must not be held for ever.
+func TestAnUnreadableTaskDoesNotStopOthersFromExpiring(t *testing.T) {
 	for _, spoilt := range []int{0, 2} { // running, waiting
 		t.Run(fmt.Sprint(spoilt), func(t *testing.T) {
 			in(t, func(w *world) {
@@ -34,12 +34,12 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 				w.sleep(200 * time.Hour)
 				w.spoil(all[spoilt].ID)
 				if err := w.Sweep(context.Background()); spoilt == 0 && err == nil {
-					t.Error("of the one that cannot be read nothing is told")
+					t.Error("the unreadable task is not reported")
 				}
 				for i, one := range all {
 					if i != spoilt {
 						if rec := w.record(one.ID); !rec.Over() {
-							t.Errorf("task %d is %s for ever, and its money held", i, rec.State)
+							t.Errorf("task %d stays %s, and its money held", i, rec.State)
 						}
 					}
 				}
@@ -48,14 +48,13 @@ func TestATaskThatCannotBeReadKeepsNoOtherFromEnding(t *testing.T) {
 	}
 }
 
-// TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt
-func TestATaskThatCannotBeReadKeepsNoOtherFromBeingLookedAt(t *testing.T) {
+func TestAnUnreadableTaskDoesNotStopOthersFromBeingProcessed(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
 		all := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
 		w.sleep(5 * time.Second)
 		w.spoil(all[2].ID) // waits
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.sleep(time.Hour)
 		for i, one := range all[:2] {
 			if rec := w.record(one.ID); !rec.Over() {

@@ -20,16 +20,16 @@ import (
 // four are tasks in four states: waiting, running, successful and failed.
 type four struct{ waiting, running, success, failed string }
 
-// town makes four tasks, each with all that a task can have.
-func (w *world) town() (f four) {
+// fourTasks creates four tasks in different states, each with all optional records.
+func (w *world) fourTasks() (f four) {
 	w.t.Helper()
 	w.listen()
 	submit := func(name string) string {
 		return w.must(with(func(s *Submission) { s.SessionID, s.IdempotencyKey = "s-"+name, "k-"+name })).ID
 	}
 	f.success, f.failed = submit("success"), submit("failed")
-	w.works.tells(f.success, succeeded(1))
-	w.works.tells(f.failed, failed(backends.ModelFailed))
+	w.service.tells(f.success, succeeded(1))
+	w.service.tells(f.failed, failed(backends.ModelFailed))
 	w.until(f.success, record.Success, time.Minute)
 	w.until(f.failed, record.Failed, time.Minute)
 	f.running = submit("running")
@@ -65,7 +65,7 @@ func damageEvent(id func(f four) string, change func(v *record.Event)) func(t st
 	}
 }
 
-// lose deletes a key that leads to a task or belongs to it.
+// lose deletes an index key or another record of a task.
 func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) error {
 	return func(t storage.Txn, f four) error {
 		rec, err := record.Tasks.Get(t, id(f))
@@ -100,9 +100,9 @@ func atRunning(f four) string { return f.running }
 func atSuccess(f four) string { return f.success }
 func atFailed(f four) string  { return f.failed }
 
-func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
+func TestVerifyFindsInconsistencies(t *testing.T) {
 	t.Parallel()
-	nobody := "task_" + strings.Repeat("A", 26)
+	missing := "task_" + strings.Repeat("A", 26)
 	for name, row := range map[string]struct {
 		damage func(t storage.Txn, f four) error
 		want   string
@@ -110,46 +110,46 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"nothing": {func(storage.Txn, four) error { return nil }, ""},
 
 		"a task that cannot be read": {func(t storage.Txn, f four) error {
-			return t.Set(storage.Key(record.TaskPrefix, nobody), []byte("x"), time.Time{})
+			return t.Set(storage.Key(record.TaskPrefix, missing), []byte("x"), time.Time{})
 		}, "a record of task cannot be read"},
-		"a task of which nothing is left": {plant(record.TaskPrefix, nobody), "a record of task cannot be read"},
+		"an unreadable record without a task": {plant(record.TaskPrefix, missing), "a record of task cannot be read"},
 		"a task at the key of another": {func(t storage.Txn, f four) error {
 			rec, err := record.Tasks.Get(t, f.failed)
 			if err != nil {
 				return err
 			}
-			return storage.SetRecord(t, storage.Key(record.TaskPrefix, nobody), rec)
+			return storage.SetRecord(t, storage.Key(record.TaskPrefix, missing), rec)
 		}, "it lies at the key of another"},
-		"a state that is none":           {damage(atRunning, func(r *record.Record) { r.State = "done" }), `"done" is no state`},
-		"a delivery that is none":        {damage(atRunning, func(r *record.Record) { r.Delivery = "lost" }), `"lost" is no delivery`},
+		"an unknown state":               {damage(atRunning, func(r *record.Record) { r.State = "done" }), `"done" is no state`},
+		"an unknown delivery":            {damage(atRunning, func(r *record.Record) { r.Delivery = "lost" }), `"lost" is no delivery`},
 		"an end without a time":          {damage(atSuccess, func(r *record.Record) { r.Completed = 0 }), "was completed at 0"},
 		"a time without an end":          {damage(atRunning, func(r *record.Record) { r.Completed = 5 }), "was completed at 5"},
 		"a success without results":      {damage(atSuccess, func(r *record.Record) { r.Results = nil }), "has 0 results"},
 		"results of a failure":           {damage(atFailed, func(r *record.Record) { r.Results = make([]record.Media, 2) }), "has 2 results"},
 		"a failure without a reason":     {damage(atFailed, func(r *record.Record) { r.Failure = nil }), "why it failed is <nil>"},
 		"a reason without a failure":     {damage(atRunning, func(r *record.Record) { r.Failure = record.TimedOut }), "why it failed is"},
-		"a task that nobody looks at":    {damage(atRunning, func(r *record.Record) { r.Due = 0 }), "no driver will look at it"},
+		"a task that is never due":       {damage(atRunning, func(r *record.Record) { r.Due = 0 }), "is never due"},
 		"a refused task that runs":       {damage(atWaiting, func(r *record.Record) { r.Delivery = record.Rejected }), "it was refused, and is queued"},
 		"an accepted task without a ref": {damage(atSuccess, func(r *record.Record) { r.Ref = nil }), "accepted without a reference"},
 		"a task that runs with us":       {damage(atWaiting, func(r *record.Record) { r.State = record.InProgress }), "it is in_progress, and its delivery is none"},
 		"a job of more than a day":       {damage(atRunning, func(r *record.Record) { r.Deadline++ }), "more than a day"},
 		"a success that was not settled": {damage(atSuccess, func(r *record.Record) { r.Charged = 0 }), "its hold is settled"},
 		"a failure that was charged":     {damage(atFailed, func(r *record.Record) { r.Charged = 5 }), "it failed, and was charged"},
-		"a success that says it failed": {damage(atSuccess, func(r *record.Record) {
+		"a success with the fields of a failure": {damage(atSuccess, func(r *record.Record) {
 			r.State, r.Results, r.Failure, r.Charged = record.Failed, nil, record.TimedOut, 0
 		}), "its hold is settled"},
-		"another price":                    {damage(atSuccess, func(r *record.Record) { r.Charged = 50 }), "its hold says"},
-		"a task that holds more":           {damage(atRunning, func(r *record.Record) { r.Hold++ }), "its hold says"},
-		"a task without its hold":          {damage(atRunning, func(r *record.Record) { r.Hold = 0 }), "has a hold: true"},
-		"a task that lies about its event": {damage(atFailed, func(r *record.Record) { r.Event = false }), "the outbox has it: true"},
-		"another user":                     {damage(atRunning, func(r *record.Record) { r.User = "user_bob" }), "has a hold: false"},
-		"a hold of nobody": {func(t storage.Txn, _ four) error {
+		"another price":                  {damage(atSuccess, func(r *record.Record) { r.Charged = 50 }), "its hold has"},
+		"a task that holds more":         {damage(atRunning, func(r *record.Record) { r.Hold++ }), "its hold has"},
+		"a task without its hold":        {damage(atRunning, func(r *record.Record) { r.Hold = 0 }), "a hold exists: true"},
+		"a task with a wrong event flag": {damage(atFailed, func(r *record.Record) { r.Event = false }), "the outbox has one: true"},
+		"another user":                   {damage(atRunning, func(r *record.Record) { r.User = "user_bob" }), "a hold exists: false"},
+		"a hold of a missing task": {func(t storage.Txn, _ four) error {
 			_, err := journal.Book(t, time.Now(), journal.Transfer{
-				ID: journal.IDOf("planted"), Kind: journal.Hold, User: ann, Reference: nobody,
+				ID: journal.IDOf("planted"), Kind: journal.Hold, User: ann, Reference: missing,
 				Legs: []journal.Leg{{Account: journal.Wallet(ann), Held: 5}},
 			})
 			return err
-		}, "holds 0.000000005 open"},
+		}, "it is open with 0.000000005"},
 
 		"no list of the key":           {lose(atWaiting, record.OfKeyPrefix), "its key of taskof is missing"},
 		"no list of the user":          {lose(atWaiting, record.OfUserPrefix), "its key of taskuser is missing"},
@@ -157,56 +157,56 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"no due time":                  {lose(atRunning, record.DuePrefix), "its key of taskdue is missing"},
 		"no key of the ref":            {lose(atRunning, record.RefPrefix), "its key of taskref is missing"},
 		"no time of the end":           {lose(atFailed, record.EndPrefix), "its key of taskend is missing"},
-		"no body":                      {damage(atWaiting, func(r *record.Record) { r.Body = nil }), "its body is there: false"},
-		"no long body":                 {damage(atWaiting, func(r *record.Record) { r.Enclosed, r.Body = false, nil }), "its body is there: false"},
-		"a body in the wrong place":    {damage(atWaiting, func(r *record.Record) { r.Enclosed = false }), "a body of it is where none belongs"},
-		"no idempotency key":           {lose(atFailed, record.IdempotencyPrefix), `its idempotency key does not lead to it`},
-		"no session id":                {lose(atSuccess, record.SessionPrefix), `its session id is not used by it until`},
-		"no callback":                  {lose(atSuccess, record.EventPrefix), "the outbox has it: false"},
+		"no body":                      {damage(atWaiting, func(r *record.Record) { r.Body = nil }), "its body exists: false"},
+		"no long body":                 {damage(atWaiting, func(r *record.Record) { r.Enclosed, r.Body = false, nil }), "its body exists: false"},
+		"a body in the wrong place":    {damage(atWaiting, func(r *record.Record) { r.Enclosed = false }), "it has a second body"},
+		"no idempotency key":           {lose(atFailed, record.IdempotencyPrefix), `its idempotency record does not refer to it`},
+		"no session id":                {lose(atSuccess, record.SessionPrefix), `its session id is not in use until`},
+		"no callback":                  {lose(atSuccess, record.EventPrefix), "the outbox has one: false"},
 		"no list of the callback":      {lose(atFailed, record.EventOfPrefix), "its key of eventof is missing"},
-		"nothing counts for a backend": {lose(atRunning, record.LoadPrefix), "nothing counts them"},
-		"nothing counts for a key":     {lose(atRunning, record.OpenPrefix), "counted wrong"},
+		"nothing counts for a backend": {lose(atRunning, record.LoadPrefix), "and no counts"},
+		"nothing counts for a key":     {lose(atRunning, record.OpenPrefix), "the counts of unfinished tasks of API keys are wrong"},
 
-		"a list of a key of nobody":      {plant(record.OfKeyPrefix, annKey, int64(1), nobody), "a key of taskof leads to no record"},
-		"a list of a user of nobody":     {plant(record.OfUserPrefix, ann, int64(1), nobody), "a key of taskuser leads to no record"},
-		"a queue of nobody":              {plant(record.WaitPrefix, "other", int64(1), nobody), "a key of taskwait leads to no record"},
-		"a due time of nobody":           {plant(record.DuePrefix, "other", int64(1), nobody), "a key of taskdue leads to no record"},
-		"a key of a ref unheard":         {damage(atRunning, func(r *record.Record) { r.NoWebhook = true }), "a key of taskref leads to no record"},
-		"a ref of nobody":                {plant(record.RefPrefix, "works", "x", nobody), "a key of taskref leads to no record"},
-		"an end of nobody":               {plant(record.EndPrefix, int64(1), nobody), "a key of taskend leads to no record"},
-		"a key of no form":               {plant(record.EndPrefix, "x"), "a key of taskend leads to no record"},
-		"a body of nobody":               {plant(record.BodyPrefix, nobody), "it is the body of a task that is not there"},
-		"a body of a job at its backend": {damage(atRunning, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body is there: true"},
-		"a body of a task that is over":  {damage(atSuccess, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is success, and its body is there: true"},
+		"a list of a key of a missing task":  {plant(record.OfKeyPrefix, annKey, int64(1), missing), "a key of taskof leads to no record"},
+		"a list of a user of a missing task": {plant(record.OfUserPrefix, ann, int64(1), missing), "a key of taskuser leads to no record"},
+		"a queue of a missing task":          {plant(record.WaitPrefix, "other", int64(1), missing), "a key of taskwait leads to no record"},
+		"a due time of a missing task":       {plant(record.DuePrefix, "other", int64(1), missing), "a key of taskdue leads to no record"},
+		"a ref of a job without webhooks":    {damage(atRunning, func(r *record.Record) { r.NoWebhook = true }), "a key of taskref leads to no record"},
+		"a ref of a missing task":            {plant(record.RefPrefix, "works", "x", missing), "a key of taskref leads to no record"},
+		"an end of a missing task":           {plant(record.EndPrefix, int64(1), missing), "a key of taskend leads to no record"},
+		"a key of no form":                   {plant(record.EndPrefix, "x"), "a key of taskend leads to no record"},
+		"a body of a missing task":           {plant(record.BodyPrefix, missing), "the task of this body does not exist"},
+		"a body of a job at its backend":     {damage(atRunning, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body exists: true"},
+		"a body of a task that is over":      {damage(atSuccess, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is success, and its body exists: true"},
 		"a second body": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(record.BodyPrefix, f.waiting), nil, time.Time{})
-		}, "a body of it is where none belongs"},
+		}, "it has a second body"},
 		"a long body of a task that is over": {func(t storage.Txn, f four) error {
 			return errors.Join(
 				damage(atSuccess, func(r *record.Record) { r.Enclosed = false })(t, f),
 				t.Set(storage.Key(record.BodyPrefix, f.success), nil, time.Time{}))
-		}, "it is success, and its body is there: true"},
+		}, "it is success, and its body exists: true"},
 		"a second place in the queue": {func(t storage.Txn, f four) error {
 			return t.Set(storage.Key(record.WaitPrefix, "works", int64(99), f.waiting), []byte{byte(record.IDSize)}, time.Time{})
 		}, "a key of taskwait leads to no record"},
-		"a session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: nobody, Until: time.Now().Add(time.Hour).UnixMilli()})
-		}, "which is not there or has another session id"},
+		"a session id of a missing task": {func(t storage.Txn, _ four) error {
+			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().Add(time.Hour).UnixMilli()})
+		}, "which does not exist or has another session id"},
 		"a session id of another": {func(t storage.Txn, f four) error {
 			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: f.waiting, Until: time.Now().Add(time.Hour).UnixMilli()})
-		}, "which is not there or has another session id"},
-		"an old session id of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: nobody, Until: time.Now().UnixMilli()})
+		}, "which does not exist or has another session id"},
+		"an old session id of a missing task": {func(t storage.Txn, _ four) error {
+			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().UnixMilli()})
 		}, ""},
 		"a session id that cannot be read": {plant(record.SessionPrefix, annKey, "x"), "a record of tasksession cannot be read"},
-		"an idempotency key of nobody": {func(t storage.Txn, _ four) error {
-			return storage.SetRecord(t, storage.Key(record.IdempotencyPrefix, annKey, "x"), record.IdempotencyRecord{Key: annKey, Hash: "x", Task: nobody})
-		}, "which is not there or has another idempotency key"},
+		"an idempotency key of a missing task": {func(t storage.Txn, _ four) error {
+			return storage.SetRecord(t, storage.Key(record.IdempotencyPrefix, annKey, "x"), record.IdempotencyRecord{Key: annKey, Hash: "x", Task: missing})
+		}, "which does not exist or has another idempotency key"},
 		"an idempotency key that cannot be read": {plant(record.IdempotencyPrefix, annKey, "x"), "a record of taskclaim cannot be read"},
 
 		"a backend that counts wrong": {func(t storage.Txn, _ four) error {
 			return record.Load{Running: 2, Waiting: 1, Last: 9}.Write(t, "works")
-		}, "it is said to have 2 running"},
+		}, "its counts are 2 running"},
 		"a backend that waits for more": {func(t storage.Txn, _ four) error {
 			return record.Load{Running: 1, Waiting: 2, Last: 9}.Write(t, "works")
 		}, "2 waiting"},
@@ -216,34 +216,34 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 		"a backend that cannot be read": {plant(record.LoadPrefix, "other"), "backend other: its record cannot be read"},
 		"a key that counts wrong": {func(t storage.Txn, _ four) error {
 			return record.SetUnfinished(t, annKey, 3)
-		}, "counted wrong"},
+		}, "the counts of unfinished tasks of API keys are wrong"},
 		"a key that counts nothing": {func(t storage.Txn, _ four) error {
 			return t.Set(storage.Key(record.OpenPrefix, bobKey), []byte{1, 0}, time.Time{}) // version 1, a count of 0
 		}, "it counts 0 unfinished tasks"},
 
 		"a callback that cannot be read": {func(t storage.Txn, _ four) error {
-			return t.Set(storage.Key(record.EventPrefix, nobody), []byte("x"), time.Time{})
+			return t.Set(storage.Key(record.EventPrefix, missing), []byte("x"), time.Time{})
 		}, "a record of event cannot be read"},
 		"a callback at the key of another": {func(t storage.Txn, f four) error {
 			v, err := record.Events.Get(t, f.success)
 			if err != nil {
 				return err
 			}
-			return storage.SetRecord(t, storage.Key(record.EventPrefix, nobody), v)
+			return storage.SetRecord(t, storage.Key(record.EventPrefix, missing), v)
 		}, "it lies at the key of another"},
-		"a callback of nobody": {func(t storage.Txn, f four) error {
-			return record.Events.Put(t, nil, &record.Event{Task: nobody, User: ann, State: record.Dead, Ended: 1})
-		}, "there is no such task that is over"},
+		"a callback of a missing task": {func(t storage.Txn, f four) error {
+			return record.Events.Put(t, nil, &record.Event{Task: missing, User: ann, State: record.Dead, Ended: 1})
+		}, "there is no such finished task"},
 		"a callback of a task that runs": {func(t storage.Txn, f four) error {
 			return record.Events.Put(t, nil, &record.Event{Task: f.running, Key: annKey, User: ann, State: record.Dead, Ended: 1})
-		}, "there is no such task that is over"},
-		"a callback of another key":      {damageEvent(atSuccess, func(v *record.Event) { v.Key = bobKey }), "there is no such task that is over"},
-		"a callback that nobody sends":   {damageEvent(atSuccess, func(v *record.Event) { v.State = record.Undelivered }), "nobody will send it"},
-		"a callback of no state":         {damageEvent(atSuccess, func(v *record.Event) { v.State = "x" }), `it is "x"`},
-		"a callback that is sent again":  {damageEvent(atSuccess, func(v *record.Event) { v.Due = 5 }), "is sent at 5"},
-		"a callback without an end":      {damageEvent(atSuccess, func(v *record.Event) { v.Ended = 0 }), "since 0"},
-		"a list of callbacks of nobody":  {plant(record.EventOfPrefix, ann, int64(1), nobody), "a key of eventof leads to no record"},
-		"a due time of a callback of no": {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), nobody), "a key of eventdue leads to no record"},
+		}, "there is no such finished task"},
+		"a callback of another key":             {damageEvent(atSuccess, func(v *record.Event) { v.Key = bobKey }), "there is no such finished task"},
+		"a callback without a due time":         {damageEvent(atSuccess, func(v *record.Event) { v.State = record.Undelivered }), "no attempt is due"},
+		"a callback of no state":                {damageEvent(atSuccess, func(v *record.Event) { v.State = "x" }), `its state is "x"`},
+		"a callback that is sent again":         {damageEvent(atSuccess, func(v *record.Event) { v.Due = 5 }), "an attempt is due at 5"},
+		"a callback without an end":             {damageEvent(atSuccess, func(v *record.Event) { v.Ended = 0 }), "since 0"},
+		"a list of callbacks of a missing task": {plant(record.EventOfPrefix, ann, int64(1), missing), "a key of eventof leads to no record"},
+		"a due time of a missing callback":      {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), missing), "a key of eventdue leads to no record"},
 		"a due time of a callback sent": {func(t storage.Txn, f four) error {
 			return plant(record.EventDuePrefix, ann, annKey, int64(1<<50), f.success)(t, f)
 		}, "a key of eventdue leads to no record"},
@@ -262,12 +262,12 @@ func TestVerifyFindsWhatDoesNotAddUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
-				f := w.town()
+				f := w.fourTasks()
 				if found := w.problems(); len(found) > 0 {
 					t.Fatalf("before: %v", found)
 				}
 				w.damaged = true
-				// Nothing drives what is damaged.
+				// The engine must not drive damaged tasks.
 				w.Engine.Close(context.Background())
 				if err := w.store.Update(context.Background(), func(t storage.Txn) error { return row.damage(t, f) }); err != nil {
 					t.Fatal(err)

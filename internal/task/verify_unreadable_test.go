@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestVerifyGoesOnPastAnythingThatCannotBeRead damages each record of a store in
-// turn, and an index beside it: Verify tells of that, too.
-func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
+// TestVerifyContinuesAfterUnreadableRecords damages each record of a store in
+// turn, and also an index, which Verify must report too.
+func TestVerifyContinuesAfterUnreadableRecords(t *testing.T) {
 	in(t, func(w *world) {
-		f := w.town()
+		f := w.fourTasks()
 		w.damaged = true
 		ctx := context.Background()
 		w.Engine.Close(ctx)

@@ -11,10 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestATaskThatCouldNotBeReadIsSentSoonAfter: what keeps a driver from sending a
-// task is looked at again when the pause is over, not when the driver next looks
-// by itself.
-func TestATaskThatCouldNotBeReadIsSentSoonAfter(t *testing.T) {
+// TestATaskIsSentSoonAfterAReadError: after a read error the driver tries again when
+// the pause has ended, not only after record.Idle.
+func TestATaskIsSentSoonAfterAReadError(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
 		first, second := w.must(video()), w.must(with(long))
@@ -31,11 +30,11 @@ func TestATaskThatCouldNotBeReadIsSentSoonAfter(t *testing.T) {
 			}
 			return txn.Delete(key)
 		})
-		w.works.tells(first.ID, succeeded(1))
+		w.service.tells(first.ID, succeeded(1))
 		w.until(first.ID, record.Success, 10*time.Second)
 		write(func(txn storage.Txn) error { return txn.Set(key, body, time.Time{}) })
 		began := time.Now()
-		for n, _ := w.works.accepted(); n < 2 && time.Since(began) < 5*time.Minute; n, _ = w.works.accepted() {
+		for n, _ := w.service.accepted(); n < 2 && time.Since(began) < 5*time.Minute; n, _ = w.service.accepted() {
 			w.sleep(time.Second)
 		}
 		if waited := time.Since(began); waited > 10*time.Second {
@@ -44,15 +43,15 @@ func TestATaskThatCouldNotBeReadIsSentSoonAfter(t *testing.T) {
 	})
 }
 
-// TestAClockThatIsSetForwardDelaysNoPoll: a driver that sleeps has noted when it
-// will look by the clock, which may be set forward meanwhile.
-func TestAClockThatIsSetForwardDelaysNoPoll(t *testing.T) {
+// TestAClockSetForwardDelaysNoPoll: the clock of the store may be set forward while a
+// driver sleeps.
+func TestAClockSetForwardDelaysNoPoll(t *testing.T) {
 	in(t, func(w *world) {
-		w.sleep(61 * time.Second) // the driver has just looked
+		w.sleep(61 * time.Second) // the driver has just run
 		w.ahead.Store(int64(time.Hour))
 		one := w.must(video())
 		began := time.Now()
-		for w.works.polled(one.ID) == 0 && time.Since(began) < 5*time.Minute {
+		for w.service.polled(one.ID) == 0 && time.Since(began) < 5*time.Minute {
 			w.sleep(time.Second)
 		}
 		if waited := time.Since(began); waited > 10*time.Second {
@@ -61,10 +60,10 @@ func TestAClockThatIsSetForwardDelaysNoPoll(t *testing.T) {
 	})
 }
 
-// TestWhatTellsOfNoJobHasNoKeysOfThem: at a backend that never tells when a job has
-// changed nothing leads from its ids to tasks, also when there is another at its
-// name later; what was handed over before is found as ever.
-func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
+// TestJobsWithoutWebhooksAreNotIndexed: tasks at a backend without webhooks are not in the
+// index of references, also if the backend of this name sends webhooks later. Tasks that
+// were accepted before are still found.
+func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 	in(t, func(w *world) {
 		refs := func() (n int) {
 			lo, hi := storage.Below(record.RefPrefix)
@@ -76,20 +75,20 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 			return n
 		}
 		polledAfterWake := func(task *record.Task) bool {
-			before := w.works.polled(task.ID)
+			before := w.service.polled(task.ID)
 			if err := w.Wake(context.Background(), "works", "job-"+backends.Token(task.ID)); err != nil {
 				t.Fatal(err)
 			}
 			w.sleep(1100 * time.Millisecond)
-			return w.works.polled(task.ID) > before
+			return w.service.polled(task.ID) > before
 		}
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
-				return backends.Status{State: backends.Running, RetryAfter: transition.MaxPause}, nil // nobody asks by himself
+				return backends.Status{State: backends.Running, RetryAfter: transition.MaxPause}, nil // the next regular poll is far away
 			}
 		})
 		heard := w.must(video())
-		w.serve(func(c *Config) { c.Backends[0].Backend = silent{w.works} })
+		w.serve(func(c *Config) { c.Backends[0].Backend = silent{w.service} })
 		unheard := w.must(video())
 		w.sleep(5 * time.Minute)
 		if n := refs(); n != 1 {
@@ -99,19 +98,19 @@ func TestWhatTellsOfNoJobHasNoKeysOfThem(t *testing.T) {
 			if !polledAfterWake(heard) || polledAfterWake(unheard) {
 				t.Error("what the backend tells of is asked for soon, and nothing else")
 			}
-			w.sound()
-			w.serve(func(c *Config) { c.Backends[0].Backend = w.works })
+			w.checkConsistent()
+			w.serve(func(c *Config) { c.Backends[0].Backend = w.service })
 			w.sleep(time.Minute)
 		}
-		before := w.works.polled(unheard.ID)
+		before := w.service.polled(unheard.ID)
 		if _, err := w.Cancel(context.Background(), record.OfUser(ann), unheard.ID); err == nil {
 			t.Error("it is cancelled where the backend cannot")
 		}
 		w.sleep(1100 * time.Millisecond)
-		if w.works.polled(unheard.ID) == before {
-			t.Error("who wants to cancel it has it asked for soon, whoever tells of it")
+		if w.service.polled(unheard.ID) == before {
+			t.Error("a failed cancellation does not bring the poll forward")
 		}
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.until(heard.ID, record.Success, 2*transition.MaxPause)
 		w.until(unheard.ID, record.Success, 2*transition.MaxPause)
 		if n := refs(); n != 0 {

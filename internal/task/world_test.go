@@ -30,26 +30,25 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// world is an engine over a store in memory that goes wrong by plan, with a
-// backend and a receiver of callbacks beside it, in a bubble of synctest whose
-// time is its clock. What is in the store, at the backend and at the receiver
-// outlives the process.
+// world is an engine over a store in memory with planned faults, a mock service and
+// a receiver of callbacks, in a synctest bubble. The store, the service and the
+// receiver survive the end of the process.
 type world struct {
 	t      testing.TB
 	disk   *memory.Engine
 	config Config
 
-	*process // the one that runs
+	*process // the current one
 
-	works *works
-	hooks *receiver
+	service *mockService
+	hooks   *receiver
 
-	logger  *zap.Logger  // nil: the log is printed from loudness on
-	damaged bool         // by hand: nothing adds up any more
-	ahead   atomic.Int64 // by how much the clock was set forward
+	logger  *zap.Logger  // nil: the log is printed from logLevel on
+	damaged bool         // the test has damaged the store
+	ahead   atomic.Int64 // offset of the clock
 }
 
-// process is what a kill ends.
+// process has the parts that a kill ends.
 type process struct {
 	*Engine
 	faulty *storagetest.Faulty
@@ -58,16 +57,16 @@ type process struct {
 	ledger *ledger.Ledger
 }
 
-// power is an engine that can lose its power at any moment.
+// power is a storage engine that can lose its power at any moment.
 type power struct {
 	storage.Engine
 	off   atomic.Bool
-	views atomic.Int64 // how often it was read
+	views atomic.Int64 // number of reads
 }
 
 var errPower = errors.New("no power")
 
-// Sole implements [storage.Sole], as the engine of gateways does.
+// Sole implements [storage.Sole], as the engine of the gateway does.
 func (p *power) Sole() bool { return true }
 
 func (p *power) View(ctx context.Context, fn func(storage.Reader) error) error {
@@ -101,18 +100,18 @@ const (
 	bobKey  = "key_bob1"
 )
 
-// in runs fn in a world of its own. When it ends everything must add up.
+// in runs fn in a new world. At the end the store must be consistent.
 func in(t *testing.T, fn func(w *world)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, disk: memory.New(), works: newWorks(), hooks: newReceiver()}
-		w.config = Config{Backends: []Backend{{Name: "works", Backend: w.works, MaxRunning: 8}}}
+		w := &world{t: t, disk: memory.New(), service: newMockService(), hooks: newReceiver()}
+		w.config = Config{Backends: []Backend{{Name: "works", Backend: w.service, MaxRunning: 8}}}
 		w.start()
-		defer func() { w.stop() }() // also after Fatal: nothing may be left running
+		defer func() { w.stop() }() // also after Fatal: synctest waits for all goroutines
 		w.credit(ann, 1000)
 		fn(w)
-		w.sound()
+		w.checkConsistent()
 	})
 }
 
@@ -129,7 +128,7 @@ func (w *world) start() {
 	}
 	logger := w.logger
 	if logger == nil {
-		logger = zaptest.NewLogger(w.t, zaptest.Level(loudness))
+		logger = zaptest.NewLogger(w.t, zaptest.Level(logLevel))
 	}
 	p.Engine = Open(p.store, p.ledger, Options{Logger: logger})
 	if err := p.Serve(w.config); err != nil {
@@ -138,10 +137,10 @@ func (w *world) start() {
 	w.process = p
 }
 
-// loudness is from which level on the log is printed. Debug it by -1.
-const loudness = zap.DPanicLevel
+// logLevel is the level from which the log is printed. Set it to -1 for debugging.
+const logLevel = zap.DPanicLevel
 
-// serve changes what is configured, as a reload does.
+// serve changes the configuration, as a reload does.
 func (w *world) serve(change func(c *Config)) {
 	w.t.Helper()
 	change(&w.config)
@@ -150,17 +149,17 @@ func (w *world) serve(change func(c *Config)) {
 	}
 }
 
-// stop ends the process in good order.
+// stop ends the process gracefully.
 func (w *world) stop() { w.end(context.Background()) }
 
-// kill ends it as a power cut does.
+// kill ends the process as a power cut does.
 func (w *world) kill() {
 	w.power.off.Store(true)
-	w.bury()
+	w.closeDead()
 }
 
-// bury ends what is left of a process without power.
-func (w *world) bury() {
+// closeDead closes the parts of a process without power.
+func (w *world) closeDead() {
 	w.power.off.Store(true)
 	dead, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -173,8 +172,8 @@ func (w *world) end(ctx context.Context) {
 	_ = w.store.Close()
 }
 
-// sound checks that everything adds up.
-func (w *world) sound() {
+// checkConsistent checks the store for contradictions.
+func (w *world) checkConsistent() {
 	w.t.Helper()
 	if w.damaged || w.store.Err() != nil {
 		return
@@ -218,7 +217,7 @@ func (w *world) credit(user string, amount money.Amount) {
 	}
 }
 
-// has checks ann's wallet: what is in it, and what of that is held.
+// has checks the balance of ann's wallet, and the part of it that is held.
 func (w *world) has(balance, held money.Amount) {
 	w.t.Helper()
 	f, err := w.ledger.Funds(context.Background(), ann)
@@ -230,7 +229,7 @@ func (w *world) has(balance, held money.Amount) {
 	}
 }
 
-// video is a submission of ann for 100, and with is one changed.
+// video is a submission of ann for 100; with changes one.
 func video() Submission {
 	return Submission{
 		Payer: ledger.Payer{User: ann}, Key: annKey, Backend: "works", Quote: flat(100),
@@ -238,7 +237,7 @@ func video() Submission {
 	}
 }
 
-// flat is a price for the whole of a generation.
+// flat is a price for each request.
 func flat(price money.Amount) catalog.Quote {
 	return catalog.Quote{Kind: catalog.Video, Hold: price, Request: price, Asked: catalog.Work{Count: 1}}
 }
@@ -249,7 +248,7 @@ func with(change func(s *Submission)) Submission {
 	return s
 }
 
-// long makes a submission one whose body is too long to be enclosed.
+// long makes the body of a submission too long for the record.
 func long(s *Submission) { s.Job.Prompt = strings.Repeat("a cat and ", maxEnclosed/10) }
 
 func (w *world) submit(s Submission) (*record.Task, error) {
@@ -285,8 +284,8 @@ func (w *world) is(id string, want record.State) *record.Task {
 	return task
 }
 
-// count is how many tasks ann has that a filter takes, those included that are
-// not kept any more and not removed yet.
+// count returns the number of ann's tasks that match a filter, including expired
+// tasks that are not removed yet.
 func (w *world) count(f Filter) int {
 	w.t.Helper()
 	_, total, err := w.TaskPage(context.Background(), ann, f, 0, 0)
@@ -296,7 +295,7 @@ func (w *world) count(f Filter) int {
 	return total
 }
 
-// until lets time pass until a task has a status, or a time is over.
+// until sleeps until a task has a status, at most for most.
 func (w *world) until(id string, want record.State, most time.Duration) *record.Task {
 	w.t.Helper()
 	for passed := time.Duration(0); passed < most; passed += time.Second {
@@ -308,7 +307,7 @@ func (w *world) until(id string, want record.State, most time.Duration) *record.
 	return w.is(id, want)
 }
 
-// sleep lets time pass, and what is to happen then happen.
+// sleep lets time pass and waits until all goroutines block.
 func (w *world) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
@@ -341,7 +340,7 @@ func (w *world) refused(err error, want fault.Code) {
 	}
 }
 
-// listen gives ann's key an address.
+// listen gives ann's key a callback address.
 func (w *world) listen() {
 	w.t.Helper()
 	w.hooks.mu.Lock()
@@ -352,5 +351,5 @@ func (w *world) listen() {
 
 func moneyOf(n int) money.Amount { return money.Amount(n) }
 
-// insert writes a task that nothing counts.
+// insert writes a task without counts.
 func insert(t storage.Txn, rec *record.Record) error { return record.Tasks.Put(t, nil, rec) }

@@ -159,7 +159,7 @@ func onlyFactor(r storage.Reader, userID string) error {
 // SealFault maps an error of the master key to INTERNAL, and an error of the store as
 // [fault.OfStore] does.
 func SealFault(err error) error {
-	if slices.ContainsFunc([]error{seal.ErrNoKey, seal.ErrBroken, seal.ErrWrongKey}, func(of error) bool { return errors.Is(err, of) }) {
+	if slices.ContainsFunc([]error{seal.ErrNoKey, seal.ErrInvalidEnvelope, seal.ErrWrongKey}, func(of error) bool { return errors.Is(err, of) }) {
 		return fmt.Errorf("%w: %w", fault.New(fault.Internal, "what is sealed for this account cannot be used: the master key is missing or another one"), err)
 	}
 	return fault.OfStore(err)

@@ -30,7 +30,7 @@ func ownPrefix(user string) Account { return Account(UserPrefix + user + "/") }
 // Wallet is a user's prepaid money.
 func Wallet(user string) Account { return ownPrefix(user) + "wallet" }
 
-// Quota is what one period of a subscription has to spend.
+// Quota is the quota of one period of a subscription.
 func Quota(user string, subscription int64, start time.Time) Account {
 	var room [96]byte // few are longer
 	name := append(append(append(room[:0], UserPrefix...), user...), "/quota/"...)
@@ -38,7 +38,7 @@ func Quota(user string, subscription int64, start time.Time) Account {
 	return Account(strconv.AppendInt(name, start.Unix(), 10))
 }
 
-// Receivable is what a user owes: below zero after a refund or a dispute of money that was
+// Receivable is the debt of a user: below zero after a refund or a dispute of money that was
 // spent already.
 func Receivable(user string) Account { return ownPrefix(user) + "receivable" }
 
@@ -48,7 +48,7 @@ func BudgetAccount(user, scope string, start int64) Account {
 	return ownPrefix(user) + Account("budget/"+scope+"/"+strconv.FormatInt(start, 10))
 }
 
-// split returns the user whose account it is, empty for a system account, and the account's
+// split returns the user who owns the account, empty for a system account, and the account's
 // name among those of the user: "wallet".
 func (a Account) split() (owner, own string) {
 	if rest, ok := strings.CutPrefix(string(a), UserPrefix); ok {
@@ -59,7 +59,7 @@ func (a Account) split() (owner, own string) {
 	return owner, string(a)
 }
 
-// Owner returns the id of the user whose account it is; empty for a system account.
+// Owner returns the id of the user who owns the account; empty for a system account.
 func (a Account) Owner() string {
 	owner, _ := a.split()
 	return owner
@@ -71,12 +71,12 @@ func (a Account) Own() string {
 	return own
 }
 
-// System reports whether it is a system account. A system account has a state but no entries:
-// nobody reads it line by line, and a purchase changes two of them. The legs of transfers are
-// the only record of its changes.
+// System reports whether it is a system account. A system account has a state but no entries,
+// because no view lists them and a purchase changes two of these accounts. The legs of transfers
+// are the only record of its changes.
 func (a Account) System() bool { return strings.HasPrefix(string(a), "s/") }
 
-// On returns the account that takes the legs of a moment: for a system account that of the day,
+// On returns the account for legs at time t: for a system account that of the day,
 // for any other itself.
 func (a Account) On(t time.Time) Account {
 	if !a.System() {
@@ -85,7 +85,7 @@ func (a Account) On(t time.Time) Account {
 	return a + "/" + Account(DayOf(t))
 }
 
-// Family returns the system account that this one is a day of; any other account is its own.
+// Family returns the system account without its day; any other account is returned as it is.
 func (a Account) Family() Account {
 	if !a.System() {
 		return a
@@ -93,7 +93,7 @@ func (a Account) Family() Account {
 	return a[:strings.LastIndexByte(string(a), '/')]
 }
 
-// Memo reports whether the account only counts: no money is in it.
+// Memo reports whether the account only counts amounts and holds no money.
 func (a Account) Memo() bool {
 	owner, own := a.split()
 	return owner != "" && strings.HasPrefix(own, "budget/")

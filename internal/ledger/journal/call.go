@@ -12,43 +12,43 @@ import (
 
 // Call is a model call that was sent to a backend.
 type Call struct {
-	ID        string       `json:"id"`   // of the request
-	Time      int64        `json:"time"` // when it came, Unix milliseconds
-	User      string       `json:"user"`
-	Key       string       `json:"key"`
-	Model     string       `json:"model"`
-	Route     string       `json:"route"`
-	Stream    bool         `json:"stream,omitempty"`
-	Status    int          `json:"status,omitempty"` // as the caller got it
-	Ended     usage.Ended  `json:"ended,omitempty"`  // empty while it is under way
-	Usage     usage.Basis  `json:"usage,omitempty"`
-	Rule      usage.Rule   `json:"rule,omitempty"` // by which it was charged, or not
-	Tokens    usage.Tokens `json:"tokens,omitzero"`
-	Cost      money.Amount `json:"cost"`                  // charged in all
-	Lost      money.Amount `json:"uncollected,omitempty"` // the part of its cost that could not be charged; the operator's loss
-	FirstByte int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero when nothing came
-	Duration  int64        `json:"duration,omitempty"`    // milliseconds
+	ID          string       `json:"id"`   // of the request
+	Time        int64        `json:"time"` // when the request arrived, Unix milliseconds
+	User        string       `json:"user"`
+	Key         string       `json:"key"`
+	Model       string       `json:"model"`
+	Route       string       `json:"route"`
+	Stream      bool         `json:"stream,omitempty"`
+	Status      int          `json:"status,omitempty"` // that the caller received
+	Ended       usage.Ended  `json:"ended,omitempty"`  // empty while the call runs
+	Usage       usage.Basis  `json:"usage,omitempty"`
+	Rule        usage.Rule   `json:"rule,omitempty"` // the rule that decided the charge
+	Tokens      usage.Tokens `json:"tokens,omitzero"`
+	Cost        money.Amount `json:"cost"`                  // total charge
+	Uncollected money.Amount `json:"uncollected,omitempty"` // part of the cost that could not be charged
+	FirstByte   int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero: there was none
+	Duration    int64        `json:"duration,omitempty"`    // milliseconds
 }
 
-// Crashed is how a call ended that a crash of the gateway interrupted.
+// Crashed is the ending of a call that a crash of the gateway interrupted.
 const Crashed usage.Ended = "crash"
 
-// CallRecord is a call as it is stored, with what it has paid.
+// CallRecord is the stored record of a call with its payments.
 type CallRecord struct {
 	Call
-	Number int // of its last settlement
+	Number int // number of the last settlement
 	Paid   []Payment
 }
 
-// Payment is what one settlement took from an account, by the transfer it is in.
+// Payment is the amount that the settlements of a call took from one account.
 type Payment struct {
 	Transfer ID
-	Account  string // its own name: "wallet"
+	Account  string // name within the user, such as "wallet"
 	Amount   money.Amount
 }
 
-// MaxPaid is how many payments a record lists one by one. The record of a long call is
-// written anew at each settlement, so it adds its first payments up.
+// MaxPaid is how many payments a record lists individually. Each settlement of a long call
+// writes the record again, so Pay adds up older payments.
 const MaxPaid = 8
 
 // Pay adds a payment.
@@ -72,7 +72,7 @@ func (c *CallRecord) Pay(p Payment) {
 // Keys of the store:
 //
 //	call/<user>/<^time>/<request id>       records of calls, newest first
-//	callopen/<user>/<^time>/<request id>   an index of those under way that were settled in between
+//	callopen/<user>/<^time>/<request id>   an index of running calls with intermediate settlements
 const (
 	CallPrefix     = "call/"
 	OpenCallPrefix = "callopen/"

@@ -27,7 +27,7 @@ const callLayout = 1
 // the numbers of these too.
 const mediaLayout = 2
 
-// The words of a call's end. Records write their places in these tables, so a place is never used
+// The words of a call's end. Records contain indexes of these tables, so an index is never used
 // again for another word.
 var (
 	endedWords = []usage.Ended{"", usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused, Crashed}
@@ -46,7 +46,7 @@ const (
 func (c *CallRecord) numbers() (n [callNumbers]int64) {
 	n = [callNumbers]int64{
 		place(endedWords, c.Ended), place(basisWords, c.Usage), place(ruleWords, c.Rule) << 1, int64(c.Status),
-		int64(c.Number), int64(c.Cost), int64(c.Lost), c.FirstByte, c.Duration,
+		int64(c.Number), int64(c.Cost), int64(c.Uncollected), c.FirstByte, c.Duration,
 	}
 	if c.Stream {
 		n[2] |= 1
@@ -81,14 +81,14 @@ func (c *CallRecord) Encode(key []byte) []byte {
 	return seal(key, b)
 }
 
-// DecodeCall reads what stands at a call's key.
+// DecodeCall decodes the record at a call's key.
 func DecodeCall(key, record []byte) (c CallRecord, err error) {
 	if err := c.takeKey(key); err != nil {
 		return c, err
 	}
 	f, whole := unseal(key, record)
 	if !whole {
-		return c, errors.New("it is damaged, or that of another call")
+		return c, errors.New("it is damaged, or belongs to another call")
 	}
 	if f.call(&c); f.bad || len(f.rest) > 0 {
 		return c, errors.New("its layout is not known to this build")
@@ -96,7 +96,7 @@ func DecodeCall(key, record []byte) (c CallRecord, err error) {
 	return c, nil
 }
 
-// takeKey reads what the key of a call says.
+// takeKey sets the fields of the call that its key contains.
 func (c *CallRecord) takeKey(key []byte) error {
 	const moment = len("/########/")
 	rest, ok := bytes.CutPrefix(key, []byte(CallPrefix))
@@ -124,7 +124,7 @@ func (f *fields) call(c *CallRecord) {
 	}
 	c.Ended, c.Usage, c.Status = word(f, endedWords, n[0]), word(f, basisWords, n[1]), int(n[3])
 	c.Stream, c.Rule = n[2]&1 != 0, word(f, ruleWords, n[2]>>1)
-	c.Number, c.Cost, c.Lost, c.FirstByte, c.Duration = int(n[4]), money.Amount(n[5]), money.Amount(n[6]), n[7], n[8]
+	c.Number, c.Cost, c.Uncollected, c.FirstByte, c.Duration = int(n[4]), money.Amount(n[5]), money.Amount(n[6]), n[7], n[8]
 	c.Tokens = usage.OfKinds([usage.Kinds]int64(n[9:]))
 	c.Key, c.Model, c.Route = f.text(), f.text(), f.text()
 	for range f.count() {

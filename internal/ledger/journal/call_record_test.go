@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
+func TestCallRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
@@ -28,7 +28,7 @@ func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
 					CacheWrite5m: number.Draw(t, "5m"), CacheWrite1h: number.Draw(t, "1h"), Reasoning: number.Draw(t, "reasoning"),
 					AudioInput: number.Draw(t, "audio in"), ImageOutput: number.Draw(t, "image out"),
 				},
-				Cost: max(amount.Draw(t, "cost"), -money.Max), Lost: max(amount.Draw(t, "lost"), -money.Max),
+				Cost: max(amount.Draw(t, "cost"), -money.Max), Uncollected: max(amount.Draw(t, "lost"), -money.Max),
 				FirstByte: number.Draw(t, "first"), Duration: number.Draw(t, "duration"),
 			},
 			Number: rapid.Int().Draw(t, "number"),
@@ -58,7 +58,7 @@ func TestARecordOfACallReadsAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestARecordWithoutMediaIsNoLarger(t *testing.T) {
+func TestARecordWithoutMediaHasTheShortLayout(t *testing.T) {
 	t.Parallel()
 	text := CallRecord{Call: Call{ID: "req_A", User: "usr_1", Ended: usage.Complete, Tokens: usage.Tokens{Input: 1, Output: 1}}}
 	media := text

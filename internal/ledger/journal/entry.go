@@ -11,14 +11,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// State is an account at a moment.
+// State is the state of an account.
 type State struct {
-	Balance money.Amount // what came in, less what went out
-	Held    money.Amount // of the balance, what open holds set aside
-	Entries uint64       // how many legs led here: for an account of a user, as many entries
+	Balance money.Amount // sum of the legs
+	Held    money.Amount // part of the balance that open holds set aside
+	Entries uint64       // number of legs; for an account of a user, also of entries
 }
 
-// Available returns what may be spent.
+// Available returns the amount that may be spent.
 func (s State) Available() money.Amount { return s.Balance - s.Held }
 
 // Keys of the store:
@@ -93,7 +93,7 @@ type Entry struct {
 	Kind     Kind
 	Transfer ID
 	Amount   money.Amount // the change of the balance
-	Held     money.Amount // the change of what is held
+	Held     money.Amount // the change of the held amount
 	After    State
 	Time     time.Time // to the millisecond
 }

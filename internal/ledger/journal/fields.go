@@ -12,8 +12,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordSum is the CRC-32 (Castagnoli) of a key and what its record has before the
-// sum: it tells a damaged record, and one that lies at the key of another.
+// recordSum is the CRC-32 (Castagnoli) of a key and its record without the sum. It detects a
+// damaged record, and a record at the key of another.
 func recordSum(key, record []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
 }
@@ -23,7 +23,7 @@ func seal(key, record []byte) []byte {
 	return binary.BigEndian.AppendUint32(record, recordSum(key, record))
 }
 
-// unseal returns the fields of the record of a key, and false if the checksum is that of another.
+// unseal returns the fields of the record of a key, and false if the checksum does not match.
 func unseal(key, record []byte) (fields, bool) {
 	end := len(record) - crc32.Size
 	if end < 0 || binary.BigEndian.Uint32(record[end:]) != recordSum(key, record[:end]) {
@@ -36,7 +36,7 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// fields reads a record from its front. Whatever it is not is bad.
+// fields decodes a record from its front. bad is set after an error.
 type fields struct {
 	rest []byte
 	bad  bool
@@ -48,7 +48,7 @@ func (f *fields) number() int64 {
 	return n
 }
 
-// count reads a number of things, each of which takes a byte at least.
+// count reads the number of elements, which have at least one byte each.
 func (f *fields) count() int {
 	n := f.unsigned()
 	if n > uint64(len(f.rest)) {
@@ -58,7 +58,7 @@ func (f *fields) count() int {
 	return int(n) //nolint:gosec // it is no more than a length
 }
 
-// skip passes over a varint; a size of none is that of one that is not there.
+// skip skips a varint of this size; a size of zero is an error.
 func (f *fields) skip(size int) {
 	f.bad = f.bad || size == 0
 	f.take(size)
@@ -88,7 +88,7 @@ func (f *fields) unsigned() uint64 {
 	return n
 }
 
-// word returns the word with a place in its table.
+// word returns the element at an index of its table.
 func word[Word any](f *fields, words []Word, place int64) (word Word) {
 	if place < 0 || place >= int64(len(words)) {
 		f.bad = true
@@ -97,7 +97,7 @@ func word[Word any](f *fields, words []Word, place int64) (word Word) {
 	return words[place]
 }
 
-// place returns the place of a word in its table, by which records write it.
+// place returns the index of a word in its table, which records contain instead of the word.
 func place[Word comparable](words []Word, word Word) int64 {
 	i := slices.Index(words, word)
 	if i < 0 {

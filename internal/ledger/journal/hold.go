@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// HoldState is where a hold stands. It leaves Held once.
+// HoldState is the state of a hold. It changes once.
 type HoldState string
 
 // The states of a hold.
@@ -19,29 +19,29 @@ const (
 	Voided  HoldState = "voided"
 )
 
-// HoldRecord is a hold. It is stored when it ends: while it is open, the transfer that began
-// it is its only record.
+// HoldRecord is a hold that has ended. The only record of an open hold is the transfer that
+// began it.
 type HoldRecord struct {
 	ID      ID           `json:"id"`
 	User    string       `json:"user"`
 	State   HoldState    `json:"state"`
 	Time    int64        `json:"time"`  // when it began, in Unix milliseconds
-	Parts   []Leg        `json:"parts"` // what was held, of which account
+	Parts   []Leg        `json:"parts"` // held amounts by account
 	Charged money.Amount `json:"charged"`
 
-	// What was charged counts as a task of this day, key and model. Day is empty
-	// if nothing was.
+	// The charge counts as a task of this day, key and model. Day is empty if nothing
+	// was charged.
 	Day   Day    `json:"day,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Model string `json:"model,omitempty"`
 }
 
-// Usage returns how a hold counts that was settled.
+// Usage returns the usage of a settled hold.
 func (h *HoldRecord) Usage() Usage {
 	return Usage{Day: h.Day, User: h.User, Key: h.Key, Model: h.Model, Tasks: 1, Cost: h.Charged}
 }
 
-// amount returns what was held in all.
+// amount returns the total held amount.
 func (h *HoldRecord) amount() (sum money.Amount) {
 	for _, part := range h.Parts {
 		if !part.Account.Memo() {
@@ -51,7 +51,7 @@ func (h *HoldRecord) amount() (sum money.Amount) {
 	return sum
 }
 
-// Holds are the holds that have ended.
+// Holds is the table of holds that have ended.
 var Holds = table.Table[HoldRecord]{
 	Name: "hold",
 	Key:  func(h *HoldRecord) table.Key { return table.Key{h.User, string(h.ID[:])} },
@@ -84,10 +84,10 @@ func (x *Transfer) openHold() *HoldRecord {
 	return h
 }
 
-// EndHold settles a hold for cost, at most what is held, in the order in which it was taken, and
-// releases the rest; a cost of zero voids it. What is charged counts as a task of today, by the
-// user and the key and to the model of u. A hold ends once: if it has ended, EndHold does
-// nothing and returns what was charged.
+// EndHold captures cost, at most the held amount, from the parts of a hold in their order, and
+// releases the rest. A cost of zero voids the hold. The charge counts as a task of today for the
+// user, the key and the model of u. If the hold has already ended, EndHold does nothing and
+// returns the earlier charge.
 func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (charged money.Amount, err error) {
 	h, err := readHold(t, u.User, id)
 	switch {
@@ -126,19 +126,19 @@ func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (c
 	return h.Charged, Holds.Put(t, nil, h)
 }
 
-// HoldInfo is a hold as it stands.
+// HoldInfo describes a hold.
 type HoldInfo struct {
 	ID      ID
 	User    string
 	State   HoldState
-	Amount  money.Amount // what was set aside
-	Charged money.Amount // what it was settled for
+	Amount  money.Amount // held amount
+	Charged money.Amount // captured amount
 }
 
 func (h *HoldRecord) info() HoldInfo { return HoldInfo{h.ID, h.User, h.State, h.amount(), h.Charged} }
 
-// ReadHold returns a hold of a user and whether there is one. It fails with
-// [storage.ErrUnreadable] if that cannot be told.
+// ReadHold returns a hold of a user and whether it exists. If its record cannot be decoded, it
+// returns [storage.ErrUnreadable].
 func ReadHold(r storage.Reader, user string, id ID) (info HoldInfo, found bool, err error) {
 	h, err := readHold(r, user, id)
 	if err != nil || h == nil {
@@ -147,9 +147,8 @@ func ReadHold(r storage.Reader, user string, id ID) (info HoldInfo, found bool, 
 	return h.info(), true, nil
 }
 
-// ScanOpenHolds calls fn for all holds that have not ended, with what they are about, until it
-// returns an error. A hold that cannot be read is left out: the verification of the ledger
-// reports it.
+// ScanOpenHolds calls fn for all open holds with their references until fn returns an error. It
+// skips holds that cannot be decoded: the verification of the ledger reports them.
 func ScanOpenHolds(r storage.Reader, fn func(h HoldInfo, reference string) error) error {
 	return ScanTransfers(r, func(x Transfer) error {
 		if x.Kind != Hold {

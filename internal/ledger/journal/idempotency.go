@@ -9,25 +9,25 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// IdempotencyRecord is what was answered to an idempotency key. It is kept for ever.
+// IdempotencyRecord is the answer to a request with an idempotency key. It is kept for ever.
 type IdempotencyRecord struct {
-	Scope       string          `json:"scope"` // whose key
-	Hash        ID              `json:"hash"`  // [IDOf] the key, which is the caller's text and may hold anything
+	Scope       string          `json:"scope"` // owner of the key
+	Hash        ID              `json:"hash"`  // [IDOf] of the key, which may contain any bytes
 	Fingerprint ID              `json:"fingerprint"`
 	Time        int64           `json:"time"` // Unix seconds
-	By          ID              `json:"by"`   // of the attempt that did it
+	By          ID              `json:"by"`   // id of the attempt that wrote the answer
 	Result      json.RawMessage `json:"result"`
 }
 
-// IdempotencyRecords are the answers by scope and key.
+// IdempotencyRecords is the table of answers by scope and key.
 var IdempotencyRecords = table.Table[IdempotencyRecord]{
 	Name: "idem",
 	Key:  func(c *IdempotencyRecord) table.Key { return table.Key{c.Scope, c.Hash.String()} },
 }
 
-// ScanAnswers calls fn with what was answered to each idempotency key of a scope; of all
-// scopes if it is empty. where names the idempotency key in a finding of a verification. A
-// record that cannot be read is left out: the verification of the ledger reports it.
+// ScanAnswers calls fn with the answer to each idempotency key of a scope, or of all scopes if
+// scope is empty. where names the idempotency key in a finding. It skips records that cannot be
+// decoded: the verification of the ledger reports them.
 func ScanAnswers(r storage.Reader, scope string, fn func(where, scope string, result json.RawMessage) error) error {
 	in := IdempotencyRecords.Under()
 	if scope != "" {

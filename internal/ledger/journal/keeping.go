@@ -9,17 +9,17 @@ import (
 // CallsKept is how long the records of calls are kept unless the configuration says otherwise.
 const CallsKept = 90 * 24 * time.Hour
 
-// keepingKey is the key of the store's [Keeping]. It is stored so that what writes, lists and
-// verifies calls uses the same figure, also in a backup.
+// keepingKey is the key of the store's [Keeping]. It is stored so that all code that writes,
+// lists and verifies calls uses the same value, also after a restore of a backup.
 var keepingKey = []byte("meta/calls")
 
 // Keeping is how long the records of calls are kept after each was last written.
 type Keeping struct {
-	Kept   time.Duration `json:"kept_ns"`          // those that are written now
-	Before []Shorter     `json:"before,omitempty"` // those that were written for less, oldest first
+	Kept   time.Duration `json:"kept_ns"`          // retention of records that are written now
+	Before []Shorter     `json:"before,omitempty"` // earlier, shorter retentions, oldest first
 }
 
-// Shorter is how long records are kept that were written before a time.
+// Shorter is the retention of records that were written before a time.
 type Shorter struct {
 	Until int64         `json:"until"` // Unix milliseconds
 	Kept  time.Duration `json:"kept_ns"`
@@ -32,8 +32,8 @@ func ReadKeeping(r storage.Reader) (Keeping, error) {
 	return k, err
 }
 
-// Keep sets how long records of calls are kept that are written from now on. Of the earlier
-// settings it remembers the shorter ones that still concern records.
+// Keep sets the retention of call records that are written from now on. It keeps earlier,
+// shorter retentions as long as they apply to records.
 func Keep(t storage.Txn, kept time.Duration, now time.Time) error {
 	have, err := ReadKeeping(t)
 	if err != nil || have.Kept == kept {
@@ -48,7 +48,7 @@ func Keep(t storage.Txn, kept time.Duration, now time.Time) error {
 	return storage.SetRecord(t, keepingKey, next)
 }
 
-// From returns the time since which every record that was written is there.
+// From returns the time since which no call record has expired.
 func (k Keeping) From(now time.Time) time.Time {
 	from := now.Add(-k.Kept).UnixMilli()
 	for _, b := range k.Before {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Kind is what a transfer is for.
+// Kind is the purpose of a transfer.
 type Kind string
 
 // The kinds of transfers.
@@ -27,7 +27,7 @@ const (
 	TopUp    Kind = "topup"    // a paid order
 	Refund   Kind = "refund"   // of an order, to the payer
 	Dispute  Kind = "dispute"  // of a payment, by the payer
-	Restore  Kind = "restore"  // of a disputed payment, to us
+	Restore  Kind = "restore"  // of a disputed payment, to the operator
 	Credit   Kind = "credit"   // by an operator
 	Debit    Kind = "debit"    // by an operator
 	Clear    Kind = "clear"    // of a receivable, by an operator
@@ -70,8 +70,8 @@ func (id *ID) UnmarshalText(text []byte) error {
 // Before reports whether id sorts before another.
 func (id ID) Before(other ID) bool { return bytes.Compare(id[:], other[:]) < 0 }
 
-// IDOf derives an id from what a transfer does, so that two that do the same thing have the same
-// id. The words are told apart: ("a", "bc") is not ("ab", "c").
+// IDOf derives an id from words that describe a transfer, so that the same transfer has the same
+// id. Word boundaries count: ("a", "bc") is not ("ab", "c").
 func IDOf(words ...string) (id ID) {
 	hash := sha256.New()
 	for _, word := range words {
@@ -84,51 +84,51 @@ func IDOf(words ...string) (id ID) {
 	return id
 }
 
-// TimedID draws an id that begins with the time in milliseconds, so that ids that are drawn
-// later are greater.
+// TimedID returns a random id that begins with the time in milliseconds, so that later ids are
+// greater.
 func TimedID(now time.Time) (id ID) {
 	_, _ = rand.Read(id[:])
 	binary.BigEndian.PutUint64(id[:8], uint64(now.UnixMilli())<<16|uint64(id[6])<<8|uint64(id[7]))
 	return id
 }
 
-// FirstTimed returns the least id that TimedID draws at t.
+// FirstTimed returns the smallest id that TimedID can return at t.
 func FirstTimed(t time.Time) (id ID) {
 	binary.BigEndian.PutUint64(id[:8], uint64(t.UnixMilli())<<16)
 	return id
 }
 
-// Leg is what a transfer does to one account.
+// Leg is the change of one account by a transfer.
 type Leg struct {
 	Account Account      `json:"a"`
 	Amount  money.Amount `json:"n,omitempty"` // change of the balance
-	Held    money.Amount `json:"h,omitempty"` // change of what is held
-	Number  uint64       `json:"e,omitempty"` // among the legs of the account, from 1; of the entry it became, if it is of a user
+	Held    money.Amount `json:"h,omitempty"` // change of the held amount
+	Number  uint64       `json:"e,omitempty"` // number among the legs of the account, from 1; also of the entry, for an account of a user
 }
 
-// Transfer moves money. Its legs have the sum zero, without those on memo accounts. A leg of
-// nothing is left out.
+// Transfer moves money. The sum of its legs without memo accounts is zero. Legs that change
+// nothing are omitted.
 type Transfer struct {
 	ID        ID
 	Kind      Kind
 	Time      int64 // Unix milliseconds
 	User      string
 	Legs      []Leg
-	Reference string // what it is about: an order, a subscription, a hold
-	Actor     string // who did it, if that is not the user
-	Reason    string // why, in an operator's words
-	Count     int    // of settlements, for Calls
+	Reference string // id of an order, a subscription, a hold or a task
+	Actor     string // who caused the transfer, if not the user
+	Reason    string // text of the operator
+	Count     int    // number of settlements, for Calls
 }
 
 // TransferKey returns the key of a transfer.
 func TransferKey(id ID) []byte { return append([]byte(TransferPrefix), id[:]...) }
 
-// LegsBetween returns the two legs that bring amount from one account to another.
+// LegsBetween returns the two legs that move amount from one account to another.
 func LegsBetween(from, to Account, amount money.Amount) []Leg {
 	return []Leg{{Account: from, Amount: -amount}, {Account: to, Amount: amount}}
 }
 
-// Entry returns the entry that a leg becomes, without the state after it.
+// Entry returns the entry of a leg, without the state after it.
 func (x *Transfer) Entry(leg Leg) Entry {
 	return Entry{
 		Number: leg.Number, Kind: x.Kind, Transfer: x.ID,
@@ -136,10 +136,10 @@ func (x *Transfer) Entry(leg Leg) Entry {
 	}
 }
 
-// Book writes a transfer with the entries of users. It returns false and changes nothing if a
-// transfer with this id exists: it has happened. It fails with
-// [fault.InsufficientBalance] if the transfer takes more from a user than is available.
-// Reservations prevent that; this is the last check, in the transaction itself.
+// Book writes a transfer with the entries of users. If a transfer with this id exists, Book
+// returns false and changes nothing. If the transfer takes more from a user than is available, it
+// returns [fault.InsufficientBalance]. Reservations prevent that; this is the last check, in the
+// transaction itself.
 func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	if have, err := HasTransfer(t, x.ID); err != nil || have {
 		return false, err
@@ -147,7 +147,7 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	return true, BookNew(t, now, x)
 }
 
-// BookNew is Book for a transfer of which the caller knows that it has not happened.
+// BookNew is Book for a transfer that certainly does not exist.
 func BookNew(t storage.Txn, now time.Time, x Transfer) error {
 	x.Time = now.UnixMilli()
 	legs := x.Legs
@@ -205,14 +205,14 @@ func (x *Transfer) enter(t storage.Txn, leg *Leg) error {
 	return t.Set(AccountKey(leg.Account), after.Encode(), time.Time{})
 }
 
-// HasTransfer reports whether there is a transfer with this id: whether it has happened.
+// HasTransfer reports whether a transfer with this id exists.
 func HasTransfer(r storage.Reader, id ID) (bool, error) {
 	record, err := r.Get(TransferKey(id))
 	return record != nil, err
 }
 
-// ReadTransfer returns a transfer and whether there is one. It fails with
-// [storage.ErrUnreadable] if there is one that cannot be decoded.
+// ReadTransfer returns a transfer and whether it exists. If its record cannot be decoded, it
+// returns [storage.ErrUnreadable].
 func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
 	key := TransferKey(id)
 	record, err := r.Get(key)
@@ -225,9 +225,8 @@ func ReadTransfer(r storage.Reader, id ID) (x Transfer, found bool, err error) {
 	return x, true, nil
 }
 
-// ScanTransfers calls fn for every transfer except those of calls, which are most of all, in the
-// order of ids. A transfer that cannot be read is left out: the verification of the ledger
-// reports it.
+// ScanTransfers calls fn for every transfer except those of calls, in the order of ids. It skips
+// transfers that cannot be decoded: the verification of the ledger reports them.
 func ScanTransfers(r storage.Reader, fn func(Transfer) error) error {
 	var failed error
 	err := r.Scan([]byte(TransferPrefix), storage.PrefixEnd([]byte(TransferPrefix)), func(key, record []byte) bool {

@@ -48,15 +48,15 @@ func (x *Transfer) Encode(key []byte) []byte {
 	return seal(key, b)
 }
 
-// DecodeTransfer reads a transfer from its key and its record. If that fails, it returns a
-// transfer with its id only, and the reason.
+// DecodeTransfer decodes a transfer from its key and its record. With an error it returns a
+// transfer that has only its id.
 func DecodeTransfer(key, record []byte) (x Transfer, err error) {
 	if n := copy(x.ID[:], key[len(TransferPrefix):]); n != len(x.ID) || len(key) != len(TransferPrefix)+n {
 		return x, fmt.Errorf("%q is not its key", key)
 	}
 	f, whole := unseal(key, record)
 	if !whole {
-		return x, errors.New("it is damaged, or that of another transfer")
+		return x, errors.New("it is damaged, or belongs to another transfer")
 	}
 	read := Transfer{ID: x.ID}
 	layout := f.byte()
@@ -94,8 +94,7 @@ func (f *fields) transfer(x *Transfer) {
 	}
 }
 
-// isOfCalls reports whether a record is that of a transfer of calls, without
-// reading the rest: that is long.
+// isOfCalls reports whether a record is a transfer of calls. It reads only the first two bytes.
 func isOfCalls(record []byte) bool {
 	return len(record) > 1 && record[0] == transferLayout && record[1] == Calls.code()
 }

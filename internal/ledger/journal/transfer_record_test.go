@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestARecordOfATransferReadsAsItWasWritten(t *testing.T) {
+func TestTransferRecordsRoundTrip(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		number := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64())
@@ -54,7 +54,7 @@ func TestARecordOfATransferReadsAsItWasWritten(t *testing.T) {
 	})
 }
 
-func TestWhatIsNoTransferIsNotTakenForOneOfCalls(t *testing.T) {
+func TestAnInvalidRecordIsNotDecodedAsATransfer(t *testing.T) {
 	t.Parallel()
 	for _, record := range []string{"", "\x01", "\x01{"} {
 		if isOfCalls([]byte(record)) {

@@ -12,10 +12,10 @@ import (
 // Day is a UTC day, as 20261120.
 type Day string
 
-// DayOf returns the day that t lies in.
+// DayOf returns the UTC day of t.
 func DayOf(t time.Time) Day { return Day(t.UTC().Format("20060102")) }
 
-// ParseDay reads a day as people write it, 2026-11-20.
+// ParseDay parses a day in the form 2026-11-20.
 func ParseDay(text string) (Day, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	return DayOf(t), err
@@ -35,22 +35,21 @@ func (d Day) String() string {
 	return string(d)
 }
 
-// Usage is the sum of the calls and tasks of a day by one key to one model. A call counts for
-// the day on which it came, a task for the day on which it was charged. A task that was not
-// charged does not count.
+// Usage is the sum of the calls and tasks of one key and one model on a day. A call counts on
+// the day of its start, a task on the day of its charge. A task without a charge does not count.
 type Usage struct {
-	Day    Day          `json:"day"`
-	User   string       `json:"user"`
-	Key    string       `json:"key"`
-	Model  string       `json:"model"`
-	Calls  int64        `json:"calls"`
-	Tasks  int64        `json:"tasks,omitempty"`
-	Tokens usage.Tokens `json:"tokens,omitzero"`
-	Cost   money.Amount `json:"cost"`
-	Lost   money.Amount `json:"uncollected,omitempty"`
+	Day         Day          `json:"day"`
+	User        string       `json:"user"`
+	Key         string       `json:"key"`
+	Model       string       `json:"model"`
+	Calls       int64        `json:"calls"`
+	Tasks       int64        `json:"tasks,omitempty"`
+	Tokens      usage.Tokens `json:"tokens,omitzero"`
+	Cost        money.Amount `json:"cost"`
+	Uncollected money.Amount `json:"uncollected,omitempty"`
 }
 
-// Usages are the sums of all days. They are kept for ever.
+// Usages is the table of the sums of all days. They are kept for ever.
 var Usages = table.Table[Usage]{
 	Name: "usage",
 	Key:  func(u *Usage) table.Key { return table.Key{u.User, string(u.Day), u.Key, u.Model} },
@@ -61,16 +60,16 @@ func (u *Usage) StoreKey() []byte {
 	return storage.Key(Usages.Name, u.User, string(u.Day), u.Key, u.Model)
 }
 
-// Add adds the figures of by.
+// Add adds the numbers of by.
 func (u *Usage) Add(by Usage) {
 	u.Calls += by.Calls
 	u.Tasks += by.Tasks
 	u.Tokens = u.Tokens.Plus(by.Tokens)
 	u.Cost += by.Cost
-	u.Lost += by.Lost
+	u.Uncollected += by.Uncollected
 }
 
-// Count adds u to what is stored of its day, key and model.
+// Count adds u to the stored sum of its day, key and model.
 func (u Usage) Count(t storage.Txn) error {
 	have, err := Usages.GetOrZero(t, u.User, string(u.Day), u.Key, u.Model)
 	if err != nil {
@@ -80,7 +79,7 @@ func (u Usage) Count(t storage.Txn) error {
 	return Usages.Put(t, nil, &u)
 }
 
-// Sum is the sum of calls and tasks that users are shown.
+// Sum is the sum of calls and tasks that users see.
 type Sum struct {
 	Calls  int64        `json:"calls"`
 	Tasks  int64        `json:"tasks"`
@@ -88,7 +87,7 @@ type Sum struct {
 	Cost   money.Amount `json:"cost"`
 }
 
-// Add counts a row of usage.
+// Add adds a row of usage.
 func (s *Sum) Add(u Usage) {
 	s.Calls += u.Calls
 	s.Tasks += u.Tasks

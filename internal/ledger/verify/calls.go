@@ -47,7 +47,7 @@ func (v *verification) call(c *journal.CallRecord, indexed bool, b *books) {
 	if c.Day() >= v.wholeFrom {
 		b.count(journal.Usage{
 			Day: c.Day(), User: c.User, Key: c.Key, Model: c.CountedModel(),
-			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Lost: c.Lost,
+			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Uncollected: c.Uncollected,
 		})
 	}
 }
@@ -122,7 +122,7 @@ func (v *verification) usage(records *cursor, b *books) {
 		if u.Day >= v.wholeFrom {
 			b.count(journal.Usage{
 				Day: u.Day, User: u.User, Key: u.Key, Model: u.Model,
-				Calls: -u.Calls, Tasks: -u.Tasks, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Lost: -u.Lost,
+				Calls: -u.Calls, Tasks: -u.Tasks, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Uncollected: -u.Uncollected,
 			})
 		}
 	}

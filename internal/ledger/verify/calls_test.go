@@ -31,7 +31,7 @@ var harmsToCalls = []harm{
 	{
 		"a call that has cost more than the sums of its day know",
 		func(d damage) {
-			d.call(call(journal.CallPrefix, "d"), func(c *journal.CallRecord) { c.Lost = money.Unit })
+			d.call(call(journal.CallPrefix, "d"), func(c *journal.CallRecord) { c.Uncollected = money.Unit })
 		},
 		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
 	},

@@ -96,9 +96,9 @@ func (v *verification) balance(b *books) {
 	}
 	for _, key := range slices.Sorted(maps.Keys(b.days)) {
 		u := b.days[key]
-		if u.Calls != 0 || u.Tasks != 0 || u.Tokens != (usage.Tokens{}) || u.Cost != 0 || u.Lost != 0 {
+		if u.Calls != 0 || u.Tasks != 0 || u.Tokens != (usage.Tokens{}) || u.Cost != 0 || u.Uncollected != 0 {
 			v.tell(whereUsage(key), "its calls and tasks differ from it by %d calls, %d tasks, %d tokens in and %d out, %v charged and %v uncollected",
-				u.Calls, u.Tasks, u.Tokens.AllInput(), u.Tokens.AllOutput(), u.Cost, u.Lost)
+				u.Calls, u.Tasks, u.Tokens.AllInput(), u.Tokens.AllOutput(), u.Cost, u.Uncollected)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// FuzzRecords gives any bytes to what reads records: a damaged store is told of,
-// and never ends the process.
+// FuzzRecords decodes arbitrary bytes: a damaged record must cause an error and never a
+// panic.
 func FuzzRecords(f *testing.F) {
 	f.Add([]byte("\x01{}"))
 	f.Add([]byte("\x01" + `{"id":"task_AAAAAAAAAAAAAAAAAAAAAAAAAA","state":"success","delivery":"accepted","kind":"video"}`))
@@ -42,7 +42,7 @@ func FuzzRecords(f *testing.F) {
 	})
 }
 
-// discarding is a transaction that takes everything and has nothing.
+// discarding is a transaction that discards all writes and has no records.
 type discarding struct{ storage.Txn }
 
 func (discarding) Set(key, _ []byte, _ time.Time) error {

@@ -8,39 +8,39 @@ import (
 )
 
 const (
-	// maxAttempts at callbacks run at once; of one API key maxOfKey, and of one user maxOfUser, but
-	// never more than half of the free slots: the first receivers that hang do not use up all.
+	// maxAttempts is how many attempts run at once, maxOfKey how many of one API key, maxOfUser how
+	// many of one user. A user never gets more than half of the free slots, so that a few receivers
+	// that hang do not use up all.
 	maxAttempts = 64
 	maxOfKey    = 4
 	maxOfUser   = 16
 )
 
-// never is when nothing is due.
+// never is the due time of an empty queue.
 const never int64 = math.MaxInt64
 
-// queues decide whose callback is sent next. A callback queue holds the callbacks of one
-// API key that are not delivered yet. They are in the store; memory has only when the first of them
-// is due. A slot goes to the user with the fewest attempts under way, and among the queues of this
-// user to the one with the fewest; among equals, to the one that has got none for the longest time.
-// So a receiver that hangs, many waiting callbacks and many keys of one user do not delay those of
-// others.
+// queues schedules the attempts of callbacks. A callback queue has the undelivered callbacks of one
+// API key. They are in the store; memory has only the time when the first of them is due. A slot goes
+// to the user with the fewest running attempts, and among the queues of this user to the one with the
+// fewest. Among equals, it goes to the one whose last slot is the oldest. So a receiver that hangs,
+// many waiting callbacks or many keys of one user do not delay the callbacks of others.
 type queues struct {
 	mu    sync.Mutex
 	all   map[string]*queue      // by API key
 	users map[string]*userQueues // by user
-	open  int                    // attempts under way
-	turn  uint64                 // slots that were ever given
+	open  int                    // running attempts
+	turn  uint64                 // number of slots granted so far
 }
 
 type queue struct {
 	key  string
 	user *userQueues
 	next int64  // when its first callback is due, or sooner, Unix milliseconds
-	open int    // attempts under way
-	turn uint64 // when it got a slot last
+	open int    // running attempts
+	turn uint64 // value of queues.turn at its last slot
 }
 
-// userQueues is what one user has of the slots.
+// userQueues counts the queues and slots of one user.
 type userQueues struct {
 	id     string
 	queues int
@@ -58,7 +58,7 @@ func newQueues() *queues {
 	return &queues{all: make(map[string]*queue), users: make(map[string]*userQueues)}
 }
 
-// due notes when a callback of a key is due.
+// due records when a callback of a key is due.
 func (l *queues) due(user, key string, at int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,8 +76,8 @@ func (l *queues) due(user, key string, at int64) {
 	one.next = min(one.next, at)
 }
 
-// grant gives the free slots to the queues that have something due, and returns when the next of
-// the others has. The caller gives them back by returnSlots.
+// grant assigns the free slots to the queues with due callbacks, and returns when the next of the
+// other queues is due. The caller releases the slots by returnSlots.
 func (l *queues) grant(now int64) (given []grant, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,13 +109,13 @@ func (l *queues) grant(now int64) (given []grant, next int64) {
 	return given, next
 }
 
-// full reports whether a queue gets no slot at this moment.
+// full reports whether a queue can get no slot now.
 func (l *queues) full(one *queue) bool {
 	free := maxAttempts - l.open
 	return free <= 0 || one.open >= maxOfKey || one.user.open >= min(maxOfUser, max(1, free/2))
 }
 
-// compare sorts the queue first that gets the next slot.
+// compare orders queues by their priority for the next slot.
 func (one *queue) compare(other *queue) int {
 	return cmp.Or(
 		cmp.Compare(one.user.open, other.user.open),
@@ -125,7 +125,7 @@ func (one *queue) compare(other *queue) int {
 	)
 }
 
-// returnSlots gives slots of a queue back, and notes when its first callback is due.
+// returnSlots releases slots of a queue, and records when its first callback is due.
 func (l *queues) returnSlots(one *queue, next int64, slots int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// keeps is how many slots the queues of a user have.
+// keeps returns the number of slots of the queues of a user.
 func (l *queues) keeps(user string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -18,7 +18,7 @@ func (l *queues) keeps(user string) int {
 	return 0
 }
 
-func TestSlotsAreGivenInTurn(t *testing.T) {
+func TestSlotsAreGrantedFairly(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	for u := range maxAttempts {
@@ -51,7 +51,7 @@ func TestSlotsAreGivenInTurn(t *testing.T) {
 	}
 }
 
-func TestManyKeysAreNoManyTurns(t *testing.T) {
+func TestManyKeysOfAUserGetNoMoreSlots(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	for u := range maxAttempts - 1 { // one slot is left
@@ -75,7 +75,7 @@ func TestManyKeysAreNoManyTurns(t *testing.T) {
 	}
 }
 
-func TestAFewUsersLeaveRoomForOthers(t *testing.T) {
+func TestAFewUsersCannotUseAllSlots(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	for u := range 5 {
@@ -89,23 +89,23 @@ func TestAFewUsersLeaveRoomForOthers(t *testing.T) {
 	}
 }
 
-func TestWhatComesDuringALookIsNotForgotten(t *testing.T) {
+func TestACallbackDuringAnAttemptIsNotForgotten(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	l.due("u", "k", 1)
 	given, _ := l.grant(1)
-	l.due("u", "k", 2) // after the store was asked, which knows nothing of it
+	l.due("u", "k", 2) // after the store was read
 	l.returnSlots(given[0].queue, never, given[0].slots)
 	if given, _ = l.grant(2); len(given) != 1 {
 		t.Fatal("a callback is forgotten")
 	}
 	l.returnSlots(given[0].queue, never, given[0].slots)
 	if len(l.all)+len(l.users)+l.open != 0 {
-		t.Errorf("what has nothing to send is kept: %+v", l)
+		t.Errorf("a queue without callbacks is kept: %+v", l)
 	}
 }
 
-func TestKeysOfTheOutboxNameTheirQueue(t *testing.T) {
+func TestQueueOfAnOutboxKey(t *testing.T) {
 	t.Parallel()
 	id := record.NewID()
 	for _, at := range []int64{1, 0x2f2f2f2f2f2f2f2f, never} {

@@ -20,104 +20,104 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// attempts are how long after the one before each attempt is made, the first
-// after the event (docs/reference/tasks.md#callbacks).
+// attempts are the pauses before each attempt since the previous one
+// (docs/reference/tasks.md#callbacks).
 var attempts = []time.Duration{
 	0, 5 * time.Second, 5 * time.Minute, 30 * time.Minute,
 	2 * time.Hour, 5 * time.Hour, 10 * time.Hour, 14 * time.Hour, 20 * time.Hour, 24 * time.Hour,
 }
 
 const (
-	// attemptTimeout bounds one attempt, from dialling to the end of the answer.
+	// attemptTimeout is the timeout of one attempt, from dialling to the end of the response.
 	attemptTimeout = 10 * time.Second
 
-	// attemptLease is how long an attempt is claimed. It is longer than one can
-	// take.
+	// attemptLease is the duration of the claim of an attempt. It is longer than
+	// attemptTimeout.
 	attemptLease = 30 * time.Second
 
-	// maxWalked is how many queues are read in one snapshot.
-	maxWalked = 256
+	// maxQueuesRead is how many queues are read in one snapshot.
+	maxQueuesRead = 256
 
-	// maxAnswer is how much of an answer is read, so that its connection can be
-	// used again.
+	// maxAnswer is how many bytes of a response are read, so that the connection can
+	// be reused.
 	maxAnswer = 64 << 10
 
-	// maxTrouble bounds what is kept of an error.
+	// maxTrouble is the maximum length of a stored error.
 	maxTrouble = 200
 )
 
 // Sender sends the callbacks of the outbox. Its methods may be called concurrently.
 type Sender struct {
 	store *record.Store
-	to    atomic.Pointer[sending] // never nil
+	to    atomic.Pointer[destination] // never nil
 
 	*record.Worker
 	start sync.Once
 
-	queues *queues
-	walked time.Time // when all queues were read last
+	queues     *queues
+	queuesRead time.Time // when all queues were read last
 
 	delivered, retried, dead atomic.Int64
 }
 
-// sending is where callbacks are sent, and by what.
-type sending struct {
-	addresses Addresses // nil: nowhere
+// destination has the addresses of callbacks and the client that sends them.
+type destination struct {
+	addresses Addresses // nil: nothing is sent
 	client    *http.Client
 }
 
 // NewSender returns the sender of a store. It sends nothing until [Sender.Serve].
 func NewSender(store *record.Store) *Sender {
 	s := &Sender{store: store, Worker: store.Worker("sending callbacks"), queues: newQueues()}
-	s.to.Store(new(sending))
+	s.to.Store(new(destination))
 	return s
 }
 
-// Serve has callbacks sent to these addresses from now on; nil: to none. The client dials only what
-// may be dialled. Redirects are not followed, whatever it says.
+// Serve starts sending callbacks to these addresses, or changes the addresses; nil: nothing is sent.
+// The client must dial only permitted addresses. Redirects are never followed.
 func (s *Sender) Serve(addresses Addresses, client *http.Client) {
-	s.to.Store(&sending{addresses, client})
-	s.start.Do(func() { s.store.Steps.Go(func() { s.Run(s.turn) }) })
+	s.to.Store(&destination{addresses, client})
+	s.start.Do(func() { s.store.Steps.Go(func() { s.Run(s.runOnce) }) })
 	s.Nudge()
 }
 
-// HasAddress reports whether the callbacks of an API key are sent.
+// HasAddress reports whether an API key has a callback address in use.
 func (s *Sender) HasAddress(r storage.Reader, key string) (has bool, err error) {
 	_, has, err = s.to.Load().address(r, key)
 	return has, err
 }
 
-func (to *sending) address(r storage.Reader, key string) (Address, bool, error) {
+func (to *destination) address(r storage.Reader, key string) (Address, bool, error) {
 	if to.addresses == nil {
 		return Address{}, false, nil
 	}
 	return to.addresses.Address(r, key)
 }
 
-// Counts returns how many callbacks were delivered since the process began, how many attempts
-// failed and are made again, and how many callbacks were given up.
+// Counts returns how many callbacks were delivered since the process started, how many attempts
+// failed and are repeated, and how many callbacks are dead.
 func (s *Sender) Counts() (delivered, retried, dead int64) {
 	return s.delivered.Load(), s.retried.Load(), s.dead.Load()
 }
 
-// Due has a callback of an API key sent when it is due, in Unix milliseconds.
+// Due schedules a callback of an API key at a time in Unix milliseconds.
 func (s *Sender) Due(user, key string, at int64) {
 	s.queues.due(user, key, at)
 	s.Nudge()
 }
 
-// turn begins the attempts that are due, and returns when the next is.
-func (s *Sender) turn() (wait time.Duration, err error) {
+// runOnce starts the attempts that are due, and returns how long to wait for the next.
+func (s *Sender) runOnce() (wait time.Duration, err error) {
 	to := s.to.Load()
 	if to.addresses == nil {
 		return record.Idle, nil
 	}
-	if err := s.walk(); err != nil {
+	if err := s.readQueues(); err != nil {
 		return 0, err
 	}
 	now := s.store.Milli()
 	given, next := s.queues.grant(now)
-	if len(given) == 0 { // what has no slot waits for the next that ends, which nudges
+	if len(given) == 0 { // if no slot is free, an attempt that ends nudges the sender
 		return time.Duration(min(next-now, record.Idle.Milliseconds())) * time.Millisecond, nil
 	}
 	claims := make([]struct {
@@ -150,8 +150,8 @@ func (s *Sender) turn() (wait time.Duration, err error) {
 	return 0, nil
 }
 
-// claim claims due callbacks of a queue, at most as many as it has slots. It returns when the next
-// is due: a claimed one when its lease ends.
+// claim claims due callbacks of a queue, at most one for each of its slots. It returns when the next
+// callback is due; a claimed one is due when its lease ends.
 func (s *Sender) claim(t storage.Txn, g grant) (claimed []*record.Event, next int64, err error) {
 	now := s.store.Milli()
 	in := record.EventsDue.Under(g.user.id, g.key)
@@ -173,7 +173,7 @@ func (s *Sender) claim(t storage.Txn, g grant) (claimed []*record.Event, next in
 		}
 		if v != nil {
 			claimed = append(claimed, v)
-		} else if err := t.Delete(key); err != nil { // nothing leads to what is not so
+		} else if err := t.Delete(key); err != nil { // the key does not match its record
 			return nil, 0, err
 		}
 	}
@@ -184,16 +184,16 @@ func (s *Sender) claim(t storage.Txn, g grant) (claimed []*record.Event, next in
 	return claimed, record.TimeBefore(keys[0]), nil
 }
 
-// walk reads all queues from the store: at the start, and now and then, since another node may have
-// left some. It skips from queue to queue, however many callbacks they have.
-func (s *Sender) walk() error {
-	if !s.walked.IsZero() && time.Since(s.walked) < record.Idle {
+// readQueues reads all queues from the store, at the start and then every [record.Idle]: another node
+// may have left some. It reads one key of each queue.
+func (s *Sender) readQueues() error {
+	if !s.queuesRead.IsZero() && time.Since(s.queuesRead) < record.Idle {
 		return nil
 	}
 	in := record.EventsDue.Under()
 	for more := true; more; {
 		err := s.store.View(s.store.Life, func(r storage.Reader) error {
-			for range maxWalked {
+			for range maxQueuesRead {
 				keys, err := in.Keys(r, 1)
 				if more = err == nil && len(keys) > 0; !more {
 					return err
@@ -213,11 +213,11 @@ func (s *Sender) walk() error {
 			return err
 		}
 	}
-	s.walked = time.Now()
+	s.queuesRead = time.Now()
 	return nil
 }
 
-// queueOf returns the user and the API key in a key of the outbox.
+// queueOf returns the user and the API key in an index key of the outbox.
 func queueOf(due []byte) (user, key string, is bool) {
 	name := due[min(len(due), len(record.EventDuePrefix)+1):]
 	name = name[:max(0, len(name)-len("/12345678/")-record.IDSize)]
@@ -225,8 +225,8 @@ func queueOf(due []byte) (user, key string, is bool) {
 	return user, key, is && user != "" && key != ""
 }
 
-// attempt sends one callback, and notes what came of it.
-func (s *Sender) attempt(to *sending, v *record.Event) {
+// attempt sends one callback and writes the result.
+func (s *Sender) attempt(to *destination, v *record.Event) {
 	var address Address
 	var has bool
 	var rec *record.Record
@@ -238,7 +238,7 @@ func (s *Sender) attempt(to *sending, v *record.Event) {
 		return err
 	})
 	if err != nil || rec == nil {
-		s.store.Log.Warn("a callback cannot be read, it is tried again", zap.String("task_id", v.Task), zap.Error(err))
+		s.store.Log.Warn("cannot read a callback: it is tried again", zap.String("task_id", v.Task), zap.Error(err))
 		return
 	}
 	var status int
@@ -249,12 +249,12 @@ func (s *Sender) attempt(to *sending, v *record.Event) {
 			status, trouble = post(s.store.Life, to.client, address, EventID(v.Task), s.store.Now(), body)
 		}
 		if s.store.Life.Err() != nil {
-			return // it was not the receiver's fault
+			return // the engine has ended: this is no failure of the receiver
 		}
 	}
 	var after *record.Event // nil: another engine has claimed the callback
-	var gone *audit.Event   // nil: its address is used further
-	noted := s.store.Durably("noting a callback", v.Task, func(ctx context.Context) error {
+	var gone *audit.Event   // set if the address was disabled
+	noted := s.store.Durably("write the result of a callback", v.Task, func(ctx context.Context) error {
 		return s.store.Update(ctx, func(t storage.Txn) (err error) {
 			gone = nil
 			after, err = record.Events.Change(t, table.Key{v.Task}, func(now *record.Event) bool {
@@ -287,8 +287,8 @@ func (s *Sender) attempt(to *sending, v *record.Event) {
 	}
 }
 
-// note writes down what came of an attempt. One is ended by a 2xx; by 410, by
-// the last attempt, and where there is no address to send it to, it is dead.
+// note sets the result of an attempt. A 2xx ends the callback. It is dead after a
+// 410, after the last attempt, and if there is no address.
 func note(v *record.Event, now int64, sent bool, url string, status int, trouble error) {
 	v.Last, v.Status, v.Trouble, v.URL = now, status, "", url
 	if sent {
@@ -310,15 +310,14 @@ func note(v *record.Event, now int64, sent bool, url string, status int, trouble
 	}
 }
 
-// post sends a callback once. The error is nil exactly for a 2xx. It does not
-// say what came of dialling: what stands behind an address is not the caller's
-// to find out.
+// post sends a callback once. The error is nil only for a 2xx. It does not repeat
+// errors of dialling, so that users cannot probe networks by callback addresses.
 func post(ctx context.Context, client *http.Client, address Address, id string, at time.Time, body []byte) (status int, err error) {
 	ctx, cancel := context.WithTimeout(ctx, attemptTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address.URL, bytes.NewReader(body))
 	if err != nil {
-		return 0, errors.New("the address is no URL")
+		return 0, errors.New("the address is not a URL")
 	}
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "modelgate")

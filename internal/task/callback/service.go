@@ -13,17 +13,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Callback is a callback as its owner and operators see it.
+// Callback is the resource of a callback for its owner and for operators.
 type Callback struct {
 	ID       string               `json:"id"` // the webhook-id
 	Task     string               `json:"task_id"`
 	Key      string               `json:"key_id"`
 	State    record.CallbackState `json:"state"`
 	Created  int64                `json:"created_at"`             // Unix seconds
-	Attempts int                  `json:"attempts"`               // in all
+	Attempts int                  `json:"attempts"`               // total
 	Last     int64                `json:"last_attempt,omitempty"` // Unix seconds
 	Next     int64                `json:"next_attempt,omitempty"` // Unix seconds
-	Status   int                  `json:"status,omitempty"`       // what the last attempt was answered
+	Status   int                  `json:"status,omitempty"`       // HTTP status of the last attempt
 	Trouble  string               `json:"trouble,omitempty"`      // why it was not delivered
 	URL      string               `json:"url,omitempty"`
 }
@@ -35,14 +35,14 @@ func callbackOf(v *record.Event) Callback {
 	}
 }
 
-// Service is what users and operators do with callbacks. It may be used concurrently.
+// Service has the operations of users and operators on callbacks. It may be used concurrently.
 type Service struct{ by *Sender }
 
 // NewService returns the service of the callbacks that s sends.
 func NewService(s *Sender) Service { return Service{s} }
 
-// Test sends an event of the type callback.test to the address of a key of a
-// user, once, and returns what it was answered.
+// Test sends one event of the type callback.test to the address of a key of a
+// user, and returns the result. It blocks up to attemptTimeout.
 func (s Service) Test(ctx context.Context, actor, user, key string) (Callback, error) {
 	store, to := s.by.store, s.by.to.Load()
 	var address Address
@@ -73,8 +73,8 @@ func (s Service) Test(ctx context.Context, actor, user, key string) (Callback, e
 // (docs/reference/tasks.md#callbacks).
 const redeliveryFor = 7 * 24 * time.Hour
 
-// Redeliver sends the callback of a task again, in a new round of attempts. That
-// is so for 7 days after it was delivered or given up.
+// Redeliver starts a new round of attempts for the callback of a task. It returns an
+// error if the callback ended more than 7 days ago.
 func (s Service) Redeliver(ctx context.Context, actor string, owner record.Owner, task string) (Callback, error) {
 	store := s.by.store
 	var after record.Event
@@ -90,7 +90,7 @@ func (s Service) Redeliver(ctx context.Context, actor string, owner record.Owner
 		}
 		event.User, event.Key = v.User, v.Key
 		if v.State != record.Undelivered && now >= v.Ended+redeliveryFor.Milliseconds() {
-			return false, fault.New(fault.Conflict, "a callback can be sent again for 7 days")
+			return false, fault.New(fault.Conflict, "a callback can be sent again only for 7 days")
 		}
 		after = *v
 		after.State, after.Attempts, after.Due, after.Ended = record.Undelivered, 0, now, 0
@@ -104,8 +104,8 @@ func (s Service) Redeliver(ctx context.Context, actor string, owner record.Owner
 	return callbackOf(&after), nil
 }
 
-// CallbackPage returns a numbered page of the callbacks of a user, latest first: limit callbacks
-// after the first skip, and how many there are in all.
+// CallbackPage returns limit callbacks of a user after the first skip, latest first, and the total
+// number.
 func (s Service) CallbackPage(ctx context.Context, user string, skip, limit int) (list []Callback, total int, err error) {
 	err = s.by.store.View(ctx, func(r storage.Reader) error {
 		page, all, err := record.Events.Page(r, record.EventsByUser.Under(user), int64(skip), int64(limit), math.MaxInt64)
@@ -118,9 +118,9 @@ func (s Service) CallbackPage(ctx context.Context, user string, skip, limit int)
 	return list, total, err
 }
 
-// Callbacks returns callbacks of a user, latest first; after is the task of the
-// last one before, empty to begin with the latest. next is where to go on, empty
-// when there are no more.
+// Callbacks returns callbacks of a user, latest first. after is the cursor of the
+// previous page, empty for the first page. next is the cursor of the next page,
+// empty if there are no more.
 func (s Service) Callbacks(ctx context.Context, user, after string, limit int) (list []Callback, next string, err error) {
 	limit, err = record.PageSize(limit)
 	if err != nil {

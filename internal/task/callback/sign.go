@@ -16,11 +16,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// EventID is the id of the callback of a task, the same at every attempt.
+// EventID returns the id of the callback of a task, which is the same for all attempts.
 func EventID(task string) string { return "evt_" + strings.TrimPrefix(task, "task_") }
 
-// TaskOf returns the task whose callback has this id. What is no such id is
-// returned as it is.
+// TaskOf returns the id of the task of a callback id. It returns any other text
+// unchanged.
 func TaskOf(id string) string {
 	if own, is := strings.CutPrefix(id, "evt_"); is {
 		return "task_" + own
@@ -28,43 +28,43 @@ func TaskOf(id string) string {
 	return id
 }
 
-// Addresses says where the callbacks of API keys go.
+// Addresses has the callback addresses of API keys.
 type Addresses interface {
-	// Address returns that of a key; false when it has none, or none that is not
-	// disabled. It is called inside transactions, that of the end of a task
-	// among them.
+	// Address returns the address of a key; false if there is none or it is
+	// disabled. It is called inside transactions, for example that of the end of a
+	// task.
 	Address(r storage.Reader, key string) (Address, bool, error)
 
-	// Disable ends the use of an address, whose receiver has said that it is
-	// gone. It does nothing when the key has another by now. The event is what was
-	// recorded of it; nil: nothing.
+	// Disable ends the use of an address whose receiver has answered 410. It does
+	// nothing if the key has another address now. It returns the audit event that
+	// was written; nil: none.
 	Disable(t storage.Txn, now time.Time, key, url string) (*audit.Event, error)
 }
 
-// Address is where callbacks go.
+// Address is a callback address of an API key.
 type Address struct {
 	URL string
 
-	// Secrets sign callbacks: the one in force and, while it is rotated, the one
-	// before. There is at least one, and none is empty.
+	// Secrets sign callbacks: the current secret and, during a rotation, the
+	// previous one. There is at least one, and none is empty.
 	Secrets [][]byte
 }
 
-// payload is the body of a callback. It is the same at every attempt.
+// payload is the body of a callback. It is the same for all attempts.
 type payload struct {
 	Type      string `json:"type"`      // "task.succeeded", "task.failed" or "callback.test"
 	Timestamp int64  `json:"timestamp"` // of the event, Unix seconds
 	Data      any    `json:"data"`
 }
 
-// eventData is the task with what its caller gave to know it by.
+// eventData is the task with the session fields of its submission.
 type eventData struct {
 	*record.Task
 	SessionID      string `json:"session_id"`
 	SessionContext string `json:"session_context"`
 }
 
-// bodyOf is what the callback of a task says.
+// bodyOf returns the body of the callback of a task.
 func bodyOf(r *record.Record) ([]byte, error) {
 	p := payload{"task.failed", r.Completed / 1000, eventData{r.Task(), r.SessionID, r.SessionContext}}
 	if r.State == record.Success {
@@ -75,9 +75,9 @@ func bodyOf(r *record.Record) ([]byte, error) {
 
 var errNoSecret = errors.New("the address has no secret to sign with")
 
-// sign signs a callback as Standard Webhooks has it: version 1, HMAC-SHA256 over
-// id, time and body, once for each secret. An empty secret is refused: everybody
-// could sign with it.
+// sign signs a callback according to Standard Webhooks: version 1, HMAC-SHA256 of
+// id, time and body, once for each secret. It refuses an empty secret, with which
+// anyone could sign.
 func sign(header http.Header, secrets [][]byte, id string, at time.Time, body []byte) error {
 	timestamp := strconv.FormatInt(at.Unix(), 10)
 	signatures := make([]string, 0, len(secrets))

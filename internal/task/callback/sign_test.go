@@ -8,7 +8,7 @@ import (
 )
 
 // The example of the specification of Standard Webhooks.
-func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
+func TestSignatureMatchesStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	secret, _ := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
 	header := make(http.Header)
@@ -19,7 +19,7 @@ func TestSignatureIsThatOfStandardWebhooks(t *testing.T) {
 	}
 }
 
-func TestSecretsThatSignNothing(t *testing.T) {
+func TestEmptySecretsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, secrets := range map[string][][]byte{"none": nil, "an empty one": {{}}, "an empty one beside another": {[]byte("x"), nil}} {
 		header := make(http.Header)

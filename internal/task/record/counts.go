@@ -9,21 +9,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Load is what a backend has to do, at taskload/<backend>. It is written in the
-// transaction of every task that changes it, so that no two drivers give the
-// same slot away.
+// Load has the counts of a backend, at taskload/<backend>. Each transaction of a task
+// that changes the counts writes it, so that no two drivers assign the same slot.
 type Load struct {
 	Running int64 // tasks that were sent or are being sent, and are not over
 	Waiting int64 // tasks that wait for a slot
-	Last    int64 // the place in the queue given last
+	Last    int64 // the last place in the queue that was assigned
 	Drained bool
 
-	Deferred int64 // of Waiting, those that are tried again later
+	Deferred int64 // part of Waiting: tasks that are sent again later
 }
 
-// countsVersion begins a record of counts: integers of variable length, one after
-// another. Every submission reads and writes two of them: that takes 0.4 µs each, and
-// 5.4 µs as JSON (BenchmarkCounts).
+// countsVersion is the first byte of a record of counts, which is a sequence of varints.
+// Every submission reads and writes two of them: that takes 0.4 µs each, and 5.4 µs as
+// JSON (BenchmarkCounts).
 const countsVersion = 1
 
 func encodeCounts(counts ...int64) []byte {
@@ -53,7 +52,7 @@ func decodeCounts(record []byte, counts ...*int64) error {
 	return nil
 }
 
-var errNoCounts = errors.New("these are not the counts of a record")
+var errNoCounts = errors.New("not a valid record of counts")
 
 func readCounts[T any](r storage.Reader, key []byte, decode func([]byte) (T, error)) (counts T, err error) {
 	record, err := r.Get(key)
@@ -66,12 +65,12 @@ func readCounts[T any](r storage.Reader, key []byte, decode func([]byte) (T, err
 	return counts, err
 }
 
-// ReadLoad returns what a backend has to do.
+// ReadLoad returns the counts of a backend; the zero value if there is no record.
 func ReadLoad(r storage.Reader, backend string) (Load, error) {
 	return readCounts(r, storage.Key(LoadPrefix, backend), DecodeLoad)
 }
 
-// DecodeLoad reads the counts of a backend.
+// DecodeLoad decodes the counts of a backend.
 func DecodeLoad(record []byte) (l Load, err error) {
 	var drained int64
 	err = decodeCounts(record, &l.Running, &l.Waiting, &l.Last, &drained, &l.Deferred)
@@ -87,12 +86,12 @@ func encodeLoad(l Load) []byte {
 	return encodeCounts(l.Running, l.Waiting, l.Last, drained, l.Deferred)
 }
 
-// Write writes what a backend has to do.
+// Write writes the counts of a backend.
 func (l Load) Write(t storage.Txn, backend string) error {
 	return t.Set(storage.Key(LoadPrefix, backend), encodeLoad(l), time.Time{})
 }
 
-// Count adds by to the counts of an unfinished task.
+// Count adds by to the counts that include the unfinished task r.
 func (l *Load) Count(r *Record, by int64) {
 	if r.running() {
 		l.Running += by
@@ -104,22 +103,22 @@ func (l *Load) Count(r *Record, by int64) {
 	}
 }
 
-// HasSlot reports whether a slot is free of most slots; zero is any number.
+// HasSlot reports whether a slot is free if the backend has most slots; zero: no limit.
 func (l Load) HasSlot(most int) bool {
 	return !l.Drained && (most == 0 || l.Running < int64(most))
 }
 
-// Unfinished is how many tasks of an API key are not over.
+// Unfinished returns the number of unfinished tasks of an API key.
 func Unfinished(r storage.Reader, key string) (int64, error) {
 	return readCounts(r, storage.Key(OpenPrefix, key), DecodeUnfinished)
 }
 
-// DecodeUnfinished reads how many tasks of an API key are not over.
+// DecodeUnfinished decodes the number of unfinished tasks of an API key.
 func DecodeUnfinished(record []byte) (n int64, err error) {
 	return n, decodeCounts(record, &n)
 }
 
-// SetUnfinished writes how many tasks of an API key are not over.
+// SetUnfinished writes the number of unfinished tasks of an API key.
 func SetUnfinished(t storage.Txn, key string, n int64) error {
 	if n == 0 {
 		return t.Delete(storage.Key(OpenPrefix, key))

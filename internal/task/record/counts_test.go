@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestCountsAreReadAsTheyWereWritten(t *testing.T) {
+func TestCountsRoundTrip(t *testing.T) {
 	t.Parallel()
 	for _, l := range []Load{{}, {1, 2, 3, true, 4}, {math.MaxInt64, math.MinInt64, -1, false, 7}} {
 		record := encodeLoad(l)

@@ -12,16 +12,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// tailSize is the length of what ends the key of a task in a list: when it was
-// created, counted down, and its id. By it tasks of all lists are in one order.
+// tailSize is the length of the tail of a key in a list: the inverted creation
+// time and the id of the task. The order of tails is the same in all lists.
 const tailSize = 8 + 1 + IDSize
 
-// Tail ends the key of a task in each list that it is in.
+// Tail returns the end of the keys of a task in the lists.
 func (r *Record) Tail() []byte { return storage.Key(storage.Inverted(r.Created), r.ID) }
 
-// Latest yields the ids of the tasks of an owner, latest first. from is where the tails begin; nil:
-// the latest of all. A key of another form than those of the list is left out. An error ends the
-// sequence.
+// Latest yields the ids of the tasks of an owner, latest first. from is the first tail; nil: the
+// latest. It skips keys that are not valid. An error ends the sequence.
 func Latest(r storage.Reader, owner Owner, from []byte) iter.Seq2[string, error] {
 	in := ByUser.Under(owner.user)
 	switch {
@@ -34,9 +33,10 @@ func Latest(r storage.Reader, owner Owner, from []byte) iter.Seq2[string, error]
 	return Tasks.PrimaryKeys(r, in.FromKey(append(bytes.Clone(lo), from...)))
 }
 
-// latestOfAll is [Latest] of all tasks. It is for operators: rather than that each
-// submission writes a key of a list of all, those of the users are read side by
-// side, which costs [maxPassed] keys and two short scans for each user who has tasks.
+// latestOfAll is [Latest] for all users; only operators use it. There is no index of
+// all tasks, which each submission would have to write. So latestOfAll merges the
+// lists of the users. That costs [maxPassed] keys and two short scans for each user
+// with tasks.
 func latestOfAll(r storage.Reader, from []byte) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		lists, err := listsOfUsers(r, from)
@@ -61,11 +61,11 @@ func latestOfAll(r storage.Reader, from []byte) iter.Seq2[string, error] {
 	}
 }
 
-// maxPassed is how many keys in a row are read of one list rather than that the
-// next is looked for: a scan that begins costs as much as some tens of keys.
+// maxPassed is how many keys of one list are read in a row before a new scan seeks
+// the next list: to start a scan costs as much as reading some tens of keys.
 const maxPassed = 24
 
-// listsOfUsers are the lists of all users that have tasks, with the first of each.
+// listsOfUsers returns the lists of all users that have tasks, each with its first key.
 func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
 	lo, hi := ByUser.Under().Bounds()
 	all := len(lo)
@@ -102,19 +102,19 @@ func listsOfUsers(r storage.Reader, from []byte) (found lists, err error) {
 	return found, err
 }
 
-// list is one list of tasks, latest first, as far as it has been read.
+// list is the part of one user's list that has been read, latest first.
 type list struct {
 	user   string
 	prefix []byte   // of its keys
-	tails  [][]byte // what ends the keys that are read and not taken yet
-	from   []byte   // the tail from which on there may be more
-	ahead  int      // how many keys are read next; zero: none is left
+	tails  [][]byte // tails of the keys that are read but not yielded yet
+	from   []byte   // the first tail that is not read yet
+	ahead  int      // how many keys are read next; zero: the list has ended
 }
 
-// maxAhead is how many keys of a list are read at once.
+// maxAhead is the maximum number of keys of a list that are read at once.
 const maxAhead = 256
 
-// read reads the next keys of a list, at least one of a task if there is any.
+// read reads the next keys of a list until one is valid or the list has ended.
 func (l *list) read(r storage.Reader) error {
 	for l.ahead > 0 && len(l.tails) == 0 {
 		keys, err := ByUser.Under(l.user).FromKey(append(bytes.Clone(l.prefix), l.from...)).Keys(r, l.ahead)
@@ -135,7 +135,7 @@ func (l *list) read(r storage.Reader) error {
 	return nil
 }
 
-// lists are in the order of what is first in each.
+// lists is a heap of lists, ordered by their first tail.
 type lists []*list
 
 // The five methods implement heap.Interface.
@@ -149,25 +149,25 @@ func (s *lists) Pop() (l any) {
 	return l
 }
 
-// The sizes of pages.
+// Sizes of pages.
 const (
 	defaultLimit = 20
 	maxLimit     = 100
 )
 
-// PageSize returns how many entries a page has for which so many are asked for; zero is the default.
+// PageSize returns the number of entries of a page; limit is what the caller asked for, zero is the default.
 func PageSize(limit int) (int, error) {
 	if limit < 0 || limit > maxLimit {
-		return 0, fault.At(fault.InvalidParameter, "limit", "limit is 1 to %d, this is %d", maxLimit, limit)
+		return 0, fault.At(fault.InvalidParameter, "limit", "limit: %d is not supported; allowed: 1 to %d", limit, maxLimit)
 	}
 	return cmp.Or(limit, defaultLimit), nil
 }
 
-// Cursor is where a list continues after a task that may be removed before then.
+// Cursor returns the cursor of a task that may be removed before the next page is read.
 func (r *Record) Cursor() string { return r.ID + "@" + strconv.FormatInt(r.Created, 10) }
 
-// ParseCursor returns the key tail in a cursor. A made-up cursor is harmless: the list has tasks of
-// the owner only.
+// ParseCursor returns the key tail in a cursor. A forged cursor is harmless: the list only has tasks
+// of the owner.
 func ParseCursor(after string) (tail []byte, is bool) {
 	id, created, _ := strings.Cut(after, "@")
 	at, err := strconv.ParseInt(created, 10, 64)

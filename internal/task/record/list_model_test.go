@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// TestAListOfAllIsThatOfAModel has users whose names begin like others, as many
+// TestLatestOfAllMatchesAModel has users whose names begin like others, as many
 // tasks of each as are read at once or not, and keys that are none of a task.
-func TestAListOfAllIsThatOfAModel(t *testing.T) {
+func TestLatestOfAllMatchesAModel(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		store := storage.New(memory.New(), storage.Options{})
 		defer store.Close()

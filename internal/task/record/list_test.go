@@ -28,7 +28,7 @@ func idsOf(tasks []*Record) (ids []string) {
 	return ids
 }
 
-// idsBehind reads what a list has behind the first tasks of it.
+// idsBehind returns the ids of a list after its first tasks.
 func idsBehind(store *storage.Store, owner Owner, first []*Record) (ids []string, err error) {
 	var from []byte
 	if len(first) > 0 {
@@ -46,10 +46,9 @@ func idsBehind(store *storage.Store, owner Owner, first []*Record) (ids []string
 	return ids, err
 }
 
-// TestListsAreReadInOneOrder makes tasks of several users and keys, many at the same
-// moments, and more in one list than are read at once; among them keys that are
-// none of a task.
-func TestListsAreReadInOneOrder(t *testing.T) {
+// TestListsHaveTheSameOrder creates tasks of several users and keys, many with the same
+// time, and more in one list than are read at once. Some keys are not valid.
+func TestListsHaveTheSameOrder(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	defer store.Close()
@@ -110,8 +109,8 @@ func read(r storage.Reader, owner Owner, from []byte, more bool) (n int, err err
 	return n, nil
 }
 
-// TestAListTellsWhatItsReaderSays has the walk ended by who reads and by the store.
-func TestAListTellsWhatItsReaderSays(t *testing.T) {
+// TestAListStopsWithItsReaderAndReportsErrors ends the iteration by the reader and by an error of the store.
+func TestAListStopsWithItsReaderAndReportsErrors(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	defer store.Close()
@@ -157,10 +156,10 @@ func (b *breaking) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return b.Reader.Scan(lo, hi, fn)
 }
 
-// TestAListOfAllBeginsFewScans: one that begins costs as much as some tens of keys,
-// and there may be a hundred thousand users who have made a task or two. Keys that
-// are none of a task, and many of them, keep none from being found.
-func TestAListOfAllBeginsFewScans(t *testing.T) {
+// TestLatestOfAllStartsFewScans: to start a scan costs as much as reading some tens of
+// keys, and a hundred thousand users may have a few tasks each. Many invalid keys must
+// not hide a task.
+func TestLatestOfAllStartsFewScans(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	defer store.Close()

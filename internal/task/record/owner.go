@@ -1,19 +1,18 @@
 package record
 
-// Owner says whose tasks are asked for. The zero value has none.
+// Owner identifies the owner of tasks. The zero value owns none.
 type Owner struct{ key, user string }
 
-// The owners. OfKey is for callers, OfUser for the console, Anyone for
-// operators.
+// Anyone owns all tasks. It is for operators.
 var Anyone = Owner{"*", "*"}
 
-// OfKey owns the tasks that an API key has submitted.
+// OfKey owns the tasks of an API key. It is for callers.
 func OfKey(id string) Owner { return Owner{key: id} }
 
-// OfUser owns the tasks of all keys of a user.
+// OfUser owns the tasks of all keys of a user. It is for the console.
 func OfUser(id string) Owner { return Owner{user: id} }
 
-// Owns reports whether a task of this key and user is the owner's.
+// Owns reports whether a task of this key and user belongs to the owner.
 func (o Owner) Owns(key, user string) bool {
 	return o == Anyone || o.key != "" && o.key == key || o.user != "" && o.user == user
 }

@@ -12,11 +12,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// State is where a task stands. It goes forward only, and ends once.
+// State is the state of a task. It only goes forward.
 type State string
 
-// The states (docs/reference/tasks.md#states). Pending is what a queued task is
-// shown as while its delivery is unknown; no record has it.
+// The states (docs/reference/tasks.md#states). Callers see Pending for a queued
+// task whose delivery is unknown; no record has it.
 const (
 	Queued     State = "queued"
 	InProgress State = "in_progress"
@@ -25,16 +25,16 @@ const (
 	Pending    State = "pending"
 )
 
-// Delivery is where the job of a task is.
+// Delivery is the state of handing the job of a task to its backend.
 type Delivery string
 
-// The places of a job.
+// The states of a delivery.
 const (
-	None     Delivery = "none"     // with us; it was never sent, or the backend was too busy to take it
-	Sending  Delivery = "sending"  // on its way: from now on it may be at the backend
-	Accepted Delivery = "accepted" // at the backend, which gave a Ref
-	Rejected Delivery = "rejected" // nowhere: the backend did not take it
-	Unknown  Delivery = "unknown"  // possibly at the backend
+	None     Delivery = "none"     // the job was never sent, or the backend was too busy to accept it
+	Sending  Delivery = "sending"  // the job is being sent: the backend may have it
+	Accepted Delivery = "accepted" // the backend has the job and returned a Ref
+	Rejected Delivery = "rejected" // the backend refused the job
+	Unknown  Delivery = "unknown"  // the backend may have the job
 )
 
 // Record is a task at task/<id>. Times are Unix milliseconds; zero is none.
@@ -56,45 +56,44 @@ type Record struct {
 	MediaName       string `json:"media_name,omitempty"`
 	IdempotencyHash string `json:"idempotency_hash,omitempty"` // hash of the idempotency key
 
-	// What the backend is asked for, as the JSON of a job. Where it is short it is
-	// enclosed until the backend has the job; else it lies at taskbody/<id> until
-	// the task is over.
+	// Body is the job as JSON. If it is short, it is enclosed here until the backend
+	// accepts the job. Otherwise it is at taskbody/<id> until the task ends.
 	Enclosed bool            `json:"enclosed,omitempty"`
 	Body     json.RawMessage `json:"body,omitempty"`
 
-	Hold  money.Amount   `json:"hold,omitempty"`  // the greatest price, held
-	Quote *catalog.Quote `json:"quote,omitempty"` // the price as it was at submission; nil when it is over
+	Hold  money.Amount   `json:"hold,omitempty"`  // the maximum price, which is held
+	Quote *catalog.Quote `json:"quote,omitempty"` // the price at submission; nil after the end
 
 	Place int64 `json:"place"` // in the queue of the backend
 
-	// A task that its backend has refused for now, or whose user is delayed there,
-	// stands outside the queue until Resume. Refusals counts the refusals, RefusedSince is where [Backend.BusyTimeout]
-	// begins, and Refusal is what the task says if it ends.
+	// A deferred task is outside the queue until Resume: its backend has refused it,
+	// or its user is delayed. Refusals counts the refusals, BusyTimeout starts at
+	// RefusedSince, and Refusal is the reason if the task fails.
 	Resume       int64           `json:"resume,omitempty"`
 	Refusals     int             `json:"refusals,omitempty"`
 	RefusedSince int64           `json:"refused_since,omitempty"`
 	Refusal      backends.Reason `json:"refusal,omitempty"`
 
-	Due          int64  `json:"due,omitempty"`           // when the driver looks at it
+	Due          int64  `json:"due,omitempty"`           // when the driver processes the task
 	Fence        int64  `json:"fence,omitempty"`         // of the last claim
-	Owner        string `json:"owner,omitempty"`         // which engine has it
-	Lease        int64  `json:"lease,omitempty"`         // until when that claim is held
-	Woken        bool   `json:"woken,omitempty"`         // another look was asked for during a claim
-	Attempt      int64  `json:"attempt,omitempty"`       // the fence under which the job was sent last
+	Owner        string `json:"owner,omitempty"`         // engine of the last claim
+	Lease        int64  `json:"lease,omitempty"`         // end of the last claim
+	Woken        bool   `json:"woken,omitempty"`         // a poll was requested during the claim
+	Attempt      int64  `json:"attempt,omitempty"`       // the fence when the job was sent last
 	AcceptedAt   int64  `json:"accepted_at,omitempty"`   // when the backend accepted it
 	UnknownSince int64  `json:"unknown_since,omitempty"` // since when the delivery is unknown
-	Searches     int    `json:"searches,omitempty"`      // how often the job was looked for meanwhile
-	Deadline     int64  `json:"deadline,omitempty"`      // when it has failed if it is not over
+	Searches     int    `json:"searches,omitempty"`      // searches for the job since then
+	Deadline     int64  `json:"deadline,omitempty"`      // when the task fails unless it has ended
 
 	Ref                *backends.Ref `json:"ref,omitempty"`
-	NoWebhook          bool          `json:"no_webhook,omitempty"`           // the backend sends no webhook for the job: no index leads from Ref to it
-	Polled             int64         `json:"polled,omitempty"`               // when the backend was asked last
+	NoWebhook          bool          `json:"no_webhook,omitempty"`           // the backend sends no webhook for the job: Ref is not indexed
+	Polled             int64         `json:"polled,omitempty"`               // time of the last poll
 	Failing            int           `json:"failing,omitempty"`              // polls without an answer, in a row
-	Gone               int64         `json:"gone,omitempty"`                 // since when the backend says it knows no such job
-	UnknownStatus      string        `json:"unknown_status,omitempty"`       // that of the backend for the state, where we do not know it
-	UnknownStatusCount int           `json:"unknown_status_count,omitempty"` // polls that were answered by such a status
-	Copying            []Media       `json:"copying,omitempty"`              // what the backend has made, not copied yet
-	CopyingSince       int64         `json:"copying_since,omitempty"`        // since when
+	Gone               int64         `json:"gone,omitempty"`                 // since when the backend reports the job as not found
+	UnknownStatus      string        `json:"unknown_status,omitempty"`       // the status of the backend, if the adapter does not know it
+	UnknownStatusCount int           `json:"unknown_status_count,omitempty"` // polls that returned such a status
+	Copying            []Media       `json:"copying,omitempty"`              // results that are being copied
+	CopyingSince       int64         `json:"copying_since,omitempty"`        // since when they are being copied
 	CopyingCost        backends.Cost `json:"copying_cost,omitzero"`
 
 	Completed  int64         `json:"completed,omitempty"`
@@ -102,11 +101,11 @@ type Record struct {
 	Failure    *Error        `json:"failure,omitempty"`
 	Charged    money.Amount  `json:"charged,omitempty"`
 	VendorCost backends.Cost `json:"vendor_cost,omitzero"` // recorded, never charged
-	Loss       string        `json:"loss,omitempty"`       // what the operator pays for without a charge
+	Loss       string        `json:"loss,omitempty"`       // why the operator pays for a job without a charge
 	WatchUntil int64         `json:"watch_until,omitempty"`
 	Event      bool          `json:"event,omitempty"` // the outbox has or had a callback
 
-	written []byte // this as it was written; nil of what was read
+	written []byte // the encoding that was written last; nil after a read
 }
 
 // Error is why a task failed.
@@ -116,12 +115,12 @@ type Error struct {
 	Message string          `json:"message"`
 }
 
-// NewError returns why a task failed, with at most as much of the message as callers are shown.
+// NewError returns the error of a failed task. It shortens the message as [backends.Text] does.
 func NewError(reason backends.Reason, message string) *Error {
 	return &Error{Code: "TASK_FAILED", Reason: reason, Message: backends.Text(message)}
 }
 
-// The failures that no backend reports.
+// Failures that the gateway itself causes.
 var (
 	TimedOut  = NewError(backends.TaskTimeout, "the task was not finished in time")
 	Cancelled = NewError(backends.TaskCancelled, "the task was cancelled")
@@ -137,8 +136,8 @@ type Media struct {
 	Format   string             `json:"format,omitempty"`
 }
 
-// MediaOf returns results as records have them. A length that is none is not known: no
-// record could be written with it.
+// MediaOf converts results for a record. It sets a duration that is not a positive number to
+// zero, which means unknown.
 func MediaOf(results []backends.Result) []Media {
 	all := make([]Media, len(results))
 	for i, r := range results {
@@ -159,28 +158,28 @@ func BackendResults(all []Media) []backends.Result {
 	return results
 }
 
-// NewID draws a task id: 26 characters of 5 bits.
+// NewID returns a random task id: 26 characters of 5 bits.
 func NewID() string { return "task_" + rand.Text() }
 
-// HoldID names the hold of a task in the ledger.
+// HoldID returns the id of the hold of a task in the ledger.
 func HoldID(id string) journal.ID { return journal.IDOf("task", id) }
 
-// Over, Waiting and running tell where a task stands. One that is not over waits for a slot, or has
-// one.
+// Over reports whether the task has ended. An unfinished task is either waiting for a slot or
+// running.
 func (r *Record) Over() bool    { return r.State == Success || r.State == Failed }
 func (r *Record) Waiting() bool { return !r.Over() && r.Delivery == None }
 func (r *Record) running() bool { return !r.Over() && r.Delivery != None }
 
-// Deferred reports whether the task waits outside the queue, to be tried again later.
+// Deferred reports whether the task waits outside the queue, to be sent again later.
 func (r *Record) Deferred() bool { return r.Waiting() && r.Resume != 0 }
 
 // Fenced reports whether the claim of r is still the last one.
 func (r *Record) Fenced(now *Record) bool { return now.Fence == r.Fence && now.Owner == r.Owner }
 
-// Retryable reports whether an operator can have the task looked at: it does not wait for a slot.
+// Retryable reports whether an operator can retry the task: it does not wait for a slot.
 func (r *Record) Retryable() bool { return r.running() || r.Deferred() }
 
-// wrong returns what in a task contradicts itself.
+// wrong returns the contradictions in a task.
 func (r *Record) wrong() (wrong []string) {
 	tell := func(is bool, format string, args ...any) {
 		if is {
@@ -200,8 +199,8 @@ func (r *Record) wrong() (wrong []string) {
 	tell(r.Over() == (r.Completed == 0), "it is %s, and was completed at %d", r.State, r.Completed)
 	tell((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
 	tell((r.State == Failed) != (r.Failure != nil), "it is %s, and why it failed is %v", r.State, r.Failure)
-	tell(!r.Over() && r.Due == 0, "it is %s, and no driver will look at it", r.State)
-	tell(r.Resume != 0 && !r.Deferred(), "it is %s, and to be tried again", r.State)
+	tell(!r.Over() && r.Due == 0, "it is %s, and is never due", r.State)
+	tell(r.Resume != 0 && !r.Deferred(), "it is %s, and deferred", r.State)
 	tell(!r.Over() && r.Delivery == Rejected, "it was refused, and is %s", r.State)
 	tell(r.Delivery == Accepted && r.Ref == nil, "it was accepted without a reference")
 	tell((r.State == InProgress || r.State == Success) && r.Delivery != Accepted, "it is %s, and its delivery is %s", r.State, r.Delivery)

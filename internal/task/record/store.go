@@ -13,31 +13,31 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Store is the store as one engine uses it. Its methods may be called concurrently.
+// Store is the store of one engine. Its methods may be called concurrently.
 type Store struct {
 	*storage.Store
-	Engine  string // drawn, so that claims of two engines over one store differ
+	Engine  string // random id, so that claims of two engines of one store differ
 	Log     *zap.Logger
 	OnAudit func(audit.Event) // called with audit events when they are durable
 
-	Life  context.Context // ends what is under way
-	Steps sync.WaitGroup  // everything under way
+	Life  context.Context // its end aborts all running work
+	Steps sync.WaitGroup  // all running work
 }
 
 // Milli returns the time of the store in Unix milliseconds.
 func (s *Store) Milli() int64 { return s.Now().UnixMilli() }
 
-// View reads. Its error is a [fault.Fault] where the store is the reason.
+// View runs fn in a read transaction. It converts errors of the store to a [fault.Fault].
 func (s *Store) View(ctx context.Context, fn func(storage.Reader) error) error {
 	return fault.OfStore(s.Store.View(ctx, fn))
 }
 
-// unknownTries is how often a change is run again whose outcome the store does not know. All
-// changes here compare before they write, so that no change happens twice.
+// unknownTries is how often a transaction with an unknown outcome is repeated. All transactions of
+// tasks compare before they write, so that no change happens twice.
 const unknownTries = 8
 
-// Update changes records where no money moves. Its error is a [fault.Fault] where the store is the
-// reason.
+// Update runs fn in a transaction that moves no money. It converts errors of the store to a
+// [fault.Fault].
 func (s *Store) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	var err error
 	for range unknownTries {
@@ -49,7 +49,7 @@ func (s *Store) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return fault.OfStore(err)
 }
 
-// Audited makes a change together with its audit event. fn may complete the event.
+// Audited runs fn and writes an audit event in one transaction. fn may complete the event.
 func (s *Store) Audited(ctx context.Context, event *audit.Event, fn func(t storage.Txn) (changed bool, err error)) error {
 	var changed bool
 	err := s.Update(ctx, func(t storage.Txn) (err error) {
@@ -64,8 +64,8 @@ func (s *Store) Audited(ctx context.Context, event *audit.Event, fn func(t stora
 	return err
 }
 
-// Durably runs a change of a task until it is durable or the engine ends, and reports whether it is
-// durable: only this process knows what the change writes.
+// Durably calls fn until its change of a task is durable or the engine ends, and reports whether it
+// is durable. It blocks meanwhile. It is for facts that only this process knows.
 func (s *Store) Durably(what, task string, fn func(ctx context.Context) error) bool {
 	for pause := 100 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
 		err := fn(s.Life)

@@ -10,25 +10,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Keys of the store. Integers are eight bytes, big-endian; ^ marks those that
-// are counted down from the greatest, so that the latest come first. Times are
-// Unix milliseconds.
+// Keys of the store. Integers are eight bytes, big-endian; ^ marks inverted
+// integers, which sort the latest first. Times are Unix milliseconds.
 //
 //	task/<id>                            tasks
-//	taskbody/<id>                        what the backend is asked for, where that is long, until the task is over
-//	taskof/<key>/<^created>/<id>         those of an API key, latest first
-//	taskuser/<user>/<^created>/<id>      those of a user
-//	taskwait/<backend>/<place>/<id>      those that wait for a slot, in their order, without those that are tried again later
-//	taskdue/<backend>/<time>/<id>        when the driver looks at one
-//	taskref/<backend>/<hash of ref>/<id> those at a backend that sends webhooks, by its own id
-//	taskend/<time>/<id>                  those that are over, by when
-//	taskload/<backend>                   what a backend has running and waiting
-//	taskopen/<key>                       how many of an API key are not over
+//	taskbody/<id>                        the job of a task, if it is long, until the task ends
+//	taskof/<key>/<^created>/<id>         tasks of an API key, latest first
+//	taskuser/<user>/<^created>/<id>      tasks of a user, latest first
+//	taskwait/<backend>/<place>/<id>      tasks that wait for a slot, in their order, without deferred tasks
+//	taskdue/<backend>/<time>/<id>        tasks by the time when the driver processes them
+//	taskref/<backend>/<hash of ref>/<id> tasks at a backend that sends webhooks, by the reference of the job
+//	taskend/<time>/<id>                  finished tasks, by the time of their end
+//	taskload/<backend>                   counts of the tasks of a backend
+//	taskopen/<key>                       the number of unfinished tasks of an API key
 //	tasksession/<key>/<hash>             session ids in use
-//	taskclaim/<key>/<hash>               idempotency keys
+//	taskclaim/<key>/<hash>               idempotency records
 //	event/<task>                         callbacks
-//	eventdue/<user>/<key>/<time>/<task>  those of an API key to be sent, by when
-//	eventof/<user>/<^created>/<task>     those of a user, latest first
+//	eventdue/<user>/<key>/<time>/<task>  callbacks of an API key by the time of the next attempt
+//	eventof/<user>/<^created>/<task>     callbacks of a user, latest first
 const (
 	TaskPrefix        = "task"
 	BodyPrefix        = "taskbody"
@@ -48,10 +47,10 @@ const (
 	EventOfPrefix  = "eventof"
 )
 
-// IDSize is the length of a task's id, which ends every key that leads to one.
+// IDSize is the length of a task's id, which is the end of every index key of tasks.
 const IDSize = len("task_") + 26
 
-// LastID is the id that ends a key; empty when the key is too short to have one.
+// LastID returns the id at the end of a key; empty if the key is too short.
 func LastID(key []byte) string {
 	if len(key) <= IDSize {
 		return ""
@@ -59,7 +58,7 @@ func LastID(key []byte) string {
 	return string(key[len(key)-IDSize:])
 }
 
-// TimeBefore is the integer before the id that ends a key.
+// TimeBefore returns the integer before the id at the end of a key.
 func TimeBefore(key []byte) int64 {
 	at := len(key) - IDSize - 9
 	if at < 0 {
@@ -68,14 +67,13 @@ func TimeBefore(key []byte) int64 {
 	return int64(binary.BigEndian.Uint64(key[at:]))
 }
 
-// HashOf stands in keys for what others wrote, which may hold anything.
+// HashOf returns a hash for use in keys. Text of callers and services may contain any bytes.
 func HashOf(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:16])
 }
 
-// Tasks are the records of tasks. Those who list tasks read keys of the indexes alone,
-// which end with the id.
+// Tasks is the table of tasks. Lists read only index keys, which end with the id.
 var Tasks = table.Table[Record]{
 	Name:    TaskPrefix,
 	Key:     func(r *Record) table.Key { return table.Key{r.ID} },
@@ -85,8 +83,8 @@ var Tasks = table.Table[Record]{
 }
 
 var (
-	// Queue holds the tasks that wait for a slot of a backend, in their order, without those
-	// that are tried again later.
+	// Queue has the tasks that wait for a slot of a backend, in their order, without deferred
+	// tasks.
 	Queue = table.Index[Record]{Name: WaitPrefix, Fields: func(r *Record) table.Key {
 		if !r.Waiting() || r.Resume != 0 {
 			return nil
@@ -94,7 +92,7 @@ var (
 		return table.Key{r.Backend, r.Place}
 	}}
 
-	// Due holds when the driver of a backend must look at a task.
+	// Due has the unfinished and watched tasks of a backend by the time they are due.
 	Due = table.Index[Record]{Name: DuePrefix, Fields: func(r *Record) table.Key {
 		if r.Due == 0 {
 			return nil
@@ -102,7 +100,7 @@ var (
 		return table.Key{r.Backend, r.Due}
 	}}
 
-	// ByRef leads from a job to its task, where the backend sends webhooks.
+	// ByRef has the tasks at backends that send webhooks, by the reference of the job.
 	ByRef = table.Index[Record]{Name: RefPrefix, Fields: func(r *Record) table.Key {
 		if r.Over() || r.Delivery != Accepted || r.Ref == nil || r.NoWebhook {
 			return nil
@@ -110,7 +108,7 @@ var (
 		return table.Key{r.Backend, HashOf(r.Ref.ID)}
 	}}
 
-	// Ended holds the tasks that are over, by when they were.
+	// Ended has the finished tasks by the time of their end.
 	Ended = table.Index[Record]{Name: EndPrefix, Fields: func(r *Record) table.Key {
 		if !r.Over() {
 			return nil
@@ -118,7 +116,7 @@ var (
 		return table.Key{r.Completed}
 	}}
 
-	// ByKey and ofUser hold the tasks of an API key and of a user, latest first.
+	// ByKey and ByUser have the tasks of an API key and of a user, latest first.
 	ByKey = table.Index[Record]{Name: OfKeyPrefix, Fixed: true, Fields: func(r *Record) table.Key {
 		return table.Key{r.Key, storage.Inverted(r.Created)}
 	}}
@@ -127,7 +125,7 @@ var (
 	}}
 )
 
-// Events are the callbacks of tasks.
+// Events is the table of callbacks.
 var Events = table.Table[Event]{
 	Name:    EventPrefix,
 	Key:     func(v *Event) table.Key { return table.Key{v.Task} },
@@ -136,7 +134,7 @@ var Events = table.Table[Event]{
 }
 
 var (
-	// EventsDue holds the callbacks of an API key that are to be sent, by when.
+	// EventsDue has the callbacks of an API key by the time of the next attempt.
 	EventsDue = table.Index[Event]{Name: EventDuePrefix, Fields: func(v *Event) table.Key {
 		if v.Due == 0 {
 			return nil
@@ -144,21 +142,21 @@ var (
 		return table.Key{v.User, v.Key, v.Due}
 	}}
 
-	// EventsByUser holds the callbacks of a user, latest first.
+	// EventsByUser has the callbacks of a user, latest first.
 	EventsByUser = table.Index[Event]{Name: EventOfPrefix, Fixed: true, Fields: func(v *Event) table.Key {
 		return table.Key{v.User, storage.Inverted(v.Created)}
 	}}
 )
 
-// Sessions are the session ids in use. The store may drop one later than it ends: what ends it
-// is its field.
+// Sessions is the table of session ids in use. The store may remove a record after Until, which
+// is the end of its use.
 var Sessions = table.Table[Session]{
 	Name:    SessionPrefix,
 	Key:     func(s *Session) table.Key { return table.Key{s.Key, s.Hash} },
 	Expires: func(s *Session) time.Time { return time.UnixMilli(s.Until).Add(24 * time.Hour) },
 }
 
-// IdempotencyKeys are the idempotency keys that were used.
+// IdempotencyKeys is the table of idempotency records.
 var IdempotencyKeys = table.Table[IdempotencyRecord]{
 	Name: IdempotencyPrefix,
 	Key:  func(c *IdempotencyRecord) table.Key { return table.Key{c.Key, c.Hash} },

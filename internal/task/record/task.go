@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Task is the resource that callers see (docs/reference/tasks.md#task-resource). One is
-// never changed once it was returned.
+// Task is the resource that callers see (docs/reference/tasks.md#task-resource). It is
+// immutable.
 type Task struct {
 	ID          string  `json:"task_id"`
 	Object      string  `json:"object"` // "image_task" or "video_task"
@@ -20,18 +20,18 @@ type Task struct {
 	Result      *Result `json:"result,omitempty"`       // only in success
 	Error       *Error  `json:"error,omitempty"`        // only in failed
 
-	// Detail is what routes for its owner and for operators show besides.
+	// Detail has more fields, for the routes of owners and operators.
 	Detail Detail `json:"-"`
 }
 
-// Result is what a task has made.
+// Result is the result of a successful task.
 type Result struct {
 	URL  string             `json:"url"` // the first of URLs
 	URLs []string           `json:"urls"`
 	Type backends.MediaType `json:"type"`
 }
 
-// Detail is what a task is beside its resource.
+// Detail has the fields of a task that are not part of its resource.
 type Detail struct {
 	Kind           backends.JobKind  `json:"kind"`
 	User           string            `json:"user_id"`
@@ -40,21 +40,21 @@ type Detail struct {
 	Delivery       Delivery          `json:"handover"`
 	SessionID      string            `json:"session_id,omitempty"`
 	SessionContext string            `json:"session_context,omitempty"`
-	Held           money.Amount      `json:"held"` // zero when it is over
+	Held           money.Amount      `json:"held"` // zero after the end
 	Charged        money.Amount      `json:"charged"`
 	VendorCost     backends.Cost     `json:"vendor_cost,omitzero"`
-	Loss           string            `json:"loss,omitempty"`     // what was made without a charge
-	UnknownStatus  string            `json:"word,omitempty"`     // the backend's own, where we do not know it
+	Loss           string            `json:"loss,omitempty"`     // why the operator pays for the job without a charge
+	UnknownStatus  string            `json:"word,omitempty"`     // the status of the backend, if the adapter does not know it
 	Ref            *backends.Ref     `json:"ref,omitempty"`      // the job at the backend
-	Polled         int64             `json:"polled,omitempty"`   // when the backend was asked last, Unix milliseconds
-	Failing        int               `json:"failing,omitempty"`  // how often in a row it did not answer that
-	Due            int64             `json:"due,omitempty"`      // when it is looked at next, Unix milliseconds
+	Polled         int64             `json:"polled,omitempty"`   // time of the last poll, Unix milliseconds
+	Failing        int               `json:"failing,omitempty"`  // failed polls in a row
+	Due            int64             `json:"due,omitempty"`      // when the task is processed next, Unix milliseconds
 	Deadline       int64             `json:"deadline,omitempty"` // Unix milliseconds
-	CopyingSince   int64             `json:"made,omitempty"`     // since when the backend has it made and it is not copied yet, Unix milliseconds
+	CopyingSince   int64             `json:"made,omitempty"`     // since when the results are being copied, Unix milliseconds
 	Results        []backends.Result `json:"results,omitempty"`
 }
 
-// Status is what the task is shown as.
+// Status returns the status that callers see.
 func (r *Record) Status() State {
 	if r.State == Queued && r.Delivery == Unknown {
 		return Pending
@@ -62,7 +62,7 @@ func (r *Record) Status() State {
 	return r.State
 }
 
-// Percent is what the task is shown at. Only a success is at 100 %.
+// Percent returns the progress that callers see. Only a success is at 100 %.
 func (r *Record) Percent() string {
 	switch r.State {
 	case InProgress:

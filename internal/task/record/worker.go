@@ -8,17 +8,17 @@ import (
 	"go.uber.org/zap"
 )
 
-// Worker does work of an engine in turns: when it is nudged, and when the pause is over that its
-// last turn returned. Its methods may be called concurrently.
+// Worker repeats work of an engine: when it is nudged, and after the pause that the last run
+// returned. Its methods may be called concurrently.
 type Worker struct {
 	store *Store
-	what  string // it does
+	what  string // names the work in the log
 	log   *zap.Logger
 
 	wake chan struct{}
 	stop chan struct{}
 	once sync.Once
-	next atomic.Pointer[time.Time] // when the next turn begins without a nudge, by the clock of timers; nil during a turn
+	next atomic.Pointer[time.Time] // when the next run begins without a nudge, by the clock of timers; nil during a run
 }
 
 // Worker returns a worker that does nothing until [Worker.Run]. what names the work in the log.
@@ -26,7 +26,7 @@ func (s *Store) Worker(what string, fields ...zap.Field) *Worker {
 	return &Worker{store: s, what: what, log: s.Log.With(fields...), wake: make(chan struct{}, 1), stop: make(chan struct{})}
 }
 
-// Nudge begins a turn, after the one under way if there is one.
+// Nudge starts a run, after the current run if there is one. It does not block.
 func (w *Worker) Nudge() {
 	select {
 	case w.wake <- struct{}{}:
@@ -34,19 +34,19 @@ func (w *Worker) Nudge() {
 	}
 }
 
-// NudgeIn begins a turn after a pause, unless one begins earlier.
+// NudgeIn starts a run now if the next run would start later than after the pause.
 func (w *Worker) NudgeIn(pause time.Duration) {
 	if next := w.next.Load(); next == nil || pause < time.Until(*next) {
 		w.Nudge()
 	}
 }
 
-// Halt ends Run after the turn under way.
+// Halt ends Run after the current run. It does not block.
 func (w *Worker) Halt() { w.once.Do(func() { close(w.stop) }) }
 
-// Run calls turn until Halt, or until the store has stopped. A turn that fails is logged and
-// repeated after a second.
-func (w *Worker) Run(turn func() (pause time.Duration, err error)) {
+// Run calls once repeatedly until Halt, or until the store has stopped. After an error, it logs the
+// error and calls once again after a second.
+func (w *Worker) Run(once func() (pause time.Duration, err error)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -57,8 +57,8 @@ func (w *Worker) Run(turn func() (pause time.Duration, err error)) {
 		case <-timer.C:
 		}
 		w.next.Store(nil)
-		pause, err := turn()
-		if stopped := w.store.Err(); stopped != nil { // until a restart nothing can be done
+		pause, err := once()
+		if stopped := w.store.Err(); stopped != nil { // only a restart helps
 			w.log.Error(w.what+" has ended", zap.Error(stopped))
 			return
 		}

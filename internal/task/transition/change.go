@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// stage is where a task stands: its state and, while it is queued, the delivery of its job.
+// stage is the state of a task and, while the task is queued, the delivery of its job.
 type stage uint16
 
 const (
@@ -35,26 +35,26 @@ const (
 	isOver       = isSuccess | isFailed
 )
 
-// Row is a row of the table: a change that a task may make.
+// Row is a row of the transition table.
 type Row struct {
 	Name  string
-	from  stage                             // one of these
-	to    stage                             // one of these; zero: the stage stays
+	from  stage                             // allowed stages before
+	to    stage                             // allowed stages after; zero: the stage does not change
 	by    cause                             // who may cause it
 	when  func(c *Change) bool              // a further condition; nil: none
 	write func(c *Change, r *record.Record) // sets the fields of the record
-	also  []func(c *Change) error           // writes what belongs to the task beside its record
+	also  []func(c *Change) error           // write the other records of the task
 	audit string                            // the action in the audit log, if a person causes it
 }
 
-// cause is who may cause a transition, and may reports whether the one who asks still is.
+// cause is the actor that may cause a transition. may reports whether this change comes from it.
 type cause struct {
-	who string
-	may func(c *Change) bool
+	actor string
+	may   func(c *Change) bool
 }
 
-// stageOf returns where a task stands. A record that contradicts itself has a stage too: Verify
-// reports it, and the driver must be able to claim it.
+// stageOf returns the stage of a task. An inconsistent record has a stage too: the driver must be
+// able to claim it, and Verify reports it.
 func stageOf(r *record.Record) stage {
 	switch {
 	case r == nil:
@@ -75,13 +75,13 @@ func stageOf(r *record.Record) stage {
 	return isAccepted
 }
 
-// Change is one run of a transition. Those who cause it set Known, Before and what the row of the
-// transition uses; [Writer.Apply] sets After and Event.
+// Change has the arguments and results of one transition. The caller sets Known, Before and the
+// fields that the row uses; [Writer.Apply] sets After and Event.
 type Change struct {
-	Known  *record.Record // the task as those who cause the transition know it
-	Before *record.Record // the task as this transaction reads it; nil: there is none
-	Owner  record.Owner   // who asks, if a person does
-	Actor  string         // the same person for the audit log; empty: nothing is logged
+	Known  *record.Record // the task as the caller knows it
+	Before *record.Record // the task as this transaction has read it; nil: there is none
+	Owner  record.Owner   // set if a caller, user or operator causes the transition
+	Actor  string         // the same actor for the audit log; empty: nothing is logged
 
 	Counts      *record.Load // of the backend, if it has been read
 	Unfinished  int64        // of the API key, if Counts is set for a submission
@@ -90,13 +90,13 @@ type Change struct {
 	Fingerprint journal.ID
 	Reservation *ledger.Reservation
 
-	Pause       time.Duration // before the task is tried again
-	BusyTimeout time.Duration
-	Patient     bool // the refusal speaks of the backend, not of the task
-	Reason      backends.Reason
-	Ref         *backends.Ref
-	NoWebhook   bool
-	Searchable  bool // the backend can look for a job
+	Pause           time.Duration // before the task is sent again
+	BusyTimeout     time.Duration
+	PostponeFailure bool // the refusal concerns the backend, not the task
+	Reason          backends.Reason
+	Ref             *backends.Ref
+	NoWebhook       bool
+	Searchable      bool // the adapter can search for a job
 
 	Due            int64
 	Status         backends.Status
@@ -105,19 +105,19 @@ type Change struct {
 	Cost           backends.Cost
 	Failure        *record.Error
 	Watch          int64 // until when the job is watched, Unix milliseconds
-	Watched        bool  // nothing more is expected of the job
+	Watched        bool  // the job has ended
 
-	After *record.Record // the task as it is then; Before, if the transition is not carried out
-	Event *audit.Event   // what was recorded; nil: nothing
+	After *record.Record // the task after the transition; equals Before if it was not carried out
+	Event *audit.Event   // the audit event that was written; nil: none
 
 	t      storage.Txn
 	writer *Writer
 	now    time.Time
 }
 
-// Writer carries out the transitions of the tasks of an engine.
+// Writer carries out transitions of tasks.
 type Writer struct {
-	Engine string // its id
+	Engine string // id of the engine
 	Clock  func() time.Time
 
 	// HasCallback reports whether callbacks of an API key are sent.
@@ -125,12 +125,11 @@ type Writer struct {
 }
 
 // errNoTransition reports a mistake in the table.
-var errNoTransition = errors.New("task: a transition leads to a stage that it does not name")
+var errNoTransition = errors.New("task: a transition ends in a stage that its row does not allow")
 
-// Apply carries out a transition within a transaction: it writes the record with its indexes, what
-// counts the task, and what the row names beside it. It reports whether it has: it writes nothing
-// if the task is at another stage, if the one who causes it may not any more, or if the condition
-// of the row does not hold.
+// Apply carries out a transition within a transaction. It writes the record with its indexes, the
+// counts, and the other records of the row. done is false, and nothing is written, if the row does
+// not allow the transition: because of the stage of the task, the actor, or the condition of the row.
 func (w *Writer) Apply(ctx context.Context, t storage.Txn, tr *Row, c *Change) (done bool, err error) {
 	c.t, c.writer, c.now, c.After = t, w, w.Clock(), c.Before
 	from := stageOf(c.Before)
@@ -165,12 +164,12 @@ func (w *Writer) Apply(ctx context.Context, t storage.Txn, tr *Row, c *Change) (
 	return true, record.Tasks.Put(t, c.Before, c.After)
 }
 
-// MovesMoney reports whether the transition ends a hold, and so needs a transaction of the ledger.
+// MovesMoney reports whether the transition ends a hold and needs a transaction of the ledger.
 func (tr *Row) MovesMoney() bool {
 	return tr.to&isOver != 0 || tr.to == absent && tr.from&isOver == 0
 }
 
-// count brings the counts of the backend and of the API key from what the task was to what it is.
+// count updates the counts of the backend and of the API key.
 func (c *Change) count() error {
 	var d record.Load
 	var open int64
@@ -207,7 +206,7 @@ func (c *Change) count() error {
 	return record.SetUnfinished(c.t, one.Key, n+open)
 }
 
-// readCounts reads the counts of the backend, unless the caller of the transition has.
+// readCounts reads the counts of the backend unless c.Counts is set.
 func (c *Change) readCounts() error {
 	if c.Counts != nil {
 		return nil
@@ -217,15 +216,15 @@ func (c *Change) readCounts() error {
 	return err
 }
 
-func (c *Change) ms() int64     { return c.now.UnixMilli() }
-func (c *Change) leased() bool  { return c.ms() < c.Before.Lease }
-func (c *Change) inTime() bool  { return c.ms() < c.Before.Deadline }
-func (c *Change) notMade() bool { return c.Before.Copying == nil }
+func (c *Change) ms() int64        { return c.now.UnixMilli() }
+func (c *Change) leased() bool     { return c.ms() < c.Before.Lease }
+func (c *Change) inTime() bool     { return c.ms() < c.Before.Deadline }
+func (c *Change) notCopying() bool { return c.Before.Copying == nil }
 
-// soonest is when the backend may be asked next.
+// soonest returns the earliest time of the next poll.
 func (c *Change) soonest() int64 { return max(c.ms(), c.Before.Polled+WakePause.Milliseconds()) }
 
-// begin writes the task as it is submitted.
+// begin sets the fields of a new task.
 func (c *Change) begin(r *record.Record) {
 	r.Created = c.ms()
 	r.Deadline = c.now.Add(SubmissionLife).UnixMilli()
@@ -235,16 +234,16 @@ func (c *Change) begin(r *record.Record) {
 	}
 }
 
-// send gives a task a slot: from here on its job may be at the backend. The task is due when a job
-// that was accepted at once is polled first: then, for most tasks, no index key moves. A task whose
-// delivery takes longer is postponed.
+// send gives a task a slot: after this transaction the backend may have the job. The task is due at
+// the time of the first poll of a job that is accepted at once. So most tasks keep their index key on
+// acceptance. A task with a longer delivery is postponed.
 func (c *Change) send(r *record.Record) {
 	c.claim(r)
 	r.Delivery, r.Attempt = record.Sending, r.Fence
 	r.Due = c.ms() + Interval(0, 0).Milliseconds()
 }
 
-// claim takes a task for a while. The result of an earlier claim does not count any more.
+// claim sets a new lease and fence. The result of an earlier claim no longer counts.
 func (c *Change) claim(r *record.Record) {
 	r.Fence++
 	r.Owner, r.Woken = c.writer.Engine, false
@@ -256,7 +255,7 @@ func renew(r *record.Record, now int64) {
 	r.Due = r.Lease
 }
 
-// release gives a claim back. The task is due at the given time, or at once if it was woken during
+// release ends a claim. The task is due at the given time, or at once if a poll was requested during
 // the claim.
 func release(r *record.Record, due int64) {
 	if r.Woken {
@@ -265,8 +264,8 @@ func release(r *record.Record, due int64) {
 	r.Lease, r.Woken, r.Due = 0, false, max(due, 1)
 }
 
-// lookWaiting is when a task that waits is looked at, Unix milliseconds.
-func lookWaiting(r *record.Record, busyTimeout time.Duration) int64 {
+// nextCheck returns when the driver processes a waiting task, in Unix milliseconds.
+func nextCheck(r *record.Record, busyTimeout time.Duration) int64 {
 	due := r.Deadline
 	if r.Resume != 0 {
 		due = min(due, r.Resume)
@@ -279,8 +278,8 @@ func lookWaiting(r *record.Record, busyTimeout time.Duration) int64 {
 
 func (c *Change) accept(r *record.Record) {
 	now := c.ms()
-	// The first poll is when the task was due in any case, if it stands as send has left it and
-	// that is not too soon.
+	// The first poll is at the due time that send has set, if that has not changed and is not too
+	// soon.
 	poll := now + Interval(0, 0).Milliseconds()
 	if r.Due < r.Lease && r.Due >= now+WakePause.Milliseconds() && r.Due < poll+WakePause.Milliseconds() {
 		poll = r.Due
@@ -288,7 +287,7 @@ func (c *Change) accept(r *record.Record) {
 	r.Delivery, r.Ref, r.NoWebhook, r.AcceptedAt, r.UnknownSince, r.Body = record.Accepted, c.Ref, c.NoWebhook, now, 0, nil
 	r.Refusals, r.RefusedSince, r.Refusal, r.Searches = 0, 0, "", 0
 	r.Deadline = min(r.Created+SubmissionLife.Milliseconds(), now+record.JobLife.Milliseconds())
-	r.Fence++ // a search that is under way does not count any more
+	r.Fence++ // the result of a running search no longer counts
 	release(r, poll)
 }
 
@@ -309,7 +308,7 @@ func (c *Change) search(r *record.Record) {
 	release(r, min(end, c.ms()+pause.Milliseconds()))
 }
 
-// polled writes what a poll has returned.
+// polled sets the fields from the result of a poll.
 func (c *Change) polled(r *record.Record) {
 	now := c.ms()
 	r.Polled = now
@@ -334,16 +333,16 @@ func (c *Change) polled(r *record.Record) {
 	}
 	wait := Interval(time.Duration(now-r.AcceptedAt)*time.Millisecond, r.Failing)
 	due := now + max(wait, min(c.Status.RetryAfter, MaxPause)).Milliseconds()
-	if r.Deadline > now { // the task is looked at when its time is over
+	if r.Deadline > now { // the task is due at its deadline
 		due = min(due, r.Deadline)
 	}
 	release(r, due)
 }
 
-// end writes the end of a task.
+// end sets the fields of a task that ends.
 func (c *Change) end(r *record.Record, state record.State) {
 	r.State, r.Completed = state, c.ms()
-	r.Fence++ // the result of a look that is under way does not count any more
+	r.Fence++ // the result of a running poll or search no longer counts
 	r.Results, r.Failure, r.VendorCost = c.Results, c.Failure, c.Cost
 	r.Copying, r.CopyingSince, r.CopyingCost = nil, 0, backends.Cost{}
 	r.Due, r.Lease, r.Woken, r.Resume, r.WatchUntil = 0, 0, false, 0, c.Watch

@@ -14,8 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// queueLast gives a new task, or one that is not deferred any more, the last place in the queue:
-// behind others that may be taken.
+// queueLast gives a new task, or one that is no longer deferred, the last place in the queue.
 func queueLast(c *Change) error {
 	if c.Before != nil && c.Before.Resume == c.After.Resume {
 		return nil
@@ -27,7 +26,7 @@ func queueLast(c *Change) error {
 	return err
 }
 
-// hold holds the greatest price of the task.
+// hold holds the maximum price of the task.
 func hold(c *Change) error {
 	if c.After.Hold == 0 {
 		return nil
@@ -35,7 +34,7 @@ func hold(c *Change) error {
 	return c.Reservation.Hold(c.t.(*ledger.Txn), c.now, c.After.User, record.HoldID(c.After.ID), c.After.ID)
 }
 
-// capture charges what was delivered and releases the rest of the hold.
+// capture charges for the results and releases the rest of the hold.
 func capture(c *Change) error { return c.endHold(price(c.Before.Quote, c.After.Results)) }
 
 // void releases the hold.
@@ -49,7 +48,7 @@ func (c *Change) endHold(cost money.Amount) (err error) {
 	return err
 }
 
-// storeBody writes a body that is too long for the record.
+// storeBody writes the job of a task at its own key if it is too long for the record.
 func storeBody(c *Change) error {
 	if c.After.Enclosed {
 		return nil
@@ -64,7 +63,7 @@ func dropBody(c *Change) error {
 	return c.t.Delete(storage.Key(record.BodyPrefix, c.Before.ID))
 }
 
-// reserveNames takes the session id and the idempotency key.
+// reserveNames writes the session id and the idempotency record.
 func reserveNames(c *Change) (err error) {
 	r := c.After
 	if r.SessionID != "" {
@@ -79,7 +78,7 @@ func reserveNames(c *Change) (err error) {
 	return err
 }
 
-// freeSessionID frees the session id if the task still has it.
+// freeSessionID removes the session id unless another task uses it.
 func freeSessionID(c *Change) error {
 	r := c.Before
 	if r.SessionID == "" {
@@ -100,7 +99,7 @@ func freeIdempotencyKey(c *Change) error {
 	return record.IdempotencyKeys.Put(c.t, &record.IdempotencyRecord{Key: r.Key, Hash: r.IdempotencyHash}, nil)
 }
 
-// announce puts the callback of a task that ends into the outbox, if its API key has an address.
+// announce writes the callback of a finished task into the outbox if its API key has an address.
 func announce(c *Change) error {
 	r := c.After
 	has, err := c.writer.HasCallback(c.t, r.Key)
@@ -123,7 +122,7 @@ func dropCallback(c *Change) error {
 	return record.Events.Delete(c.t, c.Before.ID)
 }
 
-// price returns what results cost, at the prices of the submission. The hold bounds it.
+// price returns the price of results by the quote of the submission. The hold bounds it.
 func price(quote *catalog.Quote, results []record.Media) money.Amount {
 	parts := make([]catalog.Work, len(results))
 	for i, m := range results {

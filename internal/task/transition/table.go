@@ -9,13 +9,13 @@ import (
 var (
 	theCaller   = cause{"the caller who submits", func(*Change) bool { return true }}
 	theBackend  = cause{"the backend, by an answer or a webhook", func(*Change) bool { return true }}
-	theDriver   = cause{"a driver, while no look at the task is under way", func(c *Change) bool { return !c.leased() }}
-	theQueue    = cause{"the driver that hands out slots, also during a look: the claim ends with it", func(*Change) bool { return true }}
+	theDriver   = cause{"a driver, while the task is not claimed", func(c *Change) bool { return !c.leased() }}
+	theQueue    = cause{"the driver that assigns slots, also during a claim, which ends with it", func(*Change) bool { return true }}
 	theClaimant = cause{"the driver that claimed the task last", func(c *Change) bool { return c.Known.Fenced(c.Before) }}
 	theDelivery = cause{"the delivery that was begun last", func(c *Change) bool { return c.Known.Attempt == c.Before.Attempt }}
 	theOwner    = cause{"its owner or an operator", func(c *Change) bool { return c.Owner.Owns(c.Before.Key, c.Before.User) }}
 	anOperator  = cause{"an operator", func(c *Change) bool { return c.Owner == record.Anyone }}
-	theSweeper  = cause{"the sweeper, while nobody has claimed the task since", theClaimant.may}
+	theSweeper  = cause{"the sweeper, if no driver has claimed the task since", theClaimant.may}
 )
 
 // The transitions of a task. [Writer.Apply] carries them out; nothing else writes a task.
@@ -31,38 +31,38 @@ var (
 		Name: "send", from: isWaiting, to: isSending, by: theQueue, when: (*Change).inTime,
 		write: (*Change).send,
 	}
-	PutAside = &Row{ // the backend has refused other tasks of the user with 403
-		Name: "put aside", from: isWaiting, by: theQueue, when: (*Change).inTime,
+	SetAside = &Row{ // the backend has refused other tasks of the user with 403
+		Name: "set aside", from: isWaiting, by: theQueue, when: (*Change).inTime,
 		write: func(c *Change, r *record.Record) {
 			r.Resume = c.ms() + c.Pause.Milliseconds()
-			release(r, lookWaiting(r, c.BusyTimeout))
+			release(r, nextCheck(r, c.BusyTimeout))
 		},
 	}
-	Requeue = &Row{ // after a look at a task that waits
+	Requeue = &Row{ // the driver has checked a waiting task
 		Name: "requeue", from: isWaiting, by: theClaimant,
 		write: func(c *Change, r *record.Record) {
-			if r.RefusedSince != 0 && c.Patient {
+			if r.RefusedSince != 0 && c.PostponeFailure {
 				r.RefusedSince = c.ms()
 			}
 			if c.ms() >= r.Resume {
 				r.Resume = 0
 			}
-			release(r, lookWaiting(r, c.BusyTimeout))
+			release(r, nextCheck(r, c.BusyTimeout))
 		},
 		also: effects{queueLast},
 	}
 	Defer = &Row{ // the backend has refused the task for now
 		Name: "defer", from: isSending, to: isWaiting, by: theDelivery,
 		write: func(c *Change, r *record.Record) {
-			// Each refusal makes the pause longer. Unless the refusal is the task's own, the
-			// time after which the task fails begins again.
+			// The pause grows with each refusal. If the refusal does not concern this task, the
+			// time after which the task fails starts again.
 			pause := max(Interval(0, r.Refusals), min(c.Pause, MaxPause))
-			if r.RefusedSince == 0 || c.Patient {
+			if r.RefusedSince == 0 || c.PostponeFailure {
 				r.RefusedSince = c.ms()
 			}
 			r.Delivery, r.Refusal, r.Resume, r.Woken = record.None, c.Reason, c.ms()+pause.Milliseconds(), false
 			r.Refusals++
-			release(r, lookWaiting(r, c.BusyTimeout))
+			release(r, nextCheck(r, c.BusyTimeout))
 		},
 	}
 	PutBack = &Row{ // nothing was sent
@@ -72,11 +72,11 @@ var (
 			release(r, r.Deadline)
 		},
 	}
-	Accept = &Row{ // also while the delivery is unknown: there was one submission
+	Accept = &Row{ // also while the delivery is unknown: the job was sent once
 		Name: "accept", from: isSubmitted, to: isAccepted, by: theDelivery,
 		write: (*Change).accept,
 	}
-	MarkUnknown = &Row{ // the answer of the backend is lost
+	MarkUnknown = &Row{ // the backend has not confirmed the delivery
 		Name: "mark unknown", from: isSending, to: isUnknown, by: theDelivery,
 		write: func(c *Change, r *record.Record) {
 			r.Delivery, r.UnknownSince = record.Unknown, c.ms()
@@ -87,7 +87,7 @@ var (
 			}
 		},
 	}
-	Search = &Row{ // the job was looked for, and it is still not known where it is
+	Search = &Row{ // a search has not found the job
 		Name: "search", from: isUnknown, by: theClaimant,
 		write: (*Change).search,
 	}
@@ -96,12 +96,12 @@ var (
 		write: func(c *Change, r *record.Record) { c.end(r, record.Failed); r.Delivery = record.Rejected },
 		also:  effects{dropBody, void, announce},
 	}
-	TakeBack = &Row{ // the refusal is the answer to the submission
-		Name: "take back", from: isSubmitted, to: absent, by: theDelivery,
+	RollBack = &Row{ // the refusal is the answer to the submission
+		Name: "roll back", from: isSubmitted, to: absent, by: theDelivery,
 		also: effects{dropBody, void, freeSessionID, freeIdempotencyKey},
 	}
 
-	// Looks at a task.
+	// Processing of a task.
 
 	Claim = &Row{
 		Name: "claim", from: anyStage, by: theDriver,
@@ -111,7 +111,7 @@ var (
 		Name: "postpone", from: anyStage, by: theQueue, when: (*Change).leased,
 		write: func(_ *Change, r *record.Record) { r.Due = r.Lease },
 	}
-	Release = &Row{ // nothing was found out
+	Release = &Row{ // without a result
 		Name: "release", from: anyStage, by: theClaimant,
 		write: func(c *Change, r *record.Record) { release(r, c.Due) },
 	}
@@ -119,7 +119,7 @@ var (
 		Name: "poll", from: atBackend, to: atBackend, by: theClaimant,
 		write: (*Change).polled,
 	}
-	Wake = &Row{ // a poll that is under way may have come too early
+	Wake = &Row{ // a running poll may have read an older status
 		Name: "wake", from: atBackend, by: theBackend,
 		when: func(c *Change) bool {
 			return c.leased() && !c.Before.Woken || !c.leased() && c.soonest() < c.Before.Due
@@ -147,7 +147,7 @@ var (
 
 	// The end.
 
-	Copy = &Row{ // the backend has succeeded, and the results are being copied
+	Copy = &Row{ // the backend has succeeded: copying the results begins
 		Name: "copy", from: atBackend, to: isRunning, by: theClaimant,
 		write: func(c *Change, r *record.Record) {
 			r.State, r.Progress, r.Polled = record.InProgress, 99, c.ms()
@@ -168,7 +168,7 @@ var (
 		Name: "fail", from: isUnfinished &^ isSending, to: isFailed, by: theClaimant,
 		write: fail, also: failing,
 	}
-	Expire = &Row{ // the backend is not configured any more
+	Expire = &Row{ // the backend is no longer configured
 		Name: "expire", from: isUnfinished, to: isFailed, by: theSweeper, when: func(c *Change) bool { return !c.inTime() },
 		write: fail, also: failing,
 	}
@@ -177,17 +177,17 @@ var (
 		write: fail, also: failing,
 	}
 	Cancel = &Row{ // the backend has confirmed that it ends the job
-		Name: "cancel", from: atBackend, to: isFailed, by: theOwner, audit: "task.cancel", when: (*Change).notMade,
+		Name: "cancel", from: atBackend, to: isFailed, by: theOwner, audit: "task.cancel", when: (*Change).notCopying,
 		write: fail, also: failing,
 	}
-	Abandon = &Row{ // the backend is not configured any more
-		Name: "abandon", from: isUnfinished, to: isFailed, by: anOperator, audit: "task.cancel", when: (*Change).notMade,
+	Abandon = &Row{ // the backend is no longer configured
+		Name: "abandon", from: isUnfinished, to: isFailed, by: anOperator, audit: "task.cancel", when: (*Change).notCopying,
 		write: fail, also: failing,
 	}
 
 	// After the end.
 
-	Lose = &Row{ // the backend has succeeded too late
+	Lose = &Row{ // the backend has succeeded after the task had failed
 		Name: "lose", from: isFailed, by: theBackend, when: func(c *Change) bool { return c.Before.Loss == "" },
 		write: func(c *Change, r *record.Record) {
 			r.Loss, r.VendorCost = "the backend succeeded after the task had failed", c.Cost
@@ -202,7 +202,7 @@ var (
 			}
 		},
 	}
-	Forget = &Row{ // its retention is over
+	Forget = &Row{ // the retention of the task has ended
 		Name: "forget", from: isOver, to: absent, by: theSweeper,
 		also: effects{freeIdempotencyKey, dropCallback},
 	}
@@ -210,7 +210,7 @@ var (
 
 type effects = []func(c *Change) error
 
-// fail and failing are what every failure writes.
+// failing are the effects of every failure; fail writes the record.
 var failing = effects{dropBody, void, announce}
 
 func fail(c *Change, r *record.Record) { c.end(r, record.Failed) }

@@ -16,8 +16,8 @@ import (
 )
 
 var allTransitions = []*Row{
-	Submit, Send, PutAside, Requeue, Defer, PutBack, Accept,
-	MarkUnknown, Search, Reject, TakeBack, Claim, Postpone, Release,
+	Submit, Send, SetAside, Requeue, Defer, PutBack, Accept,
+	MarkUnknown, Search, Reject, RollBack, Claim, Postpone, Release,
 	Poll, Wake, Retry, Copy, Renew, Succeed, Fail, Expire,
 	Withdraw, Cancel, Abandon, Lose, Watch, Forget,
 }
@@ -50,7 +50,7 @@ func refuses(t *testing.T, tr *Row, c Change) bool {
 	return !done && err == nil && c.After == c.Before
 }
 
-func TestATransitionIsMadeOnlyFromItsStagesAndByItsCause(t *testing.T) {
+func TestATransitionIsRefusedFromOtherStagesAndActors(t *testing.T) {
 	t.Parallel()
 	for _, tr := range allTransitions {
 		for stage, r := range at() {
@@ -67,11 +67,11 @@ func TestATransitionIsMadeOnlyFromItsStagesAndByItsCause(t *testing.T) {
 			stale := *r
 			stale.Fence, stale.Attempt = 2, 2
 			for who, c := range map[string]Change{
-				theClaimant.who: {Known: &stale}, theSweeper.who: {Known: &stale}, theDelivery.who: {Known: &stale},
-				theDriver.who: {Known: r}, // a look is under way
-				theOwner.who:  {Known: r, Owner: record.OfUser("user_bob")}, anOperator.who: {Known: r, Owner: record.OfUser("user_ann")},
+				theClaimant.actor: {Known: &stale}, theSweeper.actor: {Known: &stale}, theDelivery.actor: {Known: &stale},
+				theDriver.actor: {Known: r}, // a look is under way
+				theOwner.actor:  {Known: r, Owner: record.OfUser("user_bob")}, anOperator.actor: {Known: r, Owner: record.OfUser("user_ann")},
 			} {
-				if c.Before = r; tr.by.who == who && !refuses(t, tr, c) {
+				if c.Before = r; tr.by.actor == who && !refuses(t, tr, c) {
 					t.Errorf("%s from %d is made by other than %s", tr.Name, stage, who)
 				}
 			}
@@ -79,7 +79,7 @@ func TestATransitionIsMadeOnlyFromItsStagesAndByItsCause(t *testing.T) {
 	}
 }
 
-func TestTheTransitionsEndATaskOnceWithItsMoney(t *testing.T) {
+func TestTransitionsEndATaskOnceWithItsMoney(t *testing.T) {
 	t.Parallel()
 	has := func(tr *Row, effect func(*Change) error) bool {
 		return slices.ContainsFunc(tr.also, func(one func(*Change) error) bool {
@@ -93,7 +93,7 @@ func TestTheTransitionsEndATaskOnceWithItsMoney(t *testing.T) {
 		}
 		begins, ends := tr.from == absent, tr.from&isUnfinished != 0 && tr.to != 0 && tr.to&isUnfinished == 0
 		for what, wrong := range map[string]bool{
-			"it has no name or cause":                tr.Name == "" || tr.by.who == "",
+			"it has no name or cause":                tr.Name == "" || tr.by.actor == "",
 			"it begins or ends a task sometimes":     tr.from&absent != 0 && tr.from != absent || ends && to&isUnfinished != 0,
 			"it leads from the end to what is none":  tr.from&isOver != 0 && tr.from != anyStage && to&isUnfinished != 0,
 			"it leads from the backend to the queue": tr.from&atBackend != 0 && tr.to&(isWaiting|isSubmitted) != 0,

@@ -16,11 +16,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Tasks checks that the tasks of a store add up: that what is held is what open tasks hold, that a
-// success was captured and a failure voided; that every key which leads to a task or a callback is
-// there, and leads to one; that the counts of tasks are right; and that each task whose API key had
-// a callback address is in the outbox, delivered or dead. It calls problem for each thing that does
-// not add up. r is one snapshot; the error is that of reading.
+// Tasks checks the tasks of a store. The holds must match the unfinished tasks; the hold of a
+// success must be captured and that of a failure voided. Every index key of tasks and callbacks must
+// exist and refer to a record. The counts of tasks must be right. Each finished task with a callback
+// must have an event. Tasks calls problem for each finding. r must be one snapshot; the error is
+// that of reading.
 func Tasks(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now.UnixMilli(), problem: problem, loads: make(map[string]record.Load), open: multiset.New()}
 	for _, step := range []func(){v.tasks, v.counts, v.bodies, v.names, v.holds, v.events} {
@@ -35,13 +35,13 @@ type verification struct {
 	storage.Reader
 	now     int64
 	problem func(format string, args ...any)
-	loads   map[string]record.Load // as the tasks have it, by backend
+	loads   map[string]record.Load // counted from the tasks, by backend
 	open    *multiset.Hash         // unfinished tasks, by API key
 	failed  error                  // the first error of reading, which ends the verification
 }
 
-// ok reports whether a read has succeeded. A record that cannot be read is reported where it is
-// stored; any other error ends the verification.
+// ok reports whether a read has succeeded. The table of an unreadable record reports it; any other
+// error ends the verification.
 func (v *verification) ok(err error) bool {
 	if err != nil && !errors.Is(err, storage.ErrUnreadable) {
 		v.failed = cmp.Or(v.failed, err)
@@ -76,7 +76,7 @@ func (v *verification) task(id string) (*record.Record, bool) {
 	return rec, v.ok(err)
 }
 
-// tasks checks each task with all that it leads to.
+// tasks checks each task with the records that it refers to.
 func (v *verification) tasks() {
 	for rec := range all(v, &record.Tasks, func(r *record.Record) string { return "task " + r.ID }) {
 		if !rec.Over() {
@@ -93,12 +93,12 @@ func (v *verification) tasks() {
 		v.reserved(rec)
 		event, err := record.Events.Get(v, rec.ID)
 		if v.ok(err) && (event != nil) != rec.Event {
-			v.problem("task %s: it has a callback: %t, the outbox has it: %t", rec.ID, rec.Event, event != nil)
+			v.problem("task %s: it has a callback: %t, the outbox has one: %t", rec.ID, rec.Event, event != nil)
 		}
 	}
 }
 
-// body checks that what the backend is asked for is there while it is needed.
+// body checks that the job of a task is stored while it is needed.
 func (v *verification) body(r *record.Record) {
 	apart, err := v.Get(storage.Key(record.BodyPrefix, r.ID))
 	if !v.ok(err) {
@@ -109,10 +109,10 @@ func (v *verification) body(r *record.Record) {
 		there, elsewhere, needed = elsewhere, there, !r.Over() && r.Delivery != record.Accepted
 	}
 	if there != needed {
-		v.problem("task %s: it is %s, and its body is there: %t", r.ID, r.State, there)
+		v.problem("task %s: it is %s, and its body exists: %t", r.ID, r.State, there)
 	}
 	if elsewhere {
-		v.problem("task %s: a body of it is where none belongs", r.ID)
+		v.problem("task %s: it has a second body", r.ID)
 	}
 }
 
@@ -131,7 +131,7 @@ func (v *verification) money(r *record.Record) {
 	}
 	switch {
 	case found != (r.Hold > 0):
-		v.problem("task %s: it holds %v, and has a hold: %t", r.ID, r.Hold, found)
+		v.problem("task %s: its price held is %v, and a hold exists: %t", r.ID, r.Hold, found)
 	case r.State == record.Failed && r.Charged != 0:
 		v.problem("task %s: it failed, and was charged %v", r.ID, r.Charged)
 	case !found && r.Charged != 0:
@@ -139,24 +139,23 @@ func (v *verification) money(r *record.Record) {
 	case found && hold.State != want:
 		v.problem("task %s: it is %s and was charged %v, its hold is %s", r.ID, r.State, r.Charged, hold.State)
 	case found && (hold.Amount != r.Hold || hold.Charged != r.Charged):
-		v.problem("task %s: it holds %v and was charged %v, its hold says %v and %v", r.ID, r.Hold, r.Charged, hold.Amount, hold.Charged)
+		v.problem("task %s: it holds %v and was charged %v, its hold has %v and %v", r.ID, r.Hold, r.Charged, hold.Amount, hold.Charged)
 	}
 }
 
-// reserved checks that the idempotency key of a task leads to it, and that its session id is in use
-// for as long as it must.
+// reserved checks that the idempotency record and the session id of a task refer to it.
 func (v *verification) reserved(r *record.Record) {
 	if r.IdempotencyHash != "" {
 		have, err := record.IdempotencyKeys.Get(v, r.Key, r.IdempotencyHash)
 		if v.ok(err) && (have == nil || have.Task != r.ID) {
-			v.problem("task %s: its idempotency key does not lead to it", r.ID)
+			v.problem("task %s: its idempotency record does not refer to it", r.ID)
 		}
 	}
 	until := r.Created + transition.SessionWindow.Milliseconds()
 	if r.SessionID != "" && v.now < until {
 		have, err := record.Sessions.Get(v, r.Key, record.HashOf(r.SessionID))
 		if v.ok(err) && (have == nil || have.Task != r.ID || have.Until != until) {
-			v.problem("task %s: its session id is not used by it until %d", r.ID, until)
+			v.problem("task %s: its session id is not in use until %d", r.ID, until)
 		}
 	}
 }
@@ -165,23 +164,23 @@ func (v *verification) reserved(r *record.Record) {
 func (v *verification) counts() {
 	v.each(record.LoadPrefix, func(key, val []byte) {
 		name := string(key[len(record.LoadPrefix)+1:])
-		said, err := record.DecodeLoad(val)
+		stored, err := record.DecodeLoad(val)
 		if err != nil {
 			v.problem("backend %s: its record cannot be read: %v", name, err)
 			return
 		}
 		is := v.loads[name]
 		delete(v.loads, name)
-		if said.Running != is.Running || said.Waiting != is.Waiting || said.Deferred != is.Deferred || said.Last < is.Last {
-			v.problem("backend %s: it is said to have %d running and %d waiting (%d deferred) up to place %d, and has %d and %d (%d) up to %d",
-				name, said.Running, said.Waiting, said.Deferred, said.Last, is.Running, is.Waiting, is.Deferred, is.Last)
+		if stored.Running != is.Running || stored.Waiting != is.Waiting || stored.Deferred != is.Deferred || stored.Last < is.Last {
+			v.problem("backend %s: its counts are %d running and %d waiting (%d deferred) up to place %d; its tasks are %d and %d (%d) up to %d",
+				name, stored.Running, stored.Waiting, stored.Deferred, stored.Last, is.Running, is.Waiting, is.Deferred, is.Last)
 		}
 	})
 	if v.failed != nil {
 		return
 	}
 	for name, is := range v.loads {
-		v.problem("backend %s: it has %d running and %d waiting, and nothing counts them", name, is.Running, is.Waiting)
+		v.problem("backend %s: it has %d running and %d waiting tasks, and no counts", name, is.Running, is.Waiting)
 	}
 	var first string
 	v.each(record.OpenPrefix, func(key, val []byte) {
@@ -194,38 +193,38 @@ func (v *verification) counts() {
 		first = cmp.Or(first, string(name))
 	})
 	if v.failed == nil && !v.open.Equal() {
-		v.problem("the unfinished tasks of API keys are counted wrong, of one such as %q", first)
+		v.problem("the counts of unfinished tasks of API keys are wrong, for example of %q", first)
 	}
 }
 
-// bodies checks that every body is one of a task; each body of a task was found from it.
+// bodies checks that the task of every body exists.
 func (v *verification) bodies() {
 	v.each(record.BodyPrefix, func(key, _ []byte) {
 		if rec, ok := v.task(record.LastID(key)); ok && rec == nil {
-			v.problem("key %q: it is the body of a task that is not there", key)
+			v.problem("key %q: the task of this body does not exist", key)
 		}
 	})
 }
 
-// names checks that session ids and idempotency keys lead to their tasks. A session id whose time is
-// over may outlive its task.
+// names checks that session ids and idempotency records refer to their tasks. The record of a session
+// id that is no longer in use may outlive its task.
 func (v *verification) names() {
 	for have := range all(v, &record.Sessions, func(s *record.Session) string { return "session id of " + s.Task }) {
 		if v.now >= have.Until {
 			continue
 		}
 		if rec, ok := v.task(have.Task); ok && (rec == nil || rec.Key != have.Key || record.HashOf(rec.SessionID) != have.Hash) {
-			v.problem("a session id leads to task %s, which is not there or has another session id", have.Task)
+			v.problem("a session id refers to task %s, which does not exist or has another session id", have.Task)
 		}
 	}
 	for have := range all(v, &record.IdempotencyKeys, func(k *record.IdempotencyRecord) string { return "idempotency key of " + k.Task }) {
 		if rec, ok := v.task(have.Task); ok && (rec == nil || rec.Key != have.Key || rec.IdempotencyHash != have.Hash) {
-			v.problem("an idempotency key leads to task %s, which is not there or has another idempotency key", have.Task)
+			v.problem("an idempotency record refers to task %s, which does not exist or has another idempotency key", have.Task)
 		}
 	}
 }
 
-// holds checks that every open hold is one of a task that is not over.
+// holds checks that every open hold belongs to an unfinished task.
 func (v *verification) holds() {
 	v.ok(journal.ScanOpenHolds(v, func(h journal.HoldInfo, id string) error {
 		var held money.Amount
@@ -234,18 +233,18 @@ func (v *verification) holds() {
 			held = rec.Hold
 		}
 		if ok && held != h.Amount {
-			v.problem("hold %s of %s: it holds %v open, and its task %q holds %v", h.ID, h.User, h.Amount, id, held)
+			v.problem("hold %s of %s: it is open with %v, and its task %q holds %v", h.ID, h.User, h.Amount, id, held)
 		}
 		return v.failed
 	}))
 }
 
-// events checks the outbox.
+// events checks the callbacks in the outbox.
 func (v *verification) events() {
 	name := func(e *record.Event) string { return "callback of " + e.Task }
 	for have := range all(v, &record.Events, name) {
 		if rec, ok := v.task(have.Task); ok && (rec == nil || !rec.Over() || rec.Key != have.Key || rec.User != have.User) {
-			v.problem("%s: there is no such task that is over", name(have))
+			v.problem("%s: there is no such finished task", name(have))
 		}
 	}
 }

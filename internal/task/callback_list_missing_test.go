@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestTheListOfCallbacksGoesOnPastAKeyThatLeadsToNone(t *testing.T) {
+func TestTheListOfCallbacksSkipsAKeyWithoutARecord(t *testing.T) {
 	in(t, func(w *world) {
 		w.listen()
 		var ids []string
@@ -16,7 +16,7 @@ func TestTheListOfCallbacksGoesOnPastAKeyThatLeadsToNone(t *testing.T) {
 			one := w.must(video())
 			ids = append(ids, one.ID)
 		}
-		w.works.succeed(1)
+		w.service.succeed(1)
 		for _, id := range ids {
 			w.until(id, record.Success, 10*60e9)
 		}

@@ -8,15 +8,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
-// envelope is around everything that the console answers.
+// envelope is the JSON object of every answer of the console.
 type envelope struct {
 	Success bool   `json:"success"`
 	Message string `json:"message"`
 	Data    any    `json:"data"`
-	URL     string `json:"url,omitempty"` // where to go next, for clients that look for it here
+	URL     string `json:"url,omitempty"` // next page, for clients that expect it here
 }
 
-// once returns an answer that an idempotency key may repeat.
+// once returns the answer of a request with an idempotency key, and marks a replay.
 func (req *request) once(e envelope, replayed bool) (any, error) {
 	if replayed {
 		req.w.Header().Set("Idempotent-Replayed", "true")
@@ -24,7 +24,7 @@ func (req *request) once(e envelope, replayed bool) (any, error) {
 	return e, nil
 }
 
-// send answers an envelope, or data that it puts into one.
+// send writes an envelope, or wraps data in one.
 func (req *request) send(answer any) error {
 	e, ok := answer.(envelope)
 	if !ok {

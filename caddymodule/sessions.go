@@ -23,7 +23,7 @@ const (
 	closedRegistration = "closed"
 )
 
-// Session configures how long users stay logged in. A change applies to later log-ins: a
+// Session configures the duration of log-ins. A change applies to later log-ins: a
 // session keeps the terms under which it began.
 type Session struct {
 	// After how long without a request a session ends. Default: 24h.
@@ -40,7 +40,7 @@ type Session struct {
 
 // Verification configures when users must prove their second factor again.
 type Verification struct {
-	// How long a proof holds, for the session or the access token by which it was
+	// How long a proof is valid, for the session or the access token by which it was
 	// given: from 30s to 1h. Default: 5m.
 	Lifetime caddy.Duration `json:"lifetime,omitempty"`
 
@@ -75,12 +75,12 @@ func (s *Session) validate() error {
 	return errors.Join(append(errs, validateCookie(s.Cookie))...)
 }
 
-// longestSession is as long as browsers keep a cookie (RFC 6265bis, section
-// 5.5: 400 days).
+// longestSession is the maximum lifetime of a cookie in browsers (RFC 6265bis,
+// section 5.5: 400 days).
 const longestSession = 400 * 24 * time.Hour
 
-// validateCookie refuses names that are no tokens, and the prefixes that browsers
-// give a meaning, which are for the gateway to put.
+// validateCookie refuses names that are not tokens, and the prefixes with a meaning
+// for browsers, which only the gateway adds.
 func validateCookie(name string) error {
 	if name == "" || len(name) > 64 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
 		return fmt.Errorf("session: cookie %q: a name has 1 to 64 letters, digits, \"_\" and \"-\"", name)
@@ -113,15 +113,15 @@ func (v *Verification) validate() error {
 	return errors.Join(errs...)
 }
 
-// setPeopleDefaults sets the defaults of sessions, verification and registration.
-func (a *App) setPeopleDefaults() error {
+// setSessionDefaults sets the defaults of sessions, verification and registration.
+func (a *App) setSessionDefaults() error {
 	a.Registration = cmp.Or(a.Registration, closedRegistration)
 	a.Session.setDefaults()
 	a.Verification.setDefaults()
 	return a.Passkey.Complete(a.BaseURL)
 }
 
-func (a *App) validatePeople() error {
+func (a *App) validateSessions() error {
 	return errors.Join(validateRegistration(a.Registration), a.Session.validate(), a.Verification.validate())
 }
 
@@ -169,11 +169,11 @@ func (v *Verification) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	})
 }
 
-// ServePeople notes that a site has the console. The console calls it while it is
-// provisioned.
-func (a *App) ServePeople() { a.console = true }
+// ServeConsole records that a site has the console. The console calls it from
+// Provision.
+func (a *App) ServeConsole() { a.console = true }
 
-// OpenRegistration reports whether everybody who reaches the console may create an
+// OpenRegistration reports whether anonymous callers of the console may create an
 // account.
 func (a *App) OpenRegistration() bool { return a.Registration == openRegistration }
 
@@ -191,12 +191,12 @@ func (a *App) Cookie() (name string, secure bool) {
 	return a.Session.Cookie, false
 }
 
-// Terms returns how long sessions last that begin now, and the limits of log-ins.
+// Terms returns the durations of new sessions and the limits of log-ins.
 func (a *App) Terms() identity.Terms {
 	return identity.Terms{Idle: time.Duration(a.Session.Idle), Lifetime: time.Duration(a.Session.Lifetime), LoginLimits: a.LoginLimits()}
 }
 
-// LoginLimits returns how often log-ins and registrations may be tried.
+// LoginLimits returns the limits of log-ins and registrations.
 func (a *App) LoginLimits() identity.LoginLimits {
 	return identity.LoginLimits{PerUser: int(a.Limits.LoginPerUser), PerAddress: int(a.Limits.LoginPerAddress)}
 }

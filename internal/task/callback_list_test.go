@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestAListOfCallbacksPassesAKeyOfNone, which is there when the store is damaged.
-func TestAListOfCallbacksPassesAKeyOfNone(t *testing.T) {
+// TestACallbackListSkipsAMalformedKey: a damaged store may have one.
+func TestACallbackListSkipsAMalformedKey(t *testing.T) {
 	in(t, func(w *world) {
 		w.damaged = true
 		if err := w.store.Update(context.Background(), func(t storage.Txn) error {

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// audit returns the actions of the audit, with whom they concern: of each user,
-// latest first, then those that concern none.
+// audit returns the actions of the audit log with their users: those of each user,
+// latest first, then those without a user.
 func (w *world) audit() (actions []string) {
 	w.t.Helper()
 	add := func(_, val []byte) bool {
@@ -46,7 +46,7 @@ func (w *world) audit() (actions []string) {
 	return actions
 }
 
-func TestADrainedBackendGetsNothingNew(t *testing.T) {
+func TestADrainedBackendGetsNoNewTasks(t *testing.T) {
 	in(t, func(w *world) {
 		running := w.must(video())
 		w.until(running.ID, record.InProgress, time.Minute)
@@ -58,7 +58,7 @@ func TestADrainedBackendGetsNothingNew(t *testing.T) {
 		waiting := w.must(video())
 		w.stop()
 		w.start() // it is durable
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.sleep(95 * time.Second)
 		w.is(running.ID, record.Success)
 		w.is(waiting.ID, record.Queued)
@@ -84,16 +84,16 @@ func TestADrainedBackendGetsNothingNew(t *testing.T) {
 	})
 }
 
-func TestAnOperatorHasAStuckTaskLookedAt(t *testing.T) {
+func TestRetryProcessesAStuckTask(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				return backends.Status{}, &backends.Error{Kind: backends.Busy, RetryAfter: time.Hour}
 			}
 		})
 		task := w.must(video())
 		w.sleep(time.Minute)
-		w.works.succeed(1)
+		w.service.succeed(1)
 		if _, err := w.Retry(w.t.Context(), "root", task.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -111,12 +111,12 @@ func TestAnOperatorHasAStuckTaskLookedAt(t *testing.T) {
 	})
 }
 
-func TestARetryDuringALookFollowsIt(t *testing.T) {
+func TestARetryDuringAPollPollsAgain(t *testing.T) {
 	in(t, func(w *world) {
 		task := w.must(video())
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
-				s.set(func(s *works) { s.poll = nil })
+				s.set(func(s *mockService) { s.poll = nil })
 				if _, err := w.Retry(w.t.Context(), "root", task.ID); err != nil {
 					t.Error(err)
 				}
@@ -124,16 +124,16 @@ func TestARetryDuringALookFollowsIt(t *testing.T) {
 			}
 		})
 		w.sleep(5 * time.Second)
-		if n := w.works.polled(task.ID); n < 2 {
+		if n := w.service.polled(task.ID); n < 2 {
 			t.Errorf("polled %d times", n)
 		}
 	})
 }
 
-func TestFiguresCountWhatAnOperatorMustKnow(t *testing.T) {
+func TestFigures(t *testing.T) {
 	in(t, func(w *world) {
 		w.must(video())
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") }
 		})
 		w.sleep(time.Minute)
@@ -143,15 +143,15 @@ func TestFiguresCountWhatAnOperatorMustKnow(t *testing.T) {
 	})
 }
 
-// checked is works that can be asked whether they would take a job.
+// checked is a service that implements Checker.
 type checked struct {
-	*works
+	*mockService
 	check func(ctx context.Context) error
 }
 
 func (c checked) Check(ctx context.Context) error { return c.check(ctx) }
 
-func TestABackendIsCheckedWhereItsAdapterCan(t *testing.T) {
+func TestCheckOfABackend(t *testing.T) {
 	in(t, func(w *world) {
 		if asked, err := w.Check(w.t.Context(), "works"); asked || err != nil {
 			t.Errorf("an adapter without a check: %t, %v", asked, err)
@@ -171,7 +171,7 @@ func TestABackendIsCheckedWhereItsAdapterCan(t *testing.T) {
 			"the adapter panics":    {func(context.Context) error { panic("bug") }, "the adapter panicked: bug"},
 			"the adapter says none": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded.Error()},
 		} {
-			w.serve(func(c *Config) { c.Backends = []Backend{{Name: "works", Backend: checked{w.works, row.check}}} })
+			w.serve(func(c *Config) { c.Backends = []Backend{{Name: "works", Backend: checked{w.service, row.check}}} })
 			asked, err := w.Check(w.t.Context(), "works")
 			if got := fmt.Sprint(err); !asked || got != cmp.Or(row.want, "<nil>") {
 				t.Errorf("%s: %t, %v", name, asked, err)
@@ -180,10 +180,10 @@ func TestABackendIsCheckedWhereItsAdapterCan(t *testing.T) {
 	})
 }
 
-func TestUnfinishedTasksAreFoundWhereverTheyAre(t *testing.T) {
+func TestUnfinishedFindsTasksInEachState(t *testing.T) {
 	in(t, func(w *world) {
 		w.serve(func(c *Config) {
-			c.Backends = []Backend{{Name: "works", Backend: w.works, MaxRunning: 2}, {Name: "away", Backend: w.works}}
+			c.Backends = []Backend{{Name: "works", Backend: w.service, MaxRunning: 2}, {Name: "away", Backend: w.service}}
 		})
 		var want []string
 		for i, s := range []Submission{video(), with(func(s *Submission) { s.Backend = "away" }), video(), video()} {
@@ -191,7 +191,7 @@ func TestUnfinishedTasksAreFoundWhereverTheyAre(t *testing.T) {
 			w.sleep(time.Duration(i+1) * time.Second)
 		}
 		over := w.must(with(func(s *Submission) { s.Backend = "away" }))
-		w.works.tells(over.ID, succeeded(1))
+		w.service.tells(over.ID, succeeded(1))
 		w.until(over.ID, record.Success, time.Minute)
 		w.serve(func(c *Config) { c.Backends = c.Backends[:1] })
 

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// metricSources yields the services of the open stores, by the keys of the stores.
+// metricSources yields the sources of metrics of the open stores, by the keys of the stores.
 func metricSources(yield func(store string, source metrics.Source) bool) {
 	runtimes.Range(func(key, value any) bool {
 		rt := value.(*Runtime)
@@ -30,8 +30,8 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 	})
 }
 
-// counting caches the last count of unfinished tasks: it reads every such task, and
-// scrapes may be frequent.
+// counting caches the last count of unfinished tasks. A count reads every such task,
+// and scrapes may be frequent.
 type counting struct {
 	sync.Mutex
 	at   time.Time // of the store
@@ -43,8 +43,8 @@ const (
 	countPatience = 5 * time.Second
 )
 
-// counted returns a count that is not older than a minute; false when there is
-// none.
+// counted returns a count that is at most a minute old. It returns false if the count
+// failed.
 func (rt *Runtime) counted() (metrics.Census, bool) {
 	rt.counting.Lock()
 	defer rt.counting.Unlock()
@@ -59,7 +59,7 @@ func (rt *Runtime) counted() (metrics.Census, bool) {
 		c.Abandoned, err = rt.abandoned(ctx)
 	}
 	if err != nil {
-		rt.logger.Warn("the tasks are not counted", zap.Error(err))
+		rt.logger.Warn("cannot count the unfinished tasks", zap.Error(err))
 		return metrics.Census{}, false
 	}
 	rt.counting.at, rt.counting.last = rt.Store.Now(), c

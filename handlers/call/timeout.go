@@ -6,10 +6,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// timedOut is the error of a call whose backend was too slow.
+// timedOut is the error of a call after a time-out of the backend.
 var timedOut = fault.New(fault.UpstreamTimeout, "the backend of this model did not answer in time")
 
-// errTimeout cancels a call whose backend was silent too long. It is a net.Error, by which
+// errTimeout cancels a call after the backend was silent for too long. It is a net.Error, by which
 // Caddy recognises a time-out.
 type errTimeout struct{}
 
@@ -17,8 +17,8 @@ func (errTimeout) Error() string   { return "the backend was silent too long" }
 func (errTimeout) Timeout() bool   { return true }
 func (errTimeout) Temporary() bool { return true }
 
-// watch is the timer of a call. It cancels a call whose backend is silent too long, and sends
-// pings to the caller of a silent stream. It takes one timer and no goroutine.
+// watch is the timer of a call. If the backend is silent for too long, it cancels the call. It
+// sends pings to the caller of a silent stream. It uses one timer and no goroutine.
 type watch struct {
 	timer    *time.Timer
 	due      time.Time // when the timer fires
@@ -40,10 +40,10 @@ func (w *watch) start(a *answer) {
 	// Most answers are complete before the time-out. With this value their heads need
 	// not set the timer again.
 	first := min(patience, w.idle)
-	a.mu.Lock() // look uses the timer
+	a.mu.Lock() // check uses the timer
 	defer a.mu.Unlock()
 	w.due = now.Add(first)
-	w.timer = time.AfterFunc(first, func() { w.look(a) })
+	w.timer = time.AfterFunc(first, func() { w.check(a) })
 }
 
 // again sets the timer.
@@ -52,14 +52,14 @@ func (w *watch) again(now time.Time, after time.Duration) {
 	w.timer.Reset(after)
 }
 
-// stop stops the timer. A look that runs at this moment ends when it finds the answer closed.
+// stop stops the timer. A check that runs now ends when it finds the answer closed.
 func (w *watch) stop() { w.timer.Stop() }
 
-// dropPatience bounds the reading of a body that is not passed on. If it is read to its end,
-// the connection to the backend can be used again.
+// dropPatience is the maximum time for reading a body that is not forwarded. If the body is read
+// completely, the connection to the backend can be reused.
 const dropPatience = 5 * time.Second
 
-// headCame ends the wait for the head, and begins the watch for silence.
+// headCame ends the wait for the head, and starts the timeout for silence.
 func (w *watch) headCame(a *answer) {
 	now := time.Now()
 	a.lastByte, a.lastSign = now, now
@@ -74,7 +74,7 @@ func (w *watch) headCame(a *answer) {
 	}
 }
 
-// endWithin bounds the time of a detached call from now on. An earlier bound stays.
+// endWithin bounds the remaining time of a detached call. It keeps an earlier bound.
 func (w *watch) endWithin(bound time.Duration) {
 	now := time.Now()
 	if end := now.Add(bound); w.endBy.IsZero() || end.Before(w.endBy) {
@@ -100,14 +100,14 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 	return max(due, time.Millisecond)
 }
 
-// look is what the timer calls.
-func (w *watch) look(a *answer) {
+// check is the function of the timer.
+func (w *watch) check(a *answer) {
 	if !a.mu.TryLock() {
 		// The answer is being written. The watch does not end a call whose caller
 		// reads nothing: Caddy bounds every write (write_idle, a minute), and only
 		// the writer may set deadlines. The timer is not touched, because the holder
 		// of the mutex may be setting it.
-		time.AfterFunc(w.patience, func() { w.look(a) })
+		time.AfterFunc(w.patience, func() { w.check(a) })
 		return
 	}
 	defer a.mu.Unlock()

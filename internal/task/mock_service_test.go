@@ -16,23 +16,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// works is a generation service that keeps the contract of a backend: a job that
-// it has taken is there, whatever becomes of those who asked.
-type works struct {
+// mockService is a generation service that fulfils the contract of a backend: an accepted
+// job exists even if the gateway does not get the answer.
+type mockService struct {
 	mu    sync.Mutex
 	jobs  map[string]*work // by token
 	order []string         // tokens, as they were accepted
 	polls map[string]int   // by token
 
-	submit func(job backends.Job) error                // before it is accepted; nil: it is
-	took   func(job backends.Job) error                // afterwards: what the caller hears
-	poll   func(j *work) (backends.Status, error)      // nil: as the job stands
-	cancel func(j *work) error                         // nil: it ends
-	find   func(j *work) (backends.Ref, error)         // nil: as the job stands
-	hold   func(ctx context.Context, job backends.Job) // while it is asked
+	submit func(job backends.Job) error                // result before the acceptance; nil: accepted
+	took   func(job backends.Job) error                // result after the acceptance
+	poll   func(j *work) (backends.Status, error)      // nil: the status of the job
+	cancel func(j *work) error                         // nil: the job ends
+	find   func(j *work) (backends.Ref, error)         // nil: the job is found
+	hold   func(ctx context.Context, job backends.Job) // called during a submission
 }
 
-// work is a job at the works.
+// work is a job at the mock service.
 type work struct {
 	token     string
 	accepted  int // how often
@@ -40,9 +40,11 @@ type work struct {
 	cancelled bool
 }
 
-func newWorks() *works { return &works{jobs: make(map[string]*work), polls: make(map[string]int)} }
+func newMockService() *mockService {
+	return &mockService{jobs: make(map[string]*work), polls: make(map[string]int)}
+}
 
-func (s *works) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+func (s *mockService) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	s.mu.Lock()
 	hold, submit, took := s.hold, s.submit, s.took
 	s.mu.Unlock()
@@ -71,7 +73,7 @@ func (s *works) Submit(ctx context.Context, job backends.Job) (backends.Ref, err
 	return backends.Ref{ID: "job-" + job.Token}, nil
 }
 
-func (s *works) Poll(_ context.Context, ref backends.Ref) (backends.Status, error) {
+func (s *mockService) Poll(_ context.Context, ref backends.Ref) (backends.Status, error) {
 	s.mu.Lock()
 	j := s.jobs[strings.TrimPrefix(ref.ID, "job-")]
 	if j == nil {
@@ -88,41 +90,41 @@ func (s *works) Poll(_ context.Context, ref backends.Ref) (backends.Status, erro
 }
 
 // CheckHead implements [backends.Notified].
-func (s *works) CheckHead(backends.Notification) error { return nil }
+func (s *mockService) CheckHead(backends.Notification) error { return nil }
 
 // Notice implements [backends.Notified]: the body is the id of a job.
-func (s *works) Notice(n backends.Notification) (string, error) { return string(n.Body), nil }
+func (s *mockService) Notice(n backends.Notification) (string, error) { return string(n.Body), nil }
 
-// silent are works that never tell when a job has changed.
+// silent is a backend that sends no webhooks.
 type silent struct{ backends.Backend }
 
-// set changes what the works do.
-func (s *works) set(change func(s *works)) {
+// set changes the behaviour of the service.
+func (s *mockService) set(change func(s *mockService)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change(s)
 }
 
-// tells has the job of a task stand so from now on.
-func (s *works) tells(task string, status backends.Status) {
+// tells sets the status of the job of a task.
+func (s *mockService) tells(task string, status backends.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.jobs[backends.Token(task)].status = status
 }
 
-// succeeds has all jobs end with links.
-func (s *works) succeed(n int) {
-	s.set(func(s *works) { s.poll = func(*work) (backends.Status, error) { return succeeded(n), nil } })
+// succeed makes all jobs succeed with n URLs.
+func (s *mockService) succeed(n int) {
+	s.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return succeeded(n), nil } })
 }
 
-func (s *works) polled(task string) int {
+func (s *mockService) polled(task string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.polls[backends.Token(task)]
 }
 
-// accepted is how often jobs were taken: in all, and at most of one token.
-func (s *works) accepted() (jobs, most int) {
+// accepted returns the number of jobs and the maximum number of acceptances of one token.
+func (s *mockService) accepted() (jobs, most int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range s.jobs {
@@ -144,8 +146,8 @@ func failed(reason backends.Reason) backends.Status {
 	return backends.Status{State: backends.Failed, Failure: &backends.Failure{Reason: reason, Message: "no cats"}}
 }
 
-// cancelling are works that can end a job.
-type cancelling struct{ *works }
+// cancelling is a service that can end a job.
+type cancelling struct{ *mockService }
 
 func (s cancelling) Cancel(_ context.Context, ref backends.Ref) error {
 	s.mu.Lock()
@@ -161,8 +163,8 @@ func (s cancelling) Cancel(_ context.Context, ref backends.Ref) error {
 	return nil
 }
 
-// finding are works that find a job by its token.
-type finding struct{ *works }
+// finding is a service that finds a job by its token.
+type finding struct{ *mockService }
 
 func (s finding) Reconcile(_ context.Context, job backends.Job) (backends.Ref, error) {
 	s.mu.Lock()
@@ -178,16 +180,16 @@ func (s finding) Reconcile(_ context.Context, job backends.Job) (backends.Ref, e
 	return backends.Ref{ID: "job-" + j.token}, nil
 }
 
-// receiver takes callbacks, and is their transport too: no network is needed.
+// receiver receives callbacks. It is also their transport, so no network is needed.
 type receiver struct {
 	mu       sync.Mutex
 	address  map[string]callback.Address
 	disabled []string
 	got      []delivered
-	answer   func(n int) int // status for the n-th request, from 1; 0: it cannot be reached
+	answer   func(n int) int // status for the n-th request, from 1; 0: unreachable
 	after    func()          // called when a request is answered
-	open     int             // requests that are not answered
-	peak     int             // how many of them there were
+	open     int             // unanswered requests
+	peak     int             // maximum of open
 }
 
 type delivered struct {
@@ -247,7 +249,7 @@ func (c *receiver) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// answers has every request answered so from now on.
+// answers sets the status of each request.
 func (c *receiver) answers(answer func(n int) int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

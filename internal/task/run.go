@@ -15,61 +15,61 @@ import (
 )
 
 const (
-	// window is how many due tasks are read and claimed at once.
-	window = 64
+	// maxClaims is how many due tasks are claimed in one transaction.
+	maxClaims = 64
 
-	// maxTaken is how many tasks get a slot in one transaction.
-	maxTaken = 16
+	// maxSends is how many queued tasks get a slot in one transaction.
+	maxSends = 16
 )
 
-// turn begins the work there is now, and returns when to look again.
-func (d *driver) turn() (time.Duration, error) {
+// runOnce starts all work that is due and returns how long to wait before the next run.
+func (d *driver) runOnce() (time.Duration, error) {
 	b, found := d.backend(d.name)
 	if !found { // a reload has removed it, and halts the driver
 		return record.Idle, nil
 	}
-	wait, unfed := d.feed(b)
-	next, err := d.look(b) // what waits and cannot be begun keeps nothing that runs
-	return min(wait, next), errors.Join(unfed, err)
+	wait, sendErr := d.sendQueued(b)
+	next, err := d.processDue(b) // also after an error: queued tasks must not delay running ones
+	return min(wait, next), errors.Join(sendErr, err)
 }
 
-// feed delivers tasks that wait, as far as slots are free.
-func (d *driver) feed(b Backend) (wait time.Duration, err error) {
+// sendQueued starts deliveries of queued tasks for the slots that are free.
+func (d *driver) sendQueued(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
-	most := d.deliveries.available(maxTaken, maxDeliveries)
-	if d.wasBusy() {
-		most = d.deliveries.available(1, 1) // one tries whether it still is
+	most := d.deliveries.available(maxSends, maxDeliveries)
+	if d.isBusy() {
+		most = d.deliveries.available(1, 1) // one task tests whether the backend accepts again
 	}
 	if most == 0 {
-		return record.Idle, nil // the next that ends nudges
+		return record.Idle, nil // a delivery that ends nudges the driver
 	}
-	taken, aside, err := d.take(b, most)
+	taken, aside, err := d.claimQueued(b, most)
 	for _, rec := range taken {
-		d.sends(rec.User)
-		d.begin(&d.deliveries, func() { d.deliverWaiting(rec) })
+		d.noteSent(rec.User)
+		d.begin(&d.deliveries, func() { d.deliverQueued(rec) })
 	}
-	if len(taken) == most || aside > 0 { // there may be more behind them
+	if len(taken) == most || aside > 0 { // the queue may hold more tasks
 		return 0, err
 	}
 	return record.Idle, err
 }
 
-// deliverWaiting sends a task that has waited.
-func (d *driver) deliverWaiting(rec *record.Record) {
+// deliverQueued sends a task that was queued.
+func (d *driver) deliverQueued(rec *record.Record) {
 	job, err := d.job(d.store.Life, rec)
 	if err != nil {
-		d.store.Log.Error("a task that is to be sent cannot be read", zap.String("task_id", rec.ID), zap.Error(err))
+		d.store.Log.Error("cannot read a task that must be sent", zap.String("task_id", rec.ID), zap.Error(err))
 		d.deferTask(rec, defaultBusyTimeout, backends.UpstreamError, 0, true)
 		return
 	}
 	d.deliver(rec, job, nil)
 }
 
-// take gives slots to the tasks that wait longest, at most so many, and returns them. It puts tasks
-// of delayed users aside, and returns how many.
-func (d *driver) take(b Backend, most int) (taken []*record.Record, aside int, err error) {
+// claimQueued gives slots to the most oldest queued tasks and returns them. It defers tasks of delayed
+// users and returns how many.
+func (d *driver) claimQueued(b Backend, most int) (taken []*record.Record, aside int, err error) {
 	in := record.Queue.Under(b.Name)
 	var load record.Load
 	var some bool
@@ -86,10 +86,10 @@ func (d *driver) take(b Backend, most int) (taken []*record.Record, aside int, e
 		return nil, 0, err
 	}
 	var unread []error
-	given := make(map[string]int64) // by earlier runs, which may have been committed with an unknown outcome
+	given := make(map[string]int64) // fences of slots given by earlier runs, which may have been committed
 	err = d.store.Update(d.store.Life, func(t storage.Txn) error {
 		taken, unread, aside = nil, nil, 0
-		tried := make(map[string]bool) // delayed users of whom one task is taken
+		tried := make(map[string]bool) // delayed users with a task in taken
 		for id, fence := range given {
 			rec, err := record.Tasks.Get(t, id)
 			if err != nil {
@@ -116,16 +116,16 @@ func (d *driver) take(b Backend, most int) (taken []*record.Record, aside int, e
 				continue
 			}
 			tr, c := transition.Send, transition.Change{Known: rec, Before: rec, Counts: &l, BusyTimeout: b.BusyTimeout}
-			wait, delayed := d.delayed(rec.User)
+			wait, delayed := d.userDelay(rec.User)
 			if wait > 0 || tried[rec.User] {
-				tr, c.Pause = transition.PutAside, d.aside(rec.User, max(wait, transition.Interval(0, 0)))
+				tr, c.Pause = transition.SetAside, d.countAside(rec.User, max(wait, transition.Interval(0, 0)))
 			}
 			done, err := d.writer.Apply(d.store.Life, t, tr, &c)
 			switch {
 			case err != nil:
 				return err
 			case !done:
-			case tr == transition.PutAside:
+			case tr == transition.SetAside:
 				aside++
 			default:
 				tried[rec.User] = delayed
@@ -136,7 +136,7 @@ func (d *driver) take(b Backend, most int) (taken []*record.Record, aside int, e
 		return nil
 	})
 	if err != nil {
-		return nil, 0, err // if it was committed after all, the delivery is unknown when the lease ends
+		return nil, 0, err // if the transaction was committed, the delivery is unknown when the lease ends
 	}
 	return taken, aside, errors.Join(unread...)
 }
@@ -144,8 +144,8 @@ func (d *driver) take(b Backend, most int) (taken []*record.Record, aside int, e
 // maxUnreadable is how many tasks that cannot be read are skipped in one transaction.
 const maxUnreadable = 16
 
-// look begins looks at the tasks that are due, as far as the limits allow.
-func (d *driver) look(b Backend) (wait time.Duration, err error) {
+// processDue claims tasks that are due, within the limits, and starts processing them.
+func (d *driver) processDue(b Backend) (wait time.Duration, err error) {
 	polls, refused := d.polls.Admit(time.Now(), limit.Request{
 		User:  limit.Subject{ID: d.name, Rates: limit.Rates{Units: limit.PerSecond(int64(b.PollsPerSecond))}},
 		Units: 1,
@@ -155,9 +155,9 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	}
 	var claimed []*record.Record
 	defer func() { polls.End(time.Now(), int64(len(claimed))) }()
-	most := d.looks.available(int(min(1+polls.Status.Units.Remaining, window)), maxLooks)
+	most := d.processing.available(int(min(1+polls.Status.Units.Remaining, maxClaims)), maxProcessing)
 	if most == 0 {
-		return record.Idle, nil // the next that ends nudges
+		return record.Idle, nil // a task whose processing ends nudges the driver
 	}
 	next, err := d.nextDue()
 	if err != nil || next > 0 {
@@ -165,12 +165,12 @@ func (d *driver) look(b Backend) (wait time.Duration, err error) {
 	}
 	claimed, err = d.claimDue(most)
 	for _, rec := range claimed {
-		d.begin(&d.looks, func() { d.step(b, rec) })
+		d.begin(&d.processing, func() { d.process(b, rec) })
 	}
 	return 0, err
 }
 
-// nextDue is how long it takes until a task of a backend is due.
+// nextDue returns how long it takes until a task of the backend is due.
 func (d *driver) nextDue() (wait time.Duration, err error) {
 	wait = record.Idle
 	err = d.store.View(d.store.Life, func(r storage.Reader) error {
@@ -200,7 +200,7 @@ func (d *driver) claimDue(most int) (claimed []*record.Record, err error) {
 			before := len(unread)
 			rec, err := readable(t, key, &unread)
 			if err == nil && rec == nil && len(unread) == before {
-				err = t.Delete(key) // nothing leads to what does not exist
+				err = t.Delete(key) // the task does not exist
 			}
 			if err != nil {
 				return err
@@ -229,44 +229,44 @@ func (d *driver) claimDue(most int) (claimed []*record.Record, err error) {
 	return claimed, errors.Join(unread...)
 }
 
-// step is one look at a claimed task.
-func (d *driver) step(b Backend, rec *record.Record) {
+// process does the next step of a claimed task.
+func (d *driver) process(b Backend, rec *record.Record) {
 	switch {
 	case rec.Over() && rec.Ref != nil:
-		d.watch(b, rec)
+		d.watchJob(b, rec)
 	case rec.Delivery == record.None:
-		d.resume(b, rec)
-	case rec.Delivery == record.Sending: // the lease has run out: the engine that sent it is gone
-		d.lostTrack(b, rec)
+		d.resumeQueued(b, rec)
+	case rec.Delivery == record.Sending: // the lease has expired: the engine that sent the job is gone
+		d.markUnknown(b, rec)
 	case rec.Delivery == record.Unknown:
 		d.reconcile(b, rec)
 	case rec.Ref == nil: // no code writes such a record; Verify reports it
-		d.store.Log.Error("a task has no reference to be asked for by", zap.String("task_id", rec.ID))
+		d.store.Log.Error("a task cannot be polled: it has no reference", zap.String("task_id", rec.ID))
 		d.release(rec, record.Idle)
 	default:
 		d.poll(b, rec)
 	}
 }
 
-// resume looks at a task that waits. The task fails if its deadline has passed, or if its backend
-// has refused it for too long and takes others. Otherwise it goes on waiting, in the queue if its
-// pause is over.
-func (d *driver) resume(b Backend, rec *record.Record) {
+// resumeQueued checks a queued task. The task fails if its deadline has passed, or if its backend has
+// refused it for too long but accepts others. Otherwise the task keeps waiting; if its pause is over,
+// it returns to the queue.
+func (d *driver) resumeQueued(b Backend, rec *record.Record) {
 	now := d.now()
-	long := rec.Deferred() && rec.RefusedSince != 0 && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds()
+	refusedTooLong := rec.Deferred() && rec.RefusedSince != 0 && now >= rec.RefusedSince+b.BusyTimeout.Milliseconds()
 	switch {
 	case now >= rec.Deadline:
 		d.fail(rec, record.TimedOut)
-	case long && !d.patient():
-		d.fail(rec, refusedFor(rec.Refusal, b.BusyTimeout))
+	case refusedTooLong && !d.postponesFailure():
+		d.fail(rec, refusalError(rec.Refusal, b.BusyTimeout))
 	default:
-		d.move(transition.Requeue, transition.Change{Known: rec, BusyTimeout: b.BusyTimeout, Patient: d.patient()})
+		d.applyClaimed(transition.Requeue, transition.Change{Known: rec, BusyTimeout: b.BusyTimeout, PostponeFailure: d.postponesFailure()})
 		d.Nudge()
 	}
 }
 
-// refusedFor is why a task fails that its backend has refused for too long.
-func refusedFor(reason backends.Reason, timeout time.Duration) *record.Error {
+// refusalError returns the error of a task that its backend has refused for longer than timeout.
+func refusalError(reason backends.Reason, timeout time.Duration) *record.Error {
 	if reason == backends.UpstreamBusy {
 		return record.NewError(reason, fmt.Sprintf("the generation service was too busy to take the task for %v", timeout))
 	}

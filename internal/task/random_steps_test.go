@@ -25,7 +25,7 @@ import (
 // step is one thing that happens to an engine.
 type step struct {
 	do     string
-	n      int // which name, task, job or answer: what there is of them is counted through
+	n      int // selects a name, task, job or answer, modulo their number
 	d      time.Duration
 	faults []storagetest.Fault
 }
@@ -35,18 +35,18 @@ func (s step) String() string {
 	return fmt.Sprintf("{do: %q, n: %d, d: %d, faults: %#v},", s.do, s.n, int64(s.d), s.faults)
 }
 
-// story is a world with what has been seen of it.
-type story struct {
+// history is a world with the statuses seen so far.
+type history struct {
 	*world
 	seen map[string]record.State // by task, as last shown
 }
 
-// deeds are the steps by name, and how often each is drawn.
-var deeds = map[string]struct {
+// actions are the steps by name, with the weight of each.
+var actions = map[string]struct {
 	often int
-	do    func(*story, step)
+	do    func(*history, step)
 }{
-	"submit": {8, func(w *story, s step) {
+	"submit": {8, func(w *history, s step) {
 		in := with(func(in *Submission) {
 			in.Quote = flat(money.Amount(1 + s.n%60))
 			if s.n%5 == 0 {
@@ -76,22 +76,22 @@ var deeds = map[string]struct {
 			<-done
 		}
 	}},
-	"pass":  {8, func(w *story, s step) { time.Sleep(s.d) }},
-	"night": {1, func(w *story, s step) { time.Sleep(time.Duration(s.n) * 12 * time.Minute) }},
-	"answer": {4, func(w *story, s step) { // what the works say of a submission from now on
-		w.works.set(func(works *works) {
-			works.submit, works.took, works.hold = nil, nil, nil
+	"pass":  {8, func(w *history, s step) { time.Sleep(s.d) }},
+	"night": {1, func(w *history, s step) { time.Sleep(time.Duration(s.n) * 12 * time.Minute) }},
+	"answer": {4, func(w *history, s step) { // the answer to later submissions
+		w.service.set(func(service *mockService) {
+			service.submit, service.took, service.hold = nil, nil, nil
 			switch s.n % 6 {
 			case 1:
-				works.submit = func(backends.Job) error { return backends.Invalid("prompt", "no") }
+				service.submit = func(backends.Job) error { return backends.Invalid("prompt", "no") }
 			case 2:
-				works.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy, RetryAfter: s.d} }
+				service.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy, RetryAfter: s.d} }
 			case 3:
-				works.took = func(backends.Job) error { return errors.New("cut") }
+				service.took = func(backends.Job) error { return errors.New("cut") }
 			case 4:
-				works.submit = func(backends.Job) error { return errors.New("cut") }
+				service.submit = func(backends.Job) error { return errors.New("cut") }
 			case 5:
-				works.hold = func(ctx context.Context, _ backends.Job) {
+				service.hold = func(ctx context.Context, _ backends.Job) {
 					select {
 					case <-time.After(s.d):
 					case <-ctx.Done():
@@ -100,13 +100,13 @@ var deeds = map[string]struct {
 			}
 		})
 	}},
-	"job": {8, func(w *story, s step) { // one goes on
-		w.works.set(func(works *works) {
-			tokens := slices.Sorted(maps.Keys(works.jobs))
+	"job": {8, func(w *history, s step) { // the status of one job changes
+		w.service.set(func(service *mockService) {
+			tokens := slices.Sorted(maps.Keys(service.jobs))
 			if len(tokens) == 0 {
 				return
 			}
-			works.jobs[tokens[s.n%len(tokens)]].status = []backends.Status{
+			service.jobs[tokens[s.n%len(tokens)]].status = []backends.Status{
 				{State: backends.Queued},
 				{State: backends.Running, Progress: s.n},
 				{State: backends.Unknown, Word: "hm"},
@@ -115,87 +115,87 @@ var deeds = map[string]struct {
 			}[s.n%5]
 		})
 	}},
-	"retry": {3, func(w *story, s step) {
+	"retry": {3, func(w *history, s step) {
 		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
 			_, _ = w.Retry(context.Background(), "root", ids[s.n%len(ids)])
 		}
 	}},
-	"clock": {2, func(w *story, s step) { // ahead by up to 4.5 minutes, and back
+	"clock": {2, func(w *history, s step) { // ahead by up to 4.5 minutes, and back
 		w.ahead.Store(int64(time.Duration(s.n%4) * s.d))
 		w.nudgeDriver("works")
 	}},
-	"kind": {2, func(w *story, s step) { // what the backend can do beside taking jobs
+	"kind": {2, func(w *history, s step) { // the optional interfaces of the backend
 		all := struct {
-			*works
+			*mockService
 			canceling
 			finding
-		}{w.works, canceling{cancelling{w.works}}, finding{w.works}}
+		}{w.service, canceling{cancelling{w.service}}, finding{w.service}}
 		w.config.Backends = slices.Clone(w.config.Backends)
-		w.config.Backends[0].Backend = []backends.Backend{all, silent{w.works}, w.works, finding{w.works}, silent{all}}[s.n%5]
+		w.config.Backends[0].Backend = []backends.Backend{all, silent{w.service}, w.service, finding{w.service}, silent{all}}[s.n%5]
 		if err := w.Serve(w.config); err != nil {
 			w.t.Errorf("a reload: %v", err)
 		}
 	}},
-	"silence": {2, func(w *story, s step) {
-		w.works.set(func(works *works) {
-			works.poll = nil
+	"silence": {2, func(w *history, s step) {
+		w.service.set(func(service *mockService) {
+			service.poll = nil
 			switch s.n % 3 {
 			case 1:
-				works.poll = func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") }
+				service.poll = func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") }
 			case 2:
-				works.poll = func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
+				service.poll = func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
 			}
 		})
 	}},
-	"cancel": {3, func(w *story, s step) {
+	"cancel": {3, func(w *history, s step) {
 		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
 			_, _ = w.Cancel(context.Background(), record.OfUser(ann), ids[s.n%len(ids)])
 		}
 	}},
-	"wake": {2, func(w *story, s step) {
-		w.works.set(func(works *works) {
-			for _, token := range works.order {
+	"wake": {2, func(w *history, s step) {
+		w.service.set(func(service *mockService) {
+			for _, token := range service.order {
 				go func() { _ = w.Wake(context.Background(), "works", "job-"+token) }()
 			}
 		})
 	}},
-	"drain":  {1, func(w *story, s step) { _ = w.Drain(context.Background(), "root", "works") }},
-	"enable": {2, func(w *story, s step) { _ = w.Enable(context.Background(), "root", "works") }},
-	"reload": {1, func(w *story, s step) {
+	"drain":  {1, func(w *history, s step) { _ = w.Drain(context.Background(), "root", "works") }},
+	"enable": {2, func(w *history, s step) { _ = w.Enable(context.Background(), "root", "works") }},
+	"reload": {1, func(w *history, s step) {
 		w.config.Backends = slices.Clone(w.config.Backends)
 		w.config.Backends[0].MaxRunning = s.n % 4
 		w.config.Keeper = nil
 		if s.n%3 == 0 {
-			attic := newAttic()
-			attic.delay = s.d
-			w.config.Keeper = attic
+			keeper := newMockKeeper()
+			keeper.delay = s.d
+			w.config.Keeper = keeper
 		}
 		if err := w.Serve(w.config); err != nil {
 			w.t.Errorf("a reload: %v", err)
 		}
 	}},
-	"receiver": {1, func(w *story, s step) {
+	"receiver": {1, func(w *history, s step) {
 		w.hooks.mu.Lock()
 		defer w.hooks.mu.Unlock()
 		w.hooks.answer = func(int) int { return []int{200, 500, 0}[s.n%3] }
 	}},
-	"sweep":   {1, func(w *story, s step) { _ = w.Sweep(context.Background()) }},
-	"fault":   {3, func(w *story, s step) { w.faulty.Plan(s.faults...) }},
-	"kill":    {2, func(w *story, s step) { w.kill(); w.start() }},
-	"restart": {1, func(w *story, s step) { w.stop(); w.start() }},
+	"sweep":   {1, func(w *history, s step) { _ = w.Sweep(context.Background()) }},
+	"fault":   {3, func(w *history, s step) { w.faulty.Plan(s.faults...) }},
+	"kill":    {2, func(w *history, s step) { w.kill(); w.start() }},
+	"restart": {1, func(w *history, s step) { w.stop(); w.start() }},
 }
 
-// faults are what may go wrong with a commit.
+// faults are the faults of commits.
 var faults = []storagetest.Fault{
 	storagetest.None, storagetest.None, storagetest.Conflict, storagetest.UnknownCommitted, storagetest.UnknownLost,
 	storagetest.LowSpace, storagetest.SyncFailed, storagetest.Halted,
 }
 
-// steps draws what happens.
+// steps generates random steps.
 func steps() *rapid.Generator[[]step] {
 	names := []string{""}
-	for _, name := range slices.Sorted(maps.Keys(deeds)) {
-		names = append(names, slices.Repeat([]string{name}, deeds[name].often)...)
+	for _, name := range slices.Sorted(maps.Keys(actions)) {
+		names = append(names, slices.Repeat([]string{name}, actions[name].often)...)
 	}
 	one := rapid.Custom(func(t *rapid.T) step {
 		return step{
@@ -210,10 +210,10 @@ func steps() *rapid.Generator[[]step] {
 	})
 }
 
-// TestWhateverHappensTasksAddUp drives an engine through random steps, over a
-// store whose commits go wrong and works that answer as they like, and looks
-// after each whether what is there still adds up.
-func TestWhateverHappensTasksAddUp(t *testing.T) {
+// TestTasksAreConsistentAfterRandomSteps drives an engine through random steps, with
+// faults of commits and random answers of the service, and checks the store after
+// each step.
+func TestTasksAreConsistentAfterRandomSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		drawn := steps().Draw(rt, "steps")
@@ -227,7 +227,7 @@ func TestWhateverHappensTasksAddUp(t *testing.T) {
 	})
 }
 
-// recorder is a test whose failures are kept, for rapid to find a shorter story.
+// recorder records the failures of a test, so that rapid can shrink the steps.
 type recorder struct {
 	testing.TB
 	mu  sync.Mutex
@@ -251,12 +251,12 @@ func (r *recorder) failed() error {
 	return r.err
 }
 
-// play runs steps in a world of its own, with a time of its own.
+// play runs steps in a new world.
 func play(t *testing.T, all []step) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
-		w := &story{
-			world: &world{t: r, disk: memory.New(), works: newWorks(), hooks: newReceiver()},
+		w := &history{
+			world: &world{t: r, disk: memory.New(), service: newMockService(), hooks: newReceiver()},
 			seen:  make(map[string]record.State),
 		}
 		defer func() {
@@ -266,16 +266,16 @@ func play(t *testing.T, all []step) (err error) {
 			err = r.failed()
 		}()
 		w.config = Config{Backends: []Backend{{Name: "works", Backend: struct {
-			*works
+			*mockService
 			canceling
 			finding
-		}{w.works, canceling{cancelling{w.works}}, finding{w.works}}, MaxRunning: 2}}}
+		}{w.service, canceling{cancelling{w.service}}, finding{w.service}}, MaxRunning: 2}}}
 		w.start()
 		defer func() { w.stop() }()
 		w.credit(ann, 1000)
 		w.listen()
 		for i, s := range all {
-			deeds[s.do].do(w, s)
+			actions[s.do].do(w, s)
 			w.look()
 			if r.failed() != nil {
 				r.err = fmt.Errorf("step %d, %v\n%w", i, s, r.err)
@@ -287,13 +287,13 @@ func play(t *testing.T, all []step) (err error) {
 	return err
 }
 
-// canceling gives works only the method that ends jobs.
+// canceling has only the method Cancel of a service.
 type canceling struct{ c cancelling }
 
 func (c canceling) Cancel(ctx context.Context, ref backends.Ref) error { return c.c.Cancel(ctx, ref) }
 
-// look checks what must hold at any moment.
-func (w *story) look() {
+// look checks the invariants.
+func (w *history) look() {
 	w.revive()
 	synctest.Wait()
 	if w.store.Err() != nil {
@@ -301,10 +301,10 @@ func (w *story) look() {
 		synctest.Wait()
 	}
 	if w.store.Err() != nil {
-		return // the next fault has met it at its start
+		return // the next fault has stopped the start
 	}
-	w.sound()
-	if _, most := w.works.accepted(); most > 1 {
+	w.checkConsistent()
+	if _, most := w.service.accepted(); most > 1 {
 		w.t.Errorf("a job was taken %d times", most)
 	}
 	tasks, _, err := w.List(context.Background(), record.Anyone, Page{Limit: 100})
@@ -330,11 +330,11 @@ func (w *story) look() {
 	}
 }
 
-// finish lets everything come to its end: then nothing is held, and everything
-// has been told.
-func (w *story) finish() {
-	w.works.set(func(s *works) { s.submit, s.took, s.hold, s.poll = nil, nil, nil, nil })
-	w.works.succeed(1)
+// finish lets all tasks end, and checks that nothing is held and all callbacks are
+// delivered.
+func (w *history) finish() {
+	w.service.set(func(s *mockService) { s.submit, s.took, s.hold, s.poll = nil, nil, nil, nil })
+	w.service.succeed(1)
 	w.hooks.mu.Lock()
 	w.hooks.answer = nil
 	w.hooks.mu.Unlock()
@@ -353,7 +353,7 @@ func (w *story) finish() {
 	}
 	for _, task := range tasks {
 		if task.CompletedAt == 0 {
-			w.t.Errorf("it is never over: %+v %+v", task, task.Detail)
+			w.t.Errorf("the task does not end: %+v %+v", task, task.Detail)
 		}
 		spent += task.Detail.Charged
 	}

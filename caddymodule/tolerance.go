@@ -8,23 +8,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// The values of state.
-const (
-	stateOff    = "off"
-	stateShared = "shared"
-)
-
-// SharesState reports whether calls may name files, containers, earlier answers
-// and other objects of the vendor's account.
-func (a *App) SharesState() bool { return a.State == stateShared }
-
-func validateState(word string) error {
-	if word != stateOff && word != stateShared {
-		return fmt.Errorf("state: %q is not supported; allowed: off, shared", word)
-	}
-	return nil
-}
-
 // Tolerance returns the part of a user's spend that may stay uncollected before the
 // user's calls are restricted.
 func (a *App) Tolerance() ledger.Tolerance { return a.tolerance }

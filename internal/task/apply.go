@@ -7,7 +7,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
@@ -17,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// core is what the engine and the drivers of its backends have in common.
+// core is the state that the engine and the drivers of its backends share.
 type core struct {
 	store  *record.Store
 	ledger *ledger.Ledger
@@ -28,28 +27,27 @@ type core struct {
 	cache    cache
 	changes  watch
 	counters counters
-	polls    *limit.RateLimiter // by the names of backends
+	polls    *limit.RateLimiter // by backend
 
-	noting sync.Map // id of a task that a backend has accepted → chan struct{}, closed when that is noted
+	accepting sync.Map // id of a task that a backend has accepted → chan struct{}, closed when this is durable
 
-	// nudgeDriverBy makes the driver of a backend look for work at a time at the latest, in Unix
-	// milliseconds.
+	// nudgeDriverBy makes the driver of a backend run not later than a time in Unix milliseconds.
 	nudgeDriverBy func(backend string, at int64)
 }
 
 func (c *core) now() int64 { return c.store.Milli() }
 
-// backend returns a backend that is configured.
+// backend returns a configured backend.
 func (c *core) backend(name string) (Backend, bool) {
 	b, found := c.config.Load().backends[name]
 	return b, found
 }
 
-// nudgeDriver makes the driver of a backend look for work.
+// nudgeDriver makes the driver of a backend run now.
 func (c *core) nudgeDriver(backend string) { c.nudgeDriverBy(backend, 0) }
 
-// apply carries out a transition of a known task in a transaction of its own, and tells those who
-// wait for a change of the task. It returns the task as it is then, nil if there is none, and
+// apply carries out a transition of a known task in a new transaction, and notifies the callers that
+// wait for a change of the task. It returns the task after the transaction (nil: there is none) and
 // whether the transition was carried out.
 func (c *core) apply(ctx context.Context, tr *transition.Row, change transition.Change) (after *record.Record, done bool, err error) {
 	var was *record.Record // before the first run
@@ -87,7 +85,7 @@ func (c *core) apply(ctx context.Context, tr *transition.Row, change transition.
 			c.counters.count(after)
 		}
 		c.cache.put(after)
-		if !change.Known.Over() { // what is known may be old: an earlier run may have ended it
+		if !change.Known.Over() { // not was: an earlier run of the transaction may have ended the task
 			c.changes.notify(after.ID)
 			c.nudgeDriver(after.Backend)
 			if after.Event {
@@ -98,24 +96,24 @@ func (c *core) apply(ctx context.Context, tr *transition.Row, change transition.
 	return after, done, nil
 }
 
-// note is apply of what is known here alone, such as the answer of a backend: it tries until that
-// is durable or the engine ends. It reports whether it is durable.
-func (c *core) note(tr *transition.Row, change transition.Change) (after *record.Record, noted bool) {
-	noted = c.store.Durably("noting a task: "+tr.Name, change.Known.ID, func(ctx context.Context) (err error) {
+// applyDurably calls apply until the change is durable or the engine ends, and reports whether it is
+// durable. It is for facts that only this process knows, such as the answer of a backend.
+func (c *core) applyDurably(tr *transition.Row, change transition.Change) (after *record.Record, noted bool) {
+	noted = c.store.Durably("write a change of a task: "+tr.Name, change.Known.ID, func(ctx context.Context) (err error) {
 		after, _, err = c.apply(ctx, tr, change)
 		return err
 	})
 	return after, noted
 }
 
-// wake brings the next poll of a task forward, if it is at its backend.
+// wake brings the next poll of a task forward if the backend has its job.
 func (c *core) wake(ctx context.Context, id string) error {
 	_, _, err := c.apply(ctx, transition.Wake, transition.Change{Known: &record.Record{ID: id}})
 	return err
 }
 
-// readable returns the task to which an index key leads; nil if there is none, or if it cannot be
-// read: then the error is added to unread.
+// readable returns the task of an index key. It returns nil if there is none. If the task cannot be
+// read, it returns nil too and appends the error to unread.
 func readable(r storage.Reader, key []byte, unread *[]error) (*record.Record, error) {
 	rec, err := record.Tasks.Get(r, record.LastID(key))
 	if errors.Is(err, storage.ErrUnreadable) {
@@ -123,41 +121,4 @@ func readable(r storage.Reader, key []byte, unread *[]error) (*record.Record, er
 		return nil, nil
 	}
 	return rec, err
-}
-
-// counters count what an operator must know. They begin anew with the process.
-type counters struct {
-	polls           atomic.Int64 // questions to backends
-	pollErrors      atomic.Int64 // polls without an answer
-	unknownStatuses atomic.Int64 // polls that were answered by an unknown status
-	losses          atomic.Int64 // jobs that were made without a charge
-
-	submitted perType // tasks that were made
-	succeeded perType // and how they ended
-	failed    perType
-	takenBack perType // refused in the answer to their submission
-}
-
-// perType is a count for each type of task.
-type perType struct{ image, video atomic.Int64 }
-
-func (p *perType) add(kind backends.JobKind) {
-	if kind.Makes() == backends.ImageFile {
-		p.image.Add(1)
-	} else {
-		p.video.Add(1)
-	}
-}
-
-func (p *perType) load() map[backends.MediaType]int64 {
-	return map[backends.MediaType]int64{backends.ImageFile: p.image.Load(), backends.VideoFile: p.video.Load()}
-}
-
-// count counts the end of a task.
-func (f *counters) count(rec *record.Record) {
-	if rec.State == record.Success {
-		f.succeeded.add(rec.Kind)
-	} else {
-		f.failed.add(rec.Kind)
-	}
 }

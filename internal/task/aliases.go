@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
-// What callers of the engine see of the packages below it.
+// The types of packages below that are part of the API of the engine.
 type (
 	Task     = record.Task
 	Detail   = record.Detail
@@ -22,7 +22,7 @@ type (
 	Address           = callback.Address
 )
 
-// The states of a task, the places of its job, and the states of its callback.
+// The states of a task, of its delivery and of its callback.
 const (
 	Queued     = record.Queued
 	InProgress = record.InProgress
@@ -41,12 +41,12 @@ const (
 // SessionWindow is how long a session id is in use.
 const SessionWindow = transition.SessionWindow
 
-// The owners: Anyone is for operators, OfKey for callers, OfUser for the console.
+// Anyone is the owner for operators, OfKey for callers, OfUser for the console.
 var (
 	Anyone = record.Anyone
 	OfKey  = record.OfKey
 	OfUser = record.OfUser
 )
 
-// OfCallback returns the task whose callback has this id; what is no such id as it is.
+// OfCallback returns the id of the task of a callback id. It returns any other text unchanged.
 var OfCallback = callback.TaskOf

@@ -10,20 +10,20 @@ import (
 	"go.uber.org/zap"
 )
 
-// A configuration changes the settings of its store when it is live: when Caddy has
-// made it the active one and cannot roll it back any more. A configuration that was
-// started may still fail, for instance because a port is busy; then the one before it
-// goes on with the same store. Caddy has no event for a configuration that becomes
-// live: "started" comes before that, and the apps of the configuration before are
-// stopped after it in random order, the servers after a grace period. So the runtime
-// polls the active configuration: at each call until it has adopted it, and with growing
-// pauses, for changes that need no call.
+// This file applies the settings of a configuration to its store when the configuration
+// is live: Caddy has made it the active one and can no longer roll it back. A started
+// configuration may still fail, for example because a port is busy. Then the previous
+// configuration continues with the same store. Caddy has no event for a configuration
+// that becomes live. The event "started" comes before, and the apps of the previous
+// configuration stop afterwards in random order, the servers after a grace period. So
+// the runtime polls the active configuration: at each call until it has adopted it, and
+// in the background with growing pauses.
 
-// adoption is how far a runtime has taken over the settings of a configuration.
+// adoption is the state of applying the settings of a configuration to its runtime.
 type adoption struct {
 	exclusive bool          // the settings differ in ways that calls depend on; written before the lease is opened
-	done      atomic.Bool   // the runtime has taken them over
-	over      chan struct{} // closed when it has
+	done      atomic.Bool   // the runtime has the settings
+	over      chan struct{} // closed when done is set
 	failed    atomic.Bool   // the last attempt has failed; the watcher makes the next one
 
 	watching sync.WaitGroup
@@ -36,9 +36,9 @@ func newAdoption() adoption {
 }
 
 const (
-	// firstLook is how long after its start a configuration is looked at first. The
-	// pause doubles up to liveAtMost.
-	firstLook  = 10 * time.Millisecond
+	// firstCheck is the pause before the first check of the active configuration. It
+	// doubles up to liveAtMost.
+	firstCheck = 10 * time.Millisecond
 	liveAtMost = time.Second
 
 	// adoptAtMost bounds the pause after a failed attempt, which begins at liveAtMost
@@ -46,10 +46,10 @@ const (
 	adoptAtMost = time.Minute
 )
 
-// watch has the runtime adopt the configuration as soon as it is live. It returns when
-// that is done or the configuration stops.
+// watch adopts the configuration as soon as it is live. It returns after that, or when
+// the configuration stops.
 func (l *lease) watch() {
-	for pause := firstLook; ; {
+	for pause := firstCheck; ; {
 		timer := time.NewTimer(pause)
 		select {
 		case <-l.stopped:
@@ -74,29 +74,29 @@ func (l *lease) stopWatching() {
 	l.watching.Wait()
 }
 
-// adopt has the runtime adopt the configuration if it is live, once. It logs a failure.
+// adopt applies the settings of the configuration if it is live, once. It logs an error.
 func (l *lease) adopt() {
 	l.runtime.adopting.Lock()
 	defer l.runtime.adopting.Unlock()
 	if l.done.Load() {
 		return
 	}
-	// Under the lock, so that a configuration which was replaced meanwhile does not
-	// overwrite the settings of the next one.
+	// Under the lock, so that a replaced configuration does not overwrite the settings
+	// of its successor.
 	if app, err := Active(); err != nil || app != l.app {
 		return
 	}
 	if err := l.runtime.adopt(context.Background(), l.app); err != nil {
 		l.failed.Store(true)
-		l.logger.Error("the live configuration is not in force at its store", zap.Error(err), zap.Bool("refuses_calls", l.exclusive))
+		l.logger.Error("the settings of the live configuration were not applied to its store", zap.Error(err), zap.Bool("refuses_calls", l.exclusive))
 		return
 	}
 	l.done.Store(true)
 	close(l.over)
 }
 
-// await returns when a call may be served by the configuration: at once if the runtime
-// has the settings that the call depends on, else when the runtime has adopted them.
+// await blocks until the configuration may serve a call: until the runtime has the
+// settings that the call depends on.
 func (l *lease) await(ctx context.Context) error {
 	if !l.failed.Load() {
 		l.adopt()
@@ -119,12 +119,12 @@ func (l *lease) await(ctx context.Context) error {
 	return ErrNotLive
 }
 
-// ErrNotLive says that the configuration is not in force at its store.
+// ErrNotLive means that the settings of the configuration were not applied to its store.
 var ErrNotLive = errors.New("the configuration is not in force: it changes the currency or the master keys of the store, and is not live or could not be adopted")
 
-// check returns an error if the runtime cannot adopt a configuration. It reports
-// whether calls must wait until it has: because the currency in which they are
-// charged or the keys by which they seal are not in force yet.
+// check returns an error if the runtime cannot adopt a configuration. exclusive reports
+// whether calls must wait for the adoption, because the currency or the master keys
+// change.
 func (rt *Runtime) check(ctx context.Context, a *App) (exclusive bool, err error) {
 	recorded, err := rt.Ledger.CheckCurrency(ctx, a.Currency)
 	if err != nil {
@@ -134,9 +134,9 @@ func (rt *Runtime) check(ctx context.Context, a *App) (exclusive bool, err error
 	return !recorded || changed, err
 }
 
-// adopt puts the settings of the live configuration in force at the store. If the
-// process ends in the middle, the store opens by this configuration and by the one
-// before it: money moves and secrets are sealed only after adopt has returned.
+// adopt applies the settings of the live configuration to the store. If the process ends
+// in the middle, both this and the previous configuration can open the store: money moves
+// and secrets are sealed only after adopt has returned.
 func (rt *Runtime) adopt(ctx context.Context, a *App) error {
 	if err := rt.Ledger.UseCurrency(ctx, a.Currency); err != nil {
 		return err
@@ -152,7 +152,7 @@ func (rt *Runtime) adopt(ctx context.Context, a *App) error {
 	return nil
 }
 
-// configure sets what the directory takes from a configuration.
+// configure sets the settings of the directory.
 func (rt *Runtime) configure(a *App) {
 	rt.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
 	rt.Directory.SetCallbackCheck(a.Callback.check)

@@ -1,7 +1,6 @@
 package task
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -14,54 +13,54 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// pollTimeout is how long a backend may take to answer any question but a submission.
+// pollTimeout bounds every call of an adapter except Submit.
 const pollTimeout = 30 * time.Second
 
 // adapterError reports that an adapter has broken its contract.
 type adapterError struct {
-	what  string
-	words string // of the adapter; they may be those of the service
+	what   string
+	detail string // from the adapter; may repeat text of the service
 }
 
 func (e *adapterError) Error() string {
-	if e.words == "" {
+	if e.detail == "" {
 		return e.what
 	}
-	return e.what + ": " + e.words
+	return e.what + ": " + e.detail
 }
 
 var (
 	errNoReference = &adapterError{what: "the adapter returned no reference"}
-	errNoResults   = &adapterError{what: "the adapter tells of a success without results"}
+	errNoResults   = &adapterError{what: "the adapter returned a success without results"}
 )
 
-// catchPanic makes the panic of an adapter its error, if it is deferred. The message of a runtime
-// error holds no data of a caller.
+// catchPanic converts a panic of an adapter to an error. Call it by defer. The message of a runtime
+// error contains no data of a caller.
 func catchPanic(err *error) {
 	p := recover()
 	if p == nil {
 		return
 	}
-	e := &adapterError{what: "the adapter panicked", words: fmt.Sprint(p)}
+	e := &adapterError{what: "the adapter panicked", detail: fmt.Sprint(p)}
 	if of, is := p.(runtime.Error); is {
-		e.what, e.words = e.what+": "+of.Error(), ""
+		e.what, e.detail = e.what+": "+of.Error(), ""
 	}
 	*err = e
 }
 
-// logBackendError logs the error of a backend. Its text may repeat a prompt or a signed URL: it is
+// logBackendError logs the error of a backend. The text may repeat a prompt or a signed URL, so it is
 // logged at level debug only.
 func (c *core) logBackendError(level zapcore.Level, message string, rec *record.Record, err error) {
 	log := c.store.Log.With(zap.String("task_id", rec.ID), zap.String("backend", rec.Backend))
 	log.Log(level, message, errorFields(err)...)
-	log.Debug("what a backend has said", zap.Error(err))
+	log.Debug("the error of a backend", zap.Error(err))
 }
 
-// errorFields returns what an error of a backend says, without its words.
+// errorFields returns the log fields of an error of a backend, without its text.
 func errorFields(err error) []zap.Field {
 	fields := []zap.Field{zap.String("kind", string(backends.KindOf(err)))}
-	if lapse, is := errors.AsType[*adapterError](err); is {
-		fields = append(fields, zap.String("error", lapse.what))
+	if broken, is := errors.AsType[*adapterError](err); is {
+		fields = append(fields, zap.String("error", broken.what))
 	}
 	said, is := errors.AsType[*backends.Error](err)
 	if !is {
@@ -88,26 +87,12 @@ func isCode(text string) bool {
 	return text != "" && len(text) <= 64
 }
 
-// logCopyError logs that results are not copied. The error of the keeper is logged as it is, that
-// of a backend without its text.
+// logCopyError logs that results were not copied. It logs an error of the keeper with its text, and
+// an error of a backend without.
 func (c *core) logCopyError(level zapcore.Level, message string, rec *record.Record, err error) {
 	if _, is := errors.AsType[*backends.Error](err); is {
 		c.logBackendError(level, message, rec, err)
 		return
 	}
 	c.store.Log.Log(level, message, zap.String("task_id", rec.ID), zap.String("backend", rec.Backend), zap.Error(err))
-}
-
-var errCannotCancel = errors.New("the backend cannot end jobs")
-
-// cancel asks a backend to end a job.
-func (c *core) cancel(b Backend, ref backends.Ref) (err error) {
-	defer catchPanic(&err)
-	backend, can := b.Backend.(backends.Canceler)
-	if !can {
-		return errCannotCancel
-	}
-	ctx, cancel := context.WithTimeout(c.store.Life, pollTimeout)
-	defer cancel()
-	return backend.Cancel(ctx, ref)
 }

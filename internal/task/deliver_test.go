@@ -14,22 +14,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestADeliveryThatIsUnknown(t *testing.T) {
+func TestUnknownDeliveryIsReconciled(t *testing.T) {
 	t.Parallel()
-	doubtful := errors.New("the connection was cut")
+	unconfirmed := errors.New("the connection was cut")
 	for name, row := range map[string]struct {
-		took  error // after it was accepted
-		lost  bool  // before it was
+		took  error // result after the acceptance
+		lost  bool  // not accepted
 		finds bool
 		find  func(w *world) func(*work) (backends.Ref, error)
 		after time.Duration
 		want  record.State
 	}{
-		"nobody can ask":                  {took: doubtful, after: transition.Grace + time.Second, want: record.Failed},
-		"nobody can ask, before the time": {took: doubtful, after: transition.Grace - time.Second, want: record.Pending},
-		"it is found":                     {took: doubtful, finds: true, after: 10 * time.Second, want: record.InProgress},
-		"there is surely none":            {lost: true, finds: true, after: 10 * time.Second, want: record.Failed},
-		"it is found late": {took: doubtful, finds: true, find: func(w *world) func(*work) (backends.Ref, error) {
+		"no Reconcile":                   {took: unconfirmed, after: transition.Grace + time.Second, want: record.Failed},
+		"no Reconcile, before the grace": {took: unconfirmed, after: transition.Grace - time.Second, want: record.Pending},
+		"found":                          {took: unconfirmed, finds: true, after: 10 * time.Second, want: record.InProgress},
+		"certainly not accepted":         {lost: true, finds: true, after: 10 * time.Second, want: record.Failed},
+		"found late": {took: unconfirmed, finds: true, find: func(w *world) func(*work) (backends.Ref, error) {
 			began := time.Now()
 			return func(j *work) (backends.Ref, error) {
 				if time.Since(began) < transition.Grace-time.Minute {
@@ -38,21 +38,21 @@ func TestADeliveryThatIsUnknown(t *testing.T) {
 				return backends.Ref{ID: "job-" + j.token}, nil
 			}
 		}, after: transition.Grace + 10*time.Second, want: record.InProgress},
-		"it is never known": {took: doubtful, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
+		"never found": {took: unconfirmed, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { return backends.Ref{}, errors.New("not now") }
 		}, after: transition.Grace + 20*time.Second, want: record.Failed},
-		"a panic while it is looked for": {took: doubtful, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
+		"a panic of Reconcile": {took: unconfirmed, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { panic("bug") }
 		}, after: transition.Grace - time.Second, want: record.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
 				if row.finds {
-					w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
+					w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
 				}
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					if row.lost {
-						s.submit = func(backends.Job) error { return doubtful }
+						s.submit = func(backends.Job) error { return unconfirmed }
 					}
 					s.took = func(backends.Job) error { return row.took }
 					if row.find != nil {
@@ -61,11 +61,11 @@ func TestADeliveryThatIsUnknown(t *testing.T) {
 				})
 				task := w.must(video())
 				if task.Status != record.Pending || task.Progress != "0%" {
-					t.Fatalf("in doubt it is shown as %+v", task)
+					t.Fatalf("with unknown delivery callers see %+v", task)
 				}
 				w.sleep(row.after)
 				w.is(task.ID, row.want)
-				if jobs, twice := w.works.accepted(); jobs+twice > 2 {
+				if jobs, twice := w.service.accepted(); jobs+twice > 2 {
 					t.Errorf("%d jobs, one up to %d times", jobs, twice)
 				}
 				if row.want == record.Failed {
@@ -76,7 +76,7 @@ func TestADeliveryThatIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAfterABreachOfContractTheDeliveryIsUnknown(t *testing.T) {
+func TestAPanicOrTimeoutMakesTheDeliveryUnknown(t *testing.T) {
 	t.Parallel()
 	for name, submit := range map[string]func(backends.Job) error{
 		"a panic": func(backends.Job) error { panic("bug") },
@@ -84,7 +84,7 @@ func TestAfterABreachOfContractTheDeliveryIsUnknown(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.submit = submit
 					if submit == nil {
 						s.hold = func(ctx context.Context, _ backends.Job) { <-ctx.Done() }
@@ -99,13 +99,13 @@ func TestAfterABreachOfContractTheDeliveryIsUnknown(t *testing.T) {
 	}
 }
 
-func TestAnAcceptanceThatComesLateCounts(t *testing.T) {
+func TestALateAcceptanceCounts(t *testing.T) {
 	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.works} })
-		w.works.set(func(s *works) {
-			s.hold = func(context.Context, backends.Job) { time.Sleep(90 * time.Second) } // an adapter that does not keep its time
+		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
+		w.service.set(func(s *mockService) {
+			s.hold = func(context.Context, backends.Job) { time.Sleep(90 * time.Second) } // the adapter ignores its context
 			s.find = func(*work) (backends.Ref, error) {
-				time.Sleep(28600 * time.Millisecond) // until just after the acceptance has come
+				time.Sleep(28600 * time.Millisecond) // until just after the acceptance
 				return backends.Ref{}, &backends.Error{Kind: backends.Gone}
 			}
 		})
@@ -114,33 +114,33 @@ func TestAnAcceptanceThatComesLateCounts(t *testing.T) {
 		w.is(task.ID, record.Pending)
 		w.sleep(time.Minute)
 		w.is(task.ID, record.InProgress)
-		w.works.succeed(1)
+		w.service.succeed(1)
 		w.until(task.ID, record.Success, time.Minute)
 		w.has(900, 0)
 	})
 }
 
-func TestAnAcceptanceThatComesTooLateIsALoss(t *testing.T) {
+func TestAnAcceptanceAfterTheEndIsALoss(t *testing.T) {
 	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.works} })
-		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(20 * time.Minute) } })
+		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
+		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(20 * time.Minute) } })
 		task := w.must(video())
 		w.sleep(30 * time.Minute)
 		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
-		if w.Figures().Losses != 1 || !w.works.jobs[backends.Token(task.ID)].cancelled {
+		if w.Figures().Losses != 1 || !w.service.jobs[backends.Token(task.ID)].cancelled {
 			t.Errorf("%+v", w.Figures())
 		}
 	})
 }
 
-// TestATaskIsHandedOverInItsOwnTime: a task is due soon after it was sent, and yet
-// nobody takes it for one in doubt while its lease holds.
-func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
+// TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds: a task is due soon after it was sent. While its
+// lease holds, no driver marks its delivery as unknown.
+func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		takes time.Duration // the delivery; zero: until the process is killed
-		stays bool          // what leads to the task as one that is due
+		stays bool          // the due time does not change on acceptance
 	}{
 		"at once":            {takes: time.Millisecond, stays: true},
 		"within half second": {takes: 500 * time.Millisecond, stays: true},
@@ -156,7 +156,7 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 				}
 				defer func() { other.Close(context.Background()) }()
 				sent := make(chan string, 1)
-				w.works.set(func(s *works) {
+				w.service.set(func(s *mockService) {
 					s.hold = func(ctx context.Context, job backends.Job) {
 						sent <- job.Token
 						if row.takes == 0 {
@@ -178,7 +178,7 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 				due := w.record(id).Due
 				if row.takes == 0 {
 					other.Close(context.Background())
-					w.works.set(func(s *works) { s.submit = func(backends.Job) error { return context.Canceled } })
+					w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return context.Canceled } })
 					w.kill()
 					w.start()
 					other = Open(w.store, w.ledger, Options{})
@@ -195,21 +195,21 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 				}
 				for time.Since(began) < row.takes-time.Second {
 					if rec := w.record(id); rec.Delivery != record.Sending || rec.Fence != 1 {
-						t.Fatalf("after %v its hand-over is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
+						t.Fatalf("after %v its delivery is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
 					}
 					w.sleep(time.Second)
 				}
 				w.sleep(row.takes - time.Since(began))
 				rec := w.record(id)
 				if rec.Delivery != record.Accepted || (rec.Due == due) != row.stays {
-					t.Errorf("its hand-over is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
+					t.Errorf("its delivery is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
 				}
 				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < transition.WakePause || ahead > latest {
 					t.Errorf("it is asked for in %v", ahead)
 				}
 				w.sleep(latest)
 				w.is(id, record.InProgress)
-				if jobs, most := w.works.accepted(); jobs != 1 || most != 1 {
+				if jobs, most := w.service.accepted(); jobs != 1 || most != 1 {
 					t.Errorf("%d jobs, one up to %d times", jobs, most)
 				}
 			})
@@ -217,8 +217,8 @@ func TestATaskIsHandedOverInItsOwnTime(t *testing.T) {
 	}
 }
 
-// slow is an engine one of whose commits happens and is told as unknown a while
-// later, as by a time-out.
+// slow is a storage engine that commits one transaction and later returns ErrUnknown
+// for it, as after a time-out.
 type slow struct {
 	storage.Engine
 	armed atomic.Bool
@@ -254,7 +254,7 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 		}()
 		serve := func(most int) {
 			config := w.config
-			config.Backends = []Backend{{Name: "works", Backend: w.works, MaxRunning: most}}
+			config.Backends = []Backend{{Name: "works", Backend: w.service, MaxRunning: most}}
 			if err := e.Serve(config); err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 		}
 		serve(1)
 		submit()
-		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
+		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
 		time.Sleep(500 * time.Millisecond)
 		disk.armed.Store(true)
 		done := make(chan struct{})
@@ -275,15 +275,15 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 		serve(2) // a slot is free now
 		<-done
 		w.sleep(time.Minute)
-		if jobs, most := w.works.accepted(); jobs != 2 || most != 1 {
+		if jobs, most := w.service.accepted(); jobs != 2 || most != 1 {
 			t.Errorf("%d jobs, one taken %d times", jobs, most)
 		}
 	})
 }
 
-func TestATaskThatIsLookedAtWhileABusyBackendHasItGoesOnWaiting(t *testing.T) {
+func TestARetryDuringABusyDeliveryKeepsTheTaskQueued(t *testing.T) {
 	in(t, func(w *world) {
-		w.works.set(func(s *works) {
+		w.service.set(func(s *mockService) {
 			s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) }
 			s.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy} }
 		})
@@ -298,15 +298,15 @@ func TestATaskThatIsLookedAtWhileABusyBackendHasItGoesOnWaiting(t *testing.T) {
 	})
 }
 
-func TestAClockThatIsSetBackDuringAHandOverDelaysNoPoll(t *testing.T) {
+func TestAClockSetBackDuringADeliveryDelaysNoPoll(t *testing.T) {
 	in(t, func(w *world) {
 		w.ahead.Store(int64(10 * time.Hour))
-		w.works.set(func(s *works) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
+		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
 		go func() { _, _ = w.submit(video()) }()
 		time.Sleep(500 * time.Millisecond)
 		w.ahead.Store(0)
 		w.sleep(time.Minute)
-		if id := w.first(); w.works.polled(id) == 0 {
+		if id := w.first(); w.service.polled(id) == 0 {
 			t.Errorf("it was not asked for within a minute: it is due in %v", time.Duration(w.record(id).Due-w.now())*time.Millisecond)
 		}
 	})

@@ -1,0 +1,22 @@
+package caddymodule
+
+import (
+	"fmt"
+)
+
+// The values of state.
+const (
+	stateOff    = "off"
+	stateShared = "shared"
+)
+
+// SharesState reports whether calls may name files, containers, earlier answers
+// and other objects of the vendor's account.
+func (a *App) SharesState() bool { return a.State == stateShared }
+
+func validateState(word string) error {
+	if word != stateOff && word != stateShared {
+		return fmt.Errorf("state: %q is not supported; allowed: off, shared", word)
+	}
+	return nil
+}
