@@ -258,7 +258,7 @@ func keyIsOf(r storage.Reader, key, user string) (bool, error) {
 	return false, nil
 }
 
-// Unfinished returns at most most unfinished tasks of an owner, oldest first. more reports whether
+// Unfinished returns up to most unfinished tasks of an owner, oldest first. more reports whether
 // the owner has others.
 func (e *Engine) Unfinished(ctx context.Context, owner record.Owner, most int) (list []*record.Task, more bool, err error) {
 	err = e.store.View(ctx, func(r storage.Reader) error {
