@@ -72,7 +72,7 @@ func Start(ctx context.Context, listen, data string, lines io.Writer) (*Run, err
 
 func adapt(listen, admin, data, receiver string) ([]byte, error) {
 	// Without its host the site would listen at all addresses of the machine.
-	host, _, err := net.SplitHostPort(listen)
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +82,7 @@ func adapt(listen, admin, data, receiver string) ([]byte, error) {
 	}
 	var text strings.Builder
 	if err := caddyfile.Execute(&text, map[string]string{
-		"Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver,
+		"Host": host, "Port": port, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver,
 	}); err != nil {
 		return nil, err
 	}
