@@ -34,6 +34,7 @@ var layers = []struct {
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"handlers/demo", nil, true},
 	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments", "settings"}, true},
+	{"handlers/docs", []string{"handlers/reply", "caddymodule", "docs", "internal"}, true},
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "backends"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"caddymodule/adminapi", []string{"caddymodule", "internal", "money", "storage", "backends"}, true},
@@ -45,6 +46,7 @@ var layers = []struct {
 	{"caddymodule/metrics", []string{"internal", "money", "storage", "backends"}, false},
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},
 	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // what tests stand on
+	{"docs", nil, false},
 	{"money", nil, false},
 	{"internal/ledger/journal", []string{"internal/fault", "internal/usage", "money", "storage"}, false},
 	{"internal/ledger/verify", []string{"internal/ledger/journal", "internal/multiset", "internal/usage", "money", "storage"}, false},

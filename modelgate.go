@@ -22,6 +22,7 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/handlers/call"
 	_ "github.com/caddy-modelgate/modelgate/handlers/console"
 	_ "github.com/caddy-modelgate/modelgate/handlers/demo"
+	_ "github.com/caddy-modelgate/modelgate/handlers/docs"
 	_ "github.com/caddy-modelgate/modelgate/handlers/health"
 	_ "github.com/caddy-modelgate/modelgate/handlers/tasks"
 	_ "github.com/caddy-modelgate/modelgate/payments/demo"

@@ -11,7 +11,7 @@ import (
 
 // documented is a route in the first cell of a row of a table, perhaps with the mark of its
 // step-up.
-var documented = regexp.MustCompile("`(GET|POST|PUT|DELETE) (/[^`]+)`( ⇧P?)?")
+var documented = regexp.MustCompile("`(GET|POST|PUT|DELETE) (/[^`]*)`( ⇧P?)?")
 
 // pathInDocs returns a pattern as the documents write it.
 func pathInDocs(pattern string) string {

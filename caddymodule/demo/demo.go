@@ -73,7 +73,7 @@ func Start(ctx context.Context, listen, data string, lines io.Writer, color bool
 
 func adapt(listen, admin, data, receiver string, color bool) ([]byte, error) {
 	// Without its host the site would listen at all addresses of the machine.
-	host, _, err := net.SplitHostPort(listen)
+	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func adapt(listen, admin, data, receiver string, color bool) ([]byte, error) {
 	}
 	var text strings.Builder
 	if err := configuration.Execute(&text, map[string]any{
-		"Host": host, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver, "Color": color,
+		"Host": host, "Port": port, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver, "Color": color,
 	}); err != nil {
 		return nil, err
 	}

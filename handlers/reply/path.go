@@ -81,13 +81,20 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 		}
 	}
 	err := next.ServeHTTP(w, r)
-	if unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool); err == nil && unhandled {
-		// Another of our directives may stand before this one and would refuse
-		// a second time.
-		caddyhttp.SetVar(r.Context(), "unhandled", false)
+	if err == nil && Unhandled(r) {
 		NotFound(w, r, versionHeader)
 	}
 	return err
+}
+
+// Unhandled reports whether no handler has answered r. The caller must answer it then: another
+// of our directives may stand before and is told that r was handled.
+func Unhandled(r *http.Request) bool {
+	unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool)
+	if unhandled {
+		caddyhttp.SetVar(r.Context(), "unhandled", false)
+	}
+	return unhandled
 }
 
 // isClaimed reports whether a path is below a prefix of the gateway.
