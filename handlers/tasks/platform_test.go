@@ -186,7 +186,7 @@ func TestARequestWithAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	if got.Header.Get("Idempotent-Replayed") != "true" || decoded[resource](t, got).Task_ID != task.Task_ID {
 		t.Errorf("a replay is answered %v %s", got.Header, got.Body)
 	}
-	reused := refusal{422, fault.IdempotencyKeyReused, "Idempotency-Key", "take a new one"}
+	reused := refusal{422, fault.IdempotencyKeyReused, "Idempotency-Key", "use a new one"}
 	reused.check(t, videoPath, again(videoPath, asking(videoPath, object{"prompt": "another boat"})))
 	reused.check(t, imagePath, again(imagePath, asking(imagePath, nil)))
 	reused.check(t, generationsPath, again(generationsPath, `{"model":"video-e-1","prompt":"a boat"}`))

@@ -160,7 +160,7 @@ func ofSameKey(t storage.Txn, o *records.OrderRecord) (order *records.OrderRecor
 		}
 		return nil, false, order.Become(t, time.Unix(o.Created, 0), status)
 	case order.Provider != o.Provider || order.Amount != o.Amount || order.Currency != o.Currency:
-		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; take a new one")
+		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key", "this idempotency key was used for another order; use a new one")
 	}
 	return order.Read(), true, nil
 }

@@ -120,7 +120,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 func (c IdempotencyKey) answer(have *journal.IdempotencyRecord) (json.RawMessage, bool, error) {
 	if have.Fingerprint != c.Fingerprint {
 		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key",
-			"this idempotency key was used at %s for something else; take a new one", time.Unix(have.Time, 0).UTC().Format(time.RFC3339))
+			"this idempotency key was used at %s for something else; use a new one", time.Unix(have.Time, 0).UTC().Format(time.RFC3339))
 	}
 	return have.Result, true, nil
 }

@@ -93,14 +93,14 @@ var harmsToCalls = []harm{
 		"a call that cannot be read",
 		func(d damage) { d.set(call(journal.CallPrefix, "d"), nil) },
 		[]string{
-			"call d of ann: its record cannot be read: it is damaged, or that of another call",
+			"call d of ann: its record cannot be read: it is damaged, or belongs to another call",
 			"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
 		},
 	},
 	{
 		"a call in the place of another",
 		func(d damage) { d.set(call(journal.CallPrefix, "f"), d.get(call(journal.CallPrefix, "a"))) },
-		[]string{"call f of ann: its record cannot be read: it is damaged, or that of another call"},
+		[]string{"call f of ann: its record cannot be read: it is damaged, or belongs to another call"},
 	},
 	{
 		"sums of a day that are too high",

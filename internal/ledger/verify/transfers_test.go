@@ -92,7 +92,7 @@ var harmsToTransfers = []harm{
 		"a transfer that cannot be read",
 		func(d damage) { d.set(journal.TransferKey(creditID), []byte{1, '{'}) },
 		[]string{
-			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or that of another transfer", creditID),
+			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or belongs to another transfer", creditID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 1",
 			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
 		},
@@ -101,7 +101,7 @@ var harmsToTransfers = []harm{
 		"a transfer in the place of another",
 		func(d damage) { d.set(journal.TransferKey(creditID), d.get(journal.TransferKey(refundID))) },
 		[]string{
-			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or that of another transfer", creditID),
+			fmt.Sprintf("transfer %v: its record cannot be read: it is damaged, or belongs to another transfer", creditID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 1",
 			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
 		},
