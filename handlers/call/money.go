@@ -322,7 +322,7 @@ func (c *call) charge() {
 	}
 	cost := charge.Amount
 	if more := cost - b.reservation.Amount(); more > 0 && c.ended != usage.MoneyOut {
-		b.reservation.Grow(more)
+		_, _ = b.reservation.Grow(more) // what it lacks is lost
 	}
 	record := c.record()
 	if b.cut { // of a report: an estimate that is cut tells nothing of the cost

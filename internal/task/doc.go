@@ -31,7 +31,7 @@
 // References point down only, and from left to right within a line:
 //
 //	submit, cancel, backend_status, read, sweep       the methods of the engine
-//	engine                                            opens, configures and closes an Engine
+//	engine                                            what opens, configures and closes an Engine
 //	run, poll, reconcile, copy, deliver, backoff, driver   the driver of one backend
 //	adapter_errors, apply, counters                   errors of adapters; transitions; counts
 //	cache, config                                     finished tasks in memory; Config
