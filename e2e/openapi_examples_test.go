@@ -167,7 +167,7 @@ func TestTheExamplesOfTheOpenAPIDocumentAreTrue(t *testing.T) {
 }
 
 func (c *exampleClient) site(t *testing.T) {
-	for _, id := range []string{"getHealth", "getReadiness", "getIndex", "getOpenAPIAsJSON", "getOpenAPIAsYAML", "getLLMs", "getStatus"} {
+	for _, id := range []string{"getHealth", "getReadiness", "getTaskReadiness", "getIndex", "getOpenAPIAsJSON", "getOpenAPIAsYAML", "getLLMs", "getStatus"} {
 		c.do(t, id, exampleRequest{})
 	}
 	c.do(t, "getIndex", exampleRequest{header: "Accept: text/html"})
@@ -177,7 +177,7 @@ func (c *exampleClient) account(t *testing.T) {
 	line := c.g.WaitLine(t, func(line gatetest.Line) bool { return line.Text("code") != "" })
 	c.do(t, "setUp", exampleRequest{body: `{"code":"` + line.Text("code") + `","username":"root","password":"correct horse battery staple"}`})
 	c.do(t, "register", exampleRequest{})
-	c.do(t, "getSelf", exampleRequest{strange: true, status: http.StatusUnauthorized})
+	c.do(t, "getSelf", exampleRequest{invalid: true, status: http.StatusUnauthorized})
 	user, _ := c.data(t, "logIn", exampleRequest{})["user"].(object)
 	c.real["usr_4mXq0Zt9RkLw2Hsd"], _ = user["id"].(string)
 	c.g.Credit(t, c.real["usr_4mXq0Zt9RkLw2Hsd"], "100.00")
@@ -220,8 +220,8 @@ func (c *exampleClient) calls(t *testing.T) {
 	for _, id := range []string{"listModels", "getModel"} {
 		c.do(t, id, exampleRequest{header: c.key + "\nAnthropic-Version: 2023-06-01"})
 	}
-	c.do(t, "createMessage", exampleRequest{example: "plain", strange: true, status: http.StatusUnauthorized})
-	c.do(t, "getModel", exampleRequest{header: c.key, path: map[string]string{"id": "demo-2"}, strange: true, status: http.StatusNotFound})
+	c.do(t, "createMessage", exampleRequest{example: "plain", invalid: true, status: http.StatusUnauthorized})
+	c.do(t, "getModel", exampleRequest{header: c.key, path: map[string]string{"id": "demo-2"}, invalid: true, status: http.StatusNotFound})
 }
 
 func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan string) {
@@ -251,9 +251,9 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 	c.do(t, "getVideoGeneration", exampleRequest{header: c.key})
 	c.do(t, "cancelTask", exampleRequest{header: c.key})
 	c.do(t, "getVideoGeneration", exampleRequest{header: c.key})
-	c.do(t, "cancelTask", exampleRequest{header: c.key, path: map[string]string{"task_id": "task_none"}, strange: true, status: http.StatusNotFound})
+	c.do(t, "cancelTask", exampleRequest{header: c.key, path: map[string]string{"task_id": "task_none"}, invalid: true, status: http.StatusNotFound})
 	submit("submitVideo", exampleRequest{header: c.key, example: "firstFrame"})
-	c.do(t, "submitVideo", exampleRequest{header: c.key, example: "firstFrame", strange: true, status: http.StatusConflict})
+	c.do(t, "submitVideo", exampleRequest{header: c.key, example: "firstFrame", invalid: true, status: http.StatusConflict})
 	c.do(t, "cancelOwnTask", exampleRequest{header: c.cookie})
 	c.do(t, "takeNotice", exampleRequest{header: "Webhook-Id: job-1"})
 	submit("submitOwnTask", exampleRequest{header: c.cookie})
@@ -264,7 +264,7 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 	link, _ := result["url"].(string)
 	parts := strings.Split(link, "/")
 	c.do(t, "getFile", exampleRequest{path: map[string]string{"name": parts[len(parts)-2], "media_name": parts[len(parts)-1]}})
-	c.do(t, "getFile", exampleRequest{path: map[string]string{"name": "none", "media_name": "none"}, strange: true, status: http.StatusNotFound})
+	c.do(t, "getFile", exampleRequest{path: map[string]string{"name": "none", "media_name": "none"}, invalid: true, status: http.StatusNotFound})
 	c.do(t, "listTasks", exampleRequest{header: c.key})
 	c.do(t, "getOwnTask", exampleRequest{header: c.cookie})
 	c.do(t, "listOwnTasks", exampleRequest{header: c.cookie})
@@ -334,7 +334,7 @@ func (c *exampleClient) factors(t *testing.T) {
 		next()
 		c.do(t, "verify", exampleRequest{header: c.cookie, example: "code"})
 	}
-	c.do(t, "beginPasskey", exampleRequest{header: c.cookie, strange: true, status: http.StatusForbidden})
+	c.do(t, "beginPasskey", exampleRequest{header: c.cookie, invalid: true, status: http.StatusForbidden})
 	verify()
 	next()
 	codes = backup("renewBackupCodes")
@@ -395,5 +395,5 @@ func (c *exampleClient) end(t *testing.T) {
 	c.g.MustAdmin(t, http.MethodPost, "/modelgate/users/alice/reset-password", nil, &reset)
 	c.do(t, "resetPassword", exampleRequest{body: `{"code":"` + reset.Code + `","password":"purple monkey dishwasher"}`})
 	c.g.FailStore(t)
-	c.do(t, "getReadiness", exampleRequest{strange: true, status: http.StatusServiceUnavailable})
+	c.do(t, "getReadiness", exampleRequest{invalid: true, status: http.StatusServiceUnavailable})
 }

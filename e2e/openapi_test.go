@@ -262,7 +262,7 @@ type exampleRequest struct {
 	path    map[string]string // parameters of the path that are not the documented ones
 	body    string            // in the place of the example
 	status  int               // of the answer; zero: 200
-	strange bool              // the request is wrong on purpose
+	invalid bool              // the request is wrong on purpose
 }
 
 // do sends an example, and validates request and answer. It returns the answer.
@@ -273,7 +273,7 @@ func (c *exampleClient) do(t *testing.T, id string, x exampleRequest) (answer ga
 		t.Fatalf("there is no operation %s", id)
 	}
 	what := strings.TrimSpace(id + " " + x.example)
-	if !x.strange {
+	if !x.invalid {
 		c.sent[what] = true
 	}
 	operation, _ := c.at(t, pointer)
