@@ -28,6 +28,9 @@ type Call struct {
 	Lost      money.Amount `json:"uncollected,omitempty"` // the part of its cost that could not be charged; the operator's loss
 	FirstByte int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero when nothing came
 	Duration  int64        `json:"duration,omitempty"`    // milliseconds
+	Backend   string       `json:"backend,omitempty"`     // the address that was asked last
+	Answered  int          `json:"answered,omitempty"`    // the backend's status; zero: it gave none
+	Breakdown string       `json:"-"`                     // of the cost, as package catalog writes it; empty: it is free
 }
 
 // Crashed is how a call ended that a crash of the gateway interrupted.
