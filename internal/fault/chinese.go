@@ -153,6 +153,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"a callback address holds no user and no password; callbacks are signed": "回调地址不能包含用户名和密码；回调带有签名",
 	"a callback address has no fragment: it would not be sent":               "回调地址不能包含片段（#）",
 	"the key %s has no callback address of its own; set its `callback_url`":  "密钥 %s 没有回调地址；请设置 `callback_url`",
+	"the subscription %d began only on %s":                                   "订阅 %d 于 %s 才开始",
 	"after is the id of a mismatch":                                          "after 应为不匹配记录的 id",
 	"there is no mismatch %q":                                                "没有不匹配记录 %q",
 	"the mismatch %s was resolved already: %s":                               "不匹配记录 %s 已处理：%s",
