@@ -30,8 +30,8 @@
 //
 // References point down only, and from left to right within a line:
 //
-//	submit, cancel, backend_status, read, sweep       the methods of the engine
-//	engine                                            what opens, configures and closes an Engine
+//	submit, cancel, backend_status, read, sweep       what callers ask of the engine, by method
+//	engine                                            opens, configures and closes an Engine
 //	run, poll, reconcile, copy, deliver, backoff, driver   the driver of one backend
 //	adapter_errors, apply, counters                   errors of adapters; transitions; counts
 //	cache, config                                     finished tasks in memory; Config
