@@ -38,7 +38,7 @@ func backup(c *call) error {
 	if err != nil {
 		return err
 	}
-	// The gateway cannot know by itself that the file is whole.
+	// The gateway cannot detect whether the file is complete.
 	if err := client.call(c.Context(), http.MethodPost, "/modelgate/backup/completed", nil, new(struct{})); err != nil {
 		fmt.Fprintln(c.ErrOrStderr(), "the gateway did not note this backup:", err)
 	}

@@ -275,7 +275,7 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied, Storage: gatetest.SmallStore(filepath.Join(dir, "store"))})
 	key := g.NewKey(t, nil)
 	file, restored := filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
-	// lastBackup returns the time of the last backup, after it has compared who tells it.
+	// lastBackup returns the time of the last backup. It fails unless all sources report the same time.
 	lastBackup := func() (at int64) {
 		t.Helper()
 		_, metrics := g.Admin(t, http.MethodGet, "/metrics", nil)
@@ -324,7 +324,7 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	}
 }
 
-// TestJSONIsReadAsItIsPrinted looks at the text of answers, from which people copy.
+// TestJSONIsReadAsItIsPrinted checks the text of answers, from which operators copy links.
 func TestJSONIsReadAsItIsPrinted(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 )
 
-// paymentsCommands and ledgerCommands are the rows of what bookkeeping needs.
+// paymentsCommands and ledgerCommands are the commands for bookkeeping.
 var (
 	paymentsCommands = command{use: "payments", short: "What payment services have taken from users", subcommands: []command{
 		{
@@ -66,7 +66,7 @@ func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
 	return out.Error()
 }
 
-// exportLedger copies the export as it comes. It fails if the export breaks off.
+// exportLedger copies the export to the output. It returns an error if the export is incomplete.
 func exportLedger(c *call) error {
 	if !c.isSet("csv") || c.isSet("json") {
 		return errUsage("an export has one form, --csv")

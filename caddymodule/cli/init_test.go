@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestWhatInitWritesServesPaidCalls starts what init has written, as it says, and pays for a
-// call to a server.
+// TestWhatInitWritesServesPaidCalls starts the configuration that init has written, by the printed
+// command, and makes a paid call to a server.
 func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // for its backend
 	g.Backend.On("local-1", gatetest.JSON(http.StatusOK, `{"id":"x","object":"chat.completion","model":"local-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}`))

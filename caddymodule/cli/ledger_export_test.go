@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// exported is an export of the ledger, a map for each line.
+// exported is an export of the ledger, one map for each line.
 func exported(t *testing.T, g *gatetest.Gate, flags ...string) (lines []map[string]string) {
 	t.Helper()
 	code, stdout, stderr := g.Command(t, "", append([]string{"ledger", "export"}, flags...)...)

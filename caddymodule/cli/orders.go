@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 )
 
-// orderCommands, listMismatches and mismatchCommands are the rows of what users pay in.
+// orderCommands, listMismatches and mismatchCommands are the commands for orders and mismatches.
 var (
 	orderCommands = command{use: "order", short: "Orders, by which users pay in", subcommands: []command{
 		{

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Chinese returns a copy of f whose message is in Chinese. A message that has no row in chinese
-// says what kind of fault it is, and the path of the field.
+// Chinese returns a copy of f whose message is in Chinese. If chinese has no row for the message,
+// the copy has the general message of the code and the path of the field.
 func (f *Fault) Chinese() *Fault {
 	g := *f
 	format, ok := chinese[f.format]
@@ -212,7 +212,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"there is no model %q here: it has no price for generations":                          "模型 %q 不可用：没有生成价格",
 }
 
-// chineseCodes has what a fault without a row in chinese says.
+// chineseCodes has the messages of faults without a row in chinese, by code.
 var chineseCodes = map[Code]string{ //nolint:gosec // texts, no credentials
 	InvalidJSON:          "请求体不是有效的 JSON",
 	InvalidParameter:     "参数无效",

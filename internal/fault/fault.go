@@ -182,7 +182,7 @@ func (f *Fault) WithParam(param string) *Fault {
 	return &g
 }
 
-// WithMessage returns a copy of f with this message, and of no field.
+// WithMessage returns a copy of f with this message and without a field.
 func (f *Fault) WithMessage(message string) *Fault {
 	g := *f
 	g.Message, g.format, g.args, g.Param = message, message, nil, ""
