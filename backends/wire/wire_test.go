@@ -29,8 +29,8 @@ func client(t *testing.T, base string) *wire.Client {
 	return c
 }
 
-// kinds are the expected kinds of each status by operation. A status without a row
-// has the row of its hundred.
+// TestEveryStatusHasTheKindOfItsOperation has a row for each status, with one kind for
+// each operation.
 func TestEveryStatusHasTheKindOfItsOperation(t *testing.T) {
 	t.Parallel()
 	const r, b, d, g = backends.Refused, backends.Busy, backends.Unconfirmed, backends.Gone

@@ -55,7 +55,7 @@ func reportPayments(c *call) (any, error) {
 	by := c.q.Values["group"]
 	for _, group := range by {
 		if group != "day" && group != "provider" {
-			return nil, fault.At(fault.InvalidParameter, "group", "payments are grouped by day or provider, not by %q", group)
+			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, provider", group)
 		}
 	}
 	if c.q.Fault != nil {

@@ -87,7 +87,7 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"usage of a bad day":       {[]string{"usage", "report", "--from", "today"}, 4, "a day such as"},
 		"verify of nothing":        {[]string{"verify", "--backup", fileThere + "x"}, 3, "no such file"},
 		"verify":                   {[]string{"verify"}, 0, ""},
-		"backup over a file":       {[]string{"backup", fileThere}, 4, "there already"},
+		"backup over a file":       {[]string{"backup", fileThere}, 4, "already exists"},
 		"restore of nothing":       {[]string{"restore", fileThere + "x", t.TempDir()}, 3, "no such file"},
 		"restore of no backup":     {[]string{"restore", fileThere, filepath.Join(t.TempDir(), "new")}, 1, "not a backup"},
 		"restore into a directory": {[]string{"restore", fileThere, filepath.Dir(fileThere)}, 4, "is not empty"},

@@ -18,7 +18,7 @@ var (
 			use: "report", short: "Sums up what was paid, refunded and disputed, each for the UTC day on which it was booked, to match payouts",
 			request: "GET /modelgate/payments", edit: oneForm, print: printPayments,
 			flags: []flag{
-				{name: "by", value: []string{"day", "provider"}, help: "What to break it down by: day, provider, or both with a comma", to: "group"},
+				{name: "by", value: []string{"day", "provider"}, help: "Group by: day, provider, or both with a comma", to: "group"},
 				fromFlag, toFlag,
 				{name: "csv", value: false, help: "Print comma-separated values", local: true},
 			},
@@ -85,7 +85,7 @@ func exportLedger(c *call) error {
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(c.OutOrStdout(), resp.Body); err != nil {
-		return fmt.Errorf("the export is not whole: %w", err)
+		return fmt.Errorf("the export is incomplete: %w", err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func initialize(c *call) error {
 	made := written{filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment"), nil}
 	for _, file := range []string{made.Caddyfile, made.Environment} {
 		if _, err := os.Lstat(file); err == nil {
-			return errExit{exitRefused, fmt.Errorf("%s is there already", file)}
+			return errExit{exitRefused, fmt.Errorf("%s already exists", file)}
 		}
 	}
 	choice := chosen(c)

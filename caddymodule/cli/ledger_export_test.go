@@ -168,7 +168,7 @@ func TestAnExportThatBreaksOffFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := g.Command(t, "", "ledger", "export")
-	if code != 1 || !strings.Contains(stderr, "the export is not whole") || strings.Count(stdout, "\n") < 1000 {
+	if code != 1 || !strings.Contains(stderr, "the export is incomplete") || strings.Count(stdout, "\n") < 1000 {
 		t.Errorf("an export that broke off after %d lines ended with %d: %s", strings.Count(stdout, "\n"), code, stderr)
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {

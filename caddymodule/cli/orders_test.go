@@ -206,7 +206,7 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 		code int
 		want string
 	}{
-		{resolve, 4, "was resolved already: paid back at the service"},
+		{resolve, 4, "is already resolved: paid back at the service"},
 		{[]string{"mismatch", "resolve", "0", "--reason", "x"}, 3, "there is no mismatch"},
 		{resolve[:3], 2, "--reason is required"},
 	} {

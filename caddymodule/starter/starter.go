@@ -141,10 +141,10 @@ var (
 // check returns an error if the choice cannot be served.
 func (c *Choice) check() error {
 	if !c.Anthropic && !c.OpenAI && c.VLLM.Address+c.Ollama.Address+c.Tasks.Address == "" {
-		return fmt.Errorf("no backend is named: give --anthropic, --openai, --vllm, --ollama or --tasks")
+		return fmt.Errorf("no backend is named; allowed: --anthropic, --openai, --vllm, --ollama or --tasks")
 	}
 	if !addressForm.MatchString(c.Domain) {
-		return fmt.Errorf("--domain %q is no address such as ai.example.com or http://localhost:8080", c.Domain)
+		return fmt.Errorf("--domain %q is not an address such as ai.example.com or http://localhost:8080", c.Domain)
 	}
 	if strings.ContainsAny(c.Data, "\"\n{}") {
 		return fmt.Errorf("--data %q has a quotation mark, a brace or a newline", c.Data)
@@ -155,14 +155,14 @@ func (c *Choice) check() error {
 	}{{"vllm", c.VLLM}, {"ollama", c.Ollama}, {"tasks", c.Tasks}} {
 		flag, server := named.flag, named.server
 		if (server.Address == "") != (len(server.Models) == 0) {
-			return fmt.Errorf("--%s and --%s-models go together: an address, and the models that are served there", flag, flag)
+			return fmt.Errorf("--%s and --%s-models go together: the address of a server and its models", flag, flag)
 		}
 		if server.Address != "" && !addressForm.MatchString(server.Address) {
-			return fmt.Errorf("--%s %q is no address such as 10.0.0.5:8000", flag, server.Address)
+			return fmt.Errorf("--%s %q is not an address such as 10.0.0.5:8000", flag, server.Address)
 		}
 		for _, model := range server.Models {
 			if !modelForm.MatchString(model) {
-				return fmt.Errorf("--%s-models: %q is no name of a model", flag, model)
+				return fmt.Errorf("--%s-models: %q is not a model name", flag, model)
 			}
 			if flag == "tasks" && !taskForm.MatchString(model) {
 				return fmt.Errorf("--tasks-models: %q does not begin with video- or image-, as models of tasks do", model)

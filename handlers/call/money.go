@@ -181,7 +181,7 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 
 // oneAtATime refuses a call while another one is under way, if the user is restricted
 // because of uncollected amounts.
-var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account came to more than could be collected: "+
+var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cost more than could be collected: "+
 	"until that is less than the operator tolerates, your calls are made one at a time").After(time.Second)
 
 // unaffordable says what is needed, what is there, and with which max_tokens
@@ -248,7 +248,7 @@ func (b *bill) cost(report *usage.Report, basis usage.Basis) catalog.Charge {
 // settleEvery is how much of a long call a crash can forget.
 const settleEvery = 10 * time.Second
 
-// errMoneyOut cancels a call that came to more than there is.
+// errMoneyOut cancels a call that costs more than is available.
 var errMoneyOut = errors.New("the money has run out")
 
 // pay looks at a stream while it runs: once it has begun, whether the input that

@@ -104,7 +104,7 @@ func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string
 		if after != "" {
 			last, err := records.Mismatches.Get(r, after)
 			if err == nil && last == nil {
-				err = fault.At(fault.InvalidParameter, "after", "after is the id of a mismatch")
+				err = fault.At(fault.InvalidParameter, "after", "after must be the id of a mismatch")
 			}
 			if err != nil {
 				return err
@@ -134,7 +134,7 @@ func (b *Service) Resolve(ctx context.Context, actor, id, reason string) (resolv
 		case before == nil:
 			return nil, fault.At(fault.NotFound, "id", "there is no mismatch %q", id)
 		case before.Resolved != nil:
-			return nil, fault.At(fault.Conflict, "id", "the mismatch %s was resolved already: %s", id, before.Resolved.Reason)
+			return nil, fault.At(fault.Conflict, "id", "the mismatch %s is already resolved: %s", id, before.Resolved.Reason)
 		}
 		m := *before
 		m.Resolved = &records.Resolution{Time: b.store.Now().UnixMilli(), Actor: actor, Reason: reason}

@@ -143,7 +143,7 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 		if after != "" {
 			last, err := records.ReadOrder(r, after)
 			if err == nil && (last == nil || f.User != "" && last.User != f.User) {
-				err = fault.At(fault.InvalidParameter, "after", "after is the number of an order in this list")
+				err = fault.At(fault.InvalidParameter, "after", "after must be the number of an order in this list")
 			}
 			if err != nil {
 				return err
