@@ -50,7 +50,7 @@ func reportUsage(c *call) (any, error) {
 	for _, group := range c.q.Values["group"] {
 		set, ok := groups[group]
 		if !ok {
-			return nil, fault.At(fault.InvalidParameter, "group", "usage is grouped by day, user, key or model, not by %q", group)
+			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, user, key, model", group)
 		}
 		by = append(by, set)
 	}

@@ -200,7 +200,7 @@ func (m *Metrics) Auth(event string, refused *fault.Fault) {
 
 // The results of notices that package billing does not see.
 const (
-	NoticeRefused billing.Result = "refused" // the signature is missing or invalid
+	NoticeRefused billing.Result = "refused" // the signature or the time is wrong
 	NoticeFailed  billing.Result = "error"   // it could not be recorded
 )
 
