@@ -98,9 +98,9 @@ var commands = []command{
 			request: "POST /modelgate/subscriptions/{id}/cancel", question: "End subscription {id} for good?", print: printSubscriptions, flags: []flag{reasonFlag("audit log")},
 		},
 	}},
-	{use: "usage", short: "What calls came to", subcommands: []command{
+	{use: "usage", short: "Reports of usage and cost", subcommands: []command{
 		{
-			use: "report", short: "Sums up what calls came to, each for the UTC day on which it came, and tasks, each for that on which it was charged",
+			use: "report", short: "Adds up usage and cost: of calls by the UTC day of their start, of tasks by the UTC day of their charge",
 			request: "GET /modelgate/usage", edit: oneForm, print: printUsage,
 			flags: []flag{
 				{name: "by", value: []string{"day"}, help: "Group by: day, user, key, model; several with commas", to: "group"},

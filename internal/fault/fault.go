@@ -146,7 +146,7 @@ type Fault struct {
 	// is none.
 	Param string
 
-	// RetryAfter is how long the caller should wait; 0 if nobody can say.
+	// RetryAfter is how long the caller should wait; 0 if it is unknown.
 	RetryAfter time.Duration
 
 	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
