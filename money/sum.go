@@ -1,8 +1,11 @@
 package money
 
 import (
+	"fmt"
 	"math"
+	"math/big"
 	"math/bits"
+	"strings"
 )
 
 // Factor multiplies a rate. Its unit is 1/[One].
@@ -74,6 +77,19 @@ func (s *Sum) Less(o *Sum) bool {
 		}
 	}
 	return false
+}
+
+// String returns the exact sum as a decimal number with at least two places.
+func (s *Sum) String() string {
+	n := new(big.Int)
+	for i := len(s.words) - 1; i >= 0; i-- {
+		n.Or(n.Lsh(n, 64), new(big.Int).SetUint64(s.words[i]))
+	}
+	const places = scale + 14 // a nano-unit is Million*One units of the sum
+	digits := fmt.Sprintf("%0*d", places+1, n)
+	point := len(digits) - places
+	fraction := strings.TrimRight(digits[point:], "0")
+	return fmt.Sprintf("%s.%s", digits[:point], fraction+strings.Repeat("0", max(0, 2-len(fraction))))
 }
 
 // Amount returns the sum, rounded up, and false when a count, a rate or a factor

@@ -47,6 +47,27 @@ func TestSumWithoutFactorsIsCost(t *testing.T) {
 	})
 }
 
+func TestTheTextOfASumIsExact(t *testing.T) {
+	t.Parallel()
+	var sum Sum
+	for _, c := range []struct {
+		item   Item
+		factor Factor
+		want   string
+	}{
+		{Item{}, One, "0.00"},
+		{Item{1_000_000, Rate(Unit)}, One, "1.00"},
+		{Item{3, 1}, One / 2, "1.0000000000000015"},
+		{Item{1, 1}, 1, "1.00000000000000150000001"},
+		{Item{1_000_000, Rate(12 * Unit)}, One, "13.00000000000000150000001"},
+	} {
+		sum.Add(c.item, c.factor)
+		if got := sum.String(); got != c.want {
+			t.Errorf("with %v the sum is %s, want %s", c.item, got, c.want)
+		}
+	}
+}
+
 func TestFactorsHaveFourPlaces(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{

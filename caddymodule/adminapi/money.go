@@ -6,7 +6,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
@@ -26,6 +26,10 @@ func showWallet(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.wallet(user)
+}
+
+func (c *call) wallet(user identity.User) (Wallet, error) {
 	funds, err := c.Ledger.Funds(c.ctx(), user.ID)
 	return Wallet{
 		UserID: user.ID, User: user.Name, Currency: c.app.Currency,
@@ -52,23 +56,6 @@ type clearing struct {
 
 func clearWallet(c *call, in clearing) (any, error) {
 	return c.Billing.Clear(c.ctx(), Operator, c.path("user"), in.Reason, in.Key)
-}
-
-func listLines(c *call) (any, error) {
-	user, err := c.Directory.User(c.ctx(), c.path("user"))
-	if err != nil {
-		return nil, err
-	}
-	account, err := billing.AccountOf(user.ID, c.q.Text("account"))
-	if err != nil {
-		return nil, err
-	}
-	p := c.q.Lines()
-	lines, total, err := c.Ledger.Entries(c.ctx(), account, p.Skip, p.Limit)
-	return struct {
-		Items []ledger.EntryInfo `json:"items"`
-		Total int64              `json:"total"`
-	}{lines, total}, err
 }
 
 // Subscription is a subscription with the name of its user.

@@ -25,7 +25,7 @@ var routes = []route{
 
 	{pattern: "GET /modelgate/users", handle: listUsers},
 	{pattern: "POST /modelgate/users", handle: taking(createUser)},
-	{pattern: "GET /modelgate/users/{user}", handle: func(c *call) (any, error) { return c.shownUser(c.Directory.User(c.ctx(), c.path("user"))) }},
+	{pattern: "GET /modelgate/users/{user}", handle: showUser},
 	{pattern: "DELETE /modelgate/users/{user}/factors", handle: onUser((*identity.Directory).ResetFactors)},
 	{pattern: "POST /modelgate/users/{user}/reset-password", handle: issueResetCode},
 	{pattern: "POST /modelgate/users/{user}/unblock", handle: onUser((*identity.Directory).Unblock)},
@@ -54,6 +54,8 @@ var routes = []route{
 	{pattern: "POST /modelgate/subscriptions", handle: taking(grantPlan)},
 	{pattern: "POST /modelgate/subscriptions/{id}/cancel", handle: taking(cancelSubscription)},
 	{pattern: "GET /modelgate/usage", handle: reportUsage},
+	{pattern: "GET /modelgate/calls", handle: listCalls},
+	{pattern: "GET /modelgate/calls/{request}", handle: showCall},
 
 	{pattern: "GET /modelgate/orders", handle: listOrders},
 	{pattern: "GET /modelgate/orders/{order}", handle: showOrder},

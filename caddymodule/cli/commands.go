@@ -15,7 +15,7 @@ var commands = []command{
 			},
 		},
 		{use: "list", short: "Lists the users", request: "GET /modelgate/users", print: printUsers},
-		{use: "show <user>", short: "Shows a user", request: "GET /modelgate/users/{user}", print: printUsers},
+		{use: "show <user>", short: "Shows a user: money, limits, factors, subscriptions, sessions, the latest calls and tasks, unsettled orders", request: "GET /modelgate/users/{user}", print: printUser},
 		{
 			use: "limit <user>", short: "Limits what a user may take with all keys together; what is not given stays as it is",
 			request: "POST /modelgate/users/{user}/limits", flags: append(limitFlags(""), noLimits), edit: changeLimits, print: printUsers,
@@ -76,7 +76,7 @@ var commands = []command{
 			use: "ledger <user>", short: "Lists what has moved in a wallet, or in another account of a user, newest first",
 			request: "GET /modelgate/wallets/{user}/ledger", print: both(printLines, printSkip),
 			flags: []flag{
-				{name: "account", value: "wallet", help: "Which: wallet; receivable, below zero by what is owed; or quota/<subscription>/<start of the period in Unix seconds>"},
+				{name: "account", value: "wallet", help: "Which: wallet; receivable, below zero by what is owed; or quota/<subscription>/<day>, the quota of the period of that day; without a day, of the present period"},
 				{name: "limit", value: int64(query.DefaultLines), help: "How many lines"},
 				{name: "skip", value: uint64(0), help: "How many of the newest lines to leave out"},
 			},
@@ -110,6 +110,21 @@ var commands = []command{
 				{name: "csv", value: false, help: "Print comma-separated values", local: true},
 			},
 		},
+	}},
+	{use: "call", short: "Model calls that reached a backend", subcommands: []command{
+		{
+			use: "list", short: "Lists calls, latest first", request: "GET /modelgate/calls", paged: true, print: printCalls,
+			flags: append([]flag{
+				{name: "user", value: "", help: "Only those of this user"},
+				{name: "key", value: "", help: "Only those by the key with this id"},
+				{name: "model", value: "", help: "Only those to this model"},
+				{name: "from", value: "", help: "First day, as 2026-11-01, or first moment, as 2026-11-01T14:00:00Z"},
+				{name: "to", value: "", help: "Last day, or the moment before which they came"},
+				{name: "status", value: "", help: "Only those that were answered with this status, as 200, or class, as 5xx"},
+				{name: "min-cost", value: "", help: "Only those that cost at least this, as 0.50"},
+			}, pageFlags("The last request of the list before: goes on behind it")...),
+		},
+		{use: "show <request>", short: "Shows a call: its tokens, how its cost came about, why it was charged so, and what paid for it", request: "GET /modelgate/calls/{request}", print: printCall},
 	}},
 	{use: "task", short: "Images and videos that are generated", subcommands: []command{
 		{

@@ -16,7 +16,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
-	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -215,13 +214,6 @@ var printWalletChange = rows("AMOUNT\tBALANCE\tOWED", func(c *billing.WalletChan
 
 var printClearing = rows("AMOUNT\tBALANCE\tOWED\tWRITTEN OFF", func(c *billing.WalletChange) []any {
 	return []any{c.Amount, c.Balance, c.Owed, c.WrittenOff}
-})
-
-var printLines = rows("TIME\tKIND\tAMOUNT\tHELD\tBALANCE\tREFERENCE\tREASON", func(l *ledger.EntryInfo) []any {
-	if l.Count > 0 {
-		l.Reference = counted(l.Count, "settlement", "settlements")
-	}
-	return []any{moment(l.Time), l.Kind, l.Amount, l.Held, l.Balance, l.Reference, l.Reason}
 })
 
 // printSkip says how to list the lines that follow.

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
@@ -30,6 +31,7 @@ type call struct {
 	id      string
 	started time.Time
 
+	replacer   *caddy.Replacer // nil: there is none
 	runtime    *caddymodule.Runtime
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // when the call began
@@ -60,14 +62,16 @@ type call struct {
 	bodyBytes int
 }
 
-func newCall(b *block, rt *route, requestID string) *call {
-	return &call{block: b, route: rt, id: requestID, started: time.Now()}
+func newCall(b *block, rt *route) *call {
+	now := time.Now()
+	return &call{block: b, route: rt, id: requestid.At(now), started: now}
 }
 
 // serve checks a call, forwards it and settles it. Only a call without f is checked.
 func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(c.placeholder)
+		c.replacer = repl
 	}
 	if f == nil {
 		var leave func()

@@ -139,12 +139,11 @@ func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	if i < 0 {
 		return reply.Pass(w, r, next, b.app.VersionHeader)
 	}
-	requestID := requestid.New()
 	if i >= len(b.routes) {
-		b.lookUp(w, r, f, requestID)
+		b.lookUp(w, r, f, requestid.New())
 		return nil
 	}
-	return newCall(b, b.routes[i], requestID).serve(w, r, f)
+	return newCall(b, b.routes[i]).serve(w, r, f)
 }
 
 // lookUp answers GET /v1/models and GET /v1/usage. They are not calls: they are neither metered

@@ -276,7 +276,7 @@ func (c *call) pay(now time.Time) error {
 	if now.Sub(b.settled) >= settleEvery && basis != usage.None {
 		b.settled = now
 		record := c.record()
-		record.Tokens, record.Usage = charge.Tokens, basis
+		record.Tokens, record.Usage, record.Breakdown = charge.Tokens, basis, charge.Breakdown()
 		b.reservation.Settle(record, charge.Amount, false)
 	}
 	return nil
@@ -325,6 +325,7 @@ func (c *call) charge() {
 		_, _ = b.reservation.Grow(more) // the missing amount is uncollected
 	}
 	record := c.record()
+	record.Breakdown = charge.Breakdown()
 	if b.cut { // of a report: an estimate that is cut tells nothing of the cost
 		report.Tokens = o.Tokens
 		record.Uncollected = b.price.Excess(b.bounds, &report, cost)
@@ -349,5 +350,15 @@ func (c *call) record() journal.Call {
 		Model: c.request.Model, Route: c.route.name, Stream: c.request.Stream,
 		Status: c.status, Ended: c.ended, Usage: c.basis, Rule: c.rule, Tokens: c.tokens,
 		FirstByte: c.firstByte.Milliseconds(), Duration: c.duration.Milliseconds(),
+		Backend: c.backend(), Answered: c.answer.status,
 	}
+}
+
+// backend returns the address that reverse_proxy has asked last; empty if it has asked none.
+func (c *call) backend() string {
+	if c.replacer == nil {
+		return ""
+	}
+	address, _ := c.replacer.GetString("http.reverse_proxy.upstream.hostport")
+	return address
 }

@@ -7,33 +7,13 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/query"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
-	"github.com/caddy-modelgate/modelgate/money"
 )
-
-// loggedCall is a call as its user sees it.
-type loggedCall struct {
-	RequestID string       `json:"request_id"`
-	Time      int64        `json:"time"` // when it began, Unix seconds
-	KeyID     string       `json:"key_id"`
-	Model     string       `json:"model"`
-	Route     string       `json:"route"`
-	Stream    bool         `json:"stream"`
-	Status    int          `json:"status"` // 0 while it runs
-	Ended     usage.Ended  `json:"ended"`  // empty while it runs
-	Usage     usage.Basis  `json:"usage"`
-	Rule      usage.Rule   `json:"rule,omitempty"` // that decided the charge, if the caller disconnected or the call failed
-	Tokens    usage.Tokens `json:"tokens"`
-	Cost      money.Amount `json:"cost"`
-	FirstByte int64        `json:"first_byte_ms,omitempty"` // since it began
-	Duration  int64        `json:"duration_ms"`
-}
 
 // maxSkipped bounds the calls on the pages before, because each of them is read.
 const maxSkipped = 100_000
 
 // listCalls answers the calls of a user, newest first.
-func listCalls(req *request, q *query.Query, p query.Page) (calls []loggedCall, total int64, err error) {
+func listCalls(req *request, q *query.Query, p query.Page) (calls []ledger.CallInfo, total int64, err error) {
 	filter := ledger.CallFilter{Key: q.Text("key_id"), Model: q.Text("model")}
 	filter.From, filter.Until = q.Span()
 	if p.Skip > maxSkipped {
@@ -49,11 +29,7 @@ func listCalls(req *request, q *query.Query, p query.Page) (calls []loggedCall, 
 	if total > skip {
 		err = req.scanCalls(filter, func(c journal.Call) bool {
 			if seen++; seen > skip {
-				calls = append(calls, loggedCall{
-					RequestID: c.ID, Time: c.Time / 1000, KeyID: c.Key, Model: c.Model, Route: c.Route, Stream: c.Stream,
-					Status: c.Status, Ended: c.Ended, Usage: c.Usage, Rule: c.Rule, Tokens: c.Tokens, Cost: c.Cost,
-					FirstByte: c.FirstByte, Duration: c.Duration,
-				})
+				calls = append(calls, ledger.InfoOf(&c))
 			}
 			return seen < min(skip+p.Limit, total)
 		})
@@ -65,8 +41,8 @@ func listCalls(req *request, q *query.Query, p query.Page) (calls []loggedCall, 
 // disconnects.
 func (req *request) scanCalls(filter ledger.CallFilter, fn func(journal.Call) bool) error {
 	ctx := req.r.Context()
-	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c journal.Call) bool {
-		return ctx.Err() == nil && fn(c)
+	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c journal.CallRecord) bool {
+		return ctx.Err() == nil && fn(c.Call)
 	})
 	if err == nil {
 		err = ctx.Err()

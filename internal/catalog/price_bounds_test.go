@@ -166,6 +166,7 @@ func TestNoChargeExceedsTheReservation(t *testing.T) {
 		if got.Amount < 0 || got.Amount > most {
 			t.Fatalf("%+v is charged %v, more than %v", report, got.Amount, most)
 		}
+		addsUp(t, got)
 	})
 }
 

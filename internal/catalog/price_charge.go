@@ -17,6 +17,10 @@ type Charge struct {
 	// Unlisted is the reported tier or region, if the price lists others but
 	// not this one. The call is charged at the highest of the listed rates.
 	Unlisted string
+
+	price *Price // of the model that answered; nil: it is free
+	parts []part // of what the amount is the sum; nil: of Tokens at the price's own rates
+	tools []ToolCharge
 }
 
 // Charge returns the charge of a call: the rates for the length of its prompt
@@ -49,7 +53,7 @@ func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Am
 func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	if !p.hasRules() && b.options == nil && len(r.Passes) == 0 {
 		kept, cut := p.Cut(b, r.Tokens)
-		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut}
+		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut, price: p}
 	}
 	s := serving{price: served, options: b.options, report: r, unbounded: b.unbounded}
 	var c Charge
@@ -59,6 +63,7 @@ func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	} else {
 		sum, c = s.call(b)
 	}
+	c.price = served
 	for i := range r.Passes {
 		pass := &r.Passes[i]
 		price, output := served, int64(0)
@@ -85,16 +90,18 @@ func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 		if b.unbounded {
 			input, output = b.Input, b.Output
 		}
-		cost, kept, cut := serving{price: price, options: b.options, report: r}.
+		cost, extra, cut := serving{price: price, options: b.options, report: r}.
 			pass(pass.Tokens, pass.Tokens.AllInput(), input, output)
+		extra.Kind, extra.Model = pass.Kind, pass.Model
 		sum.Plus(cost)
-		c.Tokens, c.Cut = c.Tokens.Plus(kept), c.Cut || cut
+		c.Tokens, c.Cut = c.Tokens.Plus(extra.Tokens), c.Cut || cut
+		c.parts = append(c.parts, extra)
 	}
 	amount, ok := sum.Amount()
 	if served != nil && ok {
 		amount, ok = amount.Add(served.Request)
 		if ok {
-			tools, cut := s.tools()
+			tools, cut := s.tools(&c)
 			c.Cut = c.Cut || cut
 			amount, ok = amount.Add(tools)
 		}
@@ -130,7 +137,7 @@ type serving struct {
 // call returns the price of the call's own tokens, without additional passes.
 func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 	_, c.Unlisted = s.tiers()
-	if _, unlisted := s.geo(); unlisted != "" {
+	if _, _, unlisted := s.geo(); unlisted != "" {
 		c.Unlisted = unlisted
 	}
 	// The vendor bills each pass as a separate call with its own prompt. The
@@ -144,12 +151,14 @@ func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 		longest = max(longest, pass.Tokens.AllInput())
 		each = each.Plus(pass.Tokens)
 	}
-	sum, c.Tokens, c.Cut = s.pass(s.report.Tokens, longest, b.Input, b.Output)
+	sum, whole, cut := s.pass(s.report.Tokens, longest, b.Input, b.Output)
+	c.Tokens, c.Cut, c.parts = whole.Tokens, cut, []part{whole}
 	if len(own) > 1 && !c.Cut && each == s.report.Tokens {
-		sum = money.Sum{}
+		sum, c.parts = money.Sum{}, nil
 		for _, pass := range own {
-			cost, _, _ := s.pass(pass.Tokens, pass.Tokens.AllInput(), math.MaxInt64, math.MaxInt64)
+			cost, one, _ := s.pass(pass.Tokens, pass.Tokens.AllInput(), math.MaxInt64, math.MaxInt64)
 			sum.Plus(cost)
+			c.parts = append(c.parts, one)
 		}
 	}
 	return sum, c
@@ -172,19 +181,22 @@ func (s serving) ownPasses() (own []usage.Pass) {
 
 // pass returns the tokens of a pass within the limits input and output, and
 // their price at the highest of the tiers that may apply.
-func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest money.Sum, kept usage.Tokens, cut bool) {
+func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest money.Sum, p part, cut bool) {
 	tiers, _ := s.tiers()
-	geo, _ := s.geo()
+	geo, name, _ := s.geo()
 	first, _ := s.price.at(prompt, tiers[0])
-	kept, cut = first.cut(input, output, t)
-	prompt = min(prompt, input)
+	p = part{price: s.price, tier: tiers[0], prompt: min(prompt, input), geo: name}
+	if name != "" {
+		p.factor = geo
+	}
+	p.Tokens, cut = first.cut(input, output, t)
 	for _, tier := range tiers {
-		r, factor := s.price.at(prompt, tier)
-		if sum := r.cost(kept, money.FactorOf(factor, geo)); dearest.Less(&sum) {
-			dearest = sum
+		r, factor := s.price.at(p.prompt, tier)
+		if sum := r.cost(p.Tokens, money.FactorOf(factor, geo)); dearest.Less(&sum) {
+			dearest, p.tier = sum, tier
 		}
 	}
-	return dearest, kept, cut
+	return dearest, p, cut
 }
 
 // tiers returns the tiers that may apply, or nil for the price itself, and the
@@ -215,16 +227,18 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 	return tiers, ""
 }
 
-// geo returns the factor of the region that served the call.
-func (s serving) geo() (factor money.Amount, unlisted string) {
+// geo returns the factor of the region that served the call, and its name if
+// the price has factors for regions. The name is also in unlisted if the price
+// lists only others.
+func (s serving) geo() (factor money.Amount, name, unlisted string) {
 	said := orAsked(s.report.Geo, s.options.said("inference_geo"))
 	if len(s.price.Geo) == 0 || slices.Contains(usualGeos, said) {
-		return money.Unit, ""
+		return money.Unit, "", ""
 	}
 	if g := s.price.geo(said); g != nil {
-		return g.Factor, ""
+		return g.Factor, said, ""
 	}
-	return s.price.dearestGeo(""), said
+	return s.price.dearestGeo(""), said, said
 }
 
 // orAsked returns the reported value, or else the requested one.
@@ -240,9 +254,9 @@ func orAsked(reported, asked string) string {
 // tool uses.
 var countedTools = []string{"web_search", "web_fetch"}
 
-// tools returns the price of the tool uses, and whether more uses of one were
-// reported than can be charged.
-func (s serving) tools() (sum money.Amount, cut bool) {
+// tools returns the price of the tool uses, which it adds to c, and whether
+// more uses of one were reported than can be charged.
+func (s serving) tools(c *Charge) (sum money.Amount, cut bool) {
 	for _, price := range s.price.Call {
 		n := int64(0)
 		i := slices.IndexFunc(s.report.Tools, func(u usage.ToolUse) bool { return u.Name == price.Tool })
@@ -258,7 +272,10 @@ func (s serving) tools() (sum money.Amount, cut bool) {
 			most = n
 		}
 		cut = cut || n > most
-		cost, ok := times(min(n, most), int64(price.Price))
+		if n = min(n, most); n > 0 {
+			c.tools = append(c.tools, ToolCharge{price.Tool, n, price.Price})
+		}
+		cost, ok := times(n, int64(price.Price))
 		if ok {
 			sum, ok = sum.Add(money.Amount(cost))
 		}

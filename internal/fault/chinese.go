@@ -154,6 +154,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"a callback address has no fragment: it would not be sent":               "回调地址不能包含片段（#）",
 	"the key %s has no callback address of its own; set its `callback_url`":  "密钥 %s 没有回调地址；请设置 `callback_url`",
 	"after must be the id of a mismatch":                                     "after 应为不匹配记录的 id",
+	"the subscription %d began only on %s":                                   "订阅 %d 于 %s 才开始",
 	"there is no mismatch %q":                                                "没有不匹配记录 %q",
 	"the mismatch %s is already resolved: %s":                                "不匹配记录 %s 已处理：%s",
 	"after must be the number of an order in this list":                      "after 应为此列表中某个订单的编号",

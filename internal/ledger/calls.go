@@ -8,8 +8,38 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
+
+// CallInfo is a call as people read it.
+type CallInfo struct {
+	RequestID string       `json:"request_id"`
+	Time      int64        `json:"time"` // when it began, Unix seconds
+	KeyID     string       `json:"key_id"`
+	Model     string       `json:"model"`
+	Route     string       `json:"route"`
+	Stream    bool         `json:"stream"`
+	Status    int          `json:"status"` // 0 while it runs
+	Ended     usage.Ended  `json:"ended"`  // empty while it runs
+	Usage     usage.Basis  `json:"usage"`
+	Rule      usage.Rule   `json:"rule,omitempty"` // that decided the charge, if the caller disconnected or the call failed
+	Tokens    usage.Tokens `json:"tokens"`
+	Cost      money.Amount `json:"cost"`
+	FirstByte int64        `json:"first_byte_ms,omitempty"` // since it began
+	Duration  int64        `json:"duration_ms"`
+}
+
+// InfoOf returns a call as people read it.
+func InfoOf(c *journal.Call) CallInfo {
+	return CallInfo{
+		RequestID: c.ID, Time: c.Time / 1000, KeyID: c.Key, Model: c.Model, Route: c.Route, Stream: c.Stream,
+		Status: c.Status, Ended: c.Ended, Usage: c.Usage, Rule: c.Rule, Tokens: c.Tokens, Cost: c.Cost,
+		FirstByte: c.FirstByte, Duration: c.Duration,
+	}
+}
 
 // CallFilter says which calls are wanted. Empty fields want all.
 type CallFilter struct {
@@ -19,7 +49,7 @@ type CallFilter struct {
 
 // ScanCalls calls fn for the calls of a user, newest first, until fn returns
 // false. Those before [Ledger.CallsFrom] are left out.
-func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(journal.Call) bool) error {
+func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(journal.CallRecord) bool) error {
 	before := func(t time.Time) []byte {
 		return (&journal.Call{User: user, Time: t.UnixMilli() - 1}).StoreKey(journal.CallPrefix)
 	}
@@ -42,10 +72,33 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 			if c, bad = journal.DecodeCall(key, val); bad != nil {
 				return false
 			}
-			return f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model || fn(c.Call)
+			return f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model || fn(c)
 		})
 		return cmp.Or(err, bad)
 	}))
+}
+
+// FindCall returns the call of a request, of one of some users, and whether there is one. The id
+// has the time, so that one record of each user is looked for.
+func (l *Ledger) FindCall(ctx context.Context, id string, users []string) (c journal.CallRecord, found bool, err error) {
+	at, ok := requestid.Time(id)
+	if !ok {
+		return c, false, nil
+	}
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		kept, err := journal.ReadKeeping(r)
+		if err != nil || at.Before(kept.From(l.store.Now())) {
+			return err
+		}
+		for _, user := range users {
+			key := (&journal.Call{User: user, Time: at.UnixMilli(), ID: id}).StoreKey(journal.CallPrefix)
+			if c, found, err = journal.ReadCall(r, key); err != nil || found {
+				return err
+			}
+		}
+		return nil
+	})
+	return c, found, fault.OfStore(err)
 }
 
 // ScanUsage calls fn for the usage of a user between two days, both included,

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
@@ -18,9 +19,9 @@ type EntryInfo struct {
 	Held      money.Amount `json:"held,omitempty"` // the change of what is held
 	Balance   money.Amount `json:"balance"`        // after it
 	Transfer  journal.ID   `json:"transfer_id"`
-	Reference string       `json:"reference,omitempty"`
-	Reason    string       `json:"reason,omitempty"` // an operator's
-	Count     int          `json:"count,omitempty"`  // of settlements, for calls
+	Reference string       `json:"reference,omitempty"` // what it is about: an order, a task, a subscription
+	Reason    string       `json:"reason,omitempty"`    // an operator's
+	Count     int          `json:"count,omitempty"`     // of settlements, for calls
 }
 
 // Entries returns the entries of an account, newest first, without the first skip of
@@ -38,7 +39,10 @@ func (l *Ledger) Entries(ctx context.Context, a journal.Account, skip, limit int
 				return false
 			}
 			var x journal.Transfer
-			if x, _, bad = journal.ReadTransfer(r, e.Transfer); bad != nil {
+			if x, _, bad = journal.ReadTransfer(r, e.Transfer); bad == nil {
+				x.Reference, bad = journal.About(r, &x)
+			}
+			if bad != nil {
 				return false
 			}
 			lines = append(lines, EntryInfo{
@@ -53,4 +57,52 @@ func (l *Ledger) Entries(ctx context.Context, a journal.Account, skip, limit int
 		return err
 	})
 	return lines, total, fault.OfStore(err)
+}
+
+// Transfer returns a transfer; the zero Transfer if there is none.
+func (l *Ledger) Transfer(ctx context.Context, id journal.ID) (x journal.Transfer, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		x, _, err = journal.ReadTransfer(r, id)
+		return err
+	})
+	return x, fault.OfStore(err)
+}
+
+// maxNamed bounds the calls that CallsOf reads.
+const maxNamed = 100_000
+
+// CallsOf returns the requests whose settlements are in lines of an account, by transfer. It reads
+// the calls of the user backwards from the newest line until the amounts of all lines are
+// explained. It may miss a call of which a settlement is not kept one by one; see
+// [journal.MaxPaid].
+func (l *Ledger) CallsOf(ctx context.Context, a journal.Account, lines []EntryInfo) (of map[journal.ID][]string, err error) {
+	left := make(map[journal.ID]money.Amount) // what no call explains so far
+	var newest int64
+	for _, line := range lines {
+		if line.Kind == journal.Calls {
+			left[line.Transfer] = -line.Amount
+			newest = max(newest, line.Time)
+		}
+	}
+	if len(left) == 0 {
+		return nil, nil
+	}
+	of = make(map[journal.ID][]string)
+	unexplained, read, own := len(left), 0, a.Own()
+	until := time.Unix(newest+60, 0) // the clock may have been set back since a call began
+	err = l.ScanCalls(ctx, a.Owner(), CallFilter{Until: until}, func(c journal.CallRecord) bool {
+		for _, p := range c.Paid {
+			rest, listed := left[p.Transfer]
+			if !listed || p.Account != own {
+				continue
+			}
+			of[p.Transfer] = append(of[p.Transfer], c.ID)
+			if left[p.Transfer] = rest - p.Amount; rest == p.Amount {
+				unexplained--
+			}
+		}
+		read++
+		return unexplained > 0 && read < maxNamed
+	})
+	return of, err
 }

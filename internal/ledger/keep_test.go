@@ -94,7 +94,7 @@ func (f *fixture) keepCalls(kept time.Duration) {
 // listed returns the ids of the calls of ann, oldest first.
 func (f *fixture) listed() (ids []string) {
 	f.t.Helper()
-	err := f.ScanCalls(f.t.Context(), "ann", CallFilter{}, func(c journal.Call) bool {
+	err := f.ScanCalls(f.t.Context(), "ann", CallFilter{}, func(c journal.CallRecord) bool {
 		ids = append(ids, c.ID)
 		return true
 	})

@@ -108,7 +108,7 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	}
 	w.advance(now.UnixNano() / int64(lossStep))
 	n := 0
-	err = l.ScanCalls(ctx, user, CallFilter{From: from}, func(c journal.Call) bool {
+	err = l.ScanCalls(ctx, user, CallFilter{From: from}, func(c journal.CallRecord) bool {
 		w.add(c.End(), c.Cost, c.Uncollected)
 		n++
 		return n < maxLossCalls

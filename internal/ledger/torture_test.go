@@ -297,8 +297,8 @@ func (said acknowledged) examine(t *testing.T, dir string) {
 func (said acknowledged) examineCalls(f *fixture) {
 	there := make(map[string]journal.Call)
 	for user := range tormentUsers {
-		err := f.ScanCalls(f.t.Context(), tormentUser(user), CallFilter{}, func(c journal.Call) bool {
-			there[c.ID] = c
+		err := f.ScanCalls(f.t.Context(), tormentUser(user), CallFilter{}, func(c journal.CallRecord) bool {
+			there[c.ID] = c.Call
 			return true
 		})
 		if err != nil {

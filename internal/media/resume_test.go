@@ -112,7 +112,8 @@ func TestADraftContinuesAfterARestart(t *testing.T) {
 				return false
 			}
 			rw.Header().Set("Content-Length", fmt.Sprint(size))
-			_, _ = rw.Write(o.content[:16<<20])
+			// The buffers of the two sockets may hold 10 MiB of this.
+			_, _ = rw.Write(o.content[:22<<20])
 			_ = http.NewResponseController(rw).Flush()
 			(<-reached)()
 			<-r.Context().Done()

@@ -77,8 +77,11 @@ func (s *SubscriptionRecord) Status(now time.Time) Status {
 	return Active
 }
 
+// ReferencePrefix begins the names of subscriptions in transfers.
+const ReferencePrefix = "subscription/"
+
 // Reference names a subscription in transfers.
-func Reference(id int64) string { return "subscription/" + strconv.FormatInt(id, 10) }
+func Reference(id int64) string { return ReferencePrefix + strconv.FormatInt(id, 10) }
 
 // QuotaAccount is the account of a period that starts at a Unix second.
 func QuotaAccount(user string, id, start int64) journal.Account {

@@ -143,7 +143,7 @@ func (v *verification) forOrder(x *journal.Transfer) error {
 
 // forSubscription checks that one sale, or one opened period, is by a transfer.
 func (v *verification) forSubscription(x *journal.Transfer) error {
-	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, records.Reference(0)[:len(records.Reference(0))-1]), 10, 64)
+	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, records.ReferencePrefix), 10, 64)
 	if err != nil || records.Reference(id) != x.Reference {
 		v.problem("transfer %s: it is a %s of %q, which is no subscription", x.ID, x.Kind, x.Reference)
 		return nil

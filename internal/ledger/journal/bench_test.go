@@ -14,7 +14,7 @@ func BenchmarkEncodings(b *testing.B) {
 		Call: Call{
 			ID: "req_01JD3K5XW8Q2", Time: 1795176360000, User: "usr_01JD3K5XW8Q2", Key: "key_01JD3K5XW8Q2", Model: "claude-sonnet-4-5",
 			Route: "messages", Status: 200, Ended: usage.Complete, Usage: usage.Reported, Tokens: usage.Tokens{Input: 1200, Output: 340},
-			Cost: 8_700_000, FirstByte: 420, Duration: 5300,
+			Cost: 8_700_000, FirstByte: 420, Duration: 5300, Backend: "api.anthropic.com:443", Answered: 200, Breakdown: "\x01\x00\xf1\x2e\xa9\xea\x01",
 		},
 		Number: 1, Paid: []Payment{{IDOf("a"), "wallet", 8_700_000}},
 	}

@@ -28,6 +28,9 @@ type Call struct {
 	Uncollected money.Amount `json:"uncollected,omitempty"` // part of the cost that could not be charged
 	FirstByte   int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero: there was none
 	Duration    int64        `json:"duration,omitempty"`    // milliseconds
+	Backend     string       `json:"backend,omitempty"`     // address that was asked last
+	Answered    int          `json:"answered,omitempty"`    // status of the backend; zero: it gave none
+	Breakdown   string       `json:"-"`                     // of the cost, as package catalog encodes it; empty: the call is free
 }
 
 // Crashed is the ending of a call that a crash of the gateway interrupted.

@@ -30,6 +30,7 @@ func TestCallRecordsRoundTrip(t *testing.T) {
 				},
 				Cost: max(amount.Draw(t, "cost"), -money.Max), Uncollected: max(amount.Draw(t, "lost"), -money.Max),
 				FirstByte: number.Draw(t, "first"), Duration: number.Draw(t, "duration"),
+				Backend: rapid.String().Draw(t, "backend"), Answered: int(rapid.Int16().Draw(t, "answered")), Breakdown: rapid.String().Draw(t, "breakdown"),
 			},
 			Number: rapid.Int().Draw(t, "number"),
 		}

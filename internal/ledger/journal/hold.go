@@ -75,6 +75,17 @@ func readHold(r storage.Reader, user string, id ID) (*HoldRecord, error) {
 	return x.openHold(), nil
 }
 
+// About returns what a transfer is about. The transfer that ends a hold refers to the hold; it is
+// about the same as the one that began it.
+func About(r storage.Reader, x *Transfer) (string, error) {
+	var id ID
+	if x.Kind != Settle && x.Kind != Void || id.UnmarshalText([]byte(x.Reference)) != nil {
+		return x.Reference, nil
+	}
+	begin, _, err := ReadTransfer(r, id)
+	return begin.Reference, err
+}
+
 // openHold returns the hold that a transfer begins.
 func (x *Transfer) openHold() *HoldRecord {
 	h := &HoldRecord{ID: x.ID, User: x.User, State: Held, Time: x.Time, Parts: make([]Leg, len(x.Legs))}

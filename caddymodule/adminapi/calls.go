@@ -1,0 +1,240 @@
+package adminapi
+
+import (
+	"cmp"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// Call is a call as operators see it.
+type Call struct {
+	ledger.CallInfo
+	UserID        string       `json:"user_id"`
+	User          string       `json:"user"`                     // the name
+	Uncollected   money.Amount `json:"uncollected,omitempty"`    // of its cost
+	Backend       string       `json:"backend,omitempty"`        // the address that was asked last
+	BackendStatus int          `json:"backend_status,omitempty"` // zero: it gave none
+}
+
+func shownCall(c *journal.Call, user string) Call {
+	return Call{
+		CallInfo: ledger.InfoOf(c), UserID: c.User, User: user, Uncollected: c.Uncollected,
+		Backend: c.Backend, BackendStatus: c.Answered,
+	}
+}
+
+// listCalls lists calls, latest first. The cursor is the id of the last call of the page before.
+func listCalls(c *call) (any, error) {
+	users, err := c.usersOf(c.q.Text("user"))
+	if err != nil {
+		return nil, err
+	}
+	p, match := c.q.PageAfter(), c.callMatch()
+	filter := ledger.CallFilter{Key: c.q.Text("key"), Model: c.q.Text("model"), From: c.moment("from", false), Until: c.moment("to", true)}
+	if p.After != "" {
+		at, ok := requestid.Time(p.After)
+		if !ok {
+			c.q.Refuse("after", "is the id of the last call of the list before")
+		}
+		if at = at.Add(time.Millisecond); filter.Until.IsZero() || at.Before(filter.Until) {
+			filter.Until = at
+		}
+	}
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
+	}
+	calls, more, err := c.latestCalls(users, filter, p.After, int(p.Limit), match)
+	page := Page[Call]{Items: calls}
+	if more {
+		page.Next = calls[len(calls)-1].RequestID
+	}
+	return page, err
+}
+
+// usersOf returns the user with this id or name, or all users if it is empty.
+func (c *call) usersOf(idOrName string) ([]identity.User, error) {
+	if idOrName == "" {
+		return c.Directory.Users(c.ctx())
+	}
+	user, err := c.Directory.User(c.ctx(), idOrName)
+	return []identity.User{user}, err
+}
+
+// moment returns a time of the query: one such as 2026-11-20T14:00:00Z, or a day. Of a day that
+// ends a span it returns the end.
+func (c *call) moment(param string, ends bool) time.Time {
+	text := c.q.Text(param)
+	if text == "" {
+		return time.Time{}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t
+	}
+	t, err := time.Parse(time.DateOnly, text)
+	if err != nil {
+		c.q.Refuse(param, "must be a day such as 2026-11-20 or a time such as 2026-11-20T14:00:00Z")
+	}
+	if ends {
+		t = t.AddDate(0, 0, 1)
+	}
+	return t
+}
+
+var statusPattern = regexp.MustCompile(`^([1-5])(xx|[0-9]{2})$`)
+
+// callMatch returns whether a call has the status and the cost that the query asks for.
+func (c *call) callMatch() func(*journal.Call) bool {
+	status := c.q.Text("status")
+	if status != "" && !statusPattern.MatchString(status) {
+		c.q.Refuse("status", "must be a status such as 200, or a class such as 5xx")
+	}
+	least, err := money.Parse(cmp.Or(c.q.Text("min_cost"), "0"))
+	if err != nil {
+		c.q.Refuse("min_cost", "%v", err)
+	}
+	return func(call *journal.Call) bool {
+		has := strconv.Itoa(call.Status)
+		return call.Cost >= least && (status == "" || status == has || status == has[:1]+"xx")
+	}
+}
+
+// latestCalls returns the latest calls of some users that match, without those up to and with the
+// request after, and whether there are more.
+func (c *call) latestCalls(users []identity.User, filter ledger.CallFilter, after string, limit int, match func(*journal.Call) bool) (latest []Call, more bool, err error) {
+	type found struct {
+		journal.Call
+		user string
+	}
+	order := func(a, b found) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.ID, b.ID)) }
+	last := found{Call: journal.Call{ID: after}}
+	if at, ok := requestid.Time(after); ok {
+		last.Time = at.UnixMilli()
+	}
+	var calls []found // at most one more than limit
+	for _, user := range users {
+		err = c.Ledger.ScanCalls(c.ctx(), user.ID, filter, func(record journal.CallRecord) bool {
+			one := found{record.Call, user.Name}
+			if len(calls) > limit && order(one, calls[limit]) > 0 {
+				return false // those of this user that follow are older still
+			}
+			if (after == "" || order(one, last) > 0) && match(&one.Call) {
+				at, _ := slices.BinarySearchFunc(calls, one, order)
+				calls = slices.Insert(calls, at, one)
+				calls = calls[:min(len(calls), limit+1)]
+			}
+			return c.ctx().Err() == nil
+		})
+		if err = cmp.Or(err, c.ctx().Err()); err != nil {
+			return nil, false, err
+		}
+	}
+	latest = []Call{}
+	for _, one := range calls[:min(len(calls), limit)] {
+		latest = append(latest, shownCall(&one.Call, one.user))
+	}
+	return latest, len(calls) > limit, nil
+}
+
+// CallDetail is a call with how its cost came about and what paid for it.
+type CallDetail struct {
+	Call
+	Why       string             `json:"why"`                 // it was charged so
+	Breakdown *catalog.Breakdown `json:"breakdown,omitempty"` // of the cost; absent: nothing has a price
+	Paid      []CallPayment      `json:"paid"`
+}
+
+// CallPayment is what a settlement of a call took from an account.
+type CallPayment struct {
+	Transfer    journal.ID   `json:"transfer_id"`
+	Time        int64        `json:"time"`    // Unix seconds
+	Account     string       `json:"account"` // wallet or quota/<subscription>/<start>
+	Amount      money.Amount `json:"amount"`
+	Settlements int          `json:"settlements"` // in the transfer, of all users
+}
+
+func showCall(c *call) (any, error) {
+	id := c.path("request")
+	users, err := c.Directory.Users(c.ctx())
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[string]string, len(users))
+	ids := make([]string, len(users))
+	for i, user := range users {
+		names[user.ID], ids[i] = user.Name, user.ID
+	}
+	record, found, err := c.Ledger.FindCall(c.ctx(), id, ids)
+	switch {
+	case err != nil:
+		return nil, err
+	case !found:
+		return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it was refused before it reached a backend, is too old, or is no model call; the log has it under this request_id", id)
+	}
+	shown := CallDetail{Call: shownCall(&record.Call, names[record.User]), Why: why(&record.Call), Paid: make([]CallPayment, len(record.Paid))}
+	if shown.Breakdown, err = catalog.ReadBreakdown(record.Breakdown, record.Tokens); err != nil {
+		return nil, err
+	}
+	for i, p := range record.Paid {
+		transfer, err := c.Ledger.Transfer(c.ctx(), p.Transfer)
+		if err != nil {
+			return nil, err
+		}
+		shown.Paid[i] = CallPayment{p.Transfer, transfer.Time / 1000, p.Account, p.Amount, transfer.Count}
+	}
+	return shown, nil
+}
+
+// rules say what decided the charge of a call whose caller disconnected.
+var rules = map[usage.Rule]string{
+	usage.Finish:         "the caller disconnected; the call ran on to its end and is charged as if the caller had waited (on_disconnect finish)",
+	usage.Cancel:         "the caller disconnected, and the call was cancelled at once (on_disconnect cancel)",
+	usage.FinishTimeout:  "the caller disconnected, and the call was cancelled after the time of on_disconnect finish",
+	usage.FinishLimit:    "the caller disconnected, and the call was cancelled, because too many calls ran on without their callers",
+	usage.FinishShutdown: "the caller disconnected, and the call was cancelled by the end of the gateway",
+	usage.FailedInput:    "the backend failed before any content; charge_failed_input charges the input",
+}
+
+// endings say how a call ended that has no rule.
+var endings = map[usage.Ended]string{
+	"":                  "the call is under way; this is what is charged so far",
+	journal.Crashed:     "the gateway ended in the middle; what was charged until then stays charged",
+	usage.Complete:      "the answer is complete",
+	usage.ClientGone:    "the caller disconnected",
+	usage.Timeout:       "the backend was silent for too long",
+	usage.UpstreamError: "the backend failed or broke off",
+	usage.MoneyOut:      "the call came to more than there was, and was ended",
+	usage.Refused:       "the call was refused, by the backend or before it was reached",
+}
+
+// bases say what the charged tokens are.
+var bases = map[usage.Basis]string{
+	usage.None:      "nothing is charged",
+	usage.Reported:  "charged is the usage that the backend reported",
+	usage.Estimated: "charged are the tokens of the side that the backend did not report in full as they are estimated",
+}
+
+// why returns the rule by which a call was charged, in words.
+func why(c *journal.Call) string {
+	text := cmp.Or(rules[c.Rule], endings[c.Ended], string(c.Ended))
+	if basis := bases[c.Usage]; basis != "" {
+		text += "; " + basis
+	}
+	if c.Breakdown == "" && c.Usage != usage.None && c.Usage != "" {
+		text += "; the model has no price"
+	}
+	if c.Uncollected > 0 {
+		text += "; " + c.Uncollected.String() + " of its cost could not be collected and is the operator's loss"
+	}
+	return text
+}

@@ -1,0 +1,105 @@
+package adminapi
+
+import (
+	"errors"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// UserDetail is a user with what support asks first.
+type UserDetail struct {
+	User
+	Wallet        Wallet             `json:"wallet"`
+	Preference    records.Preference `json:"preference"`
+	Budget        *BudgetUse         `json:"budget,omitempty"` // of all keys together; absent: there is none
+	Keys          int                `json:"keys"`             // that are in force
+	Subscriptions []Subscription     `json:"subscriptions"`    // that are running
+	Sessions      []identity.Session `json:"sessions"`
+	Calls         []Call             `json:"calls"`  // the latest
+	Tasks         []Task             `json:"tasks"`  // the latest
+	Orders        []records.Order    `json:"orders"` // that wait for a payment or an operator, or are disputed
+}
+
+// BudgetUse is how much of a budget is used in its present period.
+type BudgetUse struct {
+	Limit    money.Amount `json:"limit"`
+	Used     money.Amount `json:"used"`
+	ResetsAt int64        `json:"resets_at,omitempty"` // Unix seconds
+}
+
+// latest is how many calls and tasks are shown with a user.
+const latest = 5
+
+func showUser(c *call) (any, error) {
+	ctx := c.ctx()
+	user, err := c.shownUser(c.Directory.User(ctx, c.path("user")))
+	if err != nil {
+		return nil, err
+	}
+	var errs [6]error
+	shown := UserDetail{User: user}
+	shown.Wallet, errs[0] = c.wallet(user.User)
+	shown.Preference, errs[1] = c.Billing.Preference(ctx, user.ID)
+	shown.Sessions, errs[2] = c.Directory.Sessions(ctx, &identity.Account{UserID: user.ID})
+	shown.Calls, _, errs[3] = c.latestCalls([]identity.User{user.User}, ledger.CallFilter{}, "", latest, func(*journal.Call) bool { return true })
+	tasks, _, err := c.Tasks.List(ctx, task.OfUser(user.ID), task.Page{Limit: latest})
+	shown.Tasks, errs[4] = c.shownTasks(tasks)
+	shown.Orders, errs[5] = c.unsettledOrders(user.ID)
+	if err := errors.Join(append(errs[:], err)...); err != nil {
+		return nil, err
+	}
+	if b := user.Limits; b.Budget > 0 {
+		used, next, err := c.Ledger.BudgetUsed(ctx, user.ID, ledger.UserBudget(b.Budget, b.Reset))
+		if err != nil {
+			return nil, err
+		}
+		shown.Budget = &BudgetUse{Limit: b.Budget, Used: used}
+		if !next.IsZero() {
+			shown.Budget.ResetsAt = next.Unix()
+		}
+	}
+	keys, err := c.Directory.Keys(ctx, user.ID)
+	if err != nil {
+		return nil, err
+	}
+	for _, key := range keys {
+		if ends := key.ExpiresAt(); key.Revoked == 0 && (ends == 0 || ends > c.Store.Now().Unix()) {
+			shown.Keys++
+		}
+	}
+	subscriptions, err := c.Billing.Subscriptions(ctx, user.ID)
+	shown.Subscriptions = []Subscription{}
+	for _, s := range subscriptions {
+		if s.Status == records.Active {
+			shown.Subscriptions = append(shown.Subscriptions, Subscription{s, user.Name})
+		}
+	}
+	return shown, err
+}
+
+// unsettledOrders returns the orders of a user that wait for a payment or for an operator, or
+// whose payment is disputed.
+func (c *call) unsettledOrders(user string) ([]records.Order, error) {
+	const batch = 500
+	open := []records.Order{}
+	for skip := int64(0); ; skip += batch {
+		orders, total, err := c.Billing.Orders(c.ctx(), user, skip, batch)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range orders {
+			switch o.Status {
+			case records.Pending, records.Review, records.Disputed:
+				open = append(open, o)
+			}
+		}
+		if skip+batch >= total {
+			return open, nil
+		}
+	}
+}

@@ -1,0 +1,265 @@
+package catalog
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"math"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// Breakdown is how the charge of a call came about, at the prices of its day: the exact cost of
+// its parts, rounded up once, plus the request and the tools.
+type Breakdown struct {
+	Parts    []Part       `json:"parts"`
+	Sum      string       `json:"sum"`               // the exact cost of the parts
+	Rounded  money.Amount `json:"rounded"`           // the same, rounded up
+	Request  money.Amount `json:"request,omitempty"` // the price per request
+	Tools    []ToolCharge `json:"tools,omitempty"`
+	Total    money.Amount `json:"total"`
+	Unlisted string       `json:"unlisted,omitempty"` // a tier or region that the price did not list
+}
+
+// Part is tokens of a call that were charged at the same rates.
+type Part struct {
+	Pass       string       `json:"pass,omitempty"`  // compaction or advisor, in addition to the call itself
+	Model      string       `json:"model,omitempty"` // of that pass
+	Above      int64        `json:"above,omitempty"` // the length of prompt whose prices applied
+	Tier       string       `json:"tier,omitempty"`
+	TierFactor money.Amount `json:"tier_factor,omitempty"` // absent: the tier has prices of its own
+	Geo        string       `json:"geo,omitempty"`
+	GeoFactor  money.Amount `json:"geo_factor,omitempty"`
+	Tokens     []Item       `json:"tokens"`
+}
+
+// Item is the tokens of one kind.
+type Item struct {
+	Kind   string       `json:"kind"`
+	Tokens int64        `json:"tokens"`
+	Price  money.Amount `json:"price"` // per million
+	Cost   string       `json:"cost"`  // exact, times the factors
+}
+
+// ToolCharge is the charged uses of a tool.
+type ToolCharge struct {
+	Tool  string       `json:"tool"`
+	Uses  int64        `json:"uses"`
+	Price money.Amount `json:"price"` // of one use
+}
+
+// part is tokens that are charged at the same rates.
+type part struct {
+	usage.Pass // the zero kind is that of the call itself
+
+	price  *Price
+	tier   *Tier // nil: the rates of the price itself
+	prompt int64
+	geo    string       // empty: it has no factor
+	factor money.Amount // of geo
+}
+
+// The flags of a part in a record.
+const (
+	hasTokens = 1 << iota // other ones than those of the whole call
+	hasRules
+	hasPass
+)
+
+// Breakdown returns how the charge came about, as records of calls have it: empty for a call that
+// is free. Each call writes one, so it is binary: in most records it takes 7 bytes. It has the
+// number of parts, the parts, and then, if there is any, the price of the request, the uses of
+// tools and the unlisted name.
+func (c *Charge) Breakdown() string {
+	parts := c.parts
+	if parts == nil && c.price != nil {
+		own := [1]part{{Pass: usage.Pass{Tokens: c.Tokens}, price: c.price}}
+		parts = own[:]
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	var room [64]byte // few are longer
+	b := binary.AppendUvarint(room[:0], uint64(len(parts)))
+	for i := range parts {
+		b = parts[i].append(b, c.Tokens)
+	}
+	if c.price == nil || c.price.Request == 0 && len(c.tools) == 0 && c.Unlisted == "" {
+		return string(b)
+	}
+	b = appendPrice(b, c.price.Request)
+	b = binary.AppendUvarint(b, uint64(len(c.tools)))
+	for _, t := range c.tools {
+		b = appendPrice(binary.AppendUvarint(appendText(b, t.Tool), uint64(t.Uses)), t.Price)
+	}
+	return string(appendText(b, c.Unlisted))
+}
+
+// append appends the part of a call with these tokens.
+func (p *part) append(b []byte, all usage.Tokens) []byte {
+	at, flags := len(b), byte(0)
+	b = append(b, 0)
+	if p.Kind.Beside() {
+		flags |= hasPass
+		b = appendText(append(b, byte(p.Kind)), p.Model)
+	}
+	if p.Tokens != all {
+		flags |= hasTokens
+		for _, n := range p.Tokens.ByKind() {
+			b = binary.AppendUvarint(b, uint64(n))
+		}
+	}
+	above := reached(p.price.Above, p.prompt)
+	tier, factor := "", money.Amount(0)
+	if p.tier != nil {
+		tier, factor = p.tier.Names[0], p.tier.Factor
+		if own := reached(p.tier.Above, p.prompt); own != nil {
+			above = own
+		}
+	}
+	if above == nil {
+		above = &Above{}
+	}
+	if above.Tokens != 0 || tier != "" || p.factor != 0 {
+		flags |= hasRules
+		b = binary.AppendUvarint(b, uint64(above.Tokens))
+		b = appendPrice(appendText(b, tier), factor)
+		b = appendPrice(appendText(b, p.geo), p.factor)
+	}
+	b[at] = flags
+	rates, _ := p.price.at(p.prompt, p.tier)
+	for kind, n := range p.Tokens.ByKind() {
+		if n > 0 {
+			b = appendPrice(b, money.Amount(rates[kind]))
+		}
+	}
+	return b
+}
+
+// ReadBreakdown returns what Breakdown wrote of a call with these tokens, or nil if the call is
+// free.
+func ReadBreakdown(record string, tokens usage.Tokens) (*Breakdown, error) {
+	if record == "" {
+		return nil, nil
+	}
+	r := breakdownReader{rest: []byte(record)}
+	b := &Breakdown{}
+	var sum money.Sum
+	for range r.number() {
+		b.Parts = append(b.Parts, r.part(tokens, &sum))
+		if r.bad {
+			break
+		}
+	}
+	rounded, fits := sum.Amount()
+	b.Sum, b.Rounded = sum.String(), inRange(rounded, fits)
+	if len(r.rest) > 0 {
+		b.Request = r.price()
+		for range r.number() {
+			b.Tools = append(b.Tools, ToolCharge{r.text(), r.number(), r.price()})
+			if r.bad {
+				break
+			}
+		}
+		b.Unlisted = r.text()
+	}
+	if r.bad || len(r.rest) > 0 {
+		return nil, errors.New("catalog: how a charge came about cannot be read by this build")
+	}
+	total, ok := b.Rounded.Add(b.Request)
+	for _, t := range b.Tools {
+		cost, fits := times(t.Uses, int64(t.Price))
+		if ok = ok && fits; ok {
+			total, ok = total.Add(money.Amount(cost))
+		}
+	}
+	b.Total = inRange(total, ok)
+	return b, nil
+}
+
+const milliUnit = money.Unit / 1000
+
+// appendPrice appends a price or a factor. Most are multiples of a thousandth, which take fewer
+// bytes so.
+func appendPrice(b []byte, price money.Amount) []byte {
+	if price%milliUnit == 0 {
+		return binary.AppendUvarint(b, uint64(price/milliUnit)<<1|1)
+	}
+	return binary.AppendUvarint(b, uint64(price)<<1)
+}
+
+func appendText(b []byte, text string) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
+}
+
+// breakdownReader reads a record from its front. After an error it is bad and returns zeros.
+type breakdownReader struct {
+	rest []byte
+	bad  bool
+}
+
+func (r *breakdownReader) part(all usage.Tokens, sum *money.Sum) (p Part) {
+	flags := r.number()
+	if flags&hasPass != 0 {
+		if p.Pass = "advisor"; r.number() == int64(usage.CompactionPass) {
+			p.Pass = "compaction"
+		}
+		p.Model = r.text()
+	}
+	counts := all.ByKind()
+	if flags&hasTokens != 0 {
+		for kind := range counts {
+			counts[kind] = r.number()
+		}
+	}
+	factor := money.One
+	if flags&hasRules != 0 {
+		p.Above = r.number()
+		p.Tier, p.TierFactor = r.text(), r.price()
+		p.Geo, p.GeoFactor = r.text(), r.price()
+		factor = money.FactorOf(cmp.Or(p.TierFactor, money.Unit), cmp.Or(p.GeoFactor, money.Unit))
+	}
+	for kind, n := range counts {
+		if n <= 0 || r.bad {
+			continue
+		}
+		price := r.price()
+		var cost money.Sum
+		cost.Add(money.Item{Count: n, Rate: money.RateOf(price)}, factor)
+		sum.Plus(cost)
+		p.Tokens = append(p.Tokens, Item{usage.KindName(kind), n, price, cost.String()})
+	}
+	return p
+}
+
+func (r *breakdownReader) unsigned() uint64 {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 {
+		r.bad, r.rest = true, nil
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return n
+}
+
+func (r *breakdownReader) number() int64 { return int64(min(r.unsigned(), math.MaxInt64)) }
+
+func (r *breakdownReader) price() money.Amount {
+	n := r.unsigned()
+	if n&1 == 0 {
+		return money.Amount(n >> 1)
+	}
+	return money.Amount(n>>1) * milliUnit
+}
+
+func (r *breakdownReader) text() string {
+	n := r.unsigned()
+	if n > uint64(len(r.rest)) {
+		r.bad, r.rest = true, nil
+		return ""
+	}
+	text := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return text
+}
