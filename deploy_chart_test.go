@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// chartWith returns the manifests of the Helm chart with some values, by kind and name.
+// chartWith returns the manifests that Helm renders with these values, by kind and name.
 func chartWith(t *testing.T, helm string, values ...string) (manifests map[string]string, err error) {
 	t.Helper()
 	args := []string{"template", "x", "deploy/helm/modelgate"}
@@ -24,8 +24,8 @@ func chartWith(t *testing.T, helm string, values ...string) (manifests map[strin
 	return manifests, err
 }
 
-// TestTheChartPublishesNoMetrics reads what Helm makes of the chart: the metrics have a
-// Service of their own, which the ServiceMonitor selects alone.
+// TestTheChartPublishesNoMetrics checks the rendered chart: the metrics have a separate
+// Service, and the ServiceMonitor selects only that.
 func TestTheChartPublishesNoMetrics(t *testing.T) {
 	t.Parallel()
 	helm, err := exec.LookPath("helm")

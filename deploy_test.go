@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// namesIn returns the names that the first group of an expression finds in files.
+// namesIn returns the matches of the first group of a regular expression in files.
 func namesIn(t *testing.T, expression string, files ...string) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -52,7 +52,7 @@ func TestEachAlertHasASection(t *testing.T) {
 	}
 }
 
-// TestTheFilesOfDeployAreSound asks the tools that read them.
+// TestTheFilesOfDeployAreSound checks the files with the tools that read them.
 func TestTheFilesOfDeployAreSound(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{

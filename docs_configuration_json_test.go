@@ -15,8 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// fields are the paths of a module's JSON: of values, and of the objects and lists that hold
-// them.
+// fields are the paths in a module's JSON: of values, and of the objects and lists around them.
 type fields struct{ values, holders map[string]bool }
 
 // fieldsOf returns the fields of a type, by its struct tags.
@@ -62,7 +61,7 @@ func (f fields) add(of reflect.Type, path string) {
 	}
 }
 
-// documentedFields returns the paths of the JSON of each module as the page has them.
+// documentedFields returns the paths of the JSON of each module in the page.
 func documentedFields(t *testing.T) map[string]map[string]bool {
 	t.Helper()
 	documented := make(map[string]map[string]bool)
@@ -130,7 +129,7 @@ func TestTheReferenceHasEveryModule(t *testing.T) {
 	}
 }
 
-// contains reports whether a value has in it an object with these members.
+// contains reports whether a value contains an object with these members.
 func contains(value any, members map[string]any) bool {
 	switch v := value.(type) {
 	case []any:
@@ -145,8 +144,8 @@ func contains(value any, members map[string]any) bool {
 	return false
 }
 
-// TestTheJSONOfTheReferenceMatchesTheAdapter adapts the Caddyfile of each section that shows
-// JSON, and looks for that.
+// TestTheJSONOfTheReferenceMatchesTheAdapter adapts the Caddyfile of each section with JSON,
+// and searches the result for that JSON.
 func TestTheJSONOfTheReferenceMatchesTheAdapter(t *testing.T) {
 	t.Parallel()
 	shown := 0
@@ -176,7 +175,7 @@ func TestTheJSONOfTheReferenceMatchesTheAdapter(t *testing.T) {
 	}
 }
 
-// setElsewhere are fields whose default is no value of the provisioned module.
+// setElsewhere are fields whose default is not set in the provisioned module.
 var setElsewhere = []string{"storage", "media.path", "media.max_file", "media.s3.region", "passkey.origins"}
 
 // TestTheDefaultsOfTheReferenceMatchTheCode provisions modules without any configuration
@@ -235,7 +234,7 @@ func TestTheDefaultsOfTheReferenceMatchTheCode(t *testing.T) {
 	}
 }
 
-// at returns what stands at a path, nil where there is nothing.
+// at returns the value at a path, or nil.
 func at(value any, path string) any {
 	for name := range strings.SplitSeq(path, ".") {
 		object, _ := value.(map[string]any)
@@ -244,7 +243,7 @@ func at(value any, path string) any {
 	return value
 }
 
-// defaultOf returns a default as a word; false if the cell describes it.
+// defaultOf returns a default value; false if the cell only describes it.
 func defaultOf(cell string) (string, bool) {
 	if cell == "none" {
 		return "", true
@@ -256,7 +255,7 @@ func defaultOf(cell string) (string, bool) {
 	return strings.Trim(cell, "`"), len(codes) == 1 && cell == "`"+codes[0]+"`"
 }
 
-// sameValue compares a value of JSON with how a Caddyfile writes it.
+// sameValue compares a JSON value with its form in a Caddyfile.
 func sameValue(have any, want string) bool {
 	switch v := have.(type) {
 	case nil:

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 )
 
-// operation is what docs/openapi.yaml says of a route and the registry knows, too.
+// operation has the properties of a route that both docs/openapi.yaml and the registry contain.
 type operation struct {
 	ID         string `yaml:"operationId"`
 	Security   []map[string]any
@@ -31,7 +31,7 @@ type parameter struct {
 	In   string
 }
 
-// schemes are the security schemes of the document by credential. A signature is none of them.
+// schemes are the security schemes of the document by credential. A signature has no scheme.
 var schemes = map[reply.Credential][]string{
 	reply.APIKey: {"apiKey", "apiKeyHeader"}, reply.User: {"accessToken", "session"}, reply.HalfOpen: {"accessToken", "session"},
 }
@@ -114,7 +114,7 @@ func TestTheOpenAPIDocumentHasTheRoutes(t *testing.T) {
 		}
 		slices.Sort(query)
 		known := slices.Sorted(slices.Values(route.Query))
-		// Routes of calls declare no query: all but beta is dropped, and nothing is refused.
+		// Routes of calls declare no query: they ignore all parameters except beta.
 		if !slices.Equal(query, known) && (len(known) > 0 || !reflect.DeepEqual(query, []string{"beta"})) {
 			t.Errorf("%s has the query parameters %q, its route %q", name, query, known)
 		}

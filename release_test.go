@@ -10,7 +10,7 @@ import (
 )
 
 // TestTheReleaseHasSixPlatformsAndTheirChecksums runs deploy/release with a program in the
-// place of go, which writes its arguments into the file that it should build.
+// place of go. That program writes its arguments into the output file.
 func TestTheReleaseHasSixPlatformsAndTheirChecksums(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "git", "sha256sum"} {

@@ -67,7 +67,7 @@ type Content struct {
 	Size int64  // in bytes; -1 if unknown
 }
 
-// Reconciler is a backend that can find the outcome of a [Unconfirmed] submission.
+// Reconciler is a backend that can find the outcome of an [Unconfirmed] submission.
 type Reconciler interface {
 	// Reconcile returns the job with the token of this one. [Gone] means that
 	// there is certainly no such job, so the task may fail at once; after any

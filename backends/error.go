@@ -20,7 +20,7 @@ const (
 	// set.
 	Busy Kind = "busy"
 
-	// Unconfirmed: the service may have performed the request. A Unconfirmed
+	// Unconfirmed: the service may have performed the request. An Unconfirmed
 	// submission is not sent again.
 	Unconfirmed Kind = "doubtful"
 

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// backupKey has the time of the last backup. It is in the store, so that it survives a restart.
+// backupKey is the key of the time of the last backup. The time is stored, so it survives a restart.
 var backupKey = []byte("meta/backup")
 
 type backupRecord struct {

@@ -6,7 +6,7 @@ import "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 // order of all is here, because they must come before any directive that answers and
 // after those that only prepare (header, request_header, encode).
 //
-// modelgate_docs comes after the directives that serve calls, so that it costs them nothing.
+// modelgate_docs comes after the directives that serve calls, so it does not slow them down.
 // modelgate_stepup and modelgate_auth come last: the directives before them demand
 // their credential themselves, what comes behind them has none of its own.
 var directives = []string{

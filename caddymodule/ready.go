@@ -33,7 +33,7 @@ const (
 	askPatience = 10 * time.Second
 )
 
-// Unusable returns an error if the configuration has no backend of tasks that can be used.
+// Unusable returns an error if the configuration has no usable backend of tasks.
 // A backend cannot be used if it is drained, or if two checks in a row, half a minute
 // apart, have failed. A backend that cannot be checked can be used.
 func (a *App) Unusable(ctx context.Context, runtime *Runtime) error {

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// refusing is a gateway before a studio that refuses every prompt with "never".
+// refusing is a gateway before a mock service that refuses every prompt with "never".
 type refusing struct {
 	*gatetest.MockService
 	gate    *gatetest.Gate

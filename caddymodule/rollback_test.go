@@ -122,7 +122,7 @@ func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
 	if got := verifies(t, g, ann); got != http.StatusOK {
 		t.Errorf("a code is answered %d", got)
 	}
-	// A store that nobody has open is opened by what is rolled back.
+	// The configuration that is rolled back opens a store that was not open.
 	if err := g.Reload(gatetest.Config{Site: config.Site, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "elsewhere"))}); err != nil {
 		t.Fatal(err)
 	}

@@ -64,10 +64,10 @@ func (keys masterKeys) open(ctx context.Context, store *storage.Store, opener st
 	return seal.FromFile(ctx, store, path)
 }
 
-// announceSetup writes into the log, once for each time the store is opened, by
-// what code the first administrator may be made, as long as there is none. It
-// is the one secret that stands in a log: without it whoever comes first would
-// be the administrator.
+// announceSetup logs the one-time code that creates the first administrator,
+// once each time the store is opened, while there is no administrator. It is the
+// only secret in a log. Without it, the first caller could become the
+// administrator.
 func (rt *Runtime) announceSetup(ctx context.Context) {
 	rt.announcing.Do(func() {
 		code, err := rt.Directory.SetupCode(ctx)

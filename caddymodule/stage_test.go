@@ -121,7 +121,7 @@ func (a *Actor) Poll(ctx context.Context, ref backends.Ref) (backends.Status, er
 	return backends.Status{State: backends.Succeeded, Word: "done", Results: []backends.Result{{URL: "https://files.example.com/a.mp4", Type: backends.VideoFile}}}, nil
 }
 
-// with runs fn while nobody acts.
+// with runs fn while no other operation runs.
 func (s *stage) with(fn func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

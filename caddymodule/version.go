@@ -8,10 +8,10 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// What deploy/release sets when it links the program.
+// deploy/release sets these variables when it links the program.
 var version, commit, date string
 
-// Build says what this program was built from.
+// Build describes the sources and tools of this program.
 type Build struct {
 	Version string `json:"version"`          // a tag, such as v1.2.3, or "devel" without one
 	Commit  string `json:"commit,omitempty"` // with "-dirty" if the sources differed; empty if it is unknown
@@ -25,7 +25,7 @@ type Build struct {
 // untagged finds the commit in the version that Go gives to one before the first tag.
 var untagged = regexp.MustCompile(`^v0\.0\.0-[0-9]{14}-([0-9a-f]{12})`)
 
-// ReadBuild returns what this program was built from, by its linker flags and the build
+// ReadBuild returns the build of this program, from the linker flags and the build
 // information of Go.
 func ReadBuild() Build {
 	b := Build{Version: version, Commit: commit, Date: date, Go: runtime.Version(), OS: runtime.GOOS, Arch: runtime.GOARCH}
@@ -39,7 +39,7 @@ func ReadBuild() Build {
 	return b
 }
 
-// read adds what the build information has of this module.
+// read sets fields from the build information of this module.
 func (b *Build) read(info *debug.BuildInfo) {
 	tag := ""
 	if info.Main.Path == ModulePath {

@@ -47,7 +47,7 @@ func newBackend(t *testing.T, serve script) *backend {
 		b.record = append(b.record, a)
 		b.mu.Unlock()
 		if err != nil {
-			return // the client disconnected: recorded, but there is nobody to answer
+			return // the client disconnected: the request is recorded and not answered
 		}
 		select {
 		case b.queue <- a:

@@ -12,12 +12,12 @@ import (
 	"testing"
 )
 
-// demoCallback matches the line of a callback whose signature is right.
+// demoCallback matches the line of a callback with a valid signature.
 const demoCallback = "  callback  verified  task.succeeded  task_"
 
 // TestTheCommandsOfTheDemoWorkInAShell runs the demo and executes the commands that it
-// prints in a shell, unchanged. Those of the operator call `go run` here, because the program
-// lies where `go test` builds; package demo tries them.
+// prints in a shell, unchanged. It omits the commands of the operator, which call `go run`;
+// package demo tests those.
 func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	t.Parallel()
 	for _, tokenClient := range []string{"sh", "curl", "sed", "tee", "grep"} {

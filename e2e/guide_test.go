@@ -16,7 +16,7 @@ var shellBlock = regexp.MustCompile("(?ms)^(<!-- not run: .+? -->\n)?```(?:sh|sh
 // demoCommand matches a block that starts the demo, which runs until it is stopped.
 var demoCommand = regexp.MustCompile(`^(?:go run \./cmd/caddy|caddy) modelgate demo(.*)\n$`)
 
-// shellPrelude makes the commands of the guide, with which a reader calls Caddy, call this
+// shellPrelude defines the commands by which the guide calls Caddy, so that they call this
 // binary.
 const shellPrelude = `caddy() { %s=1 %q "$@"; }
 go() { [ "$1 $2" = "run ./cmd/caddy" ] && shift 2 && caddy "$@"; }

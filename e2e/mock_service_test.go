@@ -307,7 +307,7 @@ type checkpoint struct {
 }
 
 var (
-	// lookedFor is the repeated submission of a Unconfirmed job.
+	// lookedFor is the repeated submission of an Unconfirmed job.
 	lookedFor = checkpoint{what: "when an unconfirmed job is searched for"}
 
 	// anything is every checkpoint.

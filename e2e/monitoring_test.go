@@ -82,7 +82,7 @@ func (p prometheus) get(path string, answer any) bool {
 	p.t.Helper()
 	resp, err := http.Get(p.origin + path)
 	if err != nil {
-		return false // it is not up yet
+		return false // Prometheus has not started yet
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusBadRequest {
@@ -91,7 +91,7 @@ func (p prometheus) get(path string, answer any) bool {
 	return json.NewDecoder(resp.Body).Decode(answer) == nil
 }
 
-// has reports whether an expression has a value.
+// has reports whether a query returns a value.
 func (p prometheus) has(expression string) bool {
 	p.t.Helper()
 	var answer struct {

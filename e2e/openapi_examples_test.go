@@ -21,12 +21,12 @@ import (
 )
 
 // newExampleClient starts a gateway with everything that the examples name. Backends of calls and
-// of videos are doubles over HTTP; the receiver takes callbacks.
+// of videos are mock services over HTTP; the receiver takes callbacks.
 func newExampleClient(t *testing.T, receiver string) *exampleClient {
 	t.Helper()
 	studio := gatetest.NewMockService(t)
 	studio.Cancels = true
-	// The double knows one form of submissions.
+	// The mock service supports one form of submissions.
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/video/generations" {
 			r.URL.Path = "/v1/platform/video"
@@ -325,7 +325,7 @@ func (c *exampleClient) factors(t *testing.T) {
 		return codes
 	}
 	codes := backup("enableTOTP")
-	// next makes the next backup code the one of the examples.
+	// next maps the backup code of the examples to the next unused code.
 	next := func() {
 		c.real["123456"], _ = codes[0].(string)
 		codes = codes[1:]

@@ -52,8 +52,8 @@ func newOpenAPI(t *testing.T, text string) *openAPI {
 	return d
 }
 
-// closeSchemas refuses unknown members in every schema with members or parts, except in the parts
-// themselves: there the whole decides.
+// closeSchemas makes every schema with members or parts refuse unknown members, except the parts
+// themselves: the schema around them checks the members.
 func closeSchemas(node any, part bool) {
 	switch node := node.(type) {
 	case object:
@@ -66,7 +66,7 @@ func closeSchemas(node any, part bool) {
 			case name == "example" || name == "examples" || name == "const" || name == "enum":
 			case name == "schemas":
 				for _, schema := range child.(object) {
-					closeSchemas(schema, true) // each use decides
+					closeSchemas(schema, true) // the schema that refers to it checks the members
 				}
 			case name == "properties" && members:
 				for _, schema := range child.(object) {
@@ -158,8 +158,8 @@ func (d *openAPI) operations() map[string]string {
 	return all
 }
 
-// examples returns the examples of a media type or a parameter, by name. The name of a single one
-// is empty.
+// examples returns the examples of a media type or a parameter, by name. A single example has an
+// empty name.
 func examples(of object) map[string]any {
 	all := make(map[string]any)
 	if single, is := of["example"]; is {
@@ -260,8 +260,8 @@ type exampleRequest struct {
 	header  string            // lines of headers, such as a credential
 	query   string            // more parameters
 	path    map[string]string // parameters of the path that are not the documented ones
-	body    string            // in the place of the example
-	status  int               // of the answer; zero: 200
+	body    string            // replaces the example
+	status  int               // expected status; zero: 200
 	invalid bool              // the request is wrong on purpose
 }
 
@@ -411,7 +411,7 @@ func (c *exampleClient) data(t *testing.T, id string, x exampleRequest) object {
 	return data
 }
 
-// replaced returns a text with the ids of this gateway.
+// replaced returns a text with the documented ids replaced by those of this gateway.
 func (c *exampleClient) replaced(text string) string {
 	var pairs []string
 	for _, example := range slices.SortedFunc(maps.Keys(c.real), func(a, b string) int { return len(b) - len(a) }) {

@@ -54,11 +54,11 @@ type HeadChecker interface {
 	CheckHead(w Webhook) error
 }
 
-// CurrencyChecker is an optional interface of a [Provider] that does not take
-// payments in every currency.
+// CurrencyChecker is an optional interface of a [Provider] that does not support
+// every currency.
 type CurrencyChecker interface {
-	// CheckCurrency returns an error if the service takes no payments in a
-	// currency, ISO 4217 in upper case. It is also called for a service that is
+	// CheckCurrency returns an error if the service does not support a currency, an
+	// ISO 4217 code in upper case. The gateway also calls it on a service that is
 	// decoded and not provisioned.
 	CheckCurrency(currency string) error
 }

@@ -99,7 +99,7 @@ func Run(t *testing.T, s Service) {
 		"a cancellation is confirmed":                                       testCancel,
 		"a check reports whether the service is usable":                     testCheck,
 		"results without a URL are streamed":                                testFetch,
-		"a Unconfirmed submission is reconciled":                            testReconcile,
+		"an Unconfirmed submission is reconciled":                           testReconcile,
 		"errors and failures do not contain the credential":                 testSecretNotRevealed,
 		"the credential is sent to its own service only":                    testCredentialDestination,
 		"every call returns within a second after its context ends":         testContextCancelled,

@@ -124,7 +124,7 @@ func fetched(t *testing.T, b backends.Fetcher, ref backends.Ref, index int) []by
 		t.Fatal(err)
 	}
 	if content.Size != -1 && content.Size != int64(len(read)) {
-		t.Errorf("%d bytes were announced, %d came", content.Size, len(read))
+		t.Errorf("announced %d bytes, read %d", content.Size, len(read))
 	}
 	return read
 }
@@ -248,7 +248,7 @@ func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := c.Submit(t.Context(), video("another, demo:busy")); backends.KindOf(err) != backends.Busy {
-		t.Errorf("another job is not put off: %v", err)
+		t.Errorf("another job is not refused as busy: %v", err)
 	}
 }
 
@@ -263,7 +263,7 @@ func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 		t.Errorf("%+v, %v", status, err)
 	}
 	if _, err := c.Reconcile(t.Context(), video("demo:lost")); backends.KindOf(err) != backends.Gone {
-		t.Errorf("the lost one: %v", err)
+		t.Errorf("the lost submission: %v", err)
 	}
 }
 
@@ -299,7 +299,7 @@ func TestMissingFilesAreNotFetched(t *testing.T) {
 		}
 	}
 	if err := c.Cancel(t.Context(), ref); backends.KindOf(err) != backends.Refused {
-		t.Errorf("cancelling what is done: %v", err)
+		t.Errorf("cancelling a finished job: %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	file, _, err := c.Fetch(ctx, ref, 0)
@@ -308,10 +308,10 @@ func TestMissingFilesAreNotFetched(t *testing.T) {
 	}
 	cancel()
 	if _, err := io.ReadAll(file); !errors.Is(err, context.Canceled) {
-		t.Errorf("reading goes on: %v", err)
+		t.Errorf("reading after the context ended: %v", err)
 	}
 	if _, err := c.Submit(ctx, video("a fox")); backends.KindOf(err) != backends.Busy {
-		t.Errorf("submitting too late: %v", err)
+		t.Errorf("submitting after the context ended: %v", err)
 	}
 }
 
@@ -322,7 +322,7 @@ func TestRememberedJobsAreLimited(t *testing.T) {
 		c.first(c.putOff, string(rune(i)))
 	}
 	if len(c.putOff) > maxRemembered {
-		t.Errorf("%d are noted", len(c.putOff))
+		t.Errorf("%d jobs are remembered", len(c.putOff))
 	}
 }
 
@@ -364,6 +364,6 @@ func TestTheDocumentationListsTheWords(t *testing.T) {
 	slices.Sort(listed)
 	slices.Sort(known)
 	if !slices.Equal(listed, known) {
-		t.Errorf("listed are %q, known are %q", listed, known)
+		t.Errorf("the documentation lists %q, the code has %q", listed, known)
 	}
 }

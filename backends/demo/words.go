@@ -14,8 +14,8 @@ type simulation struct {
 	slow   time.Duration // duration of the job
 	busy   bool          // reject the first submission as busy
 	refuse bool          // refuse the submission
-	doubt  bool          // accept the submission and return a Unconfirmed error
-	lost   bool          // do not accept the submission and return a Unconfirmed error
+	doubt  bool          // accept the submission and return an Unconfirmed error
+	lost   bool          // do not accept the submission and return an Unconfirmed error
 }
 
 // ending is how a job ends other than by success.

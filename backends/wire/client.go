@@ -238,7 +238,7 @@ func (c *Client) account() string {
 }
 
 // Ref returns the reference of a job that was just accepted. If the id is
-// invalid, it returns a Unconfirmed error, because the job exists and cannot be
+// invalid, it returns an Unconfirmed error, because the job exists and cannot be
 // polled.
 func (c *Client) Ref(kind, id string) (backends.Ref, error) {
 	if !backends.IsID(id) {

@@ -29,8 +29,8 @@ func client(t *testing.T, base string) *wire.Client {
 	return c
 }
 
-// kinds are what each status means for each act, by its hundred where it has no
-// row of its own.
+// TestEveryStatusHasTheKindOfItsOperation has a row for each status, with one kind for
+// each operation.
 func TestEveryStatusHasTheKindOfItsOperation(t *testing.T) {
 	t.Parallel()
 	const r, b, d, g = backends.Refused, backends.Busy, backends.Unconfirmed, backends.Gone
@@ -270,8 +270,8 @@ func TestEveryFieldOfAJobIsSentOrRefused(t *testing.T) {
 		t.Errorf("a job that says nothing is %v, %v", got, err)
 	}
 
-	// What a caller asks for is not left out in silence, but for what the gateway does
-	// itself and what is disabled.
+	// A requested field without a name is refused, except fields that the gateway handles
+	// itself and disabled features.
 	free := []string{"enhance_prompt", "media_name", "user"}
 	for word := range want {
 		without := make(wire.Names)

@@ -179,13 +179,13 @@ type Status struct {
 func showStatus(c *call) (any, error) {
 	models, _ := c.app.Offered()
 	version, _ := caddy.Version()
-	restricted, _ := c.Ledger.Restricted(c.ctx(), c.app.Tolerance()) // fails as the probe below does
+	restricted, _ := c.Ledger.Restricted(c.ctx(), c.app.Tolerance()) // if this fails, the probe below fails too
 	status := Status{
 		Caddy: version, Store: c.StoreKey(), Models: append([]string{}, models...),
 		Calls: c.Calls(), Credentials: c.Directory.Count(), Stats: c.Store.Stats(),
 		Restricted: append([]string{}, restricted...),
 	}
-	status.LastBackup, _ = c.LastBackup(c.ctx()) // as does this
+	status.LastBackup, _ = c.LastBackup(c.ctx()) // if this fails, the probe below fails too
 	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
 	if users, listErr := c.Directory.Users(c.ctx()); listErr == nil {
 		status.Users = len(users)
@@ -200,8 +200,8 @@ func streamBackup(c *call) (any, error) {
 	return c.streamed("backup", "application/octet-stream", func(w io.Writer) error { return c.Store.Backup(c.ctx(), w) }), nil
 }
 
-// streamed returns an answer of any size. If it fails in the middle, the connection is cut, so
-// that the reader knows.
+// streamed returns an answer of any size. If writing fails in the middle, the gateway closes the
+// connection, so that the client sees that the answer is incomplete.
 func (c *call) streamed(what, contentType string, write func(io.Writer) error) stream {
 	return func(w http.ResponseWriter) {
 		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large store takes its time

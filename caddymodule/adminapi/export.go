@@ -21,16 +21,17 @@ type PaymentRow struct {
 	Day      journal.Day  `json:"day,omitempty"`
 	Provider string       `json:"provider,omitempty"`
 	Currency string       `json:"currency"`
-	Orders   int64        `json:"orders"` // that were paid
+	Orders   int64        `json:"orders"` // number of paid orders
 	Gross    money.Amount `json:"gross"`
 	Refunds  money.Amount `json:"refunds"`
 	Disputes money.Amount `json:"disputes"`
-	Restored money.Amount `json:"restored"` // of disputes, to the operator
+	Restored money.Amount `json:"restored"` // paid back to the operator after disputes
 	Net      money.Amount `json:"net"`
-	Count    int64        `json:"count"` // of transfers
+	Count    int64        `json:"count"` // number of transfers
 }
 
-// add counts an amount that a service has taken from users; below zero: that it has lost again.
+// add counts an amount that a payment service has collected from users. A negative amount is one
+// that the service has paid back.
 func (row *PaymentRow) add(kind journal.Kind, amount money.Amount) {
 	row.Count++
 	row.Net += amount
@@ -47,20 +48,20 @@ func (row *PaymentRow) add(kind journal.Kind, amount money.Amount) {
 	}
 }
 
-// reportPayments sums up what services have taken from users. Every figure is one of the ledger:
-// net is the change of the accounts of the services.
+// reportPayments adds up the amounts that payment services have collected from users. All amounts
+// come from the ledger: net is the change of the accounts of the services.
 func reportPayments(c *call) (any, error) {
 	from, until := c.span()
 	by := c.q.Values["group"]
 	for _, group := range by {
 		if group != "day" && group != "provider" {
-			return nil, fault.At(fault.InvalidParameter, "group", "payments are grouped by day or provider, not by %q", group)
+			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, provider", group)
 		}
 	}
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	sums := make(map[PaymentRow]*PaymentRow) // by rows that have their groups alone
+	sums := make(map[PaymentRow]*PaymentRow) // the keys have only the grouped fields
 	err := c.Billing.ScanPayments(c.ctx(), func(o *records.OrderRecord, x *journal.Transfer) {
 		at := time.UnixMilli(x.Time)
 		if at.Before(from) || !until.IsZero() && !at.Before(until) {
@@ -95,8 +96,8 @@ func reportPayments(c *call) (any, error) {
 	return listed(rows, nil)
 }
 
-// exportLedger streams all transfers as CSV, a line for each leg. Accounts that only count are left
-// out, so that the amounts of a transfer have the sum zero.
+// exportLedger streams all transfers as CSV, one line for each leg. It omits memo accounts, so the
+// amounts of a transfer have the sum zero.
 func exportLedger(c *call) (any, error) {
 	from, until := c.span()
 	return c.streamed("ledger export", "text/csv; charset=utf-8", func(w io.Writer) error {
@@ -120,7 +121,7 @@ func exportLedger(c *call) (any, error) {
 	}), nil
 }
 
-// PlainCell returns text for a cell that a spreadsheet does not take for a formula.
+// PlainCell returns text in a form that a spreadsheet does not interpret as a formula.
 func PlainCell(text string) string {
 	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
 		return "'" + text

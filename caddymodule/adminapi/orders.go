@@ -13,19 +13,19 @@ type Order struct {
 	UserName string `json:"user_name,omitempty"`
 }
 
-// OrderDetail is an order with what belongs to it.
+// OrderDetail is an order with its notices, mismatches and transfers.
 type OrderDetail struct {
 	Order
-	Page        string                 `json:"page,omitempty"` // the service's id of the page where it is paid
-	TakenWallet money.Amount           `json:"taken_wallet"`   // by refunds and disputes, out of the wallet
-	TakenOwed   money.Amount           `json:"taken_owed"`     // and as a receivable
+	Page        string                 `json:"page,omitempty"` // the service's id of the payment page
+	TakenWallet money.Amount           `json:"taken_wallet"`   // taken from the wallet by refunds and disputes
+	TakenOwed   money.Amount           `json:"taken_owed"`     // booked as a receivable
 	History     []records.StatusChange `json:"history"`
-	Notices     []records.OrderNotice  `json:"notices"`    // that were applied
-	Mismatches  []Mismatch             `json:"mismatches"` // notices that did not fit
+	Notices     []records.OrderNotice  `json:"notices"`    // the applied ones
+	Mismatches  []Mismatch             `json:"mismatches"` // notices that fit no order or the order's status
 	Transfers   []OrderTransfer        `json:"transfers"`
 }
 
-// OrderTransfer is a transfer of the ledger that an order has led to.
+// OrderTransfer is a transfer of the ledger that an order has caused.
 type OrderTransfer struct {
 	ID   journal.ID   `json:"transfer_id"`
 	Time int64        `json:"time"` // Unix seconds
@@ -33,7 +33,7 @@ type OrderTransfer struct {
 	Legs []OrderLeg   `json:"legs"`
 }
 
-// OrderLeg is what a transfer did to one account.
+// OrderLeg is the change of one account by a transfer.
 type OrderLeg struct {
 	Account journal.Account `json:"account"`
 	Amount  money.Amount    `json:"amount"`

@@ -50,11 +50,11 @@ func reportUsage(c *call) (any, error) {
 	for _, group := range c.q.Values["group"] {
 		set, ok := groups[group]
 		if !ok {
-			return nil, fault.At(fault.InvalidParameter, "group", "usage is grouped by day, user, key or model, not by %q", group)
+			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, user, key, model", group)
 		}
 		by = append(by, set)
 	}
-	sums := make(map[UsageRow]*UsageRow) // by rows that have their groups alone
+	sums := make(map[UsageRow]*UsageRow) // the keys have only the grouped fields
 	err = c.Ledger.ScanUsage(c.ctx(), user.ID, from, to, func(u journal.Usage) bool {
 		var row UsageRow
 		for _, set := range by {
@@ -90,7 +90,7 @@ func reportUsage(c *call) (any, error) {
 	return listed(rows, nil)
 }
 
-// days returns the first and the last day that are asked for. An absent one is an open end.
+// days returns the requested first and last day. An empty day means no bound.
 func (c *call) days() (from, to journal.Day) {
 	from, to = c.day("from"), c.day("to")
 	if from != "" && to != "" && from > to {
@@ -99,8 +99,7 @@ func (c *call) days() (from, to journal.Day) {
 	return from, to
 }
 
-// span returns the days that are asked for as a time that is half open. An open end is the zero
-// Time.
+// span returns the requested days as a half-open interval of time. The zero Time means no bound.
 func (c *call) span() (from, until time.Time) {
 	first, last := c.days()
 	if last != "" {

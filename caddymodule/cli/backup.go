@@ -30,7 +30,7 @@ func backup(c *call) error {
 	var n int64
 	if file == "-" {
 		if _, err = io.Copy(c.OutOrStdout(), resp.Body); err != nil {
-			err = fmt.Errorf("the backup is not whole: %w", err)
+			err = fmt.Errorf("the backup is incomplete: %w", err)
 		}
 	} else {
 		n, err = writeWhole(file, resp.Body)
@@ -38,7 +38,7 @@ func backup(c *call) error {
 	if err != nil {
 		return err
 	}
-	// The gateway cannot know by itself that the file is whole.
+	// The gateway cannot detect whether the file is complete.
 	if err := client.call(c.Context(), http.MethodPost, "/modelgate/backup/completed", nil, new(struct{})); err != nil {
 		fmt.Fprintln(c.ErrOrStderr(), "the gateway did not note this backup:", err)
 	}
@@ -55,7 +55,7 @@ func backup(c *call) error {
 // when all of it is on the disk.
 func writeWhole(name string, r io.Reader) (n int64, err error) {
 	if _, err := os.Lstat(name); err == nil {
-		return 0, errExit{exitRefused, fmt.Errorf("%s is there already", name)}
+		return 0, errExit{exitRefused, fmt.Errorf("%s already exists", name)}
 	}
 	temp, err := os.CreateTemp(filepath.Dir(name), ".modelgate-backup-*")
 	if err != nil {
@@ -68,7 +68,7 @@ func writeWhole(name string, r io.Reader) (n int64, err error) {
 	}()
 	n, err = io.Copy(temp, r)
 	if err = errors.Join(err, temp.Sync(), temp.Close()); err != nil {
-		return n, fmt.Errorf("the backup is not whole: %w", err)
+		return n, fmt.Errorf("the backup is incomplete: %w", err)
 	}
 	return n, os.Rename(temp.Name(), name)
 }

@@ -37,7 +37,7 @@ func newClient(cmd *cobra.Command) (*client, error) {
 	address = strings.TrimPrefix(strings.TrimSuffix(address, "/"), "http://")
 	at, err := caddy.ParseNetworkAddress(address)
 	if err != nil || at.PortRangeSize() > 1 {
-		return nil, errUsage("--address %q is no address such as localhost:2019 or unix//run/caddy.sock", address)
+		return nil, errUsage("--address %q is not an address such as localhost:2019 or unix//run/caddy.sock", address)
 	}
 	c := &client{origin: "http://" + at.JoinHostPort(0)}
 	if at.IsUnixNetwork() {

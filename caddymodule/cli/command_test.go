@@ -87,7 +87,7 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"usage of a bad day":       {[]string{"usage", "report", "--from", "today"}, 4, "a day such as"},
 		"verify of nothing":        {[]string{"verify", "--backup", fileThere + "x"}, 3, "no such file"},
 		"verify":                   {[]string{"verify"}, 0, ""},
-		"backup over a file":       {[]string{"backup", fileThere}, 4, "there already"},
+		"backup over a file":       {[]string{"backup", fileThere}, 4, "already exists"},
 		"restore of nothing":       {[]string{"restore", fileThere + "x", t.TempDir()}, 3, "no such file"},
 		"restore of no backup":     {[]string{"restore", fileThere, filepath.Join(t.TempDir(), "new")}, 1, "not a backup"},
 		"restore into a directory": {[]string{"restore", fileThere, filepath.Dir(fileThere)}, 4, "is not empty"},
@@ -275,7 +275,7 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied, Storage: gatetest.SmallStore(filepath.Join(dir, "store"))})
 	key := g.NewKey(t, nil)
 	file, restored := filepath.Join(dir, "backup"), filepath.Join(dir, "restored")
-	// lastBackup returns the time of the last backup, after it has compared who tells it.
+	// lastBackup returns the time of the last backup. It fails unless all sources report the same time.
 	lastBackup := func() (at int64) {
 		t.Helper()
 		_, metrics := g.Admin(t, http.MethodGet, "/metrics", nil)
@@ -324,7 +324,7 @@ func TestABackupOfARunningGateIsRestoredIntoAFreshDirectory(t *testing.T) {
 	}
 }
 
-// TestJSONIsReadAsItIsPrinted looks at the text of answers, from which people copy.
+// TestJSONIsReadAsItIsPrinted checks the text of answers, from which operators copy links.
 func TestJSONIsReadAsItIsPrinted(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)

@@ -98,12 +98,12 @@ var commands = []command{
 			request: "POST /modelgate/subscriptions/{id}/cancel", question: "End subscription {id} for good?", print: printSubscriptions, flags: []flag{reasonFlag("audit log")},
 		},
 	}},
-	{use: "usage", short: "What calls came to", subcommands: []command{
+	{use: "usage", short: "Reports of usage and cost", subcommands: []command{
 		{
-			use: "report", short: "Sums up what calls came to, each for the UTC day on which it came, and tasks, each for that on which it was charged",
+			use: "report", short: "Adds up usage and cost: of calls by the UTC day of their start, of tasks by the UTC day of their charge",
 			request: "GET /modelgate/usage", edit: oneForm, print: printUsage,
 			flags: []flag{
-				{name: "by", value: []string{"day"}, help: "What to break it down by: day, user, key, model; several with commas", to: "group"},
+				{name: "by", value: []string{"day"}, help: "Group by: day, user, key, model; several with commas", to: "group"},
 				{name: "user", value: "", help: "Only of this user"},
 				{name: "from", value: "", help: "First day, as 2026-11-01"},
 				{name: "to", value: "", help: "Last day, as 2026-11-30"},
@@ -203,7 +203,7 @@ place, for 7 days. Where they are not restored, their links answer 410.`,
 			{name: "vllm-models", value: []string(nil), help: "Its models"},
 			{name: "ollama", value: "", help: "Address of an Ollama server, as localhost:11434"},
 			{name: "ollama-models", value: []string(nil), help: "Its models"},
-			{name: "tasks", value: "", help: "Address of a server of images and videos with /v1/videos, as vLLM-Omni and SGLang have it"},
+			{name: "tasks", value: "", help: "Address of a server of images and videos with /v1/videos, such as vLLM-Omni or SGLang"},
 			{name: "tasks-models", value: []string(nil), help: "Its models, with video- or image- before the name that they have there"},
 		},
 	},

@@ -38,7 +38,8 @@ func runDemo(c *call) error {
 	select {} // until a signal ends the process
 }
 
-// program is how a shell calls this program again. What `go run` builds is gone afterwards.
+// program returns the shell command that calls this program again. `go run` removes its binary
+// afterwards.
 func program() string {
 	if name := filepath.ToSlash(os.Args[0]); !strings.Contains(name, "/go-build") {
 		return name
@@ -46,7 +47,7 @@ func program() string {
 	return "go run ./cmd/caddy"
 }
 
-// colored reports whether w is a terminal whose user has not switched colors off
+// colored reports whether w is a terminal whose user has not disabled colors
 // (https://no-color.org).
 func colored(w io.Writer) bool {
 	file, ok := w.(*os.File)

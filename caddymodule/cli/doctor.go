@@ -80,7 +80,7 @@ func examineRunning(c *call) (findings []doctor.Finding) {
 	if len(s.Restricted) > 0 {
 		findings = append(findings, doctor.Finding{
 			Level: "warning", Where: "apps.modelgate.uncollected_tolerance",
-			What:   fmt.Sprintf("calls of %d users came to more than could be collected, and are made one at a time: %s", len(s.Restricted), strings.Join(s.Restricted, ", ")),
+			What:   fmt.Sprintf("calls of %d users cost more than could be collected, so these users can make only one call at a time: %s", len(s.Restricted), strings.Join(s.Restricted, ", ")),
 			Remedy: "look at `usage report --by user,model` for what they call, and whether context and max_output of its price hold; the restriction ends by itself",
 		})
 	}

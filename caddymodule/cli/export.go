@@ -11,14 +11,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 )
 
-// paymentsCommands and ledgerCommands are the rows of what bookkeeping needs.
+// paymentsCommands and ledgerCommands are the commands for bookkeeping.
 var (
 	paymentsCommands = command{use: "payments", short: "What payment services have taken from users", subcommands: []command{
 		{
 			use: "report", short: "Sums up what was paid, refunded and disputed, each for the UTC day on which it was booked, to match payouts",
 			request: "GET /modelgate/payments", edit: oneForm, print: printPayments,
 			flags: []flag{
-				{name: "by", value: []string{"day", "provider"}, help: "What to break it down by: day, provider, or both with a comma", to: "group"},
+				{name: "by", value: []string{"day", "provider"}, help: "Group by: day, provider, or both with a comma", to: "group"},
 				fromFlag, toFlag,
 				{name: "csv", value: false, help: "Print comma-separated values", local: true},
 			},
@@ -66,7 +66,7 @@ func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
 	return out.Error()
 }
 
-// exportLedger copies the export as it comes. It fails if the export breaks off.
+// exportLedger copies the export to the output. It returns an error if the export is incomplete.
 func exportLedger(c *call) error {
 	if !c.isSet("csv") || c.isSet("json") {
 		return errUsage("an export has one form, --csv")
@@ -85,7 +85,7 @@ func exportLedger(c *call) error {
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(c.OutOrStdout(), resp.Body); err != nil {
-		return fmt.Errorf("the export is not whole: %w", err)
+		return fmt.Errorf("the export is incomplete: %w", err)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 )
 
-// written is what init has written, as --json prints it.
+// written is the result of init, which --json prints.
 type written struct {
 	Caddyfile   string   `json:"caddyfile"`
 	Environment string   `json:"environment"`
@@ -35,7 +35,7 @@ func initialize(c *call) error {
 	made := written{filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment"), nil}
 	for _, file := range []string{made.Caddyfile, made.Environment} {
 		if _, err := os.Lstat(file); err == nil {
-			return errExit{exitRefused, fmt.Errorf("%s is there already", file)}
+			return errExit{exitRefused, fmt.Errorf("%s already exists", file)}
 		}
 	}
 	choice := chosen(c)
@@ -62,7 +62,7 @@ func initialize(c *call) error {
 	return c.printed(made, func(w *tabwriter.Writer, _ *call, _ []byte) error { return introduce(w, &made) })
 }
 
-// introduce says what the operator does next.
+// introduce prints the next steps of the operator.
 func introduce(w *tabwriter.Writer, made *written) error {
 	fmt.Fprintf(w, "%s\n%s (secrets; keep a copy in another place)\n\nNext:\n\n", made.Caddyfile, made.Environment)
 	if len(made.Missing) > 0 {
@@ -75,7 +75,7 @@ func introduce(w *tabwriter.Writer, made *written) error {
 	return err
 }
 
-// chosen returns what the flags say. If they name no backend, it asks.
+// chosen returns the choice in the flags. If the flags name no backend, it asks the operator.
 func chosen(c *call) *starter.Choice {
 	flags, asked := c.Flags(), true
 	for _, name := range []string{"anthropic", "openai", "vllm", "ollama", "tasks"} {
@@ -116,7 +116,7 @@ func chosen(c *call) *starter.Choice {
 	}
 }
 
-// checkConfig adapts a Caddyfile and lets the doctor look at it.
+// checkConfig adapts a Caddyfile and checks the result with the doctor.
 func checkConfig(file, text string) error {
 	adapted, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": file})
 	if err != nil {
@@ -137,7 +137,7 @@ func checkConfig(file, text string) error {
 	return nil
 }
 
-// writeNew writes a file that must not exist.
+// writeNew creates a file. It returns an error if the file exists.
 func writeNew(name, text string, mode os.FileMode) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) //nolint:gosec // the operator names it
 	if err != nil {

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestWhatInitWritesServesPaidCalls starts what init has written, as it says, and pays for a
-// call to a server.
+// TestWhatInitWritesServesPaidCalls starts the configuration that init has written, by the printed
+// command, and makes a paid call to a server.
 func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // for its backend
 	g.Backend.On("local-1", gatetest.JSON(http.StatusOK, `{"id":"x","object":"chat.completion","model":"local-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}`))
@@ -123,7 +123,7 @@ func TestInitAsksWhatNoFlagSays(t *testing.T) {
 	}
 
 	secrets, _ := os.ReadFile(environment) //nolint:gosec // of this test
-	if code, _, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--openai"); code != 4 || !strings.Contains(stderr, "there already") {
+	if code, _, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--openai"); code != 4 || !strings.Contains(stderr, "already exists") {
 		t.Errorf("a second time it ended with %d: %s", code, stderr)
 	}
 	if err := os.Remove(file); err != nil {
@@ -144,8 +144,8 @@ func TestInitRefusesWhatCannotBeServed(t *testing.T) {
 		"--vllm 10.0.0.5:8000":                  "--vllm-models go together",
 		"--ollama-models a --openai":            "--ollama-models go together",
 		"--vllm x/y --vllm-models a":            "is no address",
-		"--vllm x:1 --vllm-models a{b":          "is no name of a model",
-		"--ollama x:1 --ollama-models a*":       "is no name of a model",
+		"--vllm x:1 --vllm-models a{b":          "is not a model name",
+		"--ollama x:1 --ollama-models a*":       "is not a model name",
 		"--tasks x:1 --tasks-models hunyuan":    "does not begin with video- or image-",
 		"--openai --domain ai.example.com/path": "is no address",
 		"--openai --domain http://ai.example":   "not encrypted",

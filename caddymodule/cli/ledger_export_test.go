@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// exported is an export of the ledger, a map for each line.
+// exported is an export of the ledger, one map for each line.
 func exported(t *testing.T, g *gatetest.Gate, flags ...string) (lines []map[string]string) {
 	t.Helper()
 	code, stdout, stderr := g.Command(t, "", append([]string{"ledger", "export"}, flags...)...)
@@ -168,7 +168,7 @@ func TestAnExportThatBreaksOffFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := g.Command(t, "", "ledger", "export")
-	if code != 1 || !strings.Contains(stderr, "the export is not whole") || strings.Count(stdout, "\n") < 1000 {
+	if code != 1 || !strings.Contains(stderr, "the export is incomplete") || strings.Count(stdout, "\n") < 1000 {
 		t.Errorf("an export that broke off after %d lines ended with %d: %s", strings.Count(stdout, "\n"), code, stderr)
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {

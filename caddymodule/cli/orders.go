@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 )
 
-// orderCommands, listMismatches and mismatchCommands are the rows of what users pay in.
+// orderCommands, listMismatches and mismatchCommands are the commands for orders and mismatches.
 var (
 	orderCommands = command{use: "order", short: "Orders, by which users pay in", subcommands: []command{
 		{
@@ -36,7 +36,7 @@ var (
 
 	mismatchCommands = command{use: "mismatch", short: "Notices of payment services that fitted no order", subcommands: []command{
 		{
-			use: "resolve <id>", short: "Writes down that nothing is left to do about a mismatch, and why; it is then no longer listed as open",
+			use: "resolve <id>", short: "Records that a mismatch is closed, and why; it is then no longer listed as open",
 			request: "POST /modelgate/mismatches/{id}/resolve", print: printMismatches, flags: []flag{reasonFlag("audit log, and with the mismatch")},
 		},
 	}}

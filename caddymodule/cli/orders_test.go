@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// till is a gate at which users pay in.
+// till is the configuration of a gate with a payment service.
 var till = gatetest.Config{App: "base_url http://127.0.0.1:PORT\n" + gatetest.Selling, Site: gatetest.Proxied + gatetest.Console}
 
 type order struct {
@@ -35,7 +35,7 @@ func (p orderPage) numbers() (numbers []string) {
 	return numbers
 }
 
-// waitForMidnight waits until a day begins, so that none begins between two steps.
+// waitForMidnight moves the clock just past midnight, so that no day begins between two steps.
 func waitForMidnight(g *gatetest.Gate) {
 	g.Wait(g.Now().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + time.Second).Sub(g.Now()))
 }
@@ -97,7 +97,7 @@ func TestAnOrderIsShownWithWhatLedToItAndWhatItMoved(t *testing.T) {
 	ann.Told(t, "refunded", number, "2.00")
 	ann.Told(t, "disputed", number, "8.00")
 	ann.Told(t, "restored", number, "8.00")
-	ann.Told(t, "paid", number, "11.00") // another amount, which fits no order
+	ann.Told(t, "paid", number, "11.00") // a mismatch: another amount
 	type event struct{ Kind, Amount, Status, Reason string }
 	got := asked[struct {
 		order
@@ -155,7 +155,7 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 	g.Wait(time.Second)
 	ann.Told(t, "paid", number, "11.00")
 	g.Wait(time.Second)
-	bob.Told(t, "refunded", strings.Repeat("B", 32), "3.00") // of no order
+	bob.Told(t, "refunded", strings.Repeat("B", 32), "3.00") // a mismatch: no such order
 	type mismatch struct {
 		ID, Kind, User, Order string
 		Resolved              *struct {
@@ -183,7 +183,7 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 	if got := asked[mismatch](t, g, resolve...); got.ID != open[1].ID || got.Resolved == nil {
 		t.Errorf("resolved it is %+v", got)
 	}
-	ann.Told(t, "paid", number, "11.00") // again, which opens nothing
+	ann.Told(t, "paid", number, "11.00") // a repeated notice, which creates no second mismatch
 	if got := list(); !slices.Equal(got, open[:1]) {
 		t.Errorf("open are %+v", got)
 	}
@@ -206,7 +206,7 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 		code int
 		want string
 	}{
-		{resolve, 4, "was resolved already: paid back at the service"},
+		{resolve, 4, "is already resolved: paid back at the service"},
 		{[]string{"mismatch", "resolve", "0", "--reason", "x"}, 3, "there is no mismatch"},
 		{resolve[:3], 2, "--reason is required"},
 	} {

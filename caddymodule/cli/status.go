@@ -37,7 +37,7 @@ func showStatus(c *call) error {
 	return err
 }
 
-// showVersion prints what this program was built from.
+// showVersion prints the version and the commit of this program.
 func showVersion(c *call) error {
 	build := caddymodule.ReadBuild()
 	return c.printed(build, func(w *tabwriter.Writer, _ *call, _ []byte) error {

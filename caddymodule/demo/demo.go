@@ -160,8 +160,8 @@ func (d *Run) provide(ctx context.Context, callbacks *receiver) error {
 	return err
 }
 
-// Introduce writes what there is to try. Headings are bold if color is set. The program is
-// how a shell calls this one.
+// Introduce writes commands to try. Headings are bold if color is set. program is the shell
+// command that calls this program.
 func (d *Run) Introduce(w io.Writer, program string, color bool) error {
 	var text strings.Builder
 	if err := introduction.Execute(&text, struct {

@@ -71,7 +71,7 @@ func (w *written) Write(p []byte) (int, error) {
 	return w.text.Write(p)
 }
 
-// lines are those that have a word.
+// lines returns the lines that contain a word.
 func (w *written) lines(word string) (found []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,8 +83,8 @@ func (w *written) lines(word string) (found []string) {
 	return found
 }
 
-// commandsOf returns the commands of an introduction that are for a shell: all but those
-// below the headings of other languages.
+// commandsOf returns the shell commands of an introduction: all except those below the
+// headings of other languages.
 func commandsOf(introduction string) string {
 	var script strings.Builder
 	for block := range strings.SplitSeq(introduction, "\n\n") {
@@ -96,8 +96,8 @@ func commandsOf(introduction string) string {
 	return script.String()
 }
 
-// TestTheDemoDoesAsItSays runs all that the demo prints for a shell, as a person would,
-// and waits for the callbacks.
+// TestTheDemoDoesAsItSays runs all shell commands that the demo prints, and waits for the
+// callbacks.
 func TestTheDemoDoesAsItSays(t *testing.T) {
 	for _, program := range []string{"sh", "curl", "sed", "tee", "grep"} {
 		if _, err := exec.LookPath(program); err != nil {

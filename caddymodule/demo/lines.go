@@ -20,9 +20,9 @@ func init() {
 	caddy.RegisterModule(new(Lines))
 }
 
-// Lines is a log encoder for a person who watches a terminal. It writes one short line for
-// each model call and for each submission of a task, and nothing for other entries, which
-// another log must have. Amounts are shown in dollars.
+// Lines is a log encoder for people who watch a terminal. It writes one short line for each
+// model call and for each submission of a task. It writes nothing for other entries: another
+// log must write them. Amounts are shown in dollars.
 type Lines struct {
 	// Color shows the status in green, or in red for an error.
 	Color bool `json:"color,omitempty"`
@@ -120,13 +120,13 @@ func (l *Lines) status() string {
 	return red + text + plain
 }
 
-// word returns a field that has a text, without what a terminal would act on.
+// word returns the text of a field without control characters.
 func (l *Lines) word(name string) string {
 	text, _ := l.Fields[name].(string)
 	return visible(text)
 }
 
-// sum adds up fields that have a number.
+// sum adds up the fields that are numbers.
 func (l *Lines) sum(names ...string) (sum int64) {
 	for _, name := range names {
 		n, _ := l.Fields[name].(int64)
@@ -143,8 +143,8 @@ const (
 	plain = "\x1b[0m"
 )
 
-// visible replaces what is not visible, so that a caller cannot write to the terminal what
-// the terminal would act on.
+// visible replaces characters that are not visible, so that a caller cannot send control
+// sequences to the terminal.
 func visible(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsPrint(r) {

@@ -101,7 +101,7 @@ func (r *receiver) print(what string) {
 	fmt.Fprintf(r.lines, "%s  callback  %s\n", time.Now().Format(time.TimeOnly), visible(what))
 }
 
-// summary returns what the line of a verified callback says.
+// summary returns the text of the line of a verified callback.
 func summary(body []byte) string {
 	var event struct {
 		Type string `json:"type"`

@@ -20,7 +20,7 @@ type Finding struct {
 	Remedy string `json:"remedy"`
 }
 
-// Examine runs every check over a configuration, which is decoded JSON. admin is the address
+// Examine runs all checks on a configuration in the form of decoded JSON. admin is the address
 // of the admin endpoint if the configuration names none.
 func Examine(config any, admin string) []Finding {
 	findings := append(make([]Finding, 0, 8), checkAdmin(config, admin)...)

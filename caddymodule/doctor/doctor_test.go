@@ -38,7 +38,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		return "{\n" + closed + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
 			"http://:8080 {\n modelgate_console\n modelgate_messages {\n" + block + "\nrespond ok\n}\n}\n"
 	}
-	// only is one whose block has no other routes.
+	// only is a block without other routes.
 	only := func(option, block string) string {
 		return strings.Replace(selling(option, block), "\nrespond ok\n}", "\n}", 1)
 	}
@@ -292,7 +292,7 @@ func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
 	options, _, _ := strings.Cut(serving, "\tmodelgate {")
 	admin := strings.TrimSuffix(block("production.md", "admin unix/"), "}\n")
 	selling := strings.Replace(options, "{\n", admin, 1) + strings.TrimPrefix(block("pricing.md", "payment stripe"), "{\n")
-	// parts returns what is within the option modelgate and within the site of a block.
+	// parts returns the content of the option modelgate and of the site of a block.
 	parts := func(block string) (option, site string) {
 		_, rest, _ := strings.Cut(block, "\tmodelgate {\n")
 		option, rest, _ = strings.Cut(rest, "\n\t}\n}\n")

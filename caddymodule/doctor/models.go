@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
-// checkPrices looks for models whose calls are all refused or all free, and for prices of
-// models that nothing serves.
+// checkPrices searches for models whose calls are all refused or all free, and for prices of
+// models that no route serves.
 func checkPrices(config any) []Finding {
 	prices := pricesOf(config)
 	if len(prices) == 0 {
@@ -57,8 +57,8 @@ func checkPrices(config any) []Finding {
 	return findings
 }
 
-// pricesOf returns the prices. There are none if they cannot be decoded, which the start of
-// the configuration reports.
+// pricesOf returns the prices. If they cannot be decoded, it returns none, because the start of
+// the configuration reports the error.
 func pricesOf(config any) []catalog.Price {
 	var prices []catalog.Price
 	raw, err := json.Marshal(at(config, "apps", "modelgate", "prices"))
@@ -71,7 +71,7 @@ func pricesOf(config any) []catalog.Price {
 	return prices
 }
 
-// sells reports whether plans are sold or wallets are filled.
+// sells reports whether users can buy plans or top up wallets.
 func sells(config any) bool {
 	plans, _ := at(config, "apps", "modelgate", "plans").([]any)
 	return len(plans)+len(paymentsOf(config)) > 0
@@ -80,8 +80,8 @@ func sells(config any) bool {
 // block is a directive of model calls.
 type block struct {
 	path   string
-	listed []catalog.Pattern // by the word models
-	taken  []catalog.Pattern // by its routes
+	listed []catalog.Pattern // in the word models
+	taken  []catalog.Pattern // matched by its routes
 }
 
 // blocksOf returns the directives of model calls.
@@ -94,7 +94,7 @@ func blocksOf(config any) (blocks []block) {
 	return blocks
 }
 
-// takenBy returns the models that routes may take: every model, unless a route has the
+// takenBy returns the models that routes can match: every model, unless a route has the
 // matcher modelgate_model.
 func takenBy(routes any) (taken []catalog.Pattern) {
 	list, _ := routes.([]any)
@@ -115,7 +115,7 @@ func takenBy(routes any) (taken []catalog.Pattern) {
 			switch name, _ := at(handler, "handler").(string); name {
 			case "subroute":
 				taken = append(taken, takenBy(at(handler, "routes"))...)
-			case "headers", "vars", "map", "log_append", "request_body", "rewrite": // they answer nothing
+			case "headers", "vars", "map", "log_append", "request_body", "rewrite": // these do not answer requests
 			default:
 				taken = append(taken, "*")
 			}
@@ -124,7 +124,7 @@ func takenBy(routes any) (taken []catalog.Pattern) {
 	return taken
 }
 
-// check returns what is wrong with the models of the block, given the patterns that have a
+// check returns the findings about the models of the block. It gets the patterns that have a
 // price for calls, and whether other models are free.
 func (b block) check(priced catalog.Patterns, free bool) []Finding {
 	if !free && !slices.ContainsFunc(b.taken, func(models catalog.Pattern) bool { return meetsAny(models, priced) }) {
@@ -173,12 +173,12 @@ func patternsOf(config any, list string) (models []catalog.Pattern) {
 	return models
 }
 
-// meet reports whether a model can match both patterns.
+// meet reports whether any model can match both patterns.
 func meet(a, b catalog.Pattern) bool {
 	return a.Match(strings.TrimSuffix(string(b), "*")) || b.Match(strings.TrimSuffix(string(a), "*"))
 }
 
-// meetsAny reports whether a model can match a pattern and one of others.
+// meetsAny reports whether any model can match both a pattern and one of the others.
 func meetsAny(pattern catalog.Pattern, others []catalog.Pattern) bool {
 	return slices.ContainsFunc(others, func(other catalog.Pattern) bool { return meet(pattern, other) })
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// checkAdmin looks for an admin endpoint that others can reach: every client that reaches it
-// can create keys and credit wallets. address is where it is if the configuration does not
-// say it.
+// checkAdmin checks who can reach the admin endpoint: every client that reaches it can create
+// keys and credit wallets. address is the default if the configuration names no address.
 func checkAdmin(config any, address string) []Finding {
 	if off, _ := at(config, "admin", "disabled").(bool); off {
 		return nil
@@ -43,8 +42,8 @@ func isLoopback(host string) bool {
 	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
-// checkTrustedProxies looks for servers behind another proxy that take its address for the
-// one of every caller.
+// checkTrustedProxies searches for servers behind another proxy that would use the address of
+// the proxy as that of every caller.
 func checkTrustedProxies(config any) (findings []Finding) {
 	text, _ := at(config, "apps", "modelgate", "base_url").(string)
 	if base, err := url.Parse(text); err != nil || base.Scheme != "https" {
@@ -66,8 +65,8 @@ func checkTrustedProxies(config any) (findings []Finding) {
 	return findings
 }
 
-// encrypts reports whether a server of the configuration speaks https, which it does by
-// itself at the port of https, and for a host that does not skip it.
+// encrypts reports whether a server of the configuration uses https. Automatic https applies at
+// the https port, and to hosts that do not skip it.
 func encrypts(config, server any) bool {
 	if policies, _ := at(server, "tls_connection_policies").([]any); len(policies) > 0 {
 		return true

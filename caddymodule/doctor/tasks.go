@@ -57,7 +57,7 @@ func checkTasks(config any) []Finding {
 	return findings
 }
 
-// checkFamilies looks for models of families that no backend runs.
+// checkFamilies searches for models of families that no backend runs.
 func checkFamilies(config any) (findings []Finding) {
 	run := patternsOf(config, "backends")
 	families, _ := at(config, "apps", "modelgate", "families").([]any)
@@ -114,8 +114,8 @@ func clearSecret(path, of string) Finding {
 	return Finding{"warning", path, "a secret " + of + " is in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
 }
 
-// unpricedGeneration reports whether there are prices, but none for generations of a model of
-// the pattern.
+// unpricedGeneration reports whether the configuration has prices, but none for generations by
+// models of the pattern.
 func unpricedGeneration(config any, pattern catalog.Pattern) bool {
 	prices := pricesOf(config)
 	if len(prices) == 0 || at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced {

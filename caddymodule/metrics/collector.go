@@ -140,8 +140,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectStored sends what has to be read from the store. Of what the store does not
-// answer in time it sends nothing.
+// collectStored sends the metrics that are read from the store. It omits a metric if the
+// store does not answer in time.
 func (s *Source) collectStored(store string, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

@@ -200,7 +200,7 @@ func (m *Metrics) Auth(event string, refused *fault.Fault) {
 
 // The results of notices that package billing does not see.
 const (
-	NoticeRefused billing.Result = "refused" // it is not proved to be from the service
+	NoticeRefused billing.Result = "refused" // the signature or the time is wrong
 	NoticeFailed  billing.Result = "error"   // it could not be recorded
 )
 
@@ -212,7 +212,7 @@ const (
 	orderFailed   = "error" // the service did not open it, or the store failed
 )
 
-// Payments makes the counters of a payment service.
+// Payments creates the counters of a payment service, at zero.
 func (m *Metrics) Payments(provider string) {
 	for _, result := range []string{orderOpened, orderReplayed, orderRefused, orderFailed} {
 		m.orders.WithLabelValues(provider, result)

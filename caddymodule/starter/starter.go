@@ -1,8 +1,8 @@
-// Package starter makes the first configuration of a gateway, from what an operator wants to
-// serve: a Caddyfile, and the environment with its secrets.
+// Package starter creates the first configuration of a gateway from the choices of an operator:
+// a Caddyfile, and the environment with its secrets.
 //
-// [Choice] is what the operator wants, and [Choice.Render] returns the texts. Package cli has
-// the command, which checks and writes them.
+// [Choice] has the choices of the operator, and [Choice.Render] returns the texts. The command
+// init of package cli checks and writes them.
 package starter
 
 import (
@@ -24,7 +24,7 @@ var text string
 
 var caddyfile = template.Must(template.New("Caddyfile").Funcs(template.FuncMap{"names": names, "unit": unit}).Parse(text))
 
-// Choice is what an operator wants to serve, and where.
+// Choice is the backends that an operator wants to use, and the address of the gateway.
 type Choice struct {
 	Domain    string // of the site: a name, or an address with http:// or https://
 	Data      string // directory of the store
@@ -37,11 +37,11 @@ type Choice struct {
 
 // Server is a server of the operator.
 type Server struct {
-	Address string // empty: there is none
+	Address string // empty: no such server
 	Models  []string
 }
 
-// Names returns the models as the words of a directive.
+// Names returns the models as the arguments of a directive.
 func (s Server) Names() string { return names(s.Models) }
 
 // URL returns the address with a scheme, and without the path that clients add.
@@ -61,7 +61,7 @@ type Price struct {
 	Above                                              *Price // prompts above 200,000 tokens
 }
 
-// The examples of prices: those of the vendors' lists in 2025.
+// Example prices, from the price lists of the vendors in 2025.
 var (
 	anthropicPrices = []Price{
 		{
@@ -89,7 +89,7 @@ func modelsOf(prices []Price) (models []string) {
 	return models
 }
 
-// Completions returns the models of OpenAI's dialect.
+// Completions returns the models of the dialect openai.
 func (c *Choice) Completions() (models []string) {
 	if c.OpenAI {
 		models = c.OpenAIModels()
@@ -122,7 +122,7 @@ func (c *Choice) BaseURL() string {
 	return "https://" + c.Domain
 }
 
-// Bind returns the host to listen at, if it is one of this machine alone.
+// Bind returns the host to listen at if only this machine can reach it.
 func (c *Choice) Bind() string {
 	u, err := url.Parse(c.BaseURL())
 	if err != nil || u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
@@ -131,20 +131,20 @@ func (c *Choice) Bind() string {
 	return u.Hostname()
 }
 
-// The forms of what goes into the Caddyfile, which keep it from becoming more than one word.
+// The allowed forms of values in the Caddyfile. They prevent a value from becoming several words.
 var (
 	addressForm = regexp.MustCompile(`^(https?://)?[A-Za-z0-9.\-\[\]:]+(/v1)?/?$`)
 	modelForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 	taskForm    = regexp.MustCompile(`^(video|image)-`)
 )
 
-// check refuses what cannot be served.
+// check returns an error if the choice cannot be served.
 func (c *Choice) check() error {
 	if !c.Anthropic && !c.OpenAI && c.VLLM.Address+c.Ollama.Address+c.Tasks.Address == "" {
-		return fmt.Errorf("no backend is named: give --anthropic, --openai, --vllm, --ollama or --tasks")
+		return fmt.Errorf("no backend is named; allowed: --anthropic, --openai, --vllm, --ollama or --tasks")
 	}
 	if !addressForm.MatchString(c.Domain) {
-		return fmt.Errorf("--domain %q is no address such as ai.example.com or http://localhost:8080", c.Domain)
+		return fmt.Errorf("--domain %q is not an address such as ai.example.com or http://localhost:8080", c.Domain)
 	}
 	if strings.ContainsAny(c.Data, "\"\n{}") {
 		return fmt.Errorf("--data %q has a quotation mark, a brace or a newline", c.Data)
@@ -155,14 +155,14 @@ func (c *Choice) check() error {
 	}{{"vllm", c.VLLM}, {"ollama", c.Ollama}, {"tasks", c.Tasks}} {
 		flag, server := named.flag, named.server
 		if (server.Address == "") != (len(server.Models) == 0) {
-			return fmt.Errorf("--%s and --%s-models go together: an address, and the models that are served there", flag, flag)
+			return fmt.Errorf("--%s and --%s-models go together: the address of a server and its models", flag, flag)
 		}
 		if server.Address != "" && !addressForm.MatchString(server.Address) {
-			return fmt.Errorf("--%s %q is no address such as 10.0.0.5:8000", flag, server.Address)
+			return fmt.Errorf("--%s %q is not an address such as 10.0.0.5:8000", flag, server.Address)
 		}
 		for _, model := range server.Models {
 			if !modelForm.MatchString(model) {
-				return fmt.Errorf("--%s-models: %q is no name of a model", flag, model)
+				return fmt.Errorf("--%s-models: %q is not a model name", flag, model)
 			}
 			if flag == "tasks" && !taskForm.MatchString(model) {
 				return fmt.Errorf("--tasks-models: %q does not begin with video- or image-, as models of tasks do", model)
@@ -176,8 +176,8 @@ func (c *Choice) check() error {
 const Unset = "replace-me"
 
 // Render returns the texts of the Caddyfile and of the environment, and the variables that
-// are still [Unset]. The keys of vendors come from getenv. file and environment are where the
-// texts will be.
+// are still [Unset]. The keys of vendors come from getenv. file and environment are the names
+// of the files.
 func (c *Choice) Render(file, environment string, getenv func(string) string) (config, secrets string, missing []string, err error) {
 	if err := c.check(); err != nil {
 		return "", "", nil, err

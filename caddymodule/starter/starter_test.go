@@ -15,7 +15,7 @@ import (
 )
 
 // TestEveryChoiceIsAConfiguration adapts and provisions the configuration of every choice,
-// with the environment that is made for it, and shows each to the doctor.
+// with its environment, and checks each with the doctor.
 func TestEveryChoiceIsAConfiguration(t *testing.T) {
 	for n := 1; n < 1<<5; n++ {
 		for _, domain := range []string{"ai.example.com", "http://localhost:8080", "http://[::1]:8080", "https://ai.example.com:8443"} {

@@ -23,9 +23,9 @@ func init() {
 	})
 }
 
-// Auth lets a request pass only with an API key in force, whatever its path. It guards routes that
-// have no check of their own; the other modelgate directives check their credential themselves. The
-// credential is removed from the request, so that neither upstreams nor logs behind see it.
+// Auth passes a request only with a valid API key, on any path. It protects routes without a check
+// of their own; the other modelgate directives check their credential themselves. Auth removes the
+// credential from the request, so that neither upstreams nor later log lines see it.
 //
 // Placeholder | Description
 // ------------|-------------

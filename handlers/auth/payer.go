@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// Payer returns who pays for the requests of a principal, and under which budgets: of the key,
-// the operator's and the owner's, and the user's. A budget that is not set does not limit.
+// Payer returns the user who pays for the requests of a principal, with up to three budgets: the
+// operator's and the owner's budget of the key, and the user's. An unset budget does not limit.
 func Payer(p *identity.Principal) ledger.Payer {
 	who := ledger.Payer{User: p.UserID}
 	if l := p.OperatorLimits; l.Budget > 0 {
@@ -26,9 +26,8 @@ func Payer(p *identity.Principal) ledger.Payer {
 	return who
 }
 
-// CheckFunds refuses a principal without any money to spend. It is asked before the body
-// of a request that costs money whatever it says, so that nothing is kept in memory for a
-// caller who cannot pay for it.
+// CheckFunds returns a fault if a principal has no money to spend. Call it before reading the
+// body of a request that always costs money, so that a caller who cannot pay uses no memory.
 func CheckFunds(ctx context.Context, runtime *caddymodule.Runtime, p *identity.Principal) *fault.Fault {
 	err := runtime.Ledger.CheckFunds(ctx, Payer(p))
 	var short *ledger.Short

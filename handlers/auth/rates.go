@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// Subjects returns the two subjects in whose rates the requests of a principal count:
-// the key, with the rates of [caddymodule.Limits.OfKey], and the user, for all of the
-// user's keys together.
+// Subjects returns the two subjects whose rates limit the requests of a principal:
+// the key, with the rates of [caddymodule.Limits.OfKey], and the user, whose rates
+// apply to all of the user's keys together.
 func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limit.Subject) {
 	l := p.UserLimits
 	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{
@@ -17,8 +17,8 @@ func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limi
 	}}
 }
 
-// RateLimited returns the answer to a principal whose rates [Subjects] returned: RATE_LIMITED. Units
-// are tokens.
+// RateLimited returns the fault RATE_LIMITED for a refusal of a subject from [Subjects]. Units are
+// tokens.
 func RateLimited(r *limit.Refusal) *fault.Fault {
 	whose := "key"
 	if r.OfUser {

@@ -66,7 +66,7 @@ func TestAPromptOfMoreTokensThanTheContextIsRefused(t *testing.T) {
 	g.Credit(t, key.UserID, "1.00")
 	tokens := func(n int) string { return "[" + strings.TrimSuffix(strings.Repeat("1, ", n), ", ") + "]" }
 	for name, c := range map[string]struct {
-		prompt, param string // no param: it is taken
+		prompt, param string // empty param: the call is accepted
 		tokens        int
 	}{
 		"as many as fit":        {tokens(10_000), "", 0},

@@ -25,7 +25,7 @@ func TestCredentialsAreNotForwarded(t *testing.T) {
 	key := g.NewKey(t, nil).Secret
 	for _, path := range []string{messages, chat} {
 		t.Run(path, func(t *testing.T) {
-			// A backend that sends back every header it got, and some of its own.
+			// A backend that returns every request header, and some of its own.
 			g.Backend.On(path, func(w http.ResponseWriter, r *http.Request) {
 				for name, values := range r.Header {
 					if name != "Content-Length" {
@@ -103,8 +103,8 @@ func TestCredentialsAreNotForwarded(t *testing.T) {
 	}
 }
 
-// reverse_proxy describes to its log, at WARN, what it has sent to a backend that
-// breaks off, and hides only Authorization and cookies of it.
+// If a backend breaks the connection, reverse_proxy logs the request at WARN. It
+// hides only Authorization and cookies.
 func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 	const credential = "header_up Api-Key operators-secret"
 	for name, proxy := range map[string]string{
@@ -148,8 +148,8 @@ func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 	}
 }
 
-// TestTheOperatorsCredentialIsNotRepeated has a backend repeat the credential that
-// it was sent under names that tell nothing.
+// TestTheOperatorsCredentialIsNotRepeated uses a backend that returns the operator's
+// credential under names that do not identify a credential.
 func TestTheOperatorsCredentialIsNotRepeated(t *testing.T) {
 	const secret = "upstream-credential-of-the-operator"
 	for name, proxy := range map[string]string{

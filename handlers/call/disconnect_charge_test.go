@@ -21,7 +21,7 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 	brief.App = "on_disconnect finish 50ms\n" + thinking
 	full := ordinary
 	full.App = "limits {\n detached_per_user 1\n}\n" + thinking
-	asked := strings.Repeat("word ", 60) // 300 bytes, beside the role
+	asked := strings.Repeat("word ", 60) // 300 bytes, without the role
 	const input = money.Amount(100)
 	long := fmt.Sprintf(`,"system":%q`, asked)
 	start := strings.Replace(messageEvents[0], `"input_tokens":25`, `"input_tokens":250`, 1)
@@ -30,7 +30,7 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 		config                  gatetest.Config
 		first                   http.HandlerFunc
 		read                    string
-		least, most             money.Amount // of the input; the estimate counts the words around, too
+		least, most             money.Amount // of the input; the estimate includes the other text of the body
 		output                  money.Amount
 	}{
 		{"JSON before the head", "priced", "", "cancel", cancelled, nil, "", input, input + 5, 0},
@@ -84,7 +84,7 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 }
 
 func TestARefusedOrUnsentCallIsFreeAfterADisconnect(t *testing.T) {
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // takes connections, and never shakes hands
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and completes no TLS handshake
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +272,7 @@ func TestChainedGatewaysChargeADisconnectTheSame(t *testing.T) {
 }
 
 func TestAnIncompletelySentBodyIsFree(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0") // reads nothing of what it is sent
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // accepts connections and reads nothing
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -301,7 +301,7 @@ func TestAnIncompletelySentBodyIsFree(t *testing.T) {
 }
 
 func TestADisconnectAfterTheBodyOverHTTP2IsCharged(t *testing.T) {
-	// The head of the answer shows that the body is there, whenever the transport says so.
+	// The response header shows that the backend has received the body, whatever the transport reports.
 	script, reached, on, _ := interrupted(gatetest.Stream(messageEvents[0]), portions(messageEvents[1:]...))
 	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -202,7 +202,7 @@ func TestABackendLearnsTheCallersAddressOnlyByHeaderUp(t *testing.T) {
 				t.Errorf("%s: the backend saw %s: %q, want %q", c.model, name, seen[0].Header[name], c.want[name])
 			}
 		}
-		// The address is no credential, which would be taken out of the answer.
+		// The address is not a credential; the gateway would remove a credential from the answer.
 		if version := got.Header.Get("Openai-Version"); version != "for:"+c.want.Get("X-Forwarded-For") {
 			t.Errorf("%s: the answer has %q", c.model, version)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// TestHiddenReasoningIsChargedWhenTheCallerLeaves has callers leave at each point of a
-// stream whose model reasons, and its report come or not.
+// TestHiddenReasoningIsChargedWhenTheCallerLeaves disconnects the caller at each point of a
+// stream of a reasoning model, with and without a usage report.
 func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 	const app = prices + `
 		price reasoner* {
@@ -34,7 +34,7 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 		until string
 		began bool
 		rest  []string
-		some  money.Amount // of the output as far as it is known without the report
+		some  money.Amount // for the output that is known without the report
 	}{
 		"before all":      {messageEvents[:1], "message_start", false, messageEvents[1:], 10},
 		"in a hidden one": {[]string{messageEvents[0], opening(`"type":"redacted_thinking","data":"abc"`)}, "redacted", true, messageEvents[4:], 10},

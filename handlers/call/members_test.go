@@ -30,7 +30,7 @@ func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
 	g.Credit(t, key.UserID, "1.00")
 	const weather = `"name":"weather","input_schema":{"type":"object"}`
 	for name, c := range map[string]struct {
-		path, more, param, word string // no param: it is taken
+		path, more, param, word string // empty param: the call is accepted
 	}{
 		"web_search":              {chat, `,"web_search":true`, "web_search", "web_search"},
 		"search_options":          {chat, `,"search_options":{"forced_search":true}`, "search_options", "search_options"},

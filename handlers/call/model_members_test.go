@@ -130,7 +130,7 @@ func TestMembersThatMultiplyAnswersAreRefusedForPricedModels(t *testing.T) {
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
 	for name, c := range map[string]struct {
-		path, more, param string // no param: it is taken
+		path, more, param string // empty param: the call is accepted
 	}{
 		"n of messages":       {messages, `,"n":2`, "n"},
 		"given twice":         {messages, `,"n":1,"n":4`, "n"},

@@ -35,7 +35,7 @@ type bill struct {
 	short    *ledger.Short // why not all that it comes to could be reserved; nil: it could, or did not have to
 
 	charged     money.Amount
-	uncollected money.Amount // part of the cost that nobody was charged for
+	uncollected money.Amount // part of the cost that was not charged
 	cut         bool         // the backend claims more than the call can have used
 
 	unlisted string // the tier or region that served the call, where the price lists only others
@@ -181,7 +181,7 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 
 // oneAtATime refuses a call while another one is under way, if the user is restricted
 // because of uncollected amounts.
-var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account came to more than could be collected: "+
+var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cost more than could be collected: "+
 	"until that is less than the operator tolerates, your calls are made one at a time").After(time.Second)
 
 // unaffordable says what is needed, what is there, and with which max_tokens
@@ -248,7 +248,7 @@ func (b *bill) cost(report *usage.Report, basis usage.Basis) catalog.Charge {
 // settleEvery is how much of a long call a crash can forget.
 const settleEvery = 10 * time.Second
 
-// errMoneyOut cancels a call that came to more than there is.
+// errMoneyOut cancels a call that costs more than is available.
 var errMoneyOut = errors.New("the money has run out")
 
 // pay looks at a stream while it runs: once it has begun, whether the input that
@@ -284,7 +284,7 @@ func (c *call) pay(now time.Time) error {
 
 // foresee reserves more where the input that a stream reports at its start, with
 // all the output that was asked for, comes to more than is reserved. If that is not
-// there, it reserves what there is, and returns what it lacks.
+// there, it reserves what is available, and returns the missing amount.
 func (b *bill) foresee(meter *usage.Reader) *ledger.Short {
 	report := meter.Report()
 	if !report.Input {
@@ -322,7 +322,7 @@ func (c *call) charge() {
 	}
 	cost := charge.Amount
 	if more := cost - b.reservation.Amount(); more > 0 && c.ended != usage.MoneyOut {
-		_, _ = b.reservation.Grow(more) // what it lacks is lost
+		_, _ = b.reservation.Grow(more) // the missing amount is uncollected
 	}
 	record := c.record()
 	record.Breakdown = charge.Breakdown()

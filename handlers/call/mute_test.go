@@ -15,7 +15,7 @@ func init() {
 	})
 }
 
-// mute is a handler of somebody else's that flushes what it has not written,
+// mute is a third-party handler that flushes what it has not written,
 // answers nothing and calls nobody.
 type mute struct{}
 

@@ -190,7 +190,7 @@ func TestAnOptionWithoutAPriceIsRefused(t *testing.T) {
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
 	for name, c := range map[string]struct {
-		path, more, param string // no param: it is taken
+		path, more, param string // empty param: the call is accepted
 	}{
 		"a tier":              {messages, `,"service_tier":"batch"`, "service_tier"},
 		"a tier of chat":      {chat, `,"service_tier":"scale"`, "service_tier"},

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// timedOut is the error of a call after a time-out of the backend.
+// timedOut is the error of a call after a timeout of the backend.
 var timedOut = fault.New(fault.UpstreamTimeout, "the backend of this model did not answer in time")
 
 // errTimeout cancels a call after the backend was silent for too long. It is a net.Error, by which
@@ -52,14 +52,14 @@ func (w *watch) again(now time.Time, after time.Duration) {
 	w.timer.Reset(after)
 }
 
-// stop stops the timer. A check that runs now ends when it finds the answer closed.
+// stop stops the timer. A running check ends when it sees that the answer is closed.
 func (w *watch) stop() { w.timer.Stop() }
 
 // dropPatience is the maximum time for reading a body that is not forwarded. If the body is read
 // completely, the connection to the backend can be reused.
 const dropPatience = 5 * time.Second
 
-// headCame ends the wait for the head, and starts the timeout for silence.
+// headCame ends the wait for the response header, and starts the timeout for silence.
 func (w *watch) headCame(a *answer) {
 	now := time.Now()
 	a.lastByte, a.lastSign = now, now

@@ -33,7 +33,7 @@ import (
 // An answer only keeps the headers that callers may see, before reverse_proxy logs them, sets
 // placeholders by them and applies header_down.
 //
-// Caddy's Via does not go upstream.
+// Caddy's Via is not sent to the backend.
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
@@ -45,7 +45,7 @@ type transport struct{ *reverseproxy.HTTPTransport }
 // keeps all headers except those with the name of a credential.
 type matchedTransport struct{ transport }
 
-// smallCall is the greatest length of a body that is sent in one write, in bytes. With its
+// smallCall is the maximum length of a body that is sent in one write, in bytes. With its
 // head it fits into net/http's buffer of 4 KiB.
 const smallCall = 2 << 10
 
@@ -80,8 +80,8 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.HTTPTransport.RoundTrip(&sent) // a health check
 	}
-	// A vendor need not know of the gateway. An operator's own value stays. Retries share the
-	// headers with a trip that may still be sending, so they must not delete again.
+	// The gateway does not reveal itself to vendors. A value that the operator sets is kept. Retries
+	// share the headers with an attempt that may still be sending, so they must not delete again.
 	if via := req.Header["Via"]; len(via) == 1 && strings.HasSuffix(via[0], " Caddy") {
 		delete(req.Header, "Via")
 	}

@@ -16,8 +16,8 @@ import (
 )
 
 // TestAnOrderOfAnotherCurrencyIsNotCredited: an order is opened, the operator changes
-// the currency, which may be done while no money has moved, and the order is paid. A
-// service that keeps the old currency is refused.
+// the currency, which is allowed while no money has moved, and the order is paid. The
+// configuration is refused if a service keeps the old currency.
 func TestAnOrderOfAnotherCurrencyIsNotCredited(t *testing.T) {
 	stripe := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)

@@ -44,7 +44,7 @@ func TestMessagesAreInTheLanguageOfTheRequest(t *testing.T) {
 	}
 }
 
-// A field whose fault has no whole message in Chinese is named.
+// If a fault has no complete message in Chinese, its message names the field.
 func TestAMessageIsNotMixedOfTwoLanguages(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)

@@ -57,7 +57,7 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 		answer, _ := program.ask(t, row.Method, pathOf(row), body)
 		refused(t, row.Path+" without a stamp", answer, 403, "VERIFICATION_REQUIRED")
 
-		g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // a stamp counts from the second that it is in
+		g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // a step-up counts from the second that it is in
 		b.verifies(t)
 		g.Wait(299 * time.Second)
 		// A password is not asked of who has a factor.

@@ -78,7 +78,7 @@ func TestTheWholeWalk(t *testing.T) {
 	if got, _ := program.ask(t, "GET", "/api/user/self", ""); got.Status != 200 {
 		t.Errorf("the token is answered %d", got.Status)
 	}
-	// The stamp is the session's: the token has none.
+	// The step-up belongs to the session: the token has none.
 	if got, e := program.ask(t, "POST", "/api/token/", `{"name":"other"}`); e.Code != "VERIFICATION_REQUIRED" {
 		t.Errorf("the token made a key: %d %s", got.Status, got.Body)
 	}

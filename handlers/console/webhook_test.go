@@ -84,7 +84,7 @@ func TestAWebhookThatCannotBeProvedIsRefusedUnread(t *testing.T) {
 	refused(t, "one that is not", wire.Receive(t, http.MethodPost), 400, "INVALID_PARAMETER")
 }
 
-// counters returns what the metrics count of payments, by name and labels.
+// counters returns the metrics of payments, by name and labels.
 func counters(t *testing.T, g *gatetest.Gate) map[string]int {
 	t.Helper()
 	_, text := g.Admin(t, http.MethodGet, "/metrics", nil)

@@ -70,7 +70,7 @@ const (
 // `demo:empty` | 200 without a body
 // `demo:slow` | the first byte comes after 3 s; `demo:slow=500ms` after 500 ms
 // `demo:stall` | a stream is silent for 60 s after its third piece, then goes on; `demo:stall=20s` for 20 s
-// `demo:break` | the connection breaks off in the middle of the answer
+// `demo:break` | the connection breaks in the middle of the answer
 // `demo:error` | a stream ends with an error event after its third piece
 // `demo:nousage` | no usage is reported
 // `demo:cached` | the input counts as read from the cache: on messages the text up to the last `cache_control`, elsewhere the whole prompt
@@ -191,7 +191,7 @@ func (d *Demo) UnmarshalCaddyfile(c *caddyfile.Dispenser) error {
 			}
 			d.Pace = new(caddy.Duration(pace))
 		default:
-			return c.Errf("unknown option %q; allowed: pace", c.Val())
+			return c.Errf("unknown word %q; allowed: pace", c.Val())
 		}
 	}
 	return nil

@@ -277,7 +277,7 @@ func TestCaddyfile(t *testing.T) {
 		{input: "modelgate_demo {\n pace soon\n}", err: "pace: "},
 		{input: "modelgate_demo {\n pace 1s\n pace 1s\n}", err: "pace is given twice"},
 		{input: "modelgate_demo {\n pace 1s {\n pace 2s\n }\n}", err: "{"},
-		{input: "modelgate_demo {\n pause 1s\n}", err: `unknown option "pause"`},
+		{input: "modelgate_demo {\n pause 1s\n}", err: `unknown word "pause"`},
 	} {
 		var d Demo
 		err := d.UnmarshalCaddyfile(caddyfile.NewTestDispenser(c.input))

@@ -1,5 +1,5 @@
-// Package docs serves the description of the routes, and answers what no other directive of a
-// site answers. [Docs] is the directive modelgate_docs.
+// Package docs serves the description of the routes, and answers requests that no other directive
+// of a site answers. [Docs] is the directive modelgate_docs.
 package docs
 
 import (
@@ -32,7 +32,7 @@ func init() {
 }
 
 // Docs serves GET /openapi.yaml, GET /openapi.json and GET /llms.txt. If no other directive of
-// the site answers a request, Docs does: at / with what this site is, elsewhere with 404.
+// the site answers a request, Docs does: at / with a description of this site, elsewhere with 404.
 // Without it, Caddy answers such requests with an empty 200.
 type Docs struct {
 	app     *caddymodule.App
@@ -62,7 +62,7 @@ var openAPI = sync.OnceValues(func() ([]byte, error) {
 	return json.Marshal(document)
 })
 
-// The answers at /. They are the same for every configuration, and tell nothing about it.
+// The answers at /. They are the same for every configuration, and reveal nothing about it.
 var (
 	//go:embed index.html
 	indexHTML []byte

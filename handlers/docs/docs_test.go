@@ -43,7 +43,7 @@ func TestDocumentsAreServed(t *testing.T) {
 	}
 }
 
-// TestNothingIsAnsweredByAnEmpty200 sends requests that no directive of a site takes.
+// TestNothingIsAnsweredByAnEmpty200 sends requests that no directive of a site answers.
 func TestNothingIsAnsweredByAnEmpty200(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_health\nmodelgate_docs\nmodelgate_console\n" + gatetest.Proxied})
 	for _, c := range []struct {

@@ -53,7 +53,7 @@ type Health struct {
 	last   *lastLogged
 }
 
-// lastLogged has by path the reason that was logged last; none: it is ready.
+// lastLogged has the last logged reason by path; no reason: ready.
 type lastLogged struct {
 	sync.Mutex
 	details map[string]string
@@ -134,7 +134,7 @@ func (h *Health) ready(ctx context.Context, tasks bool) (reason string, err erro
 	return "", nil
 }
 
-// logChange logs that a path is not ready any more, with the reason, or is ready again.
+// logChange logs that a path is no longer ready, with the reason, or is ready again.
 func (h *Health) logChange(path, reason string, err error) {
 	details := ""
 	if err != nil {

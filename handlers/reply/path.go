@@ -87,8 +87,8 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 	return err
 }
 
-// Unhandled reports whether no handler has answered r. The caller must answer it then: another
-// of our directives may stand before and is told that r was handled.
+// Unhandled reports whether no handler has answered r. If so, the caller must answer r: an earlier
+// directive of this module gets the result that r was handled.
 func Unhandled(r *http.Request) bool {
 	unhandled, _ := caddyhttp.GetVar(r.Context(), "unhandled").(bool)
 	if unhandled {

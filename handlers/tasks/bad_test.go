@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// bad are submissions that nobody may make.
+// bad are submissions that must be refused.
 var bad = []struct {
 	path, body string
 	status     int

@@ -37,7 +37,7 @@ func kept(t *testing.T, mediaName string) (w *world, path string) {
 	return w, path
 }
 
-// file asks for a file as whoever has its link, with no credential.
+// file requests a file by its link, without a credential.
 func (w *world) file(t testing.TB, path string, headers ...string) gatetest.Answer {
 	t.Helper()
 	return w.Do(t, http.MethodGet, path, strings.Join(headers, "\n"), "")
@@ -195,7 +195,7 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 			c.want.check(t, c.path, w.Do(t, http.MethodPost, c.path, c.headers, c.body))
 		})
 	}
-	// A job that nobody knows is no reason to tell so.
+	// The answer to a notice of an unknown job does not reveal that the job is unknown.
 	if got := w.Do(t, http.MethodPost, path, signed, `{"token":"unknown"}`); got.Status != 200 || got.Body != `{}` {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}

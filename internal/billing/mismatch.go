@@ -29,8 +29,9 @@ func mismatchOf(provider string, n payments.Notice, reason string) records.Misma
 	}
 }
 
-// decline lists a notice that does not fit, once. One about a payment that is
-// not known is kept until that comes. If no order was found for it, o has no user.
+// decline records a notice that fits no order as a mismatch, once. A notice about
+// an unknown payment is kept until that payment arrives. If no order was found, o
+// has no user.
 func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time, o *records.OrderRecord, reason string) error {
 	m := &records.MismatchRecord{Mismatch: mismatchOf(a.provider, a.notice, reason), By: a.attempt}
 	m.Time, m.Order, m.User = now.UnixMilli(), o.TradeNo, o.User
@@ -84,7 +85,7 @@ func (a *application) await(t storage.Txn, now time.Time, o *records.OrderRecord
 	return errors.Join(records.Notices.Put(t, nil, a.record(n, now, o)), records.Mismatches.Put(t, m, nil))
 }
 
-// MismatchFilter says which mismatches are listed. Empty fields want all.
+// MismatchFilter selects the mismatches of a list. An empty field matches all.
 type MismatchFilter struct {
 	User, Provider, Kind string
 	Open, Resolved       bool // leave out the others
@@ -95,15 +96,15 @@ func (f *MismatchFilter) match(m *records.MismatchRecord) bool {
 		(!f.Open || m.Resolved == nil) && (!f.Resolved || m.Resolved != nil)
 }
 
-// Mismatches returns at most limit of the notices that fitted no order, the latest first, behind
-// the one whose id is after. Next is as in [Service.ListOrders].
+// Mismatches returns at most limit mismatches, latest first, that follow the mismatch with the id
+// after. Next is as in [Service.ListOrders].
 func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string, limit int64) (list []*records.MismatchRecord, next string, err error) {
 	err = b.view(ctx, func(r storage.Reader) error {
 		in := records.LatestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-records.MismatchesKept).UnixMilli()))
 		if after != "" {
 			last, err := records.Mismatches.Get(r, after)
 			if err == nil && last == nil {
-				err = fault.At(fault.InvalidParameter, "after", "after is the id of a mismatch")
+				err = fault.At(fault.InvalidParameter, "after", "after must be the id of a mismatch")
 			}
 			if err != nil {
 				return err
@@ -119,9 +120,8 @@ func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string
 	return list, next, err
 }
 
-// Resolve writes down that an operator has nothing left to do about a mismatch, and why. The
-// mismatch stays, and no money moves: a refund whose payment is not known still counts if that
-// comes.
+// Resolve records that an operator has closed a mismatch, and why. The mismatch stays stored, and
+// no money moves. A refund of an unknown payment still counts when that payment arrives.
 func (b *Service) Resolve(ctx context.Context, actor, id, reason string) (resolved *records.MismatchRecord, err error) {
 	if err := checkReason(reason, true); err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func (b *Service) Resolve(ctx context.Context, actor, id, reason string) (resolv
 		case before == nil:
 			return nil, fault.At(fault.NotFound, "id", "there is no mismatch %q", id)
 		case before.Resolved != nil:
-			return nil, fault.At(fault.Conflict, "id", "the mismatch %s was resolved already: %s", id, before.Resolved.Reason)
+			return nil, fault.At(fault.Conflict, "id", "the mismatch %s is already resolved: %s", id, before.Resolved.Reason)
 		}
 		m := *before
 		m.Resolved = &records.Resolution{Time: b.store.Now().UnixMilli(), Actor: actor, Reason: reason}

@@ -48,7 +48,7 @@ func (b *Service) Order(ctx context.Context, user, tradeNo string) (order record
 	return order, err
 }
 
-// OrderDetail is an order with what belongs to it.
+// OrderDetail is an order with its notices, mismatches and transfers.
 type OrderDetail struct {
 	*records.OrderRecord
 	Mismatches []*records.MismatchRecord // notices about it that did not fit, oldest first
@@ -109,19 +109,19 @@ func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord
 	})
 }
 
-// OrderFilter says which orders are listed. Empty fields want all.
+// OrderFilter selects the orders of a list. An empty field matches all.
 type OrderFilter struct {
 	User, Provider string
 	Status         records.OrderStatus
-	From, Until    time.Time // of when the order was opened, half open
+	From, Until    time.Time // half-open interval of the time of opening
 }
 
 // maxExamined bounds how many records one page of a list with filters reads.
 const maxExamined = 5000
 
-// ListOrders returns at most limit orders, the latest first, behind the one whose number is after.
-// It reads a bounded number of orders, so it may return few or none although there are more. Next
-// is where to go on; empty: there are no more.
+// ListOrders returns at most limit orders, latest first, that follow the order with the number
+// after. It reads a bounded number of orders, so a page may be short although there are more. Next
+// is the cursor of the next page; empty: there are no more.
 func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, limit int64) (shown []records.Order, next string, err error) {
 	now := b.store.Now()
 	in, index := records.LatestOrders.Under(), &records.LatestOrders
@@ -143,7 +143,7 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 		if after != "" {
 			last, err := records.ReadOrder(r, after)
 			if err == nil && (last == nil || f.User != "" && last.User != f.User) {
-				err = fault.At(fault.InvalidParameter, "after", "after is the number of an order in this list")
+				err = fault.At(fault.InvalidParameter, "after", "after must be the number of an order in this list")
 			}
 			if err != nil {
 				return err

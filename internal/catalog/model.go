@@ -15,7 +15,7 @@ const (
 	Image Kind = "image"
 )
 
-// maxModel is the greatest length of a model's name in bytes. All of its
+// maxModel is the maximum length of a model's name in bytes. All of its
 // characters are ASCII.
 const maxModel = 256
 

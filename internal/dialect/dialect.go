@@ -210,8 +210,8 @@ func Stamp(header http.Header, d Dialect, requestID string) {
 // traditional script.
 var languages = language.NewMatcher([]language.Tag{language.English, language.SimplifiedChinese, language.TraditionalChinese})
 
-// inLanguageOf returns f in the language that the client of the console prefers, by
-// Accept-Language. The other dialects speak English.
+// inLanguageOf returns f in the language that Accept-Language prefers, in the dialect of the
+// console. The other dialects use English.
 func (d Dialect) inLanguageOf(r *http.Request, f *fault.Fault) *fault.Fault {
 	if d != Console {
 		return f
@@ -226,7 +226,7 @@ func (d Dialect) inLanguageOf(r *http.Request, f *fault.Fault) *fault.Fault {
 	return f.Chinese()
 }
 
-// maxAccepted is the greatest length of an Accept-Language that is read, in bytes. Clients without
+// maxAccepted is the maximum length of an Accept-Language that is read, in bytes. Clients without
 // an account send it.
 const maxAccepted = 1 << 10
 

@@ -17,8 +17,8 @@ const (
 	smallBody = 256 << 10
 )
 
-// RefuseUnread answers f to a request whose body has not been read to its end, in the console in
-// the language of the request.
+// RefuseUnread answers a request with f before its body has been read completely. In the console,
+// the message has the language of the request.
 //
 // net/http reads a small body to its end before it sends the answer. The deadline frees the
 // connection of a client that announces a body and does not send it. Of a large body nothing

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// MaxURL is the greatest length of a URL in characters. Signed URLs contain
+// MaxURL is the maximum length of a URL in characters. Signed URLs contain
 // credentials.
 const MaxURL = 8192
 

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// Chinese returns a copy of f whose message is in Chinese. A message that has no row in chinese
-// says what kind of fault it is, and the path of the field.
+// Chinese returns a copy of f whose message is in Chinese. If chinese has no row for the message,
+// the copy has the general message of the code and the path of the field.
 func (f *Fault) Chinese() *Fault {
 	g := *f
 	format, ok := chinese[f.format]
@@ -104,7 +104,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 
 	// Second factors.
 	"too many attempts: at most %d are allowed in %s":                                                                       "尝试次数过多：%[2]s内最多 %[1]d 次",
-	"too many attempts have failed: after %d there is a pause of %s":                                                        "失败次数过多：失败 %d 次后须等待%s",
+	"too many failed attempts: after %d, wait %s":                                                                           "失败次数过多：失败 %d 次后须等待%s",
 	"%d attempts in a row have failed; ask an operator to reset it":                                                         "已连续失败 %d 次，请联系管理员重置",
 	"this needs a verification first: by %s":                                                                                "请先验证身份：%s",
 	"the verification has expired; verify again by %s":                                                                      "验证已过期，请重新验证：%s",
@@ -113,7 +113,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"no second factor is set up for this account":                                                                           "此账户没有设置第二因素",
 	"no authenticator app is set up for this account":                                                                       "此账户没有设置验证器应用",
 	"an authenticator app is set up already; disable it first":                                                              "已设置验证器应用；请先停用",
-	"no authenticator app is being set up here, or not within %s; begin again":                                              "没有正在进行的验证器设置，或已超过%s；请重新开始",
+	"no set-up of an authenticator app was started in this session within %s; start again":                                  "没有正在进行的验证器设置，或已超过%s；请重新开始",
 	"the code of an authenticator app has %d digits":                                                                        "验证器的验证码为 %d 位数字",
 	"a code has %d digits, or is a backup code of %d letters and digits":                                                    "验证码为 %d 位数字，或 %d 位字母和数字的备用码",
 	"code is required: the %d digits that the authenticator app shows, or a backup code":                                    "缺少 code：请输入验证器显示的 %d 位数字，或备用码",
@@ -121,8 +121,8 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"the backup code is wrong, or was used before":                                                                          "备用码错误或已使用",
 	"method is required: %s or %s":                                                                                          "缺少 method：%s 或 %s",
 	"the method is %s or %s":                                                                                                "method 只能是 %s 或 %s",
-	"no passkey has answered for this session within %s: begin and finish that first":                                       "此会话在%s内没有完成通行密钥验证；请先完成",
-	"no passkey was asked for here within %s, or its answer was given already: begin again":                                 "没有在%s内开始的通行密钥验证，或已提交过；请重新开始",
+	"no passkey ceremony was completed in this session within %s; complete one first":                                       "此会话在%s内没有完成通行密钥验证；请先完成",
+	"no passkey ceremony was started in this session within %s, or it has already ended; start again":                       "没有在%s内开始的通行密钥验证，或已提交过；请重新开始",
 	"no passkey is registered for this account":                                                                             "此账户没有通行密钥",
 	"an account has at most %d passkeys; remove one first":                                                                  "每个账户最多 %d 个通行密钥；请先删除一个",
 	"there is no passkey %q":                                                                                                "通行密钥 %q 不存在",
@@ -153,11 +153,11 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"a callback address holds no user and no password; callbacks are signed": "回调地址不能包含用户名和密码；回调带有签名",
 	"a callback address has no fragment: it would not be sent":               "回调地址不能包含片段（#）",
 	"the key %s has no callback address of its own; set its `callback_url`":  "密钥 %s 没有回调地址；请设置 `callback_url`",
+	"after must be the id of a mismatch":                                     "after 应为不匹配记录的 id",
 	"the subscription %d began only on %s":                                   "订阅 %d 于 %s 才开始",
-	"after is the id of a mismatch":                                          "after 应为不匹配记录的 id",
 	"there is no mismatch %q":                                                "没有不匹配记录 %q",
-	"the mismatch %s was resolved already: %s":                               "不匹配记录 %s 已处理：%s",
-	"after is the number of an order in this list":                           "after 应为此列表中某个订单的编号",
+	"the mismatch %s is already resolved: %s":                                "不匹配记录 %s 已处理：%s",
+	"after must be the number of an order in this list":                      "after 应为此列表中某个订单的编号",
 	"a callback can be sent again only for 7 days":                           "回调只能在 7 天内重发",
 	"after is the task of a callback in this list":                           "after 应为此列表中某个回调的任务",
 	"there is no callback of this task":                                      "此任务没有回调",
@@ -213,7 +213,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"there is no model %q here: it has no price for generations":                          "模型 %q 不可用：没有生成价格",
 }
 
-// chineseCodes has what a fault without a row in chinese says.
+// chineseCodes has the messages of faults without a row in chinese, by code.
 var chineseCodes = map[Code]string{ //nolint:gosec // texts, no credentials
 	InvalidJSON:          "请求体不是有效的 JSON",
 	InvalidParameter:     "参数无效",

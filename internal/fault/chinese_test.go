@@ -20,8 +20,8 @@ var ofTheConsole = []string{
 	"internal/billing", "internal/audit", "internal/bodymem", "internal/fault", "handlers/console", "handlers/reply",
 }
 
-// notWhole are formats whose arguments are parts of English sentences. Such a fault says in
-// Chinese what its code means.
+// notWhole are formats whose arguments are parts of English sentences. In Chinese, such a fault
+// has the general message of its code.
 var notWhole = []string{"%v", "a callback address %v"}
 
 // formatsInSource returns the constant formats of faults in all packages of the module, by
@@ -88,7 +88,7 @@ func constant(expression ast.Expr) (string, bool) {
 	return "", false
 }
 
-// verbs are the verbs of a format with their argument, sorted by it.
+// verbs returns the verbs of a format, sorted by their argument index.
 func verbs(format string) (list []string) {
 	next := 1
 	for _, found := range regexp.MustCompile(`%([.0-9+#]*)(?:\[(\d+)\])?([a-z%])`).FindAllStringSubmatch(format, -1) {

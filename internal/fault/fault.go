@@ -146,7 +146,7 @@ type Fault struct {
 	// is none.
 	Param string
 
-	// RetryAfter is how long the caller should wait; 0 if nobody can say.
+	// RetryAfter is how long the caller should wait; 0 if it is unknown.
 	RetryAfter time.Duration
 
 	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
@@ -182,7 +182,7 @@ func (f *Fault) WithParam(param string) *Fault {
 	return &g
 }
 
-// WithMessage returns a copy of f with this message, and of no field.
+// WithMessage returns a copy of f with this message and without a field.
 func (f *Fault) WithMessage(message string) *Fault {
 	g := *f
 	g.Message, g.format, g.args, g.Param = message, message, nil, ""

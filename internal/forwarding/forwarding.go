@@ -70,8 +70,8 @@ func (l *List) With(names ...string) (*List, error) {
 
 // Upstream are the headers of a caller that go to the backend: those in which today's SDKs
 // send a version, betas, an idempotency key and their own name. Any other header may decide
-// what the vendor charges, or choose among the operator's accounts. No header that names the
-// caller's address passes: see CallerHeaders.
+// what the vendor charges, or choose among the operator's accounts. Headers with the caller's
+// address are not forwarded: see CallerHeaders.
 var Upstream = &List{
 	names: setOf(
 		"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent",
@@ -138,7 +138,7 @@ func clean(header http.Header, passing *List) {
 func CleanRequest(r *http.Request, passing *List, stream bool) {
 	clean(r.Header, passing)
 	for _, name := range CallerHeaders {
-		r.Header[name] = nil // reverse_proxy leaves out a header that is there without a value
+		r.Header[name] = nil // reverse_proxy omits a header without values
 	}
 	r.Trailer = nil
 	// The gateway checked the body as JSON, so the backend must read it as JSON: as a

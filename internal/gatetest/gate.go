@@ -204,10 +204,9 @@ func (g *Gate) put(caddyfile string) error {
 	return nil
 }
 
-// sockets returns how many sockets listen at an address of IPv4, or zero where the kernel
-// has no list of them. Caddy counts down the users of a listener before it closes the
-// socket of its own that each configuration has, and a connection that is in the queue of
-// the closed one is reset.
+// sockets returns how many sockets listen at an IPv4 address, or zero if the kernel has no
+// list of them. Each configuration of Caddy has its own socket. Caddy releases a listener
+// before it closes the socket, and connections in the queue of a closed socket are reset.
 func sockets(address string) (n int) {
 	at := netip.MustParseAddrPort(address)
 	ip := at.Addr().As4()

@@ -92,7 +92,7 @@ func (e *engine) Close() error {
 	return e.Faulty.Close()
 }
 
-// Space implements storage.Spacer: there is always room.
+// Space implements storage.Spacer: there is always free space.
 func (e *engine) Space() (free, least uint64, err error) { return 1 << 40, 1 << 28, nil }
 
 // Engine returns the last engine that was opened with a name, for planning

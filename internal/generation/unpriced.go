@@ -50,7 +50,7 @@ var ends = []string{"endtime", "endat", "endsec", "endsecond", "endseconds", "vi
 // prompts are members whose text is not parsed as JSON.
 var prompts = []string{"prompt", "negativeprompt", "text"}
 
-// maxPath is the greatest length of a path in an error, in bytes.
+// maxPath is the maximum length of a path in an error, in bytes.
 const maxPath = 256
 
 // unaccounted returns an error if something sets the price of c and is not

@@ -57,7 +57,7 @@ const setupPurpose = "setup"
 
 // SetupCode returns a new one-time code that makes the first administrator, and ends the one
 // before. It returns no code once there is an administrator. Other users do not end the set-up,
-// whether they register or an operator makes them. The code is written to the log only.
+// even if an operator creates them. The code is written only to the log.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
@@ -82,7 +82,7 @@ func setupDue(r storage.Reader) (bool, error) {
 	return err == nil && (record == nil || !record.Used), err
 }
 
-// Setup makes the first administrator by the one-time code in the log. The code is used
+// Setup creates the first administrator by the one-time code in the log. The code is used
 // up in the transaction that makes the user, so that only one of two concurrent calls succeeds.
 // An invalid name or password does not use it up.
 func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {

@@ -257,7 +257,7 @@ func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
 	f.open(t, "the second", entries[1].Secret, true)
 	f.open(t, "a half-open one beside them", halves[1].Secret, true)
 
-	f.clock.Advance(11 * time.Hour) // all have ended: the next log-in takes them away
+	f.clock.Advance(11 * time.Hour) // all have ended: the next log-in removes them
 	opened(false)
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
 		sessions, err := sessionsOf(r, user.ID)

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// BenchmarkReserve measures what a call pays before its backend is asked: a
-// reservation under two budgets and its release. Nothing is written.
+// BenchmarkReserve measures the work of the ledger before a call is sent: a
+// reservation under two budgets and its release. It writes nothing.
 func BenchmarkReserve(b *testing.B) {
 	for _, wallets := range []int{1, 64} {
 		b.Run(fmt.Sprintf("wallets=%d", wallets), func(b *testing.B) {
@@ -34,8 +34,8 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveAndSettle measures a call whole, its settlement included: what
-// goes into the store is written while the next calls run.
+// BenchmarkReserveAndSettle measures the reservation and settlement of a call. The
+// records are written while the next calls run.
 func BenchmarkReserveAndSettle(b *testing.B) {
 	for _, test := range []struct {
 		wallets  int
@@ -83,7 +83,7 @@ func BenchmarkReserveAndSettle(b *testing.B) {
 	}
 }
 
-// payers are users with money whose balanceCache have been read.
+// payers returns users with money whose balances are in the cache.
 func (f *fixture) payers(n int) []Payer {
 	payers := make([]Payer, n)
 	for i := range payers {
@@ -98,7 +98,7 @@ func (f *fixture) payers(n int) []Payer {
 	return payers
 }
 
-// BenchmarkVerify measures the checks by the record, over a store in memory.
+// BenchmarkVerify measures the time of a verification per record, over a store in memory.
 func BenchmarkVerify(b *testing.B) {
 	f := newFixture(b, Options{})
 	for _, payer := range f.payers(100) {

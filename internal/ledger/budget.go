@@ -28,13 +28,13 @@ func KeyBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: "key/" + key, Limit: limit, Reset: reset}
 }
 
-// OwnerBudget is a budget that its owner has set for one API key. It counts apart from
-// that of the operator: neither sees what the other has set.
+// OwnerBudget is a budget that the owner has set for one API key. It is separate from the
+// budget of the operator: neither sees the other's budget.
 func OwnerBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: "keyowner/" + key, Limit: limit, Reset: reset}
 }
 
-// Budgets are those that a call counts in: at most two of its key and one of its user.
+// Budgets limit the call: at most two of its key and one of its user.
 type Budgets [3]Budget
 
 // Payer is who pays for a call, and under which budgets.
@@ -46,11 +46,11 @@ type Payer struct {
 	// Zero restricts no user.
 	Tolerance Tolerance
 
-	// FullContext says that the amount to reserve is the price of the whole context.
+	// FullContext reports that the reserved amount is the price of the whole context.
 	FullContext bool
 }
 
-// allowance is a budget that counts a reservation.
+// allowance is a budget that limits a reservation.
 type allowance struct {
 	*budgetUsage
 	limit money.Amount

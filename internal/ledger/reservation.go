@@ -189,8 +189,8 @@ func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 }
 
 // Grow reserves up to amount more, as far as sources and budgets allow, and returns how much
-// that was, with what it lacks; nil if nothing. A call that costs more than it has reserved
-// grows before it is settled.
+// that was, with the missing amount; nil if nothing is missing. If a call costs more than it has
+// reserved, its reservation grows before it is settled.
 func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, lacks *Short) {
 	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
@@ -199,7 +199,7 @@ func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, lacks *Sh
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	lacks = p.short(amount, r.caps)
-	if !p.loaded { // what is not known is not given
+	if !p.loaded { // an unknown balance is not reserved
 		return 0, cmp.Or(lacks, &Short{Needed: amount})
 	}
 	if p.owed > 0 {

@@ -10,13 +10,13 @@ import (
 // Short is the error of a refused reservation.
 type Short struct {
 	Needed    money.Amount
-	Available money.Amount // of that, what could have been reserved
-	Budget    string       // the scope of the budget that lacks it; empty: the money does
+	Available money.Amount // the part that could have been reserved
+	Budget    string       // the scope of the exhausted budget; empty: the money is short
 	Owed      money.Amount // a receivable pauses spending; zero: there is none
 	Only      string       // the user's preference by which not all money is available; empty: all is
 }
 
-// there says how much is available, and by which preference if that is not all.
+// there describes the available amount, and the preference if that excludes some money.
 func (s *Short) there() string {
 	if s.Only == "" {
 		return fmt.Sprintf("%v is available", s.Available)

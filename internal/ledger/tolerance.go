@@ -67,7 +67,7 @@ func (w *losses) advance(step int64) {
 	w.newest = max(w.newest, step)
 }
 
-// exceed reports whether more is uncollected than t allows.
+// exceed reports whether the uncollected amount exceeds t.
 func (w *losses) exceed(now time.Time, t Tolerance) bool {
 	if !w.lossy || t == 0 {
 		return false

@@ -47,7 +47,7 @@ func link(base, name, mediaName string) string {
 	return base + Path + name + "/" + url.PathEscape(mediaName)
 }
 
-// maxMediaName is the greatest length of a media name in bytes: 64 characters.
+// maxMediaName is the maximum length of a media name in bytes: 64 characters.
 const maxMediaName = 64 * utf8.UTFMax
 
 // mediaName returns the last segment of a link: the caller's name if it is

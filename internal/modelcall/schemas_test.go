@@ -2,7 +2,7 @@ package modelcall
 
 import "testing"
 
-// plainBodies are calls as most clients make them, with tools and a history.
+// plainBodies are typical calls, with tools and a history.
 var plainBodies = map[string]string{
 	"messages": `{"model":"m","max_tokens":5,"stream":true,"temperature":1,"top_p":0.9,"top_k":5,"stop_sequences":["x"],"metadata":{"user_id":"u"},` +
 		`"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],"thinking":{"type":"enabled","budget_tokens":1024},"output_config":{"effort":"low"},` +

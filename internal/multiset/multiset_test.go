@@ -59,6 +59,6 @@ func TestADifferenceIsFoundInFewGroups(t *testing.T) {
 		}
 	}
 	if left > names/100 {
-		t.Errorf("%d of %d elements are to be looked at", left, names)
+		t.Errorf("%d of %d elements must be compared", left, names)
 	}
 }

@@ -36,7 +36,7 @@ var harmless = []string{
 // services and webhooks.
 var tokenPrefixes = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
 
-// minTokenLength is the minimal number of characters after such a prefix.
+// minTokenLength is the minimum number of characters after such a prefix.
 const minTokenLength = 8
 
 // endingsBy are the endings by their last two characters, as index computes

@@ -26,7 +26,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// MaxLine is the greatest length of a line of a stream, in bytes. The Reader does not store
+// MaxLine is the maximum length of a line of a stream, in bytes. The Reader does not store
 // lines, so the bound is not one of memory: a longer line is read to its end, and makes
 // [Reader.TooLong] true.
 const MaxLine = 16 << 20

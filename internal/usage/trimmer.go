@@ -5,7 +5,7 @@ import (
 	"io"
 )
 
-// maxHeld is the greatest length of a usage chunk, in bytes.
+// maxHeld is the maximum length of a usage chunk, in bytes.
 const maxHeld = 64 << 10
 
 // Trimmer writes a completions stream without the bytes that are only there because the

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Clock is a clock of a store that stands still until a test moves it. It is safe for
+// Clock is a clock of a store that advances only when a test moves it. It is safe for
 // concurrent use.
 type Clock struct {
 	mu  sync.Mutex

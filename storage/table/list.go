@@ -136,7 +136,7 @@ func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, most int64) (li
 }
 
 // Matching returns at most limit records of a range for which match returns true. It reads no more
-// records than most. If the range may have more, the list goes on behind last.
+// records than most. If the range may have more, the list continues after last.
 func (t *Table[R]) Matching(r storage.Reader, in Range, limit, most int64, match func(*R) bool) (list []*R, last *R, err error) {
 	var read int64
 	for rec, err := range t.Scan(r, in) {

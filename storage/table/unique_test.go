@@ -28,7 +28,7 @@ var (
 	}
 )
 
-// club is a store with four members, of whom three are in one club.
+// club returns a store with four members, three of them in one club.
 func club(t *testing.T) *storage.Store {
 	t.Helper()
 	s := open(t)

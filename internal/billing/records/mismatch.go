@@ -28,7 +28,7 @@ type Mismatch struct {
 	Resolved *Resolution   `json:"resolved,omitempty"` // nil: it is open
 }
 
-// Resolution is an operator's word that nothing is left to do about a mismatch.
+// Resolution records that an operator has closed a mismatch.
 type Resolution struct {
 	Time   int64  `json:"time"` // Unix milliseconds
 	Actor  string `json:"actor"`
@@ -41,8 +41,8 @@ type MismatchRecord struct {
 	By journal.ID `json:"by"` // the attempt that listed it
 }
 
-// about returns the order that was found for the notice, else the one that the notice names; empty
-// if it names none.
+// about returns the number of the order that was found for the notice, else the number in the
+// notice, or "".
 func (m *MismatchRecord) about() string {
 	if m.Order == "" && payments.IsTradeNo(m.TradeNo) {
 		return m.TradeNo

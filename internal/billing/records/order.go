@@ -69,7 +69,7 @@ type OrderRecord struct {
 	stored *OrderRecord // as the store has it; nil for a new one
 }
 
-// StatusChange is since when an order has had a status.
+// StatusChange is a status of an order and the time when it began.
 type StatusChange struct {
 	Time   int64       `json:"time"` // Unix seconds
 	Status OrderStatus `json:"status"`
@@ -108,7 +108,7 @@ func (o *OrderRecord) Create(t storage.Txn) error {
 	return o.Write(t)
 }
 
-// Become writes an order with a status that it has since at.
+// Become writes an order with a status that began at the time at.
 func (o *OrderRecord) Become(t storage.Txn, at time.Time, status OrderStatus) error {
 	if o.Status != status {
 		o.Status, o.History = status, append(o.History, StatusChange{at.Unix(), status})
@@ -119,13 +119,13 @@ func (o *OrderRecord) Become(t storage.Txn, at time.Time, status OrderStatus) er
 // Changes returns the statuses of an order up to now, oldest first.
 func (o *OrderRecord) Changes(now time.Time) []StatusChange {
 	changes := append([]StatusChange{{o.Created, Pending}}, o.History...)
-	if shown := o.Show(now).Status; shown != o.Status { // time has passed that no sweep has seen
+	if shown := o.Show(now).Status; shown != o.Status { // the order has expired since the last sweep
 		changes = append(changes, StatusChange{o.ExpiresAt, shown})
 	}
 	return changes
 }
 
-// AddNotice adds a notice, received at a time, to those that changed the order.
+// AddNotice adds a notice that changed the order, with the time when it was received.
 func (o *OrderRecord) AddNotice(at time.Time, n payments.Notice) {
 	o.Notices = append(o.Notices, OrderNotice{at.Unix(), n.Kind, n.Event, n.Payment, n.Dispute, n.Amount})
 }

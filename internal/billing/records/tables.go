@@ -134,7 +134,7 @@ var (
 		return table.Key{PaymentHash(m.Provider, m.Payment), m.Time}
 	}}
 
-	// OrderMismatches leads from an order to the notices about it that did not fit, oldest first.
+	// OrderMismatches is the index of mismatches by order, oldest first.
 	OrderMismatches = table.Index[MismatchRecord]{Name: "mismatchorder", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
 		return keyIf(m.about() != "", m.about(), m.Time)
 	}}

@@ -22,8 +22,8 @@ type booked struct {
 	legs            map[journal.Account]money.Amount // by families of accounts
 }
 
-// read returns a transfer. If there is none, it reports the problem. Of an unreadable one it
-// reports nothing, because the ledger does.
+// read returns a transfer. If the transfer does not exist, read reports a problem. It does not
+// report an unreadable transfer, because the verification of the ledger does.
 func (v *verification) read(id journal.ID, problem string, args ...any) (x journal.Transfer, found bool, err error) {
 	x, found, err = journal.ReadTransfer(v, id)
 	switch {

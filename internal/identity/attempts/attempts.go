@@ -104,7 +104,7 @@ func wholeSeconds(wait time.Duration) time.Duration {
 	return (wait + time.Second - 1).Truncate(time.Second)
 }
 
-// Words is a duration that is written for a person: "15 minutes", "a minute".
+// Words is a duration that formats for people: "15 minutes", "a minute".
 type Words time.Duration
 
 // String implements fmt.Stringer.

@@ -36,7 +36,7 @@ func (g Guard) Take(t storage.Txn, now time.Time, userID string) error {
 		return fault.New(fault.TooManyAttempts, "%d attempts in a row have failed; ask an operator to reset it", have.Failures)
 	}
 	if wait := time.UnixMilli(have.Until).Sub(now); wait > 0 {
-		return fault.New(fault.TooManyAttempts, "too many attempts have failed: after %d there is a pause of %s", g.Pause, Words(g.Wait)).After(wholeSeconds(wait))
+		return fault.New(fault.TooManyAttempts, "too many failed attempts: after %d, wait %s", g.Pause, Words(g.Wait)).After(wholeSeconds(wait))
 	}
 	have.Failures++
 	if have.Until = 0; have.Failures%g.Pause == 0 {

@@ -141,7 +141,7 @@ func (s *Service) useAssertion(t storage.Txn, h Holder) error {
 	case err != nil:
 		return err
 	case have.UserID != h.UserID, have.Epoch != epoch, !there, s.store.Now().Unix() >= have.Expires:
-		return fault.New(fault.PasskeyNotCompleted, "no passkey has answered for this session within %s: begin and finish that first", attempts.Words(assertionLifetime))
+		return fault.New(fault.PasskeyNotCompleted, "no passkey ceremony was completed in this session within %s; complete one first", attempts.Words(assertionLifetime))
 	}
 	return assertionTable.Delete(t, h.Credential)
 }

@@ -244,7 +244,7 @@ func (s *Service) pending(r storage.Reader, h Holder) (*TOTP, error) {
 		return nil, err
 	}
 	epoch, err := epochOf(r, h.UserID)
-	none := fault.New(fault.NoFactor, "no authenticator app is being set up here, or not within %s; begin again", attempts.Words(enrolmentLife))
+	none := fault.New(fault.NoFactor, "no set-up of an authenticator app was started in this session within %s; start again", attempts.Words(enrolmentLife))
 	switch {
 	case err != nil:
 		return nil, err

@@ -48,7 +48,7 @@ func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 }
 
 var (
-	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey was asked for here within %s, or its answer was given already: begin again", attempts.Words(CeremonyLife))
+	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey ceremony was started in this session within %s, or it has already ended; start again", attempts.Words(CeremonyLife))
 
 	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns")
 

@@ -38,8 +38,8 @@ func Quota(user string, subscription int64, start time.Time) Account {
 	return Account(strconv.AppendInt(name, start.Unix(), 10))
 }
 
-// Receivable is the debt of a user: below zero after a refund or a dispute of money that was
-// spent already.
+// Receivable is the account of what a user owes. It is negative after a refund or a dispute of
+// money that was already spent.
 func Receivable(user string) Account { return ownPrefix(user) + "receivable" }
 
 // BudgetAccount counts what was spent under a budget in the period that begins at start, in

@@ -6,7 +6,7 @@
 // gaps. A leg on an account of a user is an [Entry] there too, with the balance after it. A leg
 // on a system account has no entry. The balance of a wallet or a quota never falls below zero.
 //
-// A hold sets money of an account aside for a task or a call. It ends once: settled for its
+// A hold sets money of an account aside for a task or a call. It ends once: captured for its
 // cost, or voided. The available amount is the balance without the holds. Budgets are memo
 // accounts: they count the spending of a key or a user in a period, and hold no money.
 //

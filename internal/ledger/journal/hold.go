@@ -36,7 +36,7 @@ type HoldRecord struct {
 	Model string `json:"model,omitempty"`
 }
 
-// Usage returns the usage of a settled hold.
+// Usage returns the usage of a captured hold.
 func (h *HoldRecord) Usage() Usage {
 	return Usage{Day: h.Day, User: h.User, Key: h.Key, Model: h.Model, Tasks: 1, Cost: h.Charged}
 }

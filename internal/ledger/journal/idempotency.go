@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// IdempotencyRecord is the answer to a request with an idempotency key. It is kept for ever.
+// IdempotencyRecord is the answer to a request with an idempotency key. It is kept forever.
 type IdempotencyRecord struct {
 	Scope       string          `json:"scope"` // owner of the key
 	Hash        ID              `json:"hash"`  // [IDOf] of the key, which may contain any bytes

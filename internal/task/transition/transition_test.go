@@ -68,7 +68,7 @@ func TestATransitionIsRefusedFromOtherStagesAndActors(t *testing.T) {
 			stale.Fence, stale.Attempt = 2, 2
 			for who, c := range map[string]Change{
 				theClaimant.actor: {Known: &stale}, theSweeper.actor: {Known: &stale}, theDelivery.actor: {Known: &stale},
-				theDriver.actor: {Known: r}, // a look is under way
+				theDriver.actor: {Known: r}, // the task is being processed
 				theOwner.actor:  {Known: r, Owner: record.OfUser("user_bob")}, anOperator.actor: {Known: r, Owner: record.OfUser("user_ann")},
 			} {
 				if c.Before = r; tr.by.actor == who && !refuses(t, tr, c) {
