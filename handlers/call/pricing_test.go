@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"strconv"
 	"strings"
@@ -142,12 +143,15 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
 				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
 			}
-			// A record of the call says how the same cost came about.
+			// The record of the call says how the same cost came about.
 			var shown struct {
 				Cost      money.Amount
 				Breakdown *struct{ Total money.Amount }
 			}
-			g.MustAdmin(t, http.MethodGet, "/modelgate/calls/"+got.RequestID(), nil, &shown)
+			gatetest.Eventually(t, "the record of the call", func() (body []byte, ok bool) {
+				status, body := g.Admin(t, http.MethodGet, "/modelgate/calls/"+got.RequestID(), nil)
+				return body, status == http.StatusOK && json.Unmarshal(body, &shown) == nil
+			})
 			if shown.Cost != c.cost || (shown.Breakdown == nil) != (c.cost == 0) || c.cost > 0 && c.field != "usage_cut" && shown.Breakdown.Total != c.cost {
 				t.Errorf("its record says %+v, %+v", shown, shown.Breakdown)
 			}
