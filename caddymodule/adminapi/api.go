@@ -204,15 +204,32 @@ func streamBackup(c *call) (any, error) {
 // connection, so that the client sees that the answer is incomplete.
 func (c *call) streamed(what, contentType string, write func(io.Writer) error) stream {
 	return func(w http.ResponseWriter) {
-		_ = http.NewResponseController(w).SetWriteDeadline(time.Time{}) // a large store takes its time
 		w.Header().Set("Content-Type", contentType)
-		if err := write(w); err != nil {
+		w.Header().Set("X-Content-Type-Options", "nosniff")
+		w.Header().Set("Cache-Control", "no-store")
+		if err := write(deadlineWriter{w, http.NewResponseController(w)}); err != nil {
 			if !errors.Is(err, context.Canceled) {
 				c.Logger().Error(what+" failed", zap.Error(err))
 			}
 			panic(http.ErrAbortHandler)
 		}
 	}
+}
+
+// writePatience is how long a client may take for one write of a streamed answer. The answer as
+// a whole takes the time that a large store needs.
+const writePatience = time.Minute
+
+// deadlineWriter gives each write a deadline of its own, so that a client that stops reading does
+// not keep the store open.
+type deadlineWriter struct {
+	io.Writer
+	control *http.ResponseController
+}
+
+func (w deadlineWriter) Write(p []byte) (int, error) {
+	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+	return w.Writer.Write(p)
 }
 
 // Interface guards.

@@ -82,7 +82,7 @@ func TestCommandsEndWithTheirExitCodes(t *testing.T) {
 		"a plan by its title":      {[]string{"subscription", "grant", "ann", "Starter", "--reason", "x"}, 2, "by its number"},
 		"no subscription":          {[]string{"subscription", "cancel", "7", "--reason", "x", "--yes"}, 3, "subscription"},
 		"a cancel not confirmed":   {[]string{"subscription", "cancel", "7", "--reason", "x"}, 4, "not confirmed"},
-		"usage by colour":          {[]string{"usage", "report", "--by", "colour"}, 4, "day, user, key or model"},
+		"usage by colour":          {[]string{"usage", "report", "--by", "colour"}, 4, "allowed: day, user, key, model"},
 		"usage of no days":         {[]string{"usage", "report", "--from", "2026-11-23", "--to", "2026-11-22"}, 4, "the last day is before the first"},
 		"usage of a bad day":       {[]string{"usage", "report", "--from", "today"}, 4, "a day such as"},
 		"verify of nothing":        {[]string{"verify", "--backup", fileThere + "x"}, 3, "no such file"},

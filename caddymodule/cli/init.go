@@ -56,7 +56,10 @@ func initialize(c *call) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil { //nolint:gosec // the service's user reads the Caddyfile
 		return err
 	}
-	if err := errors.Join(writeNew(made.Environment, secrets, 0o600), writeNew(made.Caddyfile, config, 0o644)); err != nil {
+	if err := writeNew(made.Environment, secrets, 0o600); err != nil {
+		return err
+	}
+	if err := writeNew(made.Caddyfile, config, 0o644); err != nil {
 		return err
 	}
 	return c.printed(made, func(w *tabwriter.Writer, _ *call, _ []byte) error { return introduce(w, &made) })

@@ -143,11 +143,11 @@ func TestInitRefusesWhatCannotBeServed(t *testing.T) {
 		"":                                      "no backend is named",
 		"--vllm 10.0.0.5:8000":                  "--vllm-models go together",
 		"--ollama-models a --openai":            "--ollama-models go together",
-		"--vllm x/y --vllm-models a":            "is no address",
+		"--vllm x/y --vllm-models a":            "is not an address",
 		"--vllm x:1 --vllm-models a{b":          "is not a model name",
 		"--ollama x:1 --ollama-models a*":       "is not a model name",
 		"--tasks x:1 --tasks-models hunyuan":    "does not begin with video- or image-",
-		"--openai --domain ai.example.com/path": "is no address",
+		"--openai --domain ai.example.com/path": "is not an address",
 		"--openai --domain http://ai.example":   "not encrypted",
 		"--vllm x:1 --vllm-models a,a":          "price a is there twice",
 	} {

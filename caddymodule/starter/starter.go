@@ -6,6 +6,7 @@
 package starter
 
 import (
+	"cmp"
 	"crypto/rand"
 	_ "embed"
 	"encoding/hex"
@@ -17,6 +18,7 @@ import (
 	"slices"
 	"strings"
 	"text/template"
+	"unicode"
 )
 
 //go:embed caddyfile.tmpl
@@ -122,6 +124,16 @@ func (c *Choice) BaseURL() string {
 	return "https://" + c.Domain
 }
 
+// Others returns the address of all other hosts at the port of the site, or an empty string
+// where Caddy serves them: beside a site of TLS it redirects or refuses them.
+func (c *Choice) Others() string {
+	u, err := url.Parse(c.BaseURL())
+	if err != nil || u.Scheme != "http" {
+		return ""
+	}
+	return "http://:" + cmp.Or(u.Port(), "80")
+}
+
 // Bind returns the host to listen at if only this machine can reach it.
 func (c *Choice) Bind() string {
 	u, err := url.Parse(c.BaseURL())
@@ -138,6 +150,12 @@ var (
 	taskForm    = regexp.MustCompile(`^(video|image)-`)
 )
 
+// notQuotable reports whether a path cannot stand between quotation marks, or in a comment, of a
+// Caddyfile.
+func notQuotable(path string) bool {
+	return strings.ContainsAny(path, "\"{}") || strings.ContainsFunc(path, unicode.IsControl) || strings.HasSuffix(path, `\`)
+}
+
 // check returns an error if the choice cannot be served.
 func (c *Choice) check() error {
 	if !c.Anthropic && !c.OpenAI && c.VLLM.Address+c.Ollama.Address+c.Tasks.Address == "" {
@@ -146,8 +164,8 @@ func (c *Choice) check() error {
 	if !addressForm.MatchString(c.Domain) {
 		return fmt.Errorf("--domain %q is not an address such as ai.example.com or http://localhost:8080", c.Domain)
 	}
-	if strings.ContainsAny(c.Data, "\"\n{}") {
-		return fmt.Errorf("--data %q has a quotation mark, a brace or a newline", c.Data)
+	if notQuotable(c.Data) {
+		return fmt.Errorf("--data %q must not have quotation marks, braces, control characters, or a backslash at its end", c.Data)
 	}
 	for _, named := range []struct {
 		flag   string
@@ -182,6 +200,9 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 	if err := c.check(); err != nil {
 		return "", "", nil, err
 	}
+	if notQuotable(file) || notQuotable(environment) {
+		return "", "", nil, fmt.Errorf("%q must not have quotation marks, braces or control characters", filepath.Dir(file))
+	}
 	var out strings.Builder
 	if err := caddyfile.Execute(&out, struct {
 		*Choice
@@ -203,7 +224,7 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 			continue
 		}
 		value := getenv(key.name)
-		if value == "" || value == Unset || strings.ContainsAny(value, "\"'\\ \t\r\n#") {
+		if value == "" || value == Unset || strings.ContainsAny(value, `"'\#`) || strings.ContainsFunc(value, notGraphic) {
 			value = Unset
 			missing = append(missing, key.name)
 		}
@@ -211,6 +232,9 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 	}
 	return out.String(), strings.Join(lines, "\n") + "\n", missing, nil
 }
+
+// notGraphic reports whether a character is not one of ASCII that is seen.
+func notGraphic(c rune) bool { return c <= ' ' || c > '~' }
 
 func names(models []string) string { return strings.Join(models, " ") }
 

@@ -56,6 +56,7 @@ type call struct {
 	speed     string
 	geo       string
 	refusal   *fault.Fault
+	failure   error         // of the routes before an answer, such as a refused connection
 	status    int           // that was sent to the caller; 499: the caller had disconnected before
 	firstByte time.Duration // from started; zero: there was none
 	duration  time.Duration // from started to the end

@@ -154,6 +154,9 @@ func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
 					t.Errorf("Retry-After: %q", got.Header.Get("Retry-After"))
 				}
 				wantCall(t, g, got, "upstream_error", "none", 0, 0)
+				if why := g.CallLine(t, got.RequestID()).Text("error"); why == "" || model == "down" && !strings.Contains(why, "refused") {
+					t.Errorf("%s: the log says %q of the reason", model, why)
+				}
 			}
 		}
 	}

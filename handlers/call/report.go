@@ -65,6 +65,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	if l.refusal != nil {
 		enc.AddString("code", string(l.refusal.Code))
 	}
+	if l.failure != nil {
+		enc.AddString("error", l.failure.Error())
+	}
 	if l.answer != nil {
 		if l.answer.status != 0 && l.answer.status != l.status {
 			enc.AddInt("upstream_status", l.answer.status)

@@ -71,7 +71,7 @@ func (c *call) beforeAnswer(err error) {
 		c.ended = usage.Refused
 		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.Model)
 	case err != nil:
-		c.refusal = routeFault(err)
+		c.refusal, c.failure = routeFault(err), err
 		if c.refusal.Status() < 500 {
 			c.ended = usage.Refused
 		}

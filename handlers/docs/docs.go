@@ -115,7 +115,7 @@ func answer(w http.ResponseWriter, contentType string, body []byte) {
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	header.Set("Vary", "Accept")
 	header.Set("X-Content-Type-Options", "nosniff")
-	header.Set("Content-Security-Policy", "default-src 'none'")
+	header.Set("Content-Security-Policy", "default-src 'none'; frame-ancestors 'none'")
 	_, _ = w.Write(body)
 }
 

@@ -99,7 +99,9 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:
 		reason, err := h.ready(r.Context(), routes[i].Path == tasksPath)
-		h.logChange(routes[i].Path, reason, err)
+		if r.Context().Err() == nil { // else the caller has disconnected, and nothing was found out
+			h.logChange(routes[i].Path, reason, err)
+		}
 		if err != nil {
 			answer(w, http.StatusServiceUnavailable, state{"unavailable", []string{reason}})
 		} else {
