@@ -1,6 +1,8 @@
 package modelgate_test
 
 import (
+	"errors"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -97,5 +99,38 @@ func TestTheReferenceHasEveryCommand(t *testing.T) {
 	}
 	if !slices.Equal(codes, want) {
 		t.Errorf("the page has the exit codes %v, the commands %v", codes, want)
+	}
+}
+
+// TestTheGuidesNameRealCommands looks for each `caddy modelgate …` of the README and the guides
+// among the commands, with its flags.
+func TestTheGuidesNameRealCommands(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("docs/guide/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal(pages, err)
+	}
+	line := regexp.MustCompile("caddy modelgate ([a-z][^`\n|;&>\"#$)]*)")
+	seen := 0
+	for _, page := range append(pages, "README.md", "README.zh.md") {
+		for _, match := range line.FindAllStringSubmatch(read(t, page), -1) {
+			seen++
+			root := &cobra.Command{Use: "modelgate"} // of its own: flags keep what was parsed
+			caddycmd.Commands()["modelgate"].CobraFunc(root)
+			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(match[1], -1)
+			found, rest, err := root.Find(words)
+			if err == nil && found == root {
+				err = errors.New("there is no such command")
+			}
+			if err == nil && !slices.Contains(rest, "…") && !slices.Contains(rest, `\`) {
+				err = found.ParseFlags(rest)
+			}
+			if err != nil {
+				t.Errorf("%s: caddy modelgate %s: %v", page, match[1], err)
+			}
+		}
+	}
+	if seen < 50 {
+		t.Errorf("only %d commands were found", seen)
 	}
 }
