@@ -69,7 +69,7 @@ func TestTheReferenceHasEveryCommand(t *testing.T) {
 		if len(examples) != 1 {
 			t.Fatalf("%s: %d examples", path, len(examples))
 		}
-		words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(examples[0], -1)
+		words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(strings.ReplaceAll(examples[0], "\\\n", ""), -1)
 		found, rest, err := root.Find(words[2:])
 		if err == nil {
 			err = found.ParseFlags(rest)
