@@ -59,14 +59,19 @@ type allowance struct {
 
 func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
 
-// allowances appends the payer's budgets, which the balances know, to caps. The mutex is held.
-func (p *balances) allowances(caps []allowance, payer Payer, now time.Time) []allowance {
+// knows sets caps to what the budgets of payer allow now, and reports whether the usage of
+// each has been read. The next load reads what has not. The mutex is held.
+func (p *balances) knows(payer Payer, now time.Time, caps *[]allowance) bool {
+	known, n := true, 0
 	for _, b := range payer.Budgets {
 		if b.Limit > 0 {
-			caps = append(caps, allowance{p.caps[b.key(now)], b.Limit, b.Scope})
+			spent := p.usageOf(b.key(now))
+			known = known && spent.known
+			*caps = append((*caps)[:n], allowance{spent, b.Limit, b.Scope})
+			n++
 		}
 	}
-	return caps
+	return known
 }
 
 func (b Budget) key(now time.Time) capKey { return capKey{b.Scope, b.Reset.Start(now).Unix()} }

@@ -48,7 +48,8 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 	if amount == 0 {
 		return r, nil
 	}
-	p, now, err := l.unlock(ctx, payer)
+	r.caps = r.capped[:0]
+	p, now, err := l.unlock(ctx, payer, &r.caps)
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +62,6 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 			return nil, ErrFullContext
 		}
 	}
-	r.caps = p.allowances(r.capped[:0], payer, now)
 	if short := p.short(amount, r.caps); short != nil {
 		return nil, short
 	}
@@ -81,7 +81,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 	if amount == 0 {
 		return r, nil
 	}
-	p, _, err := l.unlock(ctx, Payer{User: user})
+	p, _, err := l.unlock(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 // is paused: for what is owed already.
 func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
-	p, _, err := l.unlock(ctx, Payer{User: user})
+	p, _, err := l.unlock(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,8 +111,9 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 }
 
 // unlock returns the payer's balances, their mutex held, as they stand at the time
-// that it returns with it. The caller unlocks the mutex.
-func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time, error) {
+// that it returns with it, and sets caps to what the payer's budgets allow, if there are
+// any. The caller unlocks the mutex.
+func (l *Ledger) unlock(ctx context.Context, payer Payer, caps *[]allowance) (*balances, time.Time, error) {
 	// Nothing more is spent while the store does not take what was spent already.
 	if err := cmp.Or(l.store.Err(), l.settler.failing()); err != nil {
 		return nil, time.Time{}, fault.OfStore(err)
@@ -120,7 +121,7 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 	for range maxLoads {
 		p, now := l.balanceCache.of(payer.User), l.store.Now()
 		p.mu.Lock()
-		switch known := !p.gone && p.knows(payer, now); {
+		switch known := !p.gone && p.knows(payer, now, caps); {
 		case p.gone:
 			p.mu.Unlock()
 			continue
@@ -144,18 +145,6 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer) (*balances, time.Time,
 // maxLoads is how often the balances may be found out of date, or dropped, between
 // being read and being used. One is the rule.
 const maxLoads = 16
-
-// knows reports whether the periods of all budgets have been read. The next load reads those that
-// have not. The mutex is held.
-func (p *balances) knows(payer Payer, now time.Time) bool {
-	known := true
-	for _, b := range payer.Budgets {
-		if b.Limit > 0 && !p.usageOf(b.key(now)).known {
-			known = false
-		}
-	}
-	return known
-}
 
 // begin puts the reservation into the counts of the ledger. The mutex is held.
 func (r *Reservation) begin(p *balances) {
@@ -343,13 +332,13 @@ func (r *Reservation) end(changes []change, final, paid bool) {
 // reserve: the balance or a budget is used up, or spending is paused. It reads memory
 // only, but for a user's first call in a while or in a new period.
 func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
-	p, now, err := l.unlock(ctx, payer)
+	caps := make([]allowance, 0, len(payer.Budgets))
+	p, _, err := l.unlock(ctx, payer, &caps)
 	if err != nil {
 		return err
 	}
 	defer p.mu.Unlock()
-	var room [len(Budgets{})]allowance
-	if short := p.short(0, p.allowances(room[:0], payer, now)); short != nil {
+	if short := p.short(0, caps); short != nil {
 		return short
 	}
 	return nil

@@ -137,7 +137,7 @@ func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []s
 		})
 	})
 	for _, user := range lossy {
-		p, now, errUser := l.unlock(ctx, Payer{User: user})
+		p, now, errUser := l.unlock(ctx, Payer{User: user}, nil)
 		if errUser != nil {
 			return users, errors.Join(err, errUser)
 		}
