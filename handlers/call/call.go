@@ -31,7 +31,6 @@ type call struct {
 	id      string
 	started time.Time
 
-	replacer   *caddy.Replacer // nil: there is none
 	runtime    *caddymodule.Runtime
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // when the call began
@@ -44,6 +43,7 @@ type call struct {
 	ctx      context.Context // of the call to the backend; it is cancelled with a cause
 	cancel   context.CancelCauseFunc
 	delivery delivery
+	backend  string      // the address that reverse_proxy has asked last; empty if it has asked none
 	stopExit func() bool // not nil: the call runs on without its caller
 	hadAll   bool        // the caller disconnected after the end of the answer
 	finished bool        // the answer is complete, whether the caller was connected or not
@@ -72,7 +72,6 @@ func newCall(b *block, rt *route) *call {
 func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(c.placeholder)
-		c.replacer = repl
 	}
 	if f == nil {
 		var leave func()

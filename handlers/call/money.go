@@ -350,15 +350,6 @@ func (c *call) record() journal.Call {
 		Model: c.request.Model, Route: c.route.name, Stream: c.request.Stream,
 		Status: c.status, Ended: c.ended, Usage: c.basis, Rule: c.rule, Tokens: c.tokens,
 		FirstByte: c.firstByte.Milliseconds(), Duration: c.duration.Milliseconds(),
-		Backend: c.backend(), Answered: c.answer.status,
+		Backend: c.backend, Answered: c.answer.status,
 	}
-}
-
-// backend returns the address that reverse_proxy has asked last; empty if it has asked none.
-func (c *call) backend() string {
-	if c.replacer == nil {
-		return ""
-	}
-	address, _ := c.replacer.GetString("http.reverse_proxy.upstream.hostport")
-	return address
 }

@@ -80,6 +80,9 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.HTTPTransport.RoundTrip(&sent) // a health check
 	}
+	if asked, ok := reverseproxy.GetDialInfo(req.Context()); ok {
+		c.backend = asked.Address
+	}
 	// The gateway does not reveal itself to vendors. A value that the operator sets is kept. Retries
 	// share the headers with an attempt that may still be sending, so they must not delete again.
 	if via := req.Header["Via"]; len(via) == 1 && strings.HasSuffix(via[0], " Caddy") {
