@@ -75,19 +75,16 @@ func reportUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	names, err := c.userNames()
 	rows := make([]UsageRow, 0, len(sums))
 	for _, row := range sums {
-		if row.UserID != "" {
-			if owner, err := c.Directory.User(c.ctx(), row.UserID); err == nil {
-				row.User = owner.Name
-			}
-		}
+		row.User = names[row.UserID]
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b UsageRow) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
 	})
-	return listed(rows, nil)
+	return listed(rows, err)
 }
 
 // days returns the requested first and last day. An empty day means no bound.
