@@ -47,7 +47,8 @@ func listCalls(c *call) (any, error) {
 		}
 	}
 	p, match := c.q.PageAfter(), c.callMatch()
-	filter := ledger.CallFilter{Key: c.q.Text("key"), Model: c.q.Text("model"), From: c.moment("from", false), Until: c.moment("to", true)}
+	filter := ledger.CallFilter{Key: c.q.Text("key"), Model: c.q.Text("model")}
+	filter.From, filter.Until = c.span()
 	if p.After != "" {
 		at, ok := requestid.Time(p.After)
 		if !ok {
@@ -68,9 +69,20 @@ func listCalls(c *call) (any, error) {
 	return page, err
 }
 
-// moment returns a time of the query: one such as 2026-11-20T14:00:00Z, or a day. Of a day that
-// ends a span it returns the end.
-func (c *call) moment(param string, ends bool) time.Time {
+// span returns the times `from` and `to` of the query as a half-open interval. Each is a day or a
+// time such as 2026-11-20T14:00:00Z; the interval includes the day `to`. The zero Time means no
+// bound.
+func (c *call) span() (from, until time.Time) {
+	from, until = c.moment("from", 0), c.moment("to", 1)
+	if !from.IsZero() && !until.IsZero() && !from.Before(until) {
+		c.q.Refuse("to", "must lie after `from`")
+	}
+	return from, until
+}
+
+// moment returns a time of the query. For a day it returns the beginning of the day that is this
+// many days later.
+func (c *call) moment(param string, days int) time.Time {
 	text := c.q.Text(param)
 	if text == "" {
 		return time.Time{}
@@ -82,10 +94,7 @@ func (c *call) moment(param string, ends bool) time.Time {
 	if err != nil {
 		c.q.Refuse(param, "must be a day such as 2026-11-20 or a time such as 2026-11-20T14:00:00Z")
 	}
-	if ends {
-		t = t.AddDate(0, 0, 1)
-	}
-	return t
+	return t.AddDate(0, 0, days)
 }
 
 var statusPattern = regexp.MustCompile(`^([1-5])(xx|[0-9]{2})$`)

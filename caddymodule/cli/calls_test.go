@@ -111,6 +111,7 @@ func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
 		"--status 2xx":                        of(0, 1, 2, 4),
 		"--min-cost 0.00009":                  of(1),
 		"--from " + day + " --to " + day + "": ids,
+		"--to " + day + "T00:00:00Z":          nil,
 		"--to 2026-01-01":                     nil,
 		"--from " + day + "T00:00:00Z --model none": nil,
 		"--limit 2":                   ids[:2],
