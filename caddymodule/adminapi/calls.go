@@ -136,9 +136,9 @@ func (c *call) latestCalls(names map[string]string, filter ledger.CallFilter, af
 				calls = slices.Insert(calls, at, one)
 				calls = calls[:min(len(calls), limit+1)]
 			}
-			return c.ctx().Err() == nil
+			return true
 		})
-		if err = cmp.Or(err, c.ctx().Err()); err != nil {
+		if err != nil {
 			return nil, false, err
 		}
 	}
