@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"cmp"
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -9,7 +10,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -36,12 +36,19 @@ func shownCall(c *journal.Call, user string) Call {
 
 // listCalls lists calls, latest first. The cursor is the id of the last call of the page before.
 func listCalls(c *call) (any, error) {
-	users, err := c.usersOf(c.q.Text("user"))
+	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
 		return nil, err
 	}
+	names := map[string]string{user.ID: user.Name}
+	if user.ID == "" {
+		if names, err = c.userNames(); err != nil {
+			return nil, err
+		}
+	}
 	p, match := c.q.PageAfter(), c.callMatch()
-	filter := ledger.CallFilter{Key: c.q.Text("key"), Model: c.q.Text("model"), From: c.moment("from", false), Until: c.moment("to", true)}
+	filter := ledger.CallFilter{Key: c.q.Text("key"), Model: c.q.Text("model")}
+	filter.From, filter.Until = c.span()
 	if p.After != "" {
 		at, ok := requestid.Time(p.After)
 		if !ok {
@@ -54,7 +61,7 @@ func listCalls(c *call) (any, error) {
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	calls, more, err := c.latestCalls(users, filter, p.After, int(p.Limit), match)
+	calls, more, err := c.latestCalls(names, filter, p.After, int(p.Limit), match)
 	page := Page[Call]{Items: calls}
 	if more {
 		page.Next = calls[len(calls)-1].RequestID
@@ -62,18 +69,20 @@ func listCalls(c *call) (any, error) {
 	return page, err
 }
 
-// usersOf returns the user with this id or name, or all users if it is empty.
-func (c *call) usersOf(idOrName string) ([]identity.User, error) {
-	if idOrName == "" {
-		return c.Directory.Users(c.ctx())
+// span returns the times `from` and `to` of the query as a half-open interval. Each is a day or a
+// time such as 2026-11-20T14:00:00Z; the interval includes the day `to`. The zero Time means no
+// bound.
+func (c *call) span() (from, until time.Time) {
+	from, until = c.moment("from", 0), c.moment("to", 1)
+	if !from.IsZero() && !until.IsZero() && !from.Before(until) {
+		c.q.Refuse("to", "must lie after `from`")
 	}
-	user, err := c.Directory.User(c.ctx(), idOrName)
-	return []identity.User{user}, err
+	return from, until
 }
 
-// moment returns a time of the query: one such as 2026-11-20T14:00:00Z, or a day. Of a day that
-// ends a span it returns the end.
-func (c *call) moment(param string, ends bool) time.Time {
+// moment returns a time of the query. For a day it returns the beginning of the day that is this
+// many days later.
+func (c *call) moment(param string, days int) time.Time {
 	text := c.q.Text(param)
 	if text == "" {
 		return time.Time{}
@@ -85,10 +94,7 @@ func (c *call) moment(param string, ends bool) time.Time {
 	if err != nil {
 		c.q.Refuse(param, "must be a day such as 2026-11-20 or a time such as 2026-11-20T14:00:00Z")
 	}
-	if ends {
-		t = t.AddDate(0, 0, 1)
-	}
-	return t
+	return t.AddDate(0, 0, days)
 }
 
 var statusPattern = regexp.MustCompile(`^([1-5])(xx|[0-9]{2})$`)
@@ -109,39 +115,36 @@ func (c *call) callMatch() func(*journal.Call) bool {
 	}
 }
 
-// latestCalls returns the latest calls of some users that match, without those up to and with the
-// request after, and whether there are more.
-func (c *call) latestCalls(users []identity.User, filter ledger.CallFilter, after string, limit int, match func(*journal.Call) bool) (latest []Call, more bool, err error) {
-	type found struct {
-		journal.Call
-		user string
-	}
-	order := func(a, b found) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.ID, b.ID)) }
-	last := found{Call: journal.Call{ID: after}}
+// latestCalls returns the latest calls of the users with these names by id that match, and whether
+// there are more. Calls of one millisecond are in the order of their ids, as in the store. The list
+// begins behind the call after, if that is not empty.
+func (c *call) latestCalls(names map[string]string, filter ledger.CallFilter, after string, limit int, match func(*journal.Call) bool) (latest []Call, more bool, err error) {
+	order := func(a, b journal.Call) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.ID, b.ID)) }
+	last := journal.Call{ID: after}
 	if at, ok := requestid.Time(after); ok {
 		last.Time = at.UnixMilli()
 	}
-	var calls []found // at most one more than limit
-	for _, user := range users {
-		err = c.Ledger.ScanCalls(c.ctx(), user.ID, filter, func(record journal.CallRecord) bool {
-			one := found{record.Call, user.Name}
+	var calls []journal.Call // at most one more than limit
+	for user := range names {
+		err = c.Ledger.ScanCalls(c.ctx(), user, filter, func(record journal.CallRecord) bool {
+			one := record.Call
 			if len(calls) > limit && order(one, calls[limit]) > 0 {
 				return false // those of this user that follow are older still
 			}
-			if (after == "" || order(one, last) > 0) && match(&one.Call) {
+			if (after == "" || order(one, last) > 0) && match(&one) {
 				at, _ := slices.BinarySearchFunc(calls, one, order)
 				calls = slices.Insert(calls, at, one)
 				calls = calls[:min(len(calls), limit+1)]
 			}
-			return c.ctx().Err() == nil
+			return true
 		})
-		if err = cmp.Or(err, c.ctx().Err()); err != nil {
+		if err != nil {
 			return nil, false, err
 		}
 	}
 	latest = []Call{}
 	for _, one := range calls[:min(len(calls), limit)] {
-		latest = append(latest, shownCall(&one.Call, one.user))
+		latest = append(latest, shownCall(&one, names[one.User]))
 	}
 	return latest, len(calls) > limit, nil
 }
@@ -165,16 +168,11 @@ type CallPayment struct {
 
 func showCall(c *call) (any, error) {
 	id := c.path("request")
-	users, err := c.Directory.Users(c.ctx())
+	names, err := c.userNames()
 	if err != nil {
 		return nil, err
 	}
-	names := make(map[string]string, len(users))
-	ids := make([]string, len(users))
-	for i, user := range users {
-		names[user.ID], ids[i] = user.Name, user.ID
-	}
-	record, found, err := c.Ledger.FindCall(c.ctx(), id, ids)
+	record, found, err := c.Ledger.FindCall(c.ctx(), id, slices.Collect(maps.Keys(names)))
 	switch {
 	case err != nil:
 		return nil, err

@@ -46,7 +46,7 @@ func listOrders(c *call) (any, error) {
 	}
 	f := billing.OrderFilter{User: user.ID, Provider: c.q.Text("provider")}
 	if status := c.q.Word("status", "all", "pending", "paid", "failed", "expired", "refunded", "disputed", "review"); status != "all" {
-		f.Status = records.OrderStatus(status)
+		f.Status = []records.OrderStatus{records.OrderStatus(status)}
 	}
 	f.From, f.Until = c.span()
 	p := c.q.PageAfter()

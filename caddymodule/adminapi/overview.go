@@ -3,10 +3,12 @@ package adminapi
 import (
 	"errors"
 
+	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -22,7 +24,7 @@ type UserDetail struct {
 	Sessions      []identity.Session `json:"sessions"`
 	Calls         []Call             `json:"calls"`  // the latest
 	Tasks         []Task             `json:"tasks"`  // the latest
-	Orders        []records.Order    `json:"orders"` // that wait for a payment or an operator, or are disputed
+	Orders        []records.Order    `json:"orders"` // the latest that wait for a payment or an operator, or are disputed
 }
 
 // BudgetUse is how much of a budget is used in its present period.
@@ -46,10 +48,11 @@ func showUser(c *call) (any, error) {
 	shown.Wallet, errs[0] = c.wallet(user.User)
 	shown.Preference, errs[1] = c.Billing.Preference(ctx, user.ID)
 	shown.Sessions, errs[2] = c.Directory.Sessions(ctx, &identity.Account{UserID: user.ID})
-	shown.Calls, _, errs[3] = c.latestCalls([]identity.User{user.User}, ledger.CallFilter{}, "", latest, func(*journal.Call) bool { return true })
+	shown.Calls, _, errs[3] = c.latestCalls(map[string]string{user.ID: user.Name}, ledger.CallFilter{}, "", latest, func(*journal.Call) bool { return true })
 	tasks, _, err := c.Tasks.List(ctx, task.OfUser(user.ID), task.Page{Limit: latest})
 	shown.Tasks, errs[4] = c.shownTasks(tasks)
-	shown.Orders, errs[5] = c.unsettledOrders(user.ID)
+	unsettled := billing.OrderFilter{User: user.ID, Status: []records.OrderStatus{records.Pending, records.Review, records.Disputed}}
+	shown.Orders, _, errs[5] = c.Billing.ListOrders(ctx, unsettled, "", query.MaxPage)
 	if err := errors.Join(append(errs[:], err)...); err != nil {
 		return nil, err
 	}
@@ -80,26 +83,4 @@ func showUser(c *call) (any, error) {
 		}
 	}
 	return shown, err
-}
-
-// unsettledOrders returns the orders of a user that wait for a payment or for an operator, or
-// whose payment is disputed.
-func (c *call) unsettledOrders(user string) ([]records.Order, error) {
-	const batch = 500
-	open := []records.Order{}
-	for skip := int64(0); ; skip += batch {
-		orders, total, err := c.Billing.Orders(c.ctx(), user, skip, batch)
-		if err != nil {
-			return nil, err
-		}
-		for _, o := range orders {
-			switch o.Status {
-			case records.Pending, records.Review, records.Disputed:
-				open = append(open, o)
-			}
-		}
-		if skip+batch >= total {
-			return open, nil
-		}
-	}
 }

@@ -3,7 +3,6 @@ package adminapi
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
@@ -42,7 +41,10 @@ func reportUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	from, to := c.days()
+	from, to := c.day("from"), c.day("to")
+	if from != "" && to != "" && from > to {
+		c.q.Refuse("to", "is not allowed: the last day is before the first")
+	}
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
@@ -75,37 +77,16 @@ func reportUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	names, err := c.userNames()
 	rows := make([]UsageRow, 0, len(sums))
 	for _, row := range sums {
-		if row.UserID != "" {
-			if owner, err := c.Directory.User(c.ctx(), row.UserID); err == nil {
-				row.User = owner.Name
-			}
-		}
+		row.User = names[row.UserID]
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b UsageRow) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
 	})
-	return listed(rows, nil)
-}
-
-// days returns the requested first and last day. An empty day means no bound.
-func (c *call) days() (from, to journal.Day) {
-	from, to = c.day("from"), c.day("to")
-	if from != "" && to != "" && from > to {
-		c.q.Refuse("to", "is not allowed: the last day is before the first")
-	}
-	return from, to
-}
-
-// span returns the requested days as a half-open interval of time. The zero Time means no bound.
-func (c *call) span() (from, until time.Time) {
-	first, last := c.days()
-	if last != "" {
-		until = last.Start().AddDate(0, 0, 1)
-	}
-	return first.Start(), until
+	return listed(rows, err)
 }
 
 // day returns a day of the query, such as 2026-11-20. An absent one is an open end.

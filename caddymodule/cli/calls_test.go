@@ -1,15 +1,21 @@
 package cli_test
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // ruled is a price with rules.
@@ -60,6 +66,16 @@ func (l callList) ids() (ids []string) {
 	return ids
 }
 
+// listed returns the ids of calls as they are listed: the latest first, and those of one
+// millisecond by id.
+func listed(ids []string) []string {
+	return slices.SortedFunc(slices.Values(ids), func(a, b string) int {
+		first, _ := requestid.Time(a)
+		second, _ := requestid.Time(b)
+		return cmp.Or(second.Compare(first), cmp.Compare(a, b))
+	})
+}
+
 func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
 	var keys [2]gatetest.Key
@@ -70,25 +86,32 @@ func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
 	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, answered))
 	g.Backend.On("dear", gatetest.JSON(http.StatusOK, strings.Replace(answered, `"output_tokens":3`, `"output_tokens":9`, 1)))
 	g.Backend.On("broken", gatetest.JSON(http.StatusInternalServerError, `{"type":"error","error":{"type":"api_error","message":"x"}}`))
-	var ids []string // the latest first
+	var made []string
 	for i, model := range []string{"cheap", "dear", "cheap", "broken", "cheap"} {
 		status := http.StatusOK
 		if model == "broken" {
 			status = http.StatusInternalServerError
 		}
-		ids = slices.Insert(ids, 0, message(t, g, keys[i%2], model, status))
-		time.Sleep(2 * time.Millisecond) // ids of one millisecond have any order
+		made = append(made, message(t, g, keys[i%2], model, status))
+	}
+	ids := listed(made)
+	of := func(numbers ...int) (some []string) {
+		for _, n := range numbers {
+			some = append(some, made[n])
+		}
+		return listed(some)
 	}
 	day := g.Now().UTC().Format(time.DateOnly)
 	for flags, want := range map[string][]string{
 		"":                                    ids,
-		"--user " + keys[1].UserID:            {ids[1], ids[3]},
-		"--key " + keys[0].ID:                 {ids[0], ids[2], ids[4]},
-		"--model dear":                        {ids[3]},
-		"--status 500":                        {ids[1]},
-		"--status 2xx":                        {ids[0], ids[2], ids[3], ids[4]},
-		"--min-cost 0.00009":                  {ids[3]},
+		"--user " + keys[1].UserID:            of(1, 3),
+		"--key " + keys[0].ID:                 of(0, 2, 4),
+		"--model dear":                        of(1),
+		"--status 500":                        of(3),
+		"--status 2xx":                        of(0, 1, 2, 4),
+		"--min-cost 0.00009":                  of(1),
 		"--from " + day + " --to " + day + "": ids,
+		"--to " + day + "T00:00:00Z":          nil,
 		"--to 2026-01-01":                     nil,
 		"--from " + day + "T00:00:00Z --model none": nil,
 		"--limit 2":                   ids[:2],
@@ -113,6 +136,44 @@ func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
 	}
 	if got := table(t, g, "call", "list", "--model", "dear"); len(got) != 2 || !strings.HasPrefix(got[0], "TIME | REQUEST | USER") || !strings.HasSuffix(got[1], " | dear | 200 | complete | 7 | 9 | 0.000097") {
 		t.Errorf("the list is %q", got)
+	}
+}
+
+func TestCallsOfOneMillisecondArePagedWithoutAGapOrARepeat(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+	var users [3]string
+	for i := range users {
+		users[i] = g.NewKey(t, nil).UserID
+	}
+	now := time.Now()
+	var made []string
+	err := gatetest.Runtime(t).Store.Update(t.Context(), func(txn storage.Txn) error {
+		for i := range 60 { // 40 in one millisecond, and 20 in the one before
+			at := now.Add(-time.Duration(i/40) * time.Millisecond)
+			c := journal.CallRecord{Call: journal.Call{ID: requestid.At(at), Time: at.UnixMilli(), User: users[i%3], Status: http.StatusOK, Ended: usage.Complete}}
+			key := c.StoreKey(journal.CallPrefix)
+			if err := txn.Set(key, c.Encode(key), now.Add(journal.CallsKept)); err != nil {
+				return err
+			}
+			made = append(made, c.ID)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{7, 20, 40, 60, 100} {
+		var got []string
+		for after := []string(nil); ; {
+			page := asked[callList](t, g, append([]string{"call", "list", "--limit", strconv.Itoa(size)}, after...)...)
+			if got = append(got, page.ids()...); page.Next == "" || len(got) > len(made) {
+				break
+			}
+			after = []string{"--after", page.Next}
+		}
+		if !slices.Equal(got, listed(made)) {
+			t.Errorf("in pages of %d are listed %v", size, got)
+		}
 	}
 }
 

@@ -115,11 +115,10 @@ var commands = []command{
 		{
 			use: "list", short: "Lists calls, latest first", request: "GET /modelgate/calls", paged: true, print: printCalls,
 			flags: append([]flag{
-				{name: "user", value: "", help: "Only those of this user"},
+				userFlag,
 				{name: "key", value: "", help: "Only those by the key with this id"},
 				{name: "model", value: "", help: "Only those to this model"},
-				{name: "from", value: "", help: "First day, as 2026-11-01, or first moment, as 2026-11-01T14:00:00Z"},
-				{name: "to", value: "", help: "Last day, or the moment before which they came"},
+				fromFlag, toFlag,
 				{name: "status", value: "", help: "Only those that were answered with this status, as 200, or class, as 5xx"},
 				{name: "min-cost", value: "", help: "Only those that cost at least this, as 0.50"},
 			}, pageFlags("The last request of the list before: goes on behind it")...),
@@ -130,7 +129,7 @@ var commands = []command{
 		{
 			use: "list", short: "Lists tasks, latest first", request: "GET /modelgate/tasks", paged: true, print: printTasks,
 			flags: append([]flag{
-				{name: "user", value: "", help: "Only those of this user"},
+				userFlag,
 				{name: "status", value: "", help: "Only those that are queued, pending, in_progress, success or failed"},
 			}, pageFlags("The last task of the list before: goes on behind it")...),
 		},

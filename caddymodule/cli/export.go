@@ -36,8 +36,8 @@ var (
 		},
 	}}
 
-	fromFlag = flag{name: "from", value: "", help: "First UTC day, as 2026-11-01"}
-	toFlag   = flag{name: "to", value: "", help: "Last UTC day, as 2026-11-30"}
+	fromFlag = flag{name: "from", value: "", help: "First UTC day, as 2026-11-01, or first moment, as 2026-11-01T14:00:00Z"}
+	toFlag   = flag{name: "to", value: "", help: "Last UTC day, or the moment at which the interval ends"}
 )
 
 var paymentRows = rows("DAY\tPROVIDER\tCURRENCY\tORDERS\tGROSS\tREFUNDS\tDISPUTES\tRESTORED\tNET\tCOUNT", func(row *adminapi.PaymentRow) []any {

@@ -66,6 +66,7 @@ func TestThePaymentReportIsWhatTheLedgerHasOfEachDay(t *testing.T) {
 		"":              first + ",demo,USD,2,15.00,1.00,0.00,0.00,14.00,3\n" + second + ",demo,USD,0,0.00,0.00,9.00,0.00,-9.00,1\n" + third + ",demo,USD,1,2.00,0.00,0.00,9.00,11.00,2\n",
 		"--by provider": ",demo,USD,3,17.00,1.00,9.00,9.00,16.00,6\n",
 		"--by day --from " + second + " --to " + second: second + ",,USD,0,0.00,0.00,9.00,0.00,-9.00,1\n",
+		"--by provider --from " + second + "T12:00:00Z": ",demo,USD,1,2.00,0.00,0.00,9.00,11.00,2\n",
 		"--from " + third: third + ",demo,USD,1,2.00,0.00,0.00,9.00,11.00,2\n",
 	} {
 		code, stdout, stderr := g.Command(t, "", append([]string{"payments", "report", "--csv"}, strings.Fields(flags)...)...)
@@ -133,6 +134,9 @@ func TestTheLedgerIsExportedWithAllAccounts(t *testing.T) {
 	}
 	if got := exported(t, g, "--from", today); len(got) != 2 || got[0]["kind"] != "credit" || got[1]["kind"] != "credit" {
 		t.Errorf("of today are %v", got)
+	}
+	if got := exported(t, g, "--to", today+"T00:00:00Z"); len(got) != len(lines)-2 {
+		t.Errorf("before today are %d lines of %d", len(got), len(lines))
 	}
 	yesterday := g.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	if got := exported(t, g, "--from", yesterday, "--to", yesterday); len(got) != len(lines)-2 {

@@ -15,10 +15,8 @@ var (
 		{
 			use: "list", short: "Lists orders, latest first", request: "GET /modelgate/orders", paged: true, print: printOrders,
 			flags: append([]flag{
-				userFlag, providerFlag,
+				userFlag, providerFlag, fromFlag, toFlag,
 				{name: "status", value: "all", help: "Only those that are pending, paid, failed, expired, refunded, disputed or review"},
-				{name: "from", value: "", help: "First UTC day on which they were opened, as 2026-11-01"},
-				{name: "to", value: "", help: "Last UTC day, as 2026-11-30"},
 			}, pageFlags("The last order of the list before: goes on behind it")...),
 		},
 		{use: "show <order>", short: "Shows an order with its notices, and what it has moved", request: "GET /modelgate/orders/{order}", print: printOrder},

@@ -71,6 +71,9 @@ func TestAnOperatorFindsOrders(t *testing.T) {
 		{"--from " + today(0), []string{fifth}},
 		{"--from " + today(-4) + " --to " + today(-3), []string{third, second}},
 		{"--user " + ann.UserID + " --to " + today(-3), []string{third, first}},
+		{"--from " + today(-4) + "T12:00:00Z --to " + today(-3) + "T12:00:00Z", []string{third}},
+		{"--from 1500-01-01 --to " + today(-4), []string{second, first}},
+		{"--to 1500-01-01", nil},
 		{"--limit 2 --after " + fifth, []string{fourth, third}},
 		{"--user " + bob.UserID + " --after " + fifth, []string{second}},
 	} {

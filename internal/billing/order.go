@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
@@ -112,7 +113,7 @@ func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord
 // OrderFilter selects the orders of a list. An empty field matches all.
 type OrderFilter struct {
 	User, Provider string
-	Status         records.OrderStatus
+	Status         []records.OrderStatus
 	From, Until    time.Time // half-open interval of the time of opening
 }
 
@@ -135,7 +136,7 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 		in, index = records.UserOrders.Under(f.User), &records.UserOrders
 	}
 	match := func(o *records.OrderRecord) bool {
-		return (f.Provider == "" || f.Provider == o.Provider) && (f.Status == "" || f.Status == o.Show(now).Status) &&
+		return (f.Provider == "" || f.Provider == o.Provider) && (len(f.Status) == 0 || slices.Contains(f.Status, o.Show(now).Status)) &&
 			o.Created >= f.From.Unix() && (f.Until.IsZero() || o.Created < f.Until.Unix())
 	}
 	shown = []records.Order{}

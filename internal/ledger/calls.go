@@ -48,7 +48,7 @@ type CallFilter struct {
 }
 
 // ScanCalls calls fn for the calls of a user, newest first, until fn returns
-// false. Those before [Ledger.CallsFrom] are left out.
+// false or ctx ends. Those before [Ledger.CallsFrom] are left out.
 func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(journal.CallRecord) bool) error {
 	before := func(t time.Time) []byte {
 		return (&journal.Call{User: user, Time: t.UnixMilli() - 1}).StoreKey(journal.CallPrefix)
@@ -69,7 +69,10 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 		var bad error
 		err = r.Scan(lo, before(from), func(key, val []byte) bool {
 			var c journal.CallRecord
-			if c, bad = journal.DecodeCall(key, val); bad != nil {
+			if c, bad = journal.DecodeCall(key, val); bad == nil {
+				bad = ctx.Err()
+			}
+			if bad != nil {
 				return false
 			}
 			return f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model || fn(c)

@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"sync"
@@ -103,6 +104,24 @@ func (f *fixture) listed() (ids []string) {
 	}
 	slices.Reverse(ids)
 	return ids
+}
+
+func TestCallsAreReadOnlyUntilTheClientDisconnects(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	for _, id := range []string{"a", "b", "c"} {
+		f.called(id, Payer{User: "ann"}, 0, 0)
+	}
+	ctx, disconnect := context.WithCancel(t.Context())
+	read := 0
+	err := f.ScanCalls(ctx, "ann", CallFilter{}, func(journal.CallRecord) bool {
+		read++
+		disconnect()
+		return true
+	})
+	if read != 1 || !errors.Is(err, context.Canceled) {
+		t.Errorf("%d calls are read: %v", read, err)
+	}
 }
 
 func TestACallIsKeptForAsLongAsWasSaidWhenItWasWritten(t *testing.T) {

@@ -115,6 +115,9 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 	p.mu.Unlock()
 	if !known {
 		w, err := l.readLosses(ctx, user)
+		if ended := ctx.Err(); ended != nil { // the caller disconnected; what was not read would count as no loss
+			return ended
+		}
 		if err != nil { // a record that cannot be read must not keep the user from calling
 			l.log.Error("what a user's calls left uncollected cannot be read in full", zap.String("user_id", user), zap.Error(err))
 		}

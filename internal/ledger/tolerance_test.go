@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
@@ -77,6 +78,23 @@ func TestALossIsForgottenAfterADay(t *testing.T) {
 	f.clock.Advance(time.Hour + lossStep)
 	f.restricted(f.Ledger, "")
 	f.reserve(tolerant, 5).Release()
+}
+
+func TestALossIsNotForgottenBecauseACallerDisconnects(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100)
+	f.called("a", tolerant, 10, 20)
+	f.clock.Advance(idle + time.Minute)
+	f.Sweep()
+	gone, disconnect := context.WithCancel(t.Context())
+	disconnect()
+	if _, err := f.Reserve(gone, tolerant, 5); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a call whose caller has disconnected: %v", err)
+	}
+	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+		t.Errorf("the next call: %v", err)
+	}
 }
 
 func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {

@@ -162,7 +162,6 @@ func TestListsFollowChanges(t *testing.T) {
 	}
 }
 
-// TestScanEndsWithItsLoop: a loop over a range may end early, and may write.
 func TestAListWithAFilterGoesOnBehindWhatItHasRead(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)
@@ -200,6 +199,7 @@ func TestAListWithAFilterGoesOnBehindWhatItHasRead(t *testing.T) {
 	}
 }
 
+// TestScanEndsWithItsLoop: a loop over a range may end early, and may write.
 func TestScanEndsWithItsLoop(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)

@@ -21,15 +21,9 @@ func ParseDay(text string) (Day, error) {
 	return DayOf(t), err
 }
 
-// Start returns when the day begins; the zero Time for the empty day.
-func (d Day) Start() time.Time {
-	t, _ := time.Parse("20060102", string(d))
-	return t
-}
-
 // String returns the day as people write it, 2026-11-20.
 func (d Day) String() string {
-	if t := d.Start(); !t.IsZero() {
+	if t, err := time.Parse("20060102", string(d)); err == nil {
 		return t.Format(time.DateOnly)
 	}
 	return string(d)
