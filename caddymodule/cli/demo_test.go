@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
 // TestTheDemoColorsOnlyTerminals runs a demo to its end with its output in a file.
@@ -38,5 +40,14 @@ func TestTheDemoColorsOnlyTerminals(t *testing.T) {
 	}
 	if err := demo.Wait(); err != nil || !strings.Contains(log.String(), "exiting") || strings.Contains(log.String(), "\x1b[") {
 		t.Errorf("%v, it logs %q", err, log.String())
+	}
+}
+
+func TestTheDemoRefusesAnAddressThatIsNone(t *testing.T) {
+	t.Parallel()
+	for _, address := range []string{"8080", "127.0.0.1:99999", "[::1:80"} {
+		if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "demo", "--listen", address); code != 2 || !strings.Contains(stderr, "--listen") {
+			t.Errorf("%s: ended with %d: %s%s", address, code, stdout, stderr)
+		}
 	}
 }
