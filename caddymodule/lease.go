@@ -139,21 +139,21 @@ func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
 // It waits while the store is being opened. If the store has failed or the process ends,
 // it refuses the call.
 func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refused *fault.Fault) {
-	runtime, release, err := a.InForce(ctx)
+	rt, release, err := a.InForce(ctx) // a closure over the result would move that to the heap
 	if err != nil {
 		a.logger.Error("a call found no store", zap.Error(err))
 		return nil, nil, closedNow
 	}
-	runtime.calls.Add(1)
+	rt.calls.Add(1)
 	leave = func() {
-		runtime.calls.Add(-1)
+		rt.calls.Add(-1)
 		release()
 	}
-	if runtime.open() != nil { // the store has logged why
+	if rt.open() != nil { // the store has logged why
 		leave()
 		return nil, nil, closedNow
 	}
-	return runtime, leave, nil
+	return rt, leave, nil
 }
 
 // closedNow is the fault for callers if the store is not open.

@@ -2,7 +2,9 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"io"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -28,6 +30,9 @@ func runDemo(c *call) error {
 	run, err := demo.Start(c.Context(), c.flag("listen"), data, c.ErrOrStderr(), colored(c.ErrOrStderr()))
 	if err != nil {
 		remove()
+		if _, malformed := errors.AsType[*net.AddrError](err); malformed {
+			return errUsage("%w", err)
+		}
 		return err
 	}
 	if err := c.printed(run, func(w *tabwriter.Writer, _ *call, _ []byte) error {

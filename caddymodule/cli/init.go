@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,18 +39,28 @@ func initialize(c *call) error {
 			return errExit{exitRefused, fmt.Errorf("%s already exists", file)}
 		}
 	}
-	choice := chosen(c)
-	if choice.Data == "" {
-		choice.Data = filepath.Join(dir, "store")
-	}
-	if choice.Data, err = filepath.Abs(choice.Data); err != nil {
+	choice := flagged(c)
+	if choice.Data, err = filepath.Abs(cmp.Or(choice.Data, filepath.Join(dir, "store"))); err != nil {
 		return err
 	}
-	config, secrets, missing, err := choice.Render(made.Caddyfile, made.Environment, os.Getenv)
-	if err != nil {
-		return errUsage("%w", err)
+	render := func(choice *starter.Choice) (config, secrets string, missing []string, err error) {
+		if config, secrets, missing, err = choice.Render(made.Caddyfile, made.Environment, os.Getenv); err == nil {
+			err = checkConfig(made.Caddyfile, config)
+		}
+		return config, secrets, missing, err
 	}
-	if err := checkConfig(made.Caddyfile, config); err != nil {
+	if !slices.ContainsFunc(backendFlags, c.Flags().Changed) {
+		err = ask(c, choice, func(partial starter.Choice) error {
+			partial.Anthropic = true // a choice needs one backend
+			_, _, _, err := render(&partial)
+			return err
+		})
+		if err != nil {
+			return errUsage("%w", err)
+		}
+	}
+	config, secrets, missing, err := render(choice)
+	if err != nil {
 		return errUsage("%w", err)
 	}
 	made.Missing = append([]string{}, missing...)
@@ -78,45 +89,65 @@ func introduce(w *tabwriter.Writer, made *written) error {
 	return err
 }
 
-// chosen returns the choice in the flags. If the flags name no backend, it asks the operator.
-func chosen(c *call) *starter.Choice {
-	flags, asked := c.Flags(), true
-	for _, name := range []string{"anthropic", "openai", "vllm", "ollama", "tasks"} {
-		asked = asked && !flags.Changed(name)
-	}
-	in := bufio.NewScanner(c.InOrStdin())
-	text := func(name, question string) string {
-		if !asked || flags.Changed(name) {
-			return c.flag(name)
-		}
-		fmt.Fprint(c.ErrOrStderr(), question+" ")
-		if in.Scan() && strings.TrimSpace(in.Text()) != "" {
-			return strings.TrimSpace(in.Text())
-		}
-		return c.flag(name)
-	}
-	yes := func(name, question string) bool {
-		return slices.Contains([]string{"true", "y", "yes"}, strings.ToLower(text(name, question+" [y/N]")))
-	}
-	server := func(name, question string) (s starter.Server) {
-		models := flags.Lookup(name + "-models")
-		s.Models = models.Value.(pflag.SliceValue).GetSlice()
-		if s.Address = text(name, question+" (empty: none):"); s.Address != "" && asked && !models.Changed {
-			fmt.Fprint(c.ErrOrStderr(), "Its models, separated by spaces: ")
-			in.Scan()
-			s.Models = strings.Fields(in.Text())
-		}
-		return s
+// backendFlags are the flags that name backends.
+var backendFlags = []string{"anthropic", "openai", "vllm", "vllm-models", "ollama", "ollama-models", "tasks", "tasks-models"}
+
+// flagged returns the choice in the flags.
+func flagged(c *call) *starter.Choice {
+	server := func(name string) starter.Server {
+		return starter.Server{Address: c.flag(name), Models: c.Flags().Lookup(name + "-models").Value.(pflag.SliceValue).GetSlice()}
 	}
 	return &starter.Choice{
-		Domain:    text("domain", "Domain of the site, such as ai.example.com (empty: "+c.flag("domain")+"):"),
-		Data:      c.flag("data"),
-		Anthropic: yes("anthropic", "Serve models of Anthropic?"),
-		OpenAI:    yes("openai", "Serve models of OpenAI?"),
-		VLLM:      server("vllm", "Address of a vLLM server, such as 10.0.0.5:8000"),
-		Ollama:    server("ollama", "Address of an Ollama server, such as localhost:11434"),
-		Tasks:     server("tasks", "Address of a server of images and videos with /v1/videos"),
+		Domain: c.flag("domain"), Data: c.flag("data"), Anthropic: c.isSet("anthropic"), OpenAI: c.isSet("openai"),
+		VLLM: server("vllm"), Ollama: server("ollama"), Tasks: server("tasks"),
 	}
+}
+
+// ask completes a choice without backends by the answers of the operator. It repeats a question
+// whose answer check refuses.
+func ask(c *call, choice *starter.Choice, check func(partial starter.Choice) error) error {
+	failed := check(*choice) // by a flag, so that no answer can be accepted
+	in := bufio.NewScanner(c.InOrStdin())
+	question := func(text string, set func(with *starter.Choice, answer string)) {
+		for wrong := failed; failed == nil; {
+			fmt.Fprint(c.ErrOrStderr(), text+" ")
+			if !in.Scan() && wrong != nil { // the first answer after the end of the input is empty
+				failed = wrong
+				return
+			}
+			with := *choice
+			set(&with, strings.TrimSpace(in.Text()))
+			if wrong = check(with); wrong == nil {
+				*choice = with
+				return
+			}
+			fmt.Fprintln(c.ErrOrStderr(), wrong)
+		}
+	}
+	yes := func(answer string) bool {
+		return slices.Contains([]string{"true", "y", "yes"}, strings.ToLower(answer))
+	}
+	server := func(text string, of func(*starter.Choice) *starter.Server) {
+		question(text+" (empty: none):", func(with *starter.Choice, answer string) {
+			if answer != "" {
+				*of(with) = starter.Server{Address: answer, Models: []string{"video-any"}} // until they are known
+			}
+		})
+		if of(choice).Address != "" {
+			question("Its models, separated by spaces:", func(with *starter.Choice, answer string) { of(with).Models = strings.Fields(answer) })
+		}
+	}
+	if !c.Flags().Changed("domain") {
+		question("Domain of the site, such as ai.example.com (empty: "+choice.Domain+"):", func(with *starter.Choice, answer string) {
+			with.Domain = cmp.Or(answer, with.Domain)
+		})
+	}
+	question("Serve models of Anthropic? [y/N]", func(with *starter.Choice, answer string) { with.Anthropic = yes(answer) })
+	question("Serve models of OpenAI? [y/N]", func(with *starter.Choice, answer string) { with.OpenAI = yes(answer) })
+	server("Address of a vLLM server, such as 10.0.0.5:8000", func(c *starter.Choice) *starter.Server { return &c.VLLM })
+	server("Address of an Ollama server, such as localhost:11434", func(c *starter.Choice) *starter.Server { return &c.Ollama })
+	server("Address of a server of images and videos with /v1/videos", func(c *starter.Choice) *starter.Server { return &c.Tasks })
+	return failed
 }
 
 // checkConfig adapts a Caddyfile and checks the result with the doctor.

@@ -137,11 +137,45 @@ func TestInitAsksWhatNoFlagSays(t *testing.T) {
 	}
 }
 
+func TestInitRepeatsAQuestionAfterAWrongAnswer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	answers := "a b\nhttp://ai.example\nai.example.com\nno\nno\nx/y\n10.0.0.5:8000\n\na{b\nqwen\nlocalhost:11434\nqwen\nllama\n"
+	code, stdout, stderr := gatetest.Caddy(t, answers, "modelgate", "init", dir)
+	if code != 0 {
+		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	for word, count := range map[string]int{
+		"Domain of the site": 3, "of a vLLM server": 2, "Its models": 5, "of an Ollama server": 1, "Serve models of OpenAI?": 1,
+		`--domain "a b" is not an address`: 1, "not encrypted": 1, "--vllm-models go together": 1, "price qwen is there twice": 1,
+	} {
+		if strings.Count(stderr, word) != count {
+			t.Errorf("%d times %s, want %d, in\n%s", strings.Count(stderr, word), word, count, stderr)
+		}
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile")) //nolint:gosec // of this test
+	for _, word := range []string{"\nai.example.com {", "@vllm modelgate_model qwen\n", "reverse_proxy @vllm http://10.0.0.5:8000\n", "@ollama modelgate_model llama\n"} {
+		if err != nil || !strings.Contains(string(text), word) {
+			t.Errorf("no %q in %s, %v", word, text, err)
+		}
+	}
+
+	for _, answers := range []string{"ai.example.com\ny\nn\nx/y\n", "ai.example.com\ny\nn\nx:1\n"} {
+		dir := t.TempDir()
+		code, stdout, stderr := gatetest.Caddy(t, answers, "modelgate", "init", dir)
+		if files, err := os.ReadDir(dir); code != 2 || !strings.Contains(stderr, "Error: --vllm") || err != nil || len(files) > 0 {
+			t.Errorf("after %q it ended with %d, %d files: %s%s", answers, code, len(files), stdout, stderr)
+		}
+	}
+}
+
 func TestInitRefusesWhatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"":                                      "no backend is named",
 		"--vllm 10.0.0.5:8000":                  "--vllm-models go together",
+		"--tasks-models video-a":                "no backend is named",
+		"--data a{b":                            "must not have quotation marks",
 		"--ollama-models a --openai":            "--ollama-models go together",
 		"--vllm x/y --vllm-models a":            "is not an address",
 		"--vllm x:1 --vllm-models a{b":          "is not a model name",

@@ -35,8 +35,7 @@ func init() {
 // the site answers a request, Docs does: at / with a description of this site, elsewhere with 404.
 // Without it, Caddy answers such requests with an empty 200.
 type Docs struct {
-	app     *caddymodule.App
-	openAPI []byte // as JSON
+	app *caddymodule.App
 }
 
 // CaddyModule returns the Caddy module information.
@@ -44,16 +43,13 @@ func (Docs) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.handlers.modelgate_docs", New: func() caddy.Module { return new(Docs) }}
 }
 
-// Provision finds the app and converts the description to JSON.
+// Provision finds the app.
 func (d *Docs) Provision(ctx caddy.Context) (err error) {
-	if d.openAPI, err = openAPI(); err != nil {
-		return err
-	}
 	d.app, err = caddymodule.Of(ctx)
 	return err
 }
 
-// openAPI returns the description as JSON.
+// openAPI returns the description as JSON. The first request for it converts it.
 var openAPI = sync.OnceValues(func() ([]byte, error) {
 	var document any
 	if err := yaml.Unmarshal(docs.OpenAPI, &document); err != nil {
@@ -100,7 +96,11 @@ func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 	case i == 0:
 		answer(w, "application/json", indexJSON)
 	case i == 1:
-		answer(w, "application/json", d.openAPI)
+		document, err := openAPI()
+		if err != nil {
+			return err
+		}
+		answer(w, "application/json", document)
 	case i == 2:
 		answer(w, "application/yaml", docs.OpenAPI)
 	default:

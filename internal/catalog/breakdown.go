@@ -53,8 +53,8 @@ type ToolCharge struct {
 type part struct {
 	usage.Pass // the zero kind is that of the call itself
 
-	price  *Price
-	tier   *Tier // nil: the rates of the price itself
+	price  *Price // nil: that of the call
+	tier   *Tier  // nil: the rates of the price itself
 	prompt int64
 	geo    string       // empty: it has no factor
 	factor money.Amount // of geo
@@ -72,18 +72,18 @@ const (
 // number of parts, the parts, and then, if there is any, the price of the request, the uses of
 // tools and the unlisted name.
 func (c *Charge) Breakdown() string {
-	parts := c.parts
-	if parts == nil && c.price != nil {
-		own := [1]part{{Pass: usage.Pass{Tokens: c.Tokens}, price: c.price}}
-		parts = own[:]
-	}
-	if len(parts) == 0 {
+	var room [64]byte // few are longer
+	b := room[:0]
+	switch {
+	case c.price != nil:
+		b = c.own.append(binary.AppendUvarint(b, uint64(1+len(c.more))), c)
+	case len(c.more) > 0:
+		b = binary.AppendUvarint(b, uint64(len(c.more)))
+	default:
 		return ""
 	}
-	var room [64]byte // few are longer
-	b := binary.AppendUvarint(room[:0], uint64(len(parts)))
-	for i := range parts {
-		b = parts[i].append(b, c.Tokens)
+	for i := range c.more {
+		b = c.more[i].append(b, c)
 	}
 	if c.price == nil || c.price.Request == 0 && len(c.tools) == 0 && c.Unlisted == "" {
 		return string(b)
@@ -96,21 +96,22 @@ func (c *Charge) Breakdown() string {
 	return string(appendText(b, c.Unlisted))
 }
 
-// append appends the part of a call with these tokens.
-func (p *part) append(b []byte, all usage.Tokens) []byte {
+// append appends the part of a charge.
+func (p *part) append(b []byte, c *Charge) []byte {
 	at, flags := len(b), byte(0)
 	b = append(b, 0)
 	if p.Kind.Beside() {
 		flags |= hasPass
 		b = appendText(append(b, byte(p.Kind)), p.Model)
 	}
-	if p.Tokens != all {
+	if p.Tokens != c.Tokens {
 		flags |= hasTokens
 		for _, n := range p.Tokens.ByKind() {
 			b = binary.AppendUvarint(b, uint64(n))
 		}
 	}
-	above := reached(p.price.Above, p.prompt)
+	price := cmp.Or(p.price, c.price)
+	above := reached(price.Above, p.prompt)
 	tier, factor := "", money.Amount(0)
 	if p.tier != nil {
 		tier, factor = p.tier.Names[0], p.tier.Factor
@@ -128,7 +129,7 @@ func (p *part) append(b []byte, all usage.Tokens) []byte {
 		b = appendPrice(appendText(b, p.geo), p.factor)
 	}
 	b[at] = flags
-	rates, _ := p.price.at(p.prompt, p.tier)
+	rates, _ := price.at(p.prompt, p.tier)
 	for kind, n := range p.Tokens.ByKind() {
 		if n > 0 {
 			b = appendPrice(b, money.Amount(rates[kind]))

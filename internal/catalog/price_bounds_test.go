@@ -170,15 +170,19 @@ func TestNoChargeExceedsTheReservation(t *testing.T) {
 	})
 }
 
-func TestChargingAPlainPriceAllocatesNothing(t *testing.T) {
-	p := claude()
-	var sum money.Amount
-	report := usage.Report{Tokens: usage.Tokens{Input: 1200, CacheRead: 500_000, Output: 300}, Tier: "standard"}
-	if n := testing.AllocsPerRun(100, func() {
-		b, _ := p.Bounds(Ask{BodyBytes: 3000, MaxTokens: 4096, HasMaxTokens: true})
-		sum += p.Greatest(b) + p.Charge(b, &report).Amount
-	}); n != 0 || sum == 0 {
-		t.Errorf("%v allocations for %v", n, sum)
+func TestChargingAllocatesNothing(t *testing.T) {
+	ruled := claude()
+	ruled.Above = []Above{{Tokens: 200_000, TokenPrices: TokenPrices{Input: amount("6"), Output: amount("22.5")}}}
+	for name, p := range map[string]Price{"a plain price": claude(), "a price with rules": ruled} {
+		var sum money.Amount
+		if n := testing.AllocsPerRun(100, func() {
+			// The report must not move to the heap.
+			report := usage.Report{Tokens: usage.Tokens{Input: 1200, CacheRead: 500_000, Output: 300}, Tier: "standard"}
+			b, _ := p.Bounds(Ask{BodyBytes: 3000, MaxTokens: 4096, HasMaxTokens: true})
+			sum += p.Greatest(b) + p.Charge(b, &report).Amount
+		}); n != 0 || sum == 0 {
+			t.Errorf("%s: %v allocations for %v", name, n, sum)
+		}
 	}
 }
 

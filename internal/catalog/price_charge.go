@@ -19,7 +19,8 @@ type Charge struct {
 	Unlisted string
 
 	price *Price // of the model that answered; nil: it is free
-	parts []part // of what the amount is the sum; nil: of Tokens at the price's own rates
+	own   part   // of the call itself, or its first pass
+	more  []part // other passes
 	tools []ToolCharge
 }
 
@@ -53,7 +54,7 @@ func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Am
 func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	if !p.hasRules() && b.options == nil && len(r.Passes) == 0 {
 		kept, cut := p.Cut(b, r.Tokens)
-		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut, price: p}
+		return Charge{Amount: p.Cost(kept), Tokens: kept, Cut: cut, price: p, own: part{Pass: usage.Pass{Tokens: kept}}}
 	}
 	s := serving{price: served, options: b.options, report: r, unbounded: b.unbounded}
 	var c Charge
@@ -92,10 +93,10 @@ func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 		}
 		cost, extra, cut := serving{price: price, options: b.options, report: r}.
 			pass(pass.Tokens, pass.Tokens.AllInput(), input, output)
-		extra.Kind, extra.Model = pass.Kind, pass.Model
+		extra.Kind, extra.Model, extra.price = pass.Kind, pass.Model, price
 		sum.Plus(cost)
 		c.Tokens, c.Cut = c.Tokens.Plus(extra.Tokens), c.Cut || cut
-		c.parts = append(c.parts, extra)
+		c.more = append(c.more, extra)
 	}
 	amount, ok := sum.Amount()
 	if served != nil && ok {
@@ -151,15 +152,16 @@ func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 		longest = max(longest, pass.Tokens.AllInput())
 		each = each.Plus(pass.Tokens)
 	}
-	sum, whole, cut := s.pass(s.report.Tokens, longest, b.Input, b.Output)
-	c.Tokens, c.Cut, c.parts = whole.Tokens, cut, []part{whole}
+	sum, c.own, c.Cut = s.pass(s.report.Tokens, longest, b.Input, b.Output)
+	c.Tokens = c.own.Tokens
 	if len(own) > 1 && !c.Cut && each == s.report.Tokens {
-		sum, c.parts = money.Sum{}, nil
+		sum = money.Sum{}
 		for _, pass := range own {
 			cost, one, _ := s.pass(pass.Tokens, pass.Tokens.AllInput(), math.MaxInt64, math.MaxInt64)
 			sum.Plus(cost)
-			c.parts = append(c.parts, one)
+			c.more = append(c.more, one)
 		}
+		c.own, c.more = c.more[0], c.more[1:]
 	}
 	return sum, c
 }
@@ -185,7 +187,7 @@ func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest mone
 	tiers, _ := s.tiers()
 	geo, name, _ := s.geo()
 	first, _ := s.price.at(prompt, tiers[0])
-	p = part{price: s.price, tier: tiers[0], prompt: min(prompt, input), geo: name}
+	p = part{tier: tiers[0], prompt: min(prompt, input), geo: name}
 	if name != "" {
 		p.factor = geo
 	}
@@ -199,11 +201,14 @@ func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest mone
 	return dearest, p, cut
 }
 
+// noTier is the result of tiers if the rates of the price itself apply.
+var noTier = []*Tier{nil}
+
 // tiers returns the tiers that may apply, or nil for the price itself, and the
 // reported name if the price lists only others.
 func (s serving) tiers() (tiers []*Tier, unlisted string) {
 	if len(s.price.Tier) == 0 {
-		return []*Tier{nil}, ""
+		return noTier, ""
 	}
 	for _, said := range [...]string{
 		orAsked(s.report.Tier, s.options.said("service_tier")), orAsked(s.report.Speed, s.options.said("speed")),
@@ -222,7 +227,7 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 		return tiers, said
 	}
 	if len(tiers) == 0 {
-		tiers = []*Tier{nil}
+		tiers = noTier
 	}
 	return tiers, ""
 }
