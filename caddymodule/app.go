@@ -250,7 +250,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 
-	a.metrics, err = metrics.Provide(ctx.GetMetricsRegistry(), metricSources)
+	build := ReadBuild()
+	a.metrics, err = metrics.Provide(ctx.GetMetricsRegistry(), build.Version, build.Commit, metricSources)
 	if err != nil {
 		return fmt.Errorf("registering metrics: %w", err)
 	}

@@ -165,6 +165,8 @@ func listed[T any](items []T, err error) (any, error) {
 type Status struct {
 	Ready       bool          `json:"ready"`
 	Reason      string        `json:"reason,omitempty"` // why it is not ready
+	Version     string        `json:"version"`          // of the running program
+	Commit      string        `json:"commit,omitempty"` // of it
 	Caddy       string        `json:"caddy"`            // version
 	Store       string        `json:"store"`
 	Calls       int64         `json:"calls_in_flight"`
@@ -178,10 +180,10 @@ type Status struct {
 
 func showStatus(c *call) (any, error) {
 	models, _ := c.app.Offered()
-	version, _ := caddy.Version()
+	build := caddymodule.ReadBuild()
 	restricted, _ := c.Ledger.Restricted(c.ctx(), c.app.Tolerance()) // if this fails, the probe below fails too
 	status := Status{
-		Caddy: version, Store: c.StoreKey(), Models: append([]string{}, models...),
+		Version: build.Version, Commit: build.Commit, Caddy: build.Caddy, Store: c.StoreKey(), Models: append([]string{}, models...),
 		Calls: c.Calls(), Credentials: c.Directory.Count(), Stats: c.Store.Stats(),
 		Restricted: append([]string{}, restricted...),
 	}

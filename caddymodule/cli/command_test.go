@@ -265,7 +265,7 @@ func TestStatusOfAFailedRuntimeEndsWithOne(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	g.FailStore(t)
 	code, stdout, stderr := g.Command(t, "", "status")
-	if code != 1 || !strings.Contains(stdout, "NOT READY") || !strings.Contains(stderr, "not ready") {
+	if code != 1 || !strings.Contains(stdout, "NOT READY") || !strings.Contains(stderr, "not ready") || !regexp.MustCompile(`version +devel`).MatchString(stdout) {
 		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
 	}
 }

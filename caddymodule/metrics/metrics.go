@@ -69,10 +69,16 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 })
 
 // Provide registers the collectors with a configuration's registry. The open stores
-// are asked for at each scrape: sources yields their services by their keys.
-func Provide(registry *prometheus.Registry, sources iter.Seq2[string, Source]) (*Metrics, error) {
+// are asked for at each scrape: sources yields their services by their keys. The version
+// and the commit are those of the program.
+func Provide(registry *prometheus.Registry, version, commit string, sources iter.Seq2[string, Source]) (*Metrics, error) {
 	m := makeMetrics()
-	for _, c := range []prometheus.Collector{m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, m.orders, m.notices, collector{sources}} {
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "modelgate_build_info", Help: "1; the labels are those of the running program.",
+		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
+	})
+	build.Set(1)
+	for _, c := range []prometheus.Collector{build, m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, m.orders, m.notices, collector{sources}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
