@@ -44,7 +44,7 @@ func TestARequestWithAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	if got := w.must(t, other, videoPath, asking(videoPath, nil), once); got.Task_ID == task.Task_ID {
 		t.Error("two keys share an idempotency key")
 	}
-	if n := len(w.studio.asked()); n != 2 {
+	if n := len(w.service.asked()); n != 2 {
 		t.Errorf("the backend was asked %d times", n)
 	}
 	w.has(t, key, "99.20", "0")

@@ -14,7 +14,7 @@ func TestATaskIsCancelledOnlyWhenTheBackendConfirms(t *testing.T) {
 	path := tasksPath + "/" + task + "/cancel"
 	refusal{409, fault.TaskNotCancellable, "", "has not confirmed"}.check(t, path, w.post(t, key, path, ""))
 	w.has(t, key, "100", "0.80")
-	w.studio.stopsJobs()
+	w.service.stopsJobs()
 	for range 2 {
 		got := decoded[resource](t, w.post(t, key, path, `{"why":"not"}`))
 		if got.Task_ID != task || got.Status != "failed" || got.Error.Reason != "TASK_CANCELLED" || got.Completed_At == nil {

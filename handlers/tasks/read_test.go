@@ -115,7 +115,7 @@ func TestAnAnswerThatIsAwaitedComesWithTheChange(t *testing.T) {
 			}
 		})
 	}
-	w.studio.tells(task, made("https://cdn.example/req.mp4"))
+	w.service.tells(task, made("https://cdn.example/req.mp4"))
 	w.notify(t, task)
 	wg.Wait()
 	if took := time.Since(begun); took > gatetest.Patience {

@@ -30,7 +30,7 @@ func TestASubmissionIsAnsweredWithItsTaskAndWhatHadNoEffect(t *testing.T) {
 	if want := `"ignored":["Model","inputs[0].usage","output.duration","prmopt"]}`; !strings.HasSuffix(got.Body, want) {
 		t.Errorf("answered %s, want %s", got.Body, want)
 	}
-	if job := w.studio.job(t, task.Task_ID); job.Kind != backends.Image || job.Model != "image-e-1" || job.Output.Count != 1 || job.Output.Resolution != "1K" {
+	if job := w.service.job(t, task.Task_ID); job.Kind != backends.Image || job.Model != "image-e-1" || job.Output.Count != 1 || job.Output.Resolution != "1K" {
 		t.Errorf("the backend was asked for %+v", job)
 	}
 	w.has(t, key, "100", "0.85")
@@ -60,7 +60,7 @@ func TestADryRunTellsThePriceAndSpendsNothing(t *testing.T) {
 			}
 		}
 	}
-	if jobs := w.studio.asked(); len(jobs) != 0 {
+	if jobs := w.service.asked(); len(jobs) != 0 {
 		t.Errorf("the backend was asked: %+v", jobs)
 	}
 	w.has(t, poor, "0", "0")
@@ -98,7 +98,7 @@ func TestTheBudgetsOfKeyAndUserHold(t *testing.T) {
 func TestARefusalOfTheBackendLeavesNothingBehind(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
-	w.studio.accepts(func(job backends.Job) error {
+	w.service.accepts(func(job backends.Job) error {
 		if job.Prompt == "no" {
 			return backends.Invalid("prompt", "the service does not draw this")
 		}
