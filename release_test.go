@@ -23,12 +23,12 @@ func TestTheReleaseHasSixPlatformsAndTheirChecksums(t *testing.T) {
 	if err := os.Mkdir(path, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	standIn := `#!/bin/sh
+	mockGo := `#!/bin/sh
 all="$GOOS $GOARCH $CGO_ENABLED $*"
 while [ "$1" != -o ]; do shift; done
 echo "$all" >"$2"
 `
-	if err := os.WriteFile(filepath.Join(path, "go"), []byte(standIn), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(path, "go"), []byte(mockGo), 0o700); err != nil { //nolint:gosec // it is run
 		t.Fatal(err)
 	}
 	script := exec.CommandContext(t.Context(), "deploy/release", out)

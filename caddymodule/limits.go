@@ -71,7 +71,7 @@ type Limits struct {
 
 	// How many log-ins by password one user name may be tried with in 15
 	// minutes. They are counted in the store, whether the name is known or not,
-	// and end nobody's session or passkey. At most 1000. Default: 10.
+	// and end no session or passkey. At most 1000. Default: 10.
 	LoginPerUser int64 `json:"login_per_user,omitempty"`
 
 	// How many log-ins and registrations may come from one address in an hour; an

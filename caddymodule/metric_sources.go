@@ -25,7 +25,7 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 				}
 				return app.Tolerance(), true
 			},
-			Census: rt.counted,
+			Backlog: rt.counted,
 		})
 	})
 }
@@ -35,7 +35,7 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 type counting struct {
 	sync.Mutex
 	at   time.Time // of the store
-	last metrics.Census
+	last metrics.Backlog
 }
 
 const (
@@ -45,7 +45,7 @@ const (
 
 // counted returns a count that is at most a minute old. It returns false if the count
 // failed.
-func (rt *Runtime) counted() (metrics.Census, bool) {
+func (rt *Runtime) counted() (metrics.Backlog, bool) {
 	rt.counting.Lock()
 	defer rt.counting.Unlock()
 	if !rt.counting.at.IsZero() && rt.Store.Now().Sub(rt.counting.at) < countEvery {
@@ -53,14 +53,14 @@ func (rt *Runtime) counted() (metrics.Census, bool) {
 	}
 	ctx, cancel := context.WithTimeout(rt.life, countPatience)
 	defer cancel()
-	var c metrics.Census
+	var c metrics.Backlog
 	var err error
-	if c.Census, err = rt.Tasks.Census(ctx); err == nil {
+	if c.Backlog, err = rt.Tasks.Backlog(ctx); err == nil {
 		c.Abandoned, err = rt.abandoned(ctx)
 	}
 	if err != nil {
 		rt.logger.Warn("cannot count the unfinished tasks", zap.Error(err))
-		return metrics.Census{}, false
+		return metrics.Backlog{}, false
 	}
 	rt.counting.at, rt.counting.last = rt.Store.Now(), c
 	return c, true

@@ -80,8 +80,8 @@ func TestACurrencyIsRefusedWhoseStoreHasMovedMoneyMeanwhile(t *testing.T) {
 	g.Verify(t)
 }
 
-// A live configuration that the store cannot have says so in one text, whoever has
-// found it, and serves nothing that depends on it.
+// A live configuration that the store cannot have is reported by one text wherever it is
+// found, and serves nothing that depends on it.
 func TestALiveConfigurationThatIsNotInForceSaysSoInOneText(t *testing.T) {
 	euro := onDisk(t, gatetest.Proxied, "currency EUR")
 	g := gatetest.Start(t, euro)
@@ -134,7 +134,7 @@ func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
 	if err := g.Reload(next); err != nil {
 		t.Fatal(err)
 	}
-	g.NewKey(t, nil) // whoever is answered is answered by its keys
+	g.NewKey(t, nil) // its keys answer every request
 	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
 		t.Errorf("the key before the one in force is answered %v", err)
 	}
@@ -194,7 +194,7 @@ func TestACallbackCheckThatWasRolledBackIsNotInForce(t *testing.T) {
 }
 
 // The servers of a configuration listen before it is live. With another currency
-// they answer nobody until then.
+// they answer no request until then.
 func TestAnotherCurrencyIsNotServedBeforeItIsLive(t *testing.T) {
 	euro := gatetest.Config{Site: gatetest.Proxied, App: "currency EUR"}
 	g := gatetest.Start(t, euro)

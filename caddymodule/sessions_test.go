@@ -56,8 +56,8 @@ func TestTheCookieIsNamedByTheSchemeOfTheSite(t *testing.T) {
 func TestAPaceThatCannotBeKeptIsRefused(t *testing.T) {
 	t.Parallel()
 	app := mustProvision(t, `{"limits":{"login_per_user":1000,"login_per_address":1000}}`)
-	if pace := app.LoginLimits(); pace != (identity.LoginLimits{PerUser: identity.MaxLoginLimit, PerAddress: identity.MaxLoginLimit}) {
-		t.Errorf("%+v", pace)
+	if limits := app.LoginLimits(); limits != (identity.LoginLimits{PerUser: identity.MaxLoginLimit, PerAddress: identity.MaxLoginLimit}) {
+		t.Errorf("%+v", limits)
 	}
 	for _, limit := range []string{"login_per_user", "login_per_address"} {
 		_, err := provision(t, fmt.Sprintf(`{"limits":{%q:1001}}`, limit))

@@ -44,7 +44,7 @@ func allSucceed(t *testing.T, runtime *caddymodule.Runtime, user string, want in
 		if len(left) == 0 {
 			break
 		}
-		if _, err := runtime.Tasks.Wait(ctx, task.Anyone, left[0].ID, task.MostWait); err != nil {
+		if _, err := runtime.Tasks.Wait(ctx, task.Anyone, left[0].ID, task.MaxWait); err != nil {
 			t.Fatalf("still unfinished: %+v: %v", left[0], err)
 		}
 	}

@@ -10,9 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
 // demoRun is what the demo prints with --json.
@@ -164,24 +166,9 @@ func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
 	}
 
 	p := startPrometheus(t, program, run.Admin)
-	deadline := time.Now().Add(2 * waitLimit)
-	eventually := func(done func() bool) bool {
-		for !done() {
-			if time.Now().After(deadline) {
-				return false
-			}
-			time.Sleep(200 * time.Millisecond)
-		}
-		return true
-	}
-	if !eventually(func() bool { return p.has("count_over_time(up[1m]) > 2 and up == 1") }) {
-		t.Fatal("Prometheus does not scrape the demo")
-	}
-	for _, expression := range boardExpressions(t) {
-		if !eventually(func() bool { return p.has(expression) }) {
-			t.Errorf("the board has nothing to show for %s", expression)
-		}
-	}
+	gatetest.Eventually(t, "Prometheus has scraped the demo", func() (any, bool) {
+		return p, p.has("count_over_time(up[1m]) > 2 and up == 1")
+	})
 	alerts, err := os.ReadFile("../deploy/observability/alerts.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -190,12 +177,15 @@ func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
 	if len(names) < 20 {
 		t.Errorf("the alerts read %q", names)
 	}
+	without := boardExpressions(t) // queries without a result
 	for _, name := range names {
-		if !eventually(func() bool { return p.has("count(" + name + ")") }) {
-			t.Errorf("there is no metric %s", name)
-		}
+		without = append(without, "count("+name+")")
 	}
-	checkRules(t, p, eventually)
+	gatetest.Eventually(t, "no query is without a result", func() ([]string, bool) {
+		without = slices.DeleteFunc(without, p.has)
+		return without, len(without) == 0
+	})
+	checkRules(t, p)
 
 	demo.terminate()
 	demo.code(waitLimit)
@@ -203,9 +193,9 @@ func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
 }
 
 // checkRules checks that every alert was evaluated without an error.
-func checkRules(t *testing.T, p prometheus, eventually func(func() bool) bool) {
+func checkRules(t *testing.T, p prometheus) {
 	t.Helper()
-	var answer struct {
+	type evaluated struct {
 		Data struct {
 			Groups []struct {
 				Rules []struct {
@@ -216,11 +206,10 @@ func checkRules(t *testing.T, p prometheus, eventually func(func() bool) bool) {
 			} `json:"groups"`
 		} `json:"data"`
 	}
-	if !eventually(func() bool {
-		return p.get("/api/v1/rules", &answer) && len(answer.Data.Groups) == 1 && answer.Data.Groups[0].Rules[0].Health != "unknown"
-	}) {
-		t.Fatalf("the alerts are not evaluated: %+v", answer)
-	}
+	answer := gatetest.Eventually(t, "the alerts are evaluated", func() (answer evaluated, ok bool) {
+		ok = p.get("/api/v1/rules", &answer) && len(answer.Data.Groups) == 1 && answer.Data.Groups[0].Rules[0].Health != "unknown"
+		return answer, ok
+	})
 	for _, rule := range answer.Data.Groups[0].Rules {
 		if rule.Health != "ok" {
 			t.Errorf("%s is %s: %s", rule.Name, rule.Health, rule.Error)

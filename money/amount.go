@@ -94,8 +94,8 @@ func (a Amount) Append(dst []byte) []byte {
 // MarshalJSON returned, encoding/json would read through once more.
 func (a Amount) MarshalText() ([]byte, error) { return a.Append(make([]byte, 0, longest)), nil }
 
-// UnmarshalJSON reads a decimal string. A JSON number is refused: whoever wrote
-// it may have rounded it on the way.
+// UnmarshalJSON reads a decimal string. A JSON number is refused: its writer
+// may have rounded it.
 func (a *Amount) UnmarshalJSON(text []byte) error {
 	var word string
 	if err := json.Unmarshal(text, &word); err != nil {

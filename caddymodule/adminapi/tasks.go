@@ -127,7 +127,7 @@ func watchTasks(c *call, in WatchRequest) (any, error) {
 	if len(in.Known) == 0 || len(in.Known) > MaxWatched {
 		return nil, fault.At(fault.InvalidParameter, "known", "known has 1 to %d tasks, this has %d", MaxWatched, len(in.Known))
 	}
-	if most := int64(task.MostWait / time.Second); in.Wait < 0 || in.Wait > most {
+	if most := int64(task.MaxWait / time.Second); in.Wait < 0 || in.Wait > most {
 		return nil, fault.At(fault.InvalidParameter, "wait", "wait is 0 to %d seconds, this is %d", most, in.Wait)
 	}
 	news, err := c.changes(in.Known)

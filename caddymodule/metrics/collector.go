@@ -35,14 +35,14 @@ type Source struct {
 	// is none.
 	Tolerance func() (ledger.Tolerance, bool)
 
-	// Census returns a count of the unfinished tasks that is not older than a minute;
+	// Backlog returns a count of the unfinished tasks that is not older than a minute;
 	// false if there is none.
-	Census func() (Census, bool)
+	Backlog func() (Backlog, bool)
 }
 
-// Census counts the unfinished tasks, and those of them that no backend works on.
-type Census struct {
-	task.Census
+// Backlog counts the unfinished tasks, and those of them that no backend works on.
+type Backlog struct {
+	task.Backlog
 	Abandoned map[string]int64 // tasks, by the backend that is not configured
 }
 
@@ -165,7 +165,7 @@ func (s *Source) collectTasks(store string, ch chan<- prometheus.Metric) {
 	count := func(desc *prometheus.Desc, n int64, labels ...string) {
 		send(desc, prometheus.CounterValue, float64(n), labels...)
 	}
-	f := s.Tasks.Figures()
+	f := s.Tasks.Stats()
 	for _, media := range []backends.MediaType{backends.ImageFile, backends.VideoFile} {
 		name := string(media)
 		count(tasksSubmitted, f.Submitted[media], name)
@@ -187,20 +187,20 @@ func (s *Source) collectTasks(store string, ch chan<- prometheus.Metric) {
 	count(mediaFailures, int64(copied.Failures))
 	count(mediaRemoved, int64(copied.Removed))
 
-	census, known := s.Census()
+	backlog, known := s.Backlog()
 	if !known {
 		return
 	}
-	for group, n := range census.Unfinished {
+	for group, n := range backlog.Unfinished {
 		send(tasksUnfinished, prometheus.GaugeValue, float64(n), group.Backend, string(group.Type), string(group.Status))
 	}
 	oldest := 0.0
-	if !census.Oldest.IsZero() {
-		oldest = max(0, s.Store.Now().Sub(census.Oldest).Seconds())
+	if !backlog.Oldest.IsZero() {
+		oldest = max(0, s.Store.Now().Sub(backlog.Oldest).Seconds())
 	}
 	send(tasksOldest, prometheus.GaugeValue, oldest)
-	send(callbacksWait, prometheus.GaugeValue, float64(census.Callbacks))
-	for backend, n := range census.Abandoned {
+	send(callbacksWait, prometheus.GaugeValue, float64(backlog.Callbacks))
+	for backend, n := range backlog.Abandoned {
 		send(tasksAbandoned, prometheus.GaugeValue, float64(n), backend)
 	}
 }

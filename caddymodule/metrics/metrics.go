@@ -165,7 +165,7 @@ func (r *Route) Ended(ended usage.Ended, basis usage.Basis, firstChunk, total ti
 	}
 }
 
-// Charged counts what a call was charged, what of its cost nobody had, and
+// Charged counts the charge of a call, the part of its cost that could not be collected, and
 // whether its usage was cut.
 func (r *Route) Charged(charged, lost money.Amount, cut bool) {
 	if charged > 0 {

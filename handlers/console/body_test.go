@@ -68,7 +68,7 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 				req.account = nil
 			}
 			before := time.Now()
-			f := req.readBody(&route{who: nobody, takes: c.takes})
+			f := req.readBody(&route{who: public, takes: c.takes})
 			if f == nil || f.Code != fault.RequestTimeout {
 				t.Errorf("answered %v", f)
 			}

@@ -26,7 +26,7 @@ type route struct {
 
 // Short names for the rows of the table.
 const (
-	nobody  = reply.Public
+	public  = reply.Public
 	user    = reply.User
 	half    = reply.HalfOpen
 	service = reply.Signature
@@ -53,15 +53,15 @@ var routes = []route{
 	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
 	{"GET", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
 
-	{"GET", "/api/status", nobody, nothing, pages, nothingMore, "", plain(showStatus)},
-	{"POST", "/api/setup", nobody, jsonBody, logins, nothingMore, "", takes(setUp).counted("setup")},
+	{"GET", "/api/status", public, nothing, pages, nothingMore, "", plain(showStatus)},
+	{"POST", "/api/setup", public, jsonBody, logins, nothingMore, "", takes(setUp).counted("setup")},
 
-	{"POST", "/api/user/register", nobody, jsonBody, logins, nothingMore, "", takes(register).counted("register")},
-	{"POST", "/api/user/login", nobody, jsonBody, logins, nothingMore, "", takes(logIn).counted("login")},
+	{"POST", "/api/user/register", public, jsonBody, logins, nothingMore, "", takes(register).counted("register")},
+	{"POST", "/api/user/login", public, jsonBody, logins, nothingMore, "", takes(logIn).counted("login")},
 	{"POST", "/api/user/login/2fa", half, jsonBody, logins, nothingMore, "", takes(logInCode).counted("login_2fa")},
 	{"POST", "/api/user/logout", half, maybe, writes, nothingMore, "", takes(logOut).counted("logout")},
 	{"POST", "/api/user/password", user, jsonBody, writes, stepUp, "", takes(changePassword).counted("password_change")},
-	{"POST", "/api/user/password/reset", nobody, jsonBody, logins, nothingMore, "", takes(resetPassword).counted("password_reset")},
+	{"POST", "/api/user/password/reset", public, jsonBody, logins, nothingMore, "", takes(resetPassword).counted("password_reset")},
 
 	{"GET", "/api/user/self", user, nothing, reads, nothingMore, "", plain(showSelf)},
 	{"PUT", "/api/user/self", user, jsonBody, writes, nothingMore, "", takes(changeSelf)},
@@ -79,8 +79,8 @@ var routes = []route{
 	{"GET", "/api/user/passkey/", user, nothing, reads, nothingMore, "", plain(listPasskeys)},
 	{"POST", "/api/user/passkey/register/begin", user, maybe, writes, stepUpToEnrol, "", takes(beginPasskey)},
 	{"POST", "/api/user/passkey/register/finish", user, jsonBody, writes, nothingMore, "", plain(finishPasskey).counted("passkey_register")},
-	{"POST", "/api/user/passkey/login/begin", nobody, maybe, logins, nothingMore, "", takes(beginPasskeyLogin)},
-	{"POST", "/api/user/passkey/login/finish", nobody, jsonBody, logins, nothingMore, "", plain(finishPasskeyLogin).counted("login_passkey")},
+	{"POST", "/api/user/passkey/login/begin", public, maybe, logins, nothingMore, "", takes(beginPasskeyLogin)},
+	{"POST", "/api/user/passkey/login/finish", public, jsonBody, logins, nothingMore, "", plain(finishPasskeyLogin).counted("login_passkey")},
 	{"POST", "/api/user/passkey/verify/begin", user, maybe, writes, nothingMore, "", takes(beginPasskeyVerify)},
 	{"POST", "/api/user/passkey/verify/finish", user, jsonBody, writes, nothingMore, "", plain(finishPasskeyVerify).counted("passkey_verify")},
 	{"DELETE", "/api/user/self/passkeys/{id}", user, nothing, writes, stepUp, "", plain(removePasskey)},
@@ -116,8 +116,8 @@ var routes = []route{
 	{"GET", "/api/user/topup/self/", user, nothing, reads, nothingMore, "p page_size", lists(listOrders)},
 	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, nothingMore, "", takes(openOrder)},
 	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, nothingMore, "", plain(showOrder)},
-	{"GET", "/api/user/{provider}/page/{trade_no}", nobody, nothing, pages, nothingMore, "", plain(servePage)},
-	{"POST", "/api/user/{provider}/page/{trade_no}", nobody, form, pages, nothingMore, "", plain(servePage)},
+	{"GET", "/api/user/{provider}/page/{trade_no}", public, nothing, pages, nothingMore, "", plain(servePage)},
+	{"POST", "/api/user/{provider}/page/{trade_no}", public, form, pages, nothingMore, "", plain(servePage)},
 
 	{"GET", "/api/user/ledger/", user, nothing, reads, nothingMore, "account format p page_size", plain(showLedger)},
 	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model p page_size", lists(listCalls)},

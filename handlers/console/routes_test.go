@@ -36,7 +36,7 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		if !strings.HasPrefix(rt.path, "/api/") || rt.serve == nil || (rt.takes == jsonBody || rt.takes == maybe) && rt.decode == nil && !slices.Contains(readThemselves, rt.path) {
 			t.Errorf("%s leads nowhere", name)
 		}
-		if !slices.Contains([]reply.Credential{user, half, service, nobody}, rt.who) {
+		if !slices.Contains([]reply.Credential{user, half, service, public}, rt.who) {
 			t.Errorf("%s has no class of credential", name)
 		}
 		if rt.params != "" && (!rt.who.HasAccount() || rt.method == "POST" || rt.method == "PUT") {
@@ -58,9 +58,9 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		switch {
 		case rt.who == service:
 			wanted = []rate{notices}
-		case rt.who == nobody && rt.takes.media == "application/json":
+		case rt.who == public && rt.takes.media == "application/json":
 			wanted = []rate{logins}
-		case rt.who == nobody:
+		case rt.who == public:
 			wanted = []rate{pages}
 		case rt.who == half:
 			wanted = []rate{logins, writes}
@@ -114,7 +114,7 @@ func TestWhatIsProtectedIsWhatTheReferenceNames(t *testing.T) {
 }
 
 // TestNoMisspeltRouteSlipsPast holds that the first of our directives refuses
-// what is not quite the path of a route, whoever would serve it behind.
+// what is not quite the path of a route, even if the next handler would serve it.
 func TestNoMisspeltRouteSlipsPast(t *testing.T) {
 	t.Parallel()
 	behind := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {

@@ -24,8 +24,8 @@ const notified = `
 			callback_secret whsec_aHVzaGh1c2hodXNoaHVzaA==
 		}
 	}
-	backend unproved {
-		models video-unproved
+	backend unsigned {
+		models video-unsigned
 		adapter platform {
 			url http://BACKEND
 			key sk-of-the-service
@@ -109,7 +109,7 @@ func TestANoticeThatCannotBeProvedIsRefusedUnread(t *testing.T) {
 		path, headers string
 		status        int
 	}{
-		"without a secret":        {"/v1/notices/unproved", forged, 404},
+		"without a secret":        {"/v1/notices/unsigned", forged, 404},
 		"to a backend of no name": {"/v1/notices/nobody", forged, 404},
 		"without a signature":     {"/v1/notices/proved", "", 403},
 		"with a broken signature": {"/v1/notices/proved", strings.Replace(forged, "AAA=", "", 1), 403},

@@ -39,13 +39,13 @@ func (req *request) checkHead() *fault.Fault {
 		return f
 	}
 	if err := checker.CheckHead(w); err != nil {
-		return req.unproved(err)
+		return req.refuseNotice(err)
 	}
 	return nil
 }
 
-// unproved refuses a webhook that is not proved to be from the service.
-func (req *request) unproved(why error) *fault.Fault {
+// refuseNotice refuses a notice that does not authenticate the service.
+func (req *request) refuseNotice(why error) *fault.Fault {
 	req.console.app.Metrics().Notice(req.r.PathValue("provider"), metrics.NoticeRefused)
 	req.console.logger.Warn("a payment webhook was refused", zap.String("request_id", req.id),
 		zap.String("provider", req.r.PathValue("provider")), zap.String("address", auth.Network(req.r)), zap.Error(why))
@@ -54,7 +54,7 @@ func (req *request) unproved(why error) *fault.Fault {
 
 // takeNotice applies the notice of a payment service, and acknowledges it once that is
 // durable. The service repeats a notice that is not acknowledged. Only two notices are
-// refused: one that is not proved to be from the service, and one that the store cannot
+// refused: one that does not authenticate the service, and one that the store cannot
 // take.
 func takeNotice(req *request) (any, error) {
 	name := req.r.PathValue("provider")
@@ -68,7 +68,7 @@ func takeNotice(req *request) (any, error) {
 	}
 	notice, err := provider.Read(w)
 	if errors.Is(err, payments.ErrSignature) {
-		return nil, req.unproved(err)
+		return nil, req.refuseNotice(err)
 	}
 	req.endGrant()
 	if err != nil {

@@ -150,9 +150,9 @@ func TestInputsOfSpecialAddressesAreRefusedInEverySpelling(t *testing.T) {
 }
 
 // untouched checks that nothing came of what was refused.
-func (w *world) untouched(t testing.TB, key gatetest.Key) {
+func (w *fixture) untouched(t testing.TB, key gatetest.Key) {
 	t.Helper()
-	if jobs := w.studio.asked(); len(jobs) != 0 {
+	if jobs := w.service.asked(); len(jobs) != 0 {
 		t.Errorf("the backend was asked for %+v", jobs)
 	}
 	w.has(t, key, "100", "0")

@@ -49,7 +49,7 @@ func TestGatewaysAreChained(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			task := w.must(t, outer, c.path, c.body).Task_ID
 			there := decoded[page](t, w.get(t, inner, tasksPath+"?limit=1")).Data[0]
-			if job := w.studio.job(t, there.Task_ID); job.Kind != c.kind || c.kind == backends.Generations && string(job.Fields["extra"]) != "[1.50]" {
+			if job := w.service.job(t, there.Task_ID); job.Kind != c.kind || c.kind == backends.Generations && string(job.Fields["extra"]) != "[1.50]" {
 				t.Errorf("the backend was asked for %+v", job)
 			}
 			w.finish(t, inner, there.Task_ID, c.status)

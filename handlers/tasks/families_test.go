@@ -48,13 +48,13 @@ func TestTheTableOfFamiliesHoldsAtTheDoor(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			task := w.must(t, key, c.path, asking(c.path, c.given))
-			if got := w.studio.job(t, task.Task_ID).Output; got != c.want {
+			if got := w.service.job(t, task.Task_ID).Output; got != c.want {
 				t.Errorf("the backend was asked for %+v, want %+v", got, c.want)
 			}
 		})
 	}
 
-	asked := len(w.studio.asked())
+	asked := len(w.service.asked())
 	for name, c := range map[string]struct {
 		path  string
 		given object
@@ -79,7 +79,7 @@ func TestTheTableOfFamiliesHoldsAtTheDoor(t *testing.T) {
 			refusal{400, fault.InvalidParameter, c.param, c.words}.check(t, c.path, w.post(t, key, c.path, asking(c.path, c.given)))
 		})
 	}
-	if n := len(w.studio.asked()) - asked; n != 0 {
+	if n := len(w.service.asked()) - asked; n != 0 {
 		t.Errorf("%d of them reached the backend", n)
 	}
 }

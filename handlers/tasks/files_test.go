@@ -17,9 +17,9 @@ import (
 // film is what its first bytes say that it is, an MP4.
 var film = "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + strings.Repeat("frame ", 1000)
 
-// kept starts a world that keeps copies, and returns the path of the file that a
+// kept starts a fixture that keeps copies, and returns the path of the file that a
 // task with this media name has come to.
-func kept(t *testing.T, mediaName string) (w *world, path string) {
+func kept(t *testing.T, mediaName string) (w *fixture, path string) {
 	t.Helper()
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -38,7 +38,7 @@ func kept(t *testing.T, mediaName string) (w *world, path string) {
 }
 
 // file requests a file by its link, without a credential.
-func (w *world) file(t testing.TB, path string, headers ...string) gatetest.Answer {
+func (w *fixture) file(t testing.TB, path string, headers ...string) gatetest.Answer {
 	t.Helper()
 	return w.Do(t, http.MethodGet, path, strings.Join(headers, "\n"), "")
 }
@@ -178,13 +178,13 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
 	const path = "/v1/notices/works"
 	notice := fmt.Sprintf(`{"token":%q}`, backends.Token(task))
-	signed := "X-Studio-Secret: " + noticeSecret
+	signed := "X-Mock-Secret: " + noticeSecret
 	for name, c := range map[string]struct {
 		path, headers, body string
 		want                refusal
 	}{
 		"unsigned":        {path, "", notice, refusal{403, fault.Forbidden, "", "no notice of the service"}},
-		"wrongly signed":  {path, "X-Studio-Secret: x", notice, refusal{403, fault.Forbidden, "", "no notice of the service"}},
+		"wrongly signed":  {path, "X-Mock-Secret: x", notice, refusal{403, fault.Forbidden, "", "no notice of the service"}},
 		"of nonsense":     {path, signed, `{`, refusal{403, fault.Forbidden, "", "no notice of the service"}},
 		"of another name": {"/v1/notices/nobody", signed, notice, refusal{404, fault.NotFound, "", "no backend of this name"}},
 		"too large":       {path, signed, strings.Repeat("x", 1<<20+1), refusal{413, fault.PayloadTooLarge, "", "1 MiB"}},
@@ -204,8 +204,8 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 	}
 	// What a notice says of the job is not believed: the service is asked, though
 	// it has said that it need not be for long.
-	w.studio.tells(task, backends.Status{State: backends.Queued, RetryAfter: time.Hour})
-	for deadline := time.Now().Add(gatetest.Patience); w.studio.polled(task) == 0; {
+	w.service.tells(task, backends.Status{State: backends.Queued, RetryAfter: time.Hour})
+	for deadline := time.Now().Add(gatetest.Patience); w.service.polled(task) == 0; {
 		w.notify(t, task)
 		if time.Now().After(deadline) {
 			t.Fatal("the service was not asked")
@@ -224,7 +224,7 @@ func TestOneAddressHasOnlySoManyNoticesUnderWay(t *testing.T) {
 	statuses := make(chan int, len(conns))
 	for i := range conns {
 		conns[i] = w.Dial(t)
-		conns[i].Send(t, "POST /v1/notices/works HTTP/1.1\nHost: gate\nX-Studio-Secret: "+noticeSecret+"\nContent-Length: 16\n\n{")
+		conns[i].Send(t, "POST /v1/notices/works HTTP/1.1\nHost: gate\nX-Mock-Secret: "+noticeSecret+"\nContent-Length: 16\n\n{")
 		go func() {
 			resp, err := http.ReadResponse(bufio.NewReader(conns[i].Conn), nil)
 			if err != nil {

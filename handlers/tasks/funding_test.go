@@ -13,37 +13,37 @@ import (
 
 // ends are how a task ends that costs 0.80 if it makes something.
 var ends = map[string]struct {
-	end  func(t *testing.T, w *world, task string)
+	end  func(t *testing.T, w *fixture, task string)
 	cost money.Amount
 }{
-	"a success": {func(t *testing.T, w *world, task string) {
-		w.studio.tells(task, made("https://cdn.example/v.mp4"))
+	"a success": {func(t *testing.T, w *fixture, task string) {
+		w.service.tells(task, made("https://cdn.example/v.mp4"))
 		w.notify(t, task)
 		w.notify(t, task)
 	}, 80 * money.Unit / 100},
-	"a failure": {func(t *testing.T, w *world, task string) {
-		w.studio.tells(task, failed(backends.InvalidInput, "no"))
+	"a failure": {func(t *testing.T, w *fixture, task string) {
+		w.service.tells(task, failed(backends.InvalidInput, "no"))
 		w.notify(t, task)
 	}, 0},
-	"a cancellation": {func(t *testing.T, w *world, task string) {
+	"a cancellation": {func(t *testing.T, w *fixture, task string) {
 		w.MustAdmin(t, http.MethodPost, "/modelgate/tasks/"+task+"/cancel", nil, nil)
-		w.studio.tells(task, made("https://cdn.example/v.mp4")) // too late
+		w.service.tells(task, made("https://cdn.example/v.mp4")) // too late
 		w.notify(t, task)
 	}, 0},
 }
 
-// startSelling starts a world in which plans are sold and payments come.
-func startSelling(t *testing.T, more string) *world {
+// startSelling starts a fixture in which plans are sold and payments come.
+func startSelling(t *testing.T, more string) *fixture {
 	t.Helper()
 	config := configOf(t.Name(), gatetest.Selling+more)
 	config.Site += gatetest.Console
 	w := startWith(t, config)
-	w.studio.stopsJobs()
+	w.service.stopsJobs()
 	return w
 }
 
 // over ends a task of a buyer and waits until its money has moved.
-func (w *world) over(t *testing.T, b gatetest.Buyer, task string, end func(t *testing.T, w *world, task string)) gatetest.Wallet {
+func (w *fixture) over(t *testing.T, b gatetest.Buyer, task string, end func(t *testing.T, w *fixture, task string)) gatetest.Wallet {
 	t.Helper()
 	end(t, w, task)
 	gatetest.Eventually(t, "the task is over", func() (string, bool) {

@@ -21,7 +21,7 @@ func TestAGenerationIsAnsweredWithWhatWasGiven(t *testing.T) {
 	if got.Body != want {
 		t.Errorf("answered %s, want %s", got.Body, want)
 	}
-	job := w.studio.job(t, task.Task_ID)
+	job := w.service.job(t, task.Task_ID)
 	if job.Kind != backends.Generations || string(job.Fields["look"]) != `"high"` || job.Output.Duration != 2.5 || job.Output.Count != 2 ||
 		job.Inputs[0].URL != "https://files.example/a.png?x=1&y=2" || job.NotifyURL != "https://gate.example/v1/notices/works" {
 		t.Errorf("the backend was asked for %+v", job)
@@ -55,7 +55,7 @@ func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
 		if strings.Contains(body, "style") && task.Metadata["style"] != "film" {
 			t.Errorf("answered %s", got.Body)
 		}
-		if job := w.studio.job(t, task.Task_ID); strings.Contains(body, `"image":"`+data) && (len(job.Inputs) != 1 || job.Inputs[0].URL != data) {
+		if job := w.service.job(t, task.Task_ID); strings.Contains(body, `"image":"`+data) && (len(job.Inputs) != 1 || job.Inputs[0].URL != data) {
 			t.Errorf("the backend was asked for %.300v", job.Inputs)
 		}
 		if got := w.get(t, key, generationsPath+"/"+task.Task_ID); strings.Contains(got.Body, "base64") {
@@ -86,7 +86,7 @@ func TestWhatIsLongComesBackToNobody(t *testing.T) {
 		if strings.Contains(given, "a boat") && (!strings.Contains(got.Body, `"prompt":"a boat"`) || task.Metadata["style"] != "film") {
 			t.Errorf("answered %s", got.Body)
 		}
-		if job := w.studio.job(t, task.Task_ID); strings.Contains(given, `"prompt":"<`) && job.Prompt != long {
+		if job := w.service.job(t, task.Task_ID); strings.Contains(given, `"prompt":"<`) && job.Prompt != long {
 			t.Errorf("the backend was asked for %d bytes", len(job.Prompt))
 		}
 	}
@@ -132,7 +132,7 @@ func TestAGenerationIsShownInTheFlatForm(t *testing.T) {
 func TestAHandOverInDoubtIsPending(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
-	w.studio.accepts(func(backends.Job) error {
+	w.service.accepts(func(backends.Job) error {
 		return &backends.Error{Kind: backends.Unconfirmed, Reason: backends.UpstreamError, Message: "cut off"}
 	})
 	task := w.must(t, key, videoPath, asking(videoPath, nil))

@@ -46,7 +46,7 @@ func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 			key := w.rich(t)
 			task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
 			c.meanwhile(key, task)
-			w.studio.tells(task, made("https://cdn.example/v.mp4"))
+			w.service.tells(task, made("https://cdn.example/v.mp4"))
 			for range 3 {
 				w.notify(t, task)
 			}
@@ -64,7 +64,7 @@ func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 // caller, and submissions with cancellations.
 func TestCancellingAndFinishingAtOnceChargesOnceOrNever(t *testing.T) {
 	w := start(t, "")
-	w.studio.stopsJobs()
+	w.service.stopsJobs()
 	key := w.rich(t)
 	charged := 0
 	for range 30 {
@@ -72,7 +72,7 @@ func TestCancellingAndFinishingAtOnceChargesOnceOrNever(t *testing.T) {
 		var all sync.WaitGroup
 		for _, act := range []func(){
 			func() { w.post(t, key, tasksPath+"/"+task+"/cancel", "") },
-			func() { w.studio.tells(task, made("https://cdn.example/v.mp4")); w.notify(t, task) },
+			func() { w.service.tells(task, made("https://cdn.example/v.mp4")); w.notify(t, task) },
 			func() { w.post(t, key, tasksPath+"/"+task+"/cancel", "") },
 		} {
 			all.Go(act)
@@ -100,11 +100,11 @@ func TestCancellingAndFinishingAtOnceChargesOnceOrNever(t *testing.T) {
 // backend is just taking.
 func TestATaskIsCancelledInTheMomentOfItsSubmission(t *testing.T) {
 	w := start(t, "")
-	w.studio.stopsJobs()
+	w.service.stopsJobs()
 	key := w.rich(t)
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	w.studio.accepts(func(backends.Job) error {
+	w.service.accepts(func(backends.Job) error {
 		once.Do(func() { close(begun) })
 		<-release
 		return nil
@@ -127,7 +127,7 @@ func TestATaskIsCancelledInTheMomentOfItsSubmission(t *testing.T) {
 	if first.Status != http.StatusOK && first.Status != http.StatusConflict || end.Status != http.StatusOK {
 		t.Errorf("answered %d %s, then %d %s", first.Status, first.Body, end.Status, end.Body)
 	}
-	w.studio.tells(id, made("https://cdn.example/v.mp4"))
+	w.service.tells(id, made("https://cdn.example/v.mp4"))
 	w.notify(t, id)
 	w.has(t, key, "100", "0")
 	w.Verify(t)

@@ -27,7 +27,7 @@ func (req *request) checkHead() *fault.Fault {
 		return f
 	}
 	if err := req.adapter.CheckHead(notice); err != nil {
-		return req.unproved(err)
+		return req.refuseNotice(err)
 	}
 	return nil
 }
@@ -44,7 +44,7 @@ func takeNotice(req *request) error {
 	}
 	ref, err := req.adapter.Notice(notice)
 	if err != nil {
-		return req.unproved(err)
+		return req.refuseNotice(err)
 	}
 	if err := req.runtime.Tasks.Wake(req.r.Context(), req.r.PathValue("backend"), ref); err != nil {
 		return err
@@ -52,8 +52,8 @@ func takeNotice(req *request) error {
 	return req.answer(struct{}{})
 }
 
-// unproved refuses a notice that is not proved to be from the service.
-func (req *request) unproved(why error) *fault.Fault {
+// refuseNotice refuses a notice that does not authenticate the service.
+func (req *request) refuseNotice(why error) *fault.Fault {
 	if errors.Is(why, backends.ErrNoNotices) {
 		return noNotices
 	}

@@ -53,7 +53,7 @@ var (
 	// waits are the requests that wait for a change of a task. They are counted by user.
 	waits = rate{"waits", func(req *request) (func(), *fault.Fault) {
 		q := query.Of(req.r)
-		req.wait = time.Duration(q.Number("wait", 0, 0, int64(task.MostWait/time.Second))) * time.Second
+		req.wait = time.Duration(q.Number("wait", 0, 0, int64(task.MaxWait/time.Second))) * time.Second
 		if q.Fault != nil || req.wait == 0 {
 			return nil, q.Fault
 		}

@@ -68,7 +68,7 @@ func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		if jobs := w.studio.asked(); len(jobs) != 0 {
+		if jobs := w.service.asked(); len(jobs) != 0 {
 			t.Errorf("the backend was asked: %+v", jobs)
 		}
 	})
@@ -200,7 +200,7 @@ func TestAKeyIsUsedOnlyForItsModels(t *testing.T) {
 	forbidden("image-e-1").check(t, imagePath, w.post(t, key, imagePath, asking(imagePath, nil)))
 	forbidden("sora-2").check(t, generationsPath, w.post(t, key, generationsPath, `{"duration":4}`)) // the default one
 	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath+"?dry_run=true", asking(videoPath, object{"model": "video-a-1"})))
-	if n := len(w.studio.asked()); n != 2 {
+	if n := len(w.service.asked()); n != 2 {
 		t.Errorf("the backend was asked %d times", n)
 	}
 }
@@ -289,7 +289,7 @@ func TestTheDirectiveTakesNothingBesideIt(t *testing.T) {
 }
 
 // taskLine is the log line of a submission.
-func (w *world) taskLine(t testing.TB, got gatetest.Answer) gatetest.Line {
+func (w *fixture) taskLine(t testing.TB, got gatetest.Answer) gatetest.Line {
 	t.Helper()
 	return w.WaitLine(t, func(l gatetest.Line) bool {
 		return l.Text("msg") == "task" && l.Text("request_id") == got.RequestID()

@@ -82,7 +82,7 @@ func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 		})
 	}
 	w.has(t, key, "100", "0")
-	if jobs := w.studio.asked(); len(jobs) != 0 {
+	if jobs := w.service.asked(); len(jobs) != 0 {
 		t.Errorf("%d jobs", len(jobs))
 	}
 }

@@ -16,8 +16,8 @@ var ownActions = map[string]bool{
 	"key.callback_secret": true, "token.mint": true, "subscription.preference": true,
 }
 
-// MaxOwnChanges is how many of these changes a user makes in a day (UTC), so that nobody fills
-// the store and the audit.
+// MaxOwnChanges is the maximum number of these changes by one user in a day (UTC), so that a user
+// cannot fill the store and the audit log.
 //
 // One more is refused, rather than made without its event: an operator who reads
 // the audit log relies on it to report every change, and an attacker who has stolen an account

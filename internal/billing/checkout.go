@@ -146,7 +146,7 @@ func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Pro
 }
 
 // ofSameKey returns the order that was opened with the idempotency key of o. If the service has
-// not opened that order, nobody was sent to pay it: ofSameKey ends it and frees the key.
+// not opened that order, it cannot have been paid: ofSameKey ends it and frees the key.
 func ofSameKey(t storage.Txn, o *records.OrderRecord) (order *records.OrderRecord, replayed bool, err error) {
 	order, err = records.Orders.Find(t, &records.OrderKeys, o.User, o.KeyHash)
 	switch {

@@ -44,11 +44,11 @@ var operations = map[string]struct {
 		do: func(f *fixture) error { return second(f.Clear(f.t.Context(), "operator", "ann", "good will", "k")) },
 	},
 	"order": {do: func(f *fixture) error {
-		_, _, err := f.OpenOrder(f.t.Context(), f.request("k"), newTill())
+		_, _, err := f.OpenOrder(f.t.Context(), f.request("k"), newMockProvider())
 		return err
 	}},
 	"payment": {
-		before: func(f *fixture) { f.mustOpen(newTill()) },
+		before: func(f *fixture) { f.mustOpen(newMockProvider()) },
 		do:     func(f *fixture) error { return f.again(payments.Paid) },
 	},
 	"refund": {
@@ -65,13 +65,13 @@ var operations = map[string]struct {
 		},
 	},
 	"mismatch": {do: func(f *fixture) error {
-		return second(f.Apply(f.t.Context(), "till", payments.Notice{Mismatch: "it cannot be read"}))
+		return second(f.Apply(f.t.Context(), "mock", payments.Notice{Mismatch: "it cannot be read"}))
 	}},
 	"preference": {do: func(f *fixture) error { return f.SetPreference(f.t.Context(), f.user, records.WalletFirst) }},
 	"sweep": {
 		before: func(f *fixture) {
 			f.mustBuy(2, "first")
-			f.mustOpen(newTill())
+			f.mustOpen(newMockProvider())
 			f.clock.Set(date(2026, 2, 10, 0))
 		},
 		do: func(f *fixture) error { return f.Sweep(f.t.Context()) },
@@ -84,7 +84,7 @@ func (f *fixture) again(kind payments.Kind) error {
 	if err != nil {
 		return err
 	}
-	return second(f.Apply(f.t.Context(), "till", noticeOf(orders[0], kind, 100)))
+	return second(f.Apply(f.t.Context(), "mock", noticeOf(orders[0], kind, 100)))
 }
 
 // summary is all that must be the same, however often something was tried.

@@ -104,7 +104,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 			f := newFixture(t)
 			engine := &forgetful{Engine: f.base, purges: make(map[string]time.Time)}
 			f.on(engine)
-			o, _, err := f.OpenOrder(t.Context(), f.request("k"), newTill())
+			o, _, err := f.OpenOrder(t.Context(), f.request("k"), newMockProvider())
 			f.must(err)
 			row.happens(f, o)
 			end := time.Unix(o.ExpiresAt, 0).Add(90 * 24 * time.Hour)
@@ -126,7 +126,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 				t.Errorf("%d keys are left of it", left)
 			}
 			f.sound()
-			_, replayed, err := f.OpenOrder(t.Context(), f.request("k"), newTill())
+			_, replayed, err := f.OpenOrder(t.Context(), f.request("k"), newMockProvider())
 			if err != nil || replayed == row.gone {
 				t.Errorf("the key was answered %v, replayed %t", err, replayed)
 			}
@@ -139,7 +139,7 @@ func TestAKeyThatWasFreeStaysWithTheOrderItWasGivenForLast(t *testing.T) {
 	f := newFixture(t)
 	engine := &forgetful{Engine: f.base, purges: make(map[string]time.Time)}
 	f.on(engine)
-	p := newTill()
+	p := newMockProvider()
 	works := p.answer
 	p.answer = func(payments.Order) (payments.Page, error) { return payments.Page{}, errors.New("out of order") }
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.UpstreamUnavailable {
@@ -161,7 +161,7 @@ func TestAKeyThatWasFreeStaysWithTheOrderItWasGivenForLast(t *testing.T) {
 func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	for i := range 2 * maxUnpaid { // paid ones do not count
 		paid := noticeOf(f.mustOpen(p), payments.Paid, 100)
 		paid.Event = "evt_" + strconv.Itoa(i)

@@ -188,7 +188,7 @@ func (h *history) order(r *rapid.T) {
 	o := h.request(h.key())
 	var opened records.Order
 	if !h.refused(r, func() (err error) {
-		opened, _, err = h.OpenOrder(h.t.Context(), o, newTill())
+		opened, _, err = h.OpenOrder(h.t.Context(), o, newMockProvider())
 		return err
 	}, fault.RateLimited) {
 		h.orders = append(h.orders, &expectedOrder{Order: opened, disputes: make(map[string][2]money.Amount)})
@@ -224,7 +224,7 @@ func (h *history) notice(r *rapid.T) {
 		o.disputes[n.Dispute] = d
 		n.Dispute += o.TradeNo
 	}
-	h.refused(r, func() error { return second(h.Apply(h.t.Context(), "till", n)) })
+	h.refused(r, func() error { return second(h.Apply(h.t.Context(), "mock", n)) })
 	h.hers += o.left() - before - h.borneBack()
 }
 
@@ -323,7 +323,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 			recorded = append(recorded, e.Action)
 			if owner := map[bool]string{true: "operator", false: f.user}; e.User != f.user && e.Action != "topup.mismatch" ||
 				e.Action == "subscription.buy" && e.Actor != owner[false] || e.Action == "wallet.clear" && e.Actor != owner[true] ||
-				e.Action == "topup.paid" && e.Actor != "till" {
+				e.Action == "topup.paid" && e.Actor != "mock" {
 				t.Errorf("the event is %+v", e)
 			}
 			return true

@@ -26,7 +26,7 @@ func noticeOf(o records.Order, kind payments.Kind, amount money.Amount) payments
 // tell applies a notice and checks what becomes of it.
 func (f *fixture) tell(n payments.Notice, want Result) Outcome {
 	f.t.Helper()
-	got, err := f.Apply(context.Background(), "till", n)
+	got, err := f.Apply(context.Background(), "mock", n)
 	if err != nil || got.Result != want {
 		f.t.Fatalf("the notice was %s (%s), %v; want %s", got.Result, got.Reason, err, want)
 	}
@@ -36,7 +36,7 @@ func (f *fixture) tell(n payments.Notice, want Result) Outcome {
 // paid is an order of ann that was paid.
 func (f *fixture) paid() records.Order {
 	f.t.Helper()
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	f.tell(noticeOf(o, payments.Paid, o.Amount), Applied)
 	return f.stands(o.TradeNo, records.Paid)
 }
@@ -52,10 +52,10 @@ func (f *fixture) owes(wallet, owed money.Amount) {
 func TestAPaymentIsCreditedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	applied := make(chan bool, 50)
 	for _, err := range parallel(50, func(int) error {
-		outcome, err := f.Apply(t.Context(), "till", noticeOf(o, payments.Paid, 100))
+		outcome, err := f.Apply(t.Context(), "mock", noticeOf(o, payments.Paid, 100))
 		if outcome.Result == Applied {
 			applied <- true
 		}
@@ -81,7 +81,7 @@ func TestAPaymentIsCreditedOnce(t *testing.T) {
 func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	a, b := f.mustOpen(newTill()), f.mustOpen(newTill())
+	a, b := f.mustOpen(newMockProvider()), f.mustOpen(newMockProvider())
 	f.tell(noticeOf(a, payments.Paid, 100), Applied)
 	n := noticeOf(b, payments.Paid, 100)
 	n.Event, n.Payment = "evt_b", "pi_"+a.TradeNo
@@ -96,7 +96,7 @@ func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	a, b := f.mustOpen(newTill()), f.mustOpen(newTill())
+	a, b := f.mustOpen(newMockProvider()), f.mustOpen(newMockProvider())
 	f.tell(noticeOf(a, payments.Paid, 100), Applied)
 	for n, change := range []func(n *payments.Notice){
 		func(n *payments.Notice) { n.Amount = 80 },
@@ -123,7 +123,7 @@ func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
 		t.Run(string(kind), func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			a, b := f.paid(), f.mustOpen(newTill())
+			a, b := f.paid(), f.mustOpen(newMockProvider())
 			told := noticeOf(a, kind, 30)
 			told.TradeNo = ""
 			f.tell(told, Applied)
@@ -143,8 +143,8 @@ func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
 func TestOneEventOfTwoPaymentsThatAreAwaitedIsAppliedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	till := newTill()
-	a, b := f.mustOpen(till), f.mustOpen(till)
+	provider := newMockProvider()
+	a, b := f.mustOpen(provider), f.mustOpen(provider)
 	for _, o := range []records.Order{a, b} {
 		early := noticeOf(o, payments.Refunded, 30)
 		early.TradeNo = ""
@@ -164,7 +164,7 @@ func TestOneEventOfTwoPaymentsThatAreAwaitedIsAppliedOnce(t *testing.T) {
 func TestWhatWasAppliedIsARepetitionWhateverTheOrderHasBecome(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	early := noticeOf(o, payments.Refunded, 30)
 	early.Payment = "pi_first"
 	f.tell(early, Applied)
@@ -175,32 +175,32 @@ func TestWhatWasAppliedIsARepetitionWhateverTheOrderHasBecome(t *testing.T) {
 func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	listed := 0
 	for name, row := range map[string]struct {
 		change   func(n *payments.Notice)
 		provider string
 		want     string
 	}{
-		"more than the order":  {func(n *payments.Notice) { n.Amount++ }, "till", "the order is over 0.0000001"},
-		"less than the order":  {func(n *payments.Notice) { n.Amount-- }, "till", "the order is over 0.0000001"},
-		"nothing":              {func(n *payments.Notice) { n.Amount = 0 }, "till", "not more than zero"},
-		"less than nothing":    {func(n *payments.Notice) { n.Amount = -100 }, "till", "not more than zero"},
-		"another currency":     {func(n *payments.Notice) { n.Currency = "EUR" }, "till", "the order is in USD"},
-		"a currency in small":  {func(n *payments.Notice) { n.Currency = "usd" }, "till", "the order is in USD"},
-		"another service":      {func(*payments.Notice) {}, "stripe", "the order is one of the service till"},
-		"an order of nobody":   {func(n *payments.Notice) { n.TradeNo = newTradeNo() }, "till", "there is no such order"},
-		"no order":             {func(n *payments.Notice) { n.TradeNo = "" }, "till", "names no order"},
-		"junk for an order":    {func(n *payments.Notice) { n.TradeNo = "a/b" }, "till", "there is no such order"},
-		"the test mode":        {func(n *payments.Notice) { n.Mismatch = "it is of test mode" }, "till", "it is of test mode"},
-		"no event":             {func(n *payments.Notice) { n.Event = "" }, "till", "it has no id"},
-		"junk for an event":    {func(n *payments.Notice) { n.Event = "a\nb" }, "till", "printable"},
-		"an event too long":    {func(n *payments.Notice) { n.Event, n.Amount = strings.Repeat("e", 70_000), 1 }, "till", "printable"},
-		"a payment too long":   {func(n *payments.Notice) { n.Payment = strings.Repeat("e", 70_000) }, "till", "printable"},
-		"a kind of its own":    {func(n *payments.Notice) { n.Kind = "lost" }, "till", "of a kind"},
-		"a dispute without id": {func(n *payments.Notice) { n.Kind = payments.Disputed }, "till", "dispute has no id"},
-		"many words":           {func(n *payments.Notice) { n.Mismatch = strings.Repeat("é", 200) }, "till", "é"},
-		"what cannot be read":  {func(n *payments.Notice) { *n = payments.Notice{Mismatch: "it cannot be read"} }, "till", "cannot be read"},
+		"more than the order":  {func(n *payments.Notice) { n.Amount++ }, "mock", "the order is over 0.0000001"},
+		"less than the order":  {func(n *payments.Notice) { n.Amount-- }, "mock", "the order is over 0.0000001"},
+		"nothing":              {func(n *payments.Notice) { n.Amount = 0 }, "mock", "not more than zero"},
+		"less than nothing":    {func(n *payments.Notice) { n.Amount = -100 }, "mock", "not more than zero"},
+		"another currency":     {func(n *payments.Notice) { n.Currency = "EUR" }, "mock", "the order is in USD"},
+		"a currency in small":  {func(n *payments.Notice) { n.Currency = "usd" }, "mock", "the order is in USD"},
+		"another service":      {func(*payments.Notice) {}, "stripe", "the order is one of the service mock"},
+		"an order of nobody":   {func(n *payments.Notice) { n.TradeNo = newTradeNo() }, "mock", "there is no such order"},
+		"no order":             {func(n *payments.Notice) { n.TradeNo = "" }, "mock", "names no order"},
+		"junk for an order":    {func(n *payments.Notice) { n.TradeNo = "a/b" }, "mock", "there is no such order"},
+		"the test mode":        {func(n *payments.Notice) { n.Mismatch = "it is of test mode" }, "mock", "it is of test mode"},
+		"no event":             {func(n *payments.Notice) { n.Event = "" }, "mock", "it has no id"},
+		"junk for an event":    {func(n *payments.Notice) { n.Event = "a\nb" }, "mock", "printable"},
+		"an event too long":    {func(n *payments.Notice) { n.Event, n.Amount = strings.Repeat("e", 70_000), 1 }, "mock", "printable"},
+		"a payment too long":   {func(n *payments.Notice) { n.Payment = strings.Repeat("e", 70_000) }, "mock", "printable"},
+		"a kind of its own":    {func(n *payments.Notice) { n.Kind = "lost" }, "mock", "of a kind"},
+		"a dispute without id": {func(n *payments.Notice) { n.Kind = payments.Disputed }, "mock", "dispute has no id"},
+		"many words":           {func(n *payments.Notice) { n.Mismatch = strings.Repeat("é", 200) }, "mock", "é"},
+		"what cannot be read":  {func(n *payments.Notice) { *n = payments.Notice{Mismatch: "it cannot be read"} }, "mock", "cannot be read"},
 	} {
 		n := noticeOf(o, payments.Paid, 100)
 		row.change(&n)
@@ -262,7 +262,7 @@ func TestWhatCameOnceIsNotDoneAgainWhateverItSaysNow(t *testing.T) {
 func TestACommitThatWasInDoubtIsToldAsDone(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	f.engine.Plan(storagetest.UnknownCommitted)
 	f.tell(noticeOf(o, payments.Paid, 100), Applied)
 	f.engine.Plan(storagetest.None, storagetest.UnknownCommitted) // the first fills the balances
@@ -273,7 +273,7 @@ func TestACommitThatWasInDoubtIsToldAsDone(t *testing.T) {
 func TestWhatAServiceSaysBesideIsIgnored(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	n := noticeOf(o, payments.Ignored, 0)
 	n.Event = "one"
 	f.tell(n, Ignored)
@@ -307,7 +307,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			p := newTill()
+			p := newMockProvider()
 			p.undated = row.undated
 			o := f.mustOpen(p)
 			if row.failed {

@@ -16,33 +16,33 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// till is a payment service that opens a page for every order.
-type till struct {
+// mockProvider is a payment service that opens a page for every order.
+type mockProvider struct {
 	payments.Provider
 	asked   chan payments.Order
 	answer  func(o payments.Order) (payments.Page, error)
 	undated bool
 }
 
-func newTill() *till {
-	return &till{asked: make(chan payments.Order, 1000), answer: func(o payments.Order) (payments.Page, error) {
+func newMockProvider() *mockProvider {
+	return &mockProvider{asked: make(chan payments.Order, 1000), answer: func(o payments.Order) (payments.Page, error) {
 		return payments.Page{URL: "https://pay.example.com/" + o.TradeNo, Reference: "cs_" + o.TradeNo}, nil
 	}}
 }
 
-func (p *till) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
+func (p *mockProvider) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
 	p.asked <- o
 	return p.answer(o)
 }
 
-func (p *till) Undated() bool { return p.undated }
+func (p *mockProvider) Undated() bool { return p.undated }
 
 // request is an order of ann for 100.
 func (f *fixture) request(key string) OrderRequest {
 	return OrderRequest{
-		User: f.user, Provider: "till", Amount: 100, Min: 10, Max: 1000, Currency: "USD", Title: "Top-up", Key: key,
+		User: f.user, Provider: "mock", Amount: 100, Min: 10, Max: 1000, Currency: "USD", Title: "Top-up", Key: key,
 		URLs: URLs{
-			Notify: func(string) string { return "https://ai.example.com/api/user/till/webhook" },
+			Notify: func(string) string { return "https://ai.example.com/api/user/mock/webhook" },
 			Return: func(no string) string { return "https://ai.example.com/console/topup/" + no },
 		},
 	}
@@ -73,7 +73,7 @@ func (f *fixture) stands(tradeNo string, want records.OrderStatus) records.Order
 func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
 		f.stands(o.TradeNo, records.Pending)
@@ -83,7 +83,7 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 	asked := <-p.asked
 	want := payments.Order{
 		TradeNo: o.TradeNo, Amount: 100, Currency: "USD", Title: "Top-up",
-		NotifyURL: "https://ai.example.com/api/user/till/webhook", ReturnURL: "https://ai.example.com/console/topup/" + o.TradeNo,
+		NotifyURL: "https://ai.example.com/api/user/mock/webhook", ReturnURL: "https://ai.example.com/console/topup/" + o.TradeNo,
 		Expires: f.clock.Now().Add(24 * time.Hour),
 	}
 	if !asked.Expires.Equal(want.Expires) {
@@ -112,7 +112,7 @@ func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
 	} {
 		o := f.request("")
 		o.Amount = amount
-		if _, _, err := f.OpenOrder(t.Context(), o, newTill()); codeOf(err) != want {
+		if _, _, err := f.OpenOrder(t.Context(), o, newMockProvider()); codeOf(err) != want {
 			t.Errorf("%d was answered %v, want %q", amount, err, want)
 		}
 	}
@@ -121,7 +121,7 @@ func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
 func TestOneKeyOpensOneOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	orders := make([]records.Order, 50)
 	fresh := make(chan bool, len(orders))
 	for i, err := range parallel(len(orders), func(i int) error {
@@ -158,7 +158,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			p := newTill()
+			p := newMockProvider()
 			works := p.answer
 			p.answer = answer
 			if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.UpstreamUnavailable {
@@ -180,7 +180,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	page := p.answer
 	ctx, leave := context.WithCancel(t.Context())
 	p.answer = func(o payments.Order) (payments.Page, error) {
@@ -200,7 +200,7 @@ func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
 func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
 		f.engine.Plan(storagetest.LowSpace) // the page cannot be kept
@@ -221,7 +221,7 @@ func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 func TestAUserHasSoManyOrdersOpen(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	first := f.mustOpen(p)
 	f.clock.Set(f.clock.Now().Add(time.Hour))
 	for range maxOpen - 1 {
@@ -242,7 +242,7 @@ func TestAUserHasSoManyOrdersOpen(t *testing.T) {
 func TestOrdersAreListedLatestFirst(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	p := newTill()
+	p := newMockProvider()
 	var want []string
 	for range 5 { // within one second
 		want = append([]string{f.mustOpen(p).TradeNo}, want...)
@@ -265,7 +265,7 @@ func TestOrdersAreListedLatestFirst(t *testing.T) {
 func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	_, foreign := f.Order(t.Context(), "usr_other", o.TradeNo)
 	_, missing := f.Order(t.Context(), "usr_other", newTradeNo())
 	_, junk := f.Order(t.Context(), "usr_other", "../x")

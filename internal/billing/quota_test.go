@@ -67,7 +67,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 	f.mustSpend(13)
 	f.has(88)
 	f.credit(2)
-	f.tell(noticeOf(f.mustOpen(newTill()), "paid", 100), Applied)
+	f.tell(noticeOf(f.mustOpen(newMockProvider()), "paid", 100), Applied)
 	f.has(190)
 	if logs.Len() != 0 {
 		t.Errorf("logged is %v", logs.All())

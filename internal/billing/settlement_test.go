@@ -51,7 +51,7 @@ func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
 	for _, err := range parallel(200, func(i int) error {
 		n := noticeOf(o, payments.Refunded, 90)
 		n.Event = strconv.Itoa(i % 3)
-		_, err := f.Apply(t.Context(), "till", n)
+		_, err := f.Apply(t.Context(), "mock", n)
 		return err
 	}) {
 		if err != nil {
@@ -100,7 +100,7 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 	for _, err := range parallel(20, func(i int) error {
 		n := noticeOf(o, payments.Disputed, 100)
 		n.Event = "evt_" + strconv.Itoa(i)
-		return second(f.Apply(t.Context(), "till", n))
+		return second(f.Apply(t.Context(), "mock", n))
 	}) {
 		if err != nil {
 			t.Error(err)
@@ -110,7 +110,7 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 	for _, err := range parallel(20, func(i int) error {
 		n := noticeOf(o, payments.Restored, 100)
 		n.Event = "evt_r" + strconv.Itoa(i)
-		return second(f.Apply(t.Context(), "till", n))
+		return second(f.Apply(t.Context(), "mock", n))
 	}) {
 		if err != nil {
 			t.Error(err)
@@ -156,7 +156,7 @@ func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
 			both.Go(func() {
 				n := noticeOf(o, payments.Disputed, 100)
 				n.Event = "evt_" + strconv.Itoa(i)
-				if _, err := f.Apply(t.Context(), "till", n); err != nil {
+				if _, err := f.Apply(t.Context(), "mock", n); err != nil {
 					t.Error(err)
 				}
 			})
@@ -217,7 +217,7 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 			for i, s := range steps {
 				n := noticeOf(o, s.kind, s.amount)
 				n.Event, n.Dispute = strconv.Itoa(i), s.id
-				if _, err := f.Apply(t.Context(), "till", n); err != nil {
+				if _, err := f.Apply(t.Context(), "mock", n); err != nil {
 					t.Fatal(err)
 				}
 				f.owes(s.wallet, 0)
@@ -265,7 +265,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			o := f.mustOpen(newTill())
+			o := f.mustOpen(newMockProvider())
 			f.tell(row.early(o), row.told)
 			f.has(0)
 			f.tell(noticeOf(o, payments.Paid, 100), Applied)
@@ -285,7 +285,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 func TestAWaitingNoticeInAnotherCurrencyStaysListed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.mustOpen(newTill())
+	o := f.mustOpen(newMockProvider())
 	early := noticeOf(o, payments.Disputed, 30)
 	early.Currency = "EUR"
 	f.tell(early, Mismatched)

@@ -81,22 +81,22 @@ var damages = map[string]struct {
 	want   string // % is the transfer that was planted
 }{
 	"an order that was credited a second time": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(journal.TopUp, paid.TradeNo, journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 100))
+		return f.book(journal.TopUp, paid.TradeNo, journal.LegsBetween(journal.Paid("mock"), journal.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
 	"a top-up of no order": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(journal.TopUp, strings.Repeat("A", 32), journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 100))
+		return f.book(journal.TopUp, strings.Repeat("A", 32), journal.LegsBetween(journal.Paid("mock"), journal.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
 	"a top-up about nothing": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return f.book(journal.TopUp, "", journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 100))
+		return f.book(journal.TopUp, "", journal.LegsBetween(journal.Paid("mock"), journal.Wallet(f.user), 100))
 	}, "transfer %: it is a topup of order"},
 	"a refund that no notice told of": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(journal.Refund, paid.TradeNo, journal.LegsBetween(journal.Wallet(f.user), journal.Paid("till"), 1))
+		return f.book(journal.Refund, paid.TradeNo, journal.LegsBetween(journal.Wallet(f.user), journal.Paid("mock"), 1))
 	}, "transfer %: it is a refund of order"},
 	"a dispute that no notice told of": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(journal.Dispute, paid.TradeNo, journal.LegsBetween(journal.Receivable(f.user), journal.Paid("till"), 1))
+		return f.book(journal.Dispute, paid.TradeNo, journal.LegsBetween(journal.Receivable(f.user), journal.Paid("mock"), 1))
 	}, "transfer %: it is a dispute of order"},
 	"a dispute that came back without a notice": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return f.book(journal.Restore, paid.TradeNo, journal.LegsBetween(journal.Paid("till"), journal.Wallet(f.user), 30))
+		return f.book(journal.Restore, paid.TradeNo, journal.LegsBetween(journal.Paid("mock"), journal.Wallet(f.user), 30))
 	}, "transfer %: it is a restore of order"},
 	"an order that names a transfer of another kind": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Transfers[1] = f.transferOf(2, date(2026, 1, 31, 12).Unix()) })

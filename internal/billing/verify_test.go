@@ -37,7 +37,7 @@ func rich(t *testing.T) (f *fixture, paid, pending records.Order) {
 	f.mustSpend(9)
 	paid = f.paid()
 	f.tell(noticeOf(paid, payments.Refunded, 30), Applied)
-	pending = f.mustOpen(newTill())
+	pending = f.mustOpen(newMockProvider())
 	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
 	return f, paid, pending
 }
@@ -222,13 +222,13 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Status = records.Refunded })
 		}, "it is refunded and should be paid"},
 		"a payment of two orders": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
-			return set(storage.Key(records.OrderPayments.Name, "till", paid.Payment), []byte(other))
+			return set(storage.Key(records.OrderPayments.Name, "mock", paid.Payment), []byte(other))
 		}, ": its key of payref is missing"},
 		"a payment of nothing": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
-			return set(storage.Key(records.OrderPayments.Name, "till", "pi_x"), []byte(paid.TradeNo))
+			return set(storage.Key(records.OrderPayments.Name, "mock", "pi_x"), []byte(paid.TradeNo))
 		}, "a key of payref leads to no record"},
 		"an event of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.Notices.Name, "till", "paid", "evt_x"), records.NoticeRecord{Provider: "till", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
+			return plant(storage.Key(records.Notices.Name, "mock", "paid", "evt_x"), records.NoticeRecord{Provider: "mock", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
 		}, "is not there"},
 		"a key of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderKeys.Name, f.user, "x"), []byte(other))
@@ -237,7 +237,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			return plant(storage.Key(records.UserOrders.Name, f.user, int64(1), other), nil)
 		}, "a key of userorder leads to no record"},
 		"a mismatch that is not listed": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			m := mismatchOf("till", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
+			m := mismatchOf("mock", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
 			return remove(storage.Key(records.LatestMismatches.Name, storage.Inverted(f.clock.Now().UnixMilli()), m.Digest()))
 		}, "its key of mismatchat is missing"},
 	} {

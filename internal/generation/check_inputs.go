@@ -122,11 +122,11 @@ func (c *check) frames() *fault.Fault {
 // voices requires that, with a voice, all images show a subject.
 func (c *check) voices() *fault.Fault {
 	voice := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.VoiceID != "" })
-	nobody := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Category == imageCategory && in.ObjectID == "" })
-	if voice < 0 || nobody < 0 {
+	anonymous := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Category == imageCategory && in.ObjectID == "" })
+	if voice < 0 || anonymous < 0 {
 		return nil
 	}
-	return invalid(at("inputs", voice, "voice_id"), "needs all images to have an `object_id`; `%s` is not given", at("inputs", nobody, "object_id"))
+	return invalid(at("inputs", voice, "voice_id"), "needs all images to have an `object_id`; `%s` is not given", at("inputs", anonymous, "object_id"))
 }
 
 // subjects checks that subjects have their id or name.

@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Reservation is money that is given to one debit and to nobody else, until the
-// debit has been committed or the reservation released. Its methods are called
-// by one goroutine at a time.
+// Reservation is money that one debit alone may use, until the debit has been
+// committed or the reservation released. Its methods are called by one goroutine
+// at a time.
 type Reservation struct {
 	ledger   *Ledger
 	balances *balances // nil when there was nothing to reserve

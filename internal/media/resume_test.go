@@ -8,6 +8,8 @@ import (
 	"slices"
 	"testing"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
 // ranges returns the requested ranges, "" for the whole result.
@@ -99,30 +101,49 @@ func TestInterruptedTransfers(t *testing.T) {
 	})
 }
 
+// keepUntil starts to keep a task in a goroutine and waits until the archive has recorded n
+// durable bytes of its first result. The channel gets the outcome of Keep.
+func (w *world) keepUntil(ctx context.Context, k task.Keeping, n int64) <-chan error {
+	w.t.Helper()
+	kept := make(chan error, 1)
+	go func() {
+		_, err := w.Keep(ctx, k)
+		kept <- err
+	}()
+	for noted := int64(0); noted < n; noted = w.recordOf(k.Task, 0).Draft.Durable {
+		select {
+		case <-w.written:
+		case err := <-kept:
+			w.t.Fatalf("the copy has ended with %d bytes noted: %v", noted, err)
+		}
+	}
+	return kept
+}
+
 // TestADraftContinuesAfterARestart: another archive over the same store and
 // place continues where the first one ended. Only the last part is requested
 // twice.
 func TestADraftContinuesAfterARestart(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *world) {
+		w.draftStep = 6 << 20
 		const size = 24 << 20
-		reached := make(chan context.CancelFunc, 1)
-		o := newOrigin(t, film(size)).with(nil)
+		o := newOrigin(t, film(size))
 		o.with(func(rw http.ResponseWriter, r *http.Request, n int) bool {
 			if n > 1 {
 				return false
 			}
 			rw.Header().Set("Content-Length", fmt.Sprint(size))
-			// The buffers of the two sockets may hold 10 MiB of this.
 			_, _ = rw.Write(o.content[:22<<20])
 			_ = http.NewResponseController(rw).Flush()
-			(<-reached)()
 			<-r.Context().Done()
 			return true
 		})
 		w.allow(o)
 		ctx, cancel := context.WithCancel(t.Context())
-		reached <- cancel
-		if _, err := w.Keep(ctx, of("task_a", o.URL)); !errors.Is(err, context.Canceled) {
+		defer cancel()
+		kept := w.keepUntil(ctx, of("task_a", o.URL), 10<<20)
+		cancel()
+		if err := <-kept; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		name := w.nameOf("task_a", 0)
@@ -162,18 +183,7 @@ func TestADraftIsRecordedDuringTheCopy(t *testing.T) {
 			return true
 		})
 		w.allow(o)
-		kept := make(chan error, 1)
-		go func() {
-			_, err := w.Keep(t.Context(), of("task_a", o.URL))
-			kept <- err
-		}()
-		for noted := int64(0); noted < 15<<20; noted = w.recordOf("task_a", 0).Draft.Durable {
-			select {
-			case <-w.written:
-			case err := <-kept:
-				t.Fatalf("the copy has ended with %d bytes noted: %v", noted, err)
-			}
-		}
+		kept := w.keepUntil(t.Context(), of("task_a", o.URL), 15<<20)
 		close(goOn)
 		if err := <-kept; err != nil {
 			t.Fatal(err)

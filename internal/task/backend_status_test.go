@@ -137,7 +137,7 @@ func TestFigures(t *testing.T) {
 			s.poll = func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") }
 		})
 		w.sleep(time.Minute)
-		if f := w.Figures(); f.PollErrors == 0 || f.UnknownStatuses != 0 || f.Losses != 0 {
+		if f := w.Stats(); f.PollErrors == 0 || f.UnknownStatuses != 0 || f.Losses != 0 {
 			t.Errorf("%+v", f)
 		}
 	})

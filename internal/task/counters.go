@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Figures are counts since the process started.
-type Figures struct {
+// Stats has counts since the process started.
+type Stats struct {
 	Polls           int64 // of jobs at backends
 	PollErrors      int64 // polls without an answer
 	UnknownStatuses int64 // polls that returned a status that the adapter does not know
@@ -29,19 +29,19 @@ type Figures struct {
 	Dead        int64 // callbacks that are not sent again
 }
 
-// Figures returns the counts since Open.
-func (e *Engine) Figures() Figures {
+// Stats returns the counts since Open.
+func (e *Engine) Stats() Stats {
 	f := &e.counters
 	delivered, undelivered, dead := e.sender.Counts()
-	return Figures{
+	return Stats{
 		Polls: f.polls.Load(), PollErrors: f.pollErrors.Load(), UnknownStatuses: f.unknownStatuses.Load(), Losses: f.losses.Load(),
 		Submitted: f.submitted.load(), Succeeded: f.succeeded.load(), Failed: f.failed.load(), RolledBack: f.rolledBack.load(),
 		Delivered: delivered, Undelivered: undelivered, Dead: dead,
 	}
 }
 
-// Census has the numbers of unfinished tasks and of waiting callbacks.
-type Census struct {
+// Backlog has the numbers of unfinished tasks and of waiting callbacks.
+type Backlog struct {
 	Unfinished map[Group]int64
 	Oldest     time.Time // when the oldest of these tasks was submitted; zero: there is none
 	Callbacks  int64     // callbacks that wait for delivery
@@ -54,10 +54,10 @@ type Group struct {
 	Status  record.State
 }
 
-// Census counts the unfinished tasks. It reads each of them: do not call it for each request.
-func (e *Engine) Census(ctx context.Context) (c Census, err error) {
+// Backlog counts the unfinished tasks. It reads each of them: do not call it for each request.
+func (e *Engine) Backlog(ctx context.Context) (c Backlog, err error) {
 	err = e.store.View(ctx, func(r storage.Reader) error {
-		c = Census{Unfinished: make(map[Group]int64)}
+		c = Backlog{Unfinished: make(map[Group]int64)}
 		oldest := int64(0)
 		for rec, err := range record.Tasks.Scan(r, record.Due.Under()) {
 			if err = cmp.Or(err, ctx.Err()); err != nil {

@@ -128,8 +128,8 @@ func TestAnAcceptanceAfterTheEndIsALoss(t *testing.T) {
 		w.sleep(30 * time.Minute)
 		w.is(task.ID, record.Failed)
 		w.has(1000, 0)
-		if w.Figures().Losses != 1 || !w.service.jobs[backends.Token(task.ID)].cancelled {
-			t.Errorf("%+v", w.Figures())
+		if w.Stats().Losses != 1 || !w.service.jobs[backends.Token(task.ID)].cancelled {
+			t.Errorf("%+v", w.Stats())
 		}
 	})
 }

@@ -98,8 +98,8 @@ func TestAnUnknownStatusChangesNothing(t *testing.T) {
 		task := w.must(video())
 		w.sleep(time.Hour)
 		task = w.is(task.ID, record.Queued)
-		if task.Detail.UnknownStatus != "defragmenting" || w.Figures().UnknownStatuses < 100 {
-			t.Errorf("%+v, %+v", task.Detail, w.Figures())
+		if task.Detail.UnknownStatus != "defragmenting" || w.Stats().UnknownStatuses < 100 {
+			t.Errorf("%+v, %+v", task.Detail, w.Stats())
 		}
 		w.has(1000, 100)
 		w.service.succeed(1)
@@ -205,7 +205,7 @@ func TestATaskTimesOutAfterADayAtItsBackend(t *testing.T) {
 		if task = w.is(task.ID, record.Failed); task.Detail.Loss == "" || task.Error.Reason != backends.TaskTimeout {
 			t.Errorf("the loss is not reported: %+v", task)
 		}
-		if rec := w.record(task.ID); rec.Loss == "" || rec.Due != 0 || w.Figures().Losses != 1 {
+		if rec := w.record(task.ID); rec.Loss == "" || rec.Due != 0 || w.Stats().Losses != 1 {
 			t.Errorf("the loss is not recorded: %+v", rec)
 		}
 		w.has(1000, 0)

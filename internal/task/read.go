@@ -68,8 +68,8 @@ func (e *Engine) expired(completed int64) bool {
 	return completed != 0 && e.now() >= completed+e.config.Load().Kept.Milliseconds()
 }
 
-// MostWait is the maximum time that Wait waits (docs/reference/tasks.md#query).
-const MostWait = 60 * time.Second
+// MaxWait is the maximum time that Wait waits (docs/reference/tasks.md#query).
+const MaxWait = 60 * time.Second
 
 // waitInterval is how often Wait reads the task if another process may change it. With a
 // [storage.Sole] engine only this process changes the task, and notifies Wait.
@@ -84,7 +84,7 @@ func (e *Engine) Wait(ctx context.Context, owner record.Owner, id string, most t
 		end()
 		return first, err
 	}
-	timer := time.NewTimer(min(most, MostWait))
+	timer := time.NewTimer(min(most, MaxWait))
 	defer timer.Stop()
 	var others <-chan time.Time
 	if !e.store.Sole() {

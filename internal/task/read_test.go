@@ -127,7 +127,7 @@ func TestWaitReturnsOnChange(t *testing.T) {
 		if got, took := wait(0); got.Status != record.Queued || took != 0 {
 			t.Errorf("%s after %v", got.Status, took)
 		}
-		if _, took := wait(time.Hour); took != MostWait {
+		if _, took := wait(time.Hour); took != MaxWait {
 			t.Errorf("waited %v", took)
 		}
 		go func() {
@@ -135,10 +135,10 @@ func TestWaitReturnsOnChange(t *testing.T) {
 			w.service.tells(task.ID, succeeded(1))
 			_ = w.Wake(context.Background(), "works", w.record(task.ID).Ref.ID)
 		}()
-		if got, took := wait(MostWait); got.Status != record.Success || took > 11*time.Second+50*time.Millisecond {
+		if got, took := wait(MaxWait); got.Status != record.Success || took > 11*time.Second+50*time.Millisecond {
 			t.Errorf("%s after %v", got.Status, took)
 		}
-		if _, took := wait(MostWait); took != 0 {
+		if _, took := wait(MaxWait); took != 0 {
 			t.Errorf("waited %v for a task that is over", took)
 		}
 		if _, err := w.Wait(context.Background(), record.OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
@@ -168,12 +168,12 @@ func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
 			began := w.power.views.Load()
 			for range waiters {
 				wait.Go(func() {
-					if _, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, MostWait); err != nil {
+					if _, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, MaxWait); err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			w.sleep(MostWait - time.Second)
+			w.sleep(MaxWait - time.Second)
 			end()
 			w.sleep(time.Second)
 			wait.Wait()

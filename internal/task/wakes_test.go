@@ -87,32 +87,32 @@ func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 				return backends.Status{State: backends.Running, RetryAfter: transition.MaxPause}, nil // the next regular poll is far away
 			}
 		})
-		heard := w.must(video())
+		withWebhook := w.must(video())
 		w.serve(func(c *Config) { c.Backends[0].Backend = silent{w.service} })
-		unheard := w.must(video())
+		withoutWebhook := w.must(video())
 		w.sleep(5 * time.Minute)
 		if n := refs(); n != 1 {
 			t.Errorf("%d keys of ids of two jobs, one of which the backend tells of", n)
 		}
 		for range 2 {
-			if !polledAfterWake(heard) || polledAfterWake(unheard) {
+			if !polledAfterWake(withWebhook) || polledAfterWake(withoutWebhook) {
 				t.Error("what the backend tells of is asked for soon, and nothing else")
 			}
 			w.checkConsistent()
 			w.serve(func(c *Config) { c.Backends[0].Backend = w.service })
 			w.sleep(time.Minute)
 		}
-		before := w.service.polled(unheard.ID)
-		if _, err := w.Cancel(context.Background(), record.OfUser(ann), unheard.ID); err == nil {
+		before := w.service.polled(withoutWebhook.ID)
+		if _, err := w.Cancel(context.Background(), record.OfUser(ann), withoutWebhook.ID); err == nil {
 			t.Error("it is cancelled where the backend cannot")
 		}
 		w.sleep(1100 * time.Millisecond)
-		if w.service.polled(unheard.ID) == before {
+		if w.service.polled(withoutWebhook.ID) == before {
 			t.Error("a failed cancellation does not bring the poll forward")
 		}
 		w.service.succeed(1)
-		w.until(heard.ID, record.Success, 2*transition.MaxPause)
-		w.until(unheard.ID, record.Success, 2*transition.MaxPause)
+		w.until(withWebhook.ID, record.Success, 2*transition.MaxPause)
+		w.until(withoutWebhook.ID, record.Success, 2*transition.MaxPause)
 		if n := refs(); n != 0 {
 			t.Errorf("%d keys of ids of jobs whose tasks are over", n)
 		}

@@ -35,16 +35,8 @@ func order(webhook string) payments.Order {
 
 func TestModuleIsRegistered(t *testing.T) {
 	t.Parallel()
-	info, err := caddy.GetModule("modelgate.payments.demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := info.New().(payments.Provider); !ok {
-		t.Errorf("the module is a %T, which takes no payments", info.New())
-	}
-	if _, ok := info.New().(payments.Pager); !ok {
-		t.Errorf("the module is a %T, which has no page", info.New())
-	}
+	paymentstest.Registered[payments.Provider](t, "modelgate.payments.demo")
+	paymentstest.Registered[payments.Pager](t, "modelgate.payments.demo")
 }
 
 func TestCaddyfileBecomesJSON(t *testing.T) {

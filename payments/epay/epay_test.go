@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
@@ -26,13 +24,7 @@ func provisioned(t testing.TB) *Epay {
 
 func TestModuleIsRegistered(t *testing.T) {
 	t.Parallel()
-	info, err := caddy.GetModule("modelgate.payments.epay")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := info.New().(payments.Provider); !ok {
-		t.Errorf("the module is a %T, which takes no payments", info.New())
-	}
+	paymentstest.Registered[payments.Provider](t, "modelgate.payments.epay")
 }
 
 func TestCaddyfileBecomesJSON(t *testing.T) {

@@ -4,6 +4,7 @@ package paymentstest
 
 import (
 	"encoding/json"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -41,6 +42,18 @@ func Amount(text string) money.Amount {
 		panic(err)
 	}
 	return amount
+}
+
+// Registered checks that the module with this id is registered and is an M.
+func Registered[M any](t testing.TB, id string) {
+	t.Helper()
+	info, err := caddy.GetModule(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := info.New().(M); !ok {
+		t.Errorf("the module %s is a %T, which is no %s", id, info.New(), reflect.TypeFor[M]())
+	}
 }
 
 // Caddyfiles adapts Caddyfile blocks with new modules and compares the JSON. If

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/caddyserver/caddy/v2"
-
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 	"github.com/caddy-modelgate/modelgate/settings"
@@ -32,13 +30,7 @@ func provisioned(t testing.TB, key settings.Secret, apiURL string) *Stripe {
 
 func TestModuleIsRegistered(t *testing.T) {
 	t.Parallel()
-	info, err := caddy.GetModule("modelgate.payments.stripe")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok := info.New().(payments.Provider); !ok {
-		t.Errorf("the module is a %T, which takes no payments", info.New())
-	}
+	paymentstest.Registered[payments.Provider](t, "modelgate.payments.stripe")
 }
 
 func TestCaddyfileBecomesJSON(t *testing.T) {

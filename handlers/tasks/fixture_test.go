@@ -22,14 +22,14 @@ const (
 	generationsPath = "/v1/video/generations"
 )
 
-// world is a gate with a studio behind it. The names of its models begin with
+// fixture is a gate with a mock service behind it. The names of its models begin with
 // the label of their family: video-a-1, image-c-q2.
-type world struct {
+type fixture struct {
 	*gatetest.Gate
-	studio *studio
+	service *mockService
 }
 
-// selling is what a second of video and an image cost in a world.
+// selling is what a second of video and an image cost in a fixture.
 const selling = `
 	price video-* {
 		second 0.10
@@ -40,21 +40,21 @@ const selling = `
 	}
 `
 
-// start starts a world; more goes into the app, beside what sells, and media is
+// start starts a fixture; more goes into the app, beside what sells, and media is
 // off unless more says otherwise.
-func start(t *testing.T, more string) *world {
+func start(t *testing.T, more string) *fixture {
 	t.Helper()
 	return startWith(t, configOf(t.Name(), more))
 }
 
-func startWith(t *testing.T, config gatetest.Config) *world {
+func startWith(t *testing.T, config gatetest.Config) *fixture {
 	t.Helper()
-	w := &world{gatetest.Start(t, config), studioOf(t.Name())}
-	t.Cleanup(func() { studios.Delete(t.Name()) })
+	w := &fixture{gatetest.Start(t, config), mockServiceOf(t.Name())}
+	t.Cleanup(func() { mockServices.Delete(t.Name()) })
 	return w
 }
 
-func configOf(studio, more string) gatetest.Config {
+func configOf(service, more string) gatetest.Config {
 	app := selling + `
 		base_url https://gate.example
 		family A a-*
@@ -65,7 +65,7 @@ func configOf(studio, more string) gatetest.Config {
 		family F f-*
 		backend works {
 			models video-a-* video-b-* video-c-* video-d-* video-e-* video-f-* image-* sora-*
-			adapter studio "` + studio + `"
+			adapter mock "` + service + `"
 		}
 	`
 	if !strings.Contains(more, "media ") {
@@ -83,7 +83,7 @@ func configOf(studio, more string) gatetest.Config {
 }
 
 // rich is a key of a user with money.
-func (w *world) rich(t testing.TB) gatetest.Key {
+func (w *fixture) rich(t testing.TB) gatetest.Key {
 	t.Helper()
 	key := w.NewKey(t, nil)
 	w.Credit(t, key.UserID, "100")
@@ -124,13 +124,13 @@ func asking(path string, members object) string {
 }
 
 // post sends a body with a key, and headers beside it.
-func (w *world) post(t testing.TB, key gatetest.Key, path, body string, headers ...string) gatetest.Answer {
+func (w *fixture) post(t testing.TB, key gatetest.Key, path, body string, headers ...string) gatetest.Answer {
 	t.Helper()
 	return w.Do(t, http.MethodPost, path, strings.Join(append(headers, "Authorization: Bearer "+key.Secret), "\n"), body)
 }
 
 // get asks for something with a key.
-func (w *world) get(t testing.TB, key gatetest.Key, path string) gatetest.Answer {
+func (w *fixture) get(t testing.TB, key gatetest.Key, path string) gatetest.Answer {
 	t.Helper()
 	return w.Do(t, http.MethodGet, path, "X-Api-Key: "+key.Secret, "")
 }
@@ -155,7 +155,7 @@ type resource struct {
 }
 
 // must submits what has to be accepted.
-func (w *world) must(t testing.TB, key gatetest.Key, path, body string, headers ...string) resource {
+func (w *fixture) must(t testing.TB, key gatetest.Key, path, body string, headers ...string) resource {
 	t.Helper()
 	return decoded[resource](t, w.post(t, key, path, body, headers...))
 }
@@ -172,11 +172,11 @@ func decoded[T any](t testing.TB, got gatetest.Answer) (out T) {
 	return out
 }
 
-// finish has the studio end the job of a task, and waits until the gate knows:
-// the studio's notice wakes the poll.
-func (w *world) finish(t testing.TB, key gatetest.Key, id string, status backends.Status) resource {
+// finish has the service end the job of a task, and waits until the gate knows:
+// the service's notice wakes the poll.
+func (w *fixture) finish(t testing.TB, key gatetest.Key, id string, status backends.Status) resource {
 	t.Helper()
-	w.studio.tells(id, status)
+	w.service.tells(id, status)
 	w.notify(t, id)
 	for deadline := time.Now().Add(gatetest.Patience); ; {
 		got := decoded[resource](t, w.get(t, key, tasksPath+"/"+id+"?wait=5"))
@@ -189,17 +189,17 @@ func (w *world) finish(t testing.TB, key gatetest.Key, id string, status backend
 	}
 }
 
-// notify sends the studio's notice about the job of a task.
-func (w *world) notify(t testing.TB, id string) {
+// notify sends the service's notice about the job of a task.
+func (w *fixture) notify(t testing.TB, id string) {
 	t.Helper()
-	got := w.Do(t, http.MethodPost, "/v1/notices/works", "X-Studio-Secret: "+noticeSecret, fmt.Sprintf(`{"token":%q}`, backends.Token(id)))
+	got := w.Do(t, http.MethodPost, "/v1/notices/works", "X-Mock-Secret: "+noticeSecret, fmt.Sprintf(`{"token":%q}`, backends.Token(id)))
 	if got.Status != http.StatusOK {
 		t.Fatalf("the notice is answered %d %s", got.Status, got.Body)
 	}
 }
 
 // has checks what a user has, and what of it is held.
-func (w *world) has(t testing.TB, key gatetest.Key, balance, held string) {
+func (w *fixture) has(t testing.TB, key gatetest.Key, balance, held string) {
 	t.Helper()
 	got := w.Wallet(t, key.UserID)
 	want := gatetest.Wallet{Balance: amount(t, balance), Held: amount(t, held)}

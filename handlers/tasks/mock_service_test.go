@@ -19,9 +19,9 @@ func init() {
 	caddy.RegisterModule(Adapter{})
 }
 
-// studio is a generation service in this process: it takes jobs, does with them
+// mockService is a generation service in this process: it takes jobs, does with them
 // what a test tells it, and remembers what it was asked.
-type studio struct {
+type mockService struct {
 	mu     sync.Mutex
 	jobs   []backends.Job
 	states map[string]backends.Status // by token
@@ -30,44 +30,44 @@ type studio struct {
 	stops  bool                       // a job that is cancelled ends
 }
 
-// studios are those of this process, by the name that an [Adapter] is told.
-var studios sync.Map
+// mockServices are those of this process, by the name that an [Adapter] is told.
+var mockServices sync.Map
 
-func studioOf(name string) *studio {
-	s, _ := studios.LoadOrStore(name, &studio{states: make(map[string]backends.Status), polls: make(map[string]int)})
-	return s.(*studio)
+func mockServiceOf(name string) *mockService {
+	s, _ := mockServices.LoadOrStore(name, &mockService{states: make(map[string]backends.Status), polls: make(map[string]int)})
+	return s.(*mockService)
 }
 
 // accepts sets what becomes of submissions.
-func (s *studio) accepts(fn func(backends.Job) error) {
+func (s *mockService) accepts(fn func(backends.Job) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accept = fn
 }
 
-// stopsJobs has the studio end jobs that are cancelled.
-func (s *studio) stopsJobs() {
+// stopsJobs has the service end jobs that are cancelled.
+func (s *mockService) stopsJobs() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stops = true
 }
 
 // tells sets what is answered about the job of a task.
-func (s *studio) tells(task string, status backends.Status) {
+func (s *mockService) tells(task string, status backends.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states[backends.Token(task)] = status
 }
 
 // asked returns all submissions there were.
-func (s *studio) asked() []backends.Job {
+func (s *mockService) asked() []backends.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.jobs)
 }
 
 // job returns what was asked for a task.
-func (s *studio) job(t testing.TB, task string) backends.Job {
+func (s *mockService) job(t testing.TB, task string) backends.Job {
 	t.Helper()
 	for _, job := range s.asked() {
 		if job.Token == backends.Token(task) {
@@ -79,33 +79,33 @@ func (s *studio) job(t testing.TB, task string) backends.Job {
 }
 
 // polled returns how often the job of a task was asked for.
-func (s *studio) polled(task string) int {
+func (s *mockService) polled(task string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.polls[backends.Token(task)]
 }
 
-// Adapter is how a configuration names a studio.
+// Adapter is how a configuration names a mock service.
 type Adapter struct {
 	Name string `json:"name"`
 
-	*studio
+	*mockService
 }
 
 // CaddyModule returns the Caddy module information.
 func (Adapter) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{ID: "modelgate.backends.studio", New: func() caddy.Module { return new(Adapter) }}
+	return caddy.ModuleInfo{ID: "modelgate.backends.mock", New: func() caddy.Module { return new(Adapter) }}
 }
 
-// Provision finds the studio.
+// Provision finds the service.
 func (a *Adapter) Provision(caddy.Context) error {
-	a.studio = studioOf(a.Name)
+	a.mockService = mockServiceOf(a.Name)
 	return nil
 }
 
 // UnmarshalCaddyfile reads
 //
-//	adapter studio <name>
+//	adapter mock <name>
 func (a *Adapter) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the module's name
 	if !d.Args(&a.Name) || d.NextArg() {
@@ -149,12 +149,12 @@ func (a *Adapter) Cancel(context.Context, backends.Ref) error {
 	return nil
 }
 
-// noticeSecret is what the studio's notices carry.
-const noticeSecret = "the studio's own"
+// noticeSecret is what the service's notices carry.
+const noticeSecret = "the service's own"
 
 // CheckHead implements backends.Notified: the secret is in the head.
 func (a *Adapter) CheckHead(n backends.Notification) error {
-	if n.Header.Get("X-Studio-Secret") != noticeSecret || n.Now.IsZero() || n.Body != nil {
+	if n.Header.Get("X-Mock-Secret") != noticeSecret || n.Now.IsZero() || n.Body != nil {
 		return errors.New("it is not signed")
 	}
 	return nil
@@ -164,7 +164,7 @@ func (a *Adapter) CheckHead(n backends.Notification) error {
 func (a *Adapter) Notice(n backends.Notification) (string, error) {
 	var notice struct{ Token string }
 	switch {
-	case n.Header.Get("X-Studio-Secret") != noticeSecret:
+	case n.Header.Get("X-Mock-Secret") != noticeSecret:
 		return "", errors.New("it is not signed")
 	case n.Now.IsZero() || n.Method == "" || n.Query == nil:
 		return "", fmt.Errorf("what came is incomplete: %+v", n)
