@@ -27,27 +27,14 @@ func listCalls(req *request, q *query.Query, p query.Page) (calls []ledger.CallI
 	}
 	skip, seen := p.Skip, int64(0)
 	if total > skip {
-		err = req.scanCalls(filter, func(c journal.Call) bool {
+		err = req.runtime.Ledger.ScanCalls(req.r.Context(), req.account.UserID, filter, func(c journal.CallRecord) bool {
 			if seen++; seen > skip {
-				calls = append(calls, ledger.InfoOf(&c))
+				calls = append(calls, ledger.InfoOf(&c.Call))
 			}
 			return seen < min(skip+p.Limit, total)
 		})
 	}
 	return calls, total, err
-}
-
-// scanCalls calls fn for the calls of the user until it returns false or the client
-// disconnects.
-func (req *request) scanCalls(filter ledger.CallFilter, fn func(journal.Call) bool) error {
-	ctx := req.r.Context()
-	err := req.runtime.Ledger.ScanCalls(ctx, req.account.UserID, filter, func(c journal.CallRecord) bool {
-		return ctx.Err() == nil && fn(c.Call)
-	})
-	if err == nil {
-		err = ctx.Err()
-	}
-	return err
 }
 
 // countCalls returns how many calls match a filter. Whole days are summed up already; only
@@ -86,7 +73,7 @@ func (req *request) countCalls(filter ledger.CallFilter) (total int64, err error
 // countEach counts calls one by one.
 func (req *request) countEach(filter ledger.CallFilter) (total int64, err error) {
 	if filter.From.Before(filter.Until) {
-		err = req.scanCalls(filter, func(journal.Call) bool {
+		err = req.runtime.Ledger.ScanCalls(req.r.Context(), req.account.UserID, filter, func(journal.CallRecord) bool {
 			total++
 			return true
 		})

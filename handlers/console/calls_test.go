@@ -74,7 +74,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			var listed int64
-			if err := req.scanCalls(filter, func(journal.Call) bool { listed++; return true }); err != nil {
+			if err := req.runtime.Ledger.ScanCalls(req.r.Context(), req.account.UserID, filter, func(journal.CallRecord) bool { listed++; return true }); err != nil {
 				t.Fatal(err)
 			}
 			if total != listed {

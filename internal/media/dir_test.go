@@ -24,7 +24,7 @@ func TestADirectoryIsPrivate(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{given, filepath.Join(t.TempDir(), "a", "made")} {
-		w := newWorld(t, Dir(path, 1))
+		w := newFixture(t, Dir(path, 1))
 		o := newOrigin(t, film(1000))
 		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 		for path, want := range map[string]fs.FileMode{
@@ -167,7 +167,7 @@ func TestADraftContinuesFromItsDurableLength(t *testing.T) {
 func TestAnUnmountedDiskLosesNothing(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "disk")
-	w := newWorld(t, Dir(path, 1))
+	w := newFixture(t, Dir(path, 1))
 	o := newOrigin(t, film(1000))
 	link := w.allow(o).keep(of("task_a", o.URL))[0]
 	name, _ := parts(t, link)
@@ -186,7 +186,7 @@ func TestAnUnmountedDiskLosesNothing(t *testing.T) {
 // TestListsAreCompleteAndOrdered checks that List returns all files for any
 // limit, and no foreign files.
 func TestListsAreCompleteAndOrdered(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		var want []string
 		for i := range 40 {
 			name := newName()

@@ -18,7 +18,7 @@ import (
 )
 
 func TestInvalidResultsAreRejected(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.serve(func(c *Config) { c.MaxFile = 1 << 20 })
 		for words, o := range map[string]*origin{
 			"is empty":                         newOrigin(t, nil),
@@ -77,7 +77,7 @@ func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 // again under the same limit, and that it is when the operator raises the
 // limit.
 func TestAResultThatIsTooLargeIsRequestedOnce(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(2<<20)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			_ = http.NewResponseController(w).Flush() // without a length
 			_, _ = w.Write(film(2 << 20))
@@ -96,7 +96,7 @@ func TestAResultThatIsTooLargeIsRequestedOnce(t *testing.T) {
 }
 
 func TestASilentSourceIsAbandoned(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.silenceLimit = 100 * time.Millisecond
 		mute := newOrigin(t, nil).with(func(_ http.ResponseWriter, r *http.Request, _ int) bool { <-r.Context().Done(); return true })
 		stuck := newOrigin(t, film(100_000))
@@ -123,7 +123,7 @@ func TestASilentSourceIsAbandoned(t *testing.T) {
 // TestASlowSourceIsNotSilent checks that a copy may take longer than
 // silenceLimit.
 func TestASlowSourceIsNotSilent(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.silenceLimit = 400 * time.Millisecond
 		o := newOrigin(t, film(10_000))
 		o.with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
@@ -145,7 +145,7 @@ func TestASlowSourceIsNotSilent(t *testing.T) {
 
 func TestRedirectsAreChecked(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
 	hops := newOrigin(t, nil)
 	hops.with(func(w http.ResponseWriter, r *http.Request, _ int) bool {
@@ -172,7 +172,7 @@ func TestRedirectsAreChecked(t *testing.T) {
 // permitted service.
 func TestSpecialAddressesAreNotContacted(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	target := forbiddenServer(t)
 	_, port, _ := strings.Cut(strings.TrimPrefix(target, "http://"), ":")
 	var to string
@@ -198,7 +198,7 @@ func TestSpecialAddressesAreNotContacted(t *testing.T) {
 func TestDNSRebinding(t *testing.T) {
 	t.Parallel()
 	_, port, _ := strings.Cut(strings.TrimPrefix(forbiddenServer(t), "http://"), ":")
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	w.Archive = Open(w.store, Options{Resolver: answering("127.0.0.1"), Logger: zaptest.NewLogger(t)})
 	w.serve(func(*Config) {})
 	err := w.refuses(of("task_a", "http://cdn.example.com:"+port+"/x?secret"), "the address cannot be reached: ")
@@ -254,7 +254,7 @@ func FuzzAnswers(f *testing.F) {
 // TestAResultThatSaysItIsTooLarge checks that it is refused before its body is
 // read.
 func TestAResultThatSaysItIsTooLarge(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.silenceLimit = time.Hour
 		o := newOrigin(t, nil).with(func(w http.ResponseWriter, r *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(DefaultMaxFile+1))
@@ -271,7 +271,7 @@ func TestAResultThatSaysItIsTooLarge(t *testing.T) {
 func TestACopyIsRetriedAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1000).(*directory)
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	var free, taken uint64 // taken by others, with each question
 	place.space = func(string) (uint64, uint64, error) {
 		free -= min(free, taken)

@@ -13,7 +13,7 @@ import (
 // TestFailedCommits checks for each commit of a copy: if it fails in any way,
 // the task is repeated and results in one file with one name.
 func TestFailedCommits(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(12<<20))
 		w.allow(o)
 		for kind, fault := range map[string]storagetest.Fault{
@@ -112,7 +112,7 @@ func (d *faultyDraft) Commit() error {
 // TestFailingPlaces checks that an error of the disk is reported and retried,
 // and is never treated as a kept file.
 func TestFailingPlaces(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		place := &faultyPlace{Place: w.place}
 		w.serve(func(c *Config) { c.Place = place })
 		o := newOrigin(t, film(12<<20))

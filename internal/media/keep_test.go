@@ -18,7 +18,7 @@ import (
 )
 
 func TestResultsAreKeptAndServed(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		short, long := newOrigin(t, film(300)), newOrigin(t, film(11<<20+7)) // less than is sniffed; three parts of an upload
 		w.allow(short, long)
 		k := of("task_a", short.URL+"/x?signature=secret", long.URL)
@@ -50,7 +50,7 @@ func TestResultsAreKeptAndServed(t *testing.T) {
 }
 
 func TestAFileIsReadInRanges(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(17<<20))
 		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 		file, err := w.Open(t.Context(), name)
@@ -83,7 +83,7 @@ func TestAFileIsReadInRanges(t *testing.T) {
 }
 
 func TestAFileIsServedForSevenDays(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000))
 		link := w.allow(o).keep(of("task_a", o.URL))[0]
 		name, _ := parts(t, link)
@@ -98,7 +98,7 @@ func TestAFileIsServedForSevenDays(t *testing.T) {
 }
 
 func TestUnknownNamesAreNotFound(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(404); return true })
 		w.allow(o).refuses(of("task_a", o.URL), "answers 404")
 		_, err := w.Open(t.Context(), w.nameOf("task_a", 0)) // a name that was drawn, of nothing that is kept
@@ -116,13 +116,13 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 func second[T any](_ T, err error) error { return err }
 
 // nameOf is the name of a result.
-func (w *world) nameOf(task string, index int) string {
+func (w *fixture) nameOf(task string, index int) string {
 	w.t.Helper()
 	return w.recordOf(task, index).Name
 }
 
 func TestALostFileIsGone(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000))
 		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 		if err := w.place.Remove(t.Context(), name); err != nil {
@@ -139,7 +139,7 @@ func TestALostFileIsGone(t *testing.T) {
 func TestATruncatedFileIsNotServed(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
 	name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 	if err := os.Truncate(place.file(name), 999); err != nil {
@@ -151,7 +151,7 @@ func TestATruncatedFileIsNotServed(t *testing.T) {
 }
 
 func TestWithoutAPlaceNothingIsKeptOrLost(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000))
 		link := w.allow(o).keep(of("task_a", o.URL))[0]
 		name, _ := parts(t, link)
@@ -174,7 +174,7 @@ func TestWithoutAPlaceNothingIsKeptOrLost(t *testing.T) {
 // process does not extend it.
 func TestTheLifetimeBeginsWithTheFirstRecord(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
 	k := of("task_a", o.URL)
 	w.allow(o).keep(k)
@@ -189,7 +189,7 @@ func TestTheLifetimeBeginsWithTheFirstRecord(t *testing.T) {
 // TestBytesOfABackend checks results without a URL, whose bytes the backend
 // returns.
 func TestBytesOfABackend(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		content := film(6 << 20)
 		for size, words := range map[int64]string{int64(len(content)): "", -1: "", 0: "", int64(len(content)) + 1: "broke off", int64(len(content)) - 1: "longer"} {
 			k := of(fmt.Sprintf("task_%d", size), "")
@@ -217,7 +217,7 @@ func TestBytesOfABackend(t *testing.T) {
 // TestConcurrentKeepsCopyOnce checks that the second Keep waits and finds the
 // copy.
 func TestConcurrentKeepsCopyOnce(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		arrived, goOn := make(chan struct{}, 9), make(chan struct{})
 		o := newOrigin(t, film(100_000)).with(func(http.ResponseWriter, *http.Request, int) bool {
 			arrived <- struct{}{}
@@ -251,7 +251,7 @@ func TestConcurrentKeepsCopyOnce(t *testing.T) {
 }
 
 func TestOneFailedResultDoesNotAffectTheOther(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		bad := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
 			if n == 1 {
 				w.WriteHeader(http.StatusServiceUnavailable)
@@ -300,7 +300,7 @@ func TestInvalidConfigurations(t *testing.T) {
 }
 
 func TestKeepWithoutResults(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		if links, err := w.Keep(t.Context(), task.Keeping{Task: "task_a"}); err != nil || len(links) != 0 {
 			t.Errorf("%v, %v", links, err)
 		}

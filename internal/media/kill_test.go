@@ -207,7 +207,7 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := &world{t: t, store: store}
+	w := &fixture{t: t, store: store}
 	names := []string{w.nameOf("task_a", 0), w.nameOf("task_a", 1)}
 	left := w.recordOf("task_a", 1).Draft.Durable
 	if err := store.Close(); err != nil {
@@ -227,7 +227,7 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 	if err != nil {
 		t.Fatal(err)
 	}
-	w = &world{t: t, store: store, Archive: a}
+	w = &fixture{t: t, store: store, Archive: a}
 	w.same(links[0], first.content)
 	w.same(links[1], o.content)
 	for i, link := range links {

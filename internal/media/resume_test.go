@@ -23,7 +23,7 @@ func (o *origin) ranges() (list []string) {
 // TestInterruptedTransfers checks that a copy continues if the service can
 // serve the rest of the same content, and begins again otherwise.
 func TestInterruptedTransfers(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		const size, first = 12 << 20, 7 << 20
 		for name, row := range map[string]struct {
 			etag     string
@@ -103,7 +103,7 @@ func TestInterruptedTransfers(t *testing.T) {
 
 // keepUntil starts to keep a task in a goroutine and waits until the archive has recorded n
 // durable bytes of its first result. The channel gets the outcome of Keep.
-func (w *world) keepUntil(ctx context.Context, k task.Keeping, n int64) <-chan error {
+func (w *fixture) keepUntil(ctx context.Context, k task.Keeping, n int64) <-chan error {
 	w.t.Helper()
 	kept := make(chan error, 1)
 	go func() {
@@ -124,7 +124,7 @@ func (w *world) keepUntil(ctx context.Context, k task.Keeping, n int64) <-chan e
 // place continues where the first one ended. Only the last part is requested
 // twice.
 func TestADraftContinuesAfterARestart(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.draftStep = 6 << 20
 		const size = 24 << 20
 		o := newOrigin(t, film(size))
@@ -166,7 +166,7 @@ func TestADraftContinuesAfterARestart(t *testing.T) {
 // TestADraftIsRecordedDuringTheCopy checks that this does not only happen when
 // a copy is abandoned.
 func TestADraftIsRecordedDuringTheCopy(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.draftStep = 6 << 20
 		const size = 32 << 20
 		goOn := make(chan struct{})
@@ -194,7 +194,7 @@ func TestADraftIsRecordedDuringTheCopy(t *testing.T) {
 // TestTheLastByteBeforeTheEnd: a process that ended between the last byte and
 // the commit, or between the commit and its record, requests nothing again.
 func TestTheLastByteBeforeTheEnd(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		const size = 10 << 20
 		for name, end := range map[string]func(d Draft) error{
 			"before the commit": Draft.Close,
@@ -234,7 +234,7 @@ func TestTheLastByteBeforeTheEnd(t *testing.T) {
 
 // TestAMissingDraftBeginsAgain also checks a draft of another URL.
 func TestAMissingDraftBeginsAgain(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(10<<20))
 		o.with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
 			if n == 1 {

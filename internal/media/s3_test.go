@@ -54,7 +54,7 @@ func TestRequestsToABucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	small, large := newOrigin(t, film(100_000)), newOrigin(t, film(2*partSize))
 	w.allow(small, large)
 	w.keep(of("task_a", small.URL))
@@ -91,7 +91,7 @@ func TestErrorsOfABucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	o := newOrigin(t, film(12<<20))
 	w.allow(o)
 	for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodPut} {
@@ -155,7 +155,7 @@ func TestAWrongSecretIsRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	if err := w.Check(t.Context()); err == nil || !strings.Contains(err.Error(), "SignatureDoesNotMatch") {
 		t.Errorf("%v", err)
 	}
@@ -163,7 +163,7 @@ func TestAWrongSecretIsRefused(t *testing.T) {
 
 // TestCheck checks that Check writes, reads and removes, and leaves nothing.
 func TestCheck(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		if err := w.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
@@ -177,7 +177,7 @@ func TestCheck(t *testing.T) {
 	})
 	full := Dir(t.TempDir(), 1).(*directory)
 	full.space = func(string) (uint64, uint64, error) { return 0, 1, nil }
-	if err := newWorld(t, full).Check(t.Context()); !errors.Is(err, errNoRoom) {
+	if err := newFixture(t, full).Check(t.Context()); !errors.Is(err, errNoRoom) {
 		t.Errorf("%v", err)
 	}
 }

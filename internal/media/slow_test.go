@@ -32,7 +32,7 @@ func (o *origin) slowOrigin(size int) *origin {
 // TestATooSlowSourceIsInterruptedAndContinued: a source that always sends a
 // little is not silent, but would occupy its slot for an hour.
 func TestATooSlowSourceIsInterruptedAndContinued(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.rateInterval = 500 * time.Millisecond
 		w.draftStep = 1
 		o := newOrigin(t, film(12<<20)).slowOrigin(100)
@@ -46,7 +46,7 @@ func TestATooSlowSourceIsInterruptedAndContinued(t *testing.T) {
 }
 
 func TestAFastEnoughSourceIsNotInterrupted(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		w.rateInterval = 50 * time.Millisecond
 		o := newOrigin(t, film(1<<20)).slowOrigin(64 << 10)
 		w.allow(o)
@@ -66,7 +66,7 @@ func TestAFastEnoughSourceIsNotInterrupted(t *testing.T) {
 // not delay those of another.
 func TestBackendsHaveSeparateCopyLimits(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	const more = 4
 	arrived, release := make(chan struct{}, maxCopies+more), make(chan struct{})
 	stuck := newOrigin(t, film(1000))

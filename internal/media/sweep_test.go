@@ -16,7 +16,7 @@ import (
 )
 
 // sweep calls Sweep until nothing is left to do.
-func (w *world) sweep() {
+func (w *fixture) sweep() {
 	w.t.Helper()
 	for range 20 {
 		if err := w.Sweep(w.t.Context()); err != nil {
@@ -26,7 +26,7 @@ func (w *world) sweep() {
 }
 
 // exists reports whether the place has a file or a draft of a name.
-func (w *world) exists(name string) bool {
+func (w *fixture) exists(name string) bool {
 	w.t.Helper()
 	for after := ""; ; {
 		list, next, err := w.place.List(w.t.Context(), after, 100)
@@ -45,7 +45,7 @@ func (w *world) exists(name string) bool {
 }
 
 // keys returns the number of keys in the store.
-func (w *world) keys() (n int) {
+func (w *fixture) keys() (n int) {
 	w.t.Helper()
 	err := w.store.View(w.t.Context(), func(r storage.Reader) error {
 		n = 0
@@ -58,7 +58,7 @@ func (w *world) keys() (n int) {
 }
 
 // code returns the fault code of a file that is refused.
-func (w *world) code(name string) string {
+func (w *fixture) code(name string) string {
 	w.t.Helper()
 	file, err := w.Open(w.t.Context(), name)
 	if err == nil {
@@ -77,7 +77,7 @@ func (w *world) code(name string) string {
 // TestTheLifetimeOfAFile: 7 days available, gone until 90 days, and unknown
 // afterwards, by the clock of the store.
 func TestTheLifetimeOfAFile(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000))
 		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 		for _, step := range []struct {
@@ -108,7 +108,7 @@ func TestTheLifetimeOfAFile(t *testing.T) {
 }
 
 // keptAt returns when a file was kept, while its record exists.
-func (w *world) keptAt(name string, otherwise int64) (at int64) {
+func (w *fixture) keptAt(name string, otherwise int64) (at int64) {
 	at = otherwise
 	_ = w.store.View(w.t.Context(), func(r storage.Reader) error {
 		if rec, _ := files.Get(r, name); rec != nil {
@@ -122,7 +122,7 @@ func (w *world) keptAt(name string, otherwise int64) (at int64) {
 // TestRecordsAreKeptAsLongAsTasks also checks a change of that time.
 func TestRecordsAreKeptAsLongAsTasks(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
 	name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 	w.sleep(20 * 24 * time.Hour)
@@ -140,7 +140,7 @@ func TestRecordsAreKeptAsLongAsTasks(t *testing.T) {
 // TestAbandonedDraftsAreRemoved checks that drafts and their index keys are
 // removed after the longest time of retries, and not during a Keep.
 func TestAbandonedDraftsAreRemoved(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(12<<20))
 		o.with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
 			if n == 1 {
@@ -178,7 +178,7 @@ func TestAbandonedDraftsAreRemoved(t *testing.T) {
 
 // TestFilesBeingWrittenAreKept checks that their age does not matter.
 func TestFilesBeingWrittenAreKept(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *world) {
+	anywhere(t, func(t *testing.T, w *fixture) {
 		goOn, begun := make(chan struct{}), make(chan struct{})
 		o := newOrigin(t, film(12<<20))
 		o.with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
@@ -218,7 +218,7 @@ func TestFilesBeingWrittenAreKept(t *testing.T) {
 func TestOrphansAreRemoved(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
 	known, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 	now := time.UnixMilli(w.clock.Load())
@@ -274,7 +274,7 @@ func TestOrphansAreRemoved(t *testing.T) {
 func TestARestoredFileIsRemovedAgain(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
 	name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
 	then := time.UnixMilli(w.clock.Load())
@@ -301,7 +301,7 @@ func TestOrphanUploadsAreRemoved(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	for _, age := range []time.Duration{0, orphanAge + time.Minute} {
 		draft, err := place.Draft(t.Context(), newName(), 0)
 		if err != nil {
@@ -325,7 +325,7 @@ func TestOrphanUploadsAreRemoved(t *testing.T) {
 func TestARemovalThatFailsIsRetried(t *testing.T) {
 	t.Parallel()
 	place := &undeletablePlace{Place: Dir(t.TempDir(), 1)}
-	w := newWorld(t, place)
+	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
 	w.allow(o)
 	stuck, _ := parts(t, w.keep(of("task_a", o.URL))[0])
@@ -373,7 +373,7 @@ func (s *undeletablePlace) Remove(ctx context.Context, name string) error {
 
 func TestOneSweepIsLimited(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	const most = maxFiles + 10
 	err := w.store.Update(t.Context(), func(tx storage.Txn) error {
 		for i := range most {

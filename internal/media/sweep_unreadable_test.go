@@ -13,7 +13,7 @@ import (
 // and other records are deleted.
 func TestAnUnreadableRecordDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, Dir(t.TempDir(), 1))
+	w := newFixture(t, Dir(t.TempDir(), 1))
 	w.damaged = true
 	o := newOrigin(t, film(1000))
 	w.allow(o)

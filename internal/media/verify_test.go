@@ -49,7 +49,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 			return tx.Set(storage.Key(files.Name, newName()), []byte("x"), time.Time{})
 		},
 	} {
-		w := newWorld(t, Dir(t.TempDir(), 1))
+		w := newFixture(t, Dir(t.TempDir(), 1))
 		o := newOrigin(t, film(1000))
 		w.allow(o).keep(of("task_a", o.URL))
 		if found := w.problems(); len(found) != 0 {

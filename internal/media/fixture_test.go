@@ -32,9 +32,9 @@ import (
 
 const baseURL = "https://gateway.example.com"
 
-// world is an archive over a store in memory and a place, with its own clock.
+// fixture is an archive over a store in memory and a place, with its own clock.
 // Store and place remain when the archive is reopened.
-type world struct {
+type fixture struct {
 	*Archive
 	t       *testing.T
 	disk    *memory.Engine
@@ -48,10 +48,10 @@ type world struct {
 	damaged bool // by hand: nothing adds up any more
 }
 
-// newWorld returns a world with this place.
-func newWorld(t *testing.T, place Place) *world {
+// newFixture returns a fixture with this place.
+func newFixture(t *testing.T, place Place) *fixture {
 	t.Helper()
-	w := &world{t: t, place: place, disk: memory.New(), written: make(chan struct{}, 1)}
+	w := &fixture{t: t, place: place, disk: memory.New(), written: make(chan struct{}, 1)}
 	w.clock.Store(time.Now().UnixMilli())
 	w.config = Config{Place: place, BaseURL: baseURL}
 	w.start()
@@ -84,7 +84,7 @@ func (l persistentEngine) Update(ctx context.Context, fn func(storage.Txn) error
 func (persistentEngine) Close() error { return nil }
 
 // start opens the store and the archive, as another process would.
-func (w *world) start() {
+func (w *fixture) start() {
 	w.t.Helper()
 	if w.store != nil {
 		_ = w.store.Close()
@@ -96,7 +96,7 @@ func (w *world) start() {
 }
 
 // serve changes the configuration, as a reload does.
-func (w *world) serve(change func(c *Config)) {
+func (w *fixture) serve(change func(c *Config)) {
 	w.t.Helper()
 	change(&w.config)
 	if err := w.Serve(w.config); err != nil {
@@ -105,10 +105,10 @@ func (w *world) serve(change func(c *Config)) {
 }
 
 // sleep advances the clock.
-func (w *world) sleep(d time.Duration) { w.clock.Add(d.Milliseconds()) }
+func (w *fixture) sleep(d time.Duration) { w.clock.Add(d.Milliseconds()) }
 
 // verify checks that the records are consistent.
-func (w *world) verify() {
+func (w *fixture) verify() {
 	w.t.Helper()
 	if w.damaged || w.store.Err() != nil {
 		return
@@ -118,7 +118,7 @@ func (w *world) verify() {
 	}
 }
 
-func (w *world) problems() (list []string) {
+func (w *fixture) problems() (list []string) {
 	w.t.Helper()
 	err := w.store.View(context.Background(), func(r storage.Reader) error {
 		list = nil
@@ -140,7 +140,7 @@ func of(task_ string, addresses ...string) task.Keeping {
 }
 
 // keep calls Keep, which must succeed.
-func (w *world) keep(k task.Keeping) []string {
+func (w *fixture) keep(k task.Keeping) []string {
 	w.t.Helper()
 	links, err := w.Keep(w.t.Context(), k)
 	if err != nil {
@@ -150,7 +150,7 @@ func (w *world) keep(k task.Keeping) []string {
 }
 
 // refuses calls Keep, which must fail with this text.
-func (w *world) refuses(k task.Keeping, words string) error {
+func (w *fixture) refuses(k task.Keeping, words string) error {
 	w.t.Helper()
 	links, err := w.Keep(w.t.Context(), k)
 	if err == nil || !strings.Contains(err.Error(), words) {
@@ -176,7 +176,7 @@ func parts(t testing.TB, link string) (name, mediaName string) {
 }
 
 // content returns the file of a link.
-func (w *world) content(link string) []byte {
+func (w *fixture) content(link string) []byte {
 	w.t.Helper()
 	name, mediaName := parts(w.t, link)
 	file, err := w.Open(w.t.Context(), name)
@@ -192,7 +192,7 @@ func (w *world) content(link string) []byte {
 }
 
 // same reports whether a link has this content.
-func (w *world) same(link string, want []byte) {
+func (w *fixture) same(link string, want []byte) {
 	w.t.Helper()
 	if got := w.content(link); !bytes.Equal(got, want) {
 		w.t.Fatalf("there are %d bytes %x, want %d bytes %x", len(got), sha256.Sum256(got), len(want), sha256.Sum256(want))
@@ -265,7 +265,7 @@ func (o *origin) cut(w http.ResponseWriter, n int) {
 }
 
 // allow permits connections to origins.
-func (w *world) allow(origins ...*origin) *world {
+func (w *fixture) allow(origins ...*origin) *fixture {
 	w.t.Helper()
 	var entries []string
 	for _, o := range origins {
@@ -301,7 +301,7 @@ func forbiddenServer(t *testing.T) (address string) {
 }
 
 // anywhere runs a test with each kind of place.
-func anywhere(t *testing.T, test func(t *testing.T, w *world)) {
+func anywhere(t *testing.T, test func(t *testing.T, w *fixture)) {
 	t.Helper()
 	t.Parallel()
 	for name, place := range map[string]func(t *testing.T) Place{
@@ -310,13 +310,13 @@ func anywhere(t *testing.T, test func(t *testing.T, w *world)) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newWorld(t, place(t)))
+			test(t, newFixture(t, place(t)))
 		})
 	}
 }
 
 // recordOf returns the record of a result.
-func (w *world) recordOf(task string, index int) *record {
+func (w *fixture) recordOf(task string, index int) *record {
 	w.t.Helper()
 	var list []*record
 	err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
