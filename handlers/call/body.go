@@ -83,11 +83,12 @@ func (b *body) edit(e modelcall.Edit) {
 
 // send makes the checked body that of r.
 func (b *body) send(r *http.Request) {
-	length := len(b.bytes())
 	r.Body = b
-	r.ContentLength = int64(length)
-	r.TransferEncoding = nil
-	r.Header["Content-Length"] = []string{strconv.Itoa(length)}
+	if length := len(b.bytes()); r.ContentLength != int64(length) {
+		r.ContentLength = int64(length)
+		r.TransferEncoding = nil
+		r.Header["Content-Length"] = []string{strconv.Itoa(length)}
+	}
 }
 
 // tooSlow is the error for a body that arrives too slowly.
