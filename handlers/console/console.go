@@ -1,10 +1,12 @@
 // Package console serves the accounts of users below /api: log-in, second factors, API
 // keys, tasks, subscriptions, top-ups, ledger and usage. [Console] is the directive
-// modelgate_console. It answers JSON only; there are no pages yet.
+// modelgate_console. It answers JSON, errors included; only payment_page.go sends a browser on, to
+// a payment service and back.
 //
 // The table in routes.go declares each route and everything that is checked before it is
-// served; request.go applies it. To add a route, add a row, its handler and its line in
-// docs/reference/console.md.
+// served; request.go applies it, protection.go has the kinds of proof that a route can ask for.
+// To add a route, add a row, its handler and its line in docs/reference/console.md. A page is a
+// row whose handler writes its own answer.
 package console
 
 import (

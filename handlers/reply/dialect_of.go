@@ -1,6 +1,6 @@
 // Package reply has what all directives share about HTTP: the registry of routes ([Route],
 // [Table]), the check of misspelt paths ([Pass]), the dialect of a path ([DialectOf]), and the
-// reading of bodies ([ReadBody]).
+// reading of bodies ([ReadBody]). Model calls read theirs in handlers/call/body.go.
 package reply
 
 import (

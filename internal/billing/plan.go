@@ -1,5 +1,11 @@
-// Package billing sells what accounts hold: plans as subscriptions, and money
-// for wallets.
+// Package billing sells what accounts hold: plans as subscriptions, and money for wallets.
+// [Service] is its entry.
+//
+// A plan is bought, claimed, renewed or granted in purchase.go; sale.go writes the sale and the
+// subscription. Money comes by an order at a payment service: checkout.go opens it, notice.go
+// applies a notice of the service, settlement.go credits and takes back, mismatch.go keeps the
+// notices that fit no order. sweep.go does what is due by time. Package records has what is stored,
+// package verify checks it.
 package billing
 
 import (
