@@ -190,6 +190,9 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 	hint := ""
 	if short.Owed == 0 {
 		hint = c.affordable(short.Available)
+		if c.bill.restricted {
+			hint += "; it reserves the whole context, because earlier calls of your account cost more than could be collected"
+		}
 	}
 	return short.Fault("this call", hint)
 }

@@ -69,6 +69,12 @@ func (d *Directory) countAttempts(ctx context.Context, of ...attempts.Attempt) e
 	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error { return attempts.Count(t, d.store.Now(), of...) }))
 }
 
+// LockedUntil returns until when log-ins by password with a name are refused, because of too many
+// attempts; zero: they are not.
+func (d *Directory) LockedUntil(ctx context.Context, name string, limits LoginLimits) (time.Time, error) {
+	return view(ctx, d, func(r storage.Reader) (time.Time, error) { return limits.byName(name).Next(r, d.store.Now()) })
+}
+
 // Unblock forgets the attempts and failures for which a user has to wait: those of TOTP and backup
 // codes, of the password by name and by session, and the count of the user's changes of today. The
 // attempts from an address stay. The user has to prove the same factors as before.
