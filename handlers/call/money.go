@@ -318,6 +318,8 @@ func (c *call) charge() {
 		c.rule = usage.FailedInput
 	case c.ended != usage.ClientGone:
 		c.rule = ""
+	case c.rule == usage.Cancel && c.basis == usage.None && b.price != nil && !o.Sent:
+		c.rule = usage.Unsent // whatever on_disconnect is
 	}
 	b.grant.End(time.Now(), c.tokens.AllInput()+c.tokens.AllOutput())
 	if b.reservation == nil {
