@@ -91,6 +91,20 @@ func (a Attempt) Next(r storage.Reader, now time.Time) (time.Time, error) {
 // Forgive forgets the attempts that were counted.
 func (a Attempt) Forgive(t storage.Txn) error { return attemptTable.Delete(t, a.What, a.hash()) }
 
+// Return forgets the attempt that was counted at the time at, and no other.
+func (a Attempt) Return(t storage.Txn, at time.Time) error {
+	have, err := attemptTable.GetOrZero(t, a.What, a.hash())
+	if err != nil {
+		return err
+	}
+	i := slices.Index(have.Times, at.UnixMilli())
+	if i < 0 {
+		return nil // it does not count any more
+	}
+	have.Times = slices.Delete(have.Times, i, i+1)
+	return attemptTable.Put(t, nil, have)
+}
+
 // Count counts an attempt by all of its limits, or by none if one of them refuses it with
 // TOO_MANY_ATTEMPTS, so that a refusal does not prolong another wait.
 func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
