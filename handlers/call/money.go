@@ -51,7 +51,8 @@ func (c *call) findPrice() *fault.Fault {
 	}
 	price, ok := c.block.app.PriceOf(c.request.Model)
 	if !ok {
-		return fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for calls", c.request.Model)
+		c.failure = errNoPrice
+		return noModel(fault.ModelNotFound, "model", c.request.Model)
 	}
 	if price == nil {
 		return nil
@@ -70,6 +71,15 @@ func (c *call) findPrice() *fault.Fault {
 		f = c.request.CheckPrompts(c.body.bytes(), price.Context)
 	}
 	return f
+}
+
+// errNoPrice is why a model is not for sale, in the log line.
+var errNoPrice = errors.New("the model has no price for calls")
+
+// noModel refuses a model without a price or a route. The log line has the reason, which only the
+// operator can use.
+func noModel(code fault.Code, param, model string) *fault.Fault {
+	return fault.At(code, param, "there is no model %q here; GET /v1/models lists those there are", model)
 }
 
 // checkNamed holds the models that the body names beside its own to what holds
@@ -93,7 +103,8 @@ func (c *call) checkNamed() *fault.Fault {
 		}
 		var ok bool
 		if m.Price, ok = app.PriceOf(m.Name); !ok {
-			return fault.At(fault.InvalidParameter, m.Param, "there is no model %q here: it has no price for calls", m.Name)
+			c.failure = errNoPrice
+			return noModel(fault.InvalidParameter, m.Param, m.Name)
 		}
 		if own, _ := app.PriceOf(c.request.Model); own == nil && m.Price != nil {
 			return fault.At(fault.InvalidParameter, m.Param, "a call of %q is free and may not name %q, which has a price", c.request.Model, m.Name)
