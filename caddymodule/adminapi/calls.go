@@ -179,6 +179,9 @@ func showCall(c *call) (any, error) {
 	case err != nil:
 		return nil, err
 	case !found:
+		if _, own := requestid.Time(id); !own {
+			return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it is no request id of this gateway. The `_request_id` of an SDK may be the vendor's; the gateway's id is in the header X-Request-Id of the answer", id)
+		}
 		return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it was refused before it reached a backend, is too old, or is no model call; the log has it under this request_id", id)
 	}
 	shown := CallDetail{Call: shownCall(&record.Call, names[record.User]), Why: why(&record.Call), Paid: make([]CallPayment, len(record.Paid))}
