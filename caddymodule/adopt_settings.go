@@ -145,6 +145,7 @@ func (rt *Runtime) adopt(ctx context.Context, a *App) error {
 		return err
 	}
 	rt.configure(a)
+	rt.Store.Adopt(a.opener)
 	rt.adopted.Store(a)
 	if a.console {
 		rt.announceSetup(ctx)

@@ -119,6 +119,13 @@ type Spacer interface {
 	Space() (free, least uint64, err error)
 }
 
+// Adopter is an optional interface of an [Engine] whose settings can change while it is open.
+type Adopter interface {
+	// Adopt applies the settings of another Opener with the same key. It logs those that
+	// need a restart.
+	Adopt(o Opener)
+}
+
 // The errors of engines and of Store.
 var (
 	// ErrConflict: another transaction changed what this one read. Nothing happened.

@@ -246,6 +246,14 @@ func (s *Store) Space() (free, least uint64, err error) {
 	return spacer.Space()
 }
 
+// Adopt applies the settings of a later configuration with the same key to the engine, as far as
+// it can change them while it is open.
+func (s *Store) Adopt(o Opener) {
+	if engine, ok := s.engine.(Adopter); ok {
+		engine.Adopt(o)
+	}
+}
+
 // Err returns why the store has failed, wrapped in ErrStopped, or nil.
 func (s *Store) Err() error {
 	select {

@@ -177,6 +177,9 @@ func showCall(c *call) (any, error) {
 	case err != nil:
 		return nil, err
 	case !found:
+		if _, own := requestid.Time(id); !own {
+			return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it is no request id of this gateway. The `_request_id` of an SDK may be the vendor's; the gateway's id is in the header X-Request-Id of the answer", id)
+		}
 		return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it was refused before it reached a backend, is too old, or is no model call; the log has it under this request_id", id)
 	}
 	shown := CallDetail{Call: shownCall(&record.Call, names[record.User]), Why: why(&record.Call), Paid: make([]CallPayment, len(record.Paid))}
@@ -196,7 +199,8 @@ func showCall(c *call) (any, error) {
 // rules say what decided the charge of a call whose caller disconnected.
 var rules = map[usage.Rule]string{
 	usage.Finish:         "the caller disconnected; the call ran on to its end and is charged as if the caller had waited (on_disconnect finish)",
-	usage.Cancel:         "the caller disconnected, and the call was cancelled at once (on_disconnect cancel)",
+	usage.Cancel:         "the caller disconnected, and the call was cancelled at once (on_disconnect cancel, or the default for such a call)",
+	usage.Unsent:         "the caller disconnected before a backend had the whole body; the call was cancelled at once and is free",
 	usage.FinishTimeout:  "the caller disconnected, and the call was cancelled after the time of on_disconnect finish",
 	usage.FinishLimit:    "the caller disconnected, and the call was cancelled, because too many calls ran on without their callers",
 	usage.FinishShutdown: "the caller disconnected, and the call was cancelled by the end of the gateway",
@@ -219,13 +223,17 @@ var endings = map[usage.Ended]string{
 var bases = map[usage.Basis]string{
 	usage.None:      "nothing is charged",
 	usage.Reported:  "charged is the usage that the backend reported",
-	usage.Estimated: "charged are the tokens of the side that the backend did not report in full as they are estimated",
+	usage.Estimated: "of input and output, the greater of the tokens that the backend reported and of the estimate is charged",
 }
 
 // why returns the rule by which a call was charged, in words.
 func why(c *journal.Call) string {
 	text := cmp.Or(rules[c.Rule], endings[c.Ended], string(c.Ended))
-	if basis := bases[c.Usage]; basis != "" {
+	basis := bases[c.Usage]
+	if c.Usage == usage.Estimated && (c.Ended == usage.Complete || c.Rule == usage.Finish) {
+		basis = "input or output that the backend did not report is estimated"
+	}
+	if basis != "" {
 		text += "; " + basis
 	}
 	if c.Breakdown == "" && c.Usage != usage.None && c.Usage != "" {

@@ -102,8 +102,16 @@ func exportLedger(c *call) (any, error) {
 	from, until := c.span()
 	return c.streamed("ledger export", "text/csv; charset=utf-8", func(w io.Writer) error {
 		out := csv.NewWriter(w)
-		_ = out.Write([]string{"time", "transfer_id", "kind", "account", "user_id", "amount", "held", "number", "reference", "actor", "reason", "count"})
+		_ = out.Write([]string{"time", "transfer_id", "kind", "account", "user_id", "amount", "held", "number", "reference", "actor", "reason", "count", "task_id"})
 		err := c.Ledger.ScanTransfers(c.ctx(), from, until, func(x *journal.Transfer) error {
+			var about string
+			switch x.Kind {
+			case journal.Hold, journal.Settle, journal.Void:
+				var err error
+				if about, err = c.Ledger.About(c.ctx(), x); err != nil {
+					return err
+				}
+			}
 			for _, leg := range x.Legs {
 				if leg.Account.Memo() {
 					continue
@@ -111,7 +119,7 @@ func exportLedger(c *call) (any, error) {
 				_ = out.Write([]string{
 					time.UnixMilli(x.Time).UTC().Format("2006-01-02T15:04:05.000Z"), x.ID.String(), string(x.Kind),
 					string(leg.Account), cmp.Or(leg.Account.Owner(), x.User), leg.Amount.String(), leg.Held.String(),
-					strconv.FormatUint(leg.Number, 10), PlainCell(x.Reference), PlainCell(x.Actor), PlainCell(x.Reason), strconv.Itoa(x.Count),
+					strconv.FormatUint(leg.Number, 10), PlainCell(x.Reference), PlainCell(x.Actor), PlainCell(x.Reason), strconv.Itoa(x.Count), about,
 				})
 			}
 			return out.Error()

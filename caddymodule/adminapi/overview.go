@@ -16,6 +16,8 @@ import (
 // UserDetail is a user with what support asks first.
 type UserDetail struct {
 	User
+	LockedUntil   int64              `json:"login_locked_until,omitempty"` // Unix seconds; 0: log-ins by password are not locked
+	Restricted    *Restriction       `json:"restricted,omitempty"`         // absent: the user's calls are not
 	Wallet        Wallet             `json:"wallet"`
 	Preference    records.Preference `json:"preference"`
 	Budget        *BudgetUse         `json:"budget,omitempty"` // of all keys together; absent: there is none
@@ -25,6 +27,14 @@ type UserDetail struct {
 	Calls         []Call             `json:"calls"`  // the latest
 	Tasks         []Task             `json:"tasks"`  // the latest
 	Orders        []records.Order    `json:"orders"` // the latest that wait for a payment or an operator, or are disputed
+}
+
+// Restriction says why the calls of a user are restricted: what they left uncollected in the last
+// 24 hours.
+type Restriction struct {
+	Uncollected money.Amount `json:"uncollected"`
+	Charged     money.Amount `json:"charged"`
+	Until       int64        `json:"until"` // Unix seconds; if the user makes no call until then
 }
 
 // BudgetUse is how much of a budget is used in its present period.
@@ -43,17 +53,27 @@ func showUser(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	var errs [6]error
+	var errs [8]error
 	shown := UserDetail{User: user}
 	shown.Wallet, errs[0] = c.wallet(user.User)
 	shown.Preference, errs[1] = c.Billing.Preference(ctx, user.ID)
 	shown.Sessions, errs[2] = c.Directory.Sessions(ctx, &identity.Account{UserID: user.ID})
 	shown.Calls, _, errs[3] = c.latestCalls(map[string]string{user.ID: user.Name}, ledger.CallFilter{}, "", latest, func(*journal.Call) bool { return true })
 	tasks, _, err := c.Tasks.List(ctx, task.OfUser(user.ID), task.Page{Limit: latest})
-	shown.Tasks, errs[4] = c.shownTasks(tasks)
+	if errs[4] = err; err == nil {
+		shown.Tasks, errs[4] = c.shownTasks(tasks)
+	}
 	unsettled := billing.OrderFilter{User: user.ID, Status: []records.OrderStatus{records.Pending, records.Review, records.Disputed}}
 	shown.Orders, _, errs[5] = c.Billing.ListOrders(ctx, unsettled, "", query.MaxPage)
-	if err := errors.Join(append(errs[:], err)...); err != nil {
+	locked, err := c.Directory.LockedUntil(ctx, user.Name, c.app.LoginLimits())
+	if errs[6] = err; !locked.IsZero() {
+		shown.LockedUntil = locked.Unix()
+	}
+	r, err := c.Ledger.Restriction(ctx, user.ID, c.app.Tolerance())
+	if errs[7] = err; r.Uncollected > 0 {
+		shown.Restricted = &Restriction{r.Uncollected, r.Charged, r.Until.Unix()}
+	}
+	if err := errors.Join(errs[:]...); err != nil {
 		return nil, err
 	}
 	if b := user.Limits; b.Budget > 0 {

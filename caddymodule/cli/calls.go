@@ -129,6 +129,14 @@ func printUser(w *tabwriter.Writer, c *call, answer []byte) error {
 			budget += ", until " + moment(u.Budget.ResetsAt)
 		}
 	}
+	notes := fmt.Sprintf("Budget: %s. Preference: %s. Keys in force: %d.", budget, u.Preference, u.Keys)
+	if r := u.Restricted; r != nil {
+		notes += fmt.Sprintf("\nCalls are restricted: %v is uncollected, %v was charged in the last 24 hours. Each call reserves the\n"+
+			"whole context, one at a time, until %s or until less is uncollected.", r.Uncollected, r.Charged, moment(r.Until))
+	}
+	if u.LockedUntil != 0 {
+		notes += fmt.Sprintf("\nLog-ins by password are locked until %s: too many attempts.", moment(u.LockedUntil))
+	}
 	for _, table := range []struct {
 		title string
 		items any
@@ -137,7 +145,7 @@ func printUser(w *tabwriter.Writer, c *call, answer []byte) error {
 	}{
 		{"", []adminapi.User{u.User}, 1, printUsers},
 		{"Money", []adminapi.Wallet{u.Wallet}, 1, printWallet},
-		{fmt.Sprintf("Budget: %s. Preference: %s. Keys in force: %d.", budget, u.Preference, u.Keys), nil, 0, nil},
+		{notes, nil, 0, nil},
 		{"Subscriptions", u.Subscriptions, len(u.Subscriptions), printSubscriptions},
 		{"Sessions", u.Sessions, len(u.Sessions), printSessions},
 		{"Latest calls", u.Calls, len(u.Calls), printCalls},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -146,6 +147,27 @@ func TestTheLedgerIsExportedWithAllAccounts(t *testing.T) {
 		if got, stdout, _ := g.Command(t, "", append([]string{"ledger", "export"}, strings.Fields(flags)...)...); got != code || stdout != "" {
 			t.Errorf("%s ended with %d: %s", flags, got, stdout)
 		}
+	}
+}
+
+func TestAnExportNamesTheTaskOfAHoldAndOfItsEnd(t *testing.T) {
+	s := gatetest.NewMockService(t)
+	g := gatetest.Start(t, s.Config(""))
+	ann := g.Payer(t)
+	s.SetState(gatetest.JobDone)
+	id := gatetest.Submit(t, ann)
+	g.Until(t, id, task.Success)
+	kinds := make(map[string]int)
+	for _, line := range exported(t, g) {
+		if line["task_id"] != "" && line["task_id"] != id || line["kind"] == "credit" && line["task_id"] != "" {
+			t.Errorf("a line is %v", line)
+		}
+		if line["task_id"] == id {
+			kinds[line["kind"]]++
+		}
+	}
+	if len(kinds) != 2 || kinds["hold"] == 0 || kinds["settle"] == 0 {
+		t.Errorf("the lines of the task are %v", kinds)
 	}
 }
 

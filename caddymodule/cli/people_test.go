@@ -150,3 +150,28 @@ func TestAUserWhoseNameIsAFlagIsNotMade(t *testing.T) {
 		}
 	}
 }
+
+func TestAUserIsShownWithWhatRefusesTheUser(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "price dear {\ninput 1\noutput 10\ncontext 200000\nmax_output 1000\n}", Site: gatetest.Proxied + "modelgate_console\n"})
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	key := g.NewKey(t, map[string]any{"user": "ann"})
+	g.Credit(t, "ann", "0.001")
+	shown := func() string {
+		_, stdout, _ := g.Command(t, "", "user", "show", "ann")
+		return stdout
+	}
+	if got := shown(); strings.Contains(got, "restricted") || strings.Contains(got, "locked") {
+		t.Errorf("nothing refuses the user:\n%s", got)
+	}
+	g.Backend.On("dear", gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":150000,"output_tokens":1}}`))
+	message(t, g, key, "dear", http.StatusOK)
+	for range 10 {
+		g.Login(t, "ann", "a wrong password")
+	}
+	got := shown()
+	for _, want := range []string{"Calls are restricted: 0.14901 is uncollected, 0.001 was charged", "Log-ins by password are locked until 20"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("what is shown lacks %q:\n%s", want, got)
+		}
+	}
+}

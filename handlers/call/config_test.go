@@ -40,9 +40,37 @@ func TestRoutesOfABlockAreTriedInTheOrderOfTheFile(t *testing.T) {
 	}
 	for _, model := range []string{"gpt-40", "Claude-big", "lasting", "claude"} {
 		got := post(t, g, messages, key, model, "")
-		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here`, "model"}.check(t, messages, got)
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists those there are`, "model"}.check(t, messages, got)
 		wantCall(t, g, got, "refused", "none", 0, 0)
 	}
+}
+
+func TestAModelWithoutAPriceOrARouteIsRefusedAlikeAndLeavesNoRecord(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: `
+		modelgate_messages {
+			@routed modelgate_model unpriced priced-routed
+			reverse_proxy @routed BACKEND
+		}`})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	for model, reason := range map[string]string{"unpriced": "the model has no price for calls", "priced-unrouted": "no route takes this model"} {
+		got := post(t, g, messages, key.Secret, model, "")
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists those there are`, "model"}.check(t, messages, got)
+		if line := g.CallLine(t, got.RequestID()); line.Text("error") != reason || line.Text("ended") != "refused" {
+			t.Errorf("logged %v", line)
+		}
+	}
+	g.Backend.On("priced-routed", claims(9, 4, ""))
+	got := post(t, g, messages, key.Secret, "priced-routed", "")
+	g.WalletAtRest(t, key.UserID)
+	list := gatetest.Eventually(t, "there is a record", func() (string, bool) {
+		_, list := g.Admin(t, http.MethodGet, "/modelgate/calls", nil)
+		return string(list), strings.Contains(string(list), got.RequestID())
+	})
+	if strings.Count(list, `"request_id"`) != 1 {
+		t.Errorf("a call that no backend heard of is a record: %s", list)
+	}
+	g.Verify(t)
 }
 
 func TestABlockNeverFallsThroughAndNeverAnswersAnEmpty200(t *testing.T) {
@@ -63,7 +91,7 @@ func TestABlockNeverFallsThroughAndNeverAnswersAnEmpty200(t *testing.T) {
 	key := g.NewKey(t, nil).Secret
 	for _, model := range []string{"mute", "none", "unknown"} {
 		got := post(t, g, chat, key, model, "")
-		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here`, "model"}.check(t, chat, got)
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists those there are`, "model"}.check(t, chat, got)
 	}
 	unavailable.check(t, chat, post(t, g, chat, key, "abort", ""))
 	if got := post(t, g, chat, key, "text", ""); got.Body != "hello" {

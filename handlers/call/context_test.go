@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -111,8 +112,23 @@ func TestAPromptOfMoreTokensThanTheContextIsRefused(t *testing.T) {
 	}
 }
 
+// scale makes prices so high that a few thousand tokens are above the amount that may stay
+// uncollected of each user.
+const scale = 100_000
+
+// scaled multiplies each price of a configuration by scale.
+func scaled(config string) string {
+	return regexp.MustCompile(` \d+\.\d+`).ReplaceAllStringFunc(config, func(price string) string {
+		amount, err := money.Parse(price[1:])
+		if err != nil {
+			panic(err)
+		}
+		return " " + (amount * scale).String()
+	})
+}
+
 func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: ruledPrices + prices + `
+	g := gatetest.Start(t, gatetest.Config{App: scaled(ruledPrices + prices + `
 		price written* {
 			input 0.001
 			cache_write 0.002
@@ -121,7 +137,7 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 			context 10000
 			max_output 1000
 		}
-	`, Site: gatetest.Proxied})
+	`), Site: gatetest.Proxied})
 	const (
 		searches = `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":3}]`
 		advisor  = `,"tools":[{"type":"advisor_20260301","name":"advisor","model":"priced-sage","max_uses":1}]`
@@ -157,8 +173,9 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			c.cost, c.lost = c.cost*scale, c.lost*scale
 			key := g.NewKey(t, nil)
-			g.Credit(t, key.UserID, "1.00")
+			g.Credit(t, key.UserID, "1000.00")
 			model := c.model + " " + name
 			g.Backend.On(model, c.answer)
 			got := post(t, g, messages, key.Secret, model, c.more)
@@ -170,7 +187,7 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 			if line.Text("cost") != c.cost.String() || line.Text("uncollected") != want || (line["usage_cut"] == true) != (c.lost > 0 || name == "an estimate") {
 				t.Errorf("logged %v, want %v, and %v uncollected", line, c.cost, c.lost)
 			}
-			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
+			if w := g.WalletAtRest(t, key.UserID); w.Balance != 1000*money.Unit-c.cost {
 				t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
 			}
 			_, status := g.Admin(t, http.MethodGet, "/modelgate/usage?user="+key.UserID, nil)

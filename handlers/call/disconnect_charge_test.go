@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -77,10 +78,24 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 					if cost := amount(t, line.Text("cost")); cost < c.least+c.output || cost > c.most+c.output {
 						t.Errorf("it cost %v", cost)
 					}
+					if why := whyCharged(t, g, line.Text("request_id")); !strings.HasSuffix(why, "the greater of the tokens that the backend reported and of the estimate is charged") {
+						t.Errorf("it is explained by %q", why)
+					}
 				})
 			}
 		})
 	}
+}
+
+// whyCharged returns how the gateway explains the charge of a call to operators.
+func whyCharged(t *testing.T, g *gatetest.Gate, id string) string {
+	t.Helper()
+	return gatetest.Eventually(t, "the record of "+id, func() (string, bool) { // is written a moment later
+		var shown struct{ Why string }
+		status, body := g.Admin(t, http.MethodGet, "/modelgate/calls/"+id, nil)
+		known := status == http.StatusOK && json.Unmarshal(body, &shown) == nil
+		return shown.Why, known
+	})
 }
 
 func TestARefusedOrUnsentCallIsFreeAfterADisconnect(t *testing.T) {
@@ -107,8 +122,12 @@ func TestARefusedOrUnsentCallIsFreeAfterADisconnect(t *testing.T) {
 	_, leave := departures[0].call(t, g, messages, key.Secret, "priced-silent", "")
 	within(t, gatetest.Patience, "the connection", dialed)
 	leave()
-	if line := g.CallLineOf(t, "priced-silent"); line.Text("ended") != "client_gone" || line.Text("usage") != "none" {
+	line := g.CallLineOf(t, "priced-silent")
+	if line.Text("ended") != "client_gone" || line.Text("usage") != "none" || line.Text("rule") != "unsent" {
 		t.Errorf("logged %v", line)
+	}
+	if why := whyCharged(t, g, line.Text("request_id")); !strings.Contains(why, "before a backend had the whole body") || strings.Contains(why, "on_disconnect") {
+		t.Errorf("it is explained by %q", why)
 	}
 	for name, refusal := range map[string]http.HandlerFunc{
 		"a 400":                      gatetest.JSON(400, `{"type":"error","error":{}}`),

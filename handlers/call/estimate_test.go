@@ -200,9 +200,9 @@ func TestEveryEndingWithoutAReportEstimatesTheImages(t *testing.T) {
 }
 
 func TestTheEstimateOfARestrictedUserIsThatOfTheBody(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: "on_disconnect cancel\n" + estimatePrices, Site: gatetest.Proxied})
+	g := gatetest.Start(t, gatetest.Config{App: scaled("on_disconnect cancel\n" + estimatePrices), Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
-	g.Credit(t, key.UserID, "1.00")
+	g.Credit(t, key.UserID, "1000.00")
 	g.Backend.On("media greedy", claims(1, 5000, ""))
 	post(t, g, messages, key.Secret, "media greedy", "")
 	g.WalletAtRest(t, key.UserID)
@@ -210,7 +210,7 @@ func TestTheEstimateOfARestrictedUserIsThatOfTheBody(t *testing.T) {
 	if _, status := g.Admin(t, http.MethodGet, "/modelgate/status", nil); !strings.Contains(string(status), `"users_restricted":["`+key.UserID+`"]`) {
 		t.Errorf("the status tells %s", status)
 	}
-	if line.Text("cost") != money.Amount(1).String() {
+	if line.Text("cost") != money.Amount(scale).String() {
 		t.Errorf("logged %v", line)
 	}
 }

@@ -80,6 +80,13 @@ func TestWhatSpeaksOfTheOperatorOrIsNoDialectIsAnsweredInOurWords(t *testing.T) 
 					}
 				}
 				wantCall(t, g, got, "upstream_error", "none", 0, 0)
+				level := "info"
+				if c.status >= 401 && c.status <= 403 { // the operator must act
+					level = "error"
+				}
+				if line := g.CallLine(t, got.RequestID()); line.Text("level") != level {
+					t.Errorf("logged with the level %q, want %q", line.Text("level"), level)
+				}
 			})
 		}
 	}

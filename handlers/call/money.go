@@ -51,7 +51,8 @@ func (c *call) findPrice() *fault.Fault {
 	}
 	price, ok := c.block.app.PriceOf(c.request.Model)
 	if !ok {
-		return fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for calls", c.request.Model)
+		c.failure = errNoPrice
+		return noModel(fault.ModelNotFound, "model", c.request.Model)
 	}
 	if price == nil {
 		return nil
@@ -70,6 +71,15 @@ func (c *call) findPrice() *fault.Fault {
 		f = c.request.CheckPrompts(c.body.bytes(), price.Context)
 	}
 	return f
+}
+
+// errNoPrice is why a model is not for sale, in the log line.
+var errNoPrice = errors.New("the model has no price for calls")
+
+// noModel refuses a model without a price or a route. The log line has the reason, which only the
+// operator can use.
+func noModel(code fault.Code, param, model string) *fault.Fault {
+	return fault.At(code, param, "there is no model %q here; GET /v1/models lists those there are", model)
 }
 
 // checkNamed holds the models that the body names beside its own to what holds
@@ -93,7 +103,8 @@ func (c *call) checkNamed() *fault.Fault {
 		}
 		var ok bool
 		if m.Price, ok = app.PriceOf(m.Name); !ok {
-			return fault.At(fault.InvalidParameter, m.Param, "there is no model %q here: it has no price for calls", m.Name)
+			c.failure = errNoPrice
+			return noModel(fault.InvalidParameter, m.Param, m.Name)
 		}
 		if own, _ := app.PriceOf(c.request.Model); own == nil && m.Price != nil {
 			return fault.At(fault.InvalidParameter, m.Param, "a call of %q is free and may not name %q, which has a price", c.request.Model, m.Name)
@@ -190,6 +201,9 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 	hint := ""
 	if short.Owed == 0 {
 		hint = c.affordable(short.Available)
+		if c.bill.restricted {
+			hint += "; it reserves the whole context, because earlier calls of your account cost more than could be collected"
+		}
 	}
 	return short.Fault("this call", hint)
 }
@@ -315,6 +329,8 @@ func (c *call) charge() {
 		c.rule = usage.FailedInput
 	case c.ended != usage.ClientGone:
 		c.rule = ""
+	case c.rule == usage.Cancel && c.basis == usage.None && b.price != nil && !o.Sent:
+		c.rule = usage.Unsent // whatever on_disconnect is
 	}
 	b.grant.End(time.Now(), c.tokens.AllInput()+c.tokens.AllOutput())
 	if b.reservation == nil {

@@ -109,6 +109,27 @@ func TestAPathBelowOursThatNobodyServesIs404InItsDialect(t *testing.T) {
 	})
 }
 
+func TestABaseURLWithV1TwiceIsNamedInTheDialectOfThePath(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil).Secret
+	twice := notFound
+	twice.message += ": the base URL has /v1 twice"
+	for target, dialect := range map[string]string{
+		"/v1/v1/messages": messages, "/v1/v1/messages/count_tokens": messages, "/v1/v1/v1/messages": messages, "/v1//v1/messages": messages,
+		"/v1/v1/models":           messages, // the version header names it
+		"/v1/v1/chat/completions": chat, "/v1/v1/completions": completions, "/v1/v1": chat, "/v1/v1/unknown": chat,
+	} {
+		t.Run(target, func(t *testing.T) {
+			t.Parallel()
+			got := wire(t, g, http.MethodPost, target, key, "{}")
+			twice.check(t, dialect, got)
+			if dialect == messages && got.Header.Get("Request-Id") != got.RequestID() {
+				t.Errorf("Request-Id: %q", got.Header.Get("Request-Id"))
+			}
+		})
+	}
+}
+
 func TestAWrongMethodIs405AndNamesTheRightOnes(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: trap})
 	key := g.NewKey(t, nil).Secret

@@ -27,7 +27,8 @@ func (c *call) conclusion() {
 	}
 }
 
-// report writes the call's one log line and counts it.
+// report writes the call's one log line and counts it. The line is an error where only the
+// operator can help: the backend refuses the operator's credential or account.
 func (c *call) report() {
 	a := c.answer
 	if a == nil || c.ended == usage.Refused && a.status == 0 {
@@ -36,7 +37,11 @@ func (c *call) report() {
 		c.route.metrics.Ended(c.ended, c.basis, c.firstByte, c.duration, c.tokens)
 	}
 
-	if entry := c.block.logger.Check(zapcore.InfoLevel, "call"); entry != nil {
+	level := zapcore.InfoLevel
+	if a != nil && c.backend != "" && backendFaults[a.status] {
+		level = zapcore.ErrorLevel
+	}
+	if entry := c.block.logger.Check(level, "call"); entry != nil {
 		entry.Write(zap.Inline((*line)(c)))
 	}
 }

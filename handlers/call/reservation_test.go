@@ -201,18 +201,19 @@ func TestMaxTokensOfZeroReservesAllOutput(t *testing.T) {
 }
 
 func TestAUserBeyondTheToleranceCallsOneAtATime(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	g := gatetest.Start(t, gatetest.Config{App: "price media* {\ninput 1\noutput 10\ncontext 200000\nmax_output 1000\n}", Site: gatetest.Proxied})
 	key, other := g.NewKey(t, nil), g.NewKey(t, nil)
-	g.Credit(t, key.UserID, "0.000001")
-	g.Credit(t, other.UserID, "0.000001")
+	g.Credit(t, key.UserID, "0.001")
+	g.Credit(t, other.UserID, "0.001")
 	claim := `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":1}}`
 	g.Backend.On("media greedy", gatetest.JSON(200, fmt.Sprintf(claim, 150_000)))
 	g.Backend.On("media modest", gatetest.JSON(200, fmt.Sprintf(claim, 10)))
-	post(t, g, messages, key.Secret, "media greedy", "") // comes to 0.00015, of which 0.000001 is there
+	post(t, g, messages, key.Secret, "media greedy", "") // comes to 0.15, of which 0.001 is there
 	g.WalletAtRest(t, key.UserID)
 
-	g.Credit(t, key.UserID, "0.0001")
-	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusPaymentRequired {
+	g.Credit(t, key.UserID, "0.1")
+	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusPaymentRequired ||
+		!strings.Contains(got.Body, "it reserves the whole context, because earlier calls") {
 		t.Errorf("with less than the context costs: answered %d %s", got.Status, got.Body)
 	}
 	if got := post(t, g, messages, other.Secret, "media modest", ""); got.Status != http.StatusOK {

@@ -68,8 +68,12 @@ func (c *call) beforeAnswer(err error) {
 		c.ended = usage.ClientGone
 		return
 	case errors.Is(err, errNoRoute):
-		c.ended = usage.Refused
-		c.refusal = fault.At(fault.ModelNotFound, "model", "there is no model %q here", c.request.Model)
+		c.ended, c.failure = usage.Refused, err
+		c.refusal = noModel(fault.ModelNotFound, "model", c.request.Model)
+		if c.delivery.trips == 0 { // as one that the gate refused, it is no record of the store
+			c.bill.reservation.Release()
+			c.bill.reservation = nil
+		}
 	case err != nil:
 		c.refusal, c.failure = routeFault(err), err
 		if c.refusal.Status() < 500 {

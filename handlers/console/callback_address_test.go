@@ -28,3 +28,31 @@ func TestASpecialAddressIsRefusedThoughAnotherIsOpened(t *testing.T) {
 		b.refused(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
 	}
 }
+
+func TestAKeySaysThatItsCallbacksWaitForASecret(t *testing.T) {
+	b := newBrowser(startGenerating(t, ""))
+	b.registers(t)
+	type shown struct {
+		ID      string
+		Missing bool `json:"callback_secret_missing"`
+	}
+	with := func(method, path, body string) (key shown) {
+		t.Helper()
+		into(t, b.does(t, method, path, body), &key)
+		return key
+	}
+	const address = `"callback_url":"https://example.com/done"`
+	key := with("POST", "/api/token/", `{"password":"`+password+`",`+address+`}`)
+	if !key.Missing || !with("GET", "/api/token/"+key.ID, "").Missing {
+		t.Error("a new key with an address does not say that it has no secret")
+	}
+	if with("POST", "/api/token/"+key.ID+"/callback_secret", "").Missing || with("GET", "/api/token/"+key.ID, "").Missing {
+		t.Error("a key with a secret says that it has none")
+	}
+	if key = with("POST", "/api/token/", `{"password":"`+password+`"}`); key.Missing {
+		t.Error("a key without an address asks for a secret")
+	}
+	if !with("PUT", "/api/token/"+key.ID, `{"password":"`+password+`",`+address+`}`).Missing {
+		t.Error("a key that got an address does not say that it has no secret")
+	}
+}

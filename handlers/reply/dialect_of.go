@@ -10,7 +10,7 @@ import (
 )
 
 // DialectOf returns the dialect of a path: that of the prefix as it is written, or else that
-// of the canonical form, so that a misspelt path has a dialect, too. A list of models is in
+// of the canonical form, so that a misspelt path has a dialect, too, and one with /v1 twice. A list of models is in
 // the anthropic dialect if the request has the version header.
 func DialectOf(r *http.Request, versionHeader string) dialect.Dialect {
 	wire := r.URL.EscapedPath()
@@ -18,6 +18,9 @@ func DialectOf(r *http.Request, versionHeader string) dialect.Dialect {
 		return dialect.Platform
 	}
 	path, _ := canonical(wire)
+	for under(path, "/v1/v1") {
+		path = path[len("/v1"):]
+	}
 	switch {
 	case under(path, "/api"):
 		return dialect.Console

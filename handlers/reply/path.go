@@ -102,7 +102,11 @@ func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/ap
 
 // NotFound answers that there is nothing at r's path.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
-	DialectOf(r, versionHeader).RefuseUnread(w, r, fault.New(fault.NotFound, "there is nothing at this path"), requestid.New())
+	f := fault.New(fault.NotFound, "there is nothing at this path")
+	if clean, _ := canonical(r.URL.EscapedPath()); under(clean, "/v1/v1") {
+		f = fault.New(fault.NotFound, "there is nothing at this path: the base URL has /v1 twice")
+	}
+	DialectOf(r, versionHeader).RefuseUnread(w, r, f, requestid.New())
 }
 
 // misspelt reports whether wire, which is not the path of a route and has the canonical form

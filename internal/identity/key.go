@@ -45,6 +45,10 @@ type Key struct {
 	CallbackSecretCreated int64 `json:"callback_secret_created,omitempty"`
 	CallbackPreviousUntil int64 `json:"callback_previous_until,omitempty"`
 
+	// CallbackSecretMissing says that nothing is sent to CallbackURL until there is a secret to
+	// sign it. It is only in what owners are shown, and not stored.
+	CallbackSecretMissing bool `json:"callback_secret_missing,omitempty"`
+
 	// CallbackDisabled is when sending of callbacks stopped because their receiver answered that
 	// the address is gone, in Unix seconds; zero: they are sent. Giving the key an address, even
 	// the same one, starts sending again.
@@ -77,6 +81,7 @@ func (k Key) ExpiresAt() int64 {
 // expires.
 func (k Key) ofOwner() Key {
 	k.Expires, k.Operator = k.ExpiresAt(), Scope{}
+	k.CallbackSecretMissing = k.CallbackURL != "" && k.CallbackSecretCreated == 0
 	return k
 }
 

@@ -41,7 +41,7 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
-	return d.createKey(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
+	made, secret, err := d.createKey(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -50,6 +50,7 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 		}
 		return nil
 	})
+	return made.ofOwner(), secret, err
 }
 
 // OwnKeys returns the keys of the account's user.

@@ -28,8 +28,9 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		return Entry{}, err
 	}
 	defer line.Leave()
-	byName := terms.LoginLimits.byName(name)
-	if err := d.countAttempts(ctx, terms.LoginLimits.fromAddress(from), byName); err != nil {
+	byName, byAddress := terms.LoginLimits.byName(name), terms.LoginLimits.fromAddress(from)
+	counted, err := d.countAttempts(ctx, byAddress, byName)
+	if err != nil {
 		return Entry{}, err
 	}
 	user, want, err := d.named(ctx, name)
@@ -58,6 +59,9 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		event := &audit.Event{Actor: user.ID, Action: "login", User: user.ID, Detail: "password", Address: from.address()}
 		if entry.Factors != nil {
 			event.Action = "login.half"
+		}
+		if err == nil {
+			err = byAddress.Return(t, counted)
 		}
 		return event, err
 	})
@@ -198,7 +202,7 @@ func (d *Directory) proved(ctx context.Context, line password.Place, a *Account,
 	case password == "":
 		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
 	}
-	if err := d.countAttempts(ctx, attempts.Attempt{Limit: passwordAttempts, Subject: a.UserID}); err != nil {
+	if _, err := d.countAttempts(ctx, attempts.Attempt{Limit: passwordAttempts, Subject: a.UserID}); err != nil {
 		return user, err
 	}
 	want, err := user.hash()

@@ -23,7 +23,9 @@ type LoginLimits struct {
 	PerUser int
 
 	// PerAddress is how many attempts are allowed in an hour from one address, or from one /64 of
-	// IPv6, which one customer of a provider has. Default: 100.
+	// IPv6, which one customer of a provider has. A log-in with the right password takes back its own
+	// attempt and no other, so that many users may share an address, and the owner of an account
+	// cannot guess more passwords. Default: 100.
 	PerAddress int
 }
 
@@ -64,9 +66,17 @@ func (l LoginLimits) byName(name string) attempts.Attempt {
 	return attempts.Attempt{Limit: limit, Subject: name}
 }
 
-// countAttempts is [attempts.Count] in a transaction of its own.
-func (d *Directory) countAttempts(ctx context.Context, of ...attempts.Attempt) error {
-	return fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error { return attempts.Count(t, d.store.Now(), of...) }))
+// countAttempts is [attempts.Count] in a transaction of its own. It returns the time for
+// [attempts.Attempt.Return].
+func (d *Directory) countAttempts(ctx context.Context, of ...attempts.Attempt) (at time.Time, err error) {
+	at = d.store.Now()
+	return at, fault.OfStore(d.store.Update(ctx, func(t storage.Txn) error { return attempts.Count(t, at, of...) }))
+}
+
+// LockedUntil returns until when log-ins by password with a name are refused, because of too many
+// attempts; zero: they are not.
+func (d *Directory) LockedUntil(ctx context.Context, name string, limits LoginLimits) (time.Time, error) {
+	return view(ctx, d, func(r storage.Reader) (time.Time, error) { return limits.byName(name).Next(r, d.store.Now()) })
 }
 
 // Unblock forgets the attempts and failures for which a user has to wait: those of TOTP and backup

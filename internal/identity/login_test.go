@@ -206,6 +206,35 @@ func TestLogInsAreCountedByAddress(t *testing.T) {
 	}
 }
 
+func TestALogInTakesBackItsOwnAttemptFromAnAddressAndNoFailure(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	f.person(t, "bob")
+	f.withTOTP(t, f.login(t, "bob").Account)
+	terms := testTerms
+	terms.LoginLimits = LoginLimits{PerUser: 100, PerAddress: 3}
+	tries := func(name, password string) error {
+		_, err := f.Login(t.Context(), name, password, testDevice, terms)
+		return err
+	}
+	for range 5 {
+		refusedAs(t, "one of many users behind one address", tries("ann", goodPassword), "")
+		refusedAs(t, "one with a second factor", tries("bob", goodPassword), "")
+	}
+	for range 2 {
+		refusedAs(t, "a guess", tries("bob", otherPassword), fault.NotLoggedIn)
+	}
+	refusedAs(t, "an own account", tries("ann", goodPassword), "")
+	refusedAs(t, "the last guess", tries("bob", otherPassword), fault.NotLoggedIn)
+	refusedAs(t, "one guess more", tries("bob", otherPassword), fault.TooManyAttempts)
+	refusedAs(t, "an own account at the limit", tries("ann", goodPassword), fault.TooManyAttempts)
+	terms.LoginLimits.PerAddress = 4
+	refusedAs(t, "with a higher limit", tries("ann", goodPassword), "")
+	refusedAs(t, "the one guess that it adds", tries("bob", otherPassword), fault.NotLoggedIn)
+	refusedAs(t, "and no other", tries("bob", otherPassword), fault.TooManyAttempts)
+}
+
 func TestTheLoginLimitsAreTheOperators(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

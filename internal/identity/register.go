@@ -25,7 +25,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 		return User{}, err
 	}
 	defer line.Leave()
-	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
+	if _, err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return User{}, err
 	}
 	err = d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
@@ -212,7 +212,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		return err
 	}
 	defer line.Leave()
-	if err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
+	if _, err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
 	}
 	hash := credential.HashOneTime(resetPurpose, code)

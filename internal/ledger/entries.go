@@ -68,6 +68,15 @@ func (l *Ledger) Transfer(ctx context.Context, id journal.ID) (x journal.Transfe
 	return x, fault.OfStore(err)
 }
 
+// About returns what a transfer is about: for one that ends a hold, what the hold was for.
+func (l *Ledger) About(ctx context.Context, x *journal.Transfer) (about string, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		about, err = journal.About(r, x)
+		return err
+	})
+	return about, fault.OfStore(err)
+}
+
 // maxNamed bounds the calls that CallsOf reads.
 const maxNamed = 100_000
 

@@ -19,6 +19,10 @@ type Tolerance int64
 // MaxTolerance is the whole spend.
 const MaxTolerance Tolerance = 1_000_000
 
+// alwaysTolerated is the uncollected amount that restricts no user, however little the user was
+// charged: a user who has just begun would else be restricted for a fraction of a cent.
+const alwaysTolerated = money.Unit / 100
+
 // Errors of [Ledger.Reserve] for a user whose uncollected amounts are above the
 // tolerance.
 var (
@@ -73,15 +77,50 @@ func (w *losses) exceed(now time.Time, t Tolerance) bool {
 		return false
 	}
 	w.advance(now.UnixNano() / int64(lossStep))
-	var charged, uncollected money.Amount
-	for _, s := range w.steps {
+	charged, uncollected := w.since(w.newest - lossSteps + 1)
+	w.lossy = uncollected > 0
+	return t.exceeded(charged, uncollected)
+}
+
+// since returns the sums of the steps from step on.
+func (w *losses) since(step int64) (charged, uncollected money.Amount) {
+	for ; step <= w.newest; step++ {
+		s := w.steps[step%lossSteps]
 		charged, _ = charged.Add(s.charged)
 		uncollected, _ = uncollected.Add(s.uncollected)
 	}
-	w.lossy = uncollected > 0
+	return charged, uncollected
+}
+
+func (t Tolerance) exceeded(charged, uncollected money.Amount) bool {
+	if uncollected <= alwaysTolerated {
+		return false
+	}
 	uncollectedHigh, uncollectedLow := bits.Mul64(uint64(uncollected), uint64(MaxTolerance))
 	mostHigh, mostLow := bits.Mul64(uint64(charged), uint64(t))
 	return uncollectedHigh > mostHigh || uncollectedHigh == mostHigh && uncollectedLow > mostLow
+}
+
+// Restriction says why the calls of a user are restricted, by the sums of the last 24 hours. The
+// zero Restriction is none.
+type Restriction struct {
+	Uncollected, Charged money.Amount
+	Until                time.Time // when it ends if the user makes no call until then
+}
+
+// restriction returns the restriction of a user under t.
+func (w *losses) restriction(now time.Time, t Tolerance) (r Restriction) {
+	if !w.exceed(now, t) {
+		return r
+	}
+	first := w.newest - lossSteps + 1
+	r.Charged, r.Uncollected = w.since(first)
+	for charged, uncollected := r.Charged, r.Uncollected; t.exceeded(charged, uncollected); {
+		first++
+		charged, uncollected = w.since(first)
+	}
+	r.Until = time.Unix(0, (first+lossSteps-1)*int64(lossStep))
+	return r
 }
 
 // maxLossCalls bounds the calls that are read of a user when the balances are filled.
@@ -137,14 +176,24 @@ func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []s
 		})
 	})
 	for _, user := range lossy {
-		p, now, errUser := l.unlock(ctx, Payer{User: user}, nil)
+		r, errUser := l.Restriction(ctx, user, tolerance)
 		if errUser != nil {
 			return users, errors.Join(err, errUser)
 		}
-		if p.losses.exceed(now, tolerance) {
+		if r.Uncollected > 0 {
 			users = append(users, user)
 		}
-		p.mu.Unlock()
 	}
 	return users, fault.OfStore(err)
+}
+
+// Restriction returns how the calls of a user are restricted under a tolerance. It may read the
+// user's calls of the last 24 hours.
+func (l *Ledger) Restriction(ctx context.Context, user string, tolerance Tolerance) (Restriction, error) {
+	p, now, err := l.unlock(ctx, Payer{User: user}, nil)
+	if err != nil {
+		return Restriction{}, err
+	}
+	defer p.mu.Unlock()
+	return p.losses.restriction(now, tolerance), nil
 }

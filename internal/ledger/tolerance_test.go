@@ -16,6 +16,9 @@ var tolerant = Payer{User: "ann", Tolerance: MaxTolerance / 100}
 // whole is one whose amount is the price of the whole context.
 var whole = Payer{User: "ann", Tolerance: MaxTolerance / 100, FullContext: true}
 
+// cent is above the amount that is always tolerated, whatever was charged.
+const cent = 2 * alwaysTolerated
+
 // called makes a call that reserves and costs so much.
 func (f *fixture) called(id string, payer Payer, reserved, cost money.Amount) {
 	f.t.Helper()
@@ -26,33 +29,33 @@ func (f *fixture) called(id string, payer Payer, reserved, cost money.Amount) {
 func TestCallsOfAUserWhoLeftTooMuchUncollectedAreRestricted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.credit("ann", 100_000)
-	f.called("a", tolerant, 1000, 1000)
-	f.called("b", tolerant, 10, 20) // ten of 1010 are lost, which is tolerated
-	first, second := f.reserve(tolerant, 5), f.reserve(tolerant, 5)
+	f.credit("ann", 100_000*cent)
+	f.called("a", tolerant, 1000*cent, 1000*cent)
+	f.called("b", tolerant, 10*cent, 20*cent) // ten of 1010 are lost, which is tolerated
+	first, second := f.reserve(tolerant, 5*cent), f.reserve(tolerant, 5*cent)
 	second.Release()
-	first.Settle(aCall(f, "c", "ann"), 6, true) // eleven of 1015: no more
+	first.Settle(aCall(f, "c", "ann"), 6*cent, true) // eleven of 1015: no more
 	f.settled()
-	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+	if _, err := f.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
 		t.Fatalf("a call that does not reserve the whole context: %v", err)
 	}
 	f.restricted(f.Ledger, "ann")
-	one := f.reserve(whole, 50)
-	if _, err := f.Reserve(t.Context(), whole, 50); !errors.Is(err, ErrOneAtATime) {
+	one := f.reserve(whole, 50*cent)
+	if _, err := f.Reserve(t.Context(), whole, 50*cent); !errors.Is(err, ErrOneAtATime) {
 		t.Fatalf("a second call at once: %v", err)
 	}
-	one.Settle(aCall(f, "d", "ann"), 10, false)
-	if _, err := f.Reserve(t.Context(), whole, 50); !errors.Is(err, ErrOneAtATime) {
+	one.Settle(aCall(f, "d", "ann"), 10*cent, false)
+	if _, err := f.Reserve(t.Context(), whole, 50*cent); !errors.Is(err, ErrOneAtATime) {
 		t.Fatalf("beside one that was settled in between: %v", err)
 	}
-	one.Settle(aCall(f, "d", "ann"), 40, true)
-	f.reserve(whole, 50).Release() // not durable yet, but over
+	one.Settle(aCall(f, "d", "ann"), 40*cent, true)
+	f.reserve(whole, 50*cent).Release() // not durable yet, but over
 	f.reserve(Payer{User: "ann"}, 5).Release()
 	f.credit("bob", 10)
 	f.reserve(Payer{User: "bob", Tolerance: 1}, 5).Release()
 
-	f.called("e", whole, 2000, 2000) // now it is less than one in a hundred
-	f.reserve(tolerant, 5).Release()
+	f.called("e", whole, 2000*cent, 2000*cent) // now it is less than one in a hundred
+	f.reserve(tolerant, 5*cent).Release()
 	f.restricted(f.Ledger, "")
 	f.nothingLeft()
 }
@@ -65,19 +68,50 @@ func (f *fixture) restricted(l *Ledger, want string) {
 	}
 }
 
+func TestASmallLossRestrictsNobody(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", money.Unit)
+	f.called("a", tolerant, 10, 10+alwaysTolerated)
+	f.reserve(tolerant, 5).Release()
+	f.restricted(f.Ledger, "")
+	f.called("b", tolerant, 1, 2)
+	f.restricted(f.Ledger, "ann")
+}
+
+func TestARestrictionSaysWhenItEnds(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, Options{})
+	f.credit("ann", 100*cent)
+	f.called("a", tolerant, 10*cent, 20*cent)
+	f.clock.Advance(6 * time.Hour)
+	f.called("b", whole, cent, cent)
+	r, err := f.Restriction(t.Context(), "ann", tolerant.Tolerance)
+	if err != nil || r.Uncollected != 10*cent || r.Charged != 11*cent {
+		t.Fatalf("the restriction is %+v (%v)", r, err)
+	}
+	f.clock.Advance(r.Until.Sub(f.store.Now()) - time.Minute)
+	f.restricted(f.Ledger, "ann")
+	f.clock.Advance(time.Minute)
+	f.restricted(f.Ledger, "")
+	if r, err := f.Restriction(t.Context(), "ann", tolerant.Tolerance); err != nil || r != (Restriction{}) {
+		t.Errorf("after it, the restriction is %+v (%v)", r, err)
+	}
+}
+
 func TestALossIsForgottenAfterADay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.credit("ann", 100)
-	f.called("a", tolerant, 10, 20)
+	f.credit("ann", 100*cent)
+	f.called("a", tolerant, 10*cent, 20*cent)
 	f.clock.Advance(23 * time.Hour)
-	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+	if _, err := f.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
 		t.Fatalf("after 23 hours: %v", err)
 	}
 	f.restricted(f.Ledger, "ann")
 	f.clock.Advance(time.Hour + lossStep)
 	f.restricted(f.Ledger, "")
-	f.reserve(tolerant, 5).Release()
+	f.reserve(tolerant, 5*cent).Release()
 }
 
 func TestALossIsNotForgottenBecauseACallerDisconnects(t *testing.T) {
@@ -100,13 +134,13 @@ func TestALossIsNotForgottenBecauseACallerDisconnects(t *testing.T) {
 func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.credit("ann", 100_000)
-	f.called("old", tolerant, 1000, 1000)
+	f.credit("ann", 100_000*cent)
+	f.called("old", tolerant, 1000*cent, 1000*cent)
 	f.clock.Advance(20 * time.Hour)
-	f.called("a", tolerant, 10, 21)
+	f.called("a", tolerant, 10*cent, 21*cent)
 	restricted := func(how string, l *Ledger) {
 		t.Helper()
-		if _, err := l.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+		if _, err := l.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
 			t.Errorf("%s: %v", how, err)
 		}
 	}
@@ -124,12 +158,12 @@ func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 	defer again.Close(t.Context())
 	f.restricted(again, "ann")
 	restricted("with a new ledger", again)
-	r, err := again.Reserve(t.Context(), whole, 1000)
+	r, err := again.Reserve(t.Context(), whole, 1000*cent)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.Settle(aCall(f, "b", "ann"), 1000, true)
-	r, err = again.Reserve(t.Context(), tolerant, 5) // 11 of 2010
+	r.Settle(aCall(f, "b", "ann"), 1000*cent, true)
+	r, err = again.Reserve(t.Context(), tolerant, 5*cent) // 11 of 2010
 	if err != nil {
 		t.Fatalf("what was charged before and after together tolerate the loss: %v", err)
 	}

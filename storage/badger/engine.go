@@ -34,6 +34,7 @@ type engine struct {
 	log    *logger
 	lock   *lock
 	files  *files
+	size   sizing
 	space  *space
 	rows   *rows
 	inline int           // the largest value in bytes that is kept in the tree
@@ -73,8 +74,7 @@ func open(c config) (_ *engine, err error) {
 	}
 	// Opening writes a log for a memtable, and the tables of the memtables that
 	// it finds.
-	opening := space{dir: c.dir, min: 2 * uint64(c.size.memtable), free: c.free}
-	if err := opening.check(); err != nil {
+	if err := newSpace(c, 2*uint64(c.size.memtable)).check(); err != nil {
 		return nil, err
 	}
 	log := &logger{zap: c.logger}
@@ -95,7 +95,8 @@ func open(c config) (_ *engine, err error) {
 		log:     log,
 		lock:    held,
 		files:   files,
-		space:   &space{dir: c.dir, min: c.minFree, free: c.free},
+		size:    c.size,
+		space:   newSpace(c, c.minFree),
 		rows:    newRows(c.size.rows),
 		inline:  int(c.size.inline()),
 		reserve: c.size.reserve(),
@@ -256,4 +257,5 @@ var (
 	_ storage.Engine   = (*engine)(nil)
 	_ storage.Backuper = (*engine)(nil)
 	_ storage.Sole     = (*engine)(nil)
+	_ storage.Adopter  = (*engine)(nil)
 )

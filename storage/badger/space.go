@@ -2,8 +2,10 @@ package badger
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/dustin/go-humanize"
+	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -14,14 +16,32 @@ import (
 // so every commit asks.
 type space struct {
 	dir  string
-	min  uint64
+	min  atomic.Uint64
 	free func(dir string) (uint64, error)
+}
+
+func newSpace(c config, least uint64) *space {
+	s := &space{dir: c.dir, free: c.free}
+	s.min.Store(least)
+	return s
+}
+
+// Adopt implements storage.Adopter.
+func (e *engine) Adopt(o storage.Opener) {
+	b, ok := o.(*Badger)
+	if !ok {
+		return
+	}
+	if sizings[b.Memory] != e.size {
+		b.logger.Warn("the configured memory of the store needs a restart; until then the store keeps its memory", zap.String("memory", b.Memory))
+	}
+	e.space.min.Store(uint64(max(b.MinFree, e.size.leastFree())))
 }
 
 // Space implements storage.Spacer.
 func (e *engine) Space() (free, least uint64, err error) {
 	free, err = e.space.free(e.space.dir)
-	return free, e.space.min, err
+	return free, e.space.min.Load(), err
 }
 
 // check returns storage.ErrLowSpace if less than the minimum is free, or if the
@@ -31,9 +51,9 @@ func (s *space) check() error {
 	if err != nil {
 		return fmt.Errorf("%w: asking for it failed: %w", storage.ErrLowSpace, err)
 	}
-	if free < s.min {
+	if least := s.min.Load(); free < least {
 		return fmt.Errorf("%w: %s free where %s is, %s needed", storage.ErrLowSpace,
-			humanize.IBytes(free), s.dir, humanize.IBytes(s.min))
+			humanize.IBytes(free), s.dir, humanize.IBytes(least))
 	}
 	return nil
 }

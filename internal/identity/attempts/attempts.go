@@ -56,26 +56,54 @@ func (a Attempt) hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// admit returns the attempts that count. If one more is too many, it fails with TOO_MANY_ATTEMPTS,
-// which says when the next may be made. It writes nothing, so that a refusal does not prolong the
-// wait.
-func (a Attempt) admit(r storage.Reader, now time.Time) (*attemptRecord, error) {
+// counting returns the attempts that count, and when the next may be made; zero: at once.
+func (a Attempt) counting(r storage.Reader, now time.Time) (*attemptRecord, time.Time, error) {
 	have, err := attemptTable.GetOrZero(r, a.What, a.hash())
 	if err != nil {
-		return nil, err
+		return nil, time.Time{}, err
 	}
 	forgotten := now.Add(-a.Per).UnixMilli()
 	have.Times = slices.DeleteFunc(have.Times, func(at int64) bool { return at <= forgotten })
 	if len(have.Times) < a.Most {
-		return have, nil
+		return have, time.Time{}, nil
 	}
 	// One more may be made when the oldest of the last Most attempts does not count any more.
-	next := time.UnixMilli(have.Times[len(have.Times)-a.Most]).Add(a.Per)
-	return nil, fault.New(fault.TooManyAttempts, "too many attempts: at most %d are allowed in %s", a.Most, Words(a.Per)).After(wholeSeconds(next.Sub(now)))
+	return have, time.UnixMilli(have.Times[len(have.Times)-a.Most]).Add(a.Per), nil
+}
+
+// admit returns the attempts that count. If one more is too many, it fails with TOO_MANY_ATTEMPTS,
+// which says when the next may be made. It writes nothing, so that a refusal does not prolong the
+// wait.
+func (a Attempt) admit(r storage.Reader, now time.Time) (*attemptRecord, error) {
+	have, next, err := a.counting(r, now)
+	if err == nil && !next.IsZero() {
+		err = fault.New(fault.TooManyAttempts, "too many attempts: at most %d are allowed in %s", a.Most, Words(a.Per)).After(wholeSeconds(next.Sub(now)))
+	}
+	return have, err
+}
+
+// Next returns when the next attempt may be made; zero: at once.
+func (a Attempt) Next(r storage.Reader, now time.Time) (time.Time, error) {
+	_, next, err := a.counting(r, now)
+	return next, err
 }
 
 // Forgive forgets the attempts that were counted.
 func (a Attempt) Forgive(t storage.Txn) error { return attemptTable.Delete(t, a.What, a.hash()) }
+
+// Return forgets the attempt that was counted at the time at, and no other.
+func (a Attempt) Return(t storage.Txn, at time.Time) error {
+	have, err := attemptTable.GetOrZero(t, a.What, a.hash())
+	if err != nil {
+		return err
+	}
+	i := slices.Index(have.Times, at.UnixMilli())
+	if i < 0 {
+		return nil // it does not count any more
+	}
+	have.Times = slices.Delete(have.Times, i, i+1)
+	return attemptTable.Put(t, nil, have)
+}
 
 // Count counts an attempt by all of its limits, or by none if one of them refuses it with
 // TOO_MANY_ATTEMPTS, so that a refusal does not prolong another wait.

@@ -32,7 +32,7 @@ const mediaLayout = 2
 var (
 	endedWords = []usage.Ended{"", usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused, Crashed}
 	basisWords = []usage.Basis{"", usage.None, usage.Reported, usage.Estimated}
-	ruleWords  = []usage.Rule{"", usage.Finish, usage.Cancel, usage.FinishTimeout, usage.FinishLimit, usage.FinishShutdown, usage.FailedInput}
+	ruleWords  = []usage.Rule{"", usage.Finish, usage.Cancel, usage.FinishTimeout, usage.FinishLimit, usage.FinishShutdown, usage.FailedInput, usage.Unsent}
 )
 
 const (
