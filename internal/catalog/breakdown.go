@@ -99,7 +99,7 @@ func (c *Charge) Breakdown() string {
 func (p *part) append(b []byte, c *Charge) []byte {
 	at, flags := len(b), byte(0)
 	b = append(b, 0)
-	if p.Kind.Beside() {
+	if p.Kind.Additional() {
 		flags |= hasPass
 		b = appendText(append(b, byte(p.Kind)), p.Model)
 	}
