@@ -170,7 +170,7 @@ func (c *Claim) Release() {
 	if o == nil {
 		return
 	}
-	c.giveUp()
+	c.free()
 	if c.next != nil {
 		c.next.prev = c.prev
 	}
@@ -187,8 +187,8 @@ func (c *Claim) Release() {
 	}
 }
 
-// giveUp frees the memory of the claim. The caller holds the lock of the shard.
-func (c *Claim) giveUp() {
+// free frees the memory of the claim. The caller holds the lock of the shard.
+func (c *Claim) free() {
 	c.budget.used.Add(-c.taken)
 	c.owner.used -= c.taken
 	c.taken = 0
@@ -247,7 +247,7 @@ func (b *Budget) evict(c *Claim, ofOwner bool) bool {
 	}
 	victim.shard.Lock()
 	if victim.state.CompareAndSwap(arriving, evicted) {
-		victim.giveUp()
+		victim.free()
 	}
 	victim.shard.Unlock()
 	victim.Interrupt()

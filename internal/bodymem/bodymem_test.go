@@ -74,7 +74,7 @@ func TestAnOwnerHasAShareOfTheBudget(t *testing.T) {
 	}
 	second.Hold(41)
 	if b.Used() != 101 {
-		t.Errorf("what is held counts %d", b.Used())
+		t.Errorf("after Hold %d are taken", b.Used())
 	}
 }
 
@@ -102,7 +102,7 @@ func TestTheSlowestBodyLosesItsMemory(t *testing.T) {
 	}
 	for _, f := range []*fault.Fault{slow.Resize(1), slow.Complete()} {
 		if f != lost {
-			t.Errorf("the one that lost its memory: %v", f)
+			t.Errorf("the evicted body: %v", f)
 		}
 	}
 	slow.Release()
@@ -188,7 +188,7 @@ func TestABudgetCountsTheMemoryOfItsClaims(t *testing.T) {
 			c.Release()
 		}
 		if b.Used() != 0 {
-			t.Fatalf("%d are never given back", b.Used())
+			t.Fatalf("%d are not released", b.Used())
 		}
 	})
 }
@@ -216,6 +216,6 @@ func TestConcurrentClaimsAreAllReleased(t *testing.T) {
 	}
 	group.Wait()
 	if b.Used() != 0 {
-		t.Errorf("%d are never given back", b.Used())
+		t.Errorf("%d are not released", b.Used())
 	}
 }

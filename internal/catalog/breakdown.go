@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Breakdown is how the charge of a call came about, at the prices of its day: the exact cost of
-// its parts, rounded up once, plus the request and the tools.
+// Breakdown is the calculation of a charge at the prices of its day: the exact cost of the parts,
+// rounded up once, plus the request and the tools.
 type Breakdown struct {
 	Parts    []Part       `json:"parts"`
 	Sum      string       `json:"sum"`               // the exact cost of the parts
@@ -26,9 +26,9 @@ type Breakdown struct {
 type Part struct {
 	Pass       string       `json:"pass,omitempty"`  // compaction or advisor, in addition to the call itself
 	Model      string       `json:"model,omitempty"` // of that pass
-	Above      int64        `json:"above,omitempty"` // the length of prompt whose prices applied
+	Above      int64        `json:"above,omitempty"` // of the [Above] that applied
 	Tier       string       `json:"tier,omitempty"`
-	TierFactor money.Amount `json:"tier_factor,omitempty"` // absent: the tier has prices of its own
+	TierFactor money.Amount `json:"tier_factor,omitempty"` // absent: the tier has its own prices
 	Geo        string       `json:"geo,omitempty"`
 	GeoFactor  money.Amount `json:"geo_factor,omitempty"`
 	Tokens     []Item       `json:"tokens"`
@@ -51,7 +51,7 @@ type ToolCharge struct {
 
 // part is tokens that are charged at the same rates.
 type part struct {
-	usage.Pass // the zero kind is that of the call itself
+	usage.Pass // zero kind: the call itself
 
 	price  *Price // nil: that of the call
 	tier   *Tier  // nil: the rates of the price itself
@@ -62,18 +62,17 @@ type part struct {
 
 // The flags of a part in a record.
 const (
-	hasTokens = 1 << iota // other ones than those of the whole call
+	hasTokens = 1 << iota // they differ from those of the whole call
 	hasRules
 	hasPass
 )
 
-// Breakdown returns how the charge came about, as records of calls have it: empty for a call that
-// is free. Each call writes one, so it is binary: in most records it takes 7 bytes. It has the
-// number of parts, the parts, and then, if there is any, the price of the request, the uses of
-// tools and the unlisted name.
+// Breakdown returns the breakdown of the charge for the record of the call: empty for a free call.
+// Each call writes one, so it is binary: most take 7 bytes. It has the number of parts, the parts
+// and, if there are any, the price of the request, the uses of tools and the unlisted name.
 func (c *Charge) Breakdown() string {
-	var room [64]byte // few are longer
-	b := room[:0]
+	var buf [64]byte // few are longer
+	b := buf[:0]
 	switch {
 	case c.price != nil:
 		b = c.own.append(binary.AppendUvarint(b, uint64(1+len(c.more))), c)
@@ -100,7 +99,7 @@ func (c *Charge) Breakdown() string {
 func (p *part) append(b []byte, c *Charge) []byte {
 	at, flags := len(b), byte(0)
 	b = append(b, 0)
-	if p.Kind.Beside() {
+	if p.Kind.Additional() {
 		flags |= hasPass
 		b = appendText(append(b, byte(p.Kind)), p.Model)
 	}
@@ -111,11 +110,11 @@ func (p *part) append(b []byte, c *Charge) []byte {
 		}
 	}
 	price := cmp.Or(p.price, c.price)
-	above := reached(price.Above, p.prompt)
+	above := blockFor(price.Above, p.prompt)
 	tier, factor := "", money.Amount(0)
 	if p.tier != nil {
 		tier, factor = p.tier.Names[0], p.tier.Factor
-		if own := reached(p.tier.Above, p.prompt); own != nil {
+		if own := blockFor(p.tier.Above, p.prompt); own != nil {
 			above = own
 		}
 	}
@@ -138,8 +137,8 @@ func (p *part) append(b []byte, c *Charge) []byte {
 	return b
 }
 
-// ReadBreakdown returns what Breakdown wrote of a call with these tokens, or nil if the call is
-// free.
+// ReadBreakdown decodes the result of Breakdown for a call with these tokens. It returns nil if
+// the call is free.
 func ReadBreakdown(record string, tokens usage.Tokens) (*Breakdown, error) {
 	if record == "" {
 		return nil, nil
@@ -166,7 +165,7 @@ func ReadBreakdown(record string, tokens usage.Tokens) (*Breakdown, error) {
 		b.Unlisted = r.text()
 	}
 	if r.bad || len(r.rest) > 0 {
-		return nil, errors.New("catalog: how a charge came about cannot be read by this build")
+		return nil, errors.New("catalog: this build cannot read the breakdown of the charge")
 	}
 	total, ok := b.Rounded.Add(b.Request)
 	for _, t := range b.Tools {
@@ -181,8 +180,7 @@ func ReadBreakdown(record string, tokens usage.Tokens) (*Breakdown, error) {
 
 const milliUnit = money.Unit / 1000
 
-// appendPrice appends a price or a factor. Most are multiples of a thousandth, which take fewer
-// bytes so.
+// appendPrice appends a price or a factor. A multiple of a thousandth takes fewer bytes.
 func appendPrice(b []byte, price money.Amount) []byte {
 	if price%milliUnit == 0 {
 		return binary.AppendUvarint(b, uint64(price/milliUnit)<<1|1)
@@ -194,7 +192,7 @@ func appendText(b []byte, text string) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(text))), text...)
 }
 
-// breakdownReader reads a record from its front. After an error it is bad and returns zeros.
+// breakdownReader reads a record. After an error, bad is set and all results are zero.
 type breakdownReader struct {
 	rest []byte
 	bad  bool

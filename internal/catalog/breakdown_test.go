@@ -9,23 +9,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// addsUp fails the test if a breakdown does not lead to the charge. A charge that was cut may be
-// less.
-func addsUp(t interface{ Fatalf(string, ...any) }, c Charge) {
+// checkTotal fails the test if the total of a breakdown is not the charge. A charge that was cut
+// may be less.
+func checkTotal(t interface{ Fatalf(string, ...any) }, c Charge) {
 	b, err := ReadBreakdown(c.Breakdown(), c.Tokens)
 	switch {
 	case err != nil:
 		t.Fatalf("%q: %v", c.Breakdown(), err)
 	case b == nil && c.Amount != 0:
-		t.Fatalf("nothing says how a charge of %v came about", c.Amount)
+		t.Fatalf("a charge of %v has no breakdown", c.Amount)
 	case b == nil:
 		return
 	case b.Total != c.Amount && (!c.Cut || b.Total < c.Amount):
-		t.Fatalf("%+v leads to %v, charged is %v", b, b.Total, c.Amount)
+		t.Fatalf("the total of %+v is %v, the charge %v", b, b.Total, c.Amount)
 	}
 }
 
-func TestABreakdownSaysHowAChargeCameAbout(t *testing.T) {
+func TestABreakdownExplainsACharge(t *testing.T) {
 	t.Parallel()
 	amount := func(text string) *money.Amount {
 		a, err := money.Parse(text)
@@ -77,7 +77,7 @@ func TestABreakdownSaysHowAChargeCameAbout(t *testing.T) {
 		if got, _ := json.Marshal(b); string(got) != c.want {
 			t.Errorf("%s:\n%s\n%s", name, got, c.want)
 		}
-		addsUp(t, charge)
+		checkTotal(t, charge)
 	}
 	if free := (Charge{Tokens: usage.Tokens{Input: 5}}); free.Breakdown() != "" {
 		t.Errorf("a free call has %q", free.Breakdown())

@@ -11,25 +11,25 @@ import (
 
 // Families maps a model's name to what it supports. It is immutable.
 type Families struct {
-	rows  Models[*FamilyRow]
-	wide  map[string]*FamilyRow // rows without models, by family
-	names []string
+	rows      Models[*FamilyRow]
+	overrides map[string]*FamilyRow // rows without models, by family
+	names     []string
 }
 
 // NewFamilies returns a set of rows, each of which must be valid. It returns an
 // error if two patterns name the same models, or if two rows without models
 // have the same family.
 func NewFamilies(rows []FamilyRow) (*Families, error) {
-	fs := &Families{wide: make(map[string]*FamilyRow)}
+	fs := &Families{overrides: make(map[string]*FamilyRow)}
 	for _, row := range rows {
 		if err := row.Validate(); err != nil {
 			return nil, err
 		}
 		if len(row.Models) == 0 {
-			if fs.wide[row.Family] != nil {
+			if fs.overrides[row.Family] != nil {
 				return nil, fmt.Errorf("family %s is changed twice; name the models that a change is for", row.Family)
 			}
-			fs.wide[row.Family] = &row
+			fs.overrides[row.Family] = &row
 		}
 		for _, p := range row.Models {
 			if err := fs.add(p, &row); err != nil {
@@ -95,27 +95,27 @@ func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 // that of the family, then by that of the model, and then by the variants of
 // each.
 func (fs *Families) resolve(kind Kind, name string, row *FamilyRow) Family {
-	own := tableRow(row.Family)
-	wide := fs.wide[row.Family]
-	if wide == nil {
-		wide = &FamilyRow{}
+	base := tableRow(row.Family)
+	override := fs.overrides[row.Family]
+	if override == nil {
+		override = &FamilyRow{}
 	}
-	f := Family{Name: own.name, Kind: kind, Rules: own.video}
+	f := Family{Name: base.name, Kind: kind, Rules: base.video}
 	if kind == Image {
-		f.Rules = own.image
+		f.Rules = base.image
 	}
-	for _, layer := range []*FamilyRow{wide, row} {
-		of(kind, &layer.Video, &layer.Image).apply(&f.Rules)
+	for _, layer := range []*FamilyRow{override, row} {
+		ofKind(kind, &layer.Video, &layer.Image).apply(&f.Rules)
 	}
-	for _, variants := range [][]VariantRow{own.variants, wide.Variants, row.Variants} {
+	for _, variants := range [][]VariantRow{base.variants, override.Variants, row.Variants} {
 		if v := variantOf(name, variants); v != nil {
-			of(kind, &v.Video, &v.Image).apply(&f.Rules)
+			ofKind(kind, &v.Video, &v.Image).apply(&f.Rules)
 		}
 	}
 	return f
 }
 
-func of(kind Kind, video, image *Override) *Override {
+func ofKind(kind Kind, video, image *Override) *Override {
 	if kind == Image {
 		return image
 	}
@@ -128,14 +128,14 @@ func variantOf(name string, variants []VariantRow) *VariantRow {
 	var first *VariantRow
 	for i := range variants {
 		v := &variants[i]
-		if hasPart(name, v.Models) && (first == nil || before(v.Models, first.Models)) {
+		if hasPart(name, v.Models) && (first == nil || precedes(v.Models, first.Models)) {
 			first = v
 		}
 	}
 	return first
 }
 
-func before(a, b Pattern) bool {
+func precedes(a, b Pattern) bool {
 	return cmp.Or(compareBool(a.Exact(), b.Exact()), cmp.Compare(len(b), len(a))) < 0
 }
 

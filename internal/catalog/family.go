@@ -147,7 +147,7 @@ func (c Choice) validate(check func(string) error) error {
 	}
 	switch found, ok := c.Find(c.Default); {
 	case c.Default == "" && c.TextOnly:
-		return errors.New("text_only is about a default, and there is none")
+		return errors.New("text_only needs a default")
 	case c.Default != "" && (!ok || found != c.Default):
 		return fmt.Errorf("the default %q is not allowed: it must be %v", c.Default, c)
 	}

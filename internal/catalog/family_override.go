@@ -219,7 +219,7 @@ func (v *VariantRow) validate() error {
 
 func (s Subjects) validate() error {
 	if s != NoSubjects && s != SubjectsByID && s != SubjectsByName {
-		return fmt.Errorf("%q is none of none, id and name", s)
+		return fmt.Errorf("%q is not supported; allowed: none, id, name", s)
 	}
 	return nil
 }
@@ -250,15 +250,15 @@ func validateReference(word string) error {
 }
 
 func validateWord(word string) error {
-	if word == "" || len(word) > 64 || strings.ContainsFunc(word, func(r rune) bool { return r != '-' && notOfNames(r) }) {
-		return fmt.Errorf("%q is no word of letters, digits, - and _", word)
+	if word == "" || len(word) > 64 || strings.ContainsFunc(word, func(r rune) bool { return r != '-' && notInNames(r) }) {
+		return fmt.Errorf("%q must consist of letters, digits, - and _", word)
 	}
 	return nil
 }
 
 func within(n, most int) error {
 	if n < 0 || n > most {
-		return fmt.Errorf("%d does not lie within 0 and %d", n, most)
+		return fmt.Errorf("%d must be from 0 to %d", n, most)
 	}
 	return nil
 }

@@ -29,14 +29,14 @@ func CheckModel(kind Kind, model string) *fault.Fault {
 		return invalidModel(kind)
 	}
 	for part := range strings.SplitSeq(name, "-") {
-		if part == "" || strings.ContainsFunc(part, notOfNames) {
+		if part == "" || strings.ContainsFunc(part, notInNames) {
 			return invalidModel(kind)
 		}
 	}
 	return nil
 }
 
-func notOfNames(r rune) bool {
+func notInNames(r rune) bool {
 	letter, digit := 'a' <= r|0x20 && r|0x20 <= 'z', '0' <= r && r <= '9'
 	return !letter && !digit && r != '.' && r != '_'
 }

@@ -6,38 +6,38 @@ import (
 	"strings"
 )
 
-// Models maps generation models to values, by name with or without the word of
+// Models maps generation models to values, by name with or without the prefix of
 // the kind: `video-wan-2.2` is `wan-2.2` for videos. A pattern that begins with
 // `video-` or `image-` matches models of that kind; any other pattern matches
 // the rest of the name for both kinds. An exact name takes precedence over a
 // prefix, a longer prefix over a shorter one, and one kind over both. The zero
 // value is empty and ready to use.
 type Models[T any] struct {
-	entries []entry[T] // the one that goes first is first
+	entries []entry[T] // in order of precedence
 }
 
-// entry is one pattern without the word of its kind.
+// entry is one pattern without the prefix of its kind.
 type entry[T any] struct {
 	kind    Kind // empty: both
 	pattern Pattern
-	of      T
+	value   T
 }
 
 // Add adds the value of a pattern. If there is already a value for the same
 // models, Add returns that value and false.
-func (m *Models[T]) Add(p Pattern, of T) (before T, ok bool) {
-	e := entry[T]{pattern: p, of: of}
+func (m *Models[T]) Add(p Pattern, value T) (before T, ok bool) {
+	e := entry[T]{pattern: p, value: value}
 	e.kind, e.pattern = split(p)
 	i, _ := slices.BinarySearchFunc(m.entries, e, func(a, b entry[T]) int { return a.compare(b) })
 	if i < len(m.entries) && m.entries[i].kind == e.kind && m.entries[i].pattern == e.pattern {
-		return m.entries[i].of, false
+		return m.entries[i].value, false
 	}
 	m.entries = slices.Insert(m.entries, i, e)
 	return before, true
 }
 
-// split separates the word of the kind from a pattern; it is empty if there is
-// none.
+// split separates the prefix of the kind from a pattern; the kind is empty if
+// there is none.
 func split(p Pattern) (Kind, Pattern) {
 	for _, kind := range []Kind{Video, Image} {
 		if rest, ok := strings.CutPrefix(string(p), string(kind)+"-"); ok {
@@ -47,7 +47,7 @@ func split(p Pattern) (Kind, Pattern) {
 	return "", p
 }
 
-// compare puts what goes first before the rest.
+// compare orders entries by precedence.
 func (e entry[T]) compare(o entry[T]) int {
 	return cmp.Or(
 		compareBool(e.pattern.Exact(), o.pattern.Exact()),
@@ -59,14 +59,14 @@ func (e entry[T]) compare(o entry[T]) int {
 }
 
 // Find returns the value of a model of a kind, or false if there is none.
-func (m *Models[T]) Find(kind Kind, model string) (of T, ok bool) {
+func (m *Models[T]) Find(kind Kind, model string) (value T, ok bool) {
 	name := bareName(kind, model)
 	for _, e := range m.entries {
 		if (e.kind == "" || e.kind == kind) && e.pattern.Match(name) {
-			return e.of, true
+			return e.value, true
 		}
 	}
-	return of, false
+	return value, false
 }
 
 // Bars reports whether a pattern of that kind bars the model; see [Pattern.Bars].
@@ -77,7 +77,7 @@ func (m *Models[T]) Bars(kind Kind, model string) bool {
 	})
 }
 
-// bareName returns the name of a model without the word of its kind.
+// bareName returns the name of a model without the prefix of its kind.
 func bareName(kind Kind, model string) string { return strings.TrimPrefix(model, string(kind)+"-") }
 
 // Len returns the number of patterns.

@@ -47,7 +47,7 @@ func CheckName(param, name string) *fault.Fault {
 	}
 	for _, r := range name {
 		if !unicode.IsPrint(r) {
-			return fault.At(fault.InvalidParameter, param, "the name of a model consists of printable characters: %+q is none", r)
+			return fault.At(fault.InvalidParameter, param, "the name of a model consists of printable characters: %+q is not printable", r)
 		}
 	}
 	return nil
@@ -77,7 +77,7 @@ func (p Pattern) Exact() bool { return !strings.HasSuffix(string(p), "*") }
 // Match reports whether p names model.
 func (p Pattern) Match(model string) bool {
 	if prefix, ok := strings.CutSuffix(string(p), "*"); ok {
-		return strings.HasPrefix(model, prefix) && !leadsAway(prefix, model)
+		return strings.HasPrefix(model, prefix) && !isAmbiguous(prefix, model)
 	}
 	return string(p) == model
 }
@@ -92,11 +92,12 @@ func (p Pattern) Match(model string) bool {
 //   - a segment ".." of the name.
 func (p Pattern) Bars(model string) bool {
 	prefix, ok := strings.CutSuffix(string(p), "*")
-	return ok && strings.HasPrefix(model, prefix) && leadsAway(prefix, model)
+	return ok && strings.HasPrefix(model, prefix) && isAmbiguous(prefix, model)
 }
 
-// leadsAway reports whether model, which begins with prefix, may lead elsewhere.
-func leadsAway(prefix, model string) bool {
+// isAmbiguous reports whether a router may read another model out of the name
+// model, which begins with prefix.
+func isAmbiguous(prefix, model string) bool {
 	dots := false
 	for i := len(prefix); i < len(model); i++ {
 		switch model[i] {

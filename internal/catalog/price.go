@@ -150,7 +150,7 @@ func (v Variant) validate() error {
 	if v.Price < 0 {
 		return fmt.Errorf("%v must not be negative", v)
 	}
-	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // an amount too many
+	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // an amount in the wrong place
 	if amount || len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
 		return fmt.Errorf("%q is no resolution, such as 1080P", v.Resolution)
 	}

@@ -100,8 +100,8 @@ func TestInvalidPriceRulesAreRefused(t *testing.T) {
 		want   string
 	}{
 		"a negative kind":      {func(p *Price) { p.AudioInput = amount("-1") }, "audio_input is -1.00"},
-		"above the context":    {func(p *Price) { p.Above[0].Tokens = 1000 }, "above 1000: no prompt reaches it"},
-		"above nothing":        {func(p *Price) { p.Above[0].Tokens = 0 }, "above 0: no prompt"},
+		"above the context":    {func(p *Price) { p.Above[0].Tokens = 1000 }, "above 1000: it must be from 1 to less than context"},
+		"above nothing":        {func(p *Price) { p.Above[0].Tokens = 0 }, "above 0: it must be from 1"},
 		"above without prices": {func(p *Price) { p.Above[0].TokenPrices = TokenPrices{} }, "above 200: it names no price"},
 		"above twice":          {func(p *Price) { p.Above[1].Tokens = 200 }, "above 200 is there twice"},
 		"negative above":       {func(p *Price) { p.Above[0].Output = amount("-1") }, "above 200: output is -1.00"},
@@ -111,12 +111,12 @@ func TestInvalidPriceRulesAreRefused(t *testing.T) {
 		"a negative factor":    {func(p *Price) { p.Tier[0].Factor = -1 }, "from 0.0001 to 1000"},
 		"five places":          {func(p *Price) { p.Tier[0].Factor = *amount("0.00001") }, "at most four decimal places"},
 		"a negative tier":      {func(p *Price) { p.Tier[1].Output = amount("-1") }, "tier priority fast: output is -1.00"},
-		"above in a tier":      {func(p *Price) { p.Tier[2].Above[0].Tokens = 2000 }, "tier ultrafast: above 2000: no prompt"},
+		"above in a tier":      {func(p *Price) { p.Tier[2].Above[0].Tokens = 2000 }, "tier ultrafast: above 2000: it must be from 1"},
 		"a tier twice":         {func(p *Price) { p.Tier[0].Names = []string{"fast"} }, "tier fast is there twice"},
-		"the usual tier":       {func(p *Price) { p.Tier[0].Names = []string{"default"} }, "tier default: the price itself holds for it; give its prices there"},
+		"the usual tier":       {func(p *Price) { p.Tier[0].Names = []string{"default"} }, "tier default: the rates of the price itself apply to it: set those"},
 		"a tier in capitals":   {func(p *Price) { p.Tier[0].Names = []string{"FAST"} }, "lower-case"},
 		"a region twice":       {func(p *Price) { p.Geo = append(p.Geo, p.Geo[0]) }, "geo us is there twice"},
-		"the usual region":     {func(p *Price) { p.Geo[0].Name = "global" }, "the price itself holds for it"},
+		"the usual region":     {func(p *Price) { p.Geo[0].Name = "global" }, "the rates of the price itself apply to it"},
 		"no factor":            {func(p *Price) { p.Geo[0].Factor = 0 }, "geo us: the factor"},
 		"a tool twice":         {func(p *Price) { p.Call[1].Tool = "web_search" }, "call web_search is there twice"},
 		"a negative tool":      {func(p *Price) { p.Call[0].Price = -1 }, "must not be negative"},
@@ -166,7 +166,7 @@ func TestNoChargeExceedsTheReservation(t *testing.T) {
 		if got.Amount < 0 || got.Amount > most {
 			t.Fatalf("%+v is charged %v, more than %v", report, got.Amount, most)
 		}
-		addsUp(t, got)
+		checkTotal(t, got)
 	})
 }
 

@@ -22,7 +22,7 @@ type Bounds struct {
 
 	text      int64        // greatest input of inline text
 	pass      int64        // greatest input of one pass
-	unbounded bool         // no limits apply; see
+	unbounded bool         // no limits apply; see [Price.Excess]
 	greatest  money.Amount // what is reserved
 	most      money.Amount // greatest charge
 	options   *options     // nil: the call has no rare options
@@ -43,11 +43,11 @@ func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
 	}
 	b, ok := p.bounds(a)
 	if !ok {
-		return Bounds{}, uncountable(&a)
+		return Bounds{}, outOfRange(&a)
 	}
 	if len(a.Tiers) > 0 || a.Geo.Value != "" || len(a.Tools) > 0 || len(a.Models) > 0 {
 		b.options = newOptions(&a)
-		if f := b.options.instead(a, &b); f != nil {
+		if f := b.options.addAlternatives(a, &b); f != nil {
 			return Bounds{}, f
 		}
 	}
@@ -82,7 +82,7 @@ func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 		return b, false
 	}
 	b.Reserve = b.Input
-	loops := len(a.Tools) > 0 || slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.beside() })
+	loops := len(a.Tools) > 0 || slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.isAdditional() })
 	if !a.FullContext && a.Links == 0 && !loops {
 		if n, fits := times(min(b.text+a.InlineInput, b.pass), rounds); fits {
 			b.Reserve = min(n, b.Input)
@@ -94,7 +94,7 @@ func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 	return b, ok
 }
 
-func uncountable(a *Ask) *fault.Fault {
+func outOfRange(a *Ask) *fault.Fault {
 	param := "n"
 	switch {
 	case a.Choices > 1:
@@ -115,7 +115,7 @@ func (p *Price) rounds(a *Ask) int64 {
 		rounds = addAtMost(rounds, p.uses(&a.Tools[i]))
 	}
 	for i := range a.Models {
-		if m := &a.Models[i]; m.beside() {
+		if m := &a.Models[i]; m.isAdditional() {
 			rounds = addAtMost(rounds, m.uses())
 		}
 	}
@@ -138,12 +138,14 @@ func (p *Price) uses(tool *ServerTool) int64 {
 	return DefaultUses
 }
 
-// beside reports whether the model runs in addition to that of the call.
-func (m *NamedModel) beside() bool { return strings.HasPrefix(m.Param, "tools") }
+// isAdditional reports whether the model runs in addition to that of the call.
+func (m *NamedModel) isAdditional() bool { return strings.HasPrefix(m.Param, "tools") }
 
-// instead reports whether the model may answer instead of that of the call. A
+// isAlternative reports whether the model may answer instead of that of the call. A
 // model for moderation may not.
-func (m *NamedModel) instead() bool { return !m.beside() && !strings.HasPrefix(m.Param, "moderation") }
+func (m *NamedModel) isAlternative() bool {
+	return !m.isAdditional() && !strings.HasPrefix(m.Param, "moderation")
+}
 
 func (m *NamedModel) uses() int64 {
 	if m.MaxUses > 0 {
@@ -178,7 +180,7 @@ func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 	}
 	for i := range a.Models {
 		m := &a.Models[i]
-		if !m.beside() || m.Price == nil || !ok {
+		if !m.isAdditional() || m.Price == nil || !ok {
 			continue
 		}
 		var in, out int64
@@ -201,7 +203,7 @@ func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 // dearest returns the price of so many tokens at the highest rates and factors
 // that may apply.
 func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
-	geo := p.dearestGeo(a.Geo.Value)
+	geo := p.highestGeo(a.Geo.Value)
 	try := func(tier *Tier) {
 		p.thresholds(tier, input, func(prompt int64) {
 			r, factor := p.at(prompt, tier)
@@ -230,14 +232,14 @@ func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
 	return dearest
 }
 
-// dearestGeo returns the greatest factor of the region that a request names.
+// highestGeo returns the greatest factor of the region that a request names.
 // Without a region, the operator's account decides.
-func (p *Price) dearestGeo(said string) money.Amount {
-	if g := p.geo(said); g != nil {
+func (p *Price) highestGeo(region string) money.Amount {
+	if g := p.geo(region); g != nil {
 		return g.Factor
 	}
 	factor := money.Unit
-	if said == "" {
+	if region == "" {
 		for _, g := range p.Geo {
 			factor = max(factor, g.Factor)
 		}
@@ -281,9 +283,9 @@ func (p *Price) Cut(b Bounds, t usage.Tokens) (kept usage.Tokens, cut bool) {
 	return r.cut(b.Input, b.Output, t)
 }
 
-// together reports whether the sum of counts, none of which is negative, is at
+// sumFits reports whether the sum of counts, none of which is negative, is at
 // most room.
-func together(room int64, counts ...int64) bool {
+func sumFits(room int64, counts ...int64) bool {
 	for _, n := range counts {
 		if n < 0 || n > room {
 			return false
@@ -296,7 +298,7 @@ func together(room int64, counts ...int64) bool {
 // cut is Cut at these rates.
 func (r *rates) cut(input, output int64, t usage.Tokens) (kept usage.Tokens, cut bool) {
 	kept = t
-	if !together(input, t.Input, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.AudioInput, t.ImageInput) {
+	if !sumFits(input, t.Input, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.AudioInput, t.ImageInput) {
 		keepCheapest(input, []kind{
 			{&kept.Input, r[usage.KindInput]},
 			{&kept.CacheRead, r[usage.KindCacheRead]},
@@ -306,7 +308,7 @@ func (r *rates) cut(input, output int64, t usage.Tokens) (kept usage.Tokens, cut
 			{&kept.ImageInput, r[usage.KindImageInput]},
 		})
 	}
-	if !together(output, t.Output, t.Reasoning, t.AudioOutput, t.ImageOutput) {
+	if !sumFits(output, t.Output, t.Reasoning, t.AudioOutput, t.ImageOutput) {
 		keepCheapest(output, []kind{
 			{&kept.Output, r[usage.KindOutput]},
 			{&kept.Reasoning, r[usage.KindReasoning]},

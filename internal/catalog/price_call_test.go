@@ -142,7 +142,7 @@ func TestFitsReturnsTheGreatestMaxTokens(t *testing.T) {
 		}
 	}
 	if got := p.Fits(Ask{Choices: math.MaxInt64}, money.Max); got != 0 {
-		t.Errorf("%d tokens fit into what cannot be counted", got)
+		t.Errorf("%d tokens fit an amount out of range", got)
 	}
 }
 

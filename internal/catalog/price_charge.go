@@ -210,13 +210,13 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 	if len(s.price.Tier) == 0 {
 		return noTier, ""
 	}
-	for _, said := range [...]string{
-		orAsked(s.report.Tier, s.options.said("service_tier")), orAsked(s.report.Speed, s.options.said("speed")),
+	for _, name := range [...]string{
+		orAsked(s.report.Tier, s.options.requested("service_tier")), orAsked(s.report.Speed, s.options.requested("speed")),
 	} {
-		if slices.Contains(usualTiers, said) {
+		if slices.Contains(usualTiers, name) {
 			continue
 		}
-		if t := s.price.tier(said); t != nil {
+		if t := s.price.tier(name); t != nil {
 			tiers = append(tiers, t)
 			continue
 		}
@@ -224,7 +224,7 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 		for i := range s.price.Tier {
 			tiers = append(tiers, &s.price.Tier[i])
 		}
-		return tiers, said
+		return tiers, name
 	}
 	if len(tiers) == 0 {
 		tiers = noTier
@@ -236,14 +236,14 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 // the price has factors for regions. The name is also in unlisted if the price
 // lists only others.
 func (s serving) geo() (factor money.Amount, name, unlisted string) {
-	said := orAsked(s.report.Geo, s.options.said("inference_geo"))
-	if len(s.price.Geo) == 0 || slices.Contains(usualGeos, said) {
+	region := orAsked(s.report.Geo, s.options.requested("inference_geo"))
+	if len(s.price.Geo) == 0 || slices.Contains(usualGeos, region) {
 		return money.Unit, "", ""
 	}
-	if g := s.price.geo(said); g != nil {
-		return g.Factor, said, ""
+	if g := s.price.geo(region); g != nil {
+		return g.Factor, region, ""
 	}
-	return s.price.dearestGeo(""), said, said
+	return s.price.highestGeo(""), region, region
 }
 
 // orAsked returns the reported value, or else the requested one.

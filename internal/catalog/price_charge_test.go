@@ -234,7 +234,7 @@ func TestAdditionalModelsHaveTheirOwnPrices(t *testing.T) {
 		"not said":         {usage.Report{Tokens: tokens}, 15},
 		"by its name":      {usage.Report{Model: usage.NameOf("dear-20260101"), Tokens: tokens}, 150},
 		"by its pass":      {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: usage.Tokens{Input: 9}}, {Kind: usage.FallbackPass, Model: "dear", Tokens: tokens}}}, 150},
-		"one that is none": {usage.Report{Model: usage.NameOf("dearest"), Tokens: tokens}, 150},
+		"an unknown one":   {usage.Report{Model: usage.NameOf("dearest"), Tokens: tokens}, 150},
 		"declined is free": {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: tokens}}}, 15},
 	} {
 		if got := cheap.Charge(b, &c.report); got.Amount != c.want {

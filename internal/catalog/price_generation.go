@@ -271,8 +271,8 @@ func (q *Quote) rule(w Work, row *Variant) string {
 			term += fmt.Sprintf(" × %v s", w.Duration)
 		}
 		term += fmt.Sprintf(" × %v per %s", row.Price, unit)
-		if of := row.of(); of != "" {
-			term += " (" + of + ")"
+		if what := row.describe(); what != "" {
+			term += " (" + what + ")"
 		}
 		terms = append(terms, term)
 	}
@@ -282,14 +282,14 @@ func (q *Quote) rule(w Work, row *Variant) string {
 	return strings.Join(terms, " + ")
 }
 
-// of describes what a row is for.
-func (v *Variant) of() string {
-	var of []string
+// describe returns what a row is for, as text.
+func (v *Variant) describe() string {
+	var words []string
 	if v.Resolution != "" {
-		of = append(of, v.Resolution)
+		words = append(words, v.Resolution)
 	}
 	if v.Audio {
-		of = append(of, "with sound")
+		words = append(words, "with sound")
 	}
-	return strings.Join(of, ", ")
+	return strings.Join(words, ", ")
 }

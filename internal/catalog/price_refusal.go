@@ -19,12 +19,12 @@ func (p *Price) unpriced(a *Ask) *fault.Fault {
 			return unpricedOption(o.Param, o.Value, append(priced, "default"))
 		}
 	}
-	if said := a.Geo.Value; !slices.Contains(usualGeos, said) && p.geo(said) == nil {
+	if region := a.Geo.Value; !slices.Contains(usualGeos, region) && p.geo(region) == nil {
 		var priced []string
 		for _, g := range p.Geo {
 			priced = append(priced, g.Name)
 		}
-		return unpricedOption(a.Geo.Param, said, append(priced, "global"))
+		return unpricedOption(a.Geo.Param, region, append(priced, "global"))
 	}
 	for i := range a.Tools {
 		if tool := &a.Tools[i]; p.tool(tool.Name) == nil {
@@ -48,7 +48,7 @@ func (p *Price) unpriced(a *Ask) *fault.Fault {
 }
 
 func unpricedOption(param, value string, priced []string) *fault.Fault {
-	allowed := "nothing of this kind has one"
+	allowed := "no other value has one either"
 	if len(priced) > 0 {
 		allowed = "allowed: " + strings.Join(priced, ", ")
 	}

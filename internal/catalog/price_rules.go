@@ -74,7 +74,7 @@ func UsualService(name string) bool {
 
 // anyTier reports whether this value of a request's tier lets the backend
 // choose.
-func anyTier(said string) bool { return said == "" || said == "auto" || said == "none" }
+func anyTier(value string) bool { return value == "" || value == "auto" || value == "none" }
 
 // hasRules reports whether the price of a call depends on more than the kinds
 // of its tokens.
@@ -109,8 +109,8 @@ func (p *Price) tool(name string) *ToolPrice {
 	return nil
 }
 
-// reached returns the block that applies to a prompt, or nil.
-func reached(blocks []Above, prompt int64) (best *Above) {
+// blockFor returns the block that applies to a prompt, or nil.
+func blockFor(blocks []Above, prompt int64) (best *Above) {
 	for i := range blocks {
 		if b := &blocks[i]; prompt > b.Tokens && (best == nil || b.Tokens > best.Tokens) {
 			best = b
@@ -126,12 +126,12 @@ func (p *Price) at(prompt int64, tier *Tier) (rates, money.Amount) {
 		return p.rates(), money.Unit
 	}
 	prices, factor := p.TokenPrices, money.Unit
-	if block := reached(p.Above, prompt); block != nil {
+	if block := blockFor(p.Above, prompt); block != nil {
 		prices = prices.with(&block.TokenPrices)
 	}
 	if tier != nil {
 		prices = prices.with(&tier.TokenPrices)
-		if block := reached(tier.Above, prompt); block != nil {
+		if block := blockFor(tier.Above, prompt); block != nil {
 			prices = prices.with(&block.TokenPrices)
 		}
 		if tier.Factor > 0 {
@@ -213,7 +213,7 @@ func validateAbove(blocks []Above, context int64) error {
 	for i, b := range blocks {
 		switch {
 		case b.Tokens < 1 || b.Tokens >= context:
-			return fmt.Errorf("above %d: no prompt reaches it; it is from 1 to less than context, which is %d", b.Tokens, context)
+			return fmt.Errorf("above %d: it must be from 1 to less than context, which is %d", b.Tokens, context)
 		case b.TokenPrices == TokenPrices{}:
 			return fmt.Errorf("above %d: it names no price", b.Tokens)
 		case slices.ContainsFunc(blocks[:i], func(o Above) bool { return o.Tokens == b.Tokens }):
@@ -234,7 +234,7 @@ func validateNames(word string, names, usual []string) error {
 		case name == "" || len(name) > 32 || strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_-.") != "":
 			return fmt.Errorf("%s %q: a name has 1 to 32 lower-case letters, digits, `_`, `-` and `.`", word, name)
 		case slices.Contains(usual, name):
-			return fmt.Errorf("%s %s: the price itself holds for it; give its prices there", word, name)
+			return fmt.Errorf("%s %s: the rates of the price itself apply to it: set those", word, name)
 		case slices.Contains(names[:i], name):
 			return fmt.Errorf("%s %s is there twice", word, name)
 		}

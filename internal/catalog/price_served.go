@@ -28,20 +28,20 @@ type alternative struct {
 func newOptions(a *Ask) *options {
 	o := &options{model: a.Model, tiers: a.Tiers, geo: a.Geo, tools: a.Tools}
 	for _, m := range a.Models {
-		if m.beside() {
+		if m.isAdditional() {
 			o.advisors = append(o.advisors, m)
 		}
 	}
 	return o
 }
 
-// instead adds the models that may answer instead of that of the call, and
+// addAlternatives adds the models that may answer instead of that of the call, and
 // makes b reserve for the most expensive one.
-func (o *options) instead(a Ask, b *Bounds) *fault.Fault {
+func (o *options) addAlternatives(a Ask, b *Bounds) *fault.Fault {
 	models := a.Models
 	a.Models = o.advisors
 	for _, m := range models {
-		if !m.instead() {
+		if !m.isAlternative() {
 			continue
 		}
 		other := alternative{name: m.Name, price: m.Price, bounds: *b}
@@ -58,8 +58,8 @@ func (o *options) instead(a Ask, b *Bounds) *fault.Fault {
 	return nil
 }
 
-// said returns the value that the request sets for a member.
-func (o *options) said(param string) string {
+// requested returns the value that the request sets for a member.
+func (o *options) requested(param string) string {
 	if o == nil {
 		return ""
 	}
@@ -94,10 +94,10 @@ func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds)
 	if name == "" || len(r.Passes) > 0 && !fallback {
 		return p, b
 	}
-	price, bounds, best := p, b, sameModel(o.model, name)
+	price, bounds, best := p, b, matchModel(o.model, name)
 	dearest, most := p, b
 	for _, other := range o.alternatives {
-		if n := sameModel(other.name, name); n > best {
+		if n := matchModel(other.name, name); n > best {
 			price, bounds, best = other.price, other.bounds, n
 		}
 		if other.bounds.most > most.most {
@@ -132,16 +132,16 @@ func (o *options) advisorOf(pass *usage.Pass) *NamedModel {
 	}
 	found, best := &o.advisors[0], 0
 	for i := range o.advisors {
-		if n := sameModel(o.advisors[i].Name, pass.Model); n > best {
+		if n := matchModel(o.advisors[i].Name, pass.Model); n > best {
 			found, best = &o.advisors[i], n
 		}
 	}
 	return found
 }
 
-// sameModel returns how well a model name in an answer matches one in a
-// request, which may lack the date: the length of the latter, or 0.
-func sameModel(asked, answered string) int {
+// matchModel returns the length of a model name in a request if it matches the
+// one in an answer, which may add a date. Otherwise it returns 0.
+func matchModel(asked, answered string) int {
 	rest, ok := strings.CutPrefix(answered, asked)
 	if !ok || asked == "" || rest != "" && !strings.ContainsAny(rest[:1], "-@:.") {
 		return 0

@@ -57,7 +57,7 @@ func (ps *Prices) Find(model string) (*Price, bool) {
 		return p, true
 	}
 	i := ps.longest(model)
-	if i < 0 || leadsAway(ps.prefixes[i].text, model) {
+	if i < 0 || isAmbiguous(ps.prefixes[i].text, model) {
 		return nil, false
 	}
 	return ps.prefixes[i].price, true
@@ -70,7 +70,7 @@ func (ps *Prices) Bars(model string) bool {
 		return false
 	}
 	i := ps.longest(model)
-	return i >= 0 && leadsAway(ps.prefixes[i].text, model)
+	return i >= 0 && isAmbiguous(ps.prefixes[i].text, model)
 }
 
 // longest returns the longest prefix of model, or -1. If it bars the model, so

@@ -14,11 +14,11 @@ var resolutions = []struct {
 	{360, "360P"}, {480, "480P"}, {540, "540P"}, {720, "720P"}, {768, "768P"}, {1080, "1080P"}, {1440, "2K"}, {2160, "4K"},
 }
 
-// widest is how many times as wide as it is high a common shape is at most, in
-// tenths: 21:9 is sold as up to 2.4:1.
+// widest is the greatest aspect ratio of a common shape, in tenths: videos sold
+// as 21:9 have up to 2.4:1.
 const widest = 24
 
-// tolerance is by how much a side may differ, in a hundred.
+// tolerance is the allowed difference of a side, in percent.
 const tolerance = 3
 
 // ResolutionOf returns the name of a video's resolution, or false if its size

@@ -1,6 +1,6 @@
-// Package forwarding decides what of a request and of an answer passes between callers and
-// backends beside the body: headers, query, encodings. [Upstream] and [Downstream] are the
-// lists of headers. The package imports nothing of the gateway.
+// Package forwarding decides which headers, query parameters and encodings pass between
+// callers and backends. [Upstream] and [Downstream] are the lists of headers. The package
+// imports no other package of this module.
 package forwarding
 
 import (
@@ -20,7 +20,7 @@ import (
 type List struct {
 	names    map[string]bool // in canonical form
 	prefixes []string        // of further names, in canonical form
-	never    map[string]bool // names that cannot be added, not even by a prefix; as is X-Forwarded-*
+	never    map[string]bool // names that cannot be added, not even by a prefix; X-Forwarded-* neither
 }
 
 // Has reports whether the header with this canonical name passes.
@@ -30,7 +30,7 @@ func (l *List) Has(name string) bool {
 	}
 	for _, prefix := range l.prefixes {
 		if strings.HasPrefix(name, prefix) {
-			return !l.bars(name)
+			return !l.forbids(name)
 		}
 	}
 	return false
@@ -40,8 +40,8 @@ func (l *List) Has(name string) bool {
 // operator adds.
 func (l *List) Never(name string) bool { return l.never[name] }
 
-// bars reports whether a name may not be added to l.
-func (l *List) bars(name string) bool {
+// forbids reports whether a name may not be added to l.
+func (l *List) forbids(name string) bool {
 	return l.never[name] || strings.HasPrefix(name, "X-Forwarded-")
 }
 
@@ -59,7 +59,7 @@ func (l *List) With(names ...string) (*List, error) {
 			return nil, fmt.Errorf("%q is neither the name of a header nor the beginning of one followed by *", given)
 		case prefix:
 			more.prefixes = append(more.prefixes, canonical)
-		case l.bars(canonical):
+		case l.forbids(canonical):
 			return nil, fmt.Errorf("%s never passes between callers and backends", canonical)
 		default:
 			more.names[canonical] = true

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestBalancesNeverExceedTheStore plays stories in which a change is told to a
-// balances that is not loaded, or of which it is told less than has happened.
+// TestBalancesNeverExceedTheStore has changes that reach a balance cache which is
+// not loaded, and commits whose outcome is unknown.
 func TestBalancesNeverExceedTheStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -16,14 +16,14 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 		steps []step
 	}{
 		{
-			"a call grows while the balances is to be read again, after a hold that it has not followed",
+			"a call grows while the balances must be read again, after a hold that they do not include",
 			[]step{
 				{do: "credit", user: "ann", amount: 30}, // the wallet has 90
 				{do: "order", user: "ann", n: 3},        // opens the quota of the day
 				{do: "order", user: "ann", n: 0},        // the wallet alone
 				{do: "reserve", user: "ann", amount: 1},
 				{do: "shut"},
-				{do: "order", user: "ann", n: 3},      // lists an account that the balances does not know
+				{do: "order", user: "ann", n: 3},      // lists an account that is not cached
 				{do: "hold", user: "ann", amount: 49}, // holds 50
 				{do: "open"},
 				{do: "grow", amount: 60}, // 39 are left, and 7 of the quota
@@ -31,7 +31,7 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 			},
 		},
 		{
-			"a hold that happened unknown to anybody, of a quota that is no source meanwhile",
+			"a hold with an unknown outcome, on a quota that is no source meanwhile",
 			[]step{
 				{do: "grant", user: "ann", amount: 20, n: 1}, // a quota of 40
 				{do: "credit", user: "ann", amount: 30},
@@ -50,7 +50,7 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if err := play(t, test.steps); err != nil {
+			if err := runSteps(t, test.steps); err != nil {
 				t.Error(err)
 			}
 		})
@@ -58,12 +58,12 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 }
 
 // TestACallGrowsAfterTheOrderHasChanged: an open call reserves more while there
-// is money, also when the balances is to be read again.
+// is money, even if the balances must be read again.
 func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		defer w.end()
+		m := newModel()
+		defer m.stop()
 		for _, s := range []step{
 			{do: "credit", user: "ann", amount: 30},
 			{do: "order", user: "ann", n: 1}, // the quota of the day, then the wallet
@@ -71,20 +71,20 @@ func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
 			{do: "reserve", user: "ann", amount: 1},
 			{do: "order", user: "ann", n: 1},
 		} {
-			stepKinds[s.do].do(w, s)
+			stepKinds[s.do].do(m, s)
 		}
-		if got, _ := w.calls[0].reservation.Grow(10); got != 10 {
+		if got, _ := m.calls[0].reservation.Grow(10); got != 10 {
 			t.Errorf("it grew by %d of 10", got)
 		}
-		w.finish()
+		m.finish()
 	})
 }
 
-// TestACallDoesNotGrowIntoAHoldThatHappenedUnknown: a hold that was committed
-// without anybody knowing, and then meets a full disk, is not money to grow into.
-func TestACallDoesNotGrowIntoAHoldThatHappenedUnknown(t *testing.T) {
+// TestACallDoesNotGrowIntoAHoldOfUnknownOutcome: a hold was committed, its outcome
+// was reported as unknown, and then the disk is full. Its money is not available.
+func TestACallDoesNotGrowIntoAHoldOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
-	err := play(t, []step{
+	err := runSteps(t, []step{
 		{do: "credit", user: "ann", amount: 30},
 		{do: "reserve", user: "ann", amount: 1},
 		{do: "fault", faults: []storagetest.Fault{storagetest.UnknownCommitted, storagetest.LowSpace}},

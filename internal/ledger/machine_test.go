@@ -19,7 +19,7 @@ type step struct {
 	do     string
 	user   string
 	amount money.Amount
-	n      int // which call, hold, key, quota or order: what there is of them is counted through
+	n      int // selects a call, hold, key, quota or order, modulo their number
 	faults []storagetest.Fault
 }
 
@@ -31,31 +31,31 @@ func (s step) String() string {
 // stepKinds are the steps by name, and how often each is drawn.
 var stepKinds = map[string]struct {
 	often int
-	do    func(*world, step)
+	do    func(*model, step)
 }{
-	"credit":   {5, (*world).credit},
-	"grant":    {2, (*world).grant},
-	"purchase": {3, (*world).purchase},
-	"refund":   {1, (*world).refund},
-	"clear":    {1, (*world).clear},
-	"order":    {2, (*world).reorder},
-	"reserve":  {6, (*world).reserve},
-	"grow":     {2, (*world).grow},
-	"interim":  {4, (*world).interim},
-	"final":    {4, (*world).final},
-	"release":  {2, (*world).release},
-	"hold":     {2, (*world).hold},
-	"end hold": {2, (*world).endHold},
-	"pass":     {2, (*world).pass},
-	"fault":    {2, (*world).fault},
-	"shut":     {3, (*world).shut},
-	"open":     {4, (*world).open},
-	"sweep":    {1, (*world).sweep},
-	"restart":  {1, (*world).restart},
+	"credit":   {5, (*model).credit},
+	"grant":    {2, (*model).grant},
+	"purchase": {3, (*model).purchase},
+	"refund":   {1, (*model).refund},
+	"clear":    {1, (*model).clear},
+	"order":    {2, (*model).reorder},
+	"reserve":  {6, (*model).reserve},
+	"grow":     {2, (*model).grow},
+	"interim":  {4, (*model).interim},
+	"final":    {4, (*model).final},
+	"release":  {2, (*model).release},
+	"hold":     {2, (*model).hold},
+	"end hold": {2, (*model).endHold},
+	"pass":     {2, (*model).pass},
+	"fault":    {2, (*model).fault},
+	"shut":     {3, (*model).shut},
+	"open":     {4, (*model).open},
+	"sweep":    {1, (*model).sweep},
+	"restart":  {1, (*model).restart},
 }
 
-// steps draws what happens. To do nothing is the simplest step, so that of a long
-// story that goes wrong only what matters is left.
+// steps draws steps. A step without a name does nothing: it is the simplest one,
+// so that rapid can shrink a failing run to the steps that matter.
 func steps() *rapid.Generator[[]step] {
 	names := []string{""}
 	for _, name := range slices.Sorted(maps.Keys(stepKinds)) {
@@ -75,22 +75,21 @@ func steps() *rapid.Generator[[]step] {
 	})
 }
 
-// faults are what may go wrong with a commit; what ends the process is rare, for
-// little can be seen of a short life.
+// faults are the faults of commits. Those that end the process are rare, so that
+// most runs are long.
 var faults = []storagetest.Fault{
 	storagetest.None, storagetest.None, storagetest.Conflict,
 	storagetest.UnknownCommitted, storagetest.UnknownCommitted, storagetest.UnknownLost,
 	storagetest.LowSpace, storagetest.SyncFailed, storagetest.Halted,
 }
 
-// TestWhateverHappensTheMoneyAddsUp drives a ledger through random steps, over a
-// store whose commits go wrong, and holds it against a plain account of what
-// must have come of them.
-func TestWhateverHappensTheMoneyAddsUp(t *testing.T) {
+// TestRandomStepsMatchTheModel runs random steps over a store whose commits fail,
+// and compares the ledger with the model after each.
+func TestRandomStepsMatchTheModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		drawn := steps().Draw(rt, "steps")
-		if err := play(t, drawn); err != nil {
+		if err := runSteps(t, drawn); err != nil {
 			var script strings.Builder
 			for _, s := range drawn {
 				fmt.Fprintln(&script, s)
@@ -100,23 +99,22 @@ func TestWhateverHappensTheMoneyAddsUp(t *testing.T) {
 	})
 }
 
-// play runs steps in a world of its own, with a time of its own.
-func play(t *testing.T, steps []step) (err error) {
+// runSteps runs steps on a new model and returns the first mismatch.
+func runSteps(t *testing.T, steps []step) (err error) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		defer w.end()
+		m := newModel()
+		defer m.stop()
 		for i, s := range steps {
-			stepKinds[s.do].do(w, s)
-			synctest.Wait() // so that the order of what waits for the gate is that of the steps
-			w.look()
-			if w.err != nil {
-				err = fmt.Errorf("step %d, %v\n%w", i, s, w.err)
+			stepKinds[s.do].do(m, s)
+			synctest.Wait() // steps pass the gate in their order
+			m.checkWhenDurable()
+			if m.err != nil {
+				err = fmt.Errorf("step %d, %v\n%w", i, s, m.err)
 				return
 			}
 		}
-		// At the end everything that is open ends, and nothing is left over.
-		w.finish()
-		err = w.err
+		m.finish()
+		err = m.err
 	})
 	return err
 }

@@ -16,41 +16,41 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// inWorld runs a test in a world whose ann has money, and looks in the end
-// whether everything adds up.
-func inWorld(t *testing.T, amount money.Amount, fn func(*testing.T, *world)) {
+// withModel runs a test on a model in which ann has money. At the end the store
+// must be consistent.
+func withModel(t *testing.T, amount money.Amount, fn func(*testing.T, *model)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		defer w.end()
-		w.transact("a credit", journal.Transfer{ID: w.id(), Kind: journal.Credit, User: "ann", Legs: journal.LegsBetween(journal.Operator, journal.Wallet("ann"), amount)})
-		fn(t, w)
+		m := newModel()
+		defer m.stop()
+		m.transact("a credit", journal.Transfer{ID: m.id(), Kind: journal.Credit, User: "ann", Legs: journal.LegsBetween(journal.Operator, journal.Wallet("ann"), amount)})
+		fn(t, m)
 		var problems []verify.Problem
-		w.view(func(r storage.Reader) error {
+		m.view(func(r storage.Reader) error {
 			_, err := verify.Verify(t.Context(), r, time.Now(), func(p verify.Problem) { problems = append(problems, p) })
 			return err
 		})
-		if w.err != nil || len(problems) > 0 {
-			t.Errorf("%v, Verify found %v", w.err, problems)
+		if m.err != nil || len(problems) > 0 {
+			t.Errorf("%v, Verify found %v", m.err, problems)
 		}
 	})
 }
 
-func (w *world) wallet(user string) (s journal.State) {
-	w.view(func(r storage.Reader) (err error) {
+func (m *model) wallet(user string) (s journal.State) {
+	m.view(func(r storage.Reader) (err error) {
 		s, err = journal.ReadState(r, journal.Wallet(user))
 		return err
 	})
 	return s
 }
 
-// settleMany settles calls of ann that cost 1, each on a goroutine, and counts
-// those that have been taken.
-func (w *world) settleMany(t *testing.T, n int) (taken *atomic.Int64) {
+// settleMany settles n calls of ann that cost 1, each on a goroutine, and returns
+// the number of settlements that were accepted so far.
+func (m *model) settleMany(t *testing.T, n int) (taken *atomic.Int64) {
 	t.Helper()
 	taken = new(atomic.Int64)
 	for i := range n {
-		r, err := w.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1)
+		r, err := m.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -67,92 +67,92 @@ func (w *world) settleMany(t *testing.T, n int) (taken *atomic.Int64) {
 func TestAFullQueueMakesCallersWait(t *testing.T) {
 	t.Parallel()
 	const calls = maxQueued + 900
-	inWorld(t, calls, func(t *testing.T, w *world) {
-		if r, err := w.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); err != nil {
+	withModel(t, calls, func(t *testing.T, m *model) {
+		if r, err := m.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); err != nil {
 			t.Fatal(err)
 		} else {
-			r.Release() // from now on the balances is there
+			r.Release() // the balances are cached from now on
 		}
-		w.gate.set(true)
-		taken := w.settleMany(t, calls)
-		stats := w.ledger.Stats()
+		m.gate.set(true)
+		taken := m.settleMany(t, calls)
+		stats := m.ledger.Stats()
 		if taken.Load() != maxQueued || stats.Queued != maxQueued || stats.AtRisk != maxQueued {
 			t.Errorf("the queue has taken %d settlements: %+v", taken.Load(), stats)
 		}
-		w.gate.set(false)
-		w.settle()
+		m.gate.set(false)
+		m.waitUntilDurable()
 		synctest.Wait()
-		w.settle()
-		if stats := w.ledger.Stats(); taken.Load() != calls || stats != (Stats{CachedUsers: 1}) {
-			t.Errorf("in the end %d were taken, and the figures are %+v", taken.Load(), stats)
+		m.waitUntilDurable()
+		if stats := m.ledger.Stats(); taken.Load() != calls || stats != (Stats{CachedUsers: 1}) {
+			t.Errorf("at the end %d were taken, and the stats are %+v", taken.Load(), stats)
 		}
-		if s := w.wallet("ann"); s.Balance != 0 {
+		if s := m.wallet("ann"); s.Balance != 0 {
 			t.Errorf("the wallet has %d", s.Balance)
 		}
 	})
 }
 
-func TestAStoreThatFailsKeepsNobodyWaiting(t *testing.T) {
+func TestAFailedStoreReleasesTheWaitingCallers(t *testing.T) {
 	t.Parallel()
 	const calls = maxQueued + 900
-	inWorld(t, calls, func(t *testing.T, w *world) {
-		if r, err := w.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); err != nil {
+	withModel(t, calls, func(t *testing.T, m *model) {
+		if r, err := m.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); err != nil {
 			t.Fatal(err)
 		} else {
 			r.Release()
 		}
-		w.gate.set(true)
-		taken := w.settleMany(t, calls)
-		w.faulty.Plan(storagetest.Halted)
-		w.gate.set(false)
+		m.gate.set(true)
+		taken := m.settleMany(t, calls)
+		m.faulty.Plan(storagetest.Halted)
+		m.gate.set(false)
 		synctest.Wait()
 		if taken.Load() != calls {
-			t.Errorf("%d of %d callers have gone on", taken.Load(), calls)
+			t.Errorf("%d of %d callers were released", taken.Load(), calls)
 		}
-		if _, err := w.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); codeOf(err) != fault.StoreUnavailable {
+		if _, err := m.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); codeOf(err) != fault.StoreUnavailable {
 			t.Errorf("a call was answered %v", err)
 		}
-		w.crash()
-		if s := w.wallet("ann"); s.Balance != calls {
-			t.Errorf("what was never written has cost something: the wallet has %d", s.Balance)
+		m.crash()
+		if s := m.wallet("ann"); s.Balance != calls {
+			t.Errorf("settlements that were not written were charged: the wallet has %d", s.Balance)
 		}
 	})
 }
 
 func TestAStoreWithoutSpaceTakesNoCallsUntilItHasSpace(t *testing.T) {
 	t.Parallel()
-	inWorld(t, 10, func(t *testing.T, w *world) {
+	withModel(t, 10, func(t *testing.T, m *model) {
 		ann := Payer{User: "ann"}
-		first, err := w.ledger.Reserve(t.Context(), ann, 6)
+		first, err := m.ledger.Reserve(t.Context(), ann, 6)
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace, storagetest.LowSpace)
+		m.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace, storagetest.LowSpace)
 		first.Settle(journal.Call{ID: "a", User: "ann", Key: "k", Model: "m", Ended: "complete"}, 5, true)
 		synctest.Wait()
-		_, err = w.ledger.Reserve(t.Context(), ann, 1)
+		_, err = m.ledger.Reserve(t.Context(), ann, 1)
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Code != fault.StoreUnavailable || f.RetryAfter == 0 {
 			t.Errorf("without space a call was answered %v", err)
 		}
 		// A purchase is refused as well, and leaves nothing behind.
-		if err := w.ledger.Update(t.Context(), "ann", nil, func(*Txn) error { return nil }); codeOf(err) != fault.StoreUnavailable {
+		if err := m.ledger.Update(t.Context(), "ann", nil, func(*Txn) error { return nil }); codeOf(err) != fault.StoreUnavailable {
 			t.Errorf("without space a change was answered %v", err)
 		}
-		if stats := w.ledger.Stats(); stats.Queued != 1 || stats.AtRisk != 5 || stats.Reserved != 5 {
+		if stats := m.ledger.Stats(); stats.Queued != 1 || stats.AtRisk != 5 || stats.Reserved != 5 {
 			t.Errorf("while it waits: %+v", stats)
 		}
 		time.Sleep(4 * retryEvery)
 		synctest.Wait()
-		if stats := w.ledger.Stats(); stats != (Stats{CachedUsers: 1}) {
+		if stats := m.ledger.Stats(); stats != (Stats{CachedUsers: 1}) {
 			t.Errorf("afterwards: %+v", stats)
 		}
-		if r, err := w.ledger.Reserve(t.Context(), ann, 5); err != nil {
+		if r, err := m.ledger.Reserve(t.Context(), ann, 5); err != nil {
 			t.Error(err)
 		} else {
 			r.Release()
 		}
-		if s := w.wallet("ann"); s.Balance != 5 {
+		if s := m.wallet("ann"); s.Balance != 5 {
 			t.Errorf("the wallet has %d", s.Balance)
 		}
 	})

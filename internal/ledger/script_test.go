@@ -14,7 +14,7 @@ func TestStepsThatOnceWentWrong(t *testing.T) {
 		steps []step
 	}{
 		{
-			"a credit that happened unknown to anybody, and then meets a full disk",
+			"a credit with an unknown outcome, then a full disk",
 			[]step{
 				{do: "reserve", user: "ann", amount: 1},
 				{do: "fault", faults: []storagetest.Fault{storagetest.UnknownCommitted, storagetest.LowSpace}},
@@ -23,7 +23,7 @@ func TestStepsThatOnceWentWrong(t *testing.T) {
 			},
 		},
 		{
-			"a purchase that happened unknown to anybody, and then meets a full disk",
+			"a purchase with an unknown outcome, then a full disk",
 			[]step{
 				{do: "credit", user: "ann", amount: 9},
 				{do: "reserve", user: "ann", amount: 1},
@@ -33,7 +33,7 @@ func TestStepsThatOnceWentWrong(t *testing.T) {
 			},
 		},
 		{
-			"a settlement that happened unknown to anybody, before the balances is read again",
+			"a settlement with an unknown outcome, before the balances are read again",
 			[]step{
 				{do: "credit", user: "bob", amount: 2},
 				{do: "reserve", user: "bob", amount: 1},
@@ -62,7 +62,7 @@ func TestStepsThatOnceWentWrong(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			if err := play(t, test.steps); err != nil {
+			if err := runSteps(t, test.steps); err != nil {
 				t.Error(err)
 			}
 		})

@@ -12,8 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// payers are who calls are made by: under no budget, that of the key, that of
-// the user, or both.
+// payers are the budgets of calls: none, that of the key, that of the user, or both.
 var payers = [...]Budgets{
 	{}, {},
 	{{Scope: "key/1", Limit: 25, Reset: calendar.Day}},
@@ -22,25 +21,25 @@ var payers = [...]Budgets{
 	{{Scope: "key/2", Limit: 20, Reset: calendar.Never}, {Scope: "user", Limit: 90, Reset: calendar.Week}},
 }
 
-// verdict is what must come of reserving: nil, or why not.
-func (w *world) verdict(p Payer, amount money.Amount) *Short {
+// expectedRefusal returns the refusal that a reservation must get, or nil.
+func (m *model) expectedRefusal(p Payer, amount money.Amount) *Short {
 	if amount == 0 {
 		return nil
 	}
-	if owed := -w.balance[journal.Receivable(p.User)]; owed > 0 {
+	if owed := -m.balance[journal.Receivable(p.User)]; owed > 0 {
 		return &Short{Needed: amount, Owed: owed}
 	}
 	for _, b := range p.Budgets {
 		if b.Limit > 0 {
-			if left := w.left(p.User, b); left < amount {
+			if left := m.budgetLeft(p.User, b); left < amount {
 				return &Short{Needed: amount, Available: left, Budget: b.Scope}
 			}
 		}
 	}
-	order := w.order(p.User)
-	available := w.available(order...)
-	if slices.Contains(order, today(p.User)) && !w.booked[opening(today(p.User)).ID] {
-		available += dayQuota // for this will open it
+	order := m.order(p.User)
+	available := m.available(order...)
+	if slices.Contains(order, today(p.User)) && !m.booked[opening(today(p.User)).ID] {
+		available += dayQuota // the reservation opens it
 	}
 	if available < amount {
 		return &Short{Needed: amount, Available: available}
@@ -48,40 +47,40 @@ func (w *world) verdict(p Payer, amount money.Amount) *Short {
 	return nil
 }
 
-// left is what may be spent under a budget.
-func (w *world) left(user string, b Budget) money.Amount {
+// budgetLeft returns the amount that may be spent under a budget.
+func (m *model) budgetLeft(user string, b Budget) money.Amount {
 	a := journal.BudgetAccount(user, b.Scope, b.Reset.Start(time.Now()).Unix())
-	state := w.states()[a]
-	return max(0, b.Limit+state.Balance-state.Held-w.reserved()[a])
+	state := m.states()[a]
+	return max(0, b.Limit+state.Balance-state.Held-m.reserved()[a])
 }
 
-// judge holds what came of reserving against what must have.
-func (w *world) judge(want *Short, err error) {
+// checkRefusal compares the result of a reservation with the expected one.
+func (m *model) checkRefusal(want *Short, err error) {
 	var short *Short
 	switch {
 	case !errors.As(err, &short):
 		if err != nil || want != nil {
-			w.failf("reserving came to %v, not to %v", err, want)
+			m.failf("reserve returned %v, want %v", err, want)
 		}
 	case want == nil || *short != *want:
-		w.failf("reserving was refused: %+v, not %+v", short, want)
+		m.failf("reserve was refused with %+v, want %+v", short, want)
 	}
 }
 
-func (w *world) reserve(s step) {
+func (m *model) reserve(s step) {
 	p := Payer{User: s.user, Budgets: payers[s.n]}
 	c := &madeCall{Call: journal.Call{
-		ID: w.id().String(), Time: time.Now().UnixMilli(), User: s.user, Key: "key_1", Model: "m", Usage: usage.Reported,
+		ID: m.id().String(), Time: time.Now().UnixMilli(), User: s.user, Key: "key_1", Model: "m", Usage: usage.Reported,
 	}}
-	calm, want, order := w.calm(), w.verdict(p, s.amount), w.order(s.user)
-	w.run(func() func() {
-		r, err := w.ledger.Reserve(background, p, s.amount)
+	calm, want, order := m.isPredictable(), m.expectedRefusal(p, s.amount), m.order(s.user)
+	m.run(func() func() {
+		r, err := m.ledger.Reserve(background, p, s.amount)
 		return func() {
 			if calm {
-				w.openings()
-				w.judge(want, err)
-				if id := opening(today(s.user)).ID; s.amount > 0 && slices.Contains(order, today(s.user)) && !w.booked[id] {
-					w.failf("the quota of %s for this day has not been opened", s.user)
+				m.noteOpenedQuotas()
+				m.checkRefusal(want, err)
+				if id := opening(today(s.user)).ID; s.amount > 0 && slices.Contains(order, today(s.user)) && !m.booked[id] {
+					m.failf("the quota of %s for this day has not been opened", s.user)
 				}
 			}
 			if err != nil {
@@ -92,36 +91,36 @@ func (w *world) reserve(s step) {
 				c.under = append(c.under, budgetUsage.account)
 			}
 			if calm {
-				w.inOrder(r, order)
+				m.checkOrder(r, order)
 			}
-			w.calls = append(w.calls, c)
+			m.calls = append(m.calls, c)
 		}
 	})
 }
 
-// inOrder looks whether a new reservation is from the accounts in their order,
-// each exhausted before the next.
-func (w *world) inOrder(r *Reservation, order []journal.Account) {
+// checkOrder checks that a new reservation takes from the accounts in their order,
+// and exhausts each before the next.
+func (m *model) checkOrder(r *Reservation, order []journal.Account) {
 	left := r.amount
 	parts := r.parts
 	for _, a := range order {
-		if take := min(left, w.available(a)); take > 0 {
+		if take := min(left, m.available(a)); take > 0 {
 			if len(parts) == 0 || parts[0].source.account != a || parts[0].amount != take {
-				w.failf("of %d, %d must be from %s; the parts are %v", r.amount, take, a, r.parts)
+				m.failf("of %d, %d must be from %s; the parts are %v", r.amount, take, a, r.parts)
 				return
 			}
 			parts, left = parts[1:], left-take
 		}
 	}
 	if len(parts) > 0 || left > 0 {
-		w.failf("%d is reserved from nowhere: %v", r.amount, r.parts)
+		m.failf("the parts of a reservation of %d do not match: %v", r.amount, r.parts)
 	}
 }
 
-// openCall picks a call under way, nil when there is none.
-func (w *world) openCall(n int, fits func(*madeCall) bool) *madeCall {
+// openCall picks an open call, or nil if there is none.
+func (m *model) openCall(n int, fits func(*madeCall) bool) *madeCall {
 	var open []*madeCall
-	for _, c := range w.calls {
+	for _, c := range m.calls {
 		if !c.over && fits(c) {
 			open = append(open, c)
 		}
@@ -135,43 +134,43 @@ func (w *world) openCall(n int, fits func(*madeCall) bool) *madeCall {
 func anyCall(*madeCall) bool        { return true }
 func (c *madeCall) unsettled() bool { return len(c.paid) == 0 }
 
-func (w *world) grow(s step) {
-	c := w.openCall(s.n, anyCall)
+func (m *model) grow(s step) {
+	c := m.openCall(s.n, anyCall)
 	if c == nil {
 		return
 	}
-	// What the budgets have left bounds it, however much is under way.
+	// The budgets bound the growth, even while steps are pending.
 	most := s.amount
 	for _, budgetUsage := range c.reservation.caps {
-		state := w.states()[budgetUsage.account]
-		most = min(most, max(0, budgetUsage.limit+state.Balance-state.Held-w.reserved()[budgetUsage.account]))
+		state := m.states()[budgetUsage.account]
+		most = min(most, max(0, budgetUsage.limit+state.Balance-state.Held-m.reserved()[budgetUsage.account]))
 	}
 	before := c.reservation.Amount()
 	got, _ := c.reservation.Grow(s.amount)
 	if got > most || c.reservation.Amount() != before+got {
-		w.failf("growing by %d, of which budgets had %d, came to %d more", s.amount, most, got)
+		m.failf("grow by %d gave %d; the budgets allow %d", s.amount, got, most)
 	}
-	if p := c.reservation.balances; w.calm() && p != nil && p.fresh(time.Now()) {
-		if want := min(most, w.available(w.order(c.User)...)+got); w.balance[journal.Receivable(c.User)] == 0 && got != want {
-			w.failf("growing by %d came to %d, not to %d", s.amount, got, want)
+	if p := c.reservation.balances; m.isPredictable() && p != nil && p.fresh(time.Now()) {
+		if want := min(most, m.available(m.order(c.User)...)+got); m.balance[journal.Receivable(c.User)] == 0 && got != want {
+			m.failf("grow by %d gave %d, want %d", s.amount, got, want)
 		}
 	}
 }
 
-func (w *world) interim(s step) {
-	if c := w.openCall(s.n, anyCall); c != nil {
-		w.charge(c, s.amount, "")
+func (m *model) interim(s step) {
+	if c := m.openCall(s.n, anyCall); c != nil {
+		m.charge(c, s.amount, "")
 	}
 }
 
-func (w *world) final(s step) {
-	if c := w.openCall(s.n, anyCall); c != nil {
-		w.charge(c, s.amount, usage.Complete)
+func (m *model) final(s step) {
+	if c := m.openCall(s.n, anyCall); c != nil {
+		m.charge(c, s.amount, usage.Complete)
 	}
 }
 
 // charge settles a call.
-func (w *world) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
+func (m *model) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
 	c.ended, c.over = ended, ended != ""
 	call := c.Call
 	call.Ended = ended
@@ -184,28 +183,28 @@ func (w *world) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
 	}
 	c.paid = append(c.paid, paid)
 	if _, sum := c.total(); charged != want || sum != want {
-		w.failf("call %s was charged %d, from its parts %d, not %d", c.ID, charged, sum, want)
+		m.failf("call %s was charged %d, from its parts %d, not %d", c.ID, charged, sum, want)
 	}
 }
 
-func (w *world) release(s step) {
-	if c := w.openCall(s.n, (*madeCall).unsettled); c != nil {
+func (m *model) release(s step) {
+	if c := m.openCall(s.n, (*madeCall).unsettled); c != nil {
 		c.reservation.Release()
 		c.over = true
 	}
 }
 
-func (w *world) hold(s step) {
+func (m *model) hold(s step) {
 	p := Payer{User: s.user, Budgets: payers[s.n]}
-	amount, ledger := s.amount+1, w.ledger
-	x := journal.Transfer{ID: w.id(), Kind: journal.Hold, User: s.user}
-	calm, want := w.calm(), w.verdict(p, amount)
-	w.run(func() func() {
+	amount, ledger := s.amount+1, m.ledger
+	x := journal.Transfer{ID: m.id(), Kind: journal.Hold, User: s.user}
+	calm, want := m.isPredictable(), m.expectedRefusal(p, amount)
+	m.run(func() func() {
 		r, err := ledger.Reserve(background, p, amount)
 		if err != nil {
 			return func() {
 				if calm {
-					w.judge(want, err)
+					m.checkRefusal(want, err)
 				}
 			}
 		}
@@ -216,41 +215,41 @@ func (w *world) hold(s step) {
 			x.Legs = append(x.Legs, journal.Leg{Account: budgetUsage.account, Held: r.amount})
 		}
 		err = ledger.Update(background, s.user, r, func(t *Txn) error {
-			return r.Hold(t, w.store.Now(), s.user, x.ID, "task")
+			return r.Hold(t, m.store.Now(), s.user, x.ID, "task")
 		})
 		return func() {
-			if w.came("a hold", err, x) {
-				w.holds = append(w.holds, &madeHold{id: x.ID, user: s.user, parts: x.Legs})
+			if m.noteTransfer("a hold", err, x) {
+				m.holds = append(m.holds, &madeHold{id: x.ID, user: s.user, parts: x.Legs})
 			}
 		}
 	})
 }
 
-// endHold ends a hold, also one that has ended.
-func (w *world) endHold(s step) {
-	if len(w.holds) == 0 {
+// endHold ends a hold, which may have ended before.
+func (m *model) endHold(s step) {
+	if len(m.holds) == 0 {
 		return
 	}
-	h := w.holds[s.n%len(w.holds)]
+	h := m.holds[s.n%len(m.holds)]
 	h.costs = append(h.costs, s.amount)
-	w.run(func() func() {
+	m.run(func() func() {
 		var charged money.Amount
-		err := w.ledger.Update(background, h.user, nil, func(t *Txn) (err error) {
-			charged, err = journal.EndHold(t, w.store.Now(), h.usage(), h.id, s.amount)
+		err := m.ledger.Update(background, h.user, nil, func(t *Txn) (err error) {
+			charged, err = journal.EndHold(t, m.store.Now(), h.usage(), h.id, s.amount)
 			return err
 		})
-		return func() { w.holdEnded(h, charged, err) }
+		return func() { m.holdEnded(h, charged, err) }
 	})
 }
 
-func (w *world) holdEnded(h *madeHold, charged money.Amount, err error) {
+func (m *model) holdEnded(h *madeHold, charged money.Amount, err error) {
 	var record journal.HoldRecord
-	w.view(func(r storage.Reader) error {
+	m.view(func(r storage.Reader) error {
 		_, err := storage.GetRecord(r, journal.HoldKey(h.user, h.id), &record)
 		return err
 	})
 	if err == nil && charged != record.Charged {
-		w.failf("ending a hold came to %d, it has come to %d", charged, record.Charged)
+		m.failf("the end of a hold charged %d; the store has %d", charged, record.Charged)
 	}
 	x := journal.Transfer{ID: journal.EndOf(h.id)}
 	var held money.Amount
@@ -272,10 +271,10 @@ func (w *world) holdEnded(h *madeHold, charged money.Amount, err error) {
 	for _, cost := range h.costs {
 		meant = meant || min(cost, held) == record.Charged
 	}
-	if w.came("the end of a hold", err, x) && !h.ended {
+	if m.noteTransfer("the end of a hold", err, x) && !h.ended {
 		h.ended = true
 		if !meant {
-			w.failf("a hold of %d was charged %d, asked for were %v", held, record.Charged, h.costs)
+			m.failf("a hold of %d was charged %d; the costs were %v", held, record.Charged, h.costs)
 		}
 	}
 }

@@ -17,7 +17,7 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 		t.Fatalf("refused: %+v", refused)
 	}
 	if s := first.Status; s.Requests.Remaining != 2 || s.Units.Remaining != 20 || s.Concurrent.Remaining != 0 {
-		t.Errorf("stands at %+v", s)
+		t.Errorf("the status is %+v", s)
 	}
 
 	// A call that Extend refuses has used nothing and has ended.
@@ -32,7 +32,7 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 			t.Fatalf("%v: answered %+v", what, refused)
 		}
 		if s := refused.Status; s.Requests.Remaining != 2 || s.Units.Remaining != 20 || s.Concurrent.Remaining != 0 {
-			t.Errorf("%v: stands at %+v", what, s)
+			t.Errorf("%v: the status is %+v", what, s)
 		}
 		g.End(start, 1000)
 	}
@@ -46,7 +46,7 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 	first.End(start, 40)
 	g := admit(t, limiter, start, Request{Key: c.Key, User: c.User, Units: 15, Concurrent: true})
 	if s := g.Status; s.Requests.Remaining != 0 || s.Units.Remaining != 0 || s.Concurrent.Remaining != 0 {
-		t.Errorf("stands at %+v", s)
+		t.Errorf("the status is %+v", s)
 	}
 }
 

@@ -157,7 +157,7 @@ func TestSubjectsWithoutLimitsAreNotStored(t *testing.T) {
 	for range 1000 {
 		g := admit(t, limiter, start, c)
 		if g.Status != (RateLimitStatus{}) {
-			t.Fatalf("no limits stand at %+v", g.Status)
+			t.Fatalf("without limits the status is %+v", g.Status)
 		}
 		g.End(start, math.MaxInt64)
 	}
@@ -167,7 +167,7 @@ func TestSubjectsWithoutLimitsAreNotStored(t *testing.T) {
 	c.Key.Rates.Requests = PerSecond(1)
 	admit(t, limiter, start, c)
 	if n := limiter.Len(); n != 1 {
-		t.Errorf("of a limited key and an unlimited user %d are remembered", n)
+		t.Errorf("%d are remembered of a limited key and an unlimited user", n)
 	}
 }
 
@@ -237,11 +237,11 @@ func TestTheStatusIsThatOfTheTighterSubject(t *testing.T) {
 		Concurrent: WindowStatus{3, 2, 0},
 	}
 	if got != want {
-		t.Errorf("stands at %+v, want %+v", got, want)
+		t.Errorf("the status is %+v, want %+v", got, want)
 	}
 	c.Units = 6000
 	if g := admit(t, limiter, start.Add(time.Hour), c); g.Status.Units.Remaining != 0 || g.Status.Units.Reset != 10*time.Minute {
-		t.Errorf("a debt stands at %+v", g.Status.Units)
+		t.Errorf("a debt has the status %+v", g.Status.Units)
 	}
 }
 
@@ -279,11 +279,11 @@ func TestNoWindowExceedsItsLimit(t *testing.T) {
 			g, refused := limiter.Admit(now, c)
 			if refused != nil {
 				if _, early := limiter.Admit(now.Add(refused.RetryAfter-1), c); early == nil {
-					t.Fatalf("a call was admitted before the %v it was told", refused.RetryAfter)
+					t.Fatalf("a call was admitted before the RetryAfter of %v", refused.RetryAfter)
 				}
 				now = now.Add(refused.RetryAfter)
 				if g, refused = limiter.Admit(now, c); refused != nil {
-					t.Fatalf("a call was refused after the time it was told: %+v", refused)
+					t.Fatalf("a call was refused after its RetryAfter: %+v", refused)
 				}
 			}
 			actual := rapid.Int64Range(0, c.Units).Draw(t, "used")

@@ -75,7 +75,7 @@ func TestANewSubjectIsNotSweptByItsOwnRequest(t *testing.T) {
 		c := Request{Key: Subject{"key_" + strconv.Itoa(i), r}, User: Subject{"usr_" + strconv.Itoa(i), r}}
 		admit(t, limiter, start, c)
 		if n := limiter.Len(); n != 2 {
-			t.Fatalf("%d of a key and its user are remembered", n)
+			t.Fatalf("%d are remembered of a key and its user", n)
 		}
 		refuse(t, limiter, start, c, Requests, time.Second)
 	}
@@ -122,7 +122,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 	enders.Wait()
 	got := admit(t, limiter, start.Add(time.Second), Request{User: user, Concurrent: true}).Status
 	if got.Concurrent.Remaining != limit-1 || got.Units.Remaining != 10*limit || got.Requests.Remaining != limit-1 {
-		t.Errorf("after all have ended, stands at %+v", got)
+		t.Errorf("after all have ended, the status is %+v", got)
 	}
 }
 

@@ -3,8 +3,8 @@
 //
 // A [Schema] declares the body of a route. [Request.Parse] checks a body against it in one
 // pass, and [Request.Ask] returns what decides the greatest price. The body itself stays
-// with the caller, because it goes to the backend byte for byte. The package knows no HTTP
-// and no prices: what the operator sells, and at which price, is in internal/catalog. It refuses
+// with the caller, because it goes to the backend byte for byte. The package does not use
+// HTTP or prices: which models the operator sells, at which price, is in internal/catalog. It refuses
 // members whose effect on the price is unknown ([Request.RefuseUnpriced]).
 package modelcall
 

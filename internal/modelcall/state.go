@@ -12,7 +12,7 @@ import (
 
 // stateNames are the members that name an object which the vendor stores in the account
 // of the operator. It may belong to another tenant. Each name is noted in every object
-// that the gateway reads, in any spelling, so that no route can forget one. A name that
+// that the gateway reads, in any spelling, so that the routes cannot differ. A name that
 // has this meaning in one object only, such as audio.id, is a rule of that object.
 var stateNames = []string{
 	// Files, containers, stored answers and other objects of a vendor's account.
@@ -30,7 +30,7 @@ var stateNames = []string{
 	"bootstrap_host", "bootstrap_port", "bootstrap_room",
 }
 
-// agentNames are those that also choose the model or the tools. So their price is unknown.
+// agentNames are those that also choose the model or the tools: their price is unknown.
 var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids"}
 
 // stateTypes are the types of content that name a stored object.

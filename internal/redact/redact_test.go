@@ -16,7 +16,7 @@ func TestNamesOfCredentials(t *testing.T) {
 		"X-Secrets", "X-Tokens", "api_keys", "keys[]", "X-Cookies", "passwords", "otp", "X-TOTP", "session", "X-Sessions",
 	} {
 		if !redact.Name(name) {
-			t.Errorf("%s is taken for harmless", name)
+			t.Errorf("%s is not recognised", name)
 		}
 	}
 	for _, name := range []string{
@@ -74,7 +74,7 @@ func TestCredentialsInTextsAreReplaced(t *testing.T) {
 	}
 }
 
-func FuzzTextHidesAKeyWhereverItStands(f *testing.F) {
+func FuzzTextReplacesAKeyAnywhere(f *testing.F) {
 	f.Add("/v1/messages?key=", "&a=b")
 	f.Add("%73k-", "%")
 	f.Fuzz(func(t *testing.T, before, after string) {

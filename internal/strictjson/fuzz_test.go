@@ -101,7 +101,7 @@ func sameValue(t *testing.T, body []byte, v Value) {
 func read(body []byte, table *Table, fields []Value) (fault.Code, []Note) {
 	// jsontext refuses halves of surrogate pairs. Replaced by an escape of the
 	// same length they keep every offset.
-	mended := mend(body)
+	mended := replaceHalfPairs(body)
 	if !jsontext.Value(mended).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return fault.InvalidJSON, nil
 	}
@@ -132,7 +132,7 @@ func (r *reader) value(rule Rule) Value {
 		case jsontext.KindString:
 			v.Kind = String
 			original := r.body[v.Start:v.End]
-			r.refuseIf((rule.Slot != 0 || rule.Note != 0) && !bytes.Equal(original, mend(original)))
+			r.refuseIf((rule.Slot != 0 || rule.Note != 0) && !bytes.Equal(original, replaceHalfPairs(original)))
 		case jsontext.KindNumber:
 			v.Kind = Number
 			if !bytes.ContainsAny(raw, ".eE") {
@@ -206,7 +206,7 @@ func (r *reader) members(table *Table, start int) (members int) {
 		members++
 		known := slices.IndexFunc(rules, func(rule Rule) bool { return rule.Name == name })
 		if known < 0 {
-			known = slices.IndexFunc(rules, func(rule Rule) bool { return rule.AnySpelling && plainly(rule.Name) == plainly(name) })
+			known = slices.IndexFunc(rules, func(rule Rule) bool { return rule.AnySpelling && foldName(rule.Name) == foldName(name) })
 		}
 		if known < 0 {
 			r.refuseIf(slices.ContainsFunc(rules, func(rule Rule) bool { return rule.Deciding && strings.EqualFold(rule.Name, name) }))
@@ -260,8 +260,8 @@ func (r *reader) members(table *Table, start int) (members int) {
 	return members
 }
 
-// plainly is a name without case, underscores and hyphens.
-func plainly(name string) string {
+// foldName returns a name in lower case without underscores and hyphens.
+func foldName(name string) string {
 	return strings.NewReplacer("_", "", "-", "", "\u017f", "s").Replace(strings.ToLower(name))
 }
 
@@ -280,8 +280,8 @@ func widened(k Kind) Kind {
 
 var escapes = regexp.MustCompile(`(?s)\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2}|\\.`)
 
-// mend replaces halves of surrogate pairs by the escape of U+FFFD.
-func mend(body []byte) []byte {
+// replaceHalfPairs replaces halves of surrogate pairs by the escape of U+FFFD.
+func replaceHalfPairs(body []byte) []byte {
 	return escapes.ReplaceAllFunc(body, func(escape []byte) []byte {
 		if len(escape) == 6 {
 			return []byte(`\uFFFD`)

@@ -85,13 +85,13 @@ func TestScanBoundsItsNotes(t *testing.T) {
 	}
 	notes = make([]Note, MaxNotes)
 	if f := closedTable.ScanNotes([]byte(`{"tools":[{"a b":1}]}`), fields, &notes); f == nil || f.Param != `tools[0]["a b"]` {
-		t.Errorf("a member that is not known, too much: %v", f)
+		t.Errorf("too many unknown members: %v", f)
 	}
 	if f := closedTable.ScanNotes([]byte(`{"tools":[{}]}`), fields, &notes); f == nil || f.Param != `tools[0].type` {
-		t.Errorf("an absent member, too much: %v", f)
+		t.Errorf("too many absent members: %v", f)
 	}
 	if f := completionsTable.Scan(body(MaxNotes+1), fields); f != nil {
-		t.Errorf("a scan that wants no notes is refused: %v", f)
+		t.Errorf("a scan without notes is refused: %v", f)
 	}
 }
 
@@ -99,7 +99,7 @@ func TestScanBoundsItsNotes(t *testing.T) {
 func TestScanWithoutNotesAllocatesNothing(t *testing.T) {
 	body := []byte(`{"model":"m","prompt":[[1,2],[3]],"tokens":[[1,2],[3]],"parts":[{"type":"text"},{"type":"tool"}]}`)
 	if f := completionsTable.Scan(body, make([]Value, completionsFields)); f == nil {
-		t.Fatal("prompt takes strings alone in this table")
+		t.Fatal("prompt only accepts strings in this table")
 	}
 	body = []byte(strings.Replace(string(body), `[[1,2],[3]]`, `"p"`, 1))
 	fields := make([]Value, completionsFields)

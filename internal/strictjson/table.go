@@ -215,7 +215,7 @@ func compile(r Rule) (rule, error) {
 	case len(r.Usual) > 0 && (r.Note == 0 || c.allowed&String == 0):
 		return c, fmt.Errorf("it has usual strings, but notes no string")
 	case r.Elements < 0 || r.Elements != 0 && c.allowed&Array == 0:
-		return c, fmt.Errorf("it tells of elements, but is no array")
+		return c, fmt.Errorf("it has Elements, but is no array")
 	case r.Inner != 0 && (r.Elem&Array == 0 || r.Members != nil):
 		return c, fmt.Errorf("it has elements of elements, but its elements are no arrays")
 	case r.Elem != 0 && c.allowed&Array == 0:

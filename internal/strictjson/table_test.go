@@ -46,7 +46,7 @@ func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
 		{`rule "": a name has 1 to 64 bytes`, []Rule{{}}},
 		{`a name has 1 to 64 bytes`, []Rule{{Name: strings.Repeat("x", 65)}}},
 		{`rule "x": slot -1 is negative`, []Rule{{Name: "x", Slot: -1}}},
-		{`rule "x": it tells of elements, but is no array`, []Rule{{Name: "x", Kinds: String, Elements: 1}}},
+		{`rule "x": it has Elements, but is no array`, []Rule{{Name: "x", Kinds: String, Elements: 1}}},
 		{`rule "x": note -1 is negative`, []Rule{{Name: "x", Note: -1}}},
 		{`rule "x": it has usual strings, but notes no string`, []Rule{{Name: "x", Usual: []string{"a"}}}},
 		{`rule "x": it has elements of elements, but its elements are no arrays`, []Rule{{Name: "x", Kinds: Array, Elem: Integer, Inner: Integer}}},
@@ -93,8 +93,8 @@ func TestTableFindsEveryNameAndNoOther(t *testing.T) {
 
 func TestTextEndsExactlyAtTheFirstSpecialByte(t *testing.T) {
 	t.Parallel()
-	// Every byte at every place of a word, among neighbours that could lend
-	// to or borrow from it, in a text long enough for every stride.
+	// Every byte at every place of a word, among bytes that a borrow of the
+	// subtraction could reach, in a text long enough for every stride.
 	for _, filler := range []string{"a", "\"", "\x1f", " ", "!", "\\", "]", "\x7f", "\x80", "é", "\xff"} {
 		for at := range 150 {
 			for special := range 256 {

@@ -17,15 +17,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// withLog runs fn in a world with an observed log.
-func withLog(t *testing.T, fn func(w *world, log *observer.ObservedLogs)) {
+// withLog runs fn in a fixture with an observed log.
+func withLog(t *testing.T, fn func(f *fixture, log *observer.ObservedLogs)) {
 	t.Helper()
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		core, log := observer.New(zapcore.DebugLevel)
-		w.stop()
-		w.logger = zap.New(core)
-		w.start()
-		fn(w, log)
+		f.stop()
+		f.logger = zap.New(core)
+		f.start()
+		fn(f, log)
 	})
 }
 
@@ -71,57 +71,57 @@ func TestTextOfBackendErrorsIsLoggedAtDebugOnly(t *testing.T) {
 	const outline = `"kind":"refused","reason":"UPSTREAM_ERROR","status":422,"code":"E_7"`
 	for name, row := range map[string]struct {
 		err  error
-		do   func(w *world, err error)
+		do   func(f *fixture, err error)
 		logs string // message of the line at info level
 		as   string
 	}{
-		"a submission": {said(backends.Refused), func(w *world, err error) {
-			w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return err } })
-			_, _ = w.submit(video())
+		"a submission": {said(backends.Refused), func(f *fixture, err error) {
+			f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return err } })
+			_, _ = f.submit(video())
 		}, "a backend did not accept a task", outline},
-		"a poll": {said(backends.Refused), func(w *world, err error) {
-			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
-			w.must(video())
+		"a poll": {said(backends.Refused), func(f *fixture, err error) {
+			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+			f.mustSubmit(video())
 		}, "cannot poll a task at its backend", outline},
-		"a cancellation": {said(backends.Refused), func(w *world, err error) {
-			w.service.set(func(s *mockService) { s.cancel = func(*work) error { return err } })
-			_, _ = w.Cancel(context.Background(), record.OfUser(ann), w.must(video()).ID)
+		"a cancellation": {said(backends.Refused), func(f *fixture, err error) {
+			f.service.set(func(s *mockService) { s.cancel = func(*work) error { return err } })
+			_, _ = f.Cancel(context.Background(), record.OfUser(ann), f.mustSubmit(video()).ID)
 		}, "a backend did not cancel a task", outline},
-		"a search for an unconfirmed job": {said(backends.Refused), func(w *world, err error) {
-			w.service.set(func(s *mockService) {
+		"a search for an unconfirmed job": {said(backends.Refused), func(f *fixture, err error) {
+			f.service.set(func(s *mockService) {
 				s.took = func(backends.Job) error { return errors.New("cut") }
 				s.find = func(*work) (backends.Ref, error) { return backends.Ref{}, err }
 			})
-			w.must(video())
+			f.mustSubmit(video())
 		}, "a task of unknown delivery cannot be searched for", outline},
-		"a failed fetch": {said(backends.Refused), func(w *world, err error) {
-			w.serve(func(c *Config) { c.Keeper = fetching{} })
-			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })
-			w.must(video())
+		"a failed fetch": {said(backends.Refused), func(f *fixture, err error) {
+			f.serve(func(c *Config) { c.Keeper = fetching{} })
+			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })
+			f.mustSubmit(video())
 		}, "cannot copy the results of a task yet", outline},
-		"an error without a kind": {errors.New(words), func(w *world, err error) {
-			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
-			w.must(video())
+		"an error without a kind": {errors.New(words), func(f *fixture, err error) {
+			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+			f.mustSubmit(video())
 		}, "cannot poll a task at its backend", `"kind":"doubtful"`},
 		"a code that is a sentence": {
 			&backends.Error{Kind: backends.Busy, Status: 503, Code: words, Message: words},
-			func(w *world, err error) {
-				w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
-				w.must(video())
+			func(f *fixture, err error) {
+				f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
+				f.mustSubmit(video())
 			}, "cannot poll a task at its backend", `"kind":"busy","reason":"","status":503`,
 		},
-		"a panic": {nil, func(w *world, _ error) {
-			w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { panic(words) } })
-			w.must(video())
+		"a panic": {nil, func(f *fixture, _ error) {
+			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { panic(words) } })
+			f.mustSubmit(video())
 		}, "cannot poll a task at its backend", `"kind":"doubtful","error":"the adapter panicked"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withLog(t, func(w *world, log *observer.ObservedLogs) {
-				w.serve(func(c *Config) {
-					c.Backends[0].Backend = refusingService{w.service, cancelling{w.service}, finding{w.service}, row.err}
+			withLog(t, func(f *fixture, log *observer.ObservedLogs) {
+				f.serve(func(c *Config) {
+					c.Backends[0].Backend = refusingService{f.service, cancelling{f.service}, finding{f.service}, row.err}
 				})
-				row.do(w, row.err)
-				w.sleep(5 * time.Second)
+				row.do(f, row.err)
+				f.sleep(5 * time.Second)
 				encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "m"})
 				debugged, found := false, false
 				for _, entry := range log.All() {
@@ -155,10 +155,10 @@ func TestContractViolationsOfAdaptersAreLogged(t *testing.T) {
 		"slice bounds out of range":                      func() (backends.Status, error) { return backends.Status{Results: succeeded(0).Results[:1]}, nil },
 	} {
 		t.Run(want, func(t *testing.T) {
-			withLog(t, func(w *world, log *observer.ObservedLogs) {
-				w.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return poll() } })
-				w.must(video())
-				w.sleep(5 * time.Second)
+			withLog(t, func(f *fixture, log *observer.ObservedLogs) {
+				f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return poll() } })
+				f.mustSubmit(video())
+				f.sleep(5 * time.Second)
 				for _, entry := range log.FilterMessage("cannot poll a task at its backend").All() {
 					if text, _ := entry.ContextMap()["error"].(string); strings.Contains(text, want) && entry.Level == zapcore.InfoLevel {
 						return

@@ -18,12 +18,12 @@ import (
 
 // audit returns the actions of the audit log with their users: those of each user,
 // latest first, then those without a user.
-func (w *world) audit() (actions []string) {
-	w.t.Helper()
+func (f *fixture) audit() (actions []string) {
+	f.t.Helper()
 	add := func(_, val []byte) bool {
 		var e audit.Event
 		if err := storage.DecodeRecord(val, &e); err != nil {
-			w.t.Error(err)
+			f.t.Error(err)
 		}
 		action := e.Actor + " " + e.Action + " " + e.Detail
 		if e.User != "" {
@@ -32,7 +32,7 @@ func (w *world) audit() (actions []string) {
 		actions = append(actions, action)
 		return true
 	}
-	if err := w.store.View(w.t.Context(), func(r storage.Reader) error {
+	if err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		for _, bounds := range []string{"audit/0 audit0", "audit// audit/0"} {
 			lo, hi, _ := strings.Cut(bounds, " ")
 			if err := r.Scan([]byte(lo), []byte(hi), add); err != nil {
@@ -41,104 +41,104 @@ func (w *world) audit() (actions []string) {
 		}
 		return nil
 	}); err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return actions
 }
 
 func TestADrainedBackendGetsNoNewTasks(t *testing.T) {
-	in(t, func(w *world) {
-		running := w.must(video())
-		w.until(running.ID, record.InProgress, time.Minute)
+	withFixture(t, func(f *fixture) {
+		running := f.mustSubmit(video())
+		f.until(running.ID, record.InProgress, time.Minute)
 		for range 2 { // twice is once
-			if err := w.Drain(w.t.Context(), "root", "works"); err != nil {
+			if err := f.Drain(f.t.Context(), "root", "works"); err != nil {
 				t.Fatal(err)
 			}
 		}
-		waiting := w.must(video())
-		w.stop()
-		w.start() // it is durable
-		w.service.succeed(1)
-		w.sleep(95 * time.Second)
-		w.is(running.ID, record.Success)
-		w.is(waiting.ID, record.Queued)
-		all, err := w.Backends(w.t.Context())
+		waiting := f.mustSubmit(video())
+		f.stop()
+		f.start() // it is durable
+		f.service.succeed(1)
+		f.sleep(95 * time.Second)
+		f.wantStatus(running.ID, record.Success)
+		f.wantStatus(waiting.ID, record.Queued)
+		all, err := f.Backends(f.t.Context())
 		if err != nil || len(all) != 1 || !all[0].Drained || all[0].Waiting != 1 || all[0].Running != 0 || all[0].Abandoned() || all[0].MaxRunning != 8 {
 			t.Errorf("%+v, %v", all, err)
 		}
-		if err := w.Enable(w.t.Context(), "root", "works"); err != nil {
+		if err := f.Enable(f.t.Context(), "root", "works"); err != nil {
 			t.Fatal(err)
 		}
-		w.until(waiting.ID, record.Success, 10*time.Second)
+		f.until(waiting.ID, record.Success, 10*time.Second)
 		for _, set := range []func() error{
-			func() error { return w.Drain(w.t.Context(), "root", "nothing") },
-			func() error { return w.Enable(w.t.Context(), "root", "nothing") },
+			func() error { return f.Drain(f.t.Context(), "root", "nothing") },
+			func() error { return f.Enable(f.t.Context(), "root", "nothing") },
 		} {
 			if err := set(); codeOf(err) != fault.NotFound {
 				t.Error(err)
 			}
 		}
-		if got := w.audit(); jsonOf(got) != `["root backend.enable works","root backend.drain works"]` {
+		if got := f.audit(); jsonOf(got) != `["root backend.enable works","root backend.drain works"]` {
 			t.Errorf("the audit has %v", got)
 		}
 	})
 }
 
 func TestRetryProcessesAStuckTask(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		f.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				return backends.Status{}, &backends.Error{Kind: backends.Busy, RetryAfter: time.Hour}
 			}
 		})
-		task := w.must(video())
-		w.sleep(time.Minute)
-		w.service.succeed(1)
-		if _, err := w.Retry(w.t.Context(), "root", task.ID); err != nil {
+		task := f.mustSubmit(video())
+		f.sleep(time.Minute)
+		f.service.succeed(1)
+		if _, err := f.Retry(f.t.Context(), "root", task.ID); err != nil {
 			t.Fatal(err)
 		}
-		w.sleep(100 * time.Millisecond)
-		w.is(task.ID, record.Success)
-		if _, err := w.Retry(w.t.Context(), "root", task.ID); codeOf(err) != fault.Conflict {
+		f.sleep(100 * time.Millisecond)
+		f.wantStatus(task.ID, record.Success)
+		if _, err := f.Retry(f.t.Context(), "root", task.ID); codeOf(err) != fault.Conflict {
 			t.Errorf("one that is over: %v", err)
 		}
-		if _, err := w.Retry(w.t.Context(), "root", record.NewID()); codeOf(err) != fault.TaskNotFound {
+		if _, err := f.Retry(f.t.Context(), "root", record.NewID()); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
-		if got := w.audit(); len(got) != 1 || got[0] != "root task.retry "+task.ID+" of "+ann+" "+annKey {
+		if got := f.audit(); len(got) != 1 || got[0] != "root task.retry "+task.ID+" of "+ann+" "+annKey {
 			t.Errorf("the audit has %v", got)
 		}
 	})
 }
 
 func TestARetryDuringAPollPollsAgain(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				s.set(func(s *mockService) { s.poll = nil })
-				if _, err := w.Retry(w.t.Context(), "root", task.ID); err != nil {
+				if _, err := f.Retry(f.t.Context(), "root", task.ID); err != nil {
 					t.Error(err)
 				}
 				return backends.Status{State: backends.Running, RetryAfter: time.Hour}, nil
 			}
 		})
-		w.sleep(5 * time.Second)
-		if n := w.service.polled(task.ID); n < 2 {
+		f.sleep(5 * time.Second)
+		if n := f.service.polled(task.ID); n < 2 {
 			t.Errorf("polled %d times", n)
 		}
 	})
 }
 
 func TestFigures(t *testing.T) {
-	in(t, func(w *world) {
-		w.must(video())
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		f.mustSubmit(video())
+		f.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) { return backends.Status{}, errors.New("cut") }
 		})
-		w.sleep(time.Minute)
-		if f := w.Stats(); f.PollErrors == 0 || f.UnknownStatuses != 0 || f.Losses != 0 {
-			t.Errorf("%+v", f)
+		f.sleep(time.Minute)
+		if stats := f.Stats(); stats.PollErrors == 0 || stats.UnknownStatuses != 0 || stats.Losses != 0 {
+			t.Errorf("%+v", stats)
 		}
 	})
 }
@@ -152,12 +152,12 @@ type checked struct {
 func (c checked) Check(ctx context.Context) error { return c.check(ctx) }
 
 func TestCheckOfABackend(t *testing.T) {
-	in(t, func(w *world) {
-		if asked, err := w.Check(w.t.Context(), "works"); asked || err != nil {
+	withFixture(t, func(f *fixture) {
+		if asked, err := f.Check(f.t.Context(), "works"); asked || err != nil {
 			t.Errorf("an adapter without a check: %t, %v", asked, err)
 		}
 		for _, name := range []string{"nothing", "", "a/b"} {
-			if _, err := w.Check(w.t.Context(), name); codeOf(err) != fault.NotFound {
+			if _, err := f.Check(f.t.Context(), name); codeOf(err) != fault.NotFound {
 				t.Errorf("the backend %q: %v", name, err)
 			}
 		}
@@ -171,8 +171,8 @@ func TestCheckOfABackend(t *testing.T) {
 			"the adapter panics":    {func(context.Context) error { panic("bug") }, "the adapter panicked: bug"},
 			"the adapter says none": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded.Error()},
 		} {
-			w.serve(func(c *Config) { c.Backends = []Backend{{Name: "works", Backend: checked{w.service, row.check}}} })
-			asked, err := w.Check(w.t.Context(), "works")
+			f.serve(func(c *Config) { c.Backends = []Backend{{Name: "works", Backend: checked{f.service, row.check}}} })
+			asked, err := f.Check(f.t.Context(), "works")
 			if got := fmt.Sprint(err); !asked || got != cmp.Or(row.want, "<nil>") {
 				t.Errorf("%s: %t, %v", name, asked, err)
 			}
@@ -181,22 +181,22 @@ func TestCheckOfABackend(t *testing.T) {
 }
 
 func TestUnfinishedFindsTasksInEachState(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) {
-			c.Backends = []Backend{{Name: "works", Backend: w.service, MaxRunning: 2}, {Name: "away", Backend: w.service}}
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) {
+			c.Backends = []Backend{{Name: "works", Backend: f.service, MaxRunning: 2}, {Name: "away", Backend: f.service}}
 		})
 		var want []string
 		for i, s := range []Submission{video(), with(func(s *Submission) { s.Backend = "away" }), video(), video()} {
-			want = append(want, w.must(s).ID)
-			w.sleep(time.Duration(i+1) * time.Second)
+			want = append(want, f.mustSubmit(s).ID)
+			f.sleep(time.Duration(i+1) * time.Second)
 		}
-		over := w.must(with(func(s *Submission) { s.Backend = "away" }))
-		w.service.tells(over.ID, succeeded(1))
-		w.until(over.ID, record.Success, time.Minute)
-		w.serve(func(c *Config) { c.Backends = c.Backends[:1] })
+		over := f.mustSubmit(with(func(s *Submission) { s.Backend = "away" }))
+		f.service.setStatus(over.ID, succeeded(1))
+		f.until(over.ID, record.Success, time.Minute)
+		f.serve(func(c *Config) { c.Backends = c.Backends[:1] })
 
 		ids := func(owner record.Owner, most int) (ids []string, more bool) {
-			tasks, more, err := w.Unfinished(w.t.Context(), owner, most)
+			tasks, more, err := f.Unfinished(f.t.Context(), owner, most)
 			if err != nil {
 				t.Fatal(err)
 			}

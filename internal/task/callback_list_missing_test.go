@@ -9,28 +9,28 @@ import (
 )
 
 func TestTheListOfCallbacksSkipsAKeyWithoutARecord(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
+	withFixture(t, func(f *fixture) {
+		f.listen()
 		var ids []string
 		for range 4 {
-			one := w.must(video())
+			one := f.mustSubmit(video())
 			ids = append(ids, one.ID)
 		}
-		w.service.succeed(1)
+		f.service.succeed(1)
 		for _, id := range ids {
-			w.until(id, record.Success, 10*60e9)
+			f.until(id, record.Success, 10*60e9)
 		}
-		list, _, err := w.Callbacks(context.Background(), ann, "", 10)
+		list, _, err := f.Callbacks(context.Background(), ann, "", 10)
 		if err != nil || len(list) != 4 {
 			t.Fatal(len(list), err)
 		}
-		w.damaged = true
-		if err := w.store.Update(context.Background(), func(x storage.Txn) error { return x.Delete(storage.Key(record.EventPrefix, list[1].Task)) }); err != nil {
+		f.damaged = true
+		if err := f.store.Update(context.Background(), func(x storage.Txn) error { return x.Delete(storage.Key(record.EventPrefix, list[1].Task)) }); err != nil {
 			t.Fatal(err)
 		}
 		n := 0
 		for after, turns := "", 0; turns < 10; turns++ {
-			page, next, err := w.Callbacks(context.Background(), ann, after, 2)
+			page, next, err := f.Callbacks(context.Background(), ann, after, 2)
 			if err != nil {
 				t.Fatalf("after %d: %v", n, err)
 			}

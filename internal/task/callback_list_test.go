@@ -11,9 +11,9 @@ import (
 
 // TestACallbackListSkipsAMalformedKey: a damaged store may have one.
 func TestACallbackListSkipsAMalformedKey(t *testing.T) {
-	in(t, func(w *world) {
-		w.damaged = true
-		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
+	withFixture(t, func(f *fixture) {
+		f.damaged = true
+		if err := f.store.Update(context.Background(), func(t storage.Txn) error {
 			for n := range int64(2) {
 				if err := t.Set(storage.Key(record.EventOfPrefix, ann, n, record.NewID()), nil, time.Time{}); err != nil {
 					return err
@@ -23,7 +23,7 @@ func TestACallbackListSkipsAMalformedKey(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		if list, next, err := w.Callbacks(context.Background(), ann, "", 1); err != nil || len(list) > 0 {
+		if list, next, err := f.Callbacks(context.Background(), ann, "", 1); err != nil || len(list) > 0 {
 			t.Error(list, next, err)
 		}
 	})

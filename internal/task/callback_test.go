@@ -21,42 +21,42 @@ import (
 )
 
 // ended creates a task and waits for its success.
-func (w *world) ended(change func(s *Submission)) *record.Task {
-	w.t.Helper()
-	w.service.succeed(1)
-	task := w.must(with(change))
-	return w.until(task.ID, record.Success, time.Minute)
+func (f *fixture) ended(change func(s *Submission)) *record.Task {
+	f.t.Helper()
+	f.service.succeed(1)
+	task := f.mustSubmit(with(change))
+	return f.until(task.ID, record.Success, time.Minute)
 }
 
 func plain(*Submission) {}
 
 // delivery returns the callback of a task.
-func (w *world) delivery(task string) callback.Callback {
-	w.t.Helper()
-	list, _, err := w.Callbacks(context.Background(), ann, "", 100)
+func (f *fixture) delivery(task string) callback.Callback {
+	f.t.Helper()
+	list, _, err := f.Callbacks(context.Background(), ann, "", 100)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	for _, d := range list {
 		if d.Task == task {
 			return d
 		}
 	}
-	w.t.Fatalf("no callback of %s among %+v", task, list)
+	f.t.Fatalf("no callback of %s among %+v", task, list)
 	return callback.Callback{}
 }
 
 func TestCallbackBody(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		task := w.ended(func(s *Submission) { s.SessionID, s.SessionContext = "s-1", "order 7" })
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		task := f.ended(func(s *Submission) { s.SessionID, s.SessionContext = "s-1", "order 7" })
 		synctest.Wait()
-		failing := w.must(video())
-		w.service.set(func(s *mockService) { s.poll = nil })
-		w.service.tells(failing.ID, failed(backends.ContentRejected))
-		w.until(failing.ID, record.Failed, time.Minute)
+		failing := f.mustSubmit(video())
+		f.service.set(func(s *mockService) { s.poll = nil })
+		f.service.setStatus(failing.ID, failed(backends.ContentRejected))
+		f.until(failing.ID, record.Failed, time.Minute)
 		synctest.Wait()
-		got := w.hooks.requests()
+		got := f.hooks.requests()
 		if len(got) != 2 {
 			t.Fatalf("%d callbacks", len(got))
 		}
@@ -79,7 +79,7 @@ func TestCallbackBody(t *testing.T) {
 		if got[0].header.Get("Webhook-Id") == got[1].header.Get("Webhook-Id") {
 			t.Error("two events have one id")
 		}
-		if d := w.delivery(task.ID); d.State != record.Delivered || d.Status != 200 || d.Attempts != 1 || d.ID != got[0].header.Get("Webhook-Id") || d.Next != 0 || d.Trouble != "" {
+		if d := f.delivery(task.ID); d.State != record.Delivered || d.Status != 200 || d.Attempts != 1 || d.ID != got[0].header.Get("Webhook-Id") || d.Next != 0 || d.Trouble != "" {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -105,27 +105,27 @@ func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 }
 
 func TestTheOldSecretAlsoSignsDuringARotation(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		w.hooks.mu.Lock()
-		w.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("new"), []byte("old")}}
-		w.hooks.mu.Unlock()
-		w.ended(plain)
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		f.hooks.mu.Lock()
+		f.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("new"), []byte("old")}}
+		f.hooks.mu.Unlock()
+		f.ended(plain)
 		synctest.Wait()
-		checkSignatures(t, w.hooks.requests()[0], "new", "old")
+		checkSignatures(t, f.hooks.requests()[0], "new", "old")
 	})
 }
 
 func TestAKeyWithoutAnAddressGetsNoCallback(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		task := w.ended(func(s *Submission) { s.Key = annKey })
-		w.hooks.mu.Lock()
-		delete(w.hooks.address, annKey)
-		w.hooks.mu.Unlock()
-		w.must(video())
-		w.sleep(time.Minute)
-		list, next, err := w.Callbacks(w.t.Context(), ann, "", 0)
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		task := f.ended(func(s *Submission) { s.Key = annKey })
+		f.hooks.mu.Lock()
+		delete(f.hooks.address, annKey)
+		f.hooks.mu.Unlock()
+		f.mustSubmit(video())
+		f.sleep(time.Minute)
+		list, next, err := f.Callbacks(f.t.Context(), ann, "", 0)
 		if err != nil || next != "" || len(list) != 1 || list[0].Task != task.ID {
 			t.Errorf("%+v, %q, %v", list, next, err)
 		}
@@ -133,13 +133,13 @@ func TestAKeyWithoutAnAddressGetsNoCallback(t *testing.T) {
 }
 
 func TestCallbackAttemptsFollowTheSchedule(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		w.hooks.answers(func(int) int { return 500 })
-		task := w.ended(plain)
-		completed := time.UnixMilli(w.record(task.ID).Completed)
-		w.sleep(100 * time.Hour)
-		got := w.hooks.requests()
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		f.hooks.answers(func(int) int { return 500 })
+		task := f.ended(plain)
+		completed := time.UnixMilli(f.record(task.ID).Completed)
+		f.sleep(100 * time.Hour)
+		got := f.hooks.requests()
 		if len(got) != 10 {
 			t.Fatalf("sent %d times", len(got))
 		}
@@ -157,7 +157,7 @@ func TestCallbackAttemptsFollowTheSchedule(t *testing.T) {
 			checkSignatures(t, got[i], "current secret")
 			before = got[i].at
 		}
-		if d := w.delivery(task.ID); d.State != record.Dead || d.Attempts != 10 || d.Status != 500 || d.Next != 0 || d.Trouble != "the receiver answered 500" {
+		if d := f.delivery(task.ID); d.State != record.Dead || d.Attempts != 10 || d.Status != 500 || d.Next != 0 || d.Trouble != "the receiver answered 500" {
 			t.Errorf("%+v", d)
 		}
 	})
@@ -184,13 +184,13 @@ func TestCallbackEndsAfterCertainAnswers(t *testing.T) {
 		"500, then ok": {func(n int) int { return map[bool]int{true: 500, false: 200}[n < 3] }, 10 * time.Minute, record.Delivered, 3, 200, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				w.listen()
-				w.hooks.answers(row.answer)
-				task := w.ended(plain)
-				w.sleep(row.after)
+			withFixture(t, func(f *fixture) {
+				f.listen()
+				f.hooks.answers(row.answer)
+				task := f.ended(plain)
+				f.sleep(row.after)
 				synctest.Wait()
-				d := w.delivery(task.ID)
+				d := f.delivery(task.ID)
 				if d.State != row.state || d.Attempts != row.attempts || d.Status != row.status || d.Trouble != row.trouble {
 					t.Errorf("%+v", d)
 				}
@@ -198,12 +198,12 @@ func TestCallbackEndsAfterCertainAnswers(t *testing.T) {
 				if row.status == http.StatusGone {
 					want = 1
 				}
-				w.hooks.mu.Lock()
-				if len(w.hooks.disabled) != want {
-					t.Errorf("disabled: %v", w.hooks.disabled)
+				f.hooks.mu.Lock()
+				if len(f.hooks.disabled) != want {
+					t.Errorf("disabled: %v", f.hooks.disabled)
 				}
-				w.hooks.mu.Unlock()
-				for _, got := range w.hooks.requests() {
+				f.hooks.mu.Unlock()
+				for _, got := range f.hooks.requests() {
 					if got.url != "https://ann.example.com/hook" {
 						t.Errorf("it was sent to %s", got.url)
 					}
@@ -214,82 +214,82 @@ func TestCallbackEndsAfterCertainAnswers(t *testing.T) {
 }
 
 func TestASlowReceiverDoesNotDelayOthers(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		w.hooks.mu.Lock()
-		w.hooks.address[annKey2] = callback.Address{URL: "https://quick.example.com/", Secrets: [][]byte{[]byte("x")}}
-		w.hooks.answer = func(n int) int {
-			if w.hooks.got[n-1].url == "https://quick.example.com/" {
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		f.hooks.mu.Lock()
+		f.hooks.address[annKey2] = callback.Address{URL: "https://quick.example.com/", Secrets: [][]byte{[]byte("x")}}
+		f.hooks.answer = func(n int) int {
+			if f.hooks.got[n-1].url == "https://quick.example.com/" {
 				return 200
 			}
 			return -1
 		}
-		w.hooks.mu.Unlock()
-		w.service.succeed(1)
+		f.hooks.mu.Unlock()
+		f.service.succeed(1)
 		for range 8 {
-			w.must(video())
+			f.mustSubmit(video())
 		}
-		w.sleep(5 * time.Second)
-		w.hooks.mu.Lock()
-		if w.hooks.peak != perKey {
-			t.Errorf("%d at once to one receiver", w.hooks.peak)
+		f.sleep(5 * time.Second)
+		f.hooks.mu.Lock()
+		if f.hooks.peak != perKey {
+			t.Errorf("%d at once to one receiver", f.hooks.peak)
 		}
-		w.hooks.mu.Unlock()
-		task := w.ended(func(s *Submission) { s.Key = annKey2 })
-		w.sleep(100 * time.Millisecond)
-		if d := w.delivery(task.ID); d.State != record.Delivered {
+		f.hooks.mu.Unlock()
+		task := f.ended(func(s *Submission) { s.Key = annKey2 })
+		f.sleep(100 * time.Millisecond)
+		if d := f.delivery(task.ID); d.State != record.Delivered {
 			t.Errorf("%+v", d)
 		}
 	})
 }
 
 func TestRedelivery(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		w.hooks.answers(func(int) int { return 410 })
-		task := w.ended(plain)
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		f.hooks.answers(func(int) int { return 410 })
+		task := f.ended(plain)
 		synctest.Wait()
 		again := func() (callback.Callback, error) {
-			return w.Redeliver(context.Background(), "operator", record.OfUser(ann), task.ID)
+			return f.Redeliver(context.Background(), "operator", record.OfUser(ann), task.ID)
 		}
-		w.hooks.mu.Lock()
-		w.hooks.answer = func(int) int { return 200 }
-		w.hooks.mu.Unlock()
+		f.hooks.mu.Lock()
+		f.hooks.answer = func(int) int { return 200 }
+		f.hooks.mu.Unlock()
 		if _, err := again(); err != nil { // the key no longer has an address
 			t.Fatal(err)
 		}
 		synctest.Wait()
-		if d := w.delivery(task.ID); d.State != record.Dead || d.Attempts != 1 || d.Trouble != "the API key has no callback address" {
+		if d := f.delivery(task.ID); d.State != record.Dead || d.Attempts != 1 || d.Trouble != "the API key has no callback address" {
 			t.Errorf("%+v", d)
 		}
-		w.listen()
+		f.listen()
 		for range 2 { // also of a delivered callback
 			if d, err := again(); err != nil || d.State != record.Undelivered {
 				t.Fatal(d, err)
 			}
 			synctest.Wait()
-			if d := w.delivery(task.ID); d.State != record.Delivered {
+			if d := f.delivery(task.ID); d.State != record.Delivered {
 				t.Errorf("%+v", d)
 			}
 		}
-		got := w.hooks.requests()
+		got := f.hooks.requests()
 		if len(got) != 3 || got[0].header.Get("Webhook-Id") != got[2].header.Get("Webhook-Id") {
 			t.Errorf("%d attempts", len(got))
 		}
 		for _, owner := range []record.Owner{record.OfUser("user_bob"), record.OfKey(bobKey), {}} {
-			if _, err := w.Redeliver(w.t.Context(), "x", owner, task.ID); codeOf(err) != fault.NotFound {
+			if _, err := f.Redeliver(f.t.Context(), "x", owner, task.ID); codeOf(err) != fault.NotFound {
 				t.Errorf("another may: %v", err)
 			}
 		}
-		if _, err := w.Redeliver(w.t.Context(), "x", record.Anyone, record.NewID()); codeOf(err) != fault.NotFound {
+		if _, err := f.Redeliver(f.t.Context(), "x", record.Anyone, record.NewID()); codeOf(err) != fault.NotFound {
 			t.Error(err)
 		}
-		w.sleep(redelivery - time.Second)
+		f.sleep(redelivery - time.Second)
 		if _, err := again(); err != nil {
 			t.Error(err)
 		}
 		synctest.Wait()
-		w.sleep(redelivery)
+		f.sleep(redelivery)
 		if _, err := again(); codeOf(err) != fault.Conflict {
 			t.Errorf("after 7 days: %v", err)
 		}
@@ -297,16 +297,16 @@ func TestRedelivery(t *testing.T) {
 }
 
 func TestCallbacksAreListedLatestFirst(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
+	withFixture(t, func(f *fixture) {
+		f.listen()
 		var want []string
 		for range 5 {
-			want = append([]string{w.ended(plain).ID}, want...)
+			want = append([]string{f.ended(plain).ID}, want...)
 		}
 		synctest.Wait()
 		var got []string
 		for after := ""; ; {
-			list, next, err := w.Callbacks(w.t.Context(), ann, after, 2)
+			list, next, err := f.Callbacks(f.t.Context(), ann, after, 2)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -320,35 +320,35 @@ func TestCallbacksAreListedLatestFirst(t *testing.T) {
 		if fmt.Sprint(got) != fmt.Sprint(want) {
 			t.Errorf("%v, want %v", got, want)
 		}
-		if _, _, err := w.Callbacks(w.t.Context(), "user_bob", want[0], 2); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := f.Callbacks(f.t.Context(), "user_bob", want[0], 2); codeOf(err) != fault.InvalidParameter {
 			t.Error(err)
 		}
-		if _, _, err := w.Callbacks(w.t.Context(), ann, "", 101); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := f.Callbacks(f.t.Context(), ann, "", 101); codeOf(err) != fault.InvalidParameter {
 			t.Error(err)
 		}
 	})
 }
 
 func TestATestEventIsSentOnce(t *testing.T) {
-	in(t, func(w *world) {
-		if _, err := w.Test(w.t.Context(), "operator", ann, annKey); codeOf(err) != fault.NotFound {
+	withFixture(t, func(f *fixture) {
+		if _, err := f.Test(f.t.Context(), "operator", ann, annKey); codeOf(err) != fault.NotFound {
 			t.Error(err)
 		}
-		w.listen()
+		f.listen()
 		for _, status := range []int{200, 500} {
-			w.hooks.answers(func(int) int { return status })
-			d, err := w.Test(w.t.Context(), "operator", ann, annKey)
+			f.hooks.answers(func(int) int { return status })
+			d, err := f.Test(f.t.Context(), "operator", ann, annKey)
 			if err != nil || d.Status != status || (d.State == record.Delivered) != (status == 200) {
 				t.Errorf("%+v, %v", d, err)
 			}
 		}
-		w.sleep(time.Hour)
-		got := w.hooks.requests()
+		f.sleep(time.Hour)
+		got := f.hooks.requests()
 		if len(got) != 2 || !strings.HasPrefix(string(got[0].body), `{"type":"callback.test",`) {
 			t.Errorf("sent %d times", len(got))
 		}
 		checkSignatures(t, got[0], "current secret")
-		if _, err := w.Test(w.t.Context(), "operator", ann, annKey2); codeOf(err) != fault.NotFound {
+		if _, err := f.Test(f.t.Context(), "operator", ann, annKey2); codeOf(err) != fault.NotFound {
 			t.Error(err)
 		}
 	})

@@ -22,63 +22,63 @@ func TestCancel(t *testing.T) {
 	cut := errors.New("cut")
 	for name, row := range map[string]struct {
 		can    bool
-		before func(w *world) // sets up the state
-		after  func(w *world, id string)
+		before func(f *fixture) // sets up the state
+		after  func(f *fixture, id string)
 		code   fault.Code   // of the refusal; empty: it is cancelled
 		end    record.State // after a while
 	}{
-		"it waits": {before: func(w *world) {
-			w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
+		"it waits": {before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		}, end: record.Failed},
-		"it is being sent": {before: func(w *world) {
-			w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
+		"it is being sent": {before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.InProgress},
-		"its delivery is unknown": {before: func(w *world) {
-			w.service.set(func(s *mockService) { s.took = func(backends.Job) error { return cut } })
+		"its delivery is unknown": {before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.took = func(backends.Job) error { return cut } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.Pending},
 		"the backend confirms": {can: true, end: record.Failed},
 		"the backend cannot":   {code: fault.TaskNotCancellable, end: record.InProgress},
-		"the backend refuses": {can: true, before: func(w *world) {
-			w.service.set(func(s *mockService) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
+		"the backend refuses": {can: true, before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
-		"the backend does not say": {can: true, before: func(w *world) {
-			w.service.set(func(s *mockService) { s.cancel = func(*work) error { return cut } })
+		"the backend does not say": {can: true, before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.cancel = func(*work) error { return cut } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
-		"the adapter panics": {can: true, before: func(w *world) {
-			w.service.set(func(s *mockService) { s.cancel = func(*work) error { panic("bug") } })
+		"the adapter panics": {can: true, before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.cancel = func(*work) error { panic("bug") } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
-		"it succeeds at the same moment": {can: true, after: func(w *world, id string) {
-			w.service.set(func(s *mockService) {
+		"it succeeds at the same moment": {can: true, after: func(f *fixture, id string) {
+			f.service.set(func(s *mockService) {
 				s.cancel = func(*work) error {
-					w.service.tells(id, succeeded(1))
+					f.service.setStatus(id, succeeded(1))
 					time.Sleep(10 * time.Second) // a poll finds it
 					return nil
 				}
 			})
 		}, code: fault.TaskNotCancellable, end: record.Success},
-		"it succeeded": {can: true, after: func(w *world, id string) {
-			w.service.tells(id, succeeded(1))
-			w.until(id, record.Success, time.Minute)
+		"it succeeded": {can: true, after: func(f *fixture, id string) {
+			f.service.setStatus(id, succeeded(1))
+			f.until(id, record.Success, time.Minute)
 		}, code: fault.TaskNotCancellable, end: record.Success},
-		"it failed": {can: true, after: func(w *world, id string) {
-			w.service.tells(id, failed(backends.ModelFailed))
-			w.until(id, record.Failed, time.Minute)
+		"it failed": {can: true, after: func(f *fixture, id string) {
+			f.service.setStatus(id, failed(backends.ModelFailed))
+			f.until(id, record.Failed, time.Minute)
 		}, code: fault.TaskNotCancellable, end: record.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
+			withFixture(t, func(f *fixture) {
 				if row.can {
-					w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
+					f.serve(func(c *Config) { c.Backends[0].Backend = cancelling{f.service} })
 				}
-				w.listen()
+				f.listen()
 				if row.before != nil {
-					row.before(w)
+					row.before(f)
 				}
-				task := w.must(video())
+				task := f.mustSubmit(video())
 				if row.after != nil {
-					row.after(w, task.ID)
+					row.after(f, task.ID)
 				}
-				got, err := w.Cancel(w.t.Context(), record.OfKey(annKey), task.ID)
+				got, err := f.Cancel(f.t.Context(), record.OfKey(annKey), task.ID)
 				if codeOf(err) != row.code {
 					t.Fatalf("%+v, %v; want %q", got, err, row.code)
 				}
@@ -86,23 +86,23 @@ func TestCancel(t *testing.T) {
 					if got.Status != record.Failed || got.Error.Reason != backends.TaskCancelled || got.Progress != "0%" {
 						t.Errorf("%+v", got)
 					}
-					again, err := w.Cancel(w.t.Context(), record.OfUser(ann), task.ID)
+					again, err := f.Cancel(f.t.Context(), record.OfUser(ann), task.ID)
 					if err != nil || again.CompletedAt != got.CompletedAt {
 						t.Errorf("a second time: %+v, %v", again, err)
 					}
 				}
-				w.sleep(8 * time.Second)
-				w.is(task.ID, row.end)
+				f.sleep(8 * time.Second)
+				f.wantStatus(task.ID, row.end)
 				switch row.end {
 				case record.Success:
-					w.has(900, 0)
+					f.checkWallet(900, 0)
 				case record.Failed:
-					w.has(1000, 0)
-					if n := len(w.hooks.requests()); n != 1 {
+					f.checkWallet(1000, 0)
+					if n := len(f.hooks.requests()); n != 1 {
 						t.Errorf("%d callbacks", n)
 					}
 				default:
-					w.has(1000, 100)
+					f.checkWallet(1000, 100)
 				}
 			})
 		})
@@ -110,29 +110,29 @@ func TestCancel(t *testing.T) {
 }
 
 func TestAFreeSlotGoesToTheNextTask(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Backends[0].Backend = 1, cancelling{w.service} })
-		first, second := w.must(video()), w.must(video())
-		w.sleep(10 * time.Second)
-		w.is(second.ID, record.Queued)
-		if _, err := w.Cancel(w.t.Context(), record.OfKey(annKey), first.ID); err != nil {
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Backends[0].Backend = 1, cancelling{f.service} })
+		first, second := f.mustSubmit(video()), f.mustSubmit(video())
+		f.sleep(10 * time.Second)
+		f.wantStatus(second.ID, record.Queued)
+		if _, err := f.Cancel(f.t.Context(), record.OfKey(annKey), first.ID); err != nil {
 			t.Fatal(err)
 		}
-		w.sleep(10 * time.Millisecond)
-		if jobs, _ := w.service.accepted(); jobs != 2 {
+		f.sleep(10 * time.Millisecond)
+		if jobs, _ := f.service.accepted(); jobs != 2 {
 			t.Error("the next task was not sent")
 		}
-		w.sleep(4 * time.Second)
-		w.is(second.ID, record.InProgress)
+		f.sleep(4 * time.Second)
+		f.wantStatus(second.ID, record.InProgress)
 	})
 }
 
 func TestARunningPollDoesNotReviveACancelledTask(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
-		id := w.must(video()).ID
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].Backend = cancelling{f.service} })
+		id := f.mustSubmit(video()).ID
 		asked := make(chan struct{}, 100)
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				asked <- struct{}{}
 				time.Sleep(5 * time.Second) // the answer is from before it was cancelled
@@ -140,11 +140,11 @@ func TestARunningPollDoesNotReviveACancelledTask(t *testing.T) {
 			}
 		})
 		<-asked
-		if _, err := w.Cancel(context.Background(), record.OfKey(annKey), id); err != nil {
+		if _, err := f.Cancel(context.Background(), record.OfKey(annKey), id); err != nil {
 			t.Fatal(err)
 		}
-		w.sleep(time.Minute)
-		w.is(id, record.Failed)
-		w.checkConsistent()
+		f.sleep(time.Minute)
+		f.wantStatus(id, record.Failed)
+		f.checkConsistent()
 	})
 }

@@ -18,44 +18,44 @@ import (
 
 // client submits with one idempotency key until it has an answer, and polls until
 // the task has ended. It restarts the process whenever the process is dead.
-func (w *world) client() *record.Task {
-	w.t.Helper()
+func (f *fixture) client() *record.Task {
+	f.t.Helper()
 	s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID, s.SessionContext = "k", "s", "ctx" })
 	var id string
 	for range 4000 {
-		w.revive()
+		f.revive()
 		if id == "" {
-			if task, err := w.submit(s); err == nil {
+			if task, err := f.submit(s); err == nil {
 				id = task.ID
-			} else if code := codeOf(err); code != fault.StoreUnavailable && code != fault.UpstreamUnavailable && w.store.Err() == nil && !w.power.off.Load() {
-				w.t.Fatalf("the submission is refused: %v", err)
+			} else if code := codeOf(err); code != fault.StoreUnavailable && code != fault.UpstreamUnavailable && f.store.Err() == nil && !f.power.off.Load() {
+				f.t.Fatalf("the submission is refused: %v", err)
 			}
-			w.sleep(time.Second)
+			f.sleep(time.Second)
 			continue
 		}
-		task, err := w.Get(context.Background(), record.OfKey(annKey), id)
-		if err == nil && task.CompletedAt != 0 && w.settledCallbacks() {
+		task, err := f.Get(context.Background(), record.OfKey(annKey), id)
+		if err == nil && task.CompletedAt != 0 && f.settledCallbacks() {
 			return task
 		}
-		w.sleep(time.Second)
+		f.sleep(time.Second)
 	}
-	w.t.Fatal("the task does not end")
+	f.t.Fatal("the task does not end")
 	return nil
 }
 
 // revive restarts the process if it is dead.
-func (w *world) revive() {
-	if w.store.Err() != nil || w.power.off.Load() || w.store.View(context.Background(), func(storage.Reader) error { return nil }) != nil {
-		w.closeDead()
-		w.start()
+func (f *fixture) revive() {
+	if f.store.Err() != nil || f.power.off.Load() || f.store.View(context.Background(), func(storage.Reader) error { return nil }) != nil {
+		f.closeDead()
+		f.start()
 	}
 }
 
 // settledCallbacks reports whether no callback is due.
-func (w *world) settledCallbacks() bool {
+func (f *fixture) settledCallbacks() bool {
 	none := true
 	lo, hi := storage.Below(record.EventDuePrefix)
-	err := w.store.View(context.Background(), func(r storage.Reader) error {
+	err := f.store.View(context.Background(), func(r storage.Reader) error {
 		return r.Scan(lo, hi, func(_, _ []byte) bool {
 			none = false
 			return false
@@ -66,29 +66,29 @@ func (w *world) settledCallbacks() bool {
 
 // checkOnce checks that there was at most one job and one charge, and one callback
 // id.
-func (w *world) checkOnce(task *record.Task) {
-	w.t.Helper()
-	jobs, most := w.service.accepted()
+func (f *fixture) checkOnce(task *record.Task) {
+	f.t.Helper()
+	jobs, most := f.service.accepted()
 	if jobs > 1 || most > 1 {
-		w.t.Errorf("the service has accepted %d jobs, one up to %d times", jobs, most)
+		f.t.Errorf("the service has accepted %d jobs, one up to %d times", jobs, most)
 	}
 	switch task.Status {
 	case record.Success:
-		w.has(900, 0)
+		f.checkWallet(900, 0)
 	case record.Failed:
-		w.has(1000, 0)
+		f.checkWallet(1000, 0)
 	default:
-		w.t.Errorf("the task ends %s", task.Status)
+		f.t.Errorf("the task ends %s", task.Status)
 	}
 	ids := make(map[string]int)
-	for _, got := range w.hooks.requests() {
+	for _, got := range f.hooks.requests() {
 		ids[got.header.Get("Webhook-Id")]++
 	}
 	if len(ids) != 1 || ids[callback.EventID(task.ID)] == 0 {
-		w.t.Errorf("the callbacks are %v", ids)
+		f.t.Errorf("the callbacks are %v", ids)
 	}
-	if n := w.count(Filter{Key: annKey}); n != 1 {
-		w.t.Errorf("ann has %d tasks", n)
+	if n := f.count(Filter{Key: annKey}); n != 1 {
+		f.t.Errorf("ann has %d tasks", n)
 	}
 }
 
@@ -104,18 +104,18 @@ func TestAFaultAtAnyCommitIsHarmless(t *testing.T) {
 				const most = 24
 				for commit := range most {
 					t.Run(fmt.Sprintf("%s, commit %d, finds %t, keeper %d", name, commit, finds, keeps), func(t *testing.T) {
-						in(t, func(w *world) {
-							w.serve(func(c *Config) {
+						withFixture(t, func(f *fixture) {
+							f.serve(func(c *Config) {
 								if finds {
-									c.Backends[0].Backend = finding{w.service}
+									c.Backends[0].Backend = finding{f.service}
 								}
 								if keeps == 1 {
 									c.Keeper = newMockKeeper()
 								}
 							})
-							w.listen()
+							f.listen()
 							polls := 0
-							w.service.set(func(s *mockService) {
+							f.service.set(func(s *mockService) {
 								s.poll = func(*work) (backends.Status, error) {
 									if polls++; polls < 3 {
 										return backends.Status{State: backends.Running, Progress: 10 * polls}, nil
@@ -123,12 +123,12 @@ func TestAFaultAtAnyCommitIsHarmless(t *testing.T) {
 									return succeeded(1), nil
 								}
 							})
-							before := w.faulty.Commits()
-							w.faulty.Plan(storagetest.After(commit, wrong)...)
-							faulty := w.faulty
-							task := w.client()
-							w.checkOnce(task)
-							if jobs, _ := w.service.accepted(); finds && (jobs == 1) != (task.Status == record.Success) {
+							before := f.faulty.Commits()
+							f.faulty.Plan(storagetest.After(commit, wrong)...)
+							faulty := f.faulty
+							task := f.client()
+							f.checkOnce(task)
+							if jobs, _ := f.service.accepted(); finds && (jobs == 1) != (task.Status == record.Success) {
 								t.Errorf("there are %d jobs, and it ended %s: %+v", jobs, task.Status, task.Error)
 							}
 							if commit == most-1 && faulty.Commits()-before > most {
@@ -181,54 +181,54 @@ func (a *mockKeeper) Keep(ctx context.Context, k Keeping) ([]string, error) {
 func TestAKillAtEveryStep(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		plan  func(w *world) // plans one kill
+		plan  func(f *fixture) // plans one kill
 		finds bool
 		want  record.State
 	}{
-		"before the submission is durable": {plan: func(w *world) { w.faulty.Plan(storagetest.Halted) }, want: record.Success},
-		"after it, before a byte is sent": {plan: func(w *world) {
-			w.service.set(func(s *mockService) {
-				s.submit = w.once(func() error { w.power.off.Store(true); return context.Canceled })
+		"before the submission is durable": {plan: func(f *fixture) { f.faulty.Plan(storagetest.Halted) }, want: record.Success},
+		"after it, before a byte is sent": {plan: func(f *fixture) {
+			f.service.set(func(s *mockService) {
+				s.submit = f.once(func() error { f.power.off.Store(true); return context.Canceled })
 			})
 		}, want: record.Failed}, // the gateway cannot know that no byte was sent
-		"after it, and the service supports Reconcile": {plan: func(w *world) {
-			w.service.set(func(s *mockService) {
-				s.submit = w.once(func() error { w.power.off.Store(true); return context.Canceled })
+		"after it, and the service supports Reconcile": {plan: func(f *fixture) {
+			f.service.set(func(s *mockService) {
+				s.submit = f.once(func() error { f.power.off.Store(true); return context.Canceled })
 			})
 		}, finds: true, want: record.Failed}, // the service has no job
-		"after the acceptance, before it is durable": {plan: func(w *world) {
-			w.service.set(func(s *mockService) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
+		"after the acceptance, before it is durable": {plan: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.took = f.once(func() error { f.power.off.Store(true); return nil }) })
 		}, want: record.Failed},
-		"after the acceptance, and the service supports Reconcile": {plan: func(w *world) {
-			w.service.set(func(s *mockService) { s.took = w.once(func() error { w.power.off.Store(true); return nil }) })
+		"after the acceptance, and the service supports Reconcile": {plan: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.took = f.once(func() error { f.power.off.Store(true); return nil }) })
 		}, finds: true, want: record.Success},
-		"after a poll that returned a success": {plan: func(w *world) {
-			kill := w.once(func() error { w.power.off.Store(true); return nil })
-			w.service.set(func(s *mockService) {
+		"after a poll that returned a success": {plan: func(f *fixture) {
+			kill := f.once(func() error { f.power.off.Store(true); return nil })
+			f.service.set(func(s *mockService) {
 				s.poll = func(*work) (backends.Status, error) { return succeeded(1), kill(backends.Job{}) }
 			})
 		}, want: record.Success},
-		"after the end is durable, before the callback": {plan: func(w *world) {
-			w.hooks.after = func() func() {
-				kill := w.once(func() error { w.power.off.Store(true); return nil })
+		"after the end is durable, before the callback": {plan: func(f *fixture) {
+			f.hooks.after = func() func() {
+				kill := f.once(func() error { f.power.off.Store(true); return nil })
 				return func() { _ = kill(backends.Job{}) }
 			}()
 		}, want: record.Success},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
+			withFixture(t, func(f *fixture) {
 				if row.finds {
-					w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
+					f.serve(func(c *Config) { c.Backends[0].Backend = finding{f.service} })
 				}
-				w.listen()
-				w.service.succeed(1)
-				first := w.process
-				row.plan(w)
-				task := w.client()
-				if w.process == first {
+				f.listen()
+				f.service.succeed(1)
+				first := f.process
+				row.plan(f)
+				task := f.client()
+				if f.process == first {
 					t.Error("it was not killed")
 				}
-				w.checkOnce(task)
+				f.checkOnce(task)
 				if task.Status != row.want {
 					t.Errorf("it ended %s, want %s: %+v", task.Status, row.want, task.Error)
 				}
@@ -238,7 +238,7 @@ func TestAKillAtEveryStep(t *testing.T) {
 }
 
 // once calls fn at the first call only.
-func (w *world) once(fn func() error) func(backends.Job) error {
+func (f *fixture) once(fn func() error) func(backends.Job) error {
 	var once sync.Once
 	return func(backends.Job) (err error) {
 		once.Do(func() { err = fn() })
@@ -247,16 +247,16 @@ func (w *world) once(fn func() error) func(backends.Job) error {
 }
 
 func TestARestartResumesAllTasks(t *testing.T) {
-	in(t, func(w *world) {
-		w.credit("user_bob", 100_000)
+	withFixture(t, func(f *fixture) {
+		f.credit("user_bob", 100_000)
 		const tasks, most = 60, 5
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
 		var ids []string
 		for range tasks {
-			ids = append(ids, w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
+			ids = append(ids, f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
 		}
 		begun := make(map[string]time.Time)
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.poll = func(j *work) (backends.Status, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -270,23 +270,23 @@ func TestARestartResumesAllTasks(t *testing.T) {
 			}
 		})
 		for round := range 40 {
-			w.sleep(7 * time.Second)
+			f.sleep(7 * time.Second)
 			if round%2 == 0 {
-				w.stop()
+				f.stop()
 			} else {
 				synctest.Wait() // no job is being sent, whose delivery would be unknown
-				w.kill()
+				f.kill()
 			}
-			w.start()
+			f.start()
 		}
-		w.sleep(10 * time.Minute)
+		f.sleep(10 * time.Minute)
 		for _, id := range ids {
-			task, err := w.Get(context.Background(), record.OfKey(bobKey), id)
+			task, err := f.Get(context.Background(), record.OfKey(bobKey), id)
 			if err != nil || task.Status != record.Success {
 				t.Fatalf("%+v, %v", task, err)
 			}
 		}
-		if jobs, twice := w.service.accepted(); jobs != tasks || twice != 1 {
+		if jobs, twice := f.service.accepted(); jobs != tasks || twice != 1 {
 			t.Errorf("%d jobs, one up to %d times", jobs, twice)
 		}
 	})

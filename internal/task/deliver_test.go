@@ -21,7 +21,7 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 		took  error // result after the acceptance
 		lost  bool  // not accepted
 		finds bool
-		find  func(w *world) func(*work) (backends.Ref, error)
+		find  func(f *fixture) func(*work) (backends.Ref, error)
 		after time.Duration
 		want  record.State
 	}{
@@ -29,7 +29,7 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 		"no Reconcile, before the grace": {took: unconfirmed, after: transition.Grace - time.Second, want: record.Pending},
 		"found":                          {took: unconfirmed, finds: true, after: 10 * time.Second, want: record.InProgress},
 		"certainly not accepted":         {lost: true, finds: true, after: 10 * time.Second, want: record.Failed},
-		"found late": {took: unconfirmed, finds: true, find: func(w *world) func(*work) (backends.Ref, error) {
+		"found late": {took: unconfirmed, finds: true, find: func(f *fixture) func(*work) (backends.Ref, error) {
 			began := time.Now()
 			return func(j *work) (backends.Ref, error) {
 				if time.Since(began) < transition.Grace-time.Minute {
@@ -38,38 +38,38 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 				return backends.Ref{ID: "job-" + j.token}, nil
 			}
 		}, after: transition.Grace + 10*time.Second, want: record.InProgress},
-		"never found": {took: unconfirmed, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
+		"never found": {took: unconfirmed, finds: true, find: func(*fixture) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { return backends.Ref{}, errors.New("not now") }
 		}, after: transition.Grace + 20*time.Second, want: record.Failed},
-		"a panic of Reconcile": {took: unconfirmed, finds: true, find: func(*world) func(*work) (backends.Ref, error) {
+		"a panic of Reconcile": {took: unconfirmed, finds: true, find: func(*fixture) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { panic("bug") }
 		}, after: transition.Grace - time.Second, want: record.Pending},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
+			withFixture(t, func(f *fixture) {
 				if row.finds {
-					w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
+					f.serve(func(c *Config) { c.Backends[0].Backend = finding{f.service} })
 				}
-				w.service.set(func(s *mockService) {
+				f.service.set(func(s *mockService) {
 					if row.lost {
 						s.submit = func(backends.Job) error { return unconfirmed }
 					}
 					s.took = func(backends.Job) error { return row.took }
 					if row.find != nil {
-						s.find = row.find(w)
+						s.find = row.find(f)
 					}
 				})
-				task := w.must(video())
+				task := f.mustSubmit(video())
 				if task.Status != record.Pending || task.Progress != "0%" {
 					t.Fatalf("with unknown delivery callers see %+v", task)
 				}
-				w.sleep(row.after)
-				w.is(task.ID, row.want)
-				if jobs, twice := w.service.accepted(); jobs+twice > 2 {
+				f.sleep(row.after)
+				f.wantStatus(task.ID, row.want)
+				if jobs, twice := f.service.accepted(); jobs+twice > 2 {
 					t.Errorf("%d jobs, one up to %d times", jobs, twice)
 				}
 				if row.want == record.Failed {
-					w.has(1000, 0)
+					f.checkWallet(1000, 0)
 				}
 			})
 		})
@@ -83,53 +83,53 @@ func TestAPanicOrTimeoutMakesTheDeliveryUnknown(t *testing.T) {
 		"no time": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				w.service.set(func(s *mockService) {
+			withFixture(t, func(f *fixture) {
+				f.service.set(func(s *mockService) {
 					s.submit = submit
 					if submit == nil {
 						s.hold = func(ctx context.Context, _ backends.Job) { <-ctx.Done() }
 						s.took = func(backends.Job) error { return context.DeadlineExceeded }
 					}
 				})
-				task := w.must(video())
-				w.sleep(submitTimeout)
-				w.is(task.ID, record.Pending)
+				task := f.mustSubmit(video())
+				f.sleep(submitTimeout)
+				f.wantStatus(task.ID, record.Pending)
 			})
 		})
 	}
 }
 
 func TestALateAcceptanceCounts(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].Backend = finding{f.service} })
+		f.service.set(func(s *mockService) {
 			s.hold = func(context.Context, backends.Job) { time.Sleep(90 * time.Second) } // the adapter ignores its context
 			s.find = func(*work) (backends.Ref, error) {
 				time.Sleep(28600 * time.Millisecond) // until just after the acceptance
 				return backends.Ref{}, &backends.Error{Kind: backends.Gone}
 			}
 		})
-		task := w.must(video())
-		w.sleep(65*time.Second - deliveryWait)
-		w.is(task.ID, record.Pending)
-		w.sleep(time.Minute)
-		w.is(task.ID, record.InProgress)
-		w.service.succeed(1)
-		w.until(task.ID, record.Success, time.Minute)
-		w.has(900, 0)
+		task := f.mustSubmit(video())
+		f.sleep(65*time.Second - deliveryWait)
+		f.wantStatus(task.ID, record.Pending)
+		f.sleep(time.Minute)
+		f.wantStatus(task.ID, record.InProgress)
+		f.service.succeed(1)
+		f.until(task.ID, record.Success, time.Minute)
+		f.checkWallet(900, 0)
 	})
 }
 
 func TestAnAcceptanceAfterTheEndIsALoss(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = cancelling{w.service} })
-		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(20 * time.Minute) } })
-		task := w.must(video())
-		w.sleep(30 * time.Minute)
-		w.is(task.ID, record.Failed)
-		w.has(1000, 0)
-		if w.Stats().Losses != 1 || !w.service.jobs[backends.Token(task.ID)].cancelled {
-			t.Errorf("%+v", w.Stats())
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].Backend = cancelling{f.service} })
+		f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(20 * time.Minute) } })
+		task := f.mustSubmit(video())
+		f.sleep(30 * time.Minute)
+		f.wantStatus(task.ID, record.Failed)
+		f.checkWallet(1000, 0)
+		if f.Stats().Losses != 1 || !f.service.jobs[backends.Token(task.ID)].cancelled {
+			t.Errorf("%+v", f.Stats())
 		}
 	})
 }
@@ -149,14 +149,14 @@ func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 		"never":              {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				other := Open(w.store, w.ledger, Options{})
-				if err := other.Serve(w.config); err != nil {
+			withFixture(t, func(f *fixture) {
+				other := Open(f.store, f.ledger, Options{})
+				if err := other.Serve(f.config); err != nil {
 					t.Fatal(err)
 				}
 				defer func() { other.Close(context.Background()) }()
 				sent := make(chan string, 1)
-				w.service.set(func(s *mockService) {
+				f.service.set(func(s *mockService) {
 					s.hold = func(ctx context.Context, job backends.Job) {
 						sent <- job.Token
 						if row.takes == 0 {
@@ -166,50 +166,50 @@ func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 						time.Sleep(row.takes)
 					}
 				})
-				go func() { _, _ = w.submit(video()) }()
+				go func() { _, _ = f.submit(video()) }()
 				<-sent
 				const latest = 2400 * time.Millisecond // is the first poll after the delivery
 				began := time.Now()
-				tasks, _, err := w.List(context.Background(), record.OfKey(annKey), Page{})
+				tasks, _, err := f.List(context.Background(), record.OfKey(annKey), Page{})
 				if err != nil || len(tasks) != 1 {
 					t.Fatalf("%v, %v", tasks, err)
 				}
 				id := tasks[0].ID
-				due := w.record(id).Due
+				due := f.record(id).Due
 				if row.takes == 0 {
 					other.Close(context.Background())
-					w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return context.Canceled } })
-					w.kill()
-					w.start()
-					other = Open(w.store, w.ledger, Options{})
-					if err := other.Serve(w.config); err != nil {
+					f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return context.Canceled } })
+					f.kill()
+					f.start()
+					other = Open(f.store, f.ledger, Options{})
+					if err := other.Serve(f.config); err != nil {
 						t.Fatal(err)
 					}
-					w.sleep(transition.LeaseFor - time.Second)
-					w.is(id, record.Queued)
-					w.sleep(2 * time.Second)
-					w.is(id, record.Pending)
-					w.sleep(transition.Grace)
-					w.is(id, record.Failed)
+					f.sleep(transition.LeaseFor - time.Second)
+					f.wantStatus(id, record.Queued)
+					f.sleep(2 * time.Second)
+					f.wantStatus(id, record.Pending)
+					f.sleep(transition.Grace)
+					f.wantStatus(id, record.Failed)
 					return
 				}
 				for time.Since(began) < row.takes-time.Second {
-					if rec := w.record(id); rec.Delivery != record.Sending || rec.Fence != 1 {
+					if rec := f.record(id); rec.Delivery != record.Sending || rec.Fence != 1 {
 						t.Fatalf("after %v its delivery is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
 					}
-					w.sleep(time.Second)
+					f.sleep(time.Second)
 				}
-				w.sleep(row.takes - time.Since(began))
-				rec := w.record(id)
+				f.sleep(row.takes - time.Since(began))
+				rec := f.record(id)
 				if rec.Delivery != record.Accepted || (rec.Due == due) != row.stays {
 					t.Errorf("its delivery is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
 				}
-				if ahead := time.Duration(rec.Due-w.now()) * time.Millisecond; ahead < transition.WakePause || ahead > latest {
+				if ahead := time.Duration(rec.Due-f.now()) * time.Millisecond; ahead < transition.WakePause || ahead > latest {
 					t.Errorf("it is asked for in %v", ahead)
 				}
-				w.sleep(latest)
-				w.is(id, record.InProgress)
-				if jobs, most := w.service.accepted(); jobs != 1 || most != 1 {
+				f.sleep(latest)
+				f.wantStatus(id, record.InProgress)
+				if jobs, most := f.service.accepted(); jobs != 1 || most != 1 {
 					t.Errorf("%d jobs, one up to %d times", jobs, most)
 				}
 			})
@@ -237,9 +237,9 @@ func (s *slow) Update(ctx context.Context, fn func(storage.Txn) error) error {
 // TestASubmissionOfUnknownOutcomeIsSentOnce has the driver give the task a slot
 // while its submission does not know that it was committed.
 func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
-	in(t, func(w *world) {
-		w.stop()
-		disk := &slow{Engine: &power{Engine: w.disk}, takes: 5 * time.Second}
+	withFixture(t, func(f *fixture) {
+		f.stop()
+		disk := &slow{Engine: &power{Engine: f.disk}, takes: 5 * time.Second}
 		store := storage.New(disk, storage.Options{Gather: -1})
 		l, err := ledger.Open(context.Background(), store, ledger.Options{})
 		if err != nil {
@@ -250,11 +250,11 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 			e.Close(context.Background())
 			l.Close(context.Background())
 			_ = store.Close()
-			w.start()
+			f.start()
 		}()
 		serve := func(most int) {
-			config := w.config
-			config.Backends = []Backend{{Name: "works", Backend: w.service, MaxRunning: most}}
+			config := f.config
+			config.Backends = []Backend{{Name: "works", Backend: f.service, MaxRunning: most}}
 			if err := e.Serve(config); err != nil {
 				t.Fatal(err)
 			}
@@ -266,7 +266,7 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 		}
 		serve(1)
 		submit()
-		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
+		f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
 		time.Sleep(500 * time.Millisecond)
 		disk.armed.Store(true)
 		done := make(chan struct{})
@@ -274,50 +274,50 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 		time.Sleep(time.Second)
 		serve(2) // a slot is free now
 		<-done
-		w.sleep(time.Minute)
-		if jobs, most := w.service.accepted(); jobs != 2 || most != 1 {
+		f.sleep(time.Minute)
+		if jobs, most := f.service.accepted(); jobs != 2 || most != 1 {
 			t.Errorf("%d jobs, one taken %d times", jobs, most)
 		}
 	})
 }
 
 func TestARetryDuringABusyDeliveryKeepsTheTaskQueued(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		f.service.set(func(s *mockService) {
 			s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) }
 			s.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy} }
 		})
-		go func() { _, _ = w.submit(video()) }()
-		w.sleep(3 * time.Second)
-		id := w.first()
-		if _, err := w.Retry(context.Background(), "root", id); err != nil {
+		go func() { _, _ = f.submit(video()) }()
+		f.sleep(3 * time.Second)
+		id := f.first()
+		if _, err := f.Retry(context.Background(), "root", id); err != nil {
 			t.Fatal(err)
 		}
-		w.sleep(10 * time.Second)
-		w.is(id, record.Queued)
+		f.sleep(10 * time.Second)
+		f.wantStatus(id, record.Queued)
 	})
 }
 
 func TestAClockSetBackDuringADeliveryDelaysNoPoll(t *testing.T) {
-	in(t, func(w *world) {
-		w.ahead.Store(int64(10 * time.Hour))
-		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
-		go func() { _, _ = w.submit(video()) }()
+	withFixture(t, func(f *fixture) {
+		f.ahead.Store(int64(10 * time.Hour))
+		f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) } })
+		go func() { _, _ = f.submit(video()) }()
 		time.Sleep(500 * time.Millisecond)
-		w.ahead.Store(0)
-		w.sleep(time.Minute)
-		if id := w.first(); w.service.polled(id) == 0 {
-			t.Errorf("it was not asked for within a minute: it is due in %v", time.Duration(w.record(id).Due-w.now())*time.Millisecond)
+		f.ahead.Store(0)
+		f.sleep(time.Minute)
+		if id := f.first(); f.service.polled(id) == 0 {
+			t.Errorf("it was not asked for within a minute: it is due in %v", time.Duration(f.record(id).Due-f.now())*time.Millisecond)
 		}
 	})
 }
 
 // first is the id of ann's only task.
-func (w *world) first() string {
-	w.t.Helper()
-	tasks, _, err := w.List(context.Background(), record.OfKey(annKey), Page{})
+func (f *fixture) first() string {
+	f.t.Helper()
+	tasks, _, err := f.List(context.Background(), record.OfKey(annKey), Page{})
 	if err != nil || len(tasks) != 1 {
-		w.t.Fatalf("%d tasks, %v", len(tasks), err)
+		f.t.Fatalf("%d tasks, %v", len(tasks), err)
 	}
 	return tasks[0].ID
 }

@@ -30,27 +30,27 @@ func bytesOnly(n int) backends.Status {
 }
 
 func TestSuccessIsReportedAfterTheCopies(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		keeper := newMockKeeper()
 		keeper.delay = 10 * time.Minute // much longer than a lease
-		w.serve(func(c *Config) { c.Keeper = keeper })
-		task := w.must(with(func(s *Submission) { s.Job.Output.MediaName = "cats" }))
-		w.service.tells(task.ID, succeeded(2))
-		w.sleep(9 * time.Minute)
-		if task = w.is(task.ID, record.InProgress); task.Progress != "99%" {
+		f.serve(func(c *Config) { c.Keeper = keeper })
+		task := f.mustSubmit(with(func(s *Submission) { s.Job.Output.MediaName = "cats" }))
+		f.service.setStatus(task.ID, succeeded(2))
+		f.sleep(9 * time.Minute)
+		if task = f.wantStatus(task.ID, record.InProgress); task.Progress != "99%" {
 			t.Errorf("while it is copied it is at %s", task.Progress)
 		}
-		polls := w.service.polled(task.ID)
-		w.has(1000, 100)
-		w.sleep(2 * time.Minute)
-		task = w.is(task.ID, record.Success)
+		polls := f.service.polled(task.ID)
+		f.checkWallet(1000, 100)
+		f.sleep(2 * time.Minute)
+		task = f.wantStatus(task.ID, record.Success)
 		if want := "https://gateway.example.com/v1/files/" + task.ID + "/0"; task.Result.URL != want || len(task.Result.URLs) != 2 {
 			t.Errorf("the links are %+v", task.Result)
 		}
 		if keeper.kept[task.ID] != 1 || polls > 2 || keeper.last.MediaName != "cats" || keeper.last.Key != annKey || keeper.last.Fetch != nil {
 			t.Errorf("copied %d times, polled %d times: %+v", keeper.kept[task.ID], polls, keeper.last)
 		}
-		w.has(900, 0)
+		f.checkWallet(900, 0)
 	})
 }
 
@@ -72,28 +72,28 @@ func TestFailingCopies(t *testing.T) {
 		"and the backend says that it failed": {status: succeeded(1), fail: fail, later: ptr(failed(backends.ModelFailed)), after: 62 * time.Minute, want: record.Success},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
+			withFixture(t, func(f *fixture) {
 				keeper := newMockKeeper()
 				keeper.fail = row.fail
-				w.serve(func(c *Config) { c.Keeper, c.Backends[0].Backend = keeper, giving{w.service} })
-				task := w.must(video())
-				w.service.tells(task.ID, row.status)
-				w.sleep(10 * time.Second)
+				f.serve(func(c *Config) { c.Keeper, c.Backends[0].Backend = keeper, giving{f.service} })
+				task := f.mustSubmit(video())
+				f.service.setStatus(task.ID, row.status)
+				f.sleep(10 * time.Second)
 				if row.later != nil {
-					w.service.tells(task.ID, *row.later)
+					f.service.setStatus(task.ID, *row.later)
 				}
-				w.sleep(row.after - 10*time.Second)
-				task = w.is(task.ID, row.want)
+				f.sleep(row.after - 10*time.Second)
+				task = f.wantStatus(task.ID, row.want)
 				switch row.want {
 				case record.Success:
-					w.has(900, 0)
+					f.checkWallet(900, 0)
 				case record.Failed:
-					w.has(1000, 0)
+					f.checkWallet(1000, 0)
 				}
 				if keeper.last.Fetch == nil {
 					t.Fatalf("nothing was asked to be copied: %+v", keeper.last)
 				}
-				body, content, err := keeper.last.Fetch(w.t.Context(), 3)
+				body, content, err := keeper.last.Fetch(f.t.Context(), 3)
 				text, _ := io.ReadAll(body)
 				if err != nil || content.Size != 3 || string(text) != "job-"+backends.Token(task.ID) {
 					t.Errorf("fetched %q, %+v, %v", text, content, err)
@@ -106,42 +106,42 @@ func TestFailingCopies(t *testing.T) {
 func ptr[T any](v T) *T { return &v }
 
 func TestABackendWithoutURLsNeedsAKeeper(t *testing.T) {
-	in(t, func(w *world) {
-		c := Config{Backends: []Backend{{Name: "works", Backend: giving{w.service}}}}
-		if err := w.Serve(c); err == nil {
+	withFixture(t, func(f *fixture) {
+		c := Config{Backends: []Backend{{Name: "works", Backend: giving{f.service}}}}
+		if err := f.Serve(c); err == nil {
 			t.Error("taken without a keeper")
 		}
 		c.Keeper = newMockKeeper()
-		if err := w.Serve(c); err != nil {
+		if err := f.Serve(c); err != nil {
 			t.Error(err)
 		}
 	})
 }
 
 func TestAResultWithoutAURLAndAKeeperFailsTheTask(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.service.tells(task.ID, bytesOnly(1))
-		task = w.until(task.ID, record.Failed, time.Minute)
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.service.setStatus(task.ID, bytesOnly(1))
+		task = f.until(task.ID, record.Failed, time.Minute)
 		if task.Error.Reason != backends.UpstreamError {
 			t.Errorf("%+v", task.Error)
 		}
-		w.has(1000, 0)
+		f.checkWallet(1000, 0)
 	})
 }
 
 func TestCopiesBeyondTheLimitRunLater(t *testing.T) {
-	in(t, func(w *world) {
-		w.credit("user_bob", 100_000)
+	withFixture(t, func(f *fixture) {
+		f.credit("user_bob", 100_000)
 		keeper := newMockKeeper()
 		keeper.delay = 20 * time.Second
-		w.serve(func(c *Config) { c.Keeper, c.Backends[0].MaxRunning = keeper, 0 })
-		w.service.succeed(1)
+		f.serve(func(c *Config) { c.Keeper, c.Backends[0].MaxRunning = keeper, 0 })
+		f.service.succeed(1)
 		for range 50 {
-			w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
+			f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
 		}
-		w.sleep(5 * time.Minute)
-		tasks, _, err := w.List(w.t.Context(), record.OfKey(bobKey), Page{Limit: 100, Status: record.Success})
+		f.sleep(5 * time.Minute)
+		tasks, _, err := f.List(f.t.Context(), record.OfKey(bobKey), Page{Limit: 100, Status: record.Success})
 		if err != nil || len(tasks) != 50 {
 			t.Errorf("%d are over, %v", len(tasks), err)
 		}
@@ -149,17 +149,17 @@ func TestCopiesBeyondTheLimitRunLater(t *testing.T) {
 }
 
 func TestACopyResumesAfterAKill(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		keeper := newMockKeeper()
 		keeper.delay = time.Minute
-		w.serve(func(c *Config) { c.Keeper = keeper })
-		task := w.must(video())
-		w.service.tells(task.ID, succeeded(1))
-		w.sleep(30 * time.Second)
-		w.kill()
-		w.start()
-		w.until(task.ID, record.Success, 5*time.Minute)
-		w.has(900, 0)
+		f.serve(func(c *Config) { c.Keeper = keeper })
+		task := f.mustSubmit(video())
+		f.service.setStatus(task.ID, succeeded(1))
+		f.sleep(30 * time.Second)
+		f.kill()
+		f.start()
+		f.until(task.ID, record.Success, 5*time.Minute)
+		f.checkWallet(900, 0)
 		if keeper.kept[task.ID] != 2 {
 			t.Errorf("asked %d times", keeper.kept[task.ID])
 		}

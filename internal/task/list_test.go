@@ -13,23 +13,23 @@ import (
 
 // TestARemovedTaskLeavesNoKeys lists a task until its retention ends.
 func TestARemovedTaskLeavesNoKeys(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.succeed(1)
-		task := w.must(video())
-		w.until(task.ID, record.Success, time.Minute)
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
+		task := f.mustSubmit(video())
+		f.until(task.ID, record.Success, time.Minute)
 		for _, owner := range []record.Owner{record.Anyone, record.OfUser(ann), record.OfKey(annKey)} {
-			if tasks, _, err := w.List(context.Background(), owner, Page{}); err != nil || len(tasks) != 1 {
+			if tasks, _, err := f.List(context.Background(), owner, Page{}); err != nil || len(tasks) != 1 {
 				t.Errorf("%+v: %v, %v", owner, tasks, err)
 			}
 		}
-		if found := w.problems(); len(found) > 0 {
+		if found := f.problems(); len(found) > 0 {
 			t.Error(found)
 		}
-		w.sleep(DefaultKept)
-		if err := w.Sweep(context.Background()); err != nil {
+		f.sleep(DefaultKept)
+		if err := f.Sweep(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		err := w.store.View(context.Background(), func(r storage.Reader) error {
+		err := f.store.View(context.Background(), func(r storage.Reader) error {
 			for _, prefix := range []string{record.TaskPrefix, record.OfKeyPrefix, record.OfUserPrefix} {
 				lo, hi := storage.Below(prefix)
 				if err := r.Scan(lo, hi, func(key, _ []byte) bool {
@@ -48,15 +48,15 @@ func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 }
 
 // passed writes failed tasks with these times of creation and end.
-func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
-	w.t.Helper()
-	w.damaged = true // the tasks have no holds
+func (f *fixture) passed(times ...[2]int64) (tasks []*record.Record) {
+	f.t.Helper()
+	f.damaged = true // the tasks have no holds
 	for batch := range slices.Chunk(times, 500) {
 		made := make([]*record.Record, len(batch))
 		for i, at := range batch {
 			made[i] = &record.Record{ID: record.NewID(), User: ann, Key: annKey, Backend: "works", Created: at[0], State: record.Failed, Delivery: record.None, Completed: at[1]}
 		}
-		err := w.store.Update(context.Background(), func(t storage.Txn) error {
+		err := f.store.Update(context.Background(), func(t storage.Txn) error {
 			for _, rec := range made {
 				if err := insert(t, rec); err != nil {
 					return err
@@ -65,7 +65,7 @@ func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
 			return nil
 		})
 		if err != nil {
-			w.t.Fatal(err)
+			f.t.Fatal(err)
 		}
 		tasks = append(tasks, made...)
 	}
@@ -75,19 +75,19 @@ func (w *world) passed(times ...[2]int64) (tasks []*record.Record) {
 // TestAListSkipsExpiredTasks: more expired tasks than one page reads precede a task
 // that ended later and is kept.
 func TestAListSkipsExpiredTasks(t *testing.T) {
-	in(t, func(w *world) {
-		now := w.now()
-		kept := w.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
+	withFixture(t, func(f *fixture) {
+		now := f.now()
+		kept := f.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
 		var gone [][2]int64
 		for n := range int64(maxExamined) {
 			gone = append(gone, [2]int64{now + 1 + n, now + 1 + n})
 		}
-		w.passed(gone...)
-		w.sleep(DefaultKept + time.Minute)
+		f.passed(gone...)
+		f.sleep(DefaultKept + time.Minute)
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
 			var got []string
 			for after, more := "", true; more; more = after != "" {
-				tasks, next, err := w.List(context.Background(), owner, Page{After: after})
+				tasks, next, err := f.List(context.Background(), owner, Page{After: after})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -105,27 +105,27 @@ func TestAListSkipsExpiredTasks(t *testing.T) {
 
 // TestAListContinuesAfterACursorThatHasExpired: the task expires between two pages.
 func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
-	in(t, func(w *world) {
-		now := w.now()
-		two := w.passed([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})
-		w.sleep(DefaultKept - time.Second)
+	withFixture(t, func(f *fixture) {
+		now := f.now()
+		two := f.passed([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})
+		f.sleep(DefaultKept - time.Second)
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
-			tasks, next, err := w.List(context.Background(), owner, Page{Limit: 1})
+			tasks, next, err := f.List(context.Background(), owner, Page{Limit: 1})
 			if err != nil || len(tasks) != 1 || next != two[1].ID {
 				t.Fatalf("%+v: %v, next %q, %v", owner, tasks, next, err)
 			}
 		}
-		w.sleep(2 * time.Second)
+		f.sleep(2 * time.Second)
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
-			tasks, _, err := w.List(context.Background(), owner, Page{Limit: 1, After: two[1].ID})
+			tasks, _, err := f.List(context.Background(), owner, Page{Limit: 1, After: two[1].ID})
 			if err != nil || len(tasks) != 1 || tasks[0].ID != two[0].ID {
 				t.Errorf("%+v: %v, %v", owner, tasks, err)
 			}
 		}
-		if _, _, err := w.List(context.Background(), record.OfKey(annKey2), Page{After: two[1].ID}); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := f.List(context.Background(), record.OfKey(annKey2), Page{After: two[1].ID}); codeOf(err) != fault.InvalidParameter {
 			t.Errorf("another's: %v", err)
 		}
-		if _, err := w.Get(context.Background(), record.OfKey(annKey), two[1].ID); codeOf(err) != fault.TaskNotFound {
+		if _, err := f.Get(context.Background(), record.OfKey(annKey), two[1].ID); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
 	})

@@ -105,8 +105,8 @@ func (s *mockService) set(change func(s *mockService)) {
 	change(s)
 }
 
-// tells sets the status of the job of a task.
-func (s *mockService) tells(task string, status backends.Status) {
+// setStatus sets the status of the job of a task.
+func (s *mockService) setStatus(task string, status backends.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.jobs[backends.Token(task)].status = status

@@ -13,24 +13,24 @@ import (
 )
 
 func TestTaskPages(t *testing.T) {
-	in(t, func(w *world) {
-		w.credit("user_bob", 1000)
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+	withFixture(t, func(f *fixture) {
+		f.credit("user_bob", 1000)
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
 		var all, second []string
 		for i := range 9 {
 			key := annKey
 			if i%3 == 2 {
 				key = annKey2
 			}
-			task := w.must(with(func(s *Submission) { s.Key = key }))
+			task := f.mustSubmit(with(func(s *Submission) { s.Key = key }))
 			all = append([]string{task.ID}, all...)
 			if key == annKey2 {
 				second = append([]string{task.ID}, second...)
 			}
-			w.sleep(time.Millisecond)
+			f.sleep(time.Millisecond)
 		}
-		bobs := w.must(with(func(s *Submission) { s.Key, s.Payer.User = bobKey, "user_bob" }))
-		w.sleep(3 * time.Second)
+		bobs := f.mustSubmit(with(func(s *Submission) { s.Key, s.Payer.User = bobKey, "user_bob" }))
+		f.sleep(3 * time.Second)
 		for name, row := range map[string]struct {
 			user        string
 			filter      Filter
@@ -54,7 +54,7 @@ func TestTaskPages(t *testing.T) {
 			"of another's, waiting": {ann, Filter{Key: bobKey, Status: record.Queued}, 0, 4, nil, 0},
 			"none of a status":      {ann, Filter{Status: record.Failed}, 0, 4, nil, 0},
 		} {
-			tasks, total, err := w.TaskPage(w.t.Context(), row.user, row.filter, row.skip, row.limit)
+			tasks, total, err := f.TaskPage(f.t.Context(), row.user, row.filter, row.skip, row.limit)
 			var ids []string
 			for _, task := range tasks {
 				ids = append(ids, task.ID)
@@ -63,38 +63,38 @@ func TestTaskPages(t *testing.T) {
 				t.Errorf("%s: %v of %d, %v; want %v of %d", name, ids, total, err, row.want, row.total)
 			}
 		}
-		if _, _, err := w.TaskPage(w.t.Context(), ann, Filter{Status: "done"}, 0, 4); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := f.TaskPage(f.t.Context(), ann, Filter{Status: "done"}, 0, 4); codeOf(err) != fault.InvalidParameter {
 			t.Errorf("a status that is none: %v", err)
 		}
 	})
 }
 
 func TestATaskPageSkipsExpiredTasks(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.succeed(1)
-		task := w.must(video())
-		w.until(task.ID, record.Success, time.Minute)
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
+		task := f.mustSubmit(video())
+		f.until(task.ID, record.Success, time.Minute)
 		for _, status := range []record.State{"", record.Success} {
-			if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: status}, 0, 4); err != nil || len(tasks) != 1 || total != 1 {
+			if tasks, total, err := f.TaskPage(f.t.Context(), ann, Filter{Status: status}, 0, 4); err != nil || len(tasks) != 1 || total != 1 {
 				t.Errorf("%q: %v of %d, %v", status, tasks, total, err)
 			}
 		}
-		w.sleep(DefaultKept)
-		if tasks, _, err := w.TaskPage(w.t.Context(), ann, Filter{}, 0, 4); err != nil || len(tasks) != 0 {
+		f.sleep(DefaultKept)
+		if tasks, _, err := f.TaskPage(f.t.Context(), ann, Filter{}, 0, 4); err != nil || len(tasks) != 0 {
 			t.Errorf("%v, %v", tasks, err)
 		}
-		if tasks, total, err := w.TaskPage(w.t.Context(), ann, Filter{Status: record.Success}, 0, 4); err != nil || len(tasks) != 0 || total != 0 {
+		if tasks, total, err := f.TaskPage(f.t.Context(), ann, Filter{Status: record.Success}, 0, 4); err != nil || len(tasks) != 0 || total != 0 {
 			t.Errorf("%v of %d, %v", tasks, total, err)
 		}
 	})
 }
 
 func TestCallbackPages(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
+	withFixture(t, func(f *fixture) {
+		f.listen()
 		var all []string
 		for range 5 {
-			all = append([]string{w.ended(plain).ID}, all...)
+			all = append([]string{f.ended(plain).ID}, all...)
 		}
 		synctest.Wait()
 		for _, row := range []struct {
@@ -108,7 +108,7 @@ func TestCallbackPages(t *testing.T) {
 			{ann, 6, 2, nil, 5},
 			{"user_bob", 0, 2, nil, 0},
 		} {
-			list, total, err := w.CallbackPage(w.t.Context(), row.user, row.skip, row.limit)
+			list, total, err := f.CallbackPage(f.t.Context(), row.user, row.skip, row.limit)
 			var got []string
 			for _, d := range list {
 				if got = append(got, d.Task); callback.TaskOf(d.ID) != d.Task || callback.TaskOf(d.Task) != d.Task {
@@ -123,24 +123,24 @@ func TestCallbackPages(t *testing.T) {
 }
 
 func TestAuditEventsOfTasks(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
-		task := w.must(video())
-		if _, err := w.Cancel(w.t.Context(), record.OfKey(annKey), w.must(video()).ID); err != nil {
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
+		task := f.mustSubmit(video())
+		if _, err := f.Cancel(f.t.Context(), record.OfKey(annKey), f.mustSubmit(video()).ID); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 { // the second time does nothing
-			if _, err := w.CancelAs(w.t.Context(), "root", record.Anyone, task.ID); err != nil {
+			if _, err := f.CancelAs(f.t.Context(), "root", record.Anyone, task.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		w.sleep(time.Millisecond) // lines of one moment have no order
-		if _, err := w.Redeliver(w.t.Context(), ann, record.OfUser(ann), task.ID); err != nil {
+		f.sleep(time.Millisecond) // lines of one moment have no order
+		if _, err := f.Redeliver(f.t.Context(), ann, record.OfUser(ann), task.ID); err != nil {
 			t.Fatal(err)
 		}
-		w.sleep(time.Millisecond)
-		if _, err := w.Test(w.t.Context(), ann, ann, annKey); err != nil {
+		f.sleep(time.Millisecond)
+		if _, err := f.Test(f.t.Context(), ann, ann, annKey); err != nil {
 			t.Fatal(err)
 		}
 		want := []string{
@@ -148,7 +148,7 @@ func TestAuditEventsOfTasks(t *testing.T) {
 			ann + " callback.redeliver " + task.ID + " of " + ann + " " + annKey,
 			"root task.cancel " + task.ID + " of " + ann + " " + annKey,
 		}
-		if got := w.audit(); !slices.Equal(got, want) {
+		if got := f.audit(); !slices.Equal(got, want) {
 			t.Errorf("the audit has\n%q, want\n%q", got, want)
 		}
 	})

@@ -20,17 +20,17 @@ func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 3} {
 		t.Run(fmt.Sprint(most), func(t *testing.T) {
-			in(t, func(w *world) {
-				w.credit("user_bob", 100_000)
-				w.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
+			withFixture(t, func(f *fixture) {
+				f.credit("user_bob", 100_000)
+				f.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
 				var want []string
 				for range 30 {
-					task := w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
+					task := f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
 					want = append(want, backends.Token(task.ID))
 					time.Sleep(time.Millisecond)
 				}
 				began, over := make(map[string]time.Time), 0
-				w.service.set(func(s *mockService) {
+				f.service.set(func(s *mockService) {
 					s.poll = func(j *work) (backends.Status, error) {
 						s.mu.Lock()
 						defer s.mu.Unlock()
@@ -47,32 +47,32 @@ func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 						return succeeded(1), nil
 					}
 				})
-				w.sleep(5 * time.Minute)
-				w.stop()
-				w.start()
-				w.sleep(time.Hour)
-				if !slices.Equal(w.service.order, want) {
-					t.Errorf("they were sent in the order\n%v, want\n%v", w.service.order, want)
+				f.sleep(5 * time.Minute)
+				f.stop()
+				f.start()
+				f.sleep(time.Hour)
+				if !slices.Equal(f.service.order, want) {
+					t.Errorf("they were sent in the order\n%v, want\n%v", f.service.order, want)
 				}
 			})
 		})
 	}
 }
 
-func (w *world) load() (l record.Load) {
-	if err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
+func (f *fixture) load() (l record.Load) {
+	if err := f.store.View(context.Background(), func(r storage.Reader) (err error) {
 		l, err = record.ReadLoad(r, "works")
 		return err
 	}); err != nil {
-		w.t.Error(err)
+		f.t.Error(err)
 	}
 	return l
 }
 
 func TestATaskRefusedAsBusyIsSentLater(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		busy, asked := true, 0
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -83,23 +83,23 @@ func TestATaskRefusedAsBusyIsSentLater(t *testing.T) {
 				return nil
 			}
 		})
-		first := w.must(video())
-		if first.Status != record.Queued || w.load().Running != 0 {
-			t.Fatalf("%+v, %+v", first, w.load())
+		first := f.mustSubmit(video())
+		if first.Status != record.Queued || f.load().Running != 0 {
+			t.Fatalf("%+v, %+v", first, f.load())
 		}
-		second := w.must(video())
-		w.sleep(19 * time.Second)
-		w.service.set(func(*mockService) {
+		second := f.mustSubmit(video())
+		f.sleep(19 * time.Second)
+		f.service.set(func(*mockService) {
 			if asked != 1 {
 				t.Errorf("a busy backend was asked %d times in 19 s", asked)
 			}
 		})
-		w.sleep(10 * time.Hour) // the backend refuses all tasks, so none fails
-		w.is(first.ID, record.Queued)
-		w.service.set(func(*mockService) { busy = false })
-		w.sleep(2 * time.Minute)
-		w.is(first.ID, record.InProgress)
-		w.is(second.ID, record.InProgress)
+		f.sleep(10 * time.Hour) // the backend refuses all tasks, so none fails
+		f.wantStatus(first.ID, record.Queued)
+		f.service.set(func(*mockService) { busy = false })
+		f.sleep(2 * time.Minute)
+		f.wantStatus(first.ID, record.InProgress)
+		f.wantStatus(second.ID, record.InProgress)
 	})
 }
 
@@ -114,10 +114,10 @@ func TestABusyBackendIsAskedAtIntervals(t *testing.T) {
 		"that names half a life": {40 * 365 * 24 * time.Hour, 6, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
+			withFixture(t, func(f *fixture) {
 				asked := 0
-				w.serve(func(c *Config) { c.Backends[0].BusyTimeout = 2 * time.Hour })
-				w.service.set(func(s *mockService) {
+				f.serve(func(c *Config) { c.Backends[0].BusyTimeout = 2 * time.Hour })
+				f.service.set(func(s *mockService) {
 					s.submit = func(backends.Job) error {
 						s.mu.Lock()
 						defer s.mu.Unlock()
@@ -125,8 +125,8 @@ func TestABusyBackendIsAskedAtIntervals(t *testing.T) {
 						return &backends.Error{Kind: backends.Busy, RetryAfter: row.after}
 					}
 				})
-				w.must(video())
-				w.sleep(time.Hour)
+				f.mustSubmit(video())
+				f.sleep(time.Hour)
 				if asked < row.least || asked > row.most {
 					t.Errorf("asked %d times in an hour", asked)
 				}
@@ -136,9 +136,9 @@ func TestABusyBackendIsAskedAtIntervals(t *testing.T) {
 }
 
 func TestTasksWaitWhileTheAccountIsRefused(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		broke := true
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -148,116 +148,116 @@ func TestTasksWaitWhileTheAccountIsRefused(t *testing.T) {
 				return nil
 			}
 		})
-		task := w.must(video())
-		w.is(task.ID, record.Queued)
-		w.sleep(10 * time.Hour)
-		w.is(task.ID, record.Queued)
-		w.service.set(func(*mockService) { broke = false })
-		w.sleep(2 * time.Minute)
-		w.is(task.ID, record.InProgress)
+		task := f.mustSubmit(video())
+		f.wantStatus(task.ID, record.Queued)
+		f.sleep(10 * time.Hour)
+		f.wantStatus(task.ID, record.Queued)
+		f.service.set(func(*mockService) { broke = false })
+		f.sleep(2 * time.Minute)
+		f.wantStatus(task.ID, record.InProgress)
 	})
 }
 
 func TestTasksOfARemovedBackendWait(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		running, waiting := w.must(video()), w.must(video())
-		w.sleep(5 * time.Second)
-		kept := w.config.Backends
-		w.serve(func(c *Config) { c.Backends = nil })
-		all, err := w.Backends(w.t.Context())
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
+		running, waiting := f.mustSubmit(video()), f.mustSubmit(video())
+		f.sleep(5 * time.Second)
+		kept := f.config.Backends
+		f.serve(func(c *Config) { c.Backends = nil })
+		all, err := f.Backends(f.t.Context())
 		if err != nil || len(all) != 1 || !all[0].Abandoned() || all[0].Running != 1 || all[0].Waiting != 1 || all[0].Oldest.Unix() != waiting.CreatedAt {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		before := w.service.polled(running.ID)
-		w.sleep(100 * time.Hour)
-		if w.service.polled(running.ID) != before {
+		before := f.service.polled(running.ID)
+		f.sleep(100 * time.Hour)
+		if f.service.polled(running.ID) != before {
 			t.Error("it was polled")
 		}
-		w.is(running.ID, record.InProgress)
-		w.is(waiting.ID, record.Queued)
-		w.service.succeed(1)
-		w.serve(func(c *Config) { c.Backends = kept })
-		w.until(running.ID, record.Success, time.Minute)
+		f.wantStatus(running.ID, record.InProgress)
+		f.wantStatus(waiting.ID, record.Queued)
+		f.service.succeed(1)
+		f.serve(func(c *Config) { c.Backends = kept })
+		f.until(running.ID, record.Success, time.Minute)
 	})
 }
 
 func TestATaskOfARemovedBackendEndsAtItsDeadline(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
-		early := []*record.Task{w.must(video()), w.must(video()), w.must(video())}
-		w.sleep(5 * time.Second)
-		w.serve(func(c *Config) { c.Backends = nil })
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+		early := []*record.Task{f.mustSubmit(video()), f.mustSubmit(video()), f.mustSubmit(video())}
+		f.sleep(5 * time.Second)
+		f.serve(func(c *Config) { c.Backends = nil })
 		for hours, want := range []record.State{23: record.InProgress, 25: record.Failed, 71: record.Failed, 73: record.Failed} {
 			if want == "" {
 				continue
 			}
-			w.sleep(time.Duration(hours)*time.Hour - time.Since(time.Unix(early[0].CreatedAt, 0)))
-			if err := w.Sweep(w.t.Context()); err != nil {
+			f.sleep(time.Duration(hours)*time.Hour - time.Since(time.Unix(early[0].CreatedAt, 0)))
+			if err := f.Sweep(f.t.Context()); err != nil {
 				t.Error(err)
 			}
-			w.is(early[0].ID, want)
-			w.is(early[1].ID, want)
-			if waits := w.is(early[2].ID, map[bool]record.State{true: record.Queued, false: record.Failed}[hours < 72]); hours > 72 && waits.Error.Reason != backends.TaskTimeout {
+			f.wantStatus(early[0].ID, want)
+			f.wantStatus(early[1].ID, want)
+			if waits := f.wantStatus(early[2].ID, map[bool]record.State{true: record.Queued, false: record.Failed}[hours < 72]); hours > 72 && waits.Error.Reason != backends.TaskTimeout {
 				t.Errorf("%+v", waits.Error)
 			}
 		}
-		w.has(1000, 0)
+		f.checkWallet(1000, 0)
 	})
 }
 
 func TestSweepReadsAllTasksOfARemovedBackend(t *testing.T) {
-	in(t, func(w *world) {
-		w.credit("user_bob", 10_000_000)
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*maxExpired })
-		w.service.set(func(s *mockService) { s.took = func(backends.Job) error { return errors.New("cut") } }) // delivery unknown, and due soon
+	withFixture(t, func(f *fixture) {
+		f.credit("user_bob", 10_000_000)
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*maxExpired })
+		f.service.set(func(s *mockService) { s.took = func(backends.Job) error { return errors.New("cut") } }) // delivery unknown, and due soon
 		bobs := with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })
 		for range 2*maxExpired + 100 {
-			w.must(bobs)
+			f.mustSubmit(bobs)
 		}
-		w.sleep(transition.Grace - time.Second)
-		w.service.set(func(s *mockService) { s.took = nil })
-		last := w.must(bobs) // processed after all of those; its deadline is before theirs
-		w.serve(func(c *Config) { c.Backends = nil })
-		w.sleep(25 * time.Hour)
+		f.sleep(transition.Grace - time.Second)
+		f.service.set(func(s *mockService) { s.took = nil })
+		last := f.mustSubmit(bobs) // processed after all of those; its deadline is before theirs
+		f.serve(func(c *Config) { c.Backends = nil })
+		f.sleep(25 * time.Hour)
 		for range 3 {
-			if err := w.Sweep(w.t.Context()); err != nil {
+			if err := f.Sweep(f.t.Context()); err != nil {
 				t.Error(err)
 			}
 		}
-		if now, err := w.Get(w.t.Context(), record.OfKey(bobKey), last.ID); err != nil || now.Status != record.Failed {
+		if now, err := f.Get(f.t.Context(), record.OfKey(bobKey), last.ID); err != nil || now.Status != record.Failed {
 			t.Errorf("%+v, %v", now, err)
 		}
 	})
 }
 
 func TestAnOperatorCancelsATaskOfARemovedBackend(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.sleep(5 * time.Second)
-		w.is(task.ID, record.InProgress)
-		w.serve(func(c *Config) { c.Backends = nil })
-		if _, err := w.CancelAs(w.t.Context(), "", record.OfKey(annKey), task.ID); codeOf(err) != fault.TaskNotCancellable {
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.sleep(5 * time.Second)
+		f.wantStatus(task.ID, record.InProgress)
+		f.serve(func(c *Config) { c.Backends = nil })
+		if _, err := f.CancelAs(f.t.Context(), "", record.OfKey(annKey), task.ID); codeOf(err) != fault.TaskNotCancellable {
 			t.Errorf("the caller: %v", err)
 		}
-		if _, err := w.CancelAs(w.t.Context(), "operator", record.Anyone, task.ID); err != nil {
+		if _, err := f.CancelAs(f.t.Context(), "operator", record.Anyone, task.ID); err != nil {
 			t.Errorf("the operator: %v", err)
 		}
-		w.is(task.ID, record.Failed)
-		w.has(1000, 0)
+		f.wantStatus(task.ID, record.Failed)
+		f.checkWallet(1000, 0)
 	})
 }
 
 func TestAReloadLosesNoTaskAndDuplicatesNoPoll(t *testing.T) {
-	in(t, func(w *world) {
-		w.credit("user_bob", 1_000_000)
-		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 1000, 0 })
+	withFixture(t, func(f *fixture) {
+		f.credit("user_bob", 1_000_000)
+		f.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 1000, 0 })
 		var ids []string
 		for range 300 {
-			ids = append(ids, w.must(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
+			ids = append(ids, f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
 		}
 		asked := make(map[string]int)
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.poll = func(j *work) (backends.Status, error) {
 				s.mu.Lock()
 				asked[j.token]++
@@ -273,13 +273,13 @@ func TestAReloadLosesNoTaskAndDuplicatesNoPoll(t *testing.T) {
 			}
 		})
 		for range 20 {
-			w.sleep(3 * time.Second)
-			w.serve(func(c *Config) { c.Backends[0].PollsPerSecond = 100 })
+			f.sleep(3 * time.Second)
+			f.serve(func(c *Config) { c.Backends[0].PollsPerSecond = 100 })
 		}
-		w.service.succeed(1)
-		w.sleep(time.Minute)
+		f.service.succeed(1)
+		f.sleep(time.Minute)
 		for _, id := range ids {
-			if task, err := w.Get(w.t.Context(), record.OfUser("user_bob"), id); err != nil || task.Status != record.Success {
+			if task, err := f.Get(f.t.Context(), record.OfUser("user_bob"), id); err != nil || task.Status != record.Success {
 				t.Fatalf("%+v, %v", task, err)
 			}
 		}
@@ -287,10 +287,10 @@ func TestAReloadLosesNoTaskAndDuplicatesNoPoll(t *testing.T) {
 }
 
 func TestAResultAfterTheLeaseDoesNotCount(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
 		slow := make(chan struct{})
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
 				s.set(func(s *mockService) { s.poll = nil })
 				close(slow)
@@ -299,13 +299,13 @@ func TestAResultAfterTheLeaseDoesNotCount(t *testing.T) {
 			}
 		})
 		<-slow
-		w.sleep(transition.LeaseFor + 10*time.Second)
-		w.is(task.ID, record.InProgress) // another engine has claimed the task
-		w.sleep(time.Minute)
-		w.is(task.ID, record.InProgress)
-		w.has(1000, 100)
-		w.service.tells(task.ID, succeeded(1))
-		w.until(task.ID, record.Success, time.Minute)
+		f.sleep(transition.LeaseFor + 10*time.Second)
+		f.wantStatus(task.ID, record.InProgress) // another engine has claimed the task
+		f.sleep(time.Minute)
+		f.wantStatus(task.ID, record.InProgress)
+		f.checkWallet(1000, 100)
+		f.service.setStatus(task.ID, succeeded(1))
+		f.until(task.ID, record.Success, time.Minute)
 	})
 }
 
@@ -313,15 +313,15 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 	t.Parallel()
 	for round := range 12 {
 		t.Run(fmt.Sprint(round), func(t *testing.T) {
-			in(t, func(w *world) {
-				w.listen()
-				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
-				other := Open(w.store, w.ledger, Options{})
-				if err := other.Serve(w.config); err != nil {
+			withFixture(t, func(f *fixture) {
+				f.listen()
+				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+				other := Open(f.store, f.ledger, Options{})
+				if err := other.Serve(f.config); err != nil {
 					t.Fatal(err)
 				}
 				asking := make(map[string]bool)
-				w.service.set(func(s *mockService) {
+				f.service.set(func(s *mockService) {
 					s.poll = func(j *work) (backends.Status, error) {
 						s.mu.Lock()
 						if asking[j.token] {
@@ -333,7 +333,7 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 						s.mu.Lock()
 						asking[j.token] = false
 						s.mu.Unlock()
-						if j.token[round%len(j.token)]%2 == 0 && w.now()%3 == 0 {
+						if j.token[round%len(j.token)]%2 == 0 && f.now()%3 == 0 {
 							return succeeded(1), nil
 						}
 						return backends.Status{State: backends.Running, RetryAfter: transition.MaxPause}, nil
@@ -341,12 +341,12 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 				})
 				var ids []string
 				for range 6 {
-					ids = append(ids, w.must(video()).ID)
+					ids = append(ids, f.mustSubmit(video()).ID)
 				}
-				w.sleep(transition.SubmissionLife + time.Minute)
+				f.sleep(transition.SubmissionLife + time.Minute)
 				charged := 0
 				for _, id := range ids {
-					if task := w.get(id); task.Status == record.Success {
+					if task := f.get(id); task.Status == record.Success {
 						charged += 100
 					} else if task.Status != record.Failed {
 						t.Errorf("%+v", task)
@@ -354,16 +354,16 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 				}
 				synctest.Wait()
 				ids2 := make(map[string]int)
-				for _, got := range w.hooks.requests() {
+				for _, got := range f.hooks.requests() {
 					ids2[got.header.Get("Webhook-Id")]++
 				}
-				if len(ids2) != len(ids) || len(w.hooks.requests()) != len(ids) {
+				if len(ids2) != len(ids) || len(f.hooks.requests()) != len(ids) {
 					t.Errorf("callbacks: %v", ids2)
 				}
-				if jobs, twice := w.service.accepted(); twice > 1 || jobs > len(ids) {
+				if jobs, twice := f.service.accepted(); twice > 1 || jobs > len(ids) {
 					t.Errorf("%d jobs, one up to %d times", jobs, twice)
 				}
-				w.has(1000-moneyOf(charged), 0)
+				f.checkWallet(1000-moneyOf(charged), 0)
 				other.Close(context.Background())
 			})
 		})
@@ -371,23 +371,23 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 }
 
 func TestANewTaskDoesNotOvertakeTheQueue(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		if err := w.Drain(w.t.Context(), "root", "works"); err != nil {
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
+		if err := f.Drain(f.t.Context(), "root", "works"); err != nil {
 			t.Fatal(err)
 		}
-		first := w.must(video())
+		first := f.mustSubmit(video())
 		// A slot is free, but the driver was not nudged.
-		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
+		if err := f.store.Update(context.Background(), func(t storage.Txn) error {
 			l, err := record.ReadLoad(t, "works")
 			l.Drained = false
 			return errors.Join(err, l.Write(t, "works"))
 		}); err != nil {
 			t.Fatal(err)
 		}
-		second := w.must(video())
-		w.sleep(10 * time.Second)
-		w.is(first.ID, record.InProgress)
-		w.is(second.ID, record.Queued)
+		second := f.mustSubmit(video())
+		f.sleep(10 * time.Second)
+		f.wantStatus(first.ID, record.InProgress)
+		f.wantStatus(second.ID, record.Queued)
 	})
 }

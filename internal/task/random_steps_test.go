@@ -35,9 +35,9 @@ func (s step) String() string {
 	return fmt.Sprintf("{do: %q, n: %d, d: %d, faults: %#v},", s.do, s.n, int64(s.d), s.faults)
 }
 
-// history is a world with the statuses seen so far.
+// history is a fixture with the statuses seen so far.
 type history struct {
-	*world
+	*fixture
 	seen map[string]record.State // by task, as last shown
 }
 
@@ -46,7 +46,7 @@ var actions = map[string]struct {
 	often int
 	do    func(*history, step)
 }{
-	"submit": {8, func(w *history, s step) {
+	"submit": {8, func(h *history, s step) {
 		in := with(func(in *Submission) {
 			in.Quote = flat(money.Amount(1 + s.n%60))
 			if s.n%5 == 0 {
@@ -64,22 +64,22 @@ var actions = map[string]struct {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			_, err := w.submit(in)
+			_, err := h.submit(in)
 			switch codeOf(err) {
 			case "", fault.DuplicateSessionID, fault.TooManyTasks, fault.InsufficientQuota, fault.UpstreamRejected, fault.StoreUnavailable,
 				fault.IdempotencyKeyReused:
 			default:
-				w.t.Errorf("a submission is refused: %v", err)
+				h.t.Errorf("a submission is refused: %v", err)
 			}
 		}()
 		if s.n%2 == 0 {
 			<-done
 		}
 	}},
-	"pass":  {8, func(w *history, s step) { time.Sleep(s.d) }},
-	"night": {1, func(w *history, s step) { time.Sleep(time.Duration(s.n) * 12 * time.Minute) }},
-	"answer": {4, func(w *history, s step) { // the answer to later submissions
-		w.service.set(func(service *mockService) {
+	"pass":  {8, func(h *history, s step) { time.Sleep(s.d) }},
+	"night": {1, func(h *history, s step) { time.Sleep(time.Duration(s.n) * 12 * time.Minute) }},
+	"answer": {4, func(h *history, s step) { // the answer to later submissions
+		h.service.set(func(service *mockService) {
 			service.submit, service.took, service.hold = nil, nil, nil
 			switch s.n % 6 {
 			case 1:
@@ -100,8 +100,8 @@ var actions = map[string]struct {
 			}
 		})
 	}},
-	"job": {8, func(w *history, s step) { // the status of one job changes
-		w.service.set(func(service *mockService) {
+	"job": {8, func(h *history, s step) { // the status of one job changes
+		h.service.set(func(service *mockService) {
 			tokens := slices.Sorted(maps.Keys(service.jobs))
 			if len(tokens) == 0 {
 				return
@@ -115,29 +115,29 @@ var actions = map[string]struct {
 			}[s.n%5]
 		})
 	}},
-	"retry": {3, func(w *history, s step) {
-		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
-			_, _ = w.Retry(context.Background(), "root", ids[s.n%len(ids)])
+	"retry": {3, func(h *history, s step) {
+		if ids := slices.Sorted(maps.Keys(h.seen)); len(ids) > 0 {
+			_, _ = h.Retry(context.Background(), "root", ids[s.n%len(ids)])
 		}
 	}},
-	"clock": {2, func(w *history, s step) { // ahead by up to 4.5 minutes, and back
-		w.ahead.Store(int64(time.Duration(s.n%4) * s.d))
-		w.nudgeDriver("works")
+	"clock": {2, func(h *history, s step) { // ahead by up to 4.5 minutes, and back
+		h.ahead.Store(int64(time.Duration(s.n%4) * s.d))
+		h.nudgeDriver("works")
 	}},
-	"kind": {2, func(w *history, s step) { // the optional interfaces of the backend
+	"kind": {2, func(h *history, s step) { // the optional interfaces of the backend
 		all := struct {
 			*mockService
 			canceling
 			finding
-		}{w.service, canceling{cancelling{w.service}}, finding{w.service}}
-		w.config.Backends = slices.Clone(w.config.Backends)
-		w.config.Backends[0].Backend = []backends.Backend{all, silent{w.service}, w.service, finding{w.service}, silent{all}}[s.n%5]
-		if err := w.Serve(w.config); err != nil {
-			w.t.Errorf("a reload: %v", err)
+		}{h.service, canceling{cancelling{h.service}}, finding{h.service}}
+		h.config.Backends = slices.Clone(h.config.Backends)
+		h.config.Backends[0].Backend = []backends.Backend{all, silent{h.service}, h.service, finding{h.service}, silent{all}}[s.n%5]
+		if err := h.Serve(h.config); err != nil {
+			h.t.Errorf("a reload: %v", err)
 		}
 	}},
-	"silence": {2, func(w *history, s step) {
-		w.service.set(func(service *mockService) {
+	"silence": {2, func(h *history, s step) {
+		h.service.set(func(service *mockService) {
 			service.poll = nil
 			switch s.n % 3 {
 			case 1:
@@ -147,42 +147,42 @@ var actions = map[string]struct {
 			}
 		})
 	}},
-	"cancel": {3, func(w *history, s step) {
-		if ids := slices.Sorted(maps.Keys(w.seen)); len(ids) > 0 {
-			_, _ = w.Cancel(context.Background(), record.OfUser(ann), ids[s.n%len(ids)])
+	"cancel": {3, func(h *history, s step) {
+		if ids := slices.Sorted(maps.Keys(h.seen)); len(ids) > 0 {
+			_, _ = h.Cancel(context.Background(), record.OfUser(ann), ids[s.n%len(ids)])
 		}
 	}},
-	"wake": {2, func(w *history, s step) {
-		w.service.set(func(service *mockService) {
+	"wake": {2, func(h *history, s step) {
+		h.service.set(func(service *mockService) {
 			for _, token := range service.order {
-				go func() { _ = w.Wake(context.Background(), "works", "job-"+token) }()
+				go func() { _ = h.Wake(context.Background(), "works", "job-"+token) }()
 			}
 		})
 	}},
-	"drain":  {1, func(w *history, s step) { _ = w.Drain(context.Background(), "root", "works") }},
-	"enable": {2, func(w *history, s step) { _ = w.Enable(context.Background(), "root", "works") }},
-	"reload": {1, func(w *history, s step) {
-		w.config.Backends = slices.Clone(w.config.Backends)
-		w.config.Backends[0].MaxRunning = s.n % 4
-		w.config.Keeper = nil
+	"drain":  {1, func(h *history, s step) { _ = h.Drain(context.Background(), "root", "works") }},
+	"enable": {2, func(h *history, s step) { _ = h.Enable(context.Background(), "root", "works") }},
+	"reload": {1, func(h *history, s step) {
+		h.config.Backends = slices.Clone(h.config.Backends)
+		h.config.Backends[0].MaxRunning = s.n % 4
+		h.config.Keeper = nil
 		if s.n%3 == 0 {
 			keeper := newMockKeeper()
 			keeper.delay = s.d
-			w.config.Keeper = keeper
+			h.config.Keeper = keeper
 		}
-		if err := w.Serve(w.config); err != nil {
-			w.t.Errorf("a reload: %v", err)
+		if err := h.Serve(h.config); err != nil {
+			h.t.Errorf("a reload: %v", err)
 		}
 	}},
-	"receiver": {1, func(w *history, s step) {
-		w.hooks.mu.Lock()
-		defer w.hooks.mu.Unlock()
-		w.hooks.answer = func(int) int { return []int{200, 500, 0}[s.n%3] }
+	"receiver": {1, func(h *history, s step) {
+		h.hooks.mu.Lock()
+		defer h.hooks.mu.Unlock()
+		h.hooks.answer = func(int) int { return []int{200, 500, 0}[s.n%3] }
 	}},
-	"sweep":   {1, func(w *history, s step) { _ = w.Sweep(context.Background()) }},
-	"fault":   {3, func(w *history, s step) { w.faulty.Plan(s.faults...) }},
-	"kill":    {2, func(w *history, s step) { w.kill(); w.start() }},
-	"restart": {1, func(w *history, s step) { w.stop(); w.start() }},
+	"sweep":   {1, func(h *history, s step) { _ = h.Sweep(context.Background()) }},
+	"fault":   {3, func(h *history, s step) { h.faulty.Plan(s.faults...) }},
+	"kill":    {2, func(h *history, s step) { h.kill(); h.start() }},
+	"restart": {1, func(h *history, s step) { h.stop(); h.start() }},
 }
 
 // faults are the faults of commits.
@@ -217,7 +217,7 @@ func TestTasksAreConsistentAfterRandomSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		drawn := steps().Draw(rt, "steps")
-		if err := play(t, drawn); err != nil {
+		if err := runSteps(t, drawn); err != nil {
 			var script strings.Builder
 			for _, s := range drawn {
 				fmt.Fprintln(&script, s)
@@ -251,13 +251,13 @@ func (r *recorder) failed() error {
 	return r.err
 }
 
-// play runs steps in a new world.
-func play(t *testing.T, all []step) (err error) {
+// runSteps runs steps on a new fixture and returns the first failure.
+func runSteps(t *testing.T, all []step) (err error) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{TB: t}
-		w := &history{
-			world: &world{t: r, disk: memory.New(), service: newMockService(), hooks: newReceiver()},
-			seen:  make(map[string]record.State),
+		h := &history{
+			fixture: &fixture{t: r, disk: memory.New(), service: newMockService(), hooks: newReceiver()},
+			seen:    make(map[string]record.State),
 		}
 		defer func() {
 			if p := recover(); p != nil && p != any(r) {
@@ -265,24 +265,24 @@ func play(t *testing.T, all []step) (err error) {
 			}
 			err = r.failed()
 		}()
-		w.config = Config{Backends: []Backend{{Name: "works", Backend: struct {
+		h.config = Config{Backends: []Backend{{Name: "works", Backend: struct {
 			*mockService
 			canceling
 			finding
-		}{w.service, canceling{cancelling{w.service}}, finding{w.service}}, MaxRunning: 2}}}
-		w.start()
-		defer func() { w.stop() }()
-		w.credit(ann, 1000)
-		w.listen()
+		}{h.service, canceling{cancelling{h.service}}, finding{h.service}}, MaxRunning: 2}}}
+		h.start()
+		defer func() { h.stop() }()
+		h.credit(ann, 1000)
+		h.listen()
 		for i, s := range all {
-			actions[s.do].do(w, s)
-			w.look()
+			actions[s.do].do(h, s)
+			h.checkInvariants()
 			if r.failed() != nil {
 				r.err = fmt.Errorf("step %d, %v\n%w", i, s, r.err)
 				return
 			}
 		}
-		w.finish()
+		h.finish()
 	})
 	return err
 }
@@ -292,73 +292,73 @@ type canceling struct{ c cancelling }
 
 func (c canceling) Cancel(ctx context.Context, ref backends.Ref) error { return c.c.Cancel(ctx, ref) }
 
-// look checks the invariants.
-func (w *history) look() {
-	w.revive()
+// checkInvariants checks the invariants.
+func (h *history) checkInvariants() {
+	h.revive()
 	synctest.Wait()
-	if w.store.Err() != nil {
-		w.revive()
+	if h.store.Err() != nil {
+		h.revive()
 		synctest.Wait()
 	}
-	if w.store.Err() != nil {
+	if h.store.Err() != nil {
 		return // the next fault has stopped the start
 	}
-	w.checkConsistent()
-	if _, most := w.service.accepted(); most > 1 {
-		w.t.Errorf("a job was taken %d times", most)
+	h.checkConsistent()
+	if _, most := h.service.accepted(); most > 1 {
+		h.t.Errorf("a job was taken %d times", most)
 	}
-	tasks, _, err := w.List(context.Background(), record.Anyone, Page{Limit: 100})
+	tasks, _, err := h.List(context.Background(), record.Anyone, Page{Limit: 100})
 	if err != nil {
 		return
 	}
 	for _, task := range tasks {
-		before, rank := w.seen[task.ID], map[record.State]int{"": 0, record.Pending: 1, record.Queued: 1, record.InProgress: 2, record.Success: 3, record.Failed: 3}
+		before, rank := h.seen[task.ID], map[record.State]int{"": 0, record.Pending: 1, record.Queued: 1, record.InProgress: 2, record.Success: 3, record.Failed: 3}
 		if rank[task.Status] < rank[before] || rank[before] == 3 && before != task.Status {
-			w.t.Errorf("task %s goes from %s to %s", task.ID, before, task.Status)
+			h.t.Errorf("task %s goes from %s to %s", task.ID, before, task.Status)
 		}
-		w.seen[task.ID] = task.Status
+		h.seen[task.ID] = task.Status
 		if waited := time.Since(time.Unix(task.CreatedAt, 0)); task.Error != nil && task.Error.Reason == backends.TaskTimeout && waited < 23*time.Hour {
-			w.t.Errorf("task %s has timed out after %v", task.ID, waited)
+			h.t.Errorf("task %s has timed out after %v", task.ID, waited)
 		}
 	}
 	ids := make(map[string]bool)
-	for _, got := range w.hooks.requests() {
+	for _, got := range h.hooks.requests() {
 		ids[got.header.Get("Webhook-Id")] = true
 	}
-	if len(ids) > len(w.seen) {
-		w.t.Errorf("%d callbacks of %d tasks", len(ids), len(w.seen))
+	if len(ids) > len(h.seen) {
+		h.t.Errorf("%d callbacks of %d tasks", len(ids), len(h.seen))
 	}
 }
 
 // finish lets all tasks end, and checks that nothing is held and all callbacks are
 // delivered.
-func (w *history) finish() {
-	w.service.set(func(s *mockService) { s.submit, s.took, s.hold, s.poll = nil, nil, nil, nil })
-	w.service.succeed(1)
-	w.hooks.mu.Lock()
-	w.hooks.answer = nil
-	w.hooks.mu.Unlock()
-	w.ahead.Store(0)
-	w.stop()
-	w.start() // without faults to come
-	if err := w.Enable(context.Background(), "root", "works"); err != nil {
-		w.t.Errorf("enable: %v", err)
+func (h *history) finish() {
+	h.service.set(func(s *mockService) { s.submit, s.took, s.hold, s.poll = nil, nil, nil, nil })
+	h.service.succeed(1)
+	h.hooks.mu.Lock()
+	h.hooks.answer = nil
+	h.hooks.mu.Unlock()
+	h.ahead.Store(0)
+	h.stop()
+	h.start() // without faults to come
+	if err := h.Enable(context.Background(), "root", "works"); err != nil {
+		h.t.Errorf("enable: %v", err)
 	}
-	w.sleep(6 * 24 * time.Hour)
-	w.look()
+	h.sleep(6 * 24 * time.Hour)
+	h.checkInvariants()
 	spent := money.Amount(0)
-	tasks, _, err := w.List(context.Background(), record.OfUser(ann), Page{Limit: 100})
+	tasks, _, err := h.List(context.Background(), record.OfUser(ann), Page{Limit: 100})
 	if err != nil {
-		w.t.Fatal(err)
+		h.t.Fatal(err)
 	}
 	for _, task := range tasks {
 		if task.CompletedAt == 0 {
-			w.t.Errorf("the task does not end: %+v %+v", task, task.Detail)
+			h.t.Errorf("the task does not end: %+v %+v", task, task.Detail)
 		}
 		spent += task.Detail.Charged
 	}
-	w.has(1000-spent, 0)
-	if !w.settledCallbacks() {
-		w.t.Errorf("callbacks are left")
+	h.checkWallet(1000-spent, 0)
+	if !h.settledCallbacks() {
+		h.t.Errorf("callbacks are left")
 	}
 }

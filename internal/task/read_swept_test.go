@@ -9,19 +9,19 @@ import (
 )
 
 func TestAListContinuesAfterARemovedTask(t *testing.T) {
-	in(t, func(w *world) {
-		now := w.now()
-		w.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})
-		w.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, maxExamined)...)
-		w.sleep(DefaultKept + 1000000)
-		_, next, err := w.List(context.Background(), record.OfKey(annKey), Page{})
+	withFixture(t, func(f *fixture) {
+		now := f.now()
+		f.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})
+		f.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, maxExamined)...)
+		f.sleep(DefaultKept + 1000000)
+		_, next, err := f.List(context.Background(), record.OfKey(annKey), Page{})
 		if err != nil || next == "" {
 			t.Fatal(next, err)
 		}
-		if err := w.Sweep(context.Background()); err != nil {
+		if err := f.Sweep(context.Background()); err != nil {
 			t.Fatal(err)
 		}
-		list, next, err := w.List(context.Background(), record.OfKey(annKey), Page{After: next})
+		list, next, err := f.List(context.Background(), record.OfKey(annKey), Page{After: next})
 		if err != nil {
 			t.Errorf("%d, %q, %v", len(list), next, err)
 		}

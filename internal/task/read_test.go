@@ -19,12 +19,12 @@ import (
 )
 
 func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.succeed(1)
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
 		for _, over := range []bool{false, true} {
-			task := w.must(video())
+			task := f.mustSubmit(video())
 			if over {
-				w.until(task.ID, record.Success, time.Minute)
+				f.until(task.ID, record.Success, time.Minute)
 			}
 			for name, row := range map[string]struct {
 				owner record.Owner
@@ -48,18 +48,18 @@ func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 				"an id with a key in it":   {record.OfKey(annKey), task.ID[:record.IDSize-2] + "/x", false},
 				"the first part of the id": {record.OfKey(annKey), task.ID[:record.IDSize-1], false},
 			} {
-				got, err := w.Get(w.t.Context(), row.owner, row.id)
+				got, err := f.Get(f.t.Context(), row.owner, row.id)
 				if row.sees {
 					if err != nil || got.ID != task.ID {
 						t.Errorf("%s, over %t: %+v, %v", name, over, got, err)
 					}
 					continue
 				}
-				f, ok := err.(*fault.Fault)
-				if !ok || !reflect.DeepEqual(f, fault.New(fault.TaskNotFound, "there is no such task")) || got != nil {
+				refused, ok := err.(*fault.Fault)
+				if !ok || !reflect.DeepEqual(refused, fault.New(fault.TaskNotFound, "there is no such task")) || got != nil {
 					t.Errorf("%s, over %t: %+v, %#v", name, over, got, err)
 				}
-				if _, err := w.Cancel(w.t.Context(), row.owner, row.id); codeOf(err) != fault.TaskNotFound {
+				if _, err := f.Cancel(f.t.Context(), row.owner, row.id); codeOf(err) != fault.TaskNotFound {
 					t.Errorf("%s may cancel it: %v", name, err)
 				}
 			}
@@ -68,23 +68,23 @@ func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 }
 
 func TestFinishedTasksAreCached(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.succeed(1)
-		task := w.must(video())
-		w.until(task.ID, record.Success, time.Minute)
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
+		task := f.mustSubmit(video())
+		f.until(task.ID, record.Success, time.Minute)
 		synctest.Wait()
-		w.power.off.Store(true)
+		f.power.off.Store(true)
 		for range 10_000 {
-			if got, err := w.Get(w.t.Context(), record.OfKey(annKey), task.ID); err != nil || got.Status != record.Success {
+			if got, err := f.Get(f.t.Context(), record.OfKey(annKey), task.ID); err != nil || got.Status != record.Success {
 				t.Fatal(got, err)
 			}
 		}
 		for _, id := range []string{task.ID, record.NewID()} { // a task of another owner is not answered faster than one that does not exist
-			if _, err := w.Get(w.t.Context(), record.OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
+			if _, err := f.Get(f.t.Context(), record.OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
 				t.Error(err)
 			}
 		}
-		w.power.off.Store(false)
+		f.power.off.Store(false)
 	})
 }
 
@@ -110,12 +110,12 @@ func TestTheCacheIsBounded(t *testing.T) {
 }
 
 func TestWaitReturnsOnChange(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.service.tells(task.ID, queuedThere)
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.service.setStatus(task.ID, queuedThere)
 		wait := func(most time.Duration) (*record.Task, time.Duration) {
 			began := time.Now()
-			got, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, most)
+			got, err := f.Wait(context.Background(), record.OfKey(annKey), task.ID, most)
 			if err != nil {
 				t.Error(err)
 			}
@@ -131,9 +131,9 @@ func TestWaitReturnsOnChange(t *testing.T) {
 			t.Errorf("waited %v", took)
 		}
 		go func() {
-			w.sleep(10 * time.Second)
-			w.service.tells(task.ID, succeeded(1))
-			_ = w.Wake(context.Background(), "works", w.record(task.ID).Ref.ID)
+			f.sleep(10 * time.Second)
+			f.service.setStatus(task.ID, succeeded(1))
+			_ = f.Wake(context.Background(), "works", f.record(task.ID).Ref.ID)
 		}()
 		if got, took := wait(MaxWait); got.Status != record.Success || took > 11*time.Second+50*time.Millisecond {
 			t.Errorf("%s after %v", got.Status, took)
@@ -141,17 +141,17 @@ func TestWaitReturnsOnChange(t *testing.T) {
 		if _, took := wait(MaxWait); took != 0 {
 			t.Errorf("waited %v for a task that is over", took)
 		}
-		if _, err := w.Wait(context.Background(), record.OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
+		if _, err := f.Wait(context.Background(), record.OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
-		other := w.must(video())
+		other := f.mustSubmit(video())
 		ctx, leave := context.WithTimeout(context.Background(), time.Millisecond)
 		defer leave()
-		if _, err := w.Wait(ctx, record.OfKey(annKey), other.ID, time.Minute); err == nil {
+		if _, err := f.Wait(ctx, record.OfKey(annKey), other.ID, time.Minute); err == nil {
 			t.Error("a disconnected caller got an answer")
 		}
-		if len(w.changes.tasks) != 0 {
-			t.Errorf("remaining waiters: %v", w.changes.tasks)
+		if len(f.changes.tasks) != 0 {
+			t.Errorf("remaining waiters: %v", f.changes.tasks)
 		}
 	})
 }
@@ -159,56 +159,56 @@ func TestWaitReturnsOnChange(t *testing.T) {
 // TestWaitDoesNotReadUntilTheTaskChanges: a change of a task notifies the callers that
 // wait for it.
 func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.service.tells(task.ID, queuedThere)
-		w.sleep(time.Minute)
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.service.setStatus(task.ID, queuedThere)
+		f.sleep(time.Minute)
 		reads := func(waiters int, end func()) int64 {
 			var wait sync.WaitGroup
-			began := w.power.views.Load()
+			began := f.power.views.Load()
 			for range waiters {
 				wait.Go(func() {
-					if _, err := w.Wait(context.Background(), record.OfKey(annKey), task.ID, MaxWait); err != nil {
+					if _, err := f.Wait(context.Background(), record.OfKey(annKey), task.ID, MaxWait); err != nil {
 						t.Error(err)
 					}
 				})
 			}
-			w.sleep(MaxWait - time.Second)
+			f.sleep(MaxWait - time.Second)
 			end()
-			w.sleep(time.Second)
+			f.sleep(time.Second)
 			wait.Wait()
-			return w.power.views.Load() - began
+			return f.power.views.Load() - began
 		}
 		const waiters = 100
 		alone := reads(0, func() {})
 		if n := reads(waiters, func() {}); n > alone+2*waiters+10 {
 			t.Errorf("%d waiters read the store %d times in a minute, without them it is read %d times", waiters, n, alone)
 		}
-		if n := reads(waiters, func() { w.service.tells(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
+		if n := reads(waiters, func() { f.service.setStatus(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
 			t.Errorf("%d waiters whose task ended read the store %d times", waiters, n)
 		}
 	})
 }
 
 func TestListsAreLatestFirst(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 2 })
 		var mine, all []string
 		for i := range 9 {
 			key := annKey
 			if i%3 == 2 {
 				key = annKey2
 			}
-			task := w.must(with(func(s *Submission) { s.Key = key }))
+			task := f.mustSubmit(with(func(s *Submission) { s.Key = key }))
 			all = append([]string{task.ID}, all...)
 			if key == annKey {
 				mine = append([]string{task.ID}, mine...)
 			}
-			w.sleep(time.Millisecond)
+			f.sleep(time.Millisecond)
 		}
-		w.sleep(3 * time.Second)
+		f.sleep(3 * time.Second)
 		ids := func(owner record.Owner, p Page) (ids []string, next string) {
-			tasks, next, err := w.List(w.t.Context(), owner, p)
+			tasks, next, err := f.List(f.t.Context(), owner, p)
 			if err != nil {
 				t.Fatalf("%+v: %v", p, err)
 			}
@@ -241,56 +241,56 @@ func TestListsAreLatestFirst(t *testing.T) {
 		for name, p := range map[string]Page{
 			"limit": {Limit: 101}, "status": {Status: "done"}, "after": {After: record.NewID()},
 		} {
-			_, _, err := w.List(w.t.Context(), record.OfKey(annKey), p)
-			if f, ok := err.(*fault.Fault); !ok || f.Code != fault.InvalidParameter || f.Param != name {
+			_, _, err := f.List(f.t.Context(), record.OfKey(annKey), p)
+			if refused, ok := err.(*fault.Fault); !ok || refused.Code != fault.InvalidParameter || refused.Param != name {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
-		if _, _, err := w.List(w.t.Context(), record.OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
+		if _, _, err := f.List(f.t.Context(), record.OfKey(annKey2), Page{After: mine[0]}); codeOf(err) != fault.InvalidParameter {
 			t.Errorf("a task of another owner is accepted as a cursor: %v", err)
 		}
-		if _, _, err := w.List(w.t.Context(), record.Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
+		if _, _, err := f.List(f.t.Context(), record.Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
 			t.Errorf("no owner has a list: %v", err)
 		}
 	})
 }
 
 func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
-	in(t, func(w *world) {
-		w.listen()
-		w.service.succeed(1)
+	withFixture(t, func(f *fixture) {
+		f.listen()
+		f.service.succeed(1)
 		s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID = "k", "s" })
-		task := w.must(s)
-		w.until(task.ID, record.Success, time.Minute)
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
-		w.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
-		unfinished := w.must(video())
-		completed := time.UnixMilli(w.record(task.ID).Completed)
+		task := f.mustSubmit(s)
+		f.until(task.ID, record.Success, time.Minute)
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
+		f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
+		unfinished := f.mustSubmit(video())
+		completed := time.UnixMilli(f.record(task.ID).Completed)
 		for _, cached := range []bool{true, false} {
 			if !cached {
-				w.stop()
-				w.start()
+				f.stop()
+				f.start()
 			}
-			_ = w.Sweep(w.t.Context())
-			w.is(task.ID, record.Success)
+			_ = f.Sweep(f.t.Context())
+			f.wantStatus(task.ID, record.Success)
 		}
-		w.sleep(time.Until(completed.Add(DefaultKept - time.Millisecond)))
-		if err := w.Sweep(w.t.Context()); err != nil {
+		f.sleep(time.Until(completed.Add(DefaultKept - time.Millisecond)))
+		if err := f.Sweep(f.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		w.is(task.ID, record.Success)
-		w.sleep(time.Millisecond)
-		_, err := w.Get(w.t.Context(), record.OfKey(annKey), task.ID)
-		w.refused(err, fault.TaskNotFound)
-		if err := w.Sweep(w.t.Context()); err != nil {
+		f.wantStatus(task.ID, record.Success)
+		f.sleep(time.Millisecond)
+		_, err := f.Get(f.t.Context(), record.OfKey(annKey), task.ID)
+		f.checkCode(err, fault.TaskNotFound)
+		if err := f.Sweep(f.t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		_, err = w.Get(w.t.Context(), record.OfKey(annKey), task.ID)
-		w.refused(err, fault.TaskNotFound)
-		if n := w.count(Filter{}); n != 1 {
+		_, err = f.Get(f.t.Context(), record.OfKey(annKey), task.ID)
+		f.checkCode(err, fault.TaskNotFound)
+		if n := f.count(Filter{}); n != 1 {
 			t.Errorf("%d tasks are left", n)
 		}
-		if again := w.must(s); again.ID == task.ID {
+		if again := f.mustSubmit(s); again.ID == task.ID {
 			t.Error("the idempotency record of a removed task exists")
 		}
 		_ = unfinished
@@ -298,30 +298,30 @@ func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
 }
 
 func TestStoreErrorsAreFaults(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace)
-		_, err := w.submit(video())
-		w.refused(err, fault.StoreUnavailable)
-		w.has(1000, 100)
-		w.until(task.ID, record.InProgress, time.Minute)
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.faulty.Plan(storagetest.LowSpace, storagetest.LowSpace)
+		_, err := f.submit(video())
+		f.checkCode(err, fault.StoreUnavailable)
+		f.checkWallet(1000, 100)
+		f.until(task.ID, record.InProgress, time.Minute)
 	})
 }
 
 // TestAnUnreadableCursorIsAnInternalError: after a 400 a caller would not request
 // the page again.
 func TestAnUnreadableCursorIsAnInternalError(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
-		w.damaged = true
-		if err := w.store.Update(context.Background(), func(t storage.Txn) error {
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
+		f.damaged = true
+		if err := f.store.Update(context.Background(), func(t storage.Txn) error {
 			return t.Set(storage.Key(record.TaskPrefix, task.ID), []byte("\x01{"), time.Time{})
 		}); err != nil {
 			t.Fatal(err)
 		}
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
-			_, _, err := w.List(context.Background(), owner, Page{After: task.ID})
-			w.refused(err, fault.StoreUnavailable)
+			_, _, err := f.List(context.Background(), owner, Page{After: task.ID})
+			f.checkCode(err, fault.StoreUnavailable)
 		}
 	})
 }

@@ -14,7 +14,7 @@ import (
 // TestRereadReturnsTheStoredTask: if this process has written the known record, Reread
 // returns it without decoding, as long as the stored record is the same.
 func TestRereadReturnsTheStoredTask(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		consistent := true
 		s := with(func(s *Submission) {
 			s.SessionID, s.SessionContext, s.IdempotencyKey = "s", "<&\u2028", "k"
@@ -30,8 +30,8 @@ func TestRereadReturnsTheStoredTask(t *testing.T) {
 			*record.Tasks.Written(&mine), *record.Tasks.Written(&its) = nil, nil
 			return reflect.DeepEqual(mine, its)
 		}
-		err := w.ledger.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
-			made, err := s.accept(t, w.Engine, s.record(record.NewID()), nil)
+		err := f.ledger.Update(context.Background(), ann, nil, func(t *ledger.Txn) error {
+			made, err := s.accept(t, f.Engine, s.record(record.NewID()), nil)
 			if err != nil {
 				return err
 			}
@@ -44,13 +44,13 @@ func TestRereadReturnsTheStoredTask(t *testing.T) {
 				return err
 			}
 			if !same(made, read) || known != made {
-				w.t.Errorf("made\n%+v\nread\n%+v\nknown\n%+v", made, read, known)
+				f.t.Errorf("made\n%+v\nread\n%+v\nknown\n%+v", made, read, known)
 			}
-			if _, err := w.writer.Apply(context.Background(), t, transition.Retry, &transition.Change{Known: made, Before: read, Owner: record.Anyone}); err != nil {
+			if _, err := f.writer.Apply(context.Background(), t, transition.Retry, &transition.Change{Known: made, Before: read, Owner: record.Anyone}); err != nil {
 				return err
 			}
 			if known, err = record.Tasks.Reread(t, made); err == nil && !known.Woken {
-				w.t.Error("a record of another engine is not read")
+				f.t.Error("a record of another engine is not read")
 			}
 			return err
 		})

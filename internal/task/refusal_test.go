@@ -94,34 +94,34 @@ func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 		"403, more than run at once": {refusal: forbidden, refused: 12, within: 10 * time.Minute, reason: backends.UpstreamError},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+			withFixture(t, func(f *fixture) {
+				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 				refusal := *row.refusal
 				refusal.RetryAfter = row.asks
-				asked := w.service.refuses(&refusal)
+				asked := f.service.refuses(&refusal)
 				var refused, taken []string
 				for n := range row.refused {
-					refused = append(refused, w.must(prompted("no %d", n)).ID)
+					refused = append(refused, f.mustSubmit(prompted("no %d", n)).ID)
 				}
 				for n := range 55 {
-					taken = append(taken, w.must(prompted("yes %d", n)).ID)
+					taken = append(taken, f.mustSubmit(prompted("yes %d", n)).ID)
 				}
-				w.sleep(row.within)
+				f.sleep(row.within)
 				for _, id := range taken {
-					if now := w.record(id); now.Delivery != record.Accepted {
+					if now := f.record(id); now.Delivery != record.Accepted {
 						t.Fatalf("after %v another task is %+v", row.within, now)
 					}
 				}
-				if l := w.load(); int(l.Waiting) != row.refused || int(l.Deferred) > row.refused {
+				if l := f.load(); int(l.Waiting) != row.refused || int(l.Deferred) > row.refused {
 					t.Errorf("the backend has %+v", l)
 				}
-				w.sleep(20*time.Minute - row.within)
+				f.sleep(20*time.Minute - row.within)
 				for _, id := range refused {
-					w.is(id, record.Queued)
+					f.wantStatus(id, record.Queued)
 				}
-				w.sleep(22 * time.Minute)
+				f.sleep(22 * time.Minute)
 				for n, id := range refused {
-					end := w.is(id, record.Failed)
+					end := f.wantStatus(id, record.Failed)
 					if end.Error.Reason != row.reason || end.Error.Message == "" {
 						t.Errorf("it failed with %+v", end.Error)
 					}
@@ -135,7 +135,7 @@ func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 						}
 					}
 				}
-				w.has(1000, 55)
+				f.checkWallet(1000, 55)
 			})
 		})
 	}
@@ -146,11 +146,11 @@ func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 func TestForbiddenTasksOfOneUserDoNotDelayOthers(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"refused at once": 0, "refused after a while": 9 * time.Second} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
-				w.credit("user_bob", 1000)
-				asked := w.service.refuses(forbidden)
-				w.service.set(func(s *mockService) {
+			withFixture(t, func(f *fixture) {
+				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+				f.credit("user_bob", 1000)
+				asked := f.service.refuses(forbidden)
+				f.service.set(func(s *mockService) {
 					s.hold = func(_ context.Context, job backends.Job) {
 						if strings.HasPrefix(job.Prompt, "no") {
 							time.Sleep(slow)
@@ -158,28 +158,28 @@ func TestForbiddenTasksOfOneUserDoNotDelayOthers(t *testing.T) {
 					}
 				})
 				for n := range 20 {
-					w.must(prompted("no %d", n))
+					f.mustSubmit(prompted("no %d", n))
 				}
 				for n := range 20 {
 					begun := time.Now()
-					task := w.must(prompted("yes %d", n).of("bob"))
-					for w.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
-						w.sleep(100 * time.Millisecond)
+					task := f.mustSubmit(prompted("yes %d", n).of("bob"))
+					for f.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
+						f.sleep(100 * time.Millisecond)
 					}
 					if took := time.Since(begun); took > time.Second {
 						t.Fatalf("the task of another user was taken after %v", took)
 					}
-					w.sleep(time.Second)
+					f.sleep(time.Second)
 				}
-				if all, err := w.Backends(context.Background()); err != nil || all[0].Busy {
+				if all, err := f.Backends(context.Background()); err != nil || all[0].Busy {
 					t.Errorf("%+v, %v", all, err)
 				}
 				if total := asked.total() - 20; total > 50 {
 					t.Errorf("%d submissions were refused", total)
 				}
-				w.service.succeed(1)
-				w.sleep(2 * time.Hour) // all of them fail, each 30 minutes after its first refusal
-				w.has(1000, 0)
+				f.service.succeed(1)
+				f.sleep(2 * time.Hour) // all of them fail, each 30 minutes after its first refusal
+				f.checkWallet(1000, 0)
 			})
 		})
 	}
@@ -188,21 +188,21 @@ func TestForbiddenTasksOfOneUserDoNotDelayOthers(t *testing.T) {
 // TestAThirdUserIsServedWhileTheAccountIsSuspected: tasks of two users are refused with
 // 403, and those of a third are accepted.
 func TestAThirdUserIsServedWhileTheAccountIsSuspected(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
-		w.credit("user_bob", 1000)
-		w.credit("user_cid", 1000)
-		w.service.refuses(forbidden)
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+		f.credit("user_bob", 1000)
+		f.credit("user_cid", 1000)
+		f.service.refuses(forbidden)
 		for n := range 20 {
-			w.must(prompted("no %d", n))
-			w.must(prompted("no %d", n).of("bob"))
+			f.mustSubmit(prompted("no %d", n))
+			f.mustSubmit(prompted("no %d", n).of("bob"))
 		}
 		for n := range 5 {
-			w.sleep(3 * time.Minute) // their pauses have reached the maximum
+			f.sleep(3 * time.Minute) // their pauses have reached the maximum
 			begun := time.Now()
-			task := w.must(prompted("yes %d", n).of("cid"))
-			for w.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
-				w.sleep(100 * time.Millisecond)
+			task := f.mustSubmit(prompted("yes %d", n).of("cid"))
+			for f.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
+				f.sleep(100 * time.Millisecond)
 			}
 			if took := time.Since(begun); took > 5*time.Second {
 				t.Fatalf("the task of a third user was taken after %v", took)
@@ -223,34 +223,34 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 		"402 of one task": {unpaid, 1, nil}, "402 of all": {unpaid, 3, nil}, "403 of all": {forbidden, 4, []string{"bob", "cid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			withLog(t, func(w *world, log *observer.ObservedLogs) {
-				w.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
-				asked := w.service.refuses(row.refusal)
+			withLog(t, func(f *fixture, log *observer.ObservedLogs) {
+				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
+				asked := f.service.refuses(row.refusal)
 				var ids []string
 				for n := range row.tasks {
-					ids = append(ids, w.must(prompted("no %d", n)).ID)
+					ids = append(ids, f.mustSubmit(prompted("no %d", n)).ID)
 					for _, user := range row.users {
 						if n == 0 {
-							w.credit("user_"+user, 1000)
+							f.credit("user_"+user, 1000)
 						}
-						w.must(prompted("no %s %d", user, n).of(user))
+						f.mustSubmit(prompted("no %s %d", user, n).of(user))
 					}
 				}
-				w.sleep(time.Minute)
+				f.sleep(time.Minute)
 				if total := asked.total(); total > 10*(1+len(row.users)) {
 					t.Errorf("%d submissions in the first minute", total)
 				}
-				w.sleep(10 * time.Hour)
+				f.sleep(10 * time.Hour)
 				if total := asked.total(); total > 10*60*2*(1+len(row.users)) {
 					t.Errorf("%d submissions in 10 hours", total)
 				}
 				if log.FilterLevelExact(zapcore.ErrorLevel).FilterMessageSnippet("does not accept the gateway's account").Len() == 0 {
 					t.Error("the log has no error")
 				}
-				w.service.set(func(s *mockService) { s.submit = nil })
-				w.sleep(3 * time.Minute)
+				f.service.set(func(s *mockService) { s.submit = nil })
+				f.sleep(3 * time.Minute)
 				for _, id := range ids {
-					w.is(id, record.InProgress)
+					f.wantStatus(id, record.InProgress)
 				}
 			})
 		})
@@ -261,16 +261,16 @@ func TestATaskThatAloneIsRefusedFailsAfterTheBusyTimeout(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []*backends.Error{tooMany, forbidden} {
 		t.Run(fmt.Sprint(refusal.Status), func(t *testing.T) {
-			in(t, func(w *world) {
-				w.serve(func(c *Config) { c.Backends[0].BusyTimeout = 5 * time.Minute })
-				w.service.refuses(refusal)
-				task := w.must(prompted("no"))
-				w.sleep(5*time.Minute - time.Second)
-				w.is(task.ID, record.Queued)
-				w.has(1000, 1)
-				w.sleep(90 * time.Second) // the task fails at the end of its current pause
-				w.is(task.ID, record.Failed)
-				w.has(1000, 0)
+			withFixture(t, func(f *fixture) {
+				f.serve(func(c *Config) { c.Backends[0].BusyTimeout = 5 * time.Minute })
+				f.service.refuses(refusal)
+				task := f.mustSubmit(prompted("no"))
+				f.sleep(5*time.Minute - time.Second)
+				f.wantStatus(task.ID, record.Queued)
+				f.checkWallet(1000, 1)
+				f.sleep(90 * time.Second) // the task fails at the end of its current pause
+				f.wantStatus(task.ID, record.Failed)
+				f.checkWallet(1000, 0)
 			})
 		})
 	}
@@ -278,47 +278,47 @@ func TestATaskThatAloneIsRefusedFailsAfterTheBusyTimeout(t *testing.T) {
 
 // TestADeferredTaskSurvivesAKill: the pause, the count and the times are in the store.
 func TestADeferredTaskSurvivesAKill(t *testing.T) {
-	in(t, func(w *world) {
-		asked := w.service.refuses(tooMany)
-		task := w.must(prompted("no"))
+	withFixture(t, func(f *fixture) {
+		asked := f.service.refuses(tooMany)
+		task := f.mustSubmit(prompted("no"))
 		for range 29 {
-			w.sleep(time.Minute)
-			w.kill()
-			w.start()
-			w.is(task.ID, record.Queued)
+			f.sleep(time.Minute)
+			f.kill()
+			f.start()
+			f.wantStatus(task.ID, record.Queued)
 		}
 		if n := len(asked.of("no")); n > 60 {
 			t.Errorf("it was submitted %d times", n)
 		}
-		w.sleep(2 * time.Minute)
-		w.is(task.ID, record.Failed)
-		if jobs, _ := w.service.accepted(); jobs != 0 {
+		f.sleep(2 * time.Minute)
+		f.wantStatus(task.ID, record.Failed)
+		if jobs, _ := f.service.accepted(); jobs != 0 {
 			t.Errorf("%d jobs", jobs)
 		}
 	})
 }
 
 func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
-	in(t, func(w *world) {
-		asked := w.service.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
-		one, two := w.must(prompted("no 1")), w.must(prompted("no 2"))
-		w.sleep(time.Second)
-		all, err := w.Backends(context.Background())
+	withFixture(t, func(f *fixture) {
+		asked := f.service.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
+		one, two := f.mustSubmit(prompted("no 1")), f.mustSubmit(prompted("no 2"))
+		f.sleep(time.Second)
+		all, err := f.Backends(context.Background())
 		if err != nil || all[0].Waiting != 2 || all[0].Deferred != 1 || !all[0].Busy {
 			t.Fatalf("%+v, %v", all, err)
 		}
-		if _, err := w.Cancel(context.Background(), record.OfKey(annKey), one.ID); err != nil {
+		if _, err := f.Cancel(context.Background(), record.OfKey(annKey), one.ID); err != nil {
 			t.Error(err)
 		}
-		w.has(1000, 1)
-		w.sleep(5*time.Minute + 10*time.Second) // the other is deferred now
-		w.service.set(func(s *mockService) { s.submit = nil })
+		f.checkWallet(1000, 1)
+		f.sleep(5*time.Minute + 10*time.Second) // the other is deferred now
+		f.service.set(func(s *mockService) { s.submit = nil })
 		before := len(asked.of("no 2"))
-		if _, err := w.Retry(context.Background(), "root", two.ID); err != nil {
+		if _, err := f.Retry(context.Background(), "root", two.ID); err != nil {
 			t.Error(err)
 		}
-		w.sleep(6 * time.Minute)
-		w.is(two.ID, record.InProgress)
+		f.sleep(6 * time.Minute)
+		f.wantStatus(two.ID, record.InProgress)
 		if len(asked.of("no 2")) != before {
 			t.Error("it was refused again")
 		}
@@ -328,10 +328,10 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 // TestSearchesForAnUnknownDeliveryAreLimited: at many services a search submits the job
 // again under its token.
 func TestSearchesForAnUnknownDeliveryAreLimited(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].Backend = finding{w.service} })
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].Backend = finding{f.service} })
 		var at []time.Time
-		w.service.set(func(s *mockService) {
+		f.service.set(func(s *mockService) {
 			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Unconfirmed, Status: 500} }
 			s.find = func(*work) (backends.Ref, error) {
 				s.mu.Lock()
@@ -340,13 +340,13 @@ func TestSearchesForAnUnknownDeliveryAreLimited(t *testing.T) {
 				return backends.Ref{}, errors.New("500")
 			}
 		})
-		task := w.must(video())
-		w.sleep(time.Minute)
-		w.kill() // the count is in the store
-		w.start()
-		w.sleep(transition.Grace)
-		w.is(task.ID, record.Failed)
-		w.has(1000, 0)
+		task := f.mustSubmit(video())
+		f.sleep(time.Minute)
+		f.kill() // the count is in the store
+		f.start()
+		f.sleep(transition.Grace)
+		f.wantStatus(task.ID, record.Failed)
+		f.checkWallet(1000, 0)
 		if len(at) < 4 || len(at) > transition.MaxSearches {
 			t.Errorf("it was looked for %d times", len(at))
 		}

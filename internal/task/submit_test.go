@@ -22,27 +22,27 @@ import (
 )
 
 func TestATaskFromSubmissionToSuccess(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(video())
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(video())
 		if task.Status != record.Queued || task.Progress != "0%" || task.Object != "video_task" || task.Model != "video-x-1" ||
 			task.CreatedAt != time.Now().Unix() || task.CompletedAt != 0 || len(task.ID) != record.IDSize {
 			t.Fatalf("the task begins as %+v", task)
 		}
-		w.has(1000, 100)
-		w.sleep(3 * time.Second)
-		if task = w.is(task.ID, record.InProgress); task.Progress != "50%" {
+		f.checkWallet(1000, 100)
+		f.sleep(3 * time.Second)
+		if task = f.wantStatus(task.ID, record.InProgress); task.Progress != "50%" {
 			t.Fatalf("it runs as %+v", task)
 		}
-		w.service.tells(task.ID, succeeded(2))
-		task = w.until(task.ID, record.Success, 10*time.Second)
+		f.service.setStatus(task.ID, succeeded(2))
+		task = f.until(task.ID, record.Success, 10*time.Second)
 		text, _ := json.Marshal(task)
 		want := `{"task_id":"` + task.ID + `","object":"video_task","model":"video-x-1","status":"success","progress":"100%",` +
-			`"created_at":` + jsonOf(task.CreatedAt) + `,"completed_at":` + jsonOf(w.record(task.ID).Completed/1000) + `,` +
+			`"created_at":` + jsonOf(task.CreatedAt) + `,"completed_at":` + jsonOf(f.record(task.ID).Completed/1000) + `,` +
 			`"result":{"url":"https://cdn.example.com/0.mp4","urls":["https://cdn.example.com/0.mp4","https://cdn.example.com/1.mp4"],"type":"video"}}`
 		if string(text) != want {
 			t.Errorf("it ends as\n%s, want\n%s", text, want)
 		}
-		w.has(900, 0)
+		f.checkWallet(900, 0)
 	})
 }
 
@@ -52,15 +52,15 @@ func jsonOf(v any) string {
 }
 
 func TestAFailureIsFreeAndHasAReason(t *testing.T) {
-	in(t, func(w *world) {
-		task := w.must(with(func(s *Submission) { s.Job.Kind, s.Job.Model = backends.Image, "image-x-1" }))
-		w.service.tells(task.ID, failed(backends.ContentRejected))
-		task = w.until(task.ID, record.Failed, 10*time.Second)
+	withFixture(t, func(f *fixture) {
+		task := f.mustSubmit(with(func(s *Submission) { s.Job.Kind, s.Job.Model = backends.Image, "image-x-1" }))
+		f.service.setStatus(task.ID, failed(backends.ContentRejected))
+		task = f.until(task.ID, record.Failed, 10*time.Second)
 		if task.Object != "image_task" || task.Progress != "0%" || task.Result != nil || task.CompletedAt == 0 ||
 			*task.Error != (record.Error{Code: "TASK_FAILED", Reason: backends.ContentRejected, Message: "no cats"}) {
 			t.Fatalf("it ends as %+v, %+v", task, task.Error)
 		}
-		w.has(1000, 0)
+		f.checkWallet(1000, 0)
 	})
 }
 
@@ -96,8 +96,8 @@ func TestDeliveredResultsAreCharged(t *testing.T) {
 		"four of three":               {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				w.service.set(func(s *mockService) {
+			withFixture(t, func(f *fixture) {
+				f.service.set(func(s *mockService) {
 					s.poll = func(*work) (backends.Status, error) {
 						return backends.Status{State: backends.Succeeded, Results: row.results}, nil
 					}
@@ -106,36 +106,36 @@ func TestDeliveredResultsAreCharged(t *testing.T) {
 				if refused != 0 || quote.Hold != row.hold {
 					t.Fatalf("held are %d, %v", quote.Hold, refused)
 				}
-				task := w.must(with(func(s *Submission) { s.Quote = quote }))
-				w.has(1000, row.hold)
-				task = w.until(task.ID, record.Success, 10*time.Second)
+				task := f.mustSubmit(with(func(s *Submission) { s.Quote = quote }))
+				f.checkWallet(1000, row.hold)
+				task = f.until(task.ID, record.Success, 10*time.Second)
 				if task.Detail.Charged != row.charged {
 					t.Errorf("charged %d, want %d", task.Detail.Charged, row.charged)
 				}
-				w.has(1000-row.charged, 0)
+				f.checkWallet(1000-row.charged, 0)
 			})
 		})
 	}
 }
 
 func TestATaskWithoutAPriceHoldsNothing(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.succeed(1)
-		task := w.must(with(func(s *Submission) { s.Quote = flat(0) }))
-		w.until(task.ID, record.Success, 10*time.Second)
-		w.has(1000, 0)
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
+		task := f.mustSubmit(with(func(s *Submission) { s.Quote = flat(0) }))
+		f.until(task.ID, record.Success, 10*time.Second)
+		f.checkWallet(1000, 0)
 	})
 }
 
 func TestParallelSubmissionsSpendExactlyTheBalance(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Backends[0].MaxRunning = 3 })
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 3 })
 		var wait sync.WaitGroup
 		var mu sync.Mutex
 		made, short := 0, 0
 		for range 40 {
 			wait.Go(func() {
-				_, err := w.submit(video())
+				_, err := f.submit(video())
 				mu.Lock()
 				defer mu.Unlock()
 				switch {
@@ -152,66 +152,66 @@ func TestParallelSubmissionsSpendExactlyTheBalance(t *testing.T) {
 		if made != 10 || short != 30 {
 			t.Errorf("%d tasks were made and %d refused, with money for 10", made, short)
 		}
-		w.has(1000, 1000)
+		f.checkWallet(1000, 1000)
 	})
 }
 
 func TestASubmissionBeyondTheBalanceIsRefused(t *testing.T) {
-	in(t, func(w *world) {
-		_, err := w.submit(with(func(s *Submission) { s.Quote = flat(1001) }))
-		w.refused(err, fault.InsufficientQuota)
-		_, err = w.submit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.KeyBudget(annKey, 99, "never") }))
-		w.refused(err, fault.InsufficientKeyQuota)
-		_, err = w.submit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.UserBudget(99, "never") }))
-		w.refused(err, fault.InsufficientQuota)
-		w.must(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.KeyBudget(annKey, 100, "never") }))
-		w.has(1000, 100)
+	withFixture(t, func(f *fixture) {
+		_, err := f.submit(with(func(s *Submission) { s.Quote = flat(1001) }))
+		f.checkCode(err, fault.InsufficientQuota)
+		_, err = f.submit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.KeyBudget(annKey, 99, "never") }))
+		f.checkCode(err, fault.InsufficientKeyQuota)
+		_, err = f.submit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.UserBudget(99, "never") }))
+		f.checkCode(err, fault.InsufficientQuota)
+		f.mustSubmit(with(func(s *Submission) { s.Payer.Budgets[0] = ledger.KeyBudget(annKey, 100, "never") }))
+		f.checkWallet(1000, 100)
 	})
 }
 
 func TestSessionIDIsUsedForThreeDays(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.succeed(1)
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
 		one := with(func(s *Submission) { s.SessionID = "s" })
-		first := w.must(one)
-		accepted := time.UnixMilli(w.record(first.ID).Created)
+		first := f.mustSubmit(one)
+		accepted := time.UnixMilli(f.record(first.ID).Created)
 		for name, s := range map[string]Submission{
 			"the same":       one,
 			"an image":       with(func(s *Submission) { s.SessionID, s.Job.Kind = "s", backends.Image }),
 			"who cannot pay": with(func(s *Submission) { s.SessionID, s.Quote = "s", flat(5000) }),
 		} {
-			_, err := w.submit(s)
-			w.refused(err, fault.DuplicateSessionID)
+			_, err := f.submit(s)
+			f.checkCode(err, fault.DuplicateSessionID)
 			duplicate, ok := errors.AsType[*DuplicateSession](err)
 			if !ok || duplicate.Task != first.ID || !strings.Contains(duplicate.Message, first.ID) || duplicate.Param != "session_id" {
 				t.Errorf("%s: refused with %v", name, err)
 			}
 		}
-		w.must(with(func(s *Submission) { s.SessionID, s.Key = "s", annKey2 })) // another key of ann's
-		w.sleep(time.Until(accepted.Add(259_199 * time.Second)))
-		_, err := w.submit(one)
-		w.refused(err, fault.DuplicateSessionID)
-		w.sleep(time.Until(accepted.Add(259_200*time.Second - time.Millisecond)))
-		_, err = w.submit(one)
-		w.refused(err, fault.DuplicateSessionID)
-		w.sleep(time.Millisecond)
-		if second := w.must(one); second.ID == first.ID {
+		f.mustSubmit(with(func(s *Submission) { s.SessionID, s.Key = "s", annKey2 })) // another key of ann's
+		f.sleep(time.Until(accepted.Add(259_199 * time.Second)))
+		_, err := f.submit(one)
+		f.checkCode(err, fault.DuplicateSessionID)
+		f.sleep(time.Until(accepted.Add(259_200*time.Second - time.Millisecond)))
+		_, err = f.submit(one)
+		f.checkCode(err, fault.DuplicateSessionID)
+		f.sleep(time.Millisecond)
+		if second := f.mustSubmit(one); second.ID == first.ID {
 			t.Error("the first task was returned")
 		}
-		_, err = w.submit(one)
-		w.refused(err, fault.DuplicateSessionID)
+		_, err = f.submit(one)
+		f.checkCode(err, fault.DuplicateSessionID)
 	})
 }
 
 func TestSessionIDIsCountedInCharacters(t *testing.T) {
-	in(t, func(w *world) {
-		w.must(with(func(s *Submission) { s.SessionID = strings.Repeat("猫", 50) }))
-		_, err := w.submit(with(func(s *Submission) { s.SessionID = strings.Repeat("猫", 51) }))
-		w.refused(err, fault.InvalidParameter)
-		w.must(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1000) }))
-		_, err = w.submit(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1001) }))
-		w.refused(err, fault.InvalidParameter)
-		a, b := w.must(video()), w.must(video()) // empty twice
+	withFixture(t, func(f *fixture) {
+		f.mustSubmit(with(func(s *Submission) { s.SessionID = strings.Repeat("猫", 50) }))
+		_, err := f.submit(with(func(s *Submission) { s.SessionID = strings.Repeat("猫", 51) }))
+		f.checkCode(err, fault.InvalidParameter)
+		f.mustSubmit(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1000) }))
+		_, err = f.submit(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1001) }))
+		f.checkCode(err, fault.InvalidParameter)
+		a, b := f.mustSubmit(video()), f.mustSubmit(video()) // empty twice
 		if a.ID == b.ID {
 			t.Error("an empty session id is one")
 		}
@@ -222,9 +222,9 @@ func TestConcurrentDuplicatesCreateOneTask(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]bool{"the first is accepted": false, "the first is refused": true} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
+			withFixture(t, func(f *fixture) {
 				var once sync.Once
-				w.service.set(func(s *mockService) {
+				f.service.set(func(s *mockService) {
 					s.hold = func(context.Context, backends.Job) { time.Sleep(time.Second) }
 					s.submit = func(backends.Job) (err error) {
 						if refuse {
@@ -239,7 +239,7 @@ func TestConcurrentDuplicatesCreateOneTask(t *testing.T) {
 				codes := make(map[fault.Code]int)
 				for range 8 {
 					wait.Go(func() {
-						task, err := w.submit(with(func(s *Submission) { s.SessionID = "same" }))
+						task, err := f.submit(with(func(s *Submission) { s.SessionID = "same" }))
 						mu.Lock()
 						defer mu.Unlock()
 						if err == nil {
@@ -256,49 +256,49 @@ func TestConcurrentDuplicatesCreateOneTask(t *testing.T) {
 				if jsonOf(codes) != jsonOf(want) || len(made) != 1 {
 					t.Errorf("duplicates created %v, answers %v, want %v", made, codes, want)
 				}
-				w.has(1000, 100)
+				f.checkWallet(1000, 100)
 			})
 		})
 	}
 }
 
 func TestAReplayReturnsTheCurrentStatus(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		s := with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint, s.SessionID = "k", journal.IDOf("a"), "s" })
-		first, replayed, err := w.Submit(w.t.Context(), s)
+		first, replayed, err := f.Submit(f.t.Context(), s)
 		if err != nil || replayed {
 			t.Fatal(replayed, err)
 		}
-		w.service.succeed(1)
-		w.until(first.ID, record.Success, 10*time.Second)
-		again, replayed, err := w.Submit(w.t.Context(), s)
+		f.service.succeed(1)
+		f.until(first.ID, record.Success, 10*time.Second)
+		again, replayed, err := f.Submit(f.t.Context(), s)
 		if err != nil || !replayed || again.ID != first.ID || again.Status != record.Success {
 			t.Fatalf("replayed %t: %+v, %v", replayed, again, err)
 		}
-		_, err = w.submit(with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint = "k", journal.IDOf("b") }))
-		w.refused(err, fault.IdempotencyKeyReused)
+		_, err = f.submit(with(func(s *Submission) { s.IdempotencyKey, s.Fingerprint = "k", journal.IDOf("b") }))
+		f.checkCode(err, fault.IdempotencyKeyReused)
 		other := s
 		other.Key, other.SessionID = annKey2, ""
-		if task := w.must(other); task.ID == first.ID {
+		if task := f.mustSubmit(other); task.ID == first.ID {
 			t.Error("another key has the same idempotency keys")
 		}
 		for _, key := range []string{strings.Repeat("k", 256), "k\n"} {
 			bad := s
 			bad.IdempotencyKey = key
-			_, err := w.submit(bad)
-			w.refused(err, fault.InvalidParameter)
+			_, err := f.submit(bad)
+			f.checkCode(err, fault.InvalidParameter)
 		}
 	})
 }
 
 func TestConcurrentReplaysCreateOneTask(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		var wait sync.WaitGroup
 		var mu sync.Mutex
 		made := make(map[string]int)
 		for range 8 {
 			wait.Go(func() {
-				task, err := w.submit(with(func(s *Submission) { s.IdempotencyKey = "k" }))
+				task, err := f.submit(with(func(s *Submission) { s.IdempotencyKey = "k" }))
 				if err != nil {
 					t.Error(err)
 					return
@@ -312,106 +312,106 @@ func TestConcurrentReplaysCreateOneTask(t *testing.T) {
 		if len(made) != 1 {
 			t.Errorf("made %v", made)
 		}
-		w.has(1000, 100)
+		f.checkWallet(1000, 100)
 	})
 }
 
 func TestUnfinishedTasksOfAKeyAreLimited(t *testing.T) {
-	in(t, func(w *world) {
-		w.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 3, 1 })
+	withFixture(t, func(f *fixture) {
+		f.serve(func(c *Config) { c.Unfinished, c.Backends[0].MaxRunning = 3, 1 })
 		for range 3 {
-			w.must(video())
+			f.mustSubmit(video())
 		}
-		_, err := w.submit(video())
-		w.refused(err, fault.TooManyTasks)
-		if f, _ := errors.AsType[*fault.Fault](err); f.RetryAfter == 0 {
+		_, err := f.submit(video())
+		f.checkCode(err, fault.TooManyTasks)
+		if refused, _ := errors.AsType[*fault.Fault](err); refused.RetryAfter == 0 {
 			t.Error("without a Retry-After")
 		}
-		w.must(with(func(s *Submission) { s.Key = annKey2 }))
-		w.service.succeed(1)
-		w.sleep(time.Minute)
-		w.must(video())
+		f.mustSubmit(with(func(s *Submission) { s.Key = annKey2 }))
+		f.service.succeed(1)
+		f.sleep(time.Minute)
+		f.mustSubmit(video())
 	})
 }
 
 func TestARefusalInTheAnswerRollsTheSubmissionBack(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		f.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error { return backends.Invalid("output.duration", "4, 8 or 12 seconds, not 5") }
 		})
 		s := with(func(s *Submission) { s.SessionID, s.IdempotencyKey = "s", "k" })
-		_, err := w.submit(s)
-		w.refused(err, fault.UpstreamRejected)
-		if f, _ := errors.AsType[*fault.Fault](err); f.Param != "output.duration" || f.Message != "4, 8 or 12 seconds, not 5" {
-			t.Errorf("refused with %+v", f)
+		_, err := f.submit(s)
+		f.checkCode(err, fault.UpstreamRejected)
+		if refused, _ := errors.AsType[*fault.Fault](err); refused.Param != "output.duration" || refused.Message != "4, 8 or 12 seconds, not 5" {
+			t.Errorf("refused with %+v", refused)
 		}
-		w.has(1000, 0)
-		if n := w.count(Filter{Key: annKey}); n != 0 {
+		f.checkWallet(1000, 0)
+		if n := f.count(Filter{Key: annKey}); n != 0 {
 			t.Errorf("%d tasks are listed", n)
 		}
-		w.service.set(func(s *mockService) { s.submit = nil })
-		if _, replayed, err := w.Submit(w.t.Context(), s); err != nil || replayed {
+		f.service.set(func(s *mockService) { s.submit = nil })
+		if _, replayed, err := f.Submit(f.t.Context(), s); err != nil || replayed {
 			t.Errorf("the same again: %t, %v", replayed, err)
 		}
 	})
 }
 
 func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.set(func(s *mockService) {
+	withFixture(t, func(f *fixture) {
+		f.service.set(func(s *mockService) {
 			s.hold = func(context.Context, backends.Job) { time.Sleep(12 * time.Second) }
 			s.submit = func(backends.Job) error { return backends.Invalid("prompt", "too long") }
 		})
 		began := time.Now()
 		s := with(func(s *Submission) { s.SessionID = "s" })
-		task := w.must(s)
+		task := f.mustSubmit(s)
 		if waited := time.Since(began); waited != deliveryWait || task.Status != record.Queued {
 			t.Fatalf("answered %s after %v", task.Status, waited)
 		}
-		w.sleep(3 * time.Second)
-		task = w.is(task.ID, record.Failed)
+		f.sleep(3 * time.Second)
+		task = f.wantStatus(task.ID, record.Failed)
 		if task.Error.Reason != backends.InvalidInput || task.Error.Message != "too long" {
 			t.Errorf("failed of %+v", task.Error)
 		}
-		w.has(1000, 0)
-		_, err := w.submit(s)
-		w.refused(err, fault.DuplicateSessionID)
+		f.checkWallet(1000, 0)
+		_, err := f.submit(s)
+		f.checkCode(err, fault.DuplicateSessionID)
 	})
 }
 
 func TestATaskContinuesAfterItsCallerDisconnects(t *testing.T) {
-	in(t, func(w *world) {
-		w.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) } })
-		ctx, leave := context.WithTimeout(w.t.Context(), time.Second)
+	withFixture(t, func(f *fixture) {
+		f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) } })
+		ctx, leave := context.WithTimeout(f.t.Context(), time.Second)
 		defer leave()
-		task, _, err := w.Submit(ctx, video())
+		task, _, err := f.Submit(ctx, video())
 		if err != nil {
 			t.Fatal(err)
 		}
-		w.sleep(10 * time.Second)
-		w.is(task.ID, record.InProgress)
+		f.sleep(10 * time.Second)
+		f.wantStatus(task.ID, record.InProgress)
 	})
 }
 
 func TestASubmissionToAnUnconfiguredBackendIsRefused(t *testing.T) {
-	in(t, func(w *world) {
-		_, err := w.submit(with(func(s *Submission) { s.Backend = "other" }))
-		w.refused(err, fault.UpstreamUnavailable)
+	withFixture(t, func(f *fixture) {
+		_, err := f.submit(with(func(s *Submission) { s.Backend = "other" }))
+		f.checkCode(err, fault.UpstreamUnavailable)
 	})
 }
 
 func TestServeRefusesInvalidConfigurations(t *testing.T) {
-	in(t, func(w *world) {
-		good := w.config.Backends[0]
+	withFixture(t, func(f *fixture) {
+		good := f.config.Backends[0]
 		for name, c := range map[string]Config{
 			"two of a name":    {Backends: []Backend{good, good}},
 			"no name":          {Backends: []Backend{{Backend: good.Backend}}},
 			"a slash":          {Backends: []Backend{{Name: "a/b", Backend: good.Backend}}},
 			"a long name":      {Backends: []Backend{{Name: strings.Repeat("a", 65), Backend: good.Backend}}},
 			"too short a time": {Kept: transition.SessionWindow - time.Second},
-			"no client":        {Callbacks: w.hooks},
+			"no client":        {Callbacks: f.hooks},
 		} {
-			if err := w.Serve(c); err == nil {
+			if err := f.Serve(c); err == nil {
 				t.Errorf("%s: taken", name)
 			}
 		}
@@ -420,7 +420,7 @@ func TestServeRefusesInvalidConfigurations(t *testing.T) {
 }
 
 func TestADisconnectBeforeTheSubmissionCreatesNoTask(t *testing.T) {
-	in(t, func(w *world) {
+	withFixture(t, func(f *fixture) {
 		gone, cancel := context.WithCancel(context.Background())
 		cancel()
 		for name, s := range map[string]Submission{
@@ -428,9 +428,9 @@ func TestADisconnectBeforeTheSubmissionCreatesNoTask(t *testing.T) {
 			"priced": video(),
 			"named":  with(func(s *Submission) { s.SessionID = "a-session" }),
 		} {
-			_, _, err := w.Submit(gone, s)
-			w.sleep(time.Second)
-			if jobs, _ := w.service.accepted(); jobs != 0 || !errors.Is(err, context.Canceled) {
+			_, _, err := f.Submit(gone, s)
+			f.sleep(time.Second)
+			if jobs, _ := f.service.accepted(); jobs != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %d jobs, %v", name, jobs, err)
 			}
 		}

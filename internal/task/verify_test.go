@@ -21,31 +21,31 @@ import (
 type four struct{ waiting, running, success, failed string }
 
 // fourTasks creates four tasks in different states, each with all optional records.
-func (w *world) fourTasks() (f four) {
-	w.t.Helper()
-	w.listen()
+func (f *fixture) fourTasks() (ids four) {
+	f.t.Helper()
+	f.listen()
 	submit := func(name string) string {
-		return w.must(with(func(s *Submission) { s.SessionID, s.IdempotencyKey = "s-"+name, "k-"+name })).ID
+		return f.mustSubmit(with(func(s *Submission) { s.SessionID, s.IdempotencyKey = "s-"+name, "k-"+name })).ID
 	}
-	f.success, f.failed = submit("success"), submit("failed")
-	w.service.tells(f.success, succeeded(1))
-	w.service.tells(f.failed, failed(backends.ModelFailed))
-	w.until(f.success, record.Success, time.Minute)
-	w.until(f.failed, record.Failed, time.Minute)
-	f.running = submit("running")
-	w.until(f.running, record.InProgress, time.Minute)
-	if err := w.Drain(context.Background(), "root", "works"); err != nil {
-		w.t.Fatal(err)
+	ids.success, ids.failed = submit("success"), submit("failed")
+	f.service.setStatus(ids.success, succeeded(1))
+	f.service.setStatus(ids.failed, failed(backends.ModelFailed))
+	f.until(ids.success, record.Success, time.Minute)
+	f.until(ids.failed, record.Failed, time.Minute)
+	ids.running = submit("running")
+	f.until(ids.running, record.InProgress, time.Minute)
+	if err := f.Drain(context.Background(), "root", "works"); err != nil {
+		f.t.Fatal(err)
 	}
-	f.waiting = submit("waiting")
+	ids.waiting = submit("waiting")
 	synctest.Wait()
-	return f
+	return ids
 }
 
 // damage changes the record of a task behind the engine's back.
-func damage(id func(f four) string, change func(r *record.Record)) func(t storage.Txn, f four) error {
-	return func(t storage.Txn, f four) error {
-		rec, err := record.Tasks.Get(t, id(f))
+func damage(id func(ids four) string, change func(r *record.Record)) func(t storage.Txn, ids four) error {
+	return func(t storage.Txn, ids four) error {
+		rec, err := record.Tasks.Get(t, id(ids))
 		if err != nil || rec == nil {
 			return errors.Join(err, errors.New("no such task"))
 		}
@@ -54,9 +54,9 @@ func damage(id func(f four) string, change func(r *record.Record)) func(t storag
 	}
 }
 
-func damageEvent(id func(f four) string, change func(v *record.Event)) func(t storage.Txn, f four) error {
-	return func(t storage.Txn, f four) error {
-		v, err := record.Events.Get(t, id(f))
+func damageEvent(id func(ids four) string, change func(v *record.Event)) func(t storage.Txn, ids four) error {
+	return func(t storage.Txn, ids four) error {
+		v, err := record.Events.Get(t, id(ids))
 		if err != nil || v == nil {
 			return errors.Join(err, errors.New("no such callback"))
 		}
@@ -66,9 +66,9 @@ func damageEvent(id func(f four) string, change func(v *record.Event)) func(t st
 }
 
 // lose deletes an index key or another record of a task.
-func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) error {
-	return func(t storage.Txn, f four) error {
-		rec, err := record.Tasks.Get(t, id(f))
+func lose(id func(ids four) string, prefix string) func(t storage.Txn, ids four) error {
+	return func(t storage.Txn, ids four) error {
+		rec, err := record.Tasks.Get(t, id(ids))
 		if err != nil {
 			return err
 		}
@@ -91,30 +91,30 @@ func lose(id func(f four) string, prefix string) func(t storage.Txn, f four) err
 }
 
 // plant sets a key that leads nowhere.
-func plant(fields ...any) func(t storage.Txn, f four) error {
+func plant(fields ...any) func(t storage.Txn, ids four) error {
 	return func(t storage.Txn, _ four) error { return t.Set(storage.Key(fields...), nil, time.Time{}) }
 }
 
-func atWaiting(f four) string { return f.waiting }
-func atRunning(f four) string { return f.running }
-func atSuccess(f four) string { return f.success }
-func atFailed(f four) string  { return f.failed }
+func atWaiting(ids four) string { return ids.waiting }
+func atRunning(ids four) string { return ids.running }
+func atSuccess(ids four) string { return ids.success }
+func atFailed(ids four) string  { return ids.failed }
 
 func TestVerifyFindsInconsistencies(t *testing.T) {
 	t.Parallel()
 	missing := "task_" + strings.Repeat("A", 26)
 	for name, row := range map[string]struct {
-		damage func(t storage.Txn, f four) error
+		damage func(t storage.Txn, ids four) error
 		want   string
 	}{
 		"nothing": {func(storage.Txn, four) error { return nil }, ""},
 
-		"a task that cannot be read": {func(t storage.Txn, f four) error {
+		"a task that cannot be read": {func(t storage.Txn, ids four) error {
 			return t.Set(storage.Key(record.TaskPrefix, missing), []byte("x"), time.Time{})
 		}, "a record of task cannot be read"},
 		"an unreadable record without a task": {plant(record.TaskPrefix, missing), "a record of task cannot be read"},
-		"a task at the key of another": {func(t storage.Txn, f four) error {
-			rec, err := record.Tasks.Get(t, f.failed)
+		"a task at the key of another": {func(t storage.Txn, ids four) error {
+			rec, err := record.Tasks.Get(t, ids.failed)
 			if err != nil {
 				return err
 			}
@@ -178,22 +178,22 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"a body of a missing task":           {plant(record.BodyPrefix, missing), "the task of this body does not exist"},
 		"a body of a job at its backend":     {damage(atRunning, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body exists: true"},
 		"a body of a task that is over":      {damage(atSuccess, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is success, and its body exists: true"},
-		"a second body": {func(t storage.Txn, f four) error {
-			return t.Set(storage.Key(record.BodyPrefix, f.waiting), nil, time.Time{})
+		"a second body": {func(t storage.Txn, ids four) error {
+			return t.Set(storage.Key(record.BodyPrefix, ids.waiting), nil, time.Time{})
 		}, "it has a second body"},
-		"a long body of a task that is over": {func(t storage.Txn, f four) error {
+		"a long body of a task that is over": {func(t storage.Txn, ids four) error {
 			return errors.Join(
-				damage(atSuccess, func(r *record.Record) { r.Enclosed = false })(t, f),
-				t.Set(storage.Key(record.BodyPrefix, f.success), nil, time.Time{}))
+				damage(atSuccess, func(r *record.Record) { r.Enclosed = false })(t, ids),
+				t.Set(storage.Key(record.BodyPrefix, ids.success), nil, time.Time{}))
 		}, "it is success, and its body exists: true"},
-		"a second place in the queue": {func(t storage.Txn, f four) error {
-			return t.Set(storage.Key(record.WaitPrefix, "works", int64(99), f.waiting), []byte{byte(record.IDSize)}, time.Time{})
+		"a second place in the queue": {func(t storage.Txn, ids four) error {
+			return t.Set(storage.Key(record.WaitPrefix, "works", int64(99), ids.waiting), []byte{byte(record.IDSize)}, time.Time{})
 		}, "a key of taskwait leads to no record"},
 		"a session id of a missing task": {func(t storage.Txn, _ four) error {
 			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().Add(time.Hour).UnixMilli()})
 		}, "which does not exist or has another session id"},
-		"a session id of another": {func(t storage.Txn, f four) error {
-			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: f.waiting, Until: time.Now().Add(time.Hour).UnixMilli()})
+		"a session id of another": {func(t storage.Txn, ids four) error {
+			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: ids.waiting, Until: time.Now().Add(time.Hour).UnixMilli()})
 		}, "which does not exist or has another session id"},
 		"an old session id of a missing task": {func(t storage.Txn, _ four) error {
 			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().UnixMilli()})
@@ -224,18 +224,18 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"a callback that cannot be read": {func(t storage.Txn, _ four) error {
 			return t.Set(storage.Key(record.EventPrefix, missing), []byte("x"), time.Time{})
 		}, "a record of event cannot be read"},
-		"a callback at the key of another": {func(t storage.Txn, f four) error {
-			v, err := record.Events.Get(t, f.success)
+		"a callback at the key of another": {func(t storage.Txn, ids four) error {
+			v, err := record.Events.Get(t, ids.success)
 			if err != nil {
 				return err
 			}
 			return storage.SetRecord(t, storage.Key(record.EventPrefix, missing), v)
 		}, "it lies at the key of another"},
-		"a callback of a missing task": {func(t storage.Txn, f four) error {
+		"a callback of a missing task": {func(t storage.Txn, ids four) error {
 			return record.Events.Put(t, nil, &record.Event{Task: missing, User: ann, State: record.Dead, Ended: 1})
 		}, "there is no such finished task"},
-		"a callback of a task that runs": {func(t storage.Txn, f four) error {
-			return record.Events.Put(t, nil, &record.Event{Task: f.running, Key: annKey, User: ann, State: record.Dead, Ended: 1})
+		"a callback of a task that runs": {func(t storage.Txn, ids four) error {
+			return record.Events.Put(t, nil, &record.Event{Task: ids.running, Key: annKey, User: ann, State: record.Dead, Ended: 1})
 		}, "there is no such finished task"},
 		"a callback of another key":             {damageEvent(atSuccess, func(v *record.Event) { v.Key = bobKey }), "there is no such finished task"},
 		"a callback without a due time":         {damageEvent(atSuccess, func(v *record.Event) { v.State = record.Undelivered }), "no attempt is due"},
@@ -244,11 +244,11 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"a callback without an end":             {damageEvent(atSuccess, func(v *record.Event) { v.Ended = 0 }), "since 0"},
 		"a list of callbacks of a missing task": {plant(record.EventOfPrefix, ann, int64(1), missing), "a key of eventof leads to no record"},
 		"a due time of a missing callback":      {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), missing), "a key of eventdue leads to no record"},
-		"a due time of a callback sent": {func(t storage.Txn, f four) error {
-			return plant(record.EventDuePrefix, ann, annKey, int64(1<<50), f.success)(t, f)
+		"a due time of a callback sent": {func(t storage.Txn, ids four) error {
+			return plant(record.EventDuePrefix, ann, annKey, int64(1<<50), ids.success)(t, ids)
 		}, "a key of eventdue leads to no record"},
-		"a callback due for another key": {func(t storage.Txn, f four) error {
-			v, err := record.Events.Get(t, f.success)
+		"a callback due for another key": {func(t storage.Txn, ids four) error {
+			v, err := record.Events.Get(t, ids.success)
 			if err != nil {
 				return err
 			}
@@ -257,22 +257,22 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 			if err := record.Events.Put(t, &before, v); err != nil {
 				return err
 			}
-			return plant(record.EventDuePrefix, ann, annKey2, v.Due, v.Task)(t, f)
+			return plant(record.EventDuePrefix, ann, annKey2, v.Due, v.Task)(t, ids)
 		}, "a key of eventdue leads to no record"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in(t, func(w *world) {
-				f := w.fourTasks()
-				if found := w.problems(); len(found) > 0 {
+			withFixture(t, func(f *fixture) {
+				ids := f.fourTasks()
+				if found := f.problems(); len(found) > 0 {
 					t.Fatalf("before: %v", found)
 				}
-				w.damaged = true
+				f.damaged = true
 				// The engine must not drive damaged tasks.
-				w.Engine.Close(context.Background())
-				if err := w.store.Update(context.Background(), func(t storage.Txn) error { return row.damage(t, f) }); err != nil {
+				f.Engine.Close(context.Background())
+				if err := f.store.Update(context.Background(), func(t storage.Txn) error { return row.damage(t, ids) }); err != nil {
 					t.Fatal(err)
 				}
-				found := strings.Join(w.problems(), "\n")
+				found := strings.Join(f.problems(), "\n")
 				if row.want == "" && found != "" || !strings.Contains(found, row.want) {
 					t.Errorf("found\n%s\nwant %q", found, row.want)
 				}

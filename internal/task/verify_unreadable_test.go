@@ -18,24 +18,24 @@ import (
 // TestVerifyContinuesAfterUnreadableRecords damages each record of a store in
 // turn, and also an index, which Verify must report too.
 func TestVerifyContinuesAfterUnreadableRecords(t *testing.T) {
-	in(t, func(w *world) {
-		f := w.fourTasks()
-		w.damaged = true
+	withFixture(t, func(f *fixture) {
+		ids := f.fourTasks()
+		f.damaged = true
 		ctx := context.Background()
-		w.Engine.Close(ctx)
-		if err := w.store.Update(ctx, func(t storage.Txn) error { return lose(atFailed, record.EndPrefix)(t, f) }); err != nil {
+		f.Engine.Close(ctx)
+		if err := f.store.Update(ctx, func(t storage.Txn) error { return lose(atFailed, record.EndPrefix)(t, ids) }); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.HarmEach(t, w.store, func(key string) {
+		storagetest.HarmEach(t, f.store, func(key string) {
 			var found []string
 			tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
-			err := w.store.View(ctx, func(r storage.Reader) error {
+			err := f.store.View(ctx, func(r storage.Reader) error {
 				_, err := ledgerverify.Verify(ctx, r, time.Now(), func(p ledgerverify.Problem) { tell("%s: %s", p.Where, p.What) },
 					func(r storage.Reader, _ func(ledgerverify.Problem)) error { return verify.Tasks(r, time.Now(), tell) })
 				return err
 			})
 			all := strings.Join(found, "\n")
-			if planted := strings.Contains(all, "its key of taskend is missing"); err != nil || !planted && !strings.Contains(key, f.failed) {
+			if planted := strings.Contains(all, "its key of taskend is missing"); err != nil || !planted && !strings.Contains(key, ids.failed) {
 				t.Errorf("with %q damaged: %v, found\n%s", key, err, all)
 			}
 		})

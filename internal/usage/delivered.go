@@ -9,7 +9,7 @@ type delivered struct {
 	speech       int64                  // bytes of speech, and of links to it
 	names        int64                  // bytes of the names of tools
 	signatures   int64                  // bytes of signatures of thoughts, and of encrypted ones
-	contentBlock bool                   // a content block was opened, if only an empty one
+	contentBlock bool                   // a content block was opened, even an empty one
 	hasElement   bool                   // the content of a messages answer has an element
 	other        bool                   // a content block was opened that is neither text nor a thought
 	unseen       bool                   // a content block was opened whose text does not show its cost

@@ -146,12 +146,12 @@ func TestDecompressionIsBounded(t *testing.T) {
 		r.Write(frame)
 	}
 	if r.Unreadable() {
-		t.Error("blind before the bound")
+		t.Error("unreadable before the bound")
 	}
 	r.Write(bytes.Repeat(frame, 2))
 	runtime.ReadMemStats(&after)
 	if !r.Unreadable() {
-		t.Error("not blind beyond the bound")
+		t.Error("readable beyond the bound")
 	}
 	if grown := after.TotalAlloc - before.TotalAlloc; grown > maxWindow {
 		t.Errorf("%d KiB were allocated", grown>>10)

@@ -19,11 +19,11 @@ type events struct {
 	length      int   // bytes of the line so far
 	doneMatched uint8 // bytes of the event's data that match doneMark; longer: they do not match
 
-	done      bool // doneMark was read
-	spoke     bool // an event had data that is neither doneMark nor a chunk of a completion
-	tooLong   bool // a line was longer than MaxLine
-	lastUsage bool // the last event only contained usage
-	lastNull  bool // the last event may have "usage":null at the top level
+	done        bool // doneMark was read
+	foreignData bool // an event had data that is neither doneMark nor a chunk of a completion
+	tooLong     bool // a line was longer than MaxLine
+	lastUsage   bool // the last event only contained usage
+	lastNull    bool // the last event may have "usage":null at the top level
 }
 
 // field is the kind of the current line.
@@ -40,9 +40,9 @@ const (
 	byteOrderMark = "\xef\xbb\xbf"
 	doneMark      = "[DONE]"
 
-	// searched bounds one search for the end of a line. Else a large write with many
-	// short lines would be searched to its end for each line.
-	searched = 512
+	// maxSearch bounds one search for the end of a line. Otherwise a large write with
+	// many short lines would be searched to its end for each line.
+	maxSearch = 512
 )
 
 // next parses p up to the end of an event. It returns the number of bytes, and whether the
@@ -58,7 +58,7 @@ func (e *events) next(p []byte) (n int, end bool) {
 				continue
 			}
 		}
-		part := p[i:min(len(p), i+searched)]
+		part := p[i:min(len(p), i+maxSearch)]
 		stop := lineEnd(part)
 		if stop > 0 {
 			e.take(part[:stop])
@@ -178,7 +178,7 @@ func (e *events) endLine() (blank bool) {
 	switch {
 	case blank:
 		e.lastUsage, e.lastNull = e.usageOnly(), e.nullUsage()
-		e.spoke = e.spoke || e.doneMatched > 0 && !e.done && e.seen&(seenChoice|seenNoChoices|seenFault) == 0
+		e.foreignData = e.foreignData || e.doneMatched > 0 && !e.done && e.seen&(seenChoice|seenNoChoices|seenFault) == 0
 		e.document.reset()
 		e.inEvent, e.hasData, e.doneMatched = false, false, 0
 	case e.field == readingName: // a field may have a name only

@@ -181,7 +181,7 @@ func TestDeepNestingIsSkipped(t *testing.T) {
 		`,"usage":{"input_tokens":1,"output_tokens":2}}`
 	got := read(dialect.Anthropic, false, "", []byte(body))
 	if !got.Finished || got.Tokens != (Tokens{Input: 1, Output: 2}) {
-		t.Errorf("lost its place: %+v", got)
+		t.Errorf("the nesting was misread: %+v", got)
 	}
 }
 

@@ -40,7 +40,7 @@ func FuzzReader(f *testing.F) {
 		}
 		bracket := bytes.IndexAny(bytes.TrimSpace(body), "{[") == 0
 		if !stream && bracket && json.Valid(body) && !whole.Finished {
-			t.Error("lost its place in a valid text")
+			t.Error("the end of a valid text was not found")
 		}
 	})
 }

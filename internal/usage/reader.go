@@ -167,14 +167,14 @@ func (r *Reader) Began() bool {
 }
 
 // Foreign reports whether the answer to a completions call is a stream in another
-// dialect, of which only the data lines are known: what it delivered cannot be told.
+// dialect, of which only the data lines can be read: it is unknown what it delivered.
 func (r *Reader) Foreign() bool {
-	return r.dialect == dialect.OpenAI && r.stream && r.events.spoke && !r.events.failed
+	return r.dialect == dialect.OpenAI && r.stream && r.events.foreignData && !r.events.failed
 }
 
-// Page reports whether the answer is a page for people, such as that of a proxy whose
-// backend is down, and no answer of a model. If it is declared as one, all is a page
-// that is neither JSON nor an event stream; otherwise it is what begins with a tag.
+// Page reports whether the answer is an HTML page, such as that of a proxy whose backend
+// is down. An answer declared as HTML is a page unless it is JSON or an event stream. Any
+// other answer is a page if it begins with a tag.
 func (r *Reader) Page(declared bool) bool {
 	switch first := r.sniff.first; {
 	case r.stream:

@@ -214,7 +214,7 @@ func TestAJSONAnswerEndsWithItsText(t *testing.T) {
 				t.Errorf("%s: began %v, finished %v; want %v, %v", test.body, got.Began, got.Finished, test.began, test.finished)
 			}
 			if got.Boundary {
-				t.Errorf("%s: a boundary of events in what is no stream", test.body)
+				t.Errorf("%s: a boundary of events in an answer that is no stream", test.body)
 			}
 		}
 	}
@@ -279,7 +279,7 @@ func TestTheStartOfContentIsNotShown(t *testing.T) {
 	r := New(dialect.Anthropic, true, "br")
 	r.Write([]byte("anything"))
 	if !r.Shown() {
-		t.Error("what cannot be read is taken for nothing")
+		t.Error("an unreadable answer counts as empty")
 	}
 	r.Close()
 }

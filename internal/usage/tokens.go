@@ -119,12 +119,12 @@ func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
 	return t, f.has(inputFigure), output
 }
 
-// takeAtMost splits n tokens, or as many as there are, off a whole. Often a backend does not
-// report how many tokens of a medium came from a cache. Then the whole without cached tokens
-// bounds the tokens that are charged as that medium.
-func takeAtMost(n, inputFigure int64) (taken, rest int64) {
-	taken = min(max(n, 0), inputFigure)
-	return taken, inputFigure - taken
+// takeAtMost splits at most n tokens off a whole. Often a backend does not report how many
+// tokens of a medium came from a cache. Then the whole without cached tokens bounds the
+// tokens that are charged as that medium.
+func takeAtMost(n, whole int64) (taken, rest int64) {
+	taken = min(max(n, 0), whole)
+	return taken, whole - taken
 }
 
 // choices are the choices of a completion that were seen, and those that are finished. If

@@ -165,7 +165,7 @@ func TestALongEventIsNotHeld(t *testing.T) {
 	}
 }
 
-// writes counts calls of Write, and fails from the failth on.
+// writes counts calls of Write, and fails from call number fail on.
 type writes struct {
 	calls, fail int
 }

@@ -65,14 +65,14 @@ func passKindOf(word []byte) PassKind {
 	return OtherPass
 }
 
-// Beside reports whether the tokens of a pass are in addition to those of its call.
-func (k PassKind) Beside() bool { return k == CompactionPass || k == AdvisorPass }
+// Additional reports whether the tokens of a pass are in addition to those of its call.
+func (k PassKind) Additional() bool { return k == CompactionPass || k == AdvisorPass }
 
 // All returns the tokens of the call and of the passes in addition to it.
 func (r *Report) All() Tokens {
 	all := r.Tokens
 	for _, p := range r.Passes {
-		if p.Kind.Beside() {
+		if p.Kind.Additional() {
 			all = all.plusAtMost(p.Tokens)
 		}
 	}
@@ -164,9 +164,9 @@ func (r *report) toolUses(final bool) []ToolUse {
 	if final && r.counted {
 		return list
 	}
-	for _, startedTools := range r.startedTools {
-		if use := useOf(&list, []byte(startedTools.Name), true); use != nil {
-			use.Uses = max(use.Uses, startedTools.Uses)
+	for _, started := range r.startedTools {
+		if use := useOf(&list, []byte(started.Name), true); use != nil {
+			use.Uses = max(use.Uses, started.Uses)
 		}
 	}
 	return list

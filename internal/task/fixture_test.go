@@ -30,10 +30,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// world is an engine over a store in memory with planned faults, a mock service and
+// fixture is an engine over a store in memory with planned faults, a mock service and
 // a receiver of callbacks, in a synctest bubble. The store, the service and the
 // receiver survive the end of the process.
-type world struct {
+type fixture struct {
 	t      testing.TB
 	disk   *memory.Engine
 	config Config
@@ -100,132 +100,132 @@ const (
 	bobKey  = "key_bob1"
 )
 
-// in runs fn in a new world. At the end the store must be consistent.
-func in(t *testing.T, fn func(w *world)) {
+// withFixture runs fn with a new fixture. At the end the store must be consistent.
+func withFixture(t *testing.T, fn func(f *fixture)) {
 	t.Helper()
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{t: t, disk: memory.New(), service: newMockService(), hooks: newReceiver()}
-		w.config = Config{Backends: []Backend{{Name: "works", Backend: w.service, MaxRunning: 8}}}
-		w.start()
-		defer func() { w.stop() }() // also after Fatal: synctest waits for all goroutines
-		w.credit(ann, 1000)
-		fn(w)
-		w.checkConsistent()
+		f := &fixture{t: t, disk: memory.New(), service: newMockService(), hooks: newReceiver()}
+		f.config = Config{Backends: []Backend{{Name: "works", Backend: f.service, MaxRunning: 8}}}
+		f.start()
+		defer func() { f.stop() }() // also after Fatal: synctest waits for all goroutines
+		f.credit(ann, 1000)
+		fn(f)
+		f.checkConsistent()
 	})
 }
 
 // start starts the process.
-func (w *world) start() {
-	w.t.Helper()
+func (f *fixture) start() {
+	f.t.Helper()
 	p := &process{}
-	p.power = &power{Engine: w.disk}
+	p.power = &power{Engine: f.disk}
 	p.faulty = storagetest.NewFaulty(p.power)
-	p.store = storage.New(p.faulty, storage.Options{Gather: -1, Clock: func() time.Time { return time.Now().Add(time.Duration(w.ahead.Load())) }})
+	p.store = storage.New(p.faulty, storage.Options{Gather: -1, Clock: func() time.Time { return time.Now().Add(time.Duration(f.ahead.Load())) }})
 	var err error
 	if p.ledger, err = ledger.Open(context.Background(), p.store, ledger.Options{}); err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	logger := w.logger
+	logger := f.logger
 	if logger == nil {
-		logger = zaptest.NewLogger(w.t, zaptest.Level(logLevel))
+		logger = zaptest.NewLogger(f.t, zaptest.Level(logLevel))
 	}
 	p.Engine = Open(p.store, p.ledger, Options{Logger: logger})
-	if err := p.Serve(w.config); err != nil {
-		w.t.Fatal(err)
+	if err := p.Serve(f.config); err != nil {
+		f.t.Fatal(err)
 	}
-	w.process = p
+	f.process = p
 }
 
 // logLevel is the level from which the log is printed. Set it to -1 for debugging.
 const logLevel = zap.DPanicLevel
 
 // serve changes the configuration, as a reload does.
-func (w *world) serve(change func(c *Config)) {
-	w.t.Helper()
-	change(&w.config)
-	if err := w.Serve(w.config); err != nil {
-		w.t.Fatal(err)
+func (f *fixture) serve(change func(c *Config)) {
+	f.t.Helper()
+	change(&f.config)
+	if err := f.Serve(f.config); err != nil {
+		f.t.Fatal(err)
 	}
 }
 
 // stop ends the process gracefully.
-func (w *world) stop() { w.end(context.Background()) }
+func (f *fixture) stop() { f.end(context.Background()) }
 
 // kill ends the process as a power cut does.
-func (w *world) kill() {
-	w.power.off.Store(true)
-	w.closeDead()
+func (f *fixture) kill() {
+	f.power.off.Store(true)
+	f.closeDead()
 }
 
 // closeDead closes the parts of a process without power.
-func (w *world) closeDead() {
-	w.power.off.Store(true)
+func (f *fixture) closeDead() {
+	f.power.off.Store(true)
 	dead, cancel := context.WithCancel(context.Background())
 	cancel()
-	w.end(dead)
+	f.end(dead)
 }
 
-func (w *world) end(ctx context.Context) {
-	w.Engine.Close(ctx)
-	w.ledger.Close(ctx)
-	_ = w.store.Close()
+func (f *fixture) end(ctx context.Context) {
+	f.Engine.Close(ctx)
+	f.ledger.Close(ctx)
+	_ = f.store.Close()
 }
 
 // checkConsistent checks the store for contradictions.
-func (w *world) checkConsistent() {
-	w.t.Helper()
-	if w.damaged || w.store.Err() != nil {
+func (f *fixture) checkConsistent() {
+	f.t.Helper()
+	if f.damaged || f.store.Err() != nil {
 		return
 	}
 	synctest.Wait()
-	for _, p := range w.problems() {
-		w.t.Error(p)
+	for _, p := range f.problems() {
+		f.t.Error(p)
 	}
-	if n := w.ledger.Stats().Mismatches; n != 0 {
-		w.t.Errorf("%d debits did not find what was promised", n)
+	if n := f.ledger.Stats().Mismatches; n != 0 {
+		f.t.Errorf("%d debits did not find what was promised", n)
 	}
 }
 
-func (w *world) problems() (list []string) {
-	w.t.Helper()
-	err := w.store.View(context.Background(), func(r storage.Reader) error {
-		_, err := ledgerverify.Verify(context.Background(), r, w.store.Now(),
+func (f *fixture) problems() (list []string) {
+	f.t.Helper()
+	err := f.store.View(context.Background(), func(r storage.Reader) error {
+		_, err := ledgerverify.Verify(context.Background(), r, f.store.Now(),
 			func(p ledgerverify.Problem) { list = append(list, p.Where+": "+p.What) },
 			func(r storage.Reader, _ func(ledgerverify.Problem)) error {
-				return verify.Tasks(r, w.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
+				return verify.Tasks(r, f.store.Now(), func(format string, args ...any) { list = append(list, fmt.Sprintf(format, args...)) })
 			})
 		return err
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return list
 }
 
 // credit gives a user money.
-func (w *world) credit(user string, amount money.Amount) {
-	w.t.Helper()
-	err := w.ledger.Update(context.Background(), user, nil, func(t *ledger.Txn) error {
-		_, err := journal.Book(t, w.store.Now(), journal.Transfer{
+func (f *fixture) credit(user string, amount money.Amount) {
+	f.t.Helper()
+	err := f.ledger.Update(context.Background(), user, nil, func(t *ledger.Txn) error {
+		_, err := journal.Book(t, f.store.Now(), journal.Transfer{
 			ID: journal.IDOf("credit", user), Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), amount),
 		})
 		return err
 	})
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 }
 
-// has checks the balance of ann's wallet, and the part of it that is held.
-func (w *world) has(balance, held money.Amount) {
-	w.t.Helper()
-	f, err := w.ledger.Funds(context.Background(), ann)
+// checkWallet checks the balance of ann's wallet, and the part of it that is held.
+func (f *fixture) checkWallet(balance, held money.Amount) {
+	f.t.Helper()
+	funds, err := f.ledger.Funds(context.Background(), ann)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
-	if f.Wallet.Balance != balance || f.Wallet.Held != held {
-		w.t.Fatalf("the wallet has %d, %d held; want %d, %d held", f.Wallet.Balance, f.Wallet.Held, balance, held)
+	if funds.Wallet.Balance != balance || funds.Wallet.Held != held {
+		f.t.Fatalf("the wallet has %d, %d held; want %d, %d held", funds.Wallet.Balance, funds.Wallet.Held, balance, held)
 	}
 }
 
@@ -251,102 +251,102 @@ func with(change func(s *Submission)) Submission {
 // long makes the body of a submission too long for the record.
 func long(s *Submission) { s.Job.Prompt = strings.Repeat("a cat and ", maxEnclosed/10) }
 
-func (w *world) submit(s Submission) (*record.Task, error) {
-	task, _, err := w.Submit(context.Background(), s)
+func (f *fixture) submit(s Submission) (*record.Task, error) {
+	task, _, err := f.Submit(context.Background(), s)
 	return task, err
 }
 
-func (w *world) must(s Submission) *record.Task {
-	w.t.Helper()
-	task, err := w.submit(s)
+func (f *fixture) mustSubmit(s Submission) *record.Task {
+	f.t.Helper()
+	task, err := f.submit(s)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return task
 }
 
-func (w *world) get(id string) *record.Task {
-	w.t.Helper()
-	task, err := w.Get(context.Background(), record.OfUser(ann), id)
+func (f *fixture) get(id string) *record.Task {
+	f.t.Helper()
+	task, err := f.Get(context.Background(), record.OfUser(ann), id)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return task
 }
 
-// is checks the status of a task.
-func (w *world) is(id string, want record.State) *record.Task {
-	w.t.Helper()
-	task := w.get(id)
+// wantStatus checks the status of a task.
+func (f *fixture) wantStatus(id string, want record.State) *record.Task {
+	f.t.Helper()
+	task := f.get(id)
 	if task.Status != want {
-		w.t.Fatalf("the task is %s, want %s: %+v", task.Status, want, task)
+		f.t.Fatalf("the task is %s, want %s: %+v", task.Status, want, task)
 	}
 	return task
 }
 
 // count returns the number of ann's tasks that match a filter, including expired
 // tasks that are not removed yet.
-func (w *world) count(f Filter) int {
-	w.t.Helper()
-	_, total, err := w.TaskPage(context.Background(), ann, f, 0, 0)
+func (f *fixture) count(filter Filter) int {
+	f.t.Helper()
+	_, total, err := f.TaskPage(context.Background(), ann, filter, 0, 0)
 	if err != nil {
-		w.t.Fatal(err)
+		f.t.Fatal(err)
 	}
 	return total
 }
 
 // until sleeps until a task has a status, at most for most.
-func (w *world) until(id string, want record.State, most time.Duration) *record.Task {
-	w.t.Helper()
+func (f *fixture) until(id string, want record.State, most time.Duration) *record.Task {
+	f.t.Helper()
 	for passed := time.Duration(0); passed < most; passed += time.Second {
-		if w.get(id).Status == want {
+		if f.get(id).Status == want {
 			break
 		}
-		w.sleep(time.Second)
+		f.sleep(time.Second)
 	}
-	return w.is(id, want)
+	return f.wantStatus(id, want)
 }
 
 // sleep lets time pass and waits until all goroutines block.
-func (w *world) sleep(d time.Duration) {
+func (f *fixture) sleep(d time.Duration) {
 	time.Sleep(d)
 	synctest.Wait()
 }
 
-func (w *world) record(id string) *record.Record {
-	w.t.Helper()
+func (f *fixture) record(id string) *record.Record {
+	f.t.Helper()
 	var rec *record.Record
-	if err := w.store.View(context.Background(), func(r storage.Reader) (err error) {
+	if err := f.store.View(context.Background(), func(r storage.Reader) (err error) {
 		rec, err = record.Tasks.Get(r, id)
 		return err
 	}); err != nil || rec == nil {
-		w.t.Fatalf("task %s: %v", id, err)
+		f.t.Fatalf("task %s: %v", id, err)
 	}
 	return rec
 }
 
 func codeOf(err error) fault.Code {
-	if f, ok := errors.AsType[*fault.Fault](err); ok {
-		return f.Code
+	if refused, ok := errors.AsType[*fault.Fault](err); ok {
+		return refused.Code
 	}
 	return ""
 }
 
-// refused checks the code of a refusal.
-func (w *world) refused(err error, want fault.Code) {
-	w.t.Helper()
+// checkCode checks the code of a refusal.
+func (f *fixture) checkCode(err error, want fault.Code) {
+	f.t.Helper()
 	if codeOf(err) != want {
-		w.t.Fatalf("refused with %v, want %s", err, want)
+		f.t.Fatalf("refused with %v, want %s", err, want)
 	}
 }
 
 // listen gives ann's key a callback address.
-func (w *world) listen() {
-	w.t.Helper()
-	w.hooks.mu.Lock()
-	w.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("current secret")}}
-	w.hooks.mu.Unlock()
-	w.serve(func(c *Config) { c.Callbacks, c.Client = w.hooks, &http.Client{Transport: w.hooks} })
+func (f *fixture) listen() {
+	f.t.Helper()
+	f.hooks.mu.Lock()
+	f.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("current secret")}}
+	f.hooks.mu.Unlock()
+	f.serve(func(c *Config) { c.Callbacks, c.Client = f.hooks, &http.Client{Transport: f.hooks} })
 }
 
 func moneyOf(n int) money.Amount { return money.Amount(n) }

@@ -19,22 +19,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// world is a ledger over a store that goes wrong by plan, and beside it a plain
-// account of what must have come of the steps taken. It lives in a bubble of
-// synctest, whose time is its clock.
-type world struct {
-	disk   *memory.Engine // what outlives the process
+// model is a ledger over a store with planned faults, and the content that the
+// steps so far must have given it. It runs in a synctest bubble.
+type model struct {
+	disk   *memory.Engine // survives the end of the process
 	faulty *storagetest.Faulty
 	gate   *gate
 	store  *storage.Store
 	ledger *Ledger
 
-	pending  []chan func()   // steps that wait for the gate
-	claiming map[string]bool // idempotencyKeys of those
-	plan     int             // faults that have been planned
-	trouble  bool            // some of them may not have been met yet
-	ids      int
-	err      error // the first thing that was not as it must be
+	pending   []chan func()   // steps that wait for the gate
+	keysInUse map[string]bool // their idempotency keys
+	plan      int             // number of the last commit with a planned fault
+	faulted   bool            // planned faults may remain
+	ids       int
+	err       error // the first mismatch
 
 	balance map[journal.Account]money.Amount // without what calls have paid
 	held    map[journal.Account]money.Amount
@@ -44,12 +43,12 @@ type world struct {
 	holds   []*madeHold
 }
 
-// madeCall is a call that was let in.
+// madeCall is a call that was admitted.
 type madeCall struct {
 	journal.Call
 	reservation *Reservation
 	under       []journal.Account                  // budgets
-	paid        []map[journal.Account]money.Amount // after each settlement, in all
+	paid        []map[journal.Account]money.Amount // in total, after each settlement
 	durable     int                                // settlements that were seen in the store
 	over        bool
 	ended       usage.Ended
@@ -66,7 +65,7 @@ func (c *madeCall) total() (paid map[journal.Account]money.Amount, sum money.Amo
 	return paid, sum
 }
 
-// madeHold is a hold, and what it may have been ended for.
+// madeHold is a hold and the costs with which steps tried to end it.
 type madeHold struct {
 	id    journal.ID
 	user  string
@@ -75,7 +74,7 @@ type madeHold struct {
 	ended bool
 }
 
-// usage is where the charge of a hold counts: beside calls.
+// usage returns the usage record that counts the charge of the hold.
 func (h *madeHold) usage() journal.Usage {
 	return journal.Usage{User: h.user, Key: "key_1", Model: "m"}
 }
@@ -118,53 +117,53 @@ func (g *gate) isShut() bool {
 	return g.shut != nil
 }
 
-// outliving is an engine that a store cannot close.
-type outliving struct{ storage.Engine }
+// unclosed is an engine that stays open when its store is closed.
+type unclosed struct{ storage.Engine }
 
-func (outliving) Close() error { return nil }
+func (unclosed) Close() error { return nil }
 
 // Sole implements [storage.Sole], as the engine of gateways does.
-func (outliving) Sole() bool { return true }
+func (unclosed) Sole() bool { return true }
 
-func newWorld() *world {
-	w := &world{
+func newModel() *model {
+	m := &model{
 		disk: memory.New(), balance: make(map[journal.Account]money.Amount), held: make(map[journal.Account]money.Amount),
-		booked: make(map[journal.ID]bool), orders: make(map[string]int), claiming: make(map[string]bool),
+		booked: make(map[journal.ID]bool), orders: make(map[string]int), keysInUse: make(map[string]bool),
 	}
-	w.begin()
-	return w
+	m.start()
+	return m
 }
 
-// begin starts the process.
-func (w *world) begin() {
-	w.faulty = storagetest.NewFaulty(outliving{w.disk})
-	w.gate = &gate{Engine: w.faulty}
-	w.plan, w.trouble = 0, false
-	w.store = storage.New(w.gate, storage.Options{Gather: -1})
+// start starts the process.
+func (m *model) start() {
+	m.faulty = storagetest.NewFaulty(unclosed{m.disk})
+	m.gate = &gate{Engine: m.faulty}
+	m.plan, m.faulted = 0, false
+	m.store = storage.New(m.gate, storage.Options{Gather: -1})
 	var err error
-	if w.ledger, err = Open(context.Background(), w.store, Options{Sources: w.sources}); err != nil {
-		w.failf("opening: %v", err)
+	if m.ledger, err = Open(context.Background(), m.store, Options{Sources: m.sources}); err != nil {
+		m.failf("opening: %v", err)
 	}
 }
 
-// end ends the process in good order.
-func (w *world) end() {
-	w.gate.set(false)
-	w.collect()
-	w.ledger.Close(context.Background())
-	if err := w.store.Close(); err != nil {
-		w.failf("closing: %v", err)
+// stop stops the process gracefully.
+func (m *model) stop() {
+	m.gate.set(false)
+	m.collect()
+	m.ledger.Close(context.Background())
+	if err := m.store.Close(); err != nil {
+		m.failf("closing: %v", err)
 	}
 }
 
-func (w *world) failf(format string, args ...any) {
-	if w.err == nil {
-		w.err = fmt.Errorf(format, args...)
+func (m *model) failf(format string, args ...any) {
+	if m.err == nil {
+		m.err = fmt.Errorf(format, args...)
 	}
 }
 
-// orders are what users want their money spent from. A quota may be that of
-// today, or one that never ends.
+// orders are the funding sources of a user, in the order in which they are spent.
+// Quota 1 is that of today, and quota 2 never ends.
 var orders = [...]func(user string, today time.Time) []journal.Account{
 	func(user string, _ time.Time) []journal.Account { return []journal.Account{journal.Wallet(user)} },
 	func(user string, today time.Time) []journal.Account {
@@ -184,10 +183,10 @@ var orders = [...]func(user string, today time.Time) []journal.Account{
 
 func orderKey(user string) []byte { return []byte("order/" + user) }
 
-// dayQuota is what the quota of a day has when it is opened.
+// dayQuota is the amount with which the quota of a day is opened.
 const dayQuota = 7
 
-// today is the quota of a user that is opened each day.
+// today returns the quota of a user for the current day.
 func today(user string) journal.Account {
 	return journal.Quota(user, 1, calendar.Day.Start(time.Now()))
 }
@@ -196,8 +195,8 @@ func opening(quota journal.Account) journal.Transfer {
 	return journal.Transfer{ID: journal.IDOf("open", string(quota)), Kind: journal.Grant, User: quota.Owner(), Legs: journal.LegsBetween(journal.Granted, quota, dayQuota)}
 }
 
-// sources is what the ledger is told of a user. It opens the quota of the day.
-func (w *world) sources(t storage.Txn, user string) (Sources, error) {
+// sources implements Options.Sources. It opens the quota of the day.
+func (m *model) sources(t storage.Txn, user string) (Sources, error) {
 	var which int
 	if _, err := storage.GetRecord(t, orderKey(user), &which); err != nil {
 		return Sources{}, err
@@ -212,11 +211,11 @@ func (w *world) sources(t storage.Txn, user string) (Sources, error) {
 	return s, nil
 }
 
-// openings notes the quotas that have been opened.
-func (w *world) openings() {
+// noteOpenedQuotas adds the quotas that were opened to the model.
+func (m *model) noteOpenedQuotas() {
 	for _, user := range []string{"ann", "bob"} {
 		var quotas []journal.Account
-		w.view(func(r storage.Reader) error {
+		m.view(func(r storage.Reader) error {
 			prefix := journal.AccountKey(journal.Account("u/" + user + "/quota/1/"))
 			return r.Scan(prefix, storage.PrefixEnd(prefix), func(key, _ []byte) bool {
 				quotas = append(quotas, journal.Account(key[len(journal.AccountPrefix):]))
@@ -224,88 +223,88 @@ func (w *world) openings() {
 			})
 		})
 		for _, quota := range quotas {
-			if _, opened := w.transfer(opening(quota).ID); opened {
-				w.came("an opening", nil, opening(quota))
+			if _, opened := m.transfer(opening(quota).ID); opened {
+				m.noteTransfer("an opening", nil, opening(quota))
 			}
 		}
 	}
 }
 
-// run takes a step that waits for the store. What came of it is noted when it
-// is over: now, or when the gate opens.
-func (w *world) run(take func() (note func())) {
+// run takes a step that waits for the store. It notes the result when the step
+// ends: now, or when the gate opens.
+func (m *model) run(take func() (note func())) {
 	note := make(chan func(), 1)
 	go func() { note <- take() }()
-	w.pending = append(w.pending, note)
-	if w.gate.isShut() {
+	m.pending = append(m.pending, note)
+	if m.gate.isShut() {
 		synctest.Wait()
 	} else {
-		w.collect()
+		m.collect()
 	}
 }
 
-// collect waits for the steps under way.
-func (w *world) collect() {
-	for _, note := range w.pending {
+// collect waits for the pending steps and notes their results.
+func (m *model) collect() {
+	for _, note := range m.pending {
 		(<-note)()
 	}
-	w.pending = nil
-	clear(w.claiming)
+	m.pending = nil
+	clear(m.keysInUse)
 }
 
-// calm reports whether nothing is under way and nothing goes wrong, so that what
-// must come of a step is known beforehand.
-func (w *world) calm() bool { return !w.trouble && !w.gate.isShut() }
+// isPredictable reports whether the result of the next step is known in advance:
+// no step is pending and no fault is planned.
+func (m *model) isPredictable() bool { return !m.faulted && !m.gate.isShut() }
 
-// look waits until everything queued is durable, and holds the ledger against
-// what must be. A process whose store has failed is started again.
-func (w *world) look() {
-	if w.gate.isShut() || w.err != nil {
+// checkWhenDurable waits until everything queued is durable and compares the
+// ledger with the model. It restarts a process whose store has failed.
+func (m *model) checkWhenDurable() {
+	if m.gate.isShut() || m.err != nil {
 		return
 	}
-	w.settle()
-	if w.store.Err() != nil {
-		w.crash()
+	m.waitUntilDurable()
+	if m.store.Err() != nil {
+		m.crash()
 	}
-	if w.faulty.Commits() >= w.plan {
-		w.trouble = false
+	if m.faulty.Commits() >= m.plan {
+		m.faulted = false
 	}
-	if w.err == nil {
-		w.openings()
-		w.check()
+	if m.err == nil {
+		m.noteOpenedQuotas()
+		m.check()
 	}
 }
 
-// settle waits until everything queued is durable or the store has failed.
-func (w *world) settle() {
+// waitUntilDurable waits until everything queued is durable or the store has failed.
+func (m *model) waitUntilDurable() {
 	for range 100 {
 		synctest.Wait()
-		if w.store.Err() != nil || w.ledger.Stats().Queued == 0 {
+		if m.store.Err() != nil || m.ledger.Stats().Queued == 0 {
 			return
 		}
 		time.Sleep(retryEvery)
 	}
-	w.failf("settlements are stuck: %+v", w.ledger.Stats())
+	m.failf("settlements are stuck: %+v", m.ledger.Stats())
 }
 
-// crash ends the process without ceremony and starts it again. Calls under way
-// are over; of what they have settled, the store has what was durable.
-func (w *world) crash() {
-	w.ledger.Close(context.Background())
-	_ = w.store.Close()
-	w.begin()
-	w.forget()
+// crash kills the process and starts it again. Open calls end. The store keeps
+// those of their settlements that were durable.
+func (m *model) crash() {
+	m.ledger.Close(context.Background())
+	_ = m.store.Close()
+	m.start()
+	m.dropUndurable()
 }
 
-// forget takes from the calls what the store does not have of them.
-func (w *world) forget() {
-	for _, c := range w.calls {
+// dropUndurable removes settlements that the store does not have.
+func (m *model) dropUndurable() {
+	for _, c := range m.calls {
 		if c.over && c.durable == len(c.paid) {
 			continue
 		}
-		record := w.record(c)
+		record := m.record(c)
 		if record.Number < c.durable || record.Number > len(c.paid) {
-			w.failf("call %s has %d settlements in the store, at least %d and at most %d were made", c.ID, record.Number, c.durable, len(c.paid))
+			m.failf("call %s has %d settlements in the store, at least %d and at most %d were made", c.ID, record.Number, c.durable, len(c.paid))
 			return
 		}
 		if record.Number < len(c.paid) || !c.over {
@@ -316,45 +315,46 @@ func (w *world) forget() {
 	}
 }
 
-func (w *world) view(fn func(storage.Reader) error) {
-	if err := w.disk.View(context.Background(), fn); err != nil {
-		w.failf("looking: %v", err)
+func (m *model) view(fn func(storage.Reader) error) {
+	if err := m.disk.View(context.Background(), fn); err != nil {
+		m.failf("view: %v", err)
 	}
 }
 
-func (w *world) record(c *madeCall) (record journal.CallRecord) {
-	w.view(func(r storage.Reader) (err error) {
+func (m *model) record(c *madeCall) (record journal.CallRecord) {
+	m.view(func(r storage.Reader) (err error) {
 		record, _, err = journal.ReadCall(r, c.StoreKey(journal.CallPrefix))
 		return err
 	})
 	return record
 }
 
-// transfer returns a transfer, if it has happened.
-func (w *world) transfer(id journal.ID) (x journal.Transfer, happened bool) {
-	w.view(func(r storage.Reader) (err error) {
+// transfer returns a transfer and whether the store has it.
+func (m *model) transfer(id journal.ID) (x journal.Transfer, happened bool) {
+	m.view(func(r storage.Reader) (err error) {
 		x, happened, err = journal.ReadTransfer(r, id)
 		return err
 	})
 	return x, happened
 }
 
-// came notes what came of a transfer: it has happened when there was no error.
-// When the store has gone wrong nobody knows, and it may be there or not.
-func (w *world) came(what string, err error, x journal.Transfer) (happened bool) {
-	_, happened = w.transfer(x.ID)
+// noteTransfer adds a transfer to the model if the store has it. The store must
+// have it if err is nil. While faults are planned, it may also have it after an
+// error.
+func (m *model) noteTransfer(what string, err error, x journal.Transfer) (happened bool) {
+	_, happened = m.transfer(x.ID)
 	var f *fault.Fault
 	switch {
 	case err == nil && !happened:
-		w.failf("%s was acknowledged, and is not there", what)
-	case err != nil && (!w.trouble || !errors.As(err, &f) || f.Code != fault.StoreUnavailable):
-		w.failf("%s: %v", what, err)
+		m.failf("%s was acknowledged and is missing", what)
+	case err != nil && (!m.faulted || !errors.As(err, &f) || f.Code != fault.StoreUnavailable):
+		m.failf("%s: %v", what, err)
 	}
-	if happened && !w.booked[x.ID] {
-		w.booked[x.ID] = true
+	if happened && !m.booked[x.ID] {
+		m.booked[x.ID] = true
 		for _, leg := range x.Legs {
-			w.balance[leg.Account] += leg.Amount
-			w.held[leg.Account] += leg.Held
+			m.balance[leg.Account] += leg.Amount
+			m.held[leg.Account] += leg.Held
 		}
 	}
 	return happened
