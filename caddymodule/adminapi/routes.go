@@ -67,9 +67,7 @@ var routes = []route{
 	{pattern: "GET /modelgate/tasks", handle: listTasks},
 	{pattern: "GET /modelgate/tasks/unfinished", handle: listUnfinishedTasks},
 	{pattern: "POST /modelgate/tasks/watch", handle: taking(watchTasks)},
-	{pattern: "GET /modelgate/tasks/{task}", handle: func(c *call) (any, error) {
-		return c.shownTask(c.Tasks.Get(c.ctx(), task.Anyone, c.path("task")))
-	}},
+	{pattern: "GET /modelgate/tasks/{task}", handle: showTask},
 	{pattern: "POST /modelgate/tasks/{task}/retry", handle: func(c *call) (any, error) {
 		return c.shownTask(c.Tasks.Retry(c.ctx(), Operator, c.path("task")))
 	}},

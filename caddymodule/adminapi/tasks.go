@@ -11,7 +11,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/task"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // Task is a task as operators see it. Its times are Unix seconds, all of
@@ -46,6 +49,47 @@ func (c *call) shownTask(t *task.Task, err error) (any, error) {
 	}
 	names, err := c.userNames()
 	return newTask(t, names), err
+}
+
+// TaskDetail is a task with what pays for it.
+type TaskDetail struct {
+	Task
+	Paid []TaskPayment `json:"paid"` // what is held from each account, or after the end, what each one paid
+}
+
+// TaskPayment is what a task holds from an account, or took from it.
+type TaskPayment struct {
+	Transfer journal.ID   `json:"transfer_id"`
+	Time     int64        `json:"time"`    // Unix seconds
+	Account  string       `json:"account"` // wallet or quota/<subscription>/<start>
+	Amount   money.Amount `json:"amount"`
+}
+
+func showTask(c *call) (any, error) {
+	t, err := c.Tasks.Get(c.ctx(), task.Anyone, c.path("task"))
+	if err != nil {
+		return nil, err
+	}
+	names, err := c.userNames()
+	if err != nil {
+		return nil, err
+	}
+	hold := record.HoldID(t.ID)
+	x, err := c.Ledger.Transfer(c.ctx(), journal.EndOf(hold))
+	if t.CompletedAt == 0 && err == nil {
+		x, err = c.Ledger.Transfer(c.ctx(), hold)
+	}
+	shown := TaskDetail{newTask(t, names), []TaskPayment{}}
+	for _, leg := range x.Legs {
+		amount := leg.Held
+		if t.CompletedAt != 0 {
+			amount = -leg.Amount
+		}
+		if leg.Account.Owner() == t.Detail.User && !leg.Account.Memo() && amount > 0 {
+			shown.Paid = append(shown.Paid, TaskPayment{x.ID, x.Time / 1000, leg.Account.Own(), amount})
+		}
+	}
+	return shown, err
 }
 
 func (c *call) shownTasks(tasks []*task.Task) ([]Task, error) {

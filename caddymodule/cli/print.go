@@ -250,7 +250,7 @@ var printTasks = rows("TASK\tUSER\tMODEL\tBACKEND\tSTATUS\tPROGRESS\tSUBMITTED\t
 })
 
 // printTask prints what is known of a task, a line for each thing.
-var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.Task) {
+var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.TaskDetail) {
 	known := func(is bool, value string) string { // an empty value has no line
 		if !is {
 			return ""
@@ -273,6 +273,7 @@ var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.Task) {
 		{"made, not copied since", at(t.Made)},
 		{"looked at next", known(!over && t.Due != t.Deadline, at(t.Due))}, // a task that waits for its slot is not polled before
 		{"fails if not over", known(!over, at(t.Deadline))}, {"held", known(!over, t.Held.String())}, {"charged", known(over, t.Charged.String())},
+		{"price rule", t.Rule},
 		{"its backend took", known(t.VendorCost.Amount != "", dash(t.VendorCost.Amount+" "+t.VendorCost.Unit))}, {"failed", failed}, {"loss", t.Loss},
 	}
 	if t.Result != nil {
@@ -284,6 +285,16 @@ var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.Task) {
 		if line[1] != "" {
 			fmt.Fprintf(w, "%s\t%s\n", line[0], line[1])
 		}
+	}
+	if len(t.Paid) > 0 {
+		heads := "PAID FROM"
+		if !over {
+			heads = "HELD FROM"
+		}
+		fmt.Fprintf(w, "\n%s\tAMOUNT\tTIME\tTRANSFER\n", heads)
+	}
+	for _, p := range t.Paid {
+		fmt.Fprintln(w, row(p.Account, p.Amount, moment(p.Time), p.Transfer))
 	}
 })
 

@@ -287,3 +287,35 @@ func TestTaskCommandsEndWithTheirExitCodes(t *testing.T) {
 		})
 	}
 }
+
+func TestATaskIsShownWithItsPriceRuleAndWhatPaidForIt(t *testing.T) {
+	s := gatetest.NewMockService(t)
+	config := s.Config("")
+	config.App += "plan 1 Starter {\nprice 9.90\nquota 0.50\nduration 1 month\n}\n"
+	g := gatetest.Start(t, config)
+	ann := g.Payer(t)
+	asked[struct{}](t, g, "subscription", "grant", ann.UserID, "1", "--reason", "a present")
+	id := gatetest.Submit(t, ann)
+	shown := func() (rows []string) {
+		t.Helper()
+		for _, row := range table(t, g, "task", "show", id) {
+			if cells := strings.Split(row, " | "); len(cells) == 4 || cells[0] == "price rule" {
+				if rows = append(rows, cells[0]+" "+cells[1]); strings.HasPrefix(cells[0], "quota/1/") {
+					rows[len(rows)-1] = "quota/1 " + cells[1]
+				}
+			}
+		}
+		return rows
+	}
+	rows := shown()
+	if want := []string{"HELD FROM AMOUNT", "quota/1 0.50", "wallet 0.30"}; len(rows) != 4 || !strings.Contains(rows[0], "0.10") || !slices.Equal(rows[1:], want) {
+		t.Errorf("while it runs, it has %q", rows)
+	}
+	rule := rows[0]
+	s.SetState(gatetest.JobDone)
+	g.Until(t, id, task.Success)
+	if got, want := shown(), []string{rule, "PAID FROM AMOUNT", "quota/1 0.50", "wallet 0.30"}; !slices.Equal(got, want) {
+		t.Errorf("at its end, it has %q, want %q", got, want)
+	}
+	g.Verify(t)
+}

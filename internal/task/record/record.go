@@ -63,6 +63,7 @@ type Record struct {
 
 	Hold  money.Amount   `json:"hold,omitempty"`  // the maximum price, which is held
 	Quote *catalog.Quote `json:"quote,omitempty"` // the price at submission; nil after the end
+	Rule  string         `json:"rule,omitempty"`  // that of Quote, after the end
 
 	Place int64 `json:"place"` // in the queue of the backend
 

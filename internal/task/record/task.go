@@ -42,6 +42,7 @@ type Detail struct {
 	SessionContext string            `json:"session_context,omitempty"`
 	Held           money.Amount      `json:"held"` // zero after the end
 	Charged        money.Amount      `json:"charged"`
+	Rule           string            `json:"price_rule,omitempty"` // how the greatest price came about
 	VendorCost     backends.Cost     `json:"vendor_cost,omitzero"`
 	Loss           string            `json:"loss,omitempty"`     // why the operator pays for the job without a charge
 	UnknownStatus  string            `json:"word,omitempty"`     // the status of the backend, if the adapter does not know it
@@ -82,12 +83,15 @@ func (r *Record) Task() *Task {
 		Detail: Detail{
 			Kind: r.Kind, User: r.User, Key: r.Key, Backend: r.Backend, Delivery: r.Delivery,
 			SessionID: r.SessionID, SessionContext: r.SessionContext,
-			Charged: r.Charged, VendorCost: r.VendorCost, Loss: r.Loss,
+			Charged: r.Charged, Rule: r.Rule, VendorCost: r.VendorCost, Loss: r.Loss,
 			UnknownStatus: r.UnknownStatus, Ref: r.Ref, Polled: r.Polled, Failing: r.Failing, Due: r.Due, Deadline: r.Deadline, CopyingSince: r.CopyingSince,
 		},
 	}
 	if !r.Over() {
 		t.Detail.Held = r.Hold
+	}
+	if r.Quote != nil {
+		t.Detail.Rule = r.Quote.Rule
 	}
 	if r.State == Success && len(r.Results) > 0 {
 		t.Detail.Results = BackendResults(r.Results)

@@ -349,5 +349,8 @@ func (c *Change) end(r *record.Record, state record.State) {
 	if c.Watch != 0 {
 		r.Due = c.now.Add(WatchEvery).UnixMilli()
 	}
+	if r.Quote != nil {
+		r.Rule = r.Quote.Rule
+	}
 	r.Quote, r.Body = nil, nil
 }
