@@ -58,7 +58,7 @@ func (r *Retention) terms() []term {
 	return []term{
 		{"tasks", &r.Tasks, task.SessionWindow, task.DefaultKept},
 		{"calls", &r.Calls, leastCallsKept, journal.CallsKept},
-		{"audit", &r.Audit, leastAuditKept, audit.Kept},
+		{"audit", &r.Audit, leastAuditKept, audit.DefaultRetention},
 	}
 }
 
@@ -94,7 +94,7 @@ func (rt *Runtime) keep(ctx context.Context) error {
 	}
 	return errors.Join(
 		rt.Ledger.KeepCalls(ctx, time.Duration(a.Retention.Calls)),
-		rt.Directory.Audit.Keep(ctx, time.Duration(a.Retention.Audit)),
+		rt.Directory.Audit.SetRetention(ctx, time.Duration(a.Retention.Audit)),
 	)
 }
 

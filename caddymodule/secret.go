@@ -172,7 +172,7 @@ func (rt *Runtime) useKeys(ctx context.Context, keys masterKeys, opener storage.
 	if err != nil {
 		return err
 	}
-	if err := rt.Keyring.Become(ctx, rt.Store, ring); err != nil {
+	if err := rt.Keyring.Replace(ctx, rt.Store, ring); err != nil {
 		return fmt.Errorf("secret: %w", err)
 	}
 	return nil

@@ -42,11 +42,11 @@ func TestCloseServesCallersAtAFullQueue(t *testing.T) {
 		default:
 		}
 		if err := s.Flush(t.Context()); !errors.Is(err, storage.ErrClosed) {
-			t.Errorf("who came after Close got %v, want ErrClosed", err)
+			t.Errorf("a call after Close got %v, want ErrClosed", err)
 		}
 		close(gate)
 		if err := <-outcome; err != nil {
-			t.Errorf("who waited got %v, want to be committed", err)
+			t.Errorf("the waiting call got %v, want a commit", err)
 		}
 		if err := <-closed; err != nil {
 			t.Error(err)

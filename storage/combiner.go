@@ -14,9 +14,9 @@ import (
 // conflictTries is how often a batch runs before its callers get ErrConflict.
 const conflictTries = 8
 
-// turns is the largest number of times that a batch yields to other goroutines
-// before it begins. On a busy machine each yield takes time.
-const turns = 4
+// maxYields is the largest number of times that a batch yields to other
+// goroutines before it begins. On a busy machine each yield takes time.
+const maxYields = 4
 
 // errGoexit stops the store when a closure ends the goroutine of combine.
 var errGoexit = errors.New("a closure called runtime.Goexit")
@@ -59,7 +59,7 @@ func (s *Store) combine() {
 		// unknown, but no caller may wait forever.
 		s.fail(errGoexit)
 		defer func() { go s.combine() }()
-		s.finishAll(s.taken, s.inDoubt())
+		s.finishAll(s.taken, s.unknownOutcome())
 	}()
 	for s.taken = s.gather(nil); s.taken != nil; s.taken = s.gather(s.taken) {
 		if s.sole && s.Err() == nil {
@@ -100,7 +100,7 @@ func (s *Store) gather(jobs []*job) []*job {
 			}
 		}
 	}
-	s.letCome(full - len(jobs))
+	s.yieldToCallers(full - len(jobs))
 	for len(jobs) < full {
 		select {
 		case j, ok := <-s.queue:
@@ -119,12 +119,12 @@ func (s *Store) gather(jobs []*job) []*job {
 // ever arrive.
 func (s *Store) full() int { return min(s.opts.MaxBatch, s.opts.Queue) }
 
-// letCome yields to the callers that the last batch woke, as long as more of
+// yieldToCallers yields to the callers that the last batch woke, as long as more of
 // them queue new closures, up to most. They call again at once, and that nearly
 // fills the batch.
-func (s *Store) letCome(most int) {
-	for turn, came := 0, -1; turn < turns && came < len(s.queue) && len(s.queue) < most; turn++ {
-		came = len(s.queue)
+func (s *Store) yieldToCallers(most int) {
+	for n, queued := 0, -1; n < maxYields && queued < len(s.queue) && len(s.queue) < most; n++ {
+		queued = len(s.queue)
 		runtime.Gosched()
 	}
 }
@@ -188,7 +188,7 @@ func (s *Store) conclude(jobs []*job, refused bool, err error) {
 		}
 	default:
 		s.fail(err)
-		err = s.inDoubt()
+		err = s.unknownOutcome()
 	}
 	s.finish(jobs, err)
 }
@@ -216,7 +216,7 @@ func (s *Store) finish(jobs []*job, err error) {
 		default:
 			s.count(func(stats *Stats) { stats.Committed++ })
 		}
-		s.tell(j, outcome)
+		s.callDone(j, outcome)
 	}
 }
 
@@ -232,9 +232,9 @@ func (s *Store) finishAll(jobs []*job, err error) {
 	all = true
 }
 
-// tell calls the callback of a job. It logs a panic of the callback, which
+// callDone calls the callback of a job. It logs a panic of the callback, which
 // affects no other job.
-func (s *Store) tell(j *job, outcome error) {
+func (s *Store) callDone(j *job, outcome error) {
 	var p *PanicError
 	if errors.As(outcome, &p) {
 		s.log.Error("closure panicked", zap.Any("panic", p.Value), zap.ByteString("stack", p.Stack))
@@ -257,12 +257,12 @@ func (s *Store) fail(cause error) {
 	}
 	s.cause = cause
 	close(s.failed)
-	s.log.Error("storage failed: no more work is taken until a restart", zap.Error(cause))
+	s.log.Error("storage failed: all calls are refused until a restart", zap.Error(cause))
 }
 
-// inDoubt returns the error of the batch that stopped the store: after a
+// unknownOutcome returns the error of the batch that stopped the store: after a
 // restart its writes may or may not be there.
-func (s *Store) inDoubt() error {
+func (s *Store) unknownOutcome() error {
 	return fmt.Errorf("%w: %w: %w", ErrStopped, ErrUnknown, s.cause)
 }
 

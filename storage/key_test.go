@@ -31,7 +31,7 @@ func TestAKeyHasNoFieldsOfOtherTypes(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {
-			t.Error("a field that is an int was taken")
+			t.Error("a field of type int was accepted")
 		}
 	}()
 	storage.Key("due", 1)
@@ -43,10 +43,10 @@ func TestKeysSortByTheirIntegers(t *testing.T) {
 	for i, after := range integers[1:] {
 		before := integers[i]
 		if bytes.Compare(storage.Key("a", before, "z"), storage.Key("a", after, "a")) >= 0 {
-			t.Errorf("%d does not lie before %d", before, after)
+			t.Errorf("%d is not before %d", before, after)
 		}
 		if bytes.Compare(storage.Key("a", storage.Inverted(before)), storage.Key("a", storage.Inverted(after))) <= 0 {
-			t.Errorf("%d inverted does not lie behind %d inverted", before, after)
+			t.Errorf("%d inverted is not after %d inverted", before, after)
 		}
 	}
 	for _, n := range integers {

@@ -18,8 +18,8 @@ func isSole(e Engine) bool {
 	return ok && s.Sole()
 }
 
-// enough is the number of closures that share the cost of one commit well.
-const enough = 8
+// efficientBatch is the least number of closures for which a commit is efficient.
+const efficientBatch = 8
 
 // pipeline commits jobs and those that arrive meanwhile, until no more arrive.
 // It returns jobs that have arrived and must wait for more Posts.
@@ -28,10 +28,10 @@ const enough = 8
 // it, the writes of that commit, so it sees what it would see after the commit.
 // It becomes durable after that commit, and its callers get their outcome after
 // it. If that commit fails, the batch runs again.
-func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
+func (s *Store) pipeline(jobs []*job) (rest []*job) {
 	var ready, spare *batch // ready has run; spare is finished and can be reused
 	for {
-		var sent *flight // of ready
+		var sent *runningCommit // of ready
 		var next *batch
 		err := s.engine.View(context.Background(), func(r Reader) error {
 			if ready == nil {
@@ -43,7 +43,7 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 				}
 				ready = first
 			}
-			sent = s.launch(ready)
+			sent = s.startCommit(ready)
 			next = spare.again(&layer{r, ready.pending})
 			return s.runAhead(next, sent)
 		})
@@ -73,26 +73,26 @@ func (s *Store) pipeline(jobs []*job) (ungathered []*job) {
 	}
 }
 
-// flight is a commit in progress.
-type flight struct {
-	jobs    int
-	began   time.Time
-	landed  chan struct{} // closed when its jobs have their outcome, or when it has failed
-	refused bool          // as attempt returns it
-	err     error         // why it has failed
+// runningCommit is a commit in progress.
+type runningCommit struct {
+	jobs     int
+	began    time.Time
+	finished chan struct{} // closed when its jobs have their outcome, or when it has failed
+	refused  bool          // as attempt returns it
+	err      error         // the cause of the failure
 }
 
-// launch commits a batch and gives its jobs their outcome, on a goroutine of
+// startCommit commits a batch and gives its jobs their outcome, on a goroutine of
 // its own.
-func (s *Store) launch(b *batch) *flight {
-	f := &flight{jobs: len(b.jobs), began: time.Now(), landed: make(chan struct{})}
+func (s *Store) startCommit(b *batch) *runningCommit {
+	f := &runningCommit{jobs: len(b.jobs), began: time.Now(), finished: make(chan struct{})}
 	go func() {
-		defer close(f.landed)
-		told := false
+		defer close(f.finished)
+		concluded := false
 		defer func() {
-			if !told { // a done called runtime.Goexit
+			if !concluded { // a done called runtime.Goexit
 				s.fail(errGoexit)
-				s.finishAll(b.jobs, s.inDoubt())
+				s.finishAll(b.jobs, s.unknownOutcome())
 			}
 		}()
 		f.err = s.engine.Update(context.Background(), func(t Txn) error {
@@ -103,7 +103,7 @@ func (s *Store) launch(b *batch) *flight {
 		if f.err == nil {
 			s.conclude(b.jobs, false, nil)
 		}
-		told = true
+		concluded = true
 	}()
 	return f
 }
@@ -111,8 +111,8 @@ func (s *Store) launch(b *batch) *flight {
 // runAhead takes and runs jobs while a commit is in progress, and those that
 // have arrived when it ends. If all of them are Posts, it takes them without
 // running them: they wait for more Posts.
-func (s *Store) runAhead(b *batch, f *flight) error {
-	defer func() { <-f.landed }() // also when a closure ends the goroutine
+func (s *Store) runAhead(b *batch, f *runningCommit) error {
+	defer func() { <-f.finished }() // also when a closure ends the goroutine
 	var (
 		waiting []*job // taken but not run
 		busy    time.Duration
@@ -139,7 +139,7 @@ func (s *Store) runAhead(b *batch, f *flight) error {
 		return nil
 	}
 
-	for flying := true; flying; {
+	for running := true; running; {
 		if len(b.jobs)+len(waiting) == full {
 			queue = nil
 		}
@@ -150,8 +150,8 @@ func (s *Store) runAhead(b *batch, f *flight) error {
 			} else if err := take(j); err != nil {
 				return err
 			}
-		case <-f.landed:
-			flying = false
+		case <-f.finished:
+			running = false
 		}
 	}
 	if f.err != nil || !urgent {
@@ -166,8 +166,8 @@ func (s *Store) runAhead(b *batch, f *flight) error {
 	each, more := busy/time.Duration(ran), len(s.queue)+f.jobs
 	switch {
 	case each*time.Duration(more) < time.Since(f.began)/4:
-		s.letCome(full - len(b.jobs))
-	case min(f.jobs, ran) >= enough:
+		s.yieldToCallers(full - len(b.jobs))
+	case min(f.jobs, ran) >= efficientBatch:
 		return nil
 	}
 	for range min(len(s.queue), full-len(b.jobs)) {

@@ -15,7 +15,7 @@ import (
 // medium is an engine whose commits last until the test ends them.
 type medium struct {
 	*memory.Engine
-	land chan error // result of the next commit
+	results chan error // result of the next commit
 }
 
 func (m medium) Update(ctx context.Context, fn func(storage.Txn) error) error {
@@ -23,7 +23,7 @@ func (m medium) Update(ctx context.Context, fn func(storage.Txn) error) error {
 		if err := fn(t); err != nil {
 			return err
 		}
-		return <-m.land
+		return <-m.results
 	})
 }
 
@@ -68,8 +68,8 @@ func TestABatchRunsWhileTheOneBeforeIsMadeDurable(t *testing.T) {
 					t.Errorf("before the first was durable, the second saw %q; told were %q", saw, told)
 				}
 
-				m.land <- row.first
-				close(m.land) // later commits succeed
+				m.results <- row.first
+				close(m.results) // later commits succeed
 				if err := <-first; !errors.Is(err, row.first) && !errors.Is(row.first, storage.ErrConflict) {
 					t.Errorf("the first got %v, want %v", err, row.first)
 				}

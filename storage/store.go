@@ -61,16 +61,16 @@ type Store struct {
 	hurry chan struct{} // a token ends the wait of a batch for more Posts
 	idle  chan struct{} // closed when combine has returned
 
-	failed chan struct{}      // closed by fail
-	life   context.Context    // ends when Close begins
-	end    context.CancelFunc // of life
+	failed  chan struct{}      // closed by fail
+	closing context.Context    // ends when Close begins
+	end     context.CancelFunc // of closing
 
-	mu     sync.Mutex
-	cause  error          // why the store failed
-	closed bool           // new calls are refused
-	users  sync.WaitGroup // running Views and Backups
-	askers sync.WaitGroup // calls that are about to send to the queue
-	stats  Stats
+	mu      sync.Mutex
+	cause   error          // why the store failed
+	closed  bool           // new calls are refused
+	users   sync.WaitGroup // running Views and Backups
+	senders sync.WaitGroup // calls that are about to send to the queue
+	stats   Stats
 
 	closeOnce sync.Once
 	closeErr  error
@@ -117,7 +117,7 @@ func New(engine Engine, opts Options) *Store {
 		idle:   make(chan struct{}),
 		failed: make(chan struct{}),
 	}
-	s.life, s.end = context.WithCancel(context.Background())
+	s.closing, s.end = context.WithCancel(context.Background())
 	go s.combine()
 	return s
 }
@@ -224,12 +224,12 @@ func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	defer s.users.Done()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(s.life, cancel)()
+	defer context.AfterFunc(s.closing, cancel)()
 	err := backuper.Backup(ctx, w)
 	switch {
 	case s.Err() != nil:
 		return s.Err() // the copy may hold a write that did not become durable
-	case err != nil && s.life.Err() != nil:
+	case err != nil && s.closing.Err() != nil:
 		return fmt.Errorf("%w: %w", ErrClosed, err)
 	}
 	return err
@@ -288,7 +288,7 @@ func (s *Store) Close() error {
 		s.closed = true
 		s.mu.Unlock()
 		s.end()
-		s.askers.Wait() // after this no goroutine sends to the queue
+		s.senders.Wait() // after this no goroutine sends to the queue
 		close(s.queue)
 		<-s.idle
 		s.users.Wait()
@@ -314,10 +314,10 @@ func (s *Store) enter(group *sync.WaitGroup) error {
 
 // put waits for a slot and queues j.
 func (s *Store) put(ctx context.Context, j *job) error {
-	if err := s.enter(&s.askers); err != nil {
+	if err := s.enter(&s.senders); err != nil {
 		return err
 	}
-	defer s.askers.Done()
+	defer s.senders.Done()
 	if err := ctx.Err(); err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func TestCallbacksRunInTheOrderOfCommits(t *testing.T) {
 	refused := errors.New("refused")
 	for i := range 200 {
 		callers.Go(func() {
-			heard := false
+			called := false
 			err := s.UpdateThen(t.Context(), func(storage.Txn) error {
 				ran = append(ran, i)
 				if i%7 == 0 {
@@ -30,19 +30,19 @@ func TestCallbacksRunInTheOrderOfCommits(t *testing.T) {
 				}
 				return nil
 			}, func(err error) {
-				told, heard = append(told, i), true
+				told, called = append(told, i), true
 				if errors.Is(err, refused) != (i%7 == 0) {
 					t.Errorf("%d was told %v", i, err)
 				}
 			})
-			if !heard || errors.Is(err, refused) != (i%7 == 0) {
-				t.Errorf("%d returned %v, and was told before: %t", i, err, heard)
+			if !called || errors.Is(err, refused) != (i%7 == 0) {
+				t.Errorf("%d returned %v, and was told before: %t", i, err, called)
 			}
 		})
 	}
 	callers.Wait()
 	if !slices.Equal(ran, told) {
-		t.Errorf("they ran as\n%v and were told as\n%v", ran, told)
+		t.Errorf("the closures ran as\n%v, the callbacks as\n%v", ran, told)
 	}
 }
 
@@ -52,7 +52,7 @@ func TestAClosureThatDidNotRunHasNoCallback(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.UpdateThen(ctx, func(storage.Txn) error { t.Error("it ran"); return nil }, func(error) { t.Error("it was told") })
+	err := s.UpdateThen(ctx, func(storage.Txn) error { t.Error("it ran"); return nil }, func(error) { t.Error("its callback ran") })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("it returned %v", err)
 	}

@@ -43,24 +43,23 @@ type record struct {
 	Kept time.Duration `json:"kept"` // how long events were kept when it was recorded
 }
 
-// events are listed by the user whom they concern, newest first. Those that concern no user are
-// listed under the empty one.
+// events are listed by the user in User, newest first. User may be empty.
 var events = table.Table[record]{
 	Name:    "audit",
 	Key:     func(e *record) table.Key { return table.Key{e.User, storage.Inverted(e.Nano), e.ID} },
 	Expires: func(e *record) time.Time { return time.Unix(0, e.Nano).Add(e.Kept) },
 }
 
-// Kept is how long events are kept unless it is configured otherwise.
-const Kept = 400 * 24 * time.Hour
+// DefaultRetention is how long events are kept unless it is configured otherwise.
+const DefaultRetention = 400 * 24 * time.Hour
 
-// keptKey is where a store says how long it keeps events, if not for [Kept]. It is in the
-// store so that a caller of Record need not know it.
-var keptKey = []byte("meta/audit")
+// retentionKey is the key of the retention if it is not [DefaultRetention]. The store has it,
+// so that callers of Record need not pass it.
+var retentionKey = []byte("meta/audit")
 
-func keptFor(r storage.Reader) (time.Duration, error) {
-	kept := Kept
-	_, err := storage.GetRecord(r, keptKey, &kept)
+func retention(r storage.Reader) (time.Duration, error) {
+	kept := DefaultRetention
+	_, err := storage.GetRecord(r, retentionKey, &kept)
 	return kept, err
 }
 
@@ -72,7 +71,7 @@ func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
 	if err := countOwn(t, now, *e); err != nil {
 		return err
 	}
-	keep, err := keptFor(t)
+	keep, err := retention(t)
 	if err != nil {
 		return err
 	}
@@ -89,15 +88,14 @@ type Log struct {
 // New returns the audit of a store, whose events are written to a logger when they are durable.
 func New(store *storage.Store, logger *zap.Logger) *Log { return &Log{store, logger} }
 
-// Keep sets how long events are kept that are recorded from now on. The expiry of earlier
-// events stays.
-func (l *Log) Keep(ctx context.Context, kept time.Duration) error {
+// SetRetention sets how long later events are kept. The expiry of earlier events is unchanged.
+func (l *Log) SetRetention(ctx context.Context, kept time.Duration) error {
 	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
-		have, err := keptFor(t)
+		have, err := retention(t)
 		if err != nil || have == kept {
 			return err
 		}
-		return storage.SetRecord(t, keptKey, kept)
+		return storage.SetRecord(t, retentionKey, kept)
 	}))
 }
 
@@ -126,7 +124,7 @@ func (l *Log) Change(ctx context.Context, fn func(storage.Txn) (*Event, error)) 
 	return fault.OfStore(err)
 }
 
-// You stands for the user where their activity names who did something.
+// You is the actor of an activity if it is the user.
 const You = "you"
 
 // MaxActivity is how many events of a user are counted and listed at most.

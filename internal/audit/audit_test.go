@@ -13,44 +13,44 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// purges is a transaction that notes how long what is written in it is kept.
-type purges struct {
+// recordingTxn is a transaction that counts its writes by their retention.
+type recordingTxn struct {
 	storage.Txn
 	now  time.Time
 	kept map[time.Duration]int
 }
 
-func (p purges) Set(key, val []byte, purge time.Time) error {
+func (p recordingTxn) Set(key, val []byte, purge time.Time) error {
 	p.kept[purge.Sub(p.now)]++
 	return p.Txn.Set(key, val, purge)
 }
 
-func TestAnEventIsKeptForAsLongAsWasSaidWhenItWasRecorded(t *testing.T) {
+func TestAnEventHasTheRetentionOfTheTimeOfItsRecord(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	store := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return now }})
 	t.Cleanup(func() { _ = store.Close() })
 	log := audit.New(store, zap.NewNop())
 	const day = 24 * time.Hour
-	for _, step := range []struct{ said, want time.Duration }{{0, 400 * day}, {30 * day, 30 * day}, {0, 30 * day}, {3653 * day, 3653 * day}, {audit.Kept, audit.Kept}} {
-		if step.said != 0 {
-			if err := log.Keep(t.Context(), step.said); err != nil {
+	for _, step := range []struct{ set, want time.Duration }{{0, 400 * day}, {30 * day, 30 * day}, {0, 30 * day}, {3653 * day, 3653 * day}, {audit.DefaultRetention, audit.DefaultRetention}} {
+		if step.set != 0 {
+			if err := log.SetRetention(t.Context(), step.set); err != nil {
 				t.Fatal(err)
 			}
 		}
-		noted := purges{now: now.Add(time.Hour), kept: make(map[time.Duration]int)}
+		recorded := recordingTxn{now: now.Add(time.Hour), kept: make(map[time.Duration]int)}
 		err := store.Update(t.Context(), func(txn storage.Txn) error {
-			noted.Txn = txn
-			if err := audit.Record(t.Context(), noted, noted.now, &audit.Event{Actor: "operator", Action: "backend.drain"}); err != nil {
+			recorded.Txn = txn
+			if err := audit.Record(t.Context(), recorded, recorded.now, &audit.Event{Actor: "operator", Action: "backend.drain"}); err != nil {
 				return err
 			}
-			return audit.Record(t.Context(), noted, noted.now, &audit.Event{Actor: "operator", Action: "user.disable", User: "usr_1"})
+			return audit.Record(t.Context(), recorded, recorded.now, &audit.Event{Actor: "operator", Action: "user.disable", User: "usr_1"})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !maps.Equal(noted.kept, map[time.Duration]int{step.want: 2}) {
-			t.Errorf("after %v were said, events are kept for %v, not for %v", step.said, slices.Collect(maps.Keys(noted.kept)), step.want)
+		if !maps.Equal(recorded.kept, map[time.Duration]int{step.want: 2}) {
+			t.Errorf("after it was set to %v, events are kept for %v, not for %v", step.set, slices.Collect(maps.Keys(recorded.kept)), step.want)
 		}
 	}
 }

@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// ownActions are the changes that a user may make to their own account without limit or cost
-// otherwise. Actions that end an access, or prove who the user is, are not among them: they are
-// never refused.
+// ownActions are the changes of their own account by users that nothing else limits. Actions that
+// revoke access, or prove who the user is, are not among them: they are never refused.
 var ownActions = map[string]bool{
 	"profile.change": true, "key.create": true, "key.change": true, "key.rotate": true,
 	"key.callback_secret": true, "token.mint": true, "subscription.preference": true,
@@ -19,14 +18,13 @@ var ownActions = map[string]bool{
 // MaxOwnChanges is the maximum number of these changes by one user in a day (UTC), so that a user
 // cannot fill the store and the audit log.
 //
-// One more is refused, rather than made without its event: an operator who reads
-// the audit log relies on it to report every change, and an attacker who has stolen an account
-// must not be able to make changes that leave no event.
+// A further change is refused instead of made without an event. Operators rely on the audit log
+// to report every change, including those of an attacker who has stolen an account.
 const MaxOwnChanges = 1000
 
 const day = int64(24 * time.Hour / time.Second)
 
-// ownRecord is how many changes a user has made on a day.
+// ownRecord is the number of these changes by one user on one day.
 type ownRecord struct {
 	UserID string `json:"user_id"`
 	Day    int64  `json:"day"` // since 1970
@@ -41,7 +39,7 @@ var ownChanges = table.Table[ownRecord]{
 	Expires: (*ownRecord).end,
 }
 
-// countOwn counts an event if it is such a change by the user. One too many is RATE_LIMITED.
+// countOwn counts an event if it is such a change. Beyond the maximum it returns RATE_LIMITED.
 func countOwn(t storage.Txn, now time.Time, e Event) error {
 	if e.Actor != e.User || !ownActions[e.Action] {
 		return nil
@@ -61,5 +59,5 @@ func countOwn(t storage.Txn, now time.Time, e Event) error {
 	return ownChanges.Put(t, nil, have)
 }
 
-// Forgive forgets the changes that a user has made today.
-func Forgive(t storage.Txn, userID string) error { return ownChanges.Delete(t, userID) }
+// ResetOwnChanges resets the count of the changes that a user has made today.
+func ResetOwnChanges(t storage.Txn, userID string) error { return ownChanges.Delete(t, userID) }

@@ -279,7 +279,7 @@ func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 	f.damaged = true
 	f.must(f.store.Update(t.Context(), damage(records.CounterKey, func(n *int64) { *n = 3 })))
 	const planted = "subscription 4: the counter stands at 3"
-	storagetest.HarmEach(t, f.store, func(key string) {
+	storagetest.DamageEach(t, f.store, func(key string) {
 		var found []string
 		tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 		err := f.store.View(t.Context(), func(r storage.Reader) error {

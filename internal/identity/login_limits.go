@@ -96,6 +96,6 @@ func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 				return nil, err
 			}
 		}
-		return &audit.Event{Actor: actor, Action: "user.unblock", User: user.ID}, audit.Forgive(t, user.ID)
+		return &audit.Event{Actor: actor, Action: "user.unblock", User: user.ID}, audit.ResetOwnChanges(t, user.ID)
 	})
 }

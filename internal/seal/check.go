@@ -25,7 +25,7 @@ const (
 
 // ErrWrongKey means that the keyring lacks a key with which the store was
 // encrypted.
-var ErrWrongKey = errors.New("the store was sealed by another master key: configure that key, after the new one if the key is being changed")
+var ErrWrongKey = errors.New("the store was sealed by another master key: configure that key; during a change, after the new one")
 
 // Sealed reports whether a store may contain encrypted secrets.
 func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) {
@@ -118,10 +118,10 @@ func (k *Keyring) mark(t storage.Txn, before [][]byte) error {
 	return storage.SetRecord(t, checkKey, checkRecord{append([][]byte{sealed}, before...)})
 }
 
-// Become replaces the keys by those of other, after a reload of the
-// configuration, for every user of this keyring. If other lacks a key of the
+// Replace replaces the keys by those of other, after a reload of the
+// configuration. If other lacks a key of the
 // store, it returns [ErrWrongKey] and changes nothing.
-func (k *Keyring) Become(ctx context.Context, store *storage.Store, other *Keyring) error {
+func (k *Keyring) Replace(ctx context.Context, store *storage.Store, other *Keyring) error {
 	if err := other.Check(ctx, store); err != nil {
 		return err
 	}

@@ -22,8 +22,8 @@ func newStore(t *testing.T) *storage.Store {
 	return store
 }
 
-// opened opens the key file as the start of the gateway does.
-func opened(t *testing.T, store *storage.Store, path string) *Keyring {
+// openKeyFile opens the key file as the start of the gateway does.
+func openKeyFile(t *testing.T, store *storage.Store, path string) *Keyring {
 	t.Helper()
 	k, err := FromFile(t.Context(), store, path)
 	if err != nil {
@@ -35,8 +35,8 @@ func opened(t *testing.T, store *storage.Store, path string) *Keyring {
 	return k
 }
 
-// uses registers that something was encrypted.
-func uses(t *testing.T, k *Keyring, store *storage.Store) {
+// markUsed registers that the newest key encrypts something.
+func markUsed(t *testing.T, k *Keyring, store *storage.Store) {
 	t.Helper()
 	for range 2 { // the second changes nothing
 		if err := k.Mark(t.Context(), store); err != nil {
@@ -49,7 +49,7 @@ func uses(t *testing.T, k *Keyring, store *storage.Store) {
 func TestAStoreWithoutSecretsAcceptsAnyKey(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
-	k := opened(t, store, path)
+	k := openKeyFile(t, store, path)
 	if err := k.Renew(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
@@ -59,7 +59,7 @@ func TestAStoreWithoutSecretsAcceptsAnyKey(t *testing.T) {
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
-	uses(t, opened(t, store, path), store)
+	markUsed(t, openKeyFile(t, store, path), store)
 	if sealed, err := Sealed(t.Context(), store); err != nil || !sealed {
 		t.Error(sealed, err)
 	}
@@ -71,18 +71,18 @@ func TestAStoreWithoutSecretsAcceptsAnyKey(t *testing.T) {
 func TestAKeyFileIsCreatedOnce(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "made", "modelgate.key")
-	first := opened(t, store, path)
+	first := openKeyFile(t, store, path)
 	envelope := sealed(t, first, "p", "id", "x")
 	info, err := os.Stat(path)
 	if err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
-	second := opened(t, store, path)
+	second := openKeyFile(t, store, path)
 	if _, err := second.For("p").Open("id", envelope); err != nil || second.Path() != path {
 		t.Errorf("after a restart: %v, %q", err, second.Path())
 	}
 	if left, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "*")); len(left) != 1 {
-		t.Errorf("beside the key file lies %q", left)
+		t.Errorf("the directory of the key file has %q", left)
 	}
 }
 
@@ -98,10 +98,10 @@ func TestConcurrentCreationGivesOneKey(t *testing.T) {
 	all.Wait()
 	for i, k := range rings {
 		if k == nil {
-			t.Fatalf("the %dth has no key", i)
+			t.Fatalf("keyring %d has no key", i)
 		}
 		if _, err := k.For("p").Open("id", sealed(t, rings[0], "p", "id", "x")); err != nil {
-			t.Errorf("the %dth has another key: %v", i, err)
+			t.Errorf("keyring %d has another key: %v", i, err)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestConcurrentCreationGivesOneKey(t *testing.T) {
 func TestASealedStoreNeedsItsKeyFile(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
-	uses(t, opened(t, store, path), store)
+	markUsed(t, openKeyFile(t, store, path), store)
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestASealedStoreNeedsItsKeyFile(t *testing.T) {
 func TestAWrongKeyStopsTheStart(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
-	uses(t, ring(t, key(1)), store)
+	markUsed(t, ring(t, key(1)), store)
 	for what, c := range map[string]struct {
 		ring *Keyring
 		want error
@@ -152,7 +152,7 @@ func TestAWrongKeyStopsTheStart(t *testing.T) {
 			t.Errorf("one of two keys alone: %v", err)
 		}
 	}
-	uses(t, ring(t, key(9), key(4), key(1)), store) // like a running process after a rotation
+	markUsed(t, ring(t, key(9), key(4), key(1)), store) // like a running process after a rotation
 	if err := ring(t, key(9), key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
 		t.Errorf("without one of three keys: %v", err)
 	}
@@ -187,7 +187,7 @@ func TestAReadableKeyFileIsRefused(t *testing.T) {
 		}
 	}
 	if _, err := FromFile(t.Context(), newStore(t), dir); err == nil {
-		t.Error("a directory is taken for a key file")
+		t.Error("a directory is accepted as a key file")
 	}
 }
 
@@ -221,15 +221,15 @@ func TestAKeyFileHasKeysAndComments(t *testing.T) {
 func TestARotationKeepsTheOldKeyUntilItIsDropped(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
-	k := opened(t, store, path)
-	uses(t, k, store)
+	k := openKeyFile(t, store, path)
+	markUsed(t, k, store)
 	before := sealed(t, k, "p", "id", "x")
 	if err := k.Rotate(); err != nil {
 		t.Fatal(err)
 	}
 	after := sealed(t, k, "p", "id", "x")
 	// After a crash here, the next start has both keys.
-	again := opened(t, store, path)
+	again := openKeyFile(t, store, path)
 	for _, r := range []*Keyring{k, again} {
 		for what, envelope := range map[string][]byte{"before": before, "after": after} {
 			if _, err := r.For("p").Open("id", envelope); err != nil || r.Count() != 2 {
@@ -243,7 +243,7 @@ func TestARotationKeepsTheOldKeyUntilItIsDropped(t *testing.T) {
 	if err := k.DropOld(); err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range []*Keyring{k, opened(t, store, path)} {
+	for _, r := range []*Keyring{k, openKeyFile(t, store, path)} {
 		if _, err := r.For("p").Open("id", after); err != nil || r.Count() != 1 {
 			t.Errorf("the new key, %d keys: %v", r.Count(), err)
 		}
@@ -266,7 +266,7 @@ func TestARotationKeepsTheOldKeyUntilItIsDropped(t *testing.T) {
 func TestARotationThatCannotBeWrittenChangesNothing(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "dir", "modelgate.key")
-	k := opened(t, store, path)
+	k := openKeyFile(t, store, path)
 	if err := os.RemoveAll(filepath.Dir(path)); err != nil {
 		t.Fatal(err)
 	}
@@ -294,7 +294,7 @@ func TestARotationFollowsALink(t *testing.T) {
 		}
 	}
 	store := newStore(t)
-	k := opened(t, store, link)
+	k := openKeyFile(t, store, link)
 	if err := k.Rotate(); err != nil {
 		t.Fatal(err)
 	}
@@ -308,12 +308,12 @@ func TestARotationFollowsALink(t *testing.T) {
 	}
 	envelope := sealed(t, k, "p", "id", "x")
 	for _, path := range []string{file, link} {
-		if _, err := opened(t, store, path).For("p").Open("id", envelope); err != nil {
-			t.Errorf("%s has not the new key: %v", path, err)
+		if _, err := openKeyFile(t, store, path).For("p").Open("id", envelope); err != nil {
+			t.Errorf("%s does not have the new key: %v", path, err)
 		}
 	}
 	if k.Path() != link {
-		t.Errorf("the key file is said to be %s", k.Path())
+		t.Errorf("the path is %s", k.Path())
 	}
 	for _, at := range []string{dir, filepath.Dir(file)} {
 		if left, _ := filepath.Glob(filepath.Join(at, "*"+tempSuffix)); len(left) != 0 {
@@ -326,7 +326,7 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	path, link := filepath.Join(dir, "modelgate.key"), filepath.Join(t.TempDir(), "link.key")
-	k := opened(t, newStore(t), path)
+	k := openKeyFile(t, newStore(t), path)
 	// A crash during a rotation: the new file exists, but was not moved to its
 	// place.
 	err := writeFile(path, k.all(), func(string) error { return nil })
@@ -363,14 +363,14 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 		_, err := os.Lstat(path)
 		return err == nil
 	}
-	opened(t, newStore(t), path)
+	openKeyFile(t, newStore(t), path)
 	if !there(left[0]) {
 		t.Error("a file was removed that another process may be writing")
 	}
 	age(left...)
-	opened(t, newStore(t), path)
+	openKeyFile(t, newStore(t), path)
 	if there(left[0]) {
-		t.Error("what a crash has left is still there")
+		t.Error("an incomplete key file was not removed")
 	}
 	for _, other := range others {
 		if !there(other) {
@@ -384,22 +384,22 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	age(left...)
-	opened(t, newStore(t), link)
+	openKeyFile(t, newStore(t), link)
 	if there(left[0]) {
-		t.Error("what a crash has left beside the file of a link is still there")
+		t.Error("an incomplete key file beside the target of a link was not removed")
 	}
 }
 
 func TestAReloadReplacesTheKeysOfTheKeyring(t *testing.T) {
 	t.Parallel()
 	store, k := newStore(t), ring(t, key(1))
-	uses(t, k, store)
-	if err := k.Become(t.Context(), store, ring(t, key(2))); !errors.Is(err, ErrWrongKey) || k.Count() != 1 {
-		t.Errorf("a wrong key was taken over: %d, %v", k.Count(), err)
+	markUsed(t, k, store)
+	if err := k.Replace(t.Context(), store, ring(t, key(2))); !errors.Is(err, ErrWrongKey) || k.Count() != 1 {
+		t.Errorf("a wrong key was accepted: %d, %v", k.Count(), err)
 	}
 	box := k.For("p")
 	before, _ := box.Seal("id", []byte("x"))
-	if err := k.Become(t.Context(), store, ring(t, key(2), key(1))); err != nil {
+	if err := k.Replace(t.Context(), store, ring(t, key(2), key(1))); err != nil {
 		t.Fatal(err)
 	}
 	after, _ := box.Seal("id", []byte("x"))

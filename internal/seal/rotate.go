@@ -10,7 +10,7 @@ import (
 
 // ErrConfigured means that the keys are in the configuration, where the
 // operator adds a new one before the old ones.
-var ErrConfigured = errors.New("the master key is in the configuration: add a new one before it there")
+var ErrConfigured = errors.New("the master key is in the configuration: add the new key there, before it")
 
 // Path returns the path of the key file, or of the link to it. It is empty if
 // the keys are in the configuration or only in memory.

@@ -1,5 +1,5 @@
 // Package seal encrypts secrets that must be read again, such as TOTP seeds,
-// under a master key that is not in the store, so that a stolen store reveals
+// with a master key that is not in the store. A stolen store therefore reveals
 // none of them. A [Keyring] holds the master key and, during a rotation, its
 // predecessors; a [Box] of a keyring encrypts for one purpose. Of this module it
 // imports only storage.
@@ -33,7 +33,7 @@ var (
 
 	// ErrInvalidEnvelope means that the envelope is malformed, was changed, or
 	// belongs to another record or purpose.
-	ErrInvalidEnvelope = errors.New("the sealed secret cannot be opened")
+	ErrInvalidEnvelope = errors.New("the sealed secret cannot be decrypted")
 )
 
 // Box encrypts and decrypts the secrets of one purpose. Each purpose has its

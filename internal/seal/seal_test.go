@@ -39,7 +39,7 @@ func TestASecretIsBoundToRecordPurposeAndKey(t *testing.T) {
 	k := ring(t, key(1))
 	envelope := sealed(t, k, "totp", "usr_1", "seed")
 	if bytes.Contains(envelope, []byte("seed")) {
-		t.Errorf("the text stands in the envelope: %q", envelope)
+		t.Errorf("the envelope contains the text: %q", envelope)
 	}
 	for what, c := range map[string]struct {
 		ring        *Keyring
@@ -115,7 +115,7 @@ func TestResealUsesTheNewestKey(t *testing.T) {
 		t.Errorf("%q, %v", text, err)
 	}
 	if again, changed, err := both.For("totp").Reseal("usr_1", fresh); err != nil || changed || !bytes.Equal(again, fresh) {
-		t.Errorf("what is up to date is sealed again: %v, %v", changed, err)
+		t.Errorf("an up-to-date envelope changed: %v, %v", changed, err)
 	}
 	if _, _, err := ring(t, key(3)).For("totp").Reseal("usr_1", fresh); !errors.Is(err, ErrNoKey) {
 		t.Errorf("resealed with another key: %v", err)

@@ -26,7 +26,7 @@ func TestVerifyContinuesAfterUnreadableRecords(t *testing.T) {
 		if err := f.store.Update(ctx, func(t storage.Txn) error { return lose(atFailed, record.EndPrefix)(t, ids) }); err != nil {
 			t.Fatal(err)
 		}
-		storagetest.HarmEach(t, f.store, func(key string) {
+		storagetest.DamageEach(t, f.store, func(key string) {
 			var found []string
 			tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 			err := f.store.View(ctx, func(r storage.Reader) error {

@@ -78,7 +78,7 @@ func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	if err := e.acquire(ctx); err != nil {
 		return err
 	}
-	defer e.yield()
+	defer e.release()
 
 	if err := e.restore(ctx, &summer{r: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}); err != nil {
 		return fmt.Errorf("badger: restore: %w", err)

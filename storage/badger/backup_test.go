@@ -74,16 +74,16 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	// Reading alone detects it, byte for byte, before anything is written.
 	for cut := range copied {
 		if err := readBackup(copied[:cut]); err == nil {
-			t.Errorf("cut to %d of %d bytes, it was taken", cut, len(copied))
+			t.Errorf("%d of %d bytes were accepted", cut, len(copied))
 		}
 		flipped := bytes.Clone(copied)
 		flipped[cut] ^= 0x20
 		if err := readBackup(flipped); err == nil {
-			t.Errorf("with byte %d changed, it was taken", cut)
+			t.Errorf("with byte %d changed it was accepted", cut)
 		}
 	}
 	if err := readBackup(append(bytes.Clone(copied), 'x')); err == nil {
-		t.Error("with a byte more, it was taken")
+		t.Error("with an additional byte it was accepted")
 	}
 	if err := readBackup(copied); err != nil {
 		t.Errorf("as it was written: %v", err)
@@ -118,7 +118,7 @@ func FuzzReadBackup(f *testing.F) {
 	f.Add([]byte(backupHead + "\x01\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, backup []byte) {
 		if readBackup(backup) == nil && !bytes.HasSuffix(backup, sumOf(backup)) {
-			t.Errorf("%q was taken without its sum", backup)
+			t.Errorf("%q was accepted without its sum", backup)
 		}
 	})
 }

@@ -148,7 +148,7 @@ func TestAForeignDirectoryIsUnchanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := open(testConfig(dir)); err == nil {
-		t.Fatal("a directory of somebody else's became a store")
+		t.Fatal("a directory with other files became a store")
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {

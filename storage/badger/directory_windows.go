@@ -11,13 +11,13 @@ import (
 // lockFile is open, without sharing, as long as the lock is held.
 const lockFile = "LOCK"
 
-// lock is the exclusive right to a directory: a file that only one process can
-// have open, as Badger's own tools do it, and that is gone with it.
+// lock is an exclusive lock on a directory, as Badger's own tools take it: a file
+// that only one process can open. It ends with the process.
 type lock struct {
 	file windows.Handle
 }
 
-// lockDirectory locks dir, or says that another process has it.
+// lockDirectory locks dir. It returns an error if another process holds the lock.
 func lockDirectory(dir string) (*lock, error) {
 	path, err := windows.UTF16PtrFromString(filepath.Join(dir, lockFile))
 	if err != nil {
@@ -39,6 +39,6 @@ func (l *lock) release() error { return windows.CloseHandle(l.file) }
 // syncDirectory does nothing: Windows keeps names with the files.
 func syncDirectory(string) error { return nil }
 
-// closeToOthers does nothing: what Windows lets other users do with a file follows
-// from the directory.
+// closeToOthers does nothing: on Windows a file inherits the access of other users
+// from its directory.
 func closeToOthers(string) error { return nil }

@@ -118,10 +118,10 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	era := e.rows.ended.Load()
+	endedBefore := e.rows.ended.Load()
 	t := e.db.NewTransaction(false)
 	defer t.Discard()
-	return fn(&view{reader: reader{ctx: ctx, txn: t}, rows: e.rows, era: era})
+	return fn(&view{reader: reader{ctx: ctx, txn: t}, rows: e.rows, endedBefore: endedBefore})
 }
 
 // Update implements storage.Engine. ctx has no effect after the commit begins.
@@ -133,7 +133,7 @@ func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	if err := e.acquire(ctx); err != nil {
 		return err
 	}
-	defer e.yield()
+	defer e.release()
 
 	tx := e.begin(ctx)
 	defer e.end(tx)
@@ -166,8 +166,8 @@ func (e *engine) acquire(ctx context.Context) error {
 	}
 }
 
-// yield returns the writer's token.
-func (e *engine) yield() { <-e.writer }
+// release returns the writer's token.
+func (e *engine) release() { <-e.writer }
 
 // begin begins a transaction, which end must end. The caller holds the writer's
 // token.

@@ -223,7 +223,7 @@ func TestPurge(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := get(t, e, "key"); string(got) == "old" {
-		t.Error("a purged key shows what it was before")
+		t.Error("a purged key has its earlier value")
 	}
 }
 

@@ -60,7 +60,7 @@ func TestMessagesOfBadger(t *testing.T) {
 		t.Fatal(err)
 	}
 	if logs.Len() > 0 {
-		t.Errorf("an everyday life at info level: %v", logs.All())
+		t.Errorf("routine messages at info level: %v", logs.All())
 	}
 	l := &logger{zap: c.logger}
 	l.Warningf("%d tables\n", 3)

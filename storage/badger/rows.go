@@ -103,26 +103,26 @@ func (r *rows) get(key []byte, at uint64) (one row, known bool) {
 	return found, true
 }
 
-// keep caches what was read. era is the number of commits that had ended before
+// keep caches what was read. endedBefore is the number of commits that had ended before
 // the snapshot. The row must not be changed afterwards.
-func (r *rows) keep(key []byte, one row, era uint64) {
+func (r *rows) keep(key []byte, one row, endedBefore uint64) {
 	s, last := r.place(key)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if last.Load() <= era {
+	if last.Load() <= endedBefore {
 		s.put(string(key), one)
 	}
 }
 
 // keepList caches the result of scanning a folder, unless a commit has begun
 // since.
-func (r *rows) keepList(folder []byte, list row, era uint64) {
+func (r *rows) keepList(folder []byte, list row, endedBefore uint64) {
 	r.listed.add(folder)
 	name := appendListName(nil, folder)
 	s, _ := r.place(name)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if r.begun.Load() == era { // later commits see that this family has lists
+	if r.begun.Load() == endedBefore { // later commits see that this family has lists
 		s.put(string(name), list)
 	}
 }
@@ -195,11 +195,6 @@ func (r *rows) end(changes []change, at uint64) {
 	}
 	r.ended.Store(r.begun.Load())
 }
-
-// A list is what a scan of a folder has found: of all keys that begin with a
-// path up to a slash. A commit takes out those of all folders that a key which
-// it writes lies in, if there have been lists of such keys: of most there never
-// are.
 
 // families are the prefixes of keys, up to the first slash, for which lists
 // have been cached. A list is the result of scanning a folder: all keys that

@@ -211,11 +211,11 @@ func TestARowReadBeforeItsCommitIsNotCached(t *testing.T) {
 		t.Error("it is kept after it was written")
 	}
 	if _, known := r.get(other, 12); !known {
-		t.Error("a commit of other keys has kept it from being kept")
+		t.Error("a commit of other keys prevents its caching")
 	}
 	r.keep(written, row{val: []byte("new"), at: 11}, r.ended.Load())
 	if _, known := r.get(written, 11); !known {
-		t.Error("what was read after the commit is not kept")
+		t.Error("a row that was read after the commit is not kept")
 	}
 }
 
@@ -312,7 +312,7 @@ func TestARefusedCommitIsNotCached(t *testing.T) {
 		t.Fatalf("%v, then %v", err, again)
 	}
 	err = e.commit(tx)
-	e.yield()
+	e.release()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -330,7 +330,7 @@ func TestUnusedRowsAreRemoved(t *testing.T) {
 	for n := range 100_000 {
 		r.keep(fmt.Appendf(nil, "cold/%d", n), row{val: make([]byte, 100)}, 0)
 		if _, known := r.get(hot, 1); !known {
-			t.Fatalf("a row that is asked for is gone after %d others", n)
+			t.Fatalf("a row that is read is gone after %d others", n)
 		}
 	}
 	r.keep([]byte("huge"), row{val: make([]byte, most)}, 0)

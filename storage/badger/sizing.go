@@ -118,9 +118,9 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 		WithBlockCacheSize(s.blockCache).
 		WithIndexCacheSize(s.indexCache).
 
-		// Much of what a transaction looks for is not there, as the key of
-		// idempotency of whatever is done for the first time: each table that is
-		// taken to have it, 1 in 100 by default, unpacks a block in vain.
+		// Many keys that a transaction reads are absent, such as a new
+		// idempotency key. Each false positive, 1 in 100 by default, decompresses
+		// a block for nothing.
 		WithBloomFalsePositive(0.001).
 
 		// Records are JSON: Snappy makes the tables 3.6 times smaller and a read

@@ -49,10 +49,10 @@ func (e *engine) Space() (free, least uint64, err error) {
 func (s *space) check() error {
 	free, err := s.free(s.dir)
 	if err != nil {
-		return fmt.Errorf("%w: asking for it failed: %w", storage.ErrLowSpace, err)
+		return fmt.Errorf("%w: the free space is unknown: %w", storage.ErrLowSpace, err)
 	}
 	if least := s.min.Load(); free < least {
-		return fmt.Errorf("%w: %s free where %s is, %s needed", storage.ErrLowSpace,
+		return fmt.Errorf("%w: %s free on the disk of %s, %s needed", storage.ErrLowSpace,
 			humanize.IBytes(free), s.dir, humanize.IBytes(least))
 	}
 	return nil

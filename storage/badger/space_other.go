@@ -4,5 +4,6 @@ package badger
 
 import "math"
 
-// freeSpace cannot tell on this system, where writes are not guarded.
+// freeSpace returns the greatest number, because this system reports no free
+// space. Writes are then never refused.
 func freeSpace(string) (uint64, error) { return math.MaxUint64, nil }

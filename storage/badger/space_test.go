@@ -25,7 +25,7 @@ func TestLowSpaceRefusesWritesOnly(t *testing.T) {
 	}
 	failure = errors.New("no such device")
 	if err := e.Update(t.Context(), write); !errors.Is(err, storage.ErrLowSpace) || !errors.Is(err, failure) {
-		t.Errorf("when nobody can tell: %v", err)
+		t.Errorf("if the free space is unknown: %v", err)
 	}
 	read := func(tx storage.Txn) error { _, err := tx.Get([]byte("key")); return err }
 	if err := e.Update(t.Context(), read); err != nil {

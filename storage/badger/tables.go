@@ -49,7 +49,7 @@ func verifyTables(dir string, opts badger.Options) error {
 }
 
 func verifyTable(name string, compression options.CompressionType, opts badger.Options) (err error) {
-	// Of a damaged index the library makes a panic.
+	// The library panics on a damaged index.
 	defer func() {
 		if why := recover(); why != nil {
 			err = fmt.Errorf("its index cannot be read: %.200v", why)

@@ -118,18 +118,17 @@ func commonPrefix(lo, hi []byte) []byte {
 // view is a read-only transaction. It adds what it reads to the cache.
 type view struct {
 	reader
-	rows *rows
-	era  uint64 // how many commits had ended before the snapshot
-	kept int    // so far
+	rows        *rows
+	endedBefore uint64 // number of commits that had ended before the snapshot
+	kept        int    // values and lists that it has cached
 }
 
 // mostKept is the largest number of values and lists that one view caches. A
-// view that reads more walks through the store, and would displace everything
-// that others need.
+// view that reads more would displace the rows that other transactions read.
 const mostKept = 1024
 
-// may counts one more and reports whether the view may cache it.
-func (v *view) may() bool {
+// countKept counts a value or list and reports whether the view may cache it.
+func (v *view) countKept() bool {
 	v.kept++
 	return v.kept <= mostKept
 }
@@ -141,8 +140,8 @@ func (v *view) Get(key []byte) ([]byte, error) {
 		return one.val, nil
 	}
 	val, expires, err := v.get(key)
-	if err == nil && v.may() {
-		v.rows.keep(key, row{val: val, expires: expires, at: at}, v.era)
+	if err == nil && v.countKept() {
+		v.rows.keep(key, row{val: val, expires: expires, at: at}, v.endedBefore)
 	}
 	return val, err
 }
@@ -173,8 +172,8 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 		ended = fn(key, val)
 		return ended
 	})
-	if err == nil && ended && listed <= mostListed && v.may() {
-		v.rows.keepList(lo, list, v.era)
+	if err == nil && ended && listed <= mostListed && v.countKept() {
+		v.rows.keepList(lo, list, v.endedBefore)
 	}
 	return err
 }

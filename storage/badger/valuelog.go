@@ -40,7 +40,7 @@ func (e *engine) collectGarbage() {
 func (e *engine) rewriteValueLog() bool {
 	select {
 	case e.writer <- struct{}{}:
-		defer e.yield()
+		defer e.release()
 	case <-e.ended:
 		return false
 	}

@@ -190,13 +190,13 @@ func abort(t *testing.T, e transactor) {
 			txn.Set([]byte("c"), []byte("3"), never), broken)
 	})
 	if !errors.Is(err, broken) {
-		t.Fatalf("the error came back as %v", err)
+		t.Fatalf("the error was returned as %v", err)
 	}
 	if err := e.Update(t.Context(), func(storage.Txn) error { return broken }); err != broken {
-		t.Fatalf("the error came back as %v, want it as it is", err)
+		t.Fatalf("the error was returned as %v, want it unchanged", err)
 	}
 	if err := e.View(t.Context(), func(storage.Reader) error { return broken }); err != broken {
-		t.Fatalf("the error of a view came back as %v, want it as it is", err)
+		t.Fatalf("the error of a view was returned as %v, want it unchanged", err)
 	}
 	expect(t, e, "a", "1", "b", "2")
 }

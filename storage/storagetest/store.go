@@ -25,16 +25,16 @@ func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 	for name, test := range transactions {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, newBench(t, openAndClose(t, open)).store(storage.Options{}))
+			test(t, newFixture(t, openAndClose(t, open)).store(storage.Options{}))
 		})
 	}
 	for _, test := range []struct {
 		name string
-		run  func(t *testing.T, b *bench)
+		run  func(t *testing.T, f *fixture)
 	}{
 		{"what is posted is there after a flush", postAndFlush},
-		{"an update hurries posts and shares their commit", updateHurries},
-		{"closures run in order and see those before", batchOrder},
+		{"an update ends the wait of posts and shares their commit", updateHurries},
+		{"closures run in order and see earlier writes", batchOrder},
 		{"a batch has its limit", batchLimit},
 		{"a closure that fails is rolled back alone", rollbackAlone},
 		{"a panic is an error of its caller", panicAlone},
@@ -42,14 +42,14 @@ func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 		{"transfers by update and post conserve the sum", storeTransfers},
 		{"backup", storeBackup},
 
-		{"a conflict is run again", conflictAgain},
-		{"a conflict without end is told", conflictForEver},
-		{"a conflict met in reading is run again", conflictInReading},
+		{"a closure runs again after a conflict", conflictAgain},
+		{"a persistent conflict is returned", conflictForEver},
+		{"a closure runs again after a conflict in a read", conflictInReading},
 		{"a closure that could not read is rolled back", readFailure},
-		{"a batch too large is halved", halves},
-		{"a write that the engine refuses harms nobody else", refusedWrite},
-		{"an unknown outcome is told to the whole batch", unknownOutcome},
-		{"low space is told and passes", lowSpace},
+		{"a batch that is too large is halved", halves},
+		{"a refused write affects no other closure", refusedWrite},
+		{"an unknown outcome is returned to the whole batch", unknownOutcome},
+		{"low space is returned and does not stop the store", lowSpace},
 		{"histories with unknown outcomes are linearisable", unknownHistories},
 		{"acknowledged is committed, refused is not", chaos},
 		{"what was acknowledged before a crash is there", crash},
@@ -58,35 +58,35 @@ func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 		{"a backup across the failure is void", backupAcrossFailure},
 		{"a closure that ends its goroutine stops the store", goexit},
 		{"a done that ends its goroutine stops the store", goexitOfDone},
-		{"what was told before that is not told again", goexitAfterSplit},
+		{"a callback that ran before that does not run again", goexitAfterSplit},
 
-		{"who leaves before the beginning is not served", cancelledInQueue},
-		{"who leaves after the beginning hears the outcome", cancelledAfterBegin},
-		{"a full queue makes wait", fullQueue},
-		{"a failure frees who waits at a full queue", failureFreesWaiters},
+		{"a closure does not run if its context ends before", cancelledInQueue},
+		{"a caller gets the outcome if its context ends after the beginning", cancelledAfterBegin},
+		{"a full queue blocks callers", fullQueue},
+		{"a failure releases callers that wait for the queue", failureFreesWaiters},
 		{"close drains the queue", closeDrains},
 		{"close waits for views", closeWaitsForViews},
 		{"a panic of done is caught", donePanics},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			test.run(t, newBench(t, openAndClose(t, open)))
+			test.run(t, newFixture(t, openAndClose(t, open)))
 		})
 	}
 }
 
-// bench is the engine of a store under test, with planned faults.
-type bench struct {
+// fixture is the engine of a store under test, with planned faults.
+type fixture struct {
 	*Faulty
 	t *testing.T
 }
 
-func newBench(t *testing.T, e storage.Engine) *bench { return &bench{NewFaulty(e), t} }
+func newFixture(t *testing.T, e storage.Engine) *fixture { return &fixture{NewFaulty(e), t} }
 
 // store returns a store over the engine until the test ends.
-func (b *bench) store(opts storage.Options) *storage.Store {
-	s := storage.New(b.Faulty, opts)
-	b.t.Cleanup(func() { s.Close() })
+func (f *fixture) store(opts storage.Options) *storage.Store {
+	s := storage.New(f.Faulty, opts)
+	f.t.Cleanup(func() { s.Close() })
 	return s
 }
 
@@ -154,7 +154,7 @@ func (p *posts) wait() []error {
 	defer p.mu.Unlock()
 	for i, n := range p.told {
 		if n != 1 {
-			p.t.Errorf("the outcome of post %d was told %d times", i, n)
+			p.t.Errorf("the callback of post %d ran %d times", i, n)
 		}
 	}
 	return p.outcomes
@@ -180,7 +180,7 @@ func until(t *testing.T, done func() bool) {
 	t.Helper()
 	for !done() {
 		if t.Context().Err() != nil {
-			t.Fatal("it never came to be")
+			t.Fatal("the condition never became true")
 		}
 		runtime.Gosched()
 	}

@@ -15,15 +15,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// patient is a configuration in which posts gather without a time limit; hasty
-// one in which they do not gather.
+// With gathering, posts wait for more posts without a time limit. With immediate,
+// they do not wait.
 var (
-	patient = storage.Options{Gather: time.Hour}
-	hasty   = storage.Options{Gather: -1}
+	gathering = storage.Options{Gather: time.Hour}
+	immediate = storage.Options{Gather: -1}
 )
 
-func postAndFlush(t *testing.T, b *bench) {
-	s := b.store(patient)
+func postAndFlush(t *testing.T, f *fixture) {
+	s := f.store(gathering)
 	p := &posts{t: t, s: s}
 	var want []string
 	for i := range 10 {
@@ -31,26 +31,26 @@ func postAndFlush(t *testing.T, b *bench) {
 		p.set(key, "posted")
 		want = append(want, key, "posted")
 	}
-	if err := s.Post(t.Context(), setting("l", "untold"), nil); err != nil {
+	if err := s.Post(t.Context(), setting("l", "no callback"), nil); err != nil {
 		t.Fatal(err)
 	}
 	if err := s.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	expect(t, s, append(want, "l", "untold")...)
+	expect(t, s, append(want, "l", "no callback")...)
 	p.succeed()
-	expect(t, b.Engine, append(want, "l", "untold")...)
+	expect(t, f.Engine, append(want, "l", "no callback")...)
 }
 
-func updateHurries(t *testing.T, b *bench) {
-	s := b.store(patient)
+func updateHurries(t *testing.T, f *fixture) {
+	s := f.store(gathering)
 	p := &posts{t: t, s: s}
 	for i := range 5 {
 		p.set(fmt.Sprintf("k%d", i), "posted")
 	}
 	set(t, s, "u", "updated")
 	p.succeed()
-	if n := b.Commits(); n != 1 {
+	if n := f.Commits(); n != 1 {
 		t.Errorf("5 posts and an update took %d commits, want 1", n)
 	}
 	stats := s.Stats()
@@ -59,8 +59,8 @@ func updateHurries(t *testing.T, b *bench) {
 	}
 }
 
-func batchOrder(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func batchOrder(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	p := &posts{t: t, s: s}
 	release := hold(t, s)
 	want := ""
@@ -78,13 +78,13 @@ func batchOrder(t *testing.T, b *bench) {
 	release()
 	p.succeed()
 	expect(t, s, "word", want)
-	if n := b.Commits(); n != 2 {
+	if n := f.Commits(); n != 2 {
 		t.Errorf("there were %d commits, want one for the closure that held and one for all others", n)
 	}
 }
 
-func batchLimit(t *testing.T, b *bench) {
-	s := b.store(storage.Options{Gather: -1, MaxBatch: 4})
+func batchLimit(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{Gather: -1, MaxBatch: 4})
 	p := &posts{t: t, s: s}
 	release := hold(t, s)
 	for i := range 10 {
@@ -92,13 +92,13 @@ func batchLimit(t *testing.T, b *bench) {
 	}
 	release()
 	p.succeed()
-	if n := b.Commits(); n != 1+3 {
+	if n := f.Commits(); n != 1+3 {
 		t.Errorf("10 closures by 4 took %d commits, want 3", n-1)
 	}
 }
 
-func rollbackAlone(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func rollbackAlone(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	set(t, s, "a", "1", "b", "2", "c", "3")
 	p := &posts{t: t, s: s}
 	broken := errors.New("broken")
@@ -125,7 +125,7 @@ func rollbackAlone(t *testing.T, b *bench) {
 	release()
 	outcomes := p.wait()
 	if outcomes[0] != nil || outcomes[1] != broken || outcomes[2] != nil {
-		t.Errorf("the outcomes are %v, want only the second to fail, with its error as it is", outcomes)
+		t.Errorf("the outcomes are %v, want only the second to fail, with its error unchanged", outcomes)
 	}
 	expect(t, s, "a", "11", "c", "3", "e", "5")
 	if stats := s.Stats(); stats.RolledBack != 1 {
@@ -133,8 +133,8 @@ func rollbackAlone(t *testing.T, b *bench) {
 	}
 }
 
-func panicAlone(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func panicAlone(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	p := &posts{t: t, s: s}
 	release := hold(t, s)
 	p.set("a", "1")
@@ -157,14 +157,14 @@ func panicAlone(t *testing.T, b *bench) {
 	}
 	expect(t, s, "a", "1", "b", "2")
 	if err := s.Update(t.Context(), func(storage.Txn) error { panic(nil) }); !errors.As(err, &caught) {
-		t.Errorf("panic(nil) came back as %v", err)
+		t.Errorf("panic(nil) was returned as %v", err)
 	}
 }
 
 // batchMatchesModel runs random closures, some of which fail, in one batch. It
 // compares what each sees with a map to which they are applied in turn.
-func batchMatchesModel(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func batchMatchesModel(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	aborted := errors.New("aborted")
 	committed := map[string]string{} // content of earlier runs
 	rapid.Check(t, func(rt *rapid.T) {
@@ -209,8 +209,8 @@ func batchMatchesModel(t *testing.T, b *bench) {
 }
 
 // storeTransfers moves money by Update and by Post.
-func storeTransfers(t *testing.T, b *bench) {
-	s := b.store(storage.Options{Gather: time.Millisecond, MaxBatch: 16})
+func storeTransfers(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{Gather: time.Millisecond, MaxBatch: 16})
 	openAccounts(t, s)
 	p := &posts{t: t, s: s}
 	concurrently(8, func(i int) {
@@ -229,17 +229,17 @@ func storeTransfers(t *testing.T, b *bench) {
 		}
 	})
 	p.succeed()
-	view(t, b.Engine, conserved)
+	view(t, f.Engine, conserved)
 }
 
-func storeBackup(t *testing.T, b *bench) {
-	if err := b.store(hasty).Backup(t.Context(), new(bytes.Buffer)); !errors.Is(err, errors.ErrUnsupported) {
+func storeBackup(t *testing.T, f *fixture) {
+	if err := f.store(immediate).Backup(t.Context(), new(bytes.Buffer)); !errors.Is(err, errors.ErrUnsupported) {
 		t.Errorf("an engine that is no Backuper: %v, want errors.ErrUnsupported", err)
 	}
-	if _, ok := b.Engine.(storage.Backuper); !ok {
+	if _, ok := f.Engine.(storage.Backuper); !ok {
 		return
 	}
-	s := storage.New(b.Engine, hasty)
+	s := storage.New(f.Engine, immediate)
 	set(t, s, "a", "1")
 	var copied bytes.Buffer
 	if err := s.Backup(t.Context(), &copied); err != nil || copied.Len() == 0 {

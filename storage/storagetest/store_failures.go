@@ -27,11 +27,11 @@ func recoverable(seed uint64, n int) []Fault {
 }
 
 // chaos increments one key, and writes one key per increment, while commits
-// fail. The outcome of every single one must be true.
-func chaos(t *testing.T, b *bench) {
-	s := b.store(storage.Options{Gather: time.Millisecond, MaxBatch: 8})
+// fail. Each outcome must match the content of the store.
+func chaos(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{Gather: time.Millisecond, MaxBatch: 8})
 	openAccounts(t, s)
-	b.Plan(recoverable(6, 400)...)
+	f.Plan(recoverable(6, 400)...)
 	var (
 		mu                      sync.Mutex
 		acknowledged, uncertain uint64
@@ -41,7 +41,7 @@ func chaos(t *testing.T, b *bench) {
 		mu.Lock()
 		defer mu.Unlock()
 		if _, twice := told[key]; twice {
-			t.Errorf("the outcome of %s was told twice", key)
+			t.Errorf("%s has two outcomes", key)
 		}
 		told[key] = err
 		switch {
@@ -76,9 +76,9 @@ func chaos(t *testing.T, b *bench) {
 		t.Fatal(err)
 	}
 	if len(told) != clients*rounds {
-		t.Errorf("%d outcomes of %d were told", len(told), clients*rounds)
+		t.Errorf("there are %d outcomes of %d", len(told), clients*rounds)
 	}
-	view(t, b.Engine, func(r storage.Reader) error {
+	view(t, f.Engine, func(r storage.Reader) error {
 		n, err := number(r, "counter")
 		if err == nil && (n < acknowledged || n > acknowledged+uncertain) {
 			err = fmt.Errorf("the counter is %d; %d were acknowledged, %d are unknown", n, acknowledged, uncertain)
@@ -96,9 +96,9 @@ func chaos(t *testing.T, b *bench) {
 }
 
 // crash stops the engine at each of its first commits.
-func crash(t *testing.T, b *bench) {
+func crash(t *testing.T, f *fixture) {
 	for killed := range 12 {
-		faulty := NewFaulty(b.Engine)
+		faulty := NewFaulty(f.Engine)
 		s := storage.New(unclosed{faulty}, storage.Options{Gather: -1, MaxBatch: 4})
 		faulty.Plan(After(killed, Halted)...)
 		var mu sync.Mutex
@@ -117,7 +117,7 @@ func crash(t *testing.T, b *bench) {
 			}
 		})
 		found := 0
-		view(t, b.Engine, func(r storage.Reader) error {
+		view(t, f.Engine, func(r storage.Reader) error {
 			lo, hi := fmt.Appendf(nil, "crash%02d/", killed), fmt.Appendf(nil, "crash%02d0", killed)
 			return r.Scan(lo, hi, func(key, _ []byte) bool {
 				if !acknowledged[string(key)] {
@@ -137,26 +137,26 @@ func crash(t *testing.T, b *bench) {
 // unclosed is an engine that stays open when its store is closed.
 type unclosed struct{ storage.Engine }
 
-func failStop(t *testing.T, b *bench) {
-	s := b.store(storage.Options{Gather: -1, MaxBatch: 2})
+func failStop(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{Gather: -1, MaxBatch: 2})
 	release := hold(t, s)
-	b.Plan(None, SyncFailed)
+	f.Plan(None, SyncFailed)
 	p := &posts{t: t, s: s}
 	p.set("a", "1")
 	p.set("b", "2")
 	p.post(func(txn storage.Txn) error {
-		if !b.Sole() { // otherwise it may have run before
+		if !f.Sole() { // otherwise it may have run before
 			t.Error("a closure ran after the failure")
 		}
 		return txn.Set([]byte("c"), nil, never)
 	})
 	select {
 	case <-s.Failed():
-		t.Fatal("the store failed before its time")
+		t.Fatal("the store failed too early")
 	default:
 	}
 	if err := s.Err(); err != nil {
-		t.Fatalf("the store failed before its time: %v", err)
+		t.Fatalf("the store failed too early: %v", err)
 	}
 	release()
 	outcomes := p.wait()
@@ -176,18 +176,18 @@ func failStop(t *testing.T, b *bench) {
 	}
 	for what, err := range refused {
 		if !errors.Is(err, storage.ErrStopped) || !errors.Is(err, ErrSync) || errors.Is(err, storage.ErrUnknown) {
-			t.Errorf("%s got %v, want ErrStopped and the cause, and no doubt", what, err)
+			t.Errorf("%s got %v, want ErrStopped and the cause, without ErrUnknown", what, err)
 		}
 	}
-	view(t, b.Engine, func(r storage.Reader) error { return lacks(r, "c") })
+	view(t, f.Engine, func(r storage.Reader) error { return lacks(r, "c") })
 	if err := s.Close(); err != nil {
 		t.Errorf("close: %v", err)
 	}
 }
 
-func viewAcrossFailure(t *testing.T, b *bench) {
-	s := b.store(hasty)
-	b.Plan(SyncFailed)
+func viewAcrossFailure(t *testing.T, f *fixture) {
+	s := f.store(immediate)
+	f.Plan(SyncFailed)
 	err := s.View(t.Context(), func(storage.Reader) error {
 		s.Update(t.Context(), setting("a", "1"))
 		return nil
@@ -207,19 +207,19 @@ func (i *interrupted) Backup(context.Context, io.Writer) error { i.during(); ret
 
 func (i *interrupted) Restore(context.Context, io.Reader) error { return errors.ErrUnsupported }
 
-func backupAcrossFailure(t *testing.T, b *bench) {
-	e := &interrupted{Faulty: b.Faulty}
-	s := storage.New(e, hasty)
+func backupAcrossFailure(t *testing.T, f *fixture) {
+	e := &interrupted{Faulty: f.Faulty}
+	s := storage.New(e, immediate)
 	t.Cleanup(func() { s.Close() })
 	e.during = func() { s.Update(t.Context(), setting("a", "1")) }
-	b.Plan(SyncFailed)
+	f.Plan(SyncFailed)
 	if err := s.Backup(t.Context(), io.Discard); !errors.Is(err, storage.ErrStopped) {
 		t.Errorf("the backup got %v, want ErrStopped", err)
 	}
 }
 
-func goexit(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func goexit(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
 	p.set("a", "1")
@@ -232,8 +232,8 @@ func goexit(t *testing.T, b *bench) {
 	}
 }
 
-func goexitOfDone(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func goexitOfDone(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	release := hold(t, s)
 	for range 2 {
 		if err := s.Post(t.Context(), setting("a", "1"), func(error) { runtime.Goexit() }); err != nil {
@@ -244,16 +244,16 @@ func goexitOfDone(t *testing.T, b *bench) {
 	p.set("b", "2")
 	release()
 	if err := p.wait()[0]; !errors.Is(err, storage.ErrStopped) || !errors.Is(err, storage.ErrUnknown) {
-		t.Errorf("who came after it got %v, want ErrStopped and ErrUnknown", err)
+		t.Errorf("a later post got %v, want ErrStopped and ErrUnknown", err)
 	}
 	if err := s.Update(t.Context(), setting("c", "3")); !errors.Is(err, storage.ErrStopped) {
 		t.Errorf("a later update got %v, want ErrStopped", err)
 	}
 }
 
-func goexitAfterSplit(t *testing.T, b *bench) {
-	s := b.store(hasty)
-	b.LimitWrites(2)
+func goexitAfterSplit(t *testing.T, f *fixture) {
+	s := f.store(immediate)
+	f.LimitWrites(2)
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
 	p.set("a", "1")

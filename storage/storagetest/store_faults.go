@@ -11,19 +11,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func conflictAgain(t *testing.T, b *bench) {
-	s := b.store(hasty)
-	b.Plan(Conflict, Conflict)
+func conflictAgain(t *testing.T, f *fixture) {
+	s := f.store(immediate)
+	f.Plan(Conflict, Conflict)
 	set(t, s, "a", "1")
 	expect(t, s, "a", "1")
-	if n, stats := b.Commits(), s.Stats(); n != 3 || stats.Conflicts != 2 {
+	if n, stats := f.Commits(), s.Stats(); n != 3 || stats.Conflicts != 2 {
 		t.Errorf("there were %d commits and %d conflicts counted, want 3 and 2", n, stats.Conflicts)
 	}
 }
 
-func conflictForEver(t *testing.T, b *bench) {
-	s := b.store(hasty)
-	b.Plan(Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict)
+func conflictForEver(t *testing.T, f *fixture) {
+	s := f.store(immediate)
+	f.Plan(Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict)
 	if err := s.Update(t.Context(), setting("a", "1")); !errors.Is(err, storage.ErrConflict) {
 		t.Errorf("8 conflicts in a row: %v, want ErrConflict", err)
 	}
@@ -31,7 +31,7 @@ func conflictForEver(t *testing.T, b *bench) {
 	set(t, s, "b", "2")
 }
 
-// reading is an engine that cannot read "bad" at first.
+// reading is an engine whose first reads of "bad" fail.
 type reading struct {
 	storage.Engine
 	err   error
@@ -44,15 +44,15 @@ func (r *reading) Update(ctx context.Context, fn func(storage.Txn) error) error 
 
 type badRead struct {
 	storage.Txn
-	r *reading
+	failing *reading
 }
 
-func (b *badRead) Get(key []byte) ([]byte, error) {
-	if string(key) == "bad" && b.r.times > 0 {
-		b.r.times--
-		return nil, b.r.err
+func (r *badRead) Get(key []byte) ([]byte, error) {
+	if string(key) == "bad" && r.failing.times > 0 {
+		r.failing.times--
+		return nil, r.failing.err
 	}
-	return b.Txn.Get(key)
+	return r.Txn.Get(key)
 }
 
 // careless returns a closure that ignores an error of a read.
@@ -61,8 +61,8 @@ func careless(txn storage.Txn) error {
 	return txn.Set([]byte("careless"), nil, never)
 }
 
-func conflictInReading(t *testing.T, b *bench) {
-	s := storage.New(&reading{Engine: b.Engine, err: storage.ErrConflict, times: 2}, hasty)
+func conflictInReading(t *testing.T, f *fixture) {
+	s := storage.New(&reading{Engine: f.Engine, err: storage.ErrConflict, times: 2}, immediate)
 	t.Cleanup(func() { s.Close() })
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
@@ -76,9 +76,9 @@ func conflictInReading(t *testing.T, b *bench) {
 	}
 }
 
-func readFailure(t *testing.T, b *bench) {
+func readFailure(t *testing.T, f *fixture) {
 	cause := errors.New("checksum mismatch")
-	s := storage.New(&reading{Engine: b.Engine, err: cause, times: 1}, hasty)
+	s := storage.New(&reading{Engine: f.Engine, err: cause, times: 1}, immediate)
 	t.Cleanup(func() { s.Close() })
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
@@ -93,9 +93,9 @@ func readFailure(t *testing.T, b *bench) {
 	expect(t, s, "a", "1", "b", "2")
 }
 
-func halves(t *testing.T, b *bench) {
-	s := b.store(hasty)
-	b.LimitWrites(4)
+func halves(t *testing.T, f *fixture) {
+	s := f.store(immediate)
+	f.LimitWrites(4)
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
 	var want []string
@@ -122,30 +122,30 @@ func halves(t *testing.T, b *bench) {
 	}
 	expect(t, s, want...)
 	if stats := s.Stats(); stats.Splits == 0 || s.Err() != nil {
-		t.Errorf("%d splits counted, want some; the store has %v, want it to go on", stats.Splits, s.Err())
+		t.Errorf("%d splits counted, want some; the store has %v, want it to continue", stats.Splits, s.Err())
 	}
 }
 
-// picky is an engine that refuses the key "bad".
-type picky struct{ storage.Engine }
+// refusing is an engine that refuses the key "bad".
+type refusing struct{ storage.Engine }
 
-var errPicky = errors.New("no such key, please")
+var errRefused = errors.New("key refused")
 
-func (p picky) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	return p.Engine.Update(ctx, func(txn storage.Txn) error { return fn(pickyTxn{txn}) })
+func (p refusing) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	return p.Engine.Update(ctx, func(txn storage.Txn) error { return fn(refusingTxn{txn}) })
 }
 
-type pickyTxn struct{ storage.Txn }
+type refusingTxn struct{ storage.Txn }
 
-func (p pickyTxn) Set(key, val []byte, purge time.Time) error {
+func (p refusingTxn) Set(key, val []byte, purge time.Time) error {
 	if string(key) == "bad" {
-		return errPicky
+		return errRefused
 	}
 	return p.Txn.Set(key, val, purge)
 }
 
-func refusedWrite(t *testing.T, b *bench) {
-	s := storage.New(picky{b.Faulty}, hasty)
+func refusedWrite(t *testing.T, f *fixture) {
+	s := storage.New(refusing{f.Faulty}, immediate)
 	t.Cleanup(func() { s.Close() })
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
@@ -154,19 +154,19 @@ func refusedWrite(t *testing.T, b *bench) {
 	p.set("c", "3")
 	release()
 	outcomes := p.wait()
-	if outcomes[0] != nil || !errors.Is(outcomes[1], errPicky) || outcomes[2] != nil {
+	if outcomes[0] != nil || !errors.Is(outcomes[1], errRefused) || outcomes[2] != nil {
 		t.Errorf("the outcomes are %v, want only the second to fail", outcomes)
 	}
 	expect(t, s, "a", "1", "c", "3")
 
-	b.Plan(SyncFailed) // a different error
+	f.Plan(SyncFailed) // a different error
 	if err := s.Update(t.Context(), setting("d", "4")); !errors.Is(err, storage.ErrStopped) {
 		t.Errorf("a failed sync after a refused write: %v, want ErrStopped", err)
 	}
 }
 
-func unknownOutcome(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func unknownOutcome(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	broken := errors.New("broken")
 	for _, test := range []struct {
 		fault Fault
@@ -176,7 +176,7 @@ func unknownOutcome(t *testing.T, b *bench) {
 		{UnknownCommitted, []string{"a", "1", "b", "2"}},
 	} {
 		release := hold(t, s)
-		b.Plan(None, test.fault)
+		f.Plan(None, test.fault)
 		p := &posts{t: t, s: s}
 		p.set("a", "1")
 		p.post(func(storage.Txn) error { return broken })
@@ -184,7 +184,7 @@ func unknownOutcome(t *testing.T, b *bench) {
 		release()
 		for i, err := range p.wait() {
 			if !errors.Is(err, storage.ErrUnknown) || errors.Is(err, storage.ErrStopped) {
-				t.Errorf("post %d: %v, want ErrUnknown of a store that goes on", i, err)
+				t.Errorf("post %d: %v, want ErrUnknown, and a store that continues", i, err)
 			}
 		}
 		expect(t, s, test.want...)
@@ -192,9 +192,9 @@ func unknownOutcome(t *testing.T, b *bench) {
 	set(t, s, "c", "3")
 }
 
-func lowSpace(t *testing.T, b *bench) {
-	s := b.store(hasty)
-	b.Plan(LowSpace)
+func lowSpace(t *testing.T, f *fixture) {
+	s := f.store(immediate)
+	f.Plan(LowSpace)
 	if err := s.Update(t.Context(), setting("a", "1")); !errors.Is(err, storage.ErrLowSpace) {
 		t.Errorf("update: %v, want ErrLowSpace", err)
 	}
@@ -206,11 +206,11 @@ func lowSpace(t *testing.T, b *bench) {
 	}
 }
 
-func unknownHistories(t *testing.T, b *bench) {
-	s := b.store(storage.Options{})
+func unknownHistories(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{})
 	random := rand.New(rand.NewPCG(5, 0))
 	for range 200 {
-		b.Plan([]Fault{None, None, None, None, None, Conflict, UnknownCommitted, UnknownLost}[random.IntN(8)])
+		f.Plan([]Fault{None, None, None, None, None, Conflict, UnknownCommitted, UnknownLost}[random.IntN(8)])
 	}
 	linearizable(t, s)
 }

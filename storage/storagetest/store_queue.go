@@ -11,17 +11,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func cancelledInQueue(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func cancelledInQueue(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	release := hold(t, s)
 	ctx, cancel := context.WithCancel(t.Context())
-	leaves := start(func() error {
-		return s.Update(ctx, func(storage.Txn) error { t.Error("a closure ran for nobody"); return nil })
+	update := start(func() error {
+		return s.Update(ctx, func(storage.Txn) error { t.Error("the closure of a cancelled update ran"); return nil })
 	})
 	until(t, func() bool { return s.Stats().Queued == 2 })
 	cancel()
-	if err := leaves.wait(); !errors.Is(err, context.Canceled) {
-		t.Errorf("who left in the queue got %v, want context.Canceled", err)
+	if err := update.wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("an update cancelled in the queue got %v, want context.Canceled", err)
 	}
 	release()
 	set(t, s, "a", "1")
@@ -42,15 +42,15 @@ func cancelledInQueue(t *testing.T, b *bench) {
 	}
 }
 
-func cancelledAfterBegin(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func cancelledAfterBegin(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	ctx, cancel := context.WithCancel(t.Context())
 	err := s.Update(ctx, func(txn storage.Txn) error {
 		cancel()
 		return txn.Set([]byte("a"), []byte("1"), never)
 	})
 	if err != nil {
-		t.Errorf("who left after the beginning got %v, want nil: it was committed", err)
+		t.Errorf("an update cancelled after its beginning got %v, want nil", err)
 	}
 	expect(t, s, "a", "1")
 
@@ -64,13 +64,13 @@ func cancelledAfterBegin(t *testing.T, b *bench) {
 	cancel()
 	release()
 	if err := <-outcome; err != nil {
-		t.Errorf("a post got %v after its caller had left, want nil", err)
+		t.Errorf("a post got %v after its context ended, want nil", err)
 	}
 	expect(t, s, "a", "1", "b", "2")
 }
 
-func fullQueue(t *testing.T, b *bench) {
-	s := b.store(storage.Options{Gather: -1, Queue: 2})
+func fullQueue(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{Gather: -1, Queue: 2})
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
 	p.set("first", "1")
@@ -93,20 +93,20 @@ func fullQueue(t *testing.T, b *bench) {
 	expect(t, s, "first", "1", "more0", "", "more1", "", "more2", "", "more3", "", "more4", "")
 }
 
-func failureFreesWaiters(t *testing.T, b *bench) {
-	s := b.store(storage.Options{Gather: -1, Queue: 1})
+func failureFreesWaiters(t *testing.T, f *fixture) {
+	s := f.store(storage.Options{Gather: -1, Queue: 1})
 	release := hold(t, s)
-	b.Plan(SyncFailed)
+	f.Plan(SyncFailed)
 	// Whether it waits at the failure or comes later, it does not run.
 	waits := start(func() error { return s.Flush(t.Context()) })
 	release()
 	if err := waits.wait(); !errors.Is(err, storage.ErrStopped) {
-		t.Errorf("who waited got %v, want ErrStopped", err)
+		t.Errorf("the waiting call got %v, want ErrStopped", err)
 	}
 }
 
-func closeDrains(t *testing.T, b *bench) {
-	s := b.store(patient)
+func closeDrains(t *testing.T, f *fixture) {
+	s := f.store(gathering)
 	p := &posts{t: t, s: s}
 	for i := range 10 {
 		p.set(fmt.Sprintf("k%d", i), "posted")
@@ -116,13 +116,13 @@ func closeDrains(t *testing.T, b *bench) {
 		if err := r.wait(); err != nil {
 			t.Errorf("close: %v", err)
 		}
-		if told := s.Stats(); told.Committed != 10 || told.Queued != 0 {
-			t.Errorf("after Close, %d of 10 are committed and %d queued", told.Committed, told.Queued)
+		if stats := s.Stats(); stats.Committed != 10 || stats.Queued != 0 {
+			t.Errorf("after Close, %d of 10 are committed and %d queued", stats.Committed, stats.Queued)
 		}
 	}
 	p.succeed()
-	if err := b.Engine.View(t.Context(), func(storage.Reader) error { return nil }); !errors.Is(err, storage.ErrClosed) {
-		t.Errorf("the engine says %v, want ErrClosed", err)
+	if err := f.Engine.View(t.Context(), func(storage.Reader) error { return nil }); !errors.Is(err, storage.ErrClosed) {
+		t.Errorf("the engine returns %v, want ErrClosed", err)
 	}
 	for what, err := range map[string]error{
 		"View":   s.View(t.Context(), func(storage.Reader) error { t.Error("a view ran"); return nil }),
@@ -136,8 +136,8 @@ func closeDrains(t *testing.T, b *bench) {
 	}
 }
 
-func closeWaitsForViews(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func closeWaitsForViews(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	set(t, s, "a", "1")
 	var ended atomic.Bool
 	var closing running
@@ -152,8 +152,8 @@ func closeWaitsForViews(t *testing.T, b *bench) {
 	}
 }
 
-func donePanics(t *testing.T, b *bench) {
-	s := b.store(hasty)
+func donePanics(t *testing.T, f *fixture) {
+	s := f.store(immediate)
 	release := hold(t, s)
 	if err := s.Post(t.Context(), setting("a", "1"), func(error) { panic("ouch") }); err != nil {
 		t.Fatal(err)

@@ -16,12 +16,12 @@ type Range struct {
 	lo, hi []byte
 }
 
-// Under returns the range of the records whose primary keys begin with these fields; all of them
-// without any.
+// Under returns the range of the records whose primary keys begin with these fields. Without
+// fields it has all records.
 func (t *Table[R]) Under(fields ...any) Range { return under(t.Name, false, false, fields) }
 
-// Under returns the range of the records whose index fields begin with these; all that the index
-// takes in without any.
+// Under returns the range of the records whose index fields begin with these. Without fields it
+// has all records of the index.
 func (ix *Index[R]) Under(fields ...any) Range { return under(ix.Name, true, ix.Unique, fields) }
 
 func under(name string, index, unique bool, fields []any) Range {
@@ -119,7 +119,7 @@ func (t *Table[R]) PrimaryKeys(r storage.Reader, in Range) iter.Seq2[string, err
 }
 
 // Page returns at most limit records of a range after the first skip, and how many the range has.
-// It counts and returns none after the first most, and decodes only those that it returns.
+// It stops after the first most, and decodes only the records that it returns.
 func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, most int64) (list []*R, total int64, err error) {
 	var failed error
 	err = r.Scan(in.lo, in.hi, func(key, value []byte) bool {

@@ -28,7 +28,7 @@ type Table[R any] struct {
 	// Key returns the primary key, which never changes while the record exists.
 	Key func(*R) Key
 
-	// Indexes lead to the record by other keys. They are kept up by Put.
+	// Indexes lead to the record by other keys. Put maintains them.
 	Indexes []*Index[R]
 
 	// Version is the first byte of a record and rises when the meaning of a field changes.
@@ -43,11 +43,11 @@ type Table[R any] struct {
 	Encode func(*R) []byte
 	Decode func([]byte) (*R, error)
 
-	// Written points to where a record keeps the bytes that Put wrote of it last, by which
-	// Reread knows it again. Nil: records keep none.
+	// Written returns where a record stores the bytes that Put last wrote, so that Reread can
+	// compare them. Nil: they are not stored.
 	Written func(*R) *[]byte
 
-	// Check returns what in a record contradicts itself, for Verify.
+	// Check returns the contradictions within a record, for Verify.
 	Check func(*R) []string
 }
 
@@ -109,8 +109,8 @@ func (t *Table[R]) Has(r storage.Reader, key ...any) (bool, error) {
 	return stored != nil, err
 }
 
-// Reread is Get for a record that the caller knows. If the store has the bytes that were written
-// of it last, they are not decoded again: Reread returns known itself, which must not be changed.
+// Reread is Get for a record that the caller has. If the store still has the bytes that Put last
+// wrote, Reread does not decode them: it returns known itself, which must not be changed.
 func (t *Table[R]) Reread(r storage.Reader, known *R) (*R, error) {
 	stored, err := r.Get(t.primary(known))
 	if err != nil || stored == nil {
@@ -132,7 +132,7 @@ func (t *Table[R]) read(r storage.Reader, key []byte) (*R, error) {
 
 // Put writes after in place of before, and the index keys that differ. Before is nil for a new
 // record, after is nil for one that is deleted; otherwise both have the same primary key. In a
-// table without indexes before may be nil also where there is a record, which after replaces. It
+// table without indexes, before may be nil even if there is a record: after replaces it. It
 // fails with [ErrTaken] if another record has a key of a unique index.
 func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 	one := after
@@ -142,9 +142,9 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 	key := t.primary(one)
 	primary := key[len(t.Name)+1:]
 	both := before != nil && after != nil
-	moved := both && !t.expires(before).Equal(t.expires(after))
+	expiryChanged := both && !t.expires(before).Equal(t.expires(after))
 	for _, index := range t.Indexes {
-		if both && !moved && index.Fixed {
+		if both && !expiryChanged && index.Fixed {
 			continue
 		}
 		had, has := t.indexKey(index, before, primary), t.indexKey(index, after, primary)
@@ -163,7 +163,7 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 				return ErrTaken
 			}
 		}
-		if has != nil && (moved || !same) {
+		if has != nil && (expiryChanged || !same) {
 			if err := tx.Set(has, index.value(primary), t.expires(after)); err != nil {
 				return err
 			}
@@ -275,7 +275,8 @@ func (ix *Index[R]) value(primary []byte) []byte {
 	return lengthOf(primary)
 }
 
-// lengthOf is what an index that is not unique stores at a key: how long the primary key at its end is, in a byte.
+// lengthOf returns the length of a primary key as one byte. An index that is not unique stores it,
+// because its keys end with the primary key.
 func lengthOf(primary []byte) []byte { return lengths[len(primary)&0xff : len(primary)&0xff+1] }
 
 var lengths = func() (all [256]byte) {

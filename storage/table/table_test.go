@@ -162,7 +162,7 @@ func TestListsFollowChanges(t *testing.T) {
 	}
 }
 
-func TestAListWithAFilterGoesOnBehindWhatItHasRead(t *testing.T) {
+func TestAFilteredListContinuesAfterTheLastRecordRead(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)
 	for _, c := range []struct {
@@ -189,7 +189,7 @@ func TestAListWithAFilterGoesOnBehindWhatItHasRead(t *testing.T) {
 				last = new(book)
 			}
 			if strings.Join(got, " ") != c.want || last.ISBN != c.last {
-				t.Errorf("%+v: found %q, and it goes on behind %q", c, got, last.ISBN)
+				t.Errorf("%+v: found %q, continues after %q", c, got, last.ISBN)
 			}
 			return err
 		})
@@ -287,7 +287,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 func TestEveryDamagedRecordIsFound(t *testing.T) {
 	t.Parallel()
 	s := shelf(t)
-	storagetest.HarmEach(t, s, func(key string) {
+	storagetest.DamageEach(t, s, func(key string) {
 		if len(problems(t, s)) == 0 {
 			t.Errorf("damage at %q is not found", key)
 		}
@@ -353,13 +353,13 @@ func TestARecordCanBeReadAgain(t *testing.T) {
 			return err
 		}
 		if again, err := books.Reread(tx, read); again == read || again == nil || err != nil {
-			t.Errorf("what was not written here was read as %v, %v", again, err)
+			t.Errorf("a record written elsewhere was read as %v, %v", again, err)
 		}
 		if _, err := books.Change(tx, table.Key{"b1"}, func(b *book) bool { b.Year = 5; return true }); err != nil {
 			return err
 		}
 		if other, err := books.Reread(tx, mine); other == mine || other.Year != 5 || err != nil {
-			t.Errorf("what was changed was read as %v, %v", other, err)
+			t.Errorf("a changed record was read as %v, %v", other, err)
 		}
 		return tx.Set(storage.Key("book", "b1"), []byte{7}, time.Time{})
 	})

@@ -95,7 +95,7 @@ func TestAUniqueKeyHasOneRecord(t *testing.T) {
 	if found := verifyMembers(t, s); len(found) > 0 {
 		t.Error(found)
 	}
-	storagetest.HarmEach(t, s, func(key string) {
+	storagetest.DamageEach(t, s, func(key string) {
 		if len(verifyMembers(t, s)) == 0 {
 			t.Errorf("damage at %q is not found", key)
 		}

@@ -9,8 +9,8 @@ import (
 
 // Verify compares a table with its indexes in one snapshot: each record can be decoded, lies at
 // its own primary key, passes Check and is found by each index; each index key leads to a record
-// that has it. It calls problem for each thing that is wrong, with what describe calls the
-// record, and fails only if the store cannot be read. A problem names no key, since a key may be
+// that has it. It calls problem for each error, with the name that describe gives to
+// the record, and fails only if the store cannot be read. A problem names no key, since a key may be
 // a secret.
 func (t *Table[R]) Verify(r storage.Reader, describe func(*R) string, problem func(format string, args ...any)) error {
 	if err := t.verifyRecords(r, describe, problem); err != nil {
@@ -67,7 +67,7 @@ func (t *Table[R]) verifyIndex(r storage.Reader, index *Index[R], problem func(f
 	err := r.Scan(in.lo, in.hi, func(key, value []byte) bool {
 		rec, err := t.found(r, in, key, value)
 		if errors.Is(err, storage.ErrUnreadable) {
-			return true // verifyRecords has told
+			return true // verifyRecords has reported it
 		}
 		if err != nil {
 			failed = err

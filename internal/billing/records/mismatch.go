@@ -9,7 +9,7 @@ import (
 
 // MismatchesKept is how long mismatches are listed, and how long a notice waits
 // for its payment.
-const MismatchesKept = audit.Kept
+const MismatchesKept = audit.DefaultRetention
 
 // Mismatch is a well-signed notice that fitted no order. It credited nothing.
 type Mismatch struct {

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// HarmEach damages each record of a store in turn, so that no build can read
+// DamageEach damages each record of a store in turn, so that no build can read
 // its version. It calls fn with the key and then restores the record.
-func HarmEach(t testing.TB, s *storage.Store, fn func(key string)) {
+func DamageEach(t testing.TB, s *storage.Store, fn func(key string)) {
 	t.Helper()
 	ctx := context.Background()
 	records := make(map[string][]byte)
@@ -33,9 +33,9 @@ func HarmEach(t testing.TB, s *storage.Store, fn func(key string)) {
 		}
 	}
 	for key, val := range records {
-		harmed := bytes.Clone(val)
-		harmed[0] ^= 0x40
-		set(key, harmed)
+		damaged := bytes.Clone(val)
+		damaged[0] ^= 0x40
+		set(key, damaged)
 		fn(key)
 		set(key, val)
 	}
