@@ -2,6 +2,7 @@ package demo_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"image/png"
@@ -178,6 +179,32 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 	checkSave(t, introduction.String(), dir)
 	checkFreePlan(t, run)
 	checkOwnReceiver(t, run)
+	checkTwoCalls(t, run)
+}
+
+// checkTwoCalls disconnects from two slow calls, as an SDK does that tries again after its timeout.
+// Both cost money, as with a backend that has the body.
+func checkTwoCalls(t *testing.T, run *demo.Run) {
+	t.Helper()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		const chat = `{"model":"demo-1","messages":[{"role":"user","content":"Hello demo:slow=1s"}]}`
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, run.BaseURL+"/v1/chat/completions", strings.NewReader(chat))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+run.APIKey)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			t.Errorf("it does not wait: %s", resp.Status)
+		}
+		cancel()
+	}
+	charged := regexp.MustCompile(`499 +client_gone +\d+ +\d+ +0\.000\d+`)
+	gatetest.Eventually(t, "both calls are charged", func() (none struct{}, ok bool) {
+		_, stdout, _ := gatetest.Caddy(t, "", "modelgate", "call", "list", "--user", "demo", "--address", run.Admin)
+		return none, len(charged.FindAllString(stdout, -1)) == 2
+	})
 }
 
 // checkSave waits, by the printed commands, for a task that was refused and for one that failed.
