@@ -18,7 +18,7 @@ import (
 // with its environment, and checks each with the doctor.
 func TestEveryChoiceIsAConfiguration(t *testing.T) {
 	for n := 1; n < 1<<5; n++ {
-		for _, domain := range []string{"ai.example.com", "http://localhost:8080", "http://[::1]:8080", "https://ai.example.com:8443"} {
+		for _, domain := range []string{"ai.example.com", "http://localhost:8080", "http://[::1]:8080", "http://x.localhost:8080", "https://ai.example.com:8443"} {
 			choice := starter.Choice{Domain: domain, Data: filepath.Join(t.TempDir(), "a store"), Anthropic: n&1 != 0, OpenAI: n&2 != 0}
 			if n&4 != 0 {
 				choice.VLLM = starter.Server{Address: "10.0.0.5:8000", Models: []string{"Qwen/Qwen3-32B", "phi4"}}
@@ -28,6 +28,12 @@ func TestEveryChoiceIsAConfiguration(t *testing.T) {
 			}
 			if n&16 != 0 {
 				choice.Tasks = starter.Server{Address: "https://render.example.com", Models: []string{"video-hunyuan-1.5", "image-flux-1"}}
+			}
+			if domain == "https://ai.example.com:8443" { // servers with a path
+				choice.Messages.Address = "https://claude.example.com/proxy"
+				if n&4 != 0 {
+					choice.VLLM.Address = "https://openrouter.ai/api/v1"
+				}
 			}
 			text, environment, missing, err := choice.Render("Caddyfile", "environment", func(string) string { return "" })
 			if err != nil {
