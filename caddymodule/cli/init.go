@@ -172,7 +172,7 @@ func checkConfig(file, text string) error {
 	if err := json.Unmarshal(adapted, &config); err != nil {
 		return err
 	}
-	for _, finding := range doctor.Examine(config, caddy.DefaultAdminListen) {
+	for _, finding := range doctor.Examine(config, caddy.DefaultAdminListen, os.LookupEnv) {
 		if finding.Level == "error" {
 			return fmt.Errorf("%s: %s", finding.What, finding.Remedy)
 		}

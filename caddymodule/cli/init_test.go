@@ -37,7 +37,7 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	if info, err := os.Stat(made.Environment); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the environment: %v, %v", info.Mode(), err)
 	}
-	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", made.Caddyfile); code != 0 {
+	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", made.Caddyfile); code != 0 || !strings.Contains(stdout, "the variable ANTHROPIC_API_KEY, which is sent to api.anthropic.com:443, is still replace-me") || strings.Contains(stdout, "MODELGATE_SECRET") {
 		t.Errorf("the doctor ends with %d: %s%s", code, stdout, stderr)
 	}
 
