@@ -48,7 +48,7 @@ func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-e")
 	shell.Dir, shell.Stdin = desk, strings.NewReader(strings.Join(script, "\n"))
-	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"status":"success"`) != 2 {
+	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"status":"success"`) != 4 {
 		t.Fatalf("%v\n%s\nof\n%s", err, out, strings.Join(script, "\n"))
 	}
 	for name, check := range map[string]func(*testing.T, []byte){"modelgate-demo.png": checkPicture, "modelgate-demo.mp4": checkFilm} {

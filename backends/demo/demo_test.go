@@ -349,21 +349,29 @@ func TestSettings(t *testing.T) {
 
 func TestTheDocumentationListsTheWords(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("demo.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var listed []string
-	for _, found := range regexp.MustCompile(`(?m)^//\tdemo:([a-z]+) `).FindAllStringSubmatch(string(source), -1) {
-		listed = append(listed, found[1])
-	}
 	var known []string
 	for word := range table {
 		known = append(known, word)
 	}
-	slices.Sort(listed)
 	slices.Sort(known)
-	if !slices.Equal(listed, known) {
-		t.Errorf("the documentation lists %q, the code has %q", listed, known)
+	const reference, begin, end = "../../docs/reference/configuration.md", "### adapter demo\n", "\n### "
+	for file, form := range map[string]string{"demo.go": `(?m)^//\tdemo:([a-z]+) `, reference: "(?m)^\\| `demo:([a-z]+)"} {
+		source, err := os.ReadFile(file) //nolint:gosec // one of two
+		if err != nil {
+			t.Fatal(err)
+		}
+		text := string(source)
+		if file == reference {
+			_, text, _ = strings.Cut(text, begin)
+			text, _, _ = strings.Cut(text, end)
+		}
+		var listed []string
+		for _, found := range regexp.MustCompile(form).FindAllStringSubmatch(text, -1) {
+			listed = append(listed, found[1])
+		}
+		slices.Sort(listed)
+		if !slices.Equal(listed, known) {
+			t.Errorf("%s lists %q, the code has %q", file, listed, known)
+		}
 	}
 }

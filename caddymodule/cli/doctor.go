@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -40,7 +41,7 @@ func examine(c *call) error {
 			return err
 		}
 	}
-	findings := doctor.Examine(config, cmp.Or(c.flag("address"), caddy.DefaultAdminListen))
+	findings := doctor.Examine(config, cmp.Or(c.flag("address"), caddy.DefaultAdminListen), environmentOf(file))
 	if file == "" {
 		findings = append(findings, examineRunning(c)...)
 	}
@@ -57,6 +58,28 @@ func examine(c *call) error {
 		err = errors.New("the doctor found errors")
 	}
 	return err
+}
+
+// environmentOf returns the variables of this process, and those of the file environment beside a
+// configuration file, as init writes it. If there is that file, it has all variables of the server.
+func environmentOf(file string) doctor.Environment {
+	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "environment"))
+	if file == "" || err != nil {
+		return os.LookupEnv
+	}
+	variables := make(map[string]string)
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok {
+			variables[name] = value
+		}
+	}
+	return func(name string) (value string, known bool) {
+		value, known = variables[name]
+		if !known {
+			value = os.Getenv(name)
+		}
+		return value, true
+	}
 }
 
 // examineRunning returns what the status of a running gateway shows. It ignores errors:

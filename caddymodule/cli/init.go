@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig"
@@ -73,11 +74,11 @@ func initialize(c *call) error {
 	if err := writeNew(made.Caddyfile, config, 0o644); err != nil {
 		return err
 	}
-	return c.printed(made, func(w *tabwriter.Writer, _ *call, _ []byte) error { return introduce(w, &made) })
+	return c.printed(made, func(w *tabwriter.Writer, _ *call, _ []byte) error { return introduce(w, &made, choice) })
 }
 
 // introduce prints the next steps of the operator.
-func introduce(w *tabwriter.Writer, made *written) error {
+func introduce(w *tabwriter.Writer, made *written, choice *starter.Choice) error {
 	fmt.Fprintf(w, "%s\n%s (secrets; keep a copy in another place)\n\nNext:\n\n", made.Caddyfile, made.Environment)
 	if len(made.Missing) > 0 {
 		fmt.Fprintf(w, "# Write these into %s: %s\n", filepath.Base(made.Environment), strings.Join(made.Missing, ", "))
@@ -85,22 +86,30 @@ func introduce(w *tabwriter.Writer, made *written) error {
 	fmt.Fprintln(w, "# Compare the prices in the Caddyfile with what you pay, then start it")
 	fmt.Fprintf(w, "%s run --config %s --envfile %s\n\n", program(), made.Caddyfile, made.Environment)
 	_, err := fmt.Fprintf(w, "# In another terminal: a user, money and a key\n%[1]s modelgate user create alice\n"+
-		"%[1]s modelgate wallet credit alice 5.00 --reason 'to try'\n%[1]s modelgate key create alice\n", program())
+		"%[1]s modelgate wallet credit alice 5.00 --reason 'to try'\n%[1]s modelgate key create alice\n\n"+
+		"# The first call, with the key that the last command has printed\n%[2]s\n", program(), choice.FirstCall("sk-…"))
 	return err
 }
 
 // backendFlags are the flags that name backends.
-var backendFlags = []string{"anthropic", "openai", "vllm", "vllm-models", "ollama", "ollama-models", "tasks", "tasks-models"}
+var backendFlags = []string{"anthropic", "anthropic-url", "openai", "vllm", "vllm-models", "ollama", "ollama-models", "tasks", "tasks-models"}
 
 // flagged returns the choice in the flags.
 func flagged(c *call) *starter.Choice {
 	server := func(name string) starter.Server {
-		return starter.Server{Address: c.flag(name), Models: c.Flags().Lookup(name + "-models").Value.(pflag.SliceValue).GetSlice()}
+		listed := c.Flags().Lookup(name + "-models").Value.(pflag.SliceValue).GetSlice()
+		return starter.Server{Address: c.flag(name), Models: separated(strings.Join(listed, ","))}
 	}
 	return &starter.Choice{
-		Domain: c.flag("domain"), Data: c.flag("data"), Anthropic: c.isSet("anthropic"), OpenAI: c.isSet("openai"),
+		Domain: c.flag("domain"), Data: c.flag("data"), OpenAI: c.isSet("openai"),
+		Anthropic: c.isSet("anthropic") || c.flag("anthropic-url") != "", Messages: starter.Server{Address: c.flag("anthropic-url")},
 		VLLM: server("vllm"), Ollama: server("ollama"), Tasks: server("tasks"),
 	}
+}
+
+// separated returns the words of a text, between commas or spaces.
+func separated(text string) []string {
+	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
 // ask completes a choice without backends by the answers of the operator. It repeats a question
@@ -134,7 +143,7 @@ func ask(c *call, choice *starter.Choice, check func(partial starter.Choice) err
 			}
 		})
 		if of(choice).Address != "" {
-			question("Its models, separated by spaces:", func(with *starter.Choice, answer string) { of(with).Models = strings.Fields(answer) })
+			question("Its models, separated by spaces or commas:", func(with *starter.Choice, answer string) { of(with).Models = separated(answer) })
 		}
 	}
 	if !c.Flags().Changed("domain") {
@@ -144,7 +153,7 @@ func ask(c *call, choice *starter.Choice, check func(partial starter.Choice) err
 	}
 	question("Serve models of Anthropic? [y/N]", func(with *starter.Choice, answer string) { with.Anthropic = yes(answer) })
 	question("Serve models of OpenAI? [y/N]", func(with *starter.Choice, answer string) { with.OpenAI = yes(answer) })
-	server("Address of a vLLM server, such as 10.0.0.5:8000", func(c *starter.Choice) *starter.Server { return &c.VLLM })
+	server("Address of a vLLM server, or of another with OpenAI's interface, such as 10.0.0.5:8000 or https://ai.example.com/v1", func(c *starter.Choice) *starter.Server { return &c.VLLM })
 	server("Address of an Ollama server, such as localhost:11434", func(c *starter.Choice) *starter.Server { return &c.Ollama })
 	server("Address of a server of images and videos with /v1/videos", func(c *starter.Choice) *starter.Server { return &c.Tasks })
 	return failed
@@ -163,7 +172,7 @@ func checkConfig(file, text string) error {
 	if err := json.Unmarshal(adapted, &config); err != nil {
 		return err
 	}
-	for _, finding := range doctor.Examine(config, caddy.DefaultAdminListen) {
+	for _, finding := range doctor.Examine(config, caddy.DefaultAdminListen, os.LookupEnv) {
 		if finding.Level == "error" {
 			return fmt.Errorf("%s: %s", finding.What, finding.Remedy)
 		}

@@ -5,6 +5,9 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,9 +22,11 @@ import (
 func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // for its backend
 	g.Backend.On("local-1", gatetest.JSON(http.StatusOK, `{"id":"x","object":"chat.completion","model":"local-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}`))
+	front := httptest.NewServer(http.StripPrefix("/proxy", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: g.Backend.Address})))
+	t.Cleanup(front.Close)
 	site := "http://" + freeAddress(t)
 	dir := filepath.Join(t.TempDir(), "gate")
-	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--domain", site, "--vllm", g.Backend.Address, "--vllm-models", "local-1", "--anthropic", "--json")
+	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--domain", site, "--vllm", front.URL+"/proxy/v1", "--vllm-models", "local-1", "--anthropic", "--json")
 	var made struct {
 		Caddyfile, Environment string
 		Missing                []string
@@ -32,12 +37,20 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	if info, err := os.Stat(made.Environment); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the environment: %v, %v", info.Mode(), err)
 	}
-	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", made.Caddyfile); code != 0 {
+	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", made.Caddyfile); code != 0 || !strings.Contains(stdout, "the variable ANTHROPIC_API_KEY, which is sent to api.anthropic.com:443, is still replace-me") || strings.Contains(stdout, "MODELGATE_SECRET") {
 		t.Errorf("the doctor ends with %d: %s%s", code, stdout, stderr)
 	}
 
 	program, err := os.Executable()
 	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(made.Caddyfile)
+	if err != nil || strings.Count(string(text), ":9180 {") != 1 {
+		t.Fatalf("it serves no metrics (%v):\n%s", err, text)
+	}
+	metrics := freeAddress(t) // another program may have the port
+	if err := os.WriteFile(made.Caddyfile, []byte(strings.Replace(string(text), ":9180 {", metrics[strings.LastIndex(metrics, ":"):]+" {", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	admin := freeAddress(t)
@@ -86,6 +99,23 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 		_, stdout, _ := gatetest.Caddy(t, "", "modelgate", "wallet", "show", "alice", "--address", admin)
 		return none, strings.Contains(stdout, "4.9992 USD") // 1,000 tokens at 0.20 and 1,000 at 0.60 per million
 	})
+
+	// The command that it prints for the first call, if the server is the only backend.
+	_, stdout, stderr = gatetest.Caddy(t, "", "modelgate", "init", t.TempDir(), "--domain", site, "--vllm", g.Backend.Address, "--vllm-models", "local-1")
+	_, first, _ := strings.Cut(stdout, "\n# The first call")
+	_, first, _ = strings.Cut(first, "\n")
+	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", strings.Replace(first, "sk-…", key.Secret, 1)) //nolint:gosec // the command under test
+	if body, err := shell.Output(); err != nil || !strings.Contains(string(body), `"content":"hi"`) {
+		t.Fatalf("%q answered %s, %v (%s)", first, body, err, stderr)
+	}
+	resp, err = http.Get("http://" + metrics + "/metrics") //nolint:noctx // of this test
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, err := io.ReadAll(resp.Body); err != nil || !strings.Contains(string(body), "modelgate_tokens_total") {
+		t.Errorf("the metrics are %s %.300s, %v", resp.Status, body, err)
+	}
 }
 
 func freeAddress(t *testing.T) string {
@@ -101,8 +131,8 @@ func freeAddress(t *testing.T) string {
 func TestInitAsksWhatNoFlagSays(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
-	code, stdout, stderr := gatetest.Caddy(t, "ai.example.com\nno\nY\n\nlocalhost:11434\nllama3:8b phi4\n\n", "modelgate", "init", dir)
-	if code != 0 || strings.Count(stderr, "?") != 2 || !strings.Contains(stderr, "Its models, separated by spaces:") {
+	code, stdout, stderr := gatetest.Caddy(t, "ai.example.com\nno\nY\n\nlocalhost:11434\nllama3:8b, phi4\n\n", "modelgate", "init", dir)
+	if code != 0 || strings.Count(stderr, "?") != 2 || !strings.Contains(stderr, "Its models, separated by spaces or commas:") {
 		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
 	}
 	file, environment := filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment")
@@ -115,7 +145,7 @@ func TestInitAsksWhatNoFlagSays(t *testing.T) {
 	}
 	for word, want := range map[string]bool{
 		"\nai.example.com {": true, "api.anthropic.com": false, "api.openai.com": true, "@vllm": false,
-		"@ollama modelgate_model llama3:8b phi4": true, "price phi4 {": true, "modelgate_tasks": false,
+		"@ollama modelgate_model llama3:8b phi4": true, "price phi4 {": true, "modelgate_tasks": false, "@openai modelgate_model gpt-5 gpt-5-mini*": true, "# Guesses": true,
 	} {
 		if strings.Contains(string(text), word) != want {
 			t.Errorf("%s: %t, in\n%s", word, !want, text)
@@ -172,23 +202,53 @@ func TestInitRepeatsAQuestionAfterAWrongAnswer(t *testing.T) {
 func TestInitRefusesWhatCannotBeServed(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"":                                      "no backend is named",
-		"--vllm 10.0.0.5:8000":                  "--vllm-models go together",
-		"--tasks-models video-a":                "no backend is named",
-		"--data a{b":                            "must not have quotation marks",
-		"--ollama-models a --openai":            "--ollama-models go together",
-		"--vllm x/y --vllm-models a":            "is not an address",
-		"--vllm x:1 --vllm-models a{b":          "is not a model name",
-		"--ollama x:1 --ollama-models a*":       "is not a model name",
-		"--tasks x:1 --tasks-models hunyuan":    "does not begin with video- or image-",
-		"--openai --domain ai.example.com/path": "is not an address",
-		"--openai --domain http://ai.example":   "not encrypted",
-		"--vllm x:1 --vllm-models a,a":          "price a is there twice",
+		"":                                           "no backend is named",
+		"--vllm 10.0.0.5:8000":                       "--vllm-models go together",
+		"--tasks-models video-a":                     "no backend is named",
+		"--data a{b":                                 "must not have quotation marks",
+		"--ollama-models a --openai":                 "--ollama-models go together",
+		"--vllm ftp://x --vllm-models a":             "the scheme is http or https",
+		"--vllm https://x/?a --vllm-models a":        "a query or a fragment",
+		"--vllm https://u@x --vllm-models a":         "it has a user",
+		"--vllm x/v2 --vllm-models a":                "a path needs http:// or https://",
+		"--anthropic-url x/y":                        "--anthropic-url \"x/y\" is not an address",
+		"--tasks https://x/y --tasks-models image-a": "a path other than /v1",
+		"--vllm x/y --vllm-models a":                 "is not an address",
+		"--vllm x:1 --vllm-models a{b":               "is not a model name",
+		"--ollama x:1 --ollama-models a*":            "is not a model name",
+		"--tasks x:1 --tasks-models hunyuan":         "does not begin with video- or image-",
+		"--openai --domain ai.example.com/path":      "is not an address",
+		"--openai --domain http://ai.example":        "not encrypted",
+		"--vllm x:1 --vllm-models a,a":               "price a is there twice",
 	} {
 		dir := t.TempDir()
 		code, stdout, stderr := gatetest.Caddy(t, "", append([]string{"modelgate", "init", dir}, strings.Fields(args)...)...)
 		if files, err := os.ReadDir(dir); code != 2 || !strings.Contains(stderr, want) || err != nil || len(files) > 0 {
 			t.Errorf("%s: ended with %d, %d files: %s%s", args, code, len(files), stdout, stderr)
+		}
+	}
+}
+
+func TestInitServesOtherAddressesWithAPath(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--anthropic-url", "https://claude.example.com/proxy/",
+		"--vllm", "https://openrouter.ai/api/v1", "--vllm-models", "qwen/qwen3 gpt-oss", "--tasks", "http://10.0.0.5/v1", "--tasks-models", "video-hunyuan-1.5")
+	if code != 0 || !strings.Contains(stdout, `"model": "claude-sonnet-4-5"`) {
+		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+	}
+	environment, err := os.ReadFile(filepath.Join(dir, "environment")) //nolint:gosec // of this test
+	if err != nil || !strings.Contains(string(environment), "\nVLLM_API_KEY=replace-me\n") {
+		t.Errorf("the environment is %s, %v", environment, err)
+	}
+	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile")) //nolint:gosec // of this test
+	for _, words := range []string{
+		"reverse_proxy https://claude.example.com {\n\t\t\trewrite /proxy{uri}\n", "price claude-haiku-4-5* {", "models claude-sonnet-4-5 claude-haiku-4-5\n",
+		"@vllm modelgate_model qwen/qwen3 gpt-oss\n\t\treverse_proxy @vllm https://openrouter.ai {\n\t\t\trewrite /api{uri}\n\t\t\theader_up Authorization \"Bearer {env.VLLM_API_KEY}\"\n",
+		"family F video-hunyuan-1.5\n",
+	} {
+		if err != nil || !strings.Contains(string(text), words) {
+			t.Errorf("no %q in\n%s (%v)", words, text, err)
 		}
 	}
 }

@@ -2,9 +2,11 @@ package demo_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"image/png"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -126,7 +128,7 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 	shell.Env = append(os.Environ(), "GATETEST_AS_CADDY=1") // the program of the commands is this one
 	out, err := shell.CombinedOutput()
 	for text, count := range map[string]int{
-		`"stop_reason":"end_turn"`: 1, "data: [DONE]": 1, `"status":"success"`: 2, `"success":true`: 5, `"success":false`: 0,
+		`"stop_reason":"end_turn"`: 1, "data: [DONE]": 1, `"status":"success"`: 4, `"success":true`: 6, `"success":false`: 0,
 		`"pay_url":"` + run.BaseURL: 1, "Everything adds up.": 1,
 	} {
 		if err != nil || strings.Count(string(out), text) != count {
@@ -173,13 +175,118 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 	if answer.StatusCode != http.StatusBadRequest || len(told.lines("callback  refused: its signature is wrong")) != 1 {
 		t.Errorf("a forged callback is answered %d", answer.StatusCode)
 	}
+
+	checkSave(t, introduction.String(), dir)
+	checkFreePlan(t, run)
+	checkOwnReceiver(t, run)
+	checkTwoCalls(t, run)
+}
+
+// checkTwoCalls disconnects from two slow calls, as an SDK does that tries again after its timeout.
+// Both cost money, as with a backend that has the body.
+func checkTwoCalls(t *testing.T, run *demo.Run) {
+	t.Helper()
+	for range 2 {
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		const chat = `{"model":"demo-1","messages":[{"role":"user","content":"Hello demo:slow=1s"}]}`
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, run.BaseURL+"/v1/chat/completions", strings.NewReader(chat))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Authorization", "Bearer "+run.APIKey)
+		if resp, err := http.DefaultClient.Do(req); err == nil {
+			resp.Body.Close()
+			t.Errorf("it does not wait: %s", resp.Status)
+		}
+		cancel()
+	}
+	charged := regexp.MustCompile(`499 +client_gone +\d+ +\d+ +0\.000\d+`)
+	gatetest.Eventually(t, "both calls are charged", func() (none struct{}, ok bool) {
+		_, stdout, _ := gatetest.Caddy(t, "", "modelgate", "call", "list", "--user", "demo", "--address", run.Admin)
+		return none, len(charged.FindAllString(stdout, -1)) == 2
+	})
+}
+
+// checkSave waits, by the printed commands, for a task that was refused and for one that failed.
+func checkSave(t *testing.T, introduction, dir string) {
+	t.Helper()
+	exports, _, _ := strings.Cut(introduction[strings.Index(introduction, "export "):], "\n\n")
+	_, save, _ := strings.Cut(introduction, "\nsave() {\n")
+	save, _, _ = strings.Cut(save, "\n}\n")
+	_, image, _ := strings.Cut(introduction, "\n# An image\n")
+	image, _, _ = strings.Cut(image, "\n\n")
+	for change, want := range map[string]string{"image-demo-1, image-none-1": `"MODEL_NOT_FOUND"`, "a lighthouse, demo:fail": "The task failed"} {
+		before, after, _ := strings.Cut(change, ", ")
+		shell := exec.CommandContext(t.Context(), "sh", "-e")
+		shell.Dir = dir
+		shell.Stdin = strings.NewReader(exports + "\nsave() {\n" + save + "\n}\nrm modelgate-demo.png\n" + strings.Replace(image, before, after, 1))
+		out, err := shell.CombinedOutput()
+		if _, none := os.Stat(filepath.Join(dir, "modelgate-demo.png")); err == nil || !strings.Contains(string(out), want) || !os.IsNotExist(none) {
+			t.Errorf("%s: no %q, or a file, after %v:\n%s", change, want, err, out)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "modelgate-demo.png"), nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// checkFreePlan makes the calls of the introduction, which name no max_tokens, from the free plan.
+func checkFreePlan(t *testing.T, run *demo.Run) {
+	t.Helper()
+	var key struct {
+		Secret string `json:"api_key"`
+	}
+	for _, words := range []string{"user create bob", "subscription grant bob 2 --reason try", "key create bob --json"} {
+		code, stdout, stderr := gatetest.Caddy(t, "", append(append([]string{"modelgate"}, strings.Fields(words)...), "--address", run.Admin)...)
+		if code != 0 {
+			t.Fatalf("%s ended with %d: %s", words, code, stderr)
+		}
+		_ = json.Unmarshal([]byte(stdout), &key)
+	}
+	const chat = `{"model":"demo-1","messages":[{"role":"user","content":"Hello"}]}`
+	if status, body := post(t, run.BaseURL+"/v1/chat/completions", key.Secret, chat); status != http.StatusOK {
+		t.Errorf("a call of the free plan is answered %d %s", status, body)
+	}
+}
+
+// checkOwnReceiver makes a key whose callbacks go to a receiver of the user, at the port that the
+// demo allows.
+func checkOwnReceiver(t *testing.T, run *demo.Run) {
+	t.Helper()
+	for url, want := range map[string]int{"http://localhost:9000/": http.StatusOK, "http://127.0.0.1:9000/x": http.StatusOK, "http://127.0.0.1:9001/": http.StatusBadRequest} {
+		status, body := post(t, run.BaseURL+"/api/token/", run.AccessToken, `{"name":"own","callback_url":"`+url+`","password":"`+run.Password+`"}`)
+		if status != want {
+			t.Errorf("%s is answered %d %s", url, status, body)
+		}
+	}
+}
+
+// post sends JSON with a credential and returns the status and the body of the answer.
+func post(t *testing.T, url, credential, body string) (status int, answer string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+credential)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
 }
 
 // receiverOf finds out where the callbacks of the demo's key go.
 func receiverOf(t *testing.T, admin string) string {
 	t.Helper()
 	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "key", "list", "--user", "demo", "--json", "--address", admin)
-	found := regexp.MustCompile(`"callback_url":"(http://127\.0\.0\.1:[0-9]+/callbacks)"`).FindStringSubmatch(stdout)
+	found := regexp.MustCompile(`"callback_url":"(http://127\.0\.0\.1:[0-9]+/modelgate-demo/callbacks)"`).FindStringSubmatch(stdout)
 	if found == nil {
 		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
 	}

@@ -46,10 +46,12 @@ const callbackPatience = 10 * time.Second
 func (r *receiver) address() string { return r.listener.Addr().String() }
 
 // url is where callbacks go.
-func (r *receiver) url() string { return "http://" + r.address() + "/callbacks" }
+func (r *receiver) url() string { return "http://" + r.address() + path }
+
+const path = "/modelgate-demo/callbacks"
 
 // register sets the callback URL of a user's keys to the receiver, and renews their
-// secrets, so that the receiver knows them.
+// secrets, so that the receiver knows them. Keys that the user gave another receiver stay.
 func (r *receiver) register(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
 	keys, err := directory.OwnKeys(ctx, account)
 	if err != nil {
@@ -58,7 +60,7 @@ func (r *receiver) register(ctx context.Context, directory *identity.Directory, 
 	var known [][]byte
 	here := r.url()
 	for _, key := range keys {
-		if key.CallbackURL == "" || key.Revoked != 0 {
+		if !strings.HasSuffix(key.CallbackURL, path) || key.Revoked != 0 {
 			continue
 		}
 		_, secret, err := directory.RenewCallbackSecret(ctx, account, key.ID)

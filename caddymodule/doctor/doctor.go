@@ -21,13 +21,13 @@ type Finding struct {
 }
 
 // Examine runs all checks on a configuration in the form of decoded JSON. admin is the address
-// of the admin endpoint if the configuration names none.
-func Examine(config any, admin string) []Finding {
+// of the admin endpoint if the configuration names none, and env knows variables of the server.
+func Examine(config any, admin string, env Environment) []Finding {
 	findings := append(make([]Finding, 0, 8), checkAdmin(config, admin)...)
 	for _, check := range []func(any) []Finding{checkTrustedProxies, checkLogs, checkExit, checkBlocks, checkPrices, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
 		findings = append(findings, check(config)...)
 	}
-	return findings
+	return append(findings, checkEnvironment(config, env)...)
 }
 
 // takesNoRequests reports whether a log is limited to loggers that write no requests, or

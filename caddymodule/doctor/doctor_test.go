@@ -322,3 +322,38 @@ func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
 		}
 	}
 }
+
+// TestTheDoctorNamesVariablesThatAreNotSet reads the environment beside the configuration.
+func TestTheDoctorNamesVariablesThatAreNotSet(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "Caddyfile")
+	text := "{\n" + filtered + "modelgate {\n base_url http://localhost:8080\n secret {env.DOCTOR_MASTER}\n backend a {\n models video-a-1\n adapter openai {\n url https://x.example\n key {env.DOCTOR_TASKS}\n}\n}\n}\n}\n" +
+		"http://localhost:8080 {\n modelgate_tasks\n modelgate_messages {\n reverse_proxy https://a.example {\n header_up X-Api-Key {env.DOCTOR_NONE}\n}\n}\n}\n"
+	findings := func() string {
+		t.Helper()
+		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
+		if code != 0 {
+			t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+		}
+		return stdout
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := findings(); strings.Contains(found, "DOCTOR_") {
+		t.Errorf("the variables of the server are not known, and it says %s", found)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "environment"), []byte("# a comment\nDOCTOR_MASTER=x\nDOCTOR_TASKS=replace-me\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := findings()
+	for words, want := range map[string]bool{
+		"the variable DOCTOR_NONE, which is sent to a.example:443, is empty": true, "DOCTOR_MASTER": false,
+		"the variable DOCTOR_TASKS is still replace-me": true, " apps.modelgate.backends[0].adapter.key ": true,
+	} {
+		if strings.Contains(found, words) != want {
+			t.Errorf("%q: %t, in %s", words, !want, found)
+		}
+	}
+}

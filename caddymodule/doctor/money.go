@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
@@ -83,7 +83,7 @@ func checkCurrency(service any, currency string) error {
 // clear.
 func checkBaseURL(config any) []Finding {
 	base, _ := at(config, "apps", "modelgate", "base_url").(string)
-	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || isLoopback(u.Hostname()) || strings.HasSuffix(u.Hostname(), ".localhost") {
+	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || starter.IsLoopback(u.Hostname()) {
 		return nil
 	}
 	level := "warning"

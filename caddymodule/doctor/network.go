@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
-	"net"
 	"net/url"
 	"slices"
 
 	"github.com/caddyserver/caddy/v2"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 )
 
 // checkAdmin checks who can reach the admin endpoint: every client that reaches it can create
@@ -23,7 +24,7 @@ func checkAdmin(config any, address string) []Finding {
 	switch {
 	case err != nil || endpoint.IsUnixNetwork():
 		return nil
-	case named != "" && !isLoopback(endpoint.Host):
+	case named != "" && !starter.IsLoopback(endpoint.Host):
 		return []Finding{{
 			"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every client that can connect can make API keys and read the store", listen),
 			"listen at localhost:2019 or at a unix socket",
@@ -31,15 +32,10 @@ func checkAdmin(config any, address string) []Finding {
 	case len(pricesOf(config)) > 0 || sells(config):
 		return []Finding{{
 			"warning", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every program on this machine can credit wallets and read the store", listen),
-			"listen at a unix socket, by this line of the global options: admin unix//run/modelgate/admin.sock|0220 (and CADDY_ADMIN=unix//run/modelgate/admin.sock for the commands)",
+			"listen at a unix socket, by this line of the global options: admin unix//run/modelgate/admin.sock|0220 (and CADDY_ADMIN=unix//run/modelgate/admin.sock for the commands). The unit of deploy/systemd does so by CADDY_ADMIN: with it there is nothing to do",
 		}}
 	}
 	return nil
-}
-
-// isLoopback reports whether only this machine can reach a host.
-func isLoopback(host string) bool {
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
 }
 
 // checkTrustedProxies searches for servers behind another proxy that would use the address of

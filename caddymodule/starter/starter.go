@@ -32,6 +32,7 @@ type Choice struct {
 	Data      string // directory of the store
 	Anthropic bool
 	OpenAI    bool
+	Messages  Server // the interface of Anthropic; without an address, that of Anthropic
 	VLLM      Server
 	Ollama    Server
 	Tasks     Server // has OpenAI's former interface of videos
@@ -46,8 +47,19 @@ type Server struct {
 // Names returns the models as the arguments of a directive.
 func (s Server) Names() string { return names(s.Models) }
 
-// URL returns the address with a scheme, and without the path that clients add.
-func (s Server) URL() string {
+// URL returns the address with a scheme, and without its path.
+func (s Server) URL() string { return strings.TrimSuffix(s.base(), s.Path()) }
+
+// Path returns the path before the one that clients add, which begins with /v1.
+func (s Server) Path() string {
+	u, err := url.Parse(s.base())
+	if err != nil {
+		return ""
+	}
+	return u.Path
+}
+
+func (s Server) base() string {
 	address := strings.TrimSuffix(strings.TrimSuffix(s.Address, "/"), "/v1")
 	if !strings.Contains(address, "://") {
 		address = "http://" + address
@@ -55,38 +67,49 @@ func (s Server) URL() string {
 	return address
 }
 
+// Keyed reports whether the server gets a key: over http it would be sent in clear.
+func (s Server) Keyed() bool { return strings.HasPrefix(s.Address, "https://") }
+
 // Price is the price of a model, per million tokens.
 type Price struct {
 	Model                                              string
 	Input, Output, CacheRead, CacheWrite, CacheWrite1h string
 	Context, MaxOutput                                 int
+	Guessed                                            bool   // Context and MaxOutput are
 	Above                                              *Price // prompts above 200,000 tokens
 }
 
-// Example prices, from the price lists of the vendors in 2025.
+// Example prices, from the price lists of the vendors in 2025. A * takes the names with a date, too.
+// gpt-5 has none: gpt-5* would be gpt-5-pro, which costs more.
 var (
 	anthropicPrices = []Price{
 		{
-			Model: "claude-sonnet-4-5", Input: "3.00", Output: "15.00", CacheRead: "0.30", CacheWrite: "3.75", CacheWrite1h: "6.00", Context: 1_000_000, MaxOutput: 64_000,
+			Model: "claude-sonnet-4-5*", Input: "3.00", Output: "15.00", CacheRead: "0.30", CacheWrite: "3.75", CacheWrite1h: "6.00", Context: 1_000_000, MaxOutput: 64_000,
 			Above: &Price{Input: "6.00", Output: "22.50", CacheRead: "0.60", CacheWrite: "7.50", CacheWrite1h: "12.00"},
 		},
-		{Model: "claude-haiku-4-5", Input: "1.00", Output: "5.00", CacheRead: "0.10", CacheWrite: "1.25", CacheWrite1h: "2.00", Context: 200_000, MaxOutput: 64_000},
+		{Model: "claude-haiku-4-5*", Input: "1.00", Output: "5.00", CacheRead: "0.10", CacheWrite: "1.25", CacheWrite1h: "2.00", Context: 200_000, MaxOutput: 64_000},
 	}
 	openAIPrices = []Price{
 		{Model: "gpt-5", Input: "1.25", Output: "10.00", CacheRead: "0.125", Context: 400_000, MaxOutput: 128_000},
-		{Model: "gpt-5-mini", Input: "0.25", Output: "2.00", CacheRead: "0.025", Context: 400_000, MaxOutput: 128_000},
+		{Model: "gpt-5-mini*", Input: "0.25", Output: "2.00", CacheRead: "0.025", Context: 400_000, MaxOutput: 128_000},
 	}
 )
 
 // AnthropicModels returns the models of Anthropic that are offered.
 func (*Choice) AnthropicModels() []string { return modelsOf(anthropicPrices) }
 
-// OpenAIModels returns the models of OpenAI that are offered.
-func (*Choice) OpenAIModels() []string { return modelsOf(openAIPrices) }
+// OpenAIModels returns the patterns of the models of OpenAI that are offered.
+func (*Choice) OpenAIModels() (patterns []string) {
+	for _, price := range openAIPrices {
+		patterns = append(patterns, price.Model)
+	}
+	return patterns
+}
 
+// modelsOf returns the names without a date, for lists.
 func modelsOf(prices []Price) (models []string) {
 	for _, price := range prices {
-		models = append(models, price.Model)
+		models = append(models, strings.TrimSuffix(price.Model, "*"))
 	}
 	return models
 }
@@ -94,9 +117,26 @@ func modelsOf(prices []Price) (models []string) {
 // Completions returns the models of the dialect openai.
 func (c *Choice) Completions() (models []string) {
 	if c.OpenAI {
-		models = c.OpenAIModels()
+		models = modelsOf(openAIPrices)
 	}
 	return slices.Concat(models, c.VLLM.Models, c.Ollama.Models)
+}
+
+// FirstCall returns a shell command that makes a call to the first model.
+func (c *Choice) FirstCall(key string) string {
+	curl := func(path, model, more string) string {
+		return fmt.Sprintf("curl %s%s -H 'authorization: Bearer %s' \\\n  -H 'anthropic-version: 2023-06-01' -d '{\"model\": %q, %s}'", c.BaseURL(), path, key, model, more)
+	}
+	const hello = `"max_tokens": 64,
+    "messages": [{"role": "user", "content": "Hello"}]`
+	switch completions := c.Completions(); {
+	case c.Anthropic:
+		return curl("/v1/messages", c.AnthropicModels()[0], hello)
+	case len(completions) > 0:
+		return curl("/v1/chat/completions", completions[0], hello)
+	}
+	kind, _, _ := strings.Cut(c.Tasks.Models[0], "-")
+	return curl("/v1/platform/"+kind, c.Tasks.Models[0], `"prompt": "waves"`)
 }
 
 // Prices returns the prices of all models of calls.
@@ -108,7 +148,7 @@ func (c *Choice) Prices() (prices []Price) {
 		prices = append(prices, openAIPrices...)
 	}
 	for _, model := range slices.Concat(c.VLLM.Models, c.Ollama.Models) {
-		prices = append(prices, Price{Model: model, Input: "0.20", Output: "0.60", Context: 32_000, MaxOutput: 8_000})
+		prices = append(prices, Price{Model: model, Input: "0.20", Output: "0.60", Context: 32_000, MaxOutput: 8_000, Guessed: true})
 	}
 	return prices
 }
@@ -137,15 +177,25 @@ func (c *Choice) Others() string {
 // Bind returns the host to listen at if only this machine can reach it.
 func (c *Choice) Bind() string {
 	u, err := url.Parse(c.BaseURL())
-	if err != nil || u.Hostname() != "localhost" && !net.ParseIP(u.Hostname()).IsLoopback() {
+	switch {
+	case err != nil || !IsLoopback(u.Hostname()):
 		return ""
+	case net.ParseIP(u.Hostname()) == nil:
+		return "localhost" // not each system knows the names below it
 	}
 	return u.Hostname()
+}
+
+// IsLoopback reports whether only this machine can reach a host: a loopback address, localhost, or
+// a name below it (RFC 6761, section 6.3).
+func IsLoopback(host string) bool {
+	return host == "localhost" || strings.HasSuffix(host, ".localhost") || net.ParseIP(host).IsLoopback()
 }
 
 // The allowed forms of values in the Caddyfile. They prevent a value from becoming several words.
 var (
 	addressForm = regexp.MustCompile(`^(https?://)?[A-Za-z0-9.\-\[\]:]+(/v1)?/?$`)
+	pathForm    = regexp.MustCompile(`^https?://[A-Za-z0-9.\-\[\]:]+(/[A-Za-z0-9._~-]+)*/?$`)
 	modelForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@-]*$`)
 	taskForm    = regexp.MustCompile(`^(video|image)-`)
 )
@@ -170,13 +220,13 @@ func (c *Choice) check() error {
 	for _, named := range []struct {
 		flag   string
 		server Server
-	}{{"vllm", c.VLLM}, {"ollama", c.Ollama}, {"tasks", c.Tasks}} {
+	}{{"vllm", c.VLLM}, {"ollama", c.Ollama}, {"tasks", c.Tasks}, {"anthropic-url", c.Messages}} {
 		flag, server := named.flag, named.server
-		if (server.Address == "") != (len(server.Models) == 0) {
+		if (server.Address == "") != (len(server.Models) == 0) && flag != "anthropic-url" {
 			return fmt.Errorf("--%s and --%s-models go together: the address of a server and its models", flag, flag)
 		}
-		if server.Address != "" && !addressForm.MatchString(server.Address) {
-			return fmt.Errorf("--%s %q is not an address such as 10.0.0.5:8000", flag, server.Address)
+		if err := checkAddress(flag, server.Address); err != nil {
+			return err
 		}
 		for _, model := range server.Models {
 			if !modelForm.MatchString(model) {
@@ -188,6 +238,28 @@ func (c *Choice) check() error {
 		}
 	}
 	return nil
+}
+
+// checkAddress returns an error if the address of a server has a form that is not allowed.
+func checkAddress(flag, address string) error {
+	if address == "" || addressForm.MatchString(address) || flag != "tasks" && pathForm.MatchString(address) {
+		return nil
+	}
+	reason := "only letters, digits and . - : [ ] are allowed"
+	scheme, rest, found := strings.Cut(address, "://")
+	switch {
+	case found && scheme != "http" && scheme != "https":
+		reason = "the scheme is http or https"
+	case strings.ContainsAny(address, "?#"):
+		reason = "it has a query or a fragment"
+	case strings.Contains(address, "@"):
+		reason = "it has a user; the key belongs in the environment"
+	case !found && strings.Contains(address, "/"):
+		reason = "an address with a path needs http:// or https://"
+	case flag == "tasks" && strings.Contains(rest, "/"):
+		reason = "it has a path other than /v1"
+	}
+	return fmt.Errorf("--%s %q is not an address such as 10.0.0.5:8000 or https://ai.example.com/v1: %s", flag, address, reason)
 }
 
 // Unset is the value of a key that the operator has to write into the environment.
@@ -219,7 +291,7 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 	for _, key := range []struct {
 		wanted bool
 		name   string
-	}{{c.Anthropic, "ANTHROPIC_API_KEY"}, {c.OpenAI, "OPENAI_API_KEY"}, {c.Tasks.Address != "", "TASKS_API_KEY"}} {
+	}{{c.Anthropic, "ANTHROPIC_API_KEY"}, {c.OpenAI, "OPENAI_API_KEY"}, {c.VLLM.Keyed(), "VLLM_API_KEY"}, {c.Ollama.Keyed(), "OLLAMA_API_KEY"}, {c.Tasks.Address != "", "TASKS_API_KEY"}} {
 		if !key.wanted {
 			continue
 		}
@@ -235,6 +307,11 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 
 // notGraphic reports whether a character is not one of ASCII that is seen.
 func notGraphic(c rune) bool { return c <= ' ' || c > '~' }
+
+// AnthropicServer returns the server of the dialect anthropic.
+func (c *Choice) AnthropicServer() Server {
+	return Server{Address: cmp.Or(c.Messages.Address, "https://api.anthropic.com")}
+}
 
 func names(models []string) string { return strings.Join(models, " ") }
 

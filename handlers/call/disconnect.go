@@ -178,5 +178,10 @@ func (d *delivery) end(trip uint32, resp *http.Response) {
 	}
 }
 
+// Delivered records that a handler that answers by itself, such as modelgate_demo, has the body
+// of the call as a backend has it: its work is charged after the caller disconnects. The handler
+// finds the call in the request variable [callVar].
+func (c *call) Delivered() { c.delivery.written.Or(1 << 31) }
+
 // done reports whether a backend has the body and has not refused it.
 func (d *delivery) done() bool { return d.written.Load()&^d.refused.Load() != 0 }

@@ -71,7 +71,7 @@ const (
 // `demo:slow` | the first byte comes after 3 s; `demo:slow=500ms` after 500 ms
 // `demo:stall` | a stream is silent for 60 s after its third piece, then goes on; `demo:stall=20s` for 20 s
 // `demo:break` | the connection breaks in the middle of the answer
-// `demo:error` | a stream ends with an error event after its third piece
+// `demo:error` | a stream ends with an error event after its third piece; without a stream 529
 // `demo:nousage` | no usage is reported
 // `demo:cached` | the input counts as read from the cache: on messages the text up to the last `cache_control`, elsewhere the whole prompt
 // `demo:long=N` | the answer is N pieces long, at most 65536
@@ -154,6 +154,10 @@ func (e endpoint) read(w http.ResponseWriter, r *http.Request) (*answer, error) 
 	}
 	if err != nil {
 		return nil, err
+	}
+	// From now on a call of the gateway counts as one that a backend works on.
+	if call, ok := caddyhttp.GetVar(r.Context(), "modelgate.call").(interface{ Delivered() }); ok {
+		call.Delivered()
 	}
 	return e.answer(body)
 }

@@ -167,6 +167,8 @@ func (s *sender) give(a *answer) error {
 		s.send(http.StatusBadGateway, "text/html; charset=utf-8", []byte(badGateway))
 	case r.empty:
 		s.send(http.StatusOK, "", nil)
+	case a.events == nil && r.fail:
+		s.refuse(simulated(statusOverloaded))
 	case a.events == nil:
 		s.w.Header().Set(s.dialect.idHeader, newID("req_"))
 		s.sendWhole(encode(a.whole))

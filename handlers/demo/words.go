@@ -16,7 +16,7 @@ type simulation struct {
 	slow     time.Duration // wait before the first byte
 	stall    time.Duration // send nothing in the middle of a stream
 	breakOff bool          // close the connection in the middle
-	fail     bool          // send an error event in the middle of a stream
+	fail     bool          // send an error event in the middle of a stream, or 529 without one
 	noUsage  bool          // report no usage
 	cached   bool          // count input as read from the cache
 	long     int           // answer with this many pieces
@@ -49,7 +49,7 @@ var table = []word{
 	{name: "slow", meaning: "the first byte comes late", field: func(r *simulation) any { return &r.slow }, pause: 3 * time.Second},
 	{name: "stall", meaning: "a stream falls silent", field: func(r *simulation) any { return &r.stall }, pause: time.Minute},
 	{name: "break", meaning: "the connection breaks off", field: func(r *simulation) any { return &r.breakOff }},
-	{name: "error", meaning: "a stream ends with an error event", field: func(r *simulation) any { return &r.fail }},
+	{name: "error", meaning: "an error in the middle of a stream", field: func(r *simulation) any { return &r.fail }},
 	{name: "nousage", meaning: "no usage is reported", field: func(r *simulation) any { return &r.noUsage }},
 	{name: "cached", meaning: "input counts as read from the cache", field: func(r *simulation) any { return &r.cached }},
 	{name: "long", meaning: "an answer of N pieces", field: func(r *simulation) any { return &r.long }},

@@ -175,6 +175,15 @@ func TestErrorEndsAStreamByAnErrorEvent(t *testing.T) {
 	}
 }
 
+func TestErrorWithoutAStreamIsOverloaded(t *testing.T) {
+	t.Parallel()
+	for _, path := range append(paths, countPath) {
+		if got := post(path, saying("demo:error", false)); got.Code != statusOverloaded || !strings.Contains(got.Body.String(), "overloaded") {
+			t.Errorf("%s: status %d: %s", path, got.Code, got.Body)
+		}
+	}
+}
+
 func TestAShortStreamFailsAfterItsLastPiece(t *testing.T) {
 	t.Parallel()
 	got := post(messagesPath, `{"model":"m","max_tokens":2,"stream":true,"messages":[{"role":"user","content":"demo:error"}]}`)
