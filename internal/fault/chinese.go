@@ -131,7 +131,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"the passkey was not accepted: use one of this account, on this site, unlocked by PIN, fingerprint or face":             "通行密钥未被接受：请使用此账户在本站的通行密钥，并以 PIN、指纹或面容解锁",
 	"passkeys are not set up here: the operator gives base_url, or passkey with rp_id and origin":                           "此处未启用通行密钥：需要管理员配置 base_url，或 passkey 的 rp_id 和 origin",
 	"there are no passkeys here: the operator has configured no site for them (base_url with https and a name, or passkey)": "此处未启用通行密钥：管理员没有为其配置站点（带域名的 https base_url，或 passkey）",
-	"what is sealed for this account cannot be used: the master key is missing or another one":                              "无法读取此账户的加密数据：主密钥缺失或不匹配",
+	"the sealed secrets of this account cannot be read: the master key is missing or is another one":                        "无法读取此账户的加密数据：主密钥缺失或不匹配",
 
 	// API keys.
 	"there is no key %q":     "密钥 %q 不存在",
