@@ -108,7 +108,7 @@ func (a *answer) readDetached(p []byte) error {
 	return nil
 }
 
-// expire ends a detached call whose time is over. The mutex is held.
+// expire ends a detached call whose time limit has passed. The mutex is held.
 func (a *answer) expire() {
 	if a.meter == nil || !a.meter.Finished() {
 		a.call.rule = usage.FinishTimeout

@@ -119,7 +119,7 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	if len(inner) == 0 {
 		beginning := caddyfile.NewDispenser([]caddyfile.Token{name})
 		beginning.Next()
-		return beginning.Err("the block holds no directive by which calls leave, such as reverse_proxy")
+		return beginning.Err("the block has no directive that sends calls to a backend, such as reverse_proxy")
 	}
 	routes, err := parseInOrder(h, name, inner)
 	b.Routes = routes
