@@ -40,7 +40,7 @@ func testFetch(t *testing.T, f *fixture) {
 		t.Errorf("fetched %d bytes, want %d", len(read), len(f.Content))
 	}
 	if content.Size != -1 && content.Size != int64(len(read)) {
-		t.Errorf("%d bytes were announced, %d came", content.Size, len(read))
+		t.Errorf("%d bytes were announced, %d arrived", content.Size, len(read))
 	}
 	for _, index := range []int{-1, len(status.Results), 1 << 40} {
 		if file, _, err := fetcher.Fetch(t.Context(), ref, index); err == nil {

@@ -22,7 +22,7 @@ const key = "id:hushhushhushhush"
 // mockService is the queue.
 type mockService struct {
 	backendstest.Jobs
-	elsewhere string // returned addresses are there
+	elsewhere string // the host of returned addresses
 	failure   string // the body of a failed result
 	status    int    // of a failed result
 
@@ -48,7 +48,7 @@ func (*mockService) Op(r *http.Request) backendstest.Op {
 // SetResultURL implements backendstest.ResultURLSetter.
 func (d *mockService) SetResultURL(address string) { d.SetURL(address) }
 
-// vendor are the queue's words: a failure is completed as well.
+// vendor has the queue's status words: a failed job is COMPLETED as well.
 var vendor = map[backends.State]string{
 	backends.Queued: "IN_QUEUE", backends.Running: "IN_PROGRESS", backends.Succeeded: "COMPLETED", backends.Failed: "COMPLETED",
 }

@@ -22,7 +22,7 @@ const key = "sk-hushhushhushhush"
 
 var film = []byte(strings.Repeat("film ", 1000))
 
-// shape is how a mockService answers.
+// shape is the form of a mockService's answers.
 type shape int
 
 const (
@@ -32,7 +32,7 @@ const (
 	old                  // wrapped, with the address in fail_reason
 )
 
-// words of the shapes.
+// vendor has the status words of the shapes.
 var vendor = map[shape]map[backends.State]string{
 	flat:    {backends.Queued: "queued", backends.Running: "processing", backends.Succeeded: "succeeded", backends.Failed: "failed"},
 	wrapped: {backends.Queued: "NOT_START", backends.Running: "IN_PROGRESS", backends.Succeeded: "SUCCESS", backends.Failed: "FAILURE"},

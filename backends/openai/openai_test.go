@@ -16,7 +16,7 @@ import (
 
 const key = "sk-proj-hushhushhush"
 
-// film is what the mockService's videos are.
+// film is the content of the mockService's videos.
 var film = []byte(strings.Repeat("film ", 100_000))
 
 // mockService is the videos API.
@@ -41,7 +41,7 @@ func (*mockService) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// vendor are the API's words.
+// vendor has the API's status words.
 var vendor = map[backends.State]string{
 	backends.Queued: "queued", backends.Running: "in_progress", backends.Succeeded: "completed", backends.Failed: "failed",
 }
@@ -72,8 +72,8 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// submit refuses what the API refuses: seconds that are no string, and any
-// parameter that it does not have.
+// submit refuses the same as the API: seconds that are not a string, and any parameter that
+// the API does not have.
 func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var body map[string]any
@@ -118,7 +118,7 @@ func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	d.poll(w, d.Accept(""))
 }
 
-// poll answers with the object, in which required members are always there.
+// poll answers with the object, which always has the required members.
 func (d *mockService) poll(w http.ResponseWriter, id string) {
 	if !d.Exists(id) {
 		backendstest.JSON(w, 404, `{"error":{"type":"invalid_request_error","message":"Video not found","code":null,"param":null}}`)

@@ -82,7 +82,7 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		backendstest.JSON(w, 404, `{"detail":"The requested resource could not be found.","status":404}`)
 		return
 	}
-	// Replicate answers a cancellation of what is over with the prediction.
+	// Replicate answers the cancellation of an ended prediction with the prediction.
 	if op == backendstest.Cancel {
 		d.Cancel(id)
 	}
@@ -124,7 +124,7 @@ func (d *mockService) writeJob(w http.ResponseWriter, status int, id string) {
 		"data_removed":false,"metrics":%s,"urls":{"get":"https://api.replicate.com/v1/predictions/x"}}`, id, spelt, output, failure, metrics)
 }
 
-// version is one, as Replicate writes them.
+// version is a model version in Replicate's form.
 var version = strings.Repeat("0a", 32)
 
 func provisioned(t *testing.T, address string) *Replicate {

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// answering returns a client of a service that answers every request with what
-// text writes.
+// answering returns a client of a service that answers every request with the output
+// of text.
 func answering(t *testing.T, text func(w io.Writer)) *wire.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

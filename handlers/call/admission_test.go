@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// unread sends the head of a call, of whose body not a byte comes, and returns what the
-// gateway says to that: 100 when it asks for the body.
+// unread sends the head of a call without its body, and returns the answer: 100 if the
+// gateway asks for the body.
 func unread(t *testing.T, g *gatetest.Gate, path, key, announced string) gatetest.Answer {
 	t.Helper()
 	conn := g.Dial(t)
@@ -80,7 +80,7 @@ func TestRatesAreHeldBeforeTheBodyIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			key := g.NewKey(t, map[string]any{"limits": c.limits}).Secret
 			var got gatetest.Answer
-			for range 20 { // the first is let in, and within a second or so one is not
+			for range 20 { // the first call is accepted, and one within about a second is refused
 				if got = unread(t, g, messages, key, "Content-Length: 30000000"); got.Status != http.StatusContinue {
 					break
 				}
@@ -93,8 +93,8 @@ func TestRatesAreHeldBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
-// TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead: of one that is chunked nothing is
-// known before.
+// TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead: the length of a chunked body is
+// only known at its end.
 func TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, map[string]any{"limits": map[string]any{"tokens_per_minute": 1000}}).Secret
@@ -112,7 +112,7 @@ func TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead(t *testing.T) {
 		gatetest.JSON(200, messageAnswer)(w, r)
 	})
 	answer := make(chan gatetest.Answer)
-	go func() { answer <- chunked(2000) }() // of some 700 tokens
+	go func() { answer <- chunked(2000) }() // about 700 tokens
 	<-seen
 	refusal{429, "rate_limit_error", fault.RateLimited, "the limit of 1000 tokens per minute of your key is reached", ""}.check(t, messages, chunked(2000))
 	close(end)

@@ -17,41 +17,41 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// answer is the ResponseWriter that the operator's routes write to. It passes
-// the backend's answer on byte for byte as it comes, reads usage from it, and
-// answers in the dialect what no caller should see as it is.
+// answer is the ResponseWriter that the operator's routes write to. It forwards
+// the bytes of the backend's answer without change, reads usage from them, and
+// replaces an answer that callers must not see by an error in the dialect.
 //
-// The routes and the watch write from different goroutines, so every way to the
-// caller goes through mu.
+// The routes and the watch write from different goroutines, so mu guards every
+// write to the caller.
 type answer struct {
 	caddyhttp.ResponseWriterWrapper
 	call    *call
 	control *http.ResponseController
 
 	mu     sync.Mutex
-	closed bool // nothing goes to the caller any more
+	closed bool // the call has ended: nothing more is written to the caller
 
-	head    bool         // the backend's head has come, or what stands for it
-	passed  bool         // and has gone on to the caller
-	status  int          // of the answer as the backend gave it
-	fault   *fault.Fault // set when our own answer stands in for the backend's
-	dropped int          // bytes of the backend's that it stands in for
-	told    bool         // a head has gone on to the caller
-	lost    bool         // the caller has disconnected, or takes nothing more
+	head       bool         // the routes have written a response header
+	passed     bool         // and it is the one that is forwarded
+	status     int          // of the backend's answer
+	fault      *fault.Fault // the error that replaces the backend's answer, or nil
+	dropped    int          // bytes of the body that fault replaces
+	headSent   bool         // a response header was written to the caller
+	callerGone bool         // the caller has disconnected, or a write to it has failed
 
-	stream  bool // an event stream, by how it begins; until then by its media type
+	stream  bool // an event stream: by its media type, then by its first bytes
 	json    bool // a JSON document
-	html    bool // a page, by its media type
-	plain   bool // a text, likewise
-	encoded bool // under a Content-Encoding
+	html    bool // by its media type
+	plain   bool // plain text, by its media type
+	encoded bool // has a Content-Encoding
 	meter   *usage.Reader
 	trim    *usage.Trimmer
 
 	firstByte time.Time
 	lastByte  time.Time
-	lastSign  time.Time // last byte or ping that went to the caller
-	received  bool      // something of the body has come
-	bytes     int64     // that went to the caller
+	lastSent  time.Time // when the last byte or ping was written to the caller
+	received  bool      // the body is not empty
+	bytes     int64     // written to the caller
 
 	watch watch
 
@@ -87,14 +87,14 @@ func (a *answer) WriteHeader(status int) {
 
 func (a *answer) writeHeader(status int) {
 	if a.head || a.closed || status < http.StatusOK {
-		return // an interim answer is for the gateway, which needs none
+		return // interim responses are not forwarded
 	}
 	header := a.Header()
 	if a.call.cause() != nil {
-		return // the proxy's word for a cancelled request; settle has the better one
+		return // the proxy's error for a cancelled request; settle writes a more exact one
 	}
 	a.head, a.status = true, status
-	for name := range header { // what other handlers than reverse_proxy may have set
+	for name := range header { // handlers other than reverse_proxy may have set them
 		if forwarding.Downstream.Never(name) {
 			delete(header, name)
 		}
@@ -102,25 +102,25 @@ func (a *answer) writeHeader(status int) {
 	a.classify(header)
 	if f := a.judge(header); f != nil {
 		a.refuse(f)
-		a.watch.headCame(a)
+		a.watch.headReceived(a)
 		return
 	}
 	dialect.Stamp(header, a.call.route.Dialect, a.call.id)
 	if a.stream {
-		header.Del("Content-Length") // pings may join it, and our usage chunk may leave
+		header.Del("Content-Length") // pings are added, and the usage chunk may be removed
 	}
 	if status < 300 && !a.call.route.free {
 		a.measure(header)
 	}
 	a.passed = true
-	a.watch.headCame(a)
-	if !a.lost {
-		a.told = true
+	a.watch.headReceived(a)
+	if !a.callerGone {
+		a.headSent = true
 		a.ResponseWriter.WriteHeader(status)
 	}
 }
 
-// classify notes what kind of body is coming.
+// classify sets the kind of the body from its headers.
 func (a *answer) classify(header http.Header) {
 	media, _, _ := strings.Cut(header.Get("Content-Type"), ";")
 	media = strings.ToLower(strings.TrimSpace(media))
@@ -132,33 +132,33 @@ func (a *answer) classify(header http.Header) {
 	a.encoded = coding != "" && coding != "identity"
 }
 
-// measure sets up the reading of usage.
+// measure begins to read usage from the answer.
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
-	// An answer that is not declared as a stream may be one all the same.
+	// An answer without the media type of a stream may still be a stream.
 	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
 	}
 }
 
-// backendFaults are the statuses of a backend that are answered in other words
-// whatever its body says, because they speak of the operator's account.
+// backendFaults are the statuses of a backend that concern the operator's account.
+// Their answers are always replaced.
 var backendFaults = map[int]bool{
 	http.StatusUnauthorized: true, http.StatusPaymentRequired: true, http.StatusForbidden: true,
 }
 
-// unavailable is what a caller hears when the backend cannot be used.
+// unavailable is the error of a call whose backend cannot be used.
 var unavailable = fault.New(fault.UpstreamUnavailable, "the backend of this model cannot be reached or used now; try again later").After(5 * time.Second)
 
-// judge returns what to answer in the backend's place, or nil: for refusals of
-// the operator's credentials, for redirects, for streams in answer to a count of tokens, and
-// for errors that are not JSON, such as the HTML page of a proxy in between, which no client
-// of the dialect can read. A server's error keeps its status.
+// judge returns the error that replaces the backend's answer, or nil. It replaces refusals of
+// the operator's credentials, redirects, streams in answer to a count of tokens, and errors
+// that are not JSON, such as the HTML page of a proxy, because clients of the dialect cannot
+// read them. An error 5xx keeps its status.
 func (a *answer) judge(header http.Header) *fault.Fault {
 	serverError := a.status >= 500 && a.status < 600
 	switch {
 	case a.status < 300 && a.stream && a.call.route.free:
-		return unavailable // a model call, which this route does not charge
+		return unavailable // the backend made a model call, and this route charges nothing
 	case a.status < 300:
 		return nil
 	case a.status < 400 || backendFaults[a.status]:
@@ -177,8 +177,8 @@ func (a *answer) judge(header http.Header) *fault.Fault {
 	return unavailable
 }
 
-// retryAfter is how long the backend asks callers to wait: seconds, at most an
-// hour; 5 s where it does not say.
+// retryAfter returns how long the backend asks callers to wait, at most an hour. It
+// returns 5 s if Retry-After is not a number of seconds.
 func retryAfter(header http.Header) time.Duration {
 	if seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 32); err == nil {
 		return min(time.Duration(seconds)*time.Second, time.Hour)
@@ -186,19 +186,19 @@ func retryAfter(header http.Header) time.Duration {
 	return 5 * time.Second
 }
 
-// refuse answers f in the backend's place.
+// refuse replaces the backend's answer by f.
 func (a *answer) refuse(f *fault.Fault) {
 	a.fault = f
-	if a.lost {
+	if a.callerGone {
 		return
 	}
-	a.told = true
+	a.headSent = true
 	a.replace(f)
 	_ = a.control.Flush() // the routes return only when the backend's body has ended
 }
 
-// replace answers f with the headers of the site and the gateway's own: whatever
-// the routes have set is of the backend's answer.
+// replace answers f with the headers of the site and those of the gateway. It removes
+// all headers that the routes have set, because they belong to the backend's answer.
 func (a *answer) replace(f *fault.Fault) {
 	header := a.ResponseWriter.Header()
 	clear(header)
@@ -208,8 +208,8 @@ func (a *answer) replace(f *fault.Fault) {
 	a.call.route.Dialect.Refuse(a.ResponseWriter, f, a.call.id)
 }
 
-// maxDropped is how much of a body that is not passed on is read before its
-// backend is cut off.
+// maxDropped is how many bytes are read of a body that is not forwarded. If the body
+// is longer, the connection to the backend is closed.
 const maxDropped = 256 << 10
 
 var (
@@ -233,22 +233,22 @@ func (a *answer) Write(p []byte) (int, error) {
 	return a.pass(p)
 }
 
-// pass sends bytes of the backend to the caller, reading usage on the way.
+// pass forwards a part of the body to the caller and reads usage from it.
 func (a *answer) pass(p []byte) (n int, err error) {
 	now := time.Now()
 	if a.firstByte.IsZero() && len(p) > 0 {
 		a.firstByte = now
 	}
 	a.received = a.received || len(p) > 0
-	// Until the caller has taken it, nobody reads of the backend.
-	defer func() { a.lastByte = time.Now(); a.lastSign = a.lastByte }()
-	if a.lost {
-		err = a.overhear(p)
+	// While the write to the caller blocks, the backend is not read and is not silent.
+	defer func() { a.lastByte = time.Now(); a.lastSent = a.lastByte }()
+	if a.callerGone {
+		err = a.readDetached(p)
 	} else {
 		a.bytes += int64(len(p))
 		switch {
 		case a.trim != nil:
-			_, err = a.trim.Write(p) // feeds the meter, too
+			_, err = a.trim.Write(p) // also writes to the meter
 		case a.meter != nil:
 			a.meter.Write(p)
 			fallthrough
@@ -269,7 +269,7 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		a.stream = a.meter.Stream()
 	}
 	if a.meter != nil && (a.stream || a.call.request.Stream) {
-		if out := a.call.pay(now); out != nil {
+		if out := a.call.settleRunning(now); out != nil {
 			a.call.cancel(out)
 			return len(p), out
 		}
@@ -285,30 +285,30 @@ func (a *answer) emit(p []byte) error {
 	return err
 }
 
-// ReadFrom implements io.ReaderFrom. The wrapper's own would take the bytes
-// past the meter.
+// ReadFrom implements io.ReaderFrom. The method of the wrapper would bypass the
+// meter.
 func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{a}, r)
 }
 
-// FlushError is what http.ResponseController calls.
+// FlushError implements the flushing of http.ResponseController.
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || !a.head || a.lost {
-		return nil // a flush without a head would be an empty 200
+	if a.closed || !a.head || a.callerGone {
+		return nil // a flush before the header would send an empty 200
 	}
 	return a.control.Flush()
 }
 
-// intact tells whether an event can be put behind what the caller has got.
+// intact reports whether the gateway can append an event to what the caller has received.
 func (a *answer) intact() bool {
-	return a.passed && a.stream && !a.encoded && !a.lost && a.meter != nil && a.meter.AtBoundary()
+	return a.passed && a.stream && !a.encoded && !a.callerGone && a.meter != nil && a.meter.AtBoundary()
 }
 
-// whole tells whether an answer that ended cleanly, or not, came to its proper
-// end: its own, where that can be read, or else that of the connection.
-func (a *answer) whole(cleanly bool) bool {
+// complete reports whether the answer is complete. If the meter can read the format, the
+// end of the format decides, and otherwise whether the connection ended cleanly.
+func (a *answer) complete(cleanly bool) bool {
 	switch {
 	case a.page():
 		return false
@@ -320,11 +320,11 @@ func (a *answer) whole(cleanly bool) bool {
 	return a.meter.Finished()
 }
 
-// page reports whether a page for people stands in the place of the answer: the
-// backend, or a proxy in front of it, has failed.
+// page reports whether the body is a web page instead of an answer: the backend, or a
+// proxy in front of it, has failed.
 func (a *answer) page() bool { return a.meter != nil && !a.plain && a.meter.Page(a.html) }
 
-// end closes the answer to the routes and the watch.
+// end stops the watch, and ends all writes of the routes to the caller.
 func (a *answer) end() {
 	a.watch.stop()
 	a.mu.Lock()
@@ -335,7 +335,7 @@ func (a *answer) end() {
 			delete(a.Header(), name)
 		}
 	}
-	if a.trim != nil && !a.lost {
+	if a.trim != nil && !a.callerGone {
 		_ = a.trim.Close()
 	}
 	if a.meter != nil {
@@ -343,7 +343,7 @@ func (a *answer) end() {
 	}
 }
 
-// release gives back what settling the call has read. The answer has ended.
+// release returns the buffers of the meter. The answer has ended and the call is settled.
 func (a *answer) release() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

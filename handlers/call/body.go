@@ -29,8 +29,8 @@ const headroom = 64
 type body struct {
 	mu     sync.Mutex
 	buffer []byte // from a pool, unless it is small; headroom included
-	start  int    // where the JSON begins in it
-	off    int    // how much of the JSON was read
+	start  int    // the offset of the JSON in buffer
+	off    int    // how many bytes of the JSON were read
 
 	memory bodymem.Claim // the capacity of buffer
 }
@@ -63,8 +63,8 @@ func (b *body) retire() {
 	b.memory.Release()
 }
 
-// edit changes the JSON. A text that is inserted near the beginning goes into the headroom,
-// with what is before it: that copies next to nothing.
+// edit changes the JSON. To insert a text near the beginning, it moves the few bytes before it
+// into the headroom instead of copying the rest.
 func (b *body) edit(e modelcall.Edit) {
 	if e.From == e.To && e.From <= headroom && b.start >= len(e.Text) {
 		start := b.start - len(e.Text)
@@ -81,7 +81,7 @@ func (b *body) edit(e modelcall.Edit) {
 	b.memory.Hold(int64(cap(buffer)))
 }
 
-// send makes the checked body that of r.
+// send sets the checked body as the body of r.
 func (b *body) send(r *http.Request) {
 	r.Body = b
 	if length := len(b.bytes()); r.ContentLength != int64(length) {
@@ -104,7 +104,7 @@ func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runti
 	b := &body{start: headroom}
 	runtime.Bodies.Users.Open(&b.memory, w, user, limits.Bodies())
 
-	// The read deadline is only set when the time is over: most bodies arrive with the
+	// The read deadline is only set when the time is over. Most bodies arrive with the
 	// head, and a timer costs less than two changes of a deadline.
 	guard := time.AfterFunc(time.Duration(limits.BodyRead), b.memory.Interrupt)
 	f := b.fill(r, limit)
@@ -121,8 +121,8 @@ func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runti
 	return b, nil
 }
 
-// The memory for a body at its beginning, and after the first growth. Little is taken for a
-// length that is only announced.
+// The memory for a body at its beginning, and after the first growth. A Content-Length alone
+// claims little memory, because the body may never arrive.
 const (
 	firstBuffer  = 16 << 10
 	secondBuffer = 256 << 10
@@ -137,9 +137,9 @@ func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
 	}
 	var f *fault.Fault
 	if r.ContentLength >= 0 && r.ContentLength <= smallCall {
-		most++ // so that the end is found without growing
+		most++ // the last read finds the end without growing the buffer
 		if f = b.memory.Resize(int64(most)); f == nil {
-			b.buffer = make([]byte, headroom, most) // not of a pool: see unread
+			b.buffer = make([]byte, headroom, most) // not from a pool: see unread
 		}
 	} else {
 		f = b.grow(min(firstBuffer, most))
@@ -198,7 +198,7 @@ const smallestPool = 12 // 4 KiB
 
 func poolOf(size int) int { return max(bits.Len(uint(size-1)), smallestPool) - smallestPool }
 
-// capacityOf is the capacity of the buffer that getBuffer returns for a size.
+// capacityOf returns the capacity of the buffer that getBuffer returns for a size.
 func capacityOf(size int) int {
 	if i := poolOf(size); i < len(pools) {
 		return 1 << (i + smallestPool)

@@ -13,7 +13,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// headOf is the head of a POST whose body is announced with these headers.
+// headOf returns the head of a POST with these headers about its body.
 func headOf(path, key, announced string) string {
 	return "POST " + path + " HTTP/1.1\nHost: gate\n" + headersFor(path, key) + announced + "\n\n"
 }
@@ -45,7 +45,7 @@ func TestACallerIsKnownBeforeAByteOfTheBodyIsRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			conn := g.Dial(t)
-			conn.Send(t, c.head) // and nothing more, ever
+			conn.Send(t, c.head) // the body never follows
 			path := messages
 			if strings.Contains(c.head, chat) {
 				path = chat
@@ -82,7 +82,7 @@ func TestABodyOfTheGreatestSizePassesAndOneByteMoreIs413(t *testing.T) {
 					conn := g.Dial(t)
 					if chunked {
 						conn.Send(t, headOf(c.path, key, "Transfer-Encoding: chunked\nConnection: close"))
-						go func() { // the rest is not taken when it is too much
+						go func() { // the gateway does not read the rest of a body that is too large
 							_, _ = conn.Write([]byte(strconv.FormatInt(int64(len(body)), 16) + "\r\n" + body + "\r\n0\r\n\r\n"))
 						}()
 					} else {
@@ -137,7 +137,7 @@ func TestABodyThatTricklesInIsEndedBy408(t *testing.T) {
 				if strings.HasPrefix(announced, "T") {
 					conn.Send(t, "a\n")
 				}
-				conn.Send(t, `{"model":`) // and then nothing
+				conn.Send(t, `{"model":`) // the rest never follows
 				late.check(t, path, conn.Receive(t, http.MethodPost))
 			})
 		}
@@ -157,8 +157,8 @@ func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
 	}
 }
 
-// uploading begins a body of 30 MiB, of which so many bytes are sent, and waits until
-// the gateway has taken the memory for it.
+// uploading sends the first bytes of a body of 30 MiB, and waits until the gateway has
+// claimed the memory for it.
 func uploading(t *testing.T, g *gatetest.Gate, key string, sent int) *gatetest.Wire {
 	t.Helper()
 	runtime := gatetest.Runtime(t)
@@ -186,11 +186,11 @@ func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": a.UserID}, &second)
 	other := g.NewKey(t, nil).Secret
 
-	// What is merely announced takes next to nothing.
+	// A body that is only announced claims little memory.
 	for range 20 {
 		g.Dial(t).Send(t, headOf(messages, a.Secret, "Content-Length: "+itoa(30<<20)))
 	}
-	// A call under way has 20 MiB of the 32 MiB.
+	// A running call has claimed 20 MiB of the 32 MiB.
 	seen, end := make(chan struct{}), make(chan struct{})
 	g.Backend.On("large", func(w http.ResponseWriter, r *http.Request) {
 		close(seen)
@@ -223,7 +223,7 @@ func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
 		}
 	}
 	whole(other)
-	close(end) // and its memory is there again
+	close(end) // its memory is released
 	if got := first.Receive(t, http.MethodPost); got.Status != http.StatusOK {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
@@ -237,7 +237,7 @@ func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
 func TestASlowBodyLosesItsMemoryToOneThatNeedsIt(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
 	var slow []*gatetest.Wire
-	for range 2 { // both together take all memory but 4 MiB; the first is the slower one
+	for range 2 { // both together claim all memory except 4 MiB; the first is slower
 		slow = append(slow, uploading(t, g, g.NewKey(t, nil).Secret, 20<<20))
 		g.Wait(time.Minute)
 	}
@@ -250,7 +250,7 @@ func TestASlowBodyLosesItsMemoryToOneThatNeedsIt(t *testing.T) {
 	if got := third.Receive(t, http.MethodPost); got.Status != http.StatusBadRequest {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
-	slow[1].Send(t, strings.Repeat(" ", 10<<20)) // which was not as slow
+	slow[1].Send(t, strings.Repeat(" ", 10<<20)) // the faster one
 	if got := slow[1].Receive(t, http.MethodPost); got.Status != http.StatusBadRequest {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}

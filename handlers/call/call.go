@@ -35,7 +35,7 @@ type call struct {
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // when the call began
 	request    modelcall.Request
-	trimsUsage bool // the gateway asked for the chunk with the usage, and takes it out of the stream
+	trimsUsage bool // the gateway, not the caller, asked for the usage chunk, and removes it from the stream
 	body       *body
 	answer     *answer
 	bill       bill
@@ -45,7 +45,7 @@ type call struct {
 	delivery delivery
 	backend  string      // the address that reverse_proxy has asked last; empty if it has asked none
 	stopExit func() bool // not nil: the call runs on without its caller
-	hadAll   bool        // the caller disconnected after the end of the answer
+	readAll  bool        // the caller disconnected after the end of the answer
 	finished bool        // the answer is complete, whether the caller was connected or not
 
 	ended     usage.Ended
@@ -58,7 +58,7 @@ type call struct {
 	refusal   *fault.Fault
 	failure   error         // of the routes before an answer, such as a refused connection
 	status    int           // that was sent to the caller; 499: the caller had disconnected before
-	firstByte time.Duration // from started; zero: there was none
+	firstByte time.Duration // from started; zero: no byte arrived
 	duration  time.Duration // from started to the end
 	bodyBytes int
 }
@@ -84,7 +84,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 		return c.refuse(w, r, f)
 	}
 	defer c.body.retire()
-	defer c.bill.release(c.started) // of what forward has not settled
+	defer c.bill.release(c.started) // no effect after forward has settled the call
 	return c.forward(w, r)
 }
 
@@ -120,7 +120,7 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	return f
 }
 
-// consider checks the body of a call: whether the caller may make it, and can pay for it. The
+// consider checks the body of a call, the caller's rights and the funds. The
 // last step reserves its greatest price.
 func (c *call) consider(ctx context.Context) (f *fault.Fault) {
 	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {

@@ -21,7 +21,7 @@ const (
 	chat        = "/v1/chat/completions"
 )
 
-// headersFor are what a good call to path carries.
+// headersFor returns the headers of a valid call to path.
 func headersFor(path, key string) string {
 	if strings.HasPrefix(path, messages) {
 		return "Content-Type: application/json\nX-Api-Key: " + key + "\nAnthropic-Version: 2023-06-01\n"
@@ -29,7 +29,7 @@ func headersFor(path, key string) string {
 	return "Content-Type: application/json\nAuthorization: Bearer " + key + "\n"
 }
 
-// bodyFor is a good body for path, with more members put in as they are.
+// bodyFor returns a valid body for path, with the members of more added as they are.
 func bodyFor(path, model, more string) string {
 	switch path {
 	case messages:
@@ -50,7 +50,7 @@ const (
 	chatAnswer    = `{"id":"chatcmpl-1","object":"chat.completion","choices":[{"index":0,"message":{"role":"assistant","content":"Hello there"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4,"total_tokens":13}}`
 )
 
-// messageEvents is a messages stream, an event to an element.
+// messageEvents is a messages stream with one event per element.
 var messageEvents = []string{
 	"event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"content\":[],\"usage\":{\"input_tokens\":25,\"output_tokens\":1}}}\n\n",
 	"event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n",
@@ -62,7 +62,7 @@ var messageEvents = []string{
 	"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 }
 
-// chatChunks is a chat stream without usage, usageChunk what reports it, and
+// chatChunks is a chat stream without usage, usageChunk is its report of usage, and
 // doneChunk its end.
 var chatChunks = []string{
 	"data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n",
@@ -75,8 +75,8 @@ const (
 	doneChunk  = "data: [DONE]\n\n"
 )
 
-// begun is a stream of path that has delivered text, up to a boundary between
-// events.
+// begun returns the beginning of a stream of path, which contains text and ends between
+// two events.
 func begun(path string) string {
 	if path == messages {
 		return strings.Join(messageEvents[:4], "")
@@ -84,7 +84,7 @@ func begun(path string) string {
 	return strings.Join(chatChunks[:2], "")
 }
 
-// errorEvent is the event by which the gate ends a broken stream of path.
+// errorEvent returns the event with which the gate ends a broken stream of path.
 func errorEvent(path, kind, code, message, requestID string) string {
 	if path == messages {
 		return fmt.Sprintf("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q},\"request_id\":%q}\n\n", kind, message, requestID)
@@ -92,23 +92,23 @@ func errorEvent(path, kind, code, message, requestID string) string {
 	return fmt.Sprintf("data: {\"error\":{\"code\":%q,\"message\":%q,\"type\":\"server_error\",\"param\":null}}\n\n", code, message)
 }
 
-// modelName makes the name of a model of that of a test: without what a pattern
-// does not match.
+// modelName returns the name of a model for the name of a test, without the characters
+// that a pattern does not match.
 func modelName(of string) string { return strings.NewReplacer(",", "", ":", "").Replace(of) }
 
-// post makes a call to path with a good head and body.
+// post makes a valid call to path.
 func post(t *testing.T, g *gatetest.Gate, path, key, model, more string) gatetest.Answer {
 	t.Helper()
 	return g.Do(t, http.MethodPost, path, headersFor(path, key), bodyFor(path, model, more))
 }
 
-// open begins a call and leaves its answer unread.
+// open begins a call and does not read its answer.
 func open(ctx context.Context, t *testing.T, g *gatetest.Gate, path, key, model, more string) *http.Response {
 	t.Helper()
 	return g.Open(ctx, t, http.MethodPost, path, headersFor(path, key), bodyFor(path, model, more))
 }
 
-// wantCall checks the one log line of an answered call, with its tokens.
+// wantCall checks the log line of an answered call, with its tokens.
 func wantCall(t *testing.T, g *gatetest.Gate, a gatetest.Answer, ended, basis string, input, output float64) {
 	t.Helper()
 	line := g.CallLine(t, a.RequestID())

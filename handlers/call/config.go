@@ -53,7 +53,7 @@ type block struct {
 	app     *caddymodule.App
 	version string // the canonical name of the version header
 	table   reply.Table
-	routes  []*route // by the index of table; the further ones are look-ups
+	routes  []*route // by the index of table; entries of table beyond them are look-ups
 	backend caddyhttp.Handler
 	logger  *zap.Logger
 

@@ -149,7 +149,7 @@ func TestABodyLimitOfTheOperatorIs413(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "request_body {\n max_size 1KB\n}\n" + gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for _, path := range []string{messages, chat} {
-		conn := g.Dial(t) // what is announced too long Caddy refuses by itself
+		conn := g.Dial(t) // if the announced length is too large, Caddy refuses the body itself
 		conn.Send(t, headOf(path, key, "Transfer-Encoding: chunked")+"7d0\n"+strings.Repeat("x", 2000)+"\n0\n\n")
 		got := conn.Receive(t, http.MethodPost)
 		refusal{413, "request_too_large", fault.PayloadTooLarge, "the body is larger than 1000 bytes", ""}.check(t, path, got)
@@ -175,8 +175,8 @@ func TestASecondAttemptSendsTheWholeBodyAgain(t *testing.T) {
 	}
 }
 
-// What the documentation says of failover: a status that is listed is tried again,
-// and a connection that breaks off before the head only where that is listed, too.
+// The documentation of failover says: a call is retried after a listed status. After a
+// connection that breaks before the response header, it is retried only if that is listed.
 func TestACallIsTriedAgainWhereTheConfigurationSaysSo(t *testing.T) {
 	for name, c := range map[string]struct {
 		expression string

@@ -9,12 +9,12 @@ import (
 )
 
 func TestConnectionsToABackendAreKeptForTheNextCalls(t *testing.T) {
-	const atOnce = 40 // more than Caddy keeps by itself
+	const atOnce = 40 // more connections than Caddy keeps by default
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 
 	var mu sync.Mutex
-	opened := make(map[string]bool) // by the address of the connection's other end
+	opened := make(map[string]bool) // by the remote address of the connection
 	round := func() {
 		t.Helper()
 		var arrived, calls sync.WaitGroup

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// claims is a messages answer that reports so many tokens and more.
+// claims returns a messages answer that reports so many tokens, with the usage members of more.
 func claims(input, output int, more string) http.HandlerFunc {
 	return gatetest.JSON(200, reporting(fmt.Sprintf(
 		`{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":%d}}`, input, output), `"x":0`+more))
@@ -25,7 +25,7 @@ func TestAPromptLongerThanTheContextIsReservedAndChargedWhole(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, body string
 		answer     http.HandlerFunc
-		input      money.Amount // that is charged
+		input      money.Amount // charged
 	}{
 		"messages":   {messages, `"max_tokens":15,"messages":[{"role":"user","content":"` + long + `"}]`, claims(18_000, 1, ""), 18_000},
 		"a document": {messages, `"max_tokens":15,"messages":[{"role":"user","content":[{"type":"document","source":{"type":"text","media_type":"text/plain","data":"` + long + `"}}]}]`, claims(18_000, 1, ""), 18_000},
@@ -165,9 +165,9 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 		},
 		"a stream that broke off": {
 			"priced", streamed, gatetest.Then(gatetest.Stream(append([]string{strings.Replace(messageEvents[0], `"input_tokens":25`, `"input_tokens":30000`, 1)}, messageEvents[1:4]...)...), gatetest.Reset),
-			10_000 + 30, 20_000 - 20, // what is charged as delivered is more than the one token that was reported
+			10_000 + 30, 20_000 - 20, // the delivered text is charged, which is more than the one token that was reported
 		},
-		"an estimate": { // that is cut is no report
+		"an estimate": { // an estimate that is cut does not count as a report
 			"priced", "", gatetest.JSON(200, `{"type":"message","content":[{"type":"text","text":"`+strings.Repeat("x", 3000)+`"}]}`), 2 + 640, 0,
 		},
 	} {
@@ -195,7 +195,7 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 				t.Errorf("the record of usage is %s, want %v uncollected", status, c.lost)
 			}
 			_, status = g.Admin(t, http.MethodGet, "/modelgate/status", nil)
-			post(t, g, messages, key.Secret, model, c.more) // is restricted, if there was a loss
+			post(t, g, messages, key.Secret, model, c.more) // restricted, if an amount was uncollected
 			if _, status = g.Admin(t, http.MethodGet, "/modelgate/status", nil); strings.Contains(string(status), key.UserID) != (c.lost > 0) {
 				t.Errorf("the status tells %s", status)
 			}
@@ -213,7 +213,7 @@ func TestManyCompactionsAreChargedWithinTheReservation(t *testing.T) {
 		reserved money.Amount
 	}{
 		"asked for":    {`,"context_management":{"edits":[{"type":"compact_20260112"}]}`, 2*10_000 + 2*640},
-		"not foreseen": {``, 10_000 + 640}, // the input that is reported reserves more
+		"not foreseen": {``, 10_000 + 640}, // the reported input grows the reservation
 	} {
 		for _, stream := range []string{"", streamed} {
 			t.Run(name+stream[:min(len(stream), 1)], func(t *testing.T) {

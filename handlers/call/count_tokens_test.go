@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestACountOfTokensIsNoFreeCall has counts ask for what only a call may.
+// TestACountOfTokensIsNoFreeCall sends members to count_tokens that only a call may have.
 func TestACountOfTokensIsNoFreeCall(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices + "limits {\n count_tokens_per_minute 100\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
@@ -32,7 +32,7 @@ func TestACountOfTokensIsNoFreeCall(t *testing.T) {
 			if w := g.Wallet(t, key.UserID); w.Balance != 0 || w.Reserved != 0 || w.Owed != 0 {
 				t.Errorf("there are %+v", w)
 			}
-			// A backend that makes a call of it, whatever its path is.
+			// A backend that answers a count of tokens with a model call.
 			for kind, script := range map[string]http.HandlerFunc{"a stream": gatetest.Stream(messageEvents...), "an answer": gatetest.JSON(200, messageAnswer)} {
 				g.Backend.On(model, script)
 				got := post(t, g, countTokens, key.Secret, model, more)

@@ -11,15 +11,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// This file decides what becomes of a call whose caller disconnects. The call to
+// This file handles calls whose callers disconnect. The call to
 // the backend is cancelled, or it runs on: the call is then detached. A detached
 // call differs from others in three ways: nothing is written to the caller, its
 // time is bounded, and it ends when the process begins to exit.
 
-// reportPatience is how long the gateway waits, after the caller has disconnected, for
+// reportTimeout is how long the gateway waits, after the caller has disconnected, for
 // the final usage report of an answer that is complete, and for the backend to close
 // it.
-const reportPatience = 800 * time.Millisecond
+const reportTimeout = 800 * time.Millisecond
 
 // disconnected is called when the caller's request ends before the call does.
 func (c *call) disconnected() {
@@ -28,19 +28,19 @@ func (c *call) disconnected() {
 	c.answer.detachOrCancel()
 }
 
-// detachOrCancel lets the call run on without its caller, who has disconnected, or
-// cancels it. It acts once. The mutex is held.
+// detachOrCancel detaches or cancels a call whose caller has disconnected. Only the
+// first call has an effect. The mutex is held.
 func (a *answer) detachOrCancel() {
-	if a.closed || a.lost {
+	if a.closed || a.callerGone {
 		return
 	}
-	a.lost = true
+	a.callerGone = true
 	a.watch.ping = 0
 	c := a.call
 	if c.cause() != nil {
-		return // the call is ending already
+		return // the call was cancelled before
 	}
-	c.hadAll = a.meter != nil && a.meter.Finished()
+	c.readAll = a.meter != nil && a.meter.Finished()
 	limits := &c.block.app.Limits
 	switch finish := a.finishFor(); {
 	case finish == 0:
@@ -69,7 +69,7 @@ func (a *answer) finishFor() time.Duration {
 	}
 	finish := c.bill.price.FinishFor(c.block.app.OnDisconnect, c.request.Stream, shown, unseen)
 	if finished {
-		finish = max(finish, reportPatience)
+		finish = max(finish, reportTimeout)
 	}
 	return finish
 }
@@ -91,9 +91,9 @@ func (a *answer) sent() bool {
 // held, or the answer has ended.
 func (c *call) detached() bool { return c.stopExit != nil }
 
-// overhear reads p, a part of the answer that comes after the caller has disconnected.
-// It returns errDropped if the call is cancelled: no further part is read. The mutex is held.
-func (a *answer) overhear(p []byte) error {
+// readDetached reads usage from p, a part of the answer that arrives after the caller
+// disconnected. It returns errDropped if the call is not detached. The mutex is held.
+func (a *answer) readDetached(p []byte) error {
 	if a.meter != nil {
 		a.meter.Write(p)
 	}
@@ -102,13 +102,13 @@ func (a *answer) overhear(p []byte) error {
 	}
 	if a.meter != nil && a.meter.Finished() {
 		if _, _, reported := a.meter.Tokens(); reported {
-			a.watch.endWithin(reportPatience)
+			a.watch.endWithin(reportTimeout)
 		}
 	}
 	return nil
 }
 
-// expire ends a detached call whose time is over. The mutex is held.
+// expire ends a detached call whose time limit has passed. The mutex is held.
 func (a *answer) expire() {
 	if a.meter == nil || !a.meter.Finished() {
 		a.call.rule = usage.FinishTimeout
@@ -116,8 +116,8 @@ func (a *answer) expire() {
 	a.call.cancel(context.Canceled)
 }
 
-// exit ends a detached call when the process begins to exit: only the servers would
-// still wait for it.
+// exit ends a detached call when the process begins to exit, because the exit would
+// have to wait for it.
 func (c *call) exit() {
 	c.answer.mu.Lock()
 	defer c.answer.mu.Unlock()
@@ -127,7 +127,7 @@ func (c *call) exit() {
 	}
 }
 
-// endDetached releases what only a detached call holds. The answer has ended.
+// endDetached releases the resources of a detached call. The answer has ended.
 func (c *call) endDetached() {
 	if c.detached() {
 		c.stopExit()
@@ -135,22 +135,21 @@ func (c *call) endDetached() {
 	}
 }
 
-// delivery records whether a backend has the body of a call. A call may make
-// several trips to backends, one after another, when the operator's routes try
-// again.
+// delivery records whether a backend has received the body of a call. A call makes
+// several trips to backends, one after another, if the operator's routes retry.
 type delivery struct {
 	trips   uint          // begun
-	written atomic.Uint32 // by trip, a bit each: the whole body was written
-	refused atomic.Uint32 // by trip: it was answered by an error status
+	written atomic.Uint32 // a bit per trip: the whole body was written
+	refused atomic.Uint32 // a bit per trip: the answer had an error status
 }
 
 // begin records a trip that req makes. It returns the request to send instead, and
 // the bit of the trip. All trips from the 32nd on share one bit.
 //
-// The transports of net/http, HTTP/2 and HTTP/3 report that they have written the
-// body through the trace that reverse_proxy has put into the context of this very
-// trip. To join it costs one allocation; a trace of our own would be composed
-// with it by reflection, and a wrapped body would be sent in a write of its own.
+// The transports of net/http, HTTP/2 and HTTP/3 report through an httptrace that they
+// have written the body. reverse_proxy puts a new trace into the context of each trip,
+// and begin extends it, which costs one allocation. A second trace would be composed
+// with it by reflection, and a wrapped body would be sent in a separate write.
 func (d *delivery) begin(req *http.Request) (_ *http.Request, trip uint32) {
 	trip = 1 << min(d.trips, 31)
 	d.trips++
@@ -183,5 +182,5 @@ func (d *delivery) end(trip uint32, resp *http.Response) {
 // finds the call in the request variable [callVar].
 func (c *call) Delivered() { c.delivery.written.Or(1 << 31) }
 
-// done reports whether a backend has the body and has not refused it.
+// done reports whether a backend has received the body and has not refused it.
 func (d *delivery) done() bool { return d.written.Load()&^d.refused.Load() != 0 }

@@ -31,7 +31,7 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 		config                  gatetest.Config
 		first                   http.HandlerFunc
 		read                    string
-		least, most             money.Amount // of the input; the estimate includes the other text of the body
+		least, most             money.Amount // bounds of the charged input; the estimate includes the other text of the body
 		output                  money.Amount
 	}{
 		{"JSON before the head", "priced", "", "cancel", cancelled, nil, "", input, input + 5, 0},

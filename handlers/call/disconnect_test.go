@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// thinking is a price of reasoning beside the prices.
+// thinking adds a price of reasoning to prices.
 const thinking = prices + `
 	price thinking* {
 		input 0.001
@@ -33,17 +33,17 @@ const thinking = prices + `
 	}
 `
 
-// opening is an event that opens a content block with members.
+// opening returns an event that opens a content block with members.
 func opening(members string) string {
 	return "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{" + members + "}}\n\n"
 }
 
-// chatChunk is a chunk of a chat stream with a delta of members.
+// chatChunk returns a chunk of a chat stream whose delta has members.
 func chatChunk(members string) string {
 	return "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{" + members + "},\"finish_reason\":null}]}\n\n"
 }
 
-// departure is a way in which callers disconnect.
+// departure is one way in which a caller disconnects.
 type departure struct {
 	name  string
 	proto string // of the connection
@@ -57,11 +57,11 @@ var departures = []departure{
 	{"RST_STREAM", "h2", nil},
 }
 
-// overHTTP2 has sites speak HTTP/2 without TLS, too.
+// overHTTP2 enables HTTP/2 without TLS.
 const overHTTP2 = "servers {\n protocols h1 h2 h2c\n}"
 
-// call makes a call and returns how to read what comes up to a text, and how to
-// disconnect.
+// call makes a call. It returns a function that reads the answer up to a text, and one
+// that disconnects.
 func (d departure) call(t *testing.T, g *gatetest.Gate, path, key, model, more string) (read func(until string), leave func()) {
 	t.Helper()
 	body := bodyFor(path, model, more)
@@ -115,7 +115,7 @@ func readUntil(t *testing.T, r io.Reader, until string) {
 	}
 }
 
-// awaitDetached waits until so many calls run on without their callers.
+// awaitDetached waits until so many calls are detached.
 func awaitDetached(t *testing.T, calls int64) {
 	t.Helper()
 	runtime := gatetest.Runtime(t)
@@ -125,8 +125,8 @@ func awaitDetached(t *testing.T, calls int64) {
 	})
 }
 
-// interrupted is a backend in two parts: between them it closes reached, and waits
-// until on is closed. It closes gone if the call is cancelled before.
+// interrupted returns a backend that answers in two parts. Between them it closes reached
+// and waits until on is closed. It closes gone if the call is cancelled before.
 func interrupted(first, second http.HandlerFunc) (script http.HandlerFunc, reached, on, gone chan struct{}) {
 	reached, on, gone = make(chan struct{}), make(chan struct{}), make(chan struct{})
 	return func(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +143,7 @@ func interrupted(first, second http.HandlerFunc) (script http.HandlerFunc, reach
 	}, reached, on, gone
 }
 
-// portions sends parts of a body whose head has gone.
+// portions returns a backend that sends parts of a body after its head was sent.
 func portions(parts ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		for _, part := range parts {
@@ -161,11 +161,11 @@ func TestADetachedCallCompletesAndIsChargedInFull(t *testing.T) {
 		read                    string
 		cost                    money.Amount
 	}
-	// Content was announced, but none of it shown.
+	// A content block was opened, but no content was sent.
 	opened := func(name, members string) runsOn {
 		return runsOn{"a stream that has opened " + name, messages, "priced", streamed, gatetest.Stream(messageEvents[0], opening(members)), portions(messageEvents[4:]...), "content_block_start", 25 + 15*10}
 	}
-	// Content was shown, but it does not show the whole cost.
+	// Content was sent, but it does not show the whole cost.
 	asking := func(name, more string) runsOn {
 		return runsOn{"a stream with content that asks for " + name, messages, "optional", streamed + more, gatetest.Stream(messageEvents[:4]...), portions(messageEvents[4:]...), "Hello", 25 + 15*10}
 	}
@@ -341,7 +341,7 @@ func TestNothingIsWrittenToAHalfClosedConnection(t *testing.T) {
 		t.Fatal(err)
 	}
 	awaitDetached(t, 1)
-	awaitPing(t, g, g.NewKey(t, nil).Secret) // time enough for others
+	awaitPing(t, g, g.NewKey(t, nil).Secret) // meanwhile the other stream has time for a ping
 	close(on)
 	rest, _ := io.ReadAll(conn)
 	if text := string(rest); strings.Contains(text, "content_block") || strings.HasSuffix(text, "0\r\n\r\n") {
@@ -358,7 +358,7 @@ func TestACallerThatStopsReadingPaysForTheWholeAnswer(t *testing.T) {
 	g.Credit(t, key.UserID, "1.00")
 	big := strings.Replace(messageAnswer, "Hello there", strings.Repeat("x", 16<<20), 1)
 	g.Backend.On("priced", gatetest.JSON(http.StatusOK, big))
-	open(t.Context(), t, g, messages, key.Secret, "priced", "") // and read nothing
+	open(t.Context(), t, g, messages, key.Secret, "priced", "") // read nothing
 	if line := g.CallLineOf(t, "priced"); line.Text("ended") != "client_gone" || line.Text("rule") != "finish" || line.Text("usage") != "reported" {
 		t.Errorf("logged %v", line)
 	}

@@ -5,12 +5,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// inputFacts is what the body of a call tells of its input, for an estimate of it.
+// inputFacts are the facts in the body of a call from which its input is estimated.
 type inputFacts struct {
 	media      catalog.Media
 	links      int64          // of any kind
-	unmeasured bool           // something beside links has no number of tokens
-	text       *usage.Request // the body, once it was read for this
+	unmeasured bool           // some input other than links has no known number of tokens
+	text       *usage.Request // the parsed body; nil before the first estimate
 }
 
 // Estimates of media in an answer; see docs/reference/calls.md#estimates.
@@ -20,7 +20,7 @@ const (
 	packedBytesPerSecond  = 5_000  // in Base64: 30 kbit/s
 )
 
-// estimateMedia returns what the speech and the images of an answer are estimated at.
+// estimateMedia returns the estimated tokens of the speech and the images in an answer.
 func (c *call) estimateMedia(meter *usage.Reader) (t usage.Tokens) {
 	speech, images := meter.Media()
 	t.ImageOutput = images * catalog.ImageEstimate

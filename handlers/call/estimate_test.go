@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Of mediaPrices, with a price for a search. The context is 200,000 tokens.
+// estimatePrices adds a price for a search to mediaPrices. The context is 200,000 tokens.
 const estimatePrices = mediaPrices + `
 	price seeing* {
 		input 0.001
@@ -24,7 +24,7 @@ const estimatePrices = mediaPrices + `
 	state shared
 `
 
-// abandon makes a call and leaves it when its backend has it, or has sent the
+// abandon makes a call and disconnects after the backend has received it, or has sent the
 // events. It returns the log line of the call.
 func abandon(t *testing.T, g *gatetest.Gate, key gatetest.Key, path, model, body string, events ...string) gatetest.Line {
 	t.Helper()

@@ -177,8 +177,8 @@ func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 		for name, c := range map[string]struct {
 			more   string
 			script http.HandlerFunc
-			sent   string // as far as the caller gets it in any case
-			told   bool   // by an error event; else the body is cut off
+			sent   string // the part that the caller always receives
+			told   bool   // an error event ends the body; otherwise the connection is closed
 			basis  string
 		}{
 			"reset between events":       {streamed, gatetest.Then(gatetest.Stream(begun(path)), gatetest.Reset), begun(path), true, "estimated"},
@@ -207,7 +207,7 @@ func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 					t.Errorf("the caller got\n%s\nwant\n%s", got.Body, want)
 				}
 				if name == "shorter than announced" {
-					return // all of the JSON came: what is charged is a question of its own
+					return // the JSON is complete; other tests check its charge
 				}
 				line := g.CallLine(t, got.RequestID())
 				if line.Text("ended") != "upstream_error" || line.Text("usage") != c.basis {
@@ -220,7 +220,7 @@ func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 
 func flush(w http.ResponseWriter, _ *http.Request) { gatetest.Send(w, "") }
 
-// short announces more than it sends.
+// short returns a backend whose Content-Length is greater than its body.
 func short(body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Length", itoa(len(body)+10))

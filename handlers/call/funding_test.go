@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// ways are the forms of a call whose backend works on it while something changes: the
-// first part of its answer is sent before, the rest after.
+// ways are the forms of a call during which something changes. The backend sends the
+// first part of its answer before the change, and the rest after it.
 var ways = map[string]struct {
 	path, more  string
 	first, rest http.HandlerFunc
@@ -30,8 +30,8 @@ func TestMoneyThatIsTakenBackDuringACallLeavesItsChargeAlone(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "base_url http://127.0.0.1:PORT\n" + prices + gatetest.Selling, Site: gatetest.Proxied + gatetest.Console})
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, b gatetest.Buyer, order string)
-		taken     money.Amount // of the 1.00 that was paid
-		spends    bool         // the user may spend what is left
+		taken     money.Amount // taken back of the 1.00 that was paid
+		spends    bool         // the user may spend the rest
 	}{
 		"a refund":         {func(t *testing.T, b gatetest.Buyer, order string) { b.Told(t, "refunded", order, "1.00") }, money.Unit, false},
 		"a refund of half": {func(t *testing.T, b gatetest.Buyer, order string) { b.Told(t, "refunded", order, "0.50") }, money.Unit / 2, true},
@@ -52,7 +52,7 @@ func TestMoneyThatIsTakenBackDuringACallLeavesItsChargeAlone(t *testing.T) {
 		"a refund that is cleared": {func(t *testing.T, b gatetest.Buyer, order string) {
 			b.Told(t, "refunded", order, "1.00")
 			g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+b.UserID+"/clear", map[string]any{"reason": "a test"}, nil)
-		}, -1, true}, // what the call left is there
+		}, -1, true}, // the rest is available
 		"a refund and another payment": {func(t *testing.T, b gatetest.Buyer, order string) {
 			b.Told(t, "refunded", order, "1.00")
 			b.TopUp(t, "1.00")

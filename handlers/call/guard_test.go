@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 )
 
-// returned is the ResponseWriter of a handler that may have returned: after
-// that the server's own are not there any more, and a call ends the process.
+// returned is the ResponseWriter of a handler that may have returned. After that, a real
+// server has released its writer, and a use of it ends the process.
 type returned struct {
 	http.ResponseWriter
 	gone atomic.Bool
@@ -29,7 +29,7 @@ func (r *returned) SetReadDeadline(time.Time) error {
 	return nil
 }
 
-// slow is a body that takes as long as it may.
+// slow is a body whose read takes a given time.
 type slow struct{ time.Duration }
 
 func (s slow) Read([]byte) (int, error) {

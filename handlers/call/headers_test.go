@@ -73,7 +73,7 @@ func TestOnlyBetaOfTheQueryIsForwarded(t *testing.T) {
 	}
 }
 
-// headersOf writes n lines of headers, each with a value of its own.
+// headersOf writes a header line per name, each with a different value.
 func headersOf(names ...string) string {
 	var lines strings.Builder
 	for _, name := range names {
@@ -209,8 +209,8 @@ func TestABackendLearnsTheCallersAddressOnlyByHeaderUp(t *testing.T) {
 	}
 }
 
-// accountHeaders speak of the operator's account, or tell browsers and proxies on
-// the way what to do.
+// accountHeaders are headers about the operator's account, and instructions for browsers
+// and proxies.
 var accountHeaders = []string{
 	"Api-Key", "X-Api-Key", "X-Auth-Token", "Authorization", "Openai-Organization", "Openai-Project", "Anthropic-Organization-Id",
 	"Anthropic-Ratelimit-Requests-Remaining", "X-Ratelimit-Remaining-Tokens", "Clear-Site-Data", "Location", "X-Accel-Redirect", "Set-Cookie",

@@ -34,7 +34,7 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 		until string
 		began bool
 		rest  []string
-		some  money.Amount // for the output that is known without the report
+		some  money.Amount // charged for the output that is known without the report
 	}{
 		"before all":      {messageEvents[:1], "message_start", false, messageEvents[1:], 10},
 		"in a hidden one": {[]string{messageEvents[0], opening(`"type":"redacted_thinking","data":"abc"`)}, "redacted", true, messageEvents[4:], 10},

@@ -19,7 +19,7 @@ func init() {
 // modelgate_completions. A pattern is an exact name or a prefix followed by "*". Exact names
 // join the list of models that callers see. Outside of such a block it matches nothing.
 type Model struct {
-	// The patterns, of which one must match.
+	// The patterns. A call matches if one of them matches.
 	Patterns []string `json:"patterns,omitempty"`
 
 	patterns catalog.Patterns
@@ -30,7 +30,7 @@ func (Model) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "http.matchers.modelgate_model", New: func() caddy.Module { return new(Model) }}
 }
 
-// Provision parses the patterns and offers the exact ones.
+// Provision parses the patterns and adds the exact ones to the list of models.
 func (m *Model) Provision(ctx caddy.Context) (err error) {
 	if m.patterns, err = catalog.ParsePatterns(m.Patterns); err != nil {
 		return err

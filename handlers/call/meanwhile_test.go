@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// underWay makes a call whose backend answers when meanwhile has returned.
+// underWay makes a call whose backend answers after meanwhile has returned.
 func underWay(t *testing.T, g *gatetest.Gate, key gatetest.Key, path, model, more string, first, rest http.HandlerFunc, meanwhile func()) gatetest.Answer {
 	t.Helper()
 	begun, release := make(chan struct{}), make(chan struct{})
@@ -25,7 +25,7 @@ func underWay(t *testing.T, g *gatetest.Gate, key gatetest.Key, path, model, mor
 	return <-done
 }
 
-// TestACallIsChargedOnceWhateverChangesWhileItRuns changes what a call began with.
+// TestACallIsChargedOnceWhateverChangesWhileItRuns changes the configuration and the state of a running call.
 func TestACallIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 	config := gatetest.Config{App: prices, Site: gatetest.Proxied}
 	g := gatetest.Start(t, config)
@@ -85,7 +85,7 @@ func TestACallIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 	}
 }
 
-// TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered has odd reports of who did.
+// TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered includes malformed reports of that model.
 func TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered(t *testing.T) {
 	const dear = "price dear {\ninput 0.01\noutput 0.1\ncontext 10000\nmax_output 1000\n}\n"
 	g := gatetest.Start(t, gatetest.Config{App: prices + dear, Site: gatetest.Proxied})
@@ -125,8 +125,8 @@ func TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered(t *testing.T) {
 	g.Verify(t)
 }
 
-// TestTwoGatewaysInARowChargeOddReportsTheSame has an inner gateway pass what a backend
-// reports to an outer one.
+// TestTwoGatewaysInARowChargeOddReportsTheSame chains two gateways: the inner one forwards
+// the backend's report to the outer one.
 func TestTwoGatewaysInARowChargeOddReportsTheSame(t *testing.T) {
 	route := func(directive, header, prefix string) string {
 		return directive + ` {

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// linesOf are the texts of the events of a stream, each in a line of its own.
+// linesOf returns the texts of the events of a stream, one per line.
 func linesOf(events ...string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(strings.Join(events, "")) {
@@ -50,7 +50,7 @@ func TestTheReportOfAStreamCountsWhateverItsMediaTypeAndForm(t *testing.T) {
 			"with empty ones": func(lines string) string { return strings.ReplaceAll(lines, "\n", "\r\n\r\n") },
 		} {
 			if form == "JSON sequence" && media == "text/event-stream" {
-				continue // it begins as no text does
+				continue // no text begins like this
 			}
 			calls["messages, "+form+" as "+media] = reported{messages, streamed, as(media, separated(linesOf(messageEvents...))), 25 + 150, "reported"}
 			calls["chat, "+form+" as "+media] = reported{chat, streamed, as(media, separated(linesOf(chatStream...))), 7 + 20, "reported"}
@@ -67,7 +67,7 @@ func TestTheReportOfAStreamCountsWhateverItsMediaTypeAndForm(t *testing.T) {
 func TestAWholeAnswerIsNotCutForWhatStandsAroundIt(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	packed := gzipped(t, messageAnswer)
-	var opened bytes.Buffer // a compression without its end, of which all can be read
+	var opened bytes.Buffer // compressed data without its end, which can still be decompressed
 	w := gzip.NewWriter(&opened)
 	fmt.Fprint(w, messageAnswer)
 	if err := w.Flush(); err != nil {

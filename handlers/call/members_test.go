@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// openPrices leave models beside media* free.
+// openPrices makes models free, except those that match media*.
 const openPrices = mediaPrices + "unpriced allow"
 
-// passing is a site whose operator lets some members pass.
+// passing is a site with pass_member.
 const passing = `
 	modelgate_messages {
 		pass_member trace tools[].beta
@@ -102,7 +102,7 @@ func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
 			}
 			body := func(model string) string {
 				body := bodyFor(c.path, model, c.more)
-				if strings.HasPrefix(c.more, `,"messages"`) && c.path != completions { // in the place of those of bodyFor
+				if strings.HasPrefix(c.more, `,"messages"`) && c.path != completions { // replaces those of bodyFor
 					return strings.Replace(body, `,"messages":[{"role":"user","content":"hello"}]`, "", 1)
 				}
 				return body
@@ -165,8 +165,8 @@ func TestMembersThatTheOperatorNamesPass(t *testing.T) {
 		{chat, `,"trace":"1","web_search":true,"extra_body":{"trace":1}`, 200},
 		{chat, `,"tr\u0061ce":"1"`, 200},
 		{chat, `,"tools":[{"type":"function","function":{"name":"f"},"beta":1}],"functions":[{"name":"f","beta":1}],"fallbacks":[{"model":"media-2","beta":1}]`, 200},
-		{messages, `,"web_search":true`, 400}, // of the other block
-		{messages, `,"beta":1`, 400},          // of tools alone
+		{messages, `,"web_search":true`, 400}, // configured in the other block
+		{messages, `,"beta":1`, 400},          // configured for elements of tools only
 		{chat, `,"tools":[{"type":"function","function":{"name":"f"},"trace":1}]`, 400},
 		{chat, `,"Trace":1`, 400},
 		{chat, `,"tracer":1`, 400},

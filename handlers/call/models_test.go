@@ -13,7 +13,7 @@ import (
 
 func toText(v any) string { return fmt.Sprint(v) }
 
-// offering is a site that names models in each of the ways there are.
+// offering is a site that names models in every possible way.
 const offering = `
 	modelgate_messages {
 		models listed-b listed-a
@@ -118,7 +118,7 @@ func TestOneModelIsAllThatFollowsAndMayHoldSlashes(t *testing.T) {
 		})
 	}
 	got := g.Do(t, http.MethodGet, "/v1/models/claude-1", "Authorization: Bearer "+some, "")
-	missing.check(t, "", got) // though it is there for others
+	missing.check(t, "", got) // although other keys may use it
 	got = g.Do(t, http.MethodGet, "/v1/models/claude-1", "Authorization: Bearer "+some+"\nAnthropic-Version: 2023-06-01", "")
 	missing.check(t, messages, got)
 }

@@ -33,11 +33,11 @@ func init() {
 // `{http.modelgate.model}` | The model as the caller named it
 // `{http.modelgate.ended}` | How the call ended: complete, client_gone, timeout, upstream_error, money_out or refused
 // `{http.modelgate.rule}` | The rule that decided the charge, if the caller disconnected or the call failed before content; see docs/reference/calls.md
-// `{http.modelgate.usage}` | What the tokens rest on: reported, estimated or none
-// `{http.modelgate.usage.*}` | Tokens as they count for the bill, by kind: input, output, cache_read, cache_write_5m, cache_write_1h, reasoning; each token is in one of them
-// `{http.modelgate.cost}` | What the call was charged, as a decimal number in the configured currency
-// `{http.modelgate.first_byte}` | Seconds until the first byte of the answer came; 0 when none did
-// `{http.modelgate.duration}` | Seconds that the call took
+// `{http.modelgate.usage}` | The basis of the tokens: reported, estimated or none
+// `{http.modelgate.usage.*}` | The billed tokens, by kind: input, output, cache_read, cache_write_5m, cache_write_1h, reasoning; each token counts in one kind
+// `{http.modelgate.cost}` | The amount that was charged, as a decimal number in the configured currency
+// `{http.modelgate.first_byte}` | Seconds until the first byte of the answer arrived; 0 if none arrived
+// `{http.modelgate.duration}` | Duration of the call in seconds
 type Messages struct {
 	block
 }
@@ -79,8 +79,8 @@ func (c *Completions) Provision(ctx caddy.Context) error {
 //		<directives>
 //	}
 //
-// The directives become routes in the order in which they stand, as in Caddy's
-// route directive.
+// The directives become routes in the order of the file, as in Caddy's route
+// directive.
 func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	h.Next() // the directive's name
 	if h.NextArg() {
@@ -119,7 +119,7 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 	if len(inner) == 0 {
 		beginning := caddyfile.NewDispenser([]caddyfile.Token{name})
 		beginning.Next()
-		return beginning.Err("the block holds no directive by which calls leave, such as reverse_proxy")
+		return beginning.Err("the block has no directive that sends calls to a backend, such as reverse_proxy")
 	}
 	routes, err := parseInOrder(h, name, inner)
 	b.Routes = routes

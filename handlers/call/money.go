@@ -18,30 +18,30 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// bill is the money side of a call. Its price is that of the configuration in
-// which the call began, whatever is loaded while it runs.
+// bill is the price, the reservation and the charge of a call. A reload of the
+// configuration does not change the price of a running call.
 type bill struct {
-	price       *catalog.Price // nil where the call costs nothing
+	price       *catalog.Price // nil: the call costs nothing
 	bounds      catalog.Bounds
-	unseen      bool // the call asks for what its text does not show; see [catalog.Ask.CostsUnseen]
-	restricted  bool // the call reserves the whole context, because earlier ones left too much uncollected
+	unseen      bool // the cost may include more than the text shows; see [catalog.Ask.CostsUnseen]
+	restricted  bool // the call reserves the whole context, because too much of earlier calls is uncollected
 	input       inputFacts
-	pcm         bool                // the call asks for speech that is not compressed
-	reservation *ledger.Reservation // nil for calls that are no one's to pay
+	pcm         bool                // the call asks for uncompressed speech
+	reservation *ledger.Reservation // nil on routes that are free
 	grant       limit.Grant
 
-	settled  time.Time     // when it last was, while the call runs
-	foreseen bool          // the reported input was compared with what is reserved
-	short    *ledger.Short // why not all that it comes to could be reserved; nil: it could, or did not have to
+	settled      time.Time     // when a running call was last settled
+	inputChecked bool          // the reported input was compared with the reservation
+	short        *ledger.Short // set if the reported input could not be reserved completely
 
 	charged     money.Amount
 	uncollected money.Amount // part of the cost that was not charged
-	cut         bool         // the backend claims more than the call can have used
+	cut         bool         // the backend reported more than the call can have used
 
-	unlisted string // the tier or region that served the call, where the price lists only others
+	unlisted string // the tier or region that served the call, if the price does not list it
 }
 
-// price finds what the call costs, and refuses a model that is not for sale.
+// findPrice sets the price and the bounds of the call. It refuses a model without a price.
 func (c *call) findPrice() *fault.Fault {
 	if f := c.checkNamed(); f != nil {
 		return f
@@ -82,9 +82,8 @@ func noModel(code fault.Code, param, model string) *fault.Fault {
 	return fault.At(code, param, "there is no model %q here; GET /v1/models lists those there are", model)
 }
 
-// checkNamed holds the models that the body names beside its own to what holds
-// for that one: they have a name, the key's scope takes them in, and they have a
-// price where models have one.
+// checkNamed checks the further models that the body names, such as fallbacks, as the
+// model of the call is checked: by the name, the scope of the key and the price.
 func (c *call) checkNamed() *fault.Fault {
 	app := c.block.app
 	for i := range c.request.Named {
@@ -113,8 +112,8 @@ func (c *call) checkNamed() *fault.Fault {
 	return nil
 }
 
-// admit holds the caller to the rates, as far as they concern a call whose body is not
-// read yet, and refuses a caller without money where each call costs some.
+// admit checks the rate limits before the body is read. If every call has a price, it
+// also refuses a caller without funds.
 func (c *call) admit(r *http.Request) *fault.Fault {
 	limits := &c.block.app.Limits
 	key, user := auth.Subjects(c.principal, limits)
@@ -139,7 +138,7 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 	return f
 }
 
-// extend holds the caller to the rates that depend on the body.
+// extend checks the rate limits that depend on the body.
 func (c *call) extend() *fault.Fault {
 	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.Stream)
 	c.rateLimits = c.bill.grant.Status
@@ -149,14 +148,14 @@ func (c *call) extend() *fault.Fault {
 	return nil
 }
 
-// estimate is the input of the call, in tokens, where so many bytes of its body
-// are text: each token of a prompt that is given as tokens is one.
+// estimate returns the estimated input in tokens of a body with so many bytes of text.
+// A prompt that is given as tokens is counted, not estimated.
 func (c *call) estimate(text int64) int64 {
 	tokens, bytes := c.request.PromptTokens()
 	return usage.Estimate(max(text-bytes, 0)) + tokens
 }
 
-// reserve gives the call its greatest price, or refuses it.
+// reserve reserves the greatest price of the call, or refuses the call.
 func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.route.free {
 		return nil
@@ -195,8 +194,8 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cost more than could be collected: "+
 	"until that is less than the operator tolerates, your calls are made one at a time").After(time.Second)
 
-// unaffordable says what is needed, what is there, and with which max_tokens
-// the call could be paid.
+// unaffordable returns the fault for missing funds. It names the amounts needed and
+// available, and the max_tokens that the available amount would cover.
 func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 	hint := ""
 	if short.Owed == 0 {
@@ -208,10 +207,11 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 	return short.Fault("this call", hint)
 }
 
+// affordable returns the hint with the max_tokens that available would cover, or "".
 func (c *call) affordable(available money.Amount) string {
 	a := c.request.Ask(c.body.bytes(), c.bill.restricted)
 	if !a.HasMaxTokens {
-		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // a caller who adds it sends more
+		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // adding the member makes the body longer
 	}
 	fits := c.bill.price.Fits(a, available)
 	if fits == 0 {
@@ -220,14 +220,14 @@ func (c *call) affordable(available money.Amount) string {
 	return fault.New("", "; a max_tokens of at most %d would fit", fits).Message
 }
 
-// release gives back what a call has that came to no settlement.
+// release ends the reservation and the rate grant of a call that is not settled.
 func (b *bill) release(now time.Time) {
 	b.reservation.Release()
 	b.grant.End(now, 0)
 }
 
-// outcome is what the billing rule looks at, of a call that has ended so, or is
-// under way, and what its backend reported.
+// outcome returns the input of the billing rule and the usage report of the backend.
+// ended is empty while the call runs.
 func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report) {
 	o = usage.Outcome{Ended: ended, Finished: c.finished}
 	if c.bill.price != nil {
@@ -248,7 +248,7 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 	return o, report
 }
 
-// cost is what a call costs by a report, when it is charged at all.
+// cost returns the charge for a report, which is nothing if basis is usage.None.
 func (b *bill) cost(report *usage.Report, basis usage.Basis) catalog.Charge {
 	switch {
 	case basis == usage.None:
@@ -259,28 +259,28 @@ func (b *bill) cost(report *usage.Report, basis usage.Basis) catalog.Charge {
 	return b.price.Charge(b.bounds, report)
 }
 
-// settleEvery is how much of a long call a crash can forget.
+// settleEvery is the interval at which a long call is settled. A crash loses less than that.
 const settleEvery = 10 * time.Second
 
 // errMoneyOut cancels a call that costs more than is available.
 var errMoneyOut = errors.New("the money has run out")
 
-// pay looks at a stream while it runs: once it has begun, whether the input that
-// was reported comes to more than is reserved, and every now and then what is to
-// be settled in between. It returns errMoneyOut when the call must end.
-func (c *call) pay(now time.Time) error {
+// settleRunning checks and settles a stream while it runs. When the stream begins, it
+// compares the reported input with the reservation. Every settleEvery, it settles the
+// cost so far. It returns errMoneyOut if the call must end.
+func (c *call) settleRunning(now time.Time) error {
 	b := &c.bill
 	if b.reservation == nil {
 		return nil
 	}
-	if b.price != nil && !b.foreseen && c.answer.meter.Began() {
-		b.foreseen = true
-		b.short = b.foresee(c.answer.meter)
+	if b.price != nil && !b.inputChecked && c.answer.meter.Began() {
+		b.inputChecked = true
+		b.short = b.reserveReported(c.answer.meter)
 	}
 	if now.Sub(b.settled) < settleEvery && b.short == nil {
 		return nil
 	}
-	o, report := c.outcome("") // as it would be charged, were it broken off now
+	o, report := c.outcome("") // what the call would cost if it ended now
 	tokens, basis := o.Bill()
 	report.Tokens = tokens
 	charge := b.cost(&report, basis)
@@ -296,10 +296,10 @@ func (c *call) pay(now time.Time) error {
 	return nil
 }
 
-// foresee reserves more where the input that a stream reports at its start, with
-// all the output that was asked for, comes to more than is reserved. If that is not
-// there, it reserves what is available, and returns the missing amount.
-func (b *bill) foresee(meter *usage.Reader) *ledger.Short {
+// reserveReported grows the reservation if it does not cover the input that a stream
+// reports at its start with all the output that the call allows. If the balance does not
+// cover that, it reserves what is available and returns the shortage.
+func (b *bill) reserveReported(meter *usage.Reader) *ledger.Short {
 	report := meter.Report()
 	if !report.Input {
 		return nil
@@ -314,8 +314,8 @@ func (b *bill) foresee(meter *usage.Reader) *ledger.Short {
 	return lacks
 }
 
-// charge settles the call for good, by the billing rule and as far as it could
-// be reserved.
+// charge settles the ended call by the billing rule. It charges at most the amount that
+// can be reserved.
 func (c *call) charge() {
 	b := &c.bill
 	o, report := c.outcome(c.ended)
@@ -342,7 +342,7 @@ func (c *call) charge() {
 	}
 	record := c.record()
 	record.Breakdown = charge.Breakdown()
-	if b.cut { // of a report: an estimate that is cut tells nothing of the cost
+	if b.cut { // only a report shows the cost beyond the bounds; an estimate does not
 		report.Tokens = o.Tokens
 		record.Uncollected = b.price.Excess(b.bounds, &report, cost)
 	}
@@ -359,7 +359,7 @@ func (c *call) charge() {
 	}
 }
 
-// record is the call as the ledger keeps it.
+// record returns the call as the ledger keeps it.
 func (c *call) record() journal.Call {
 	return journal.Call{
 		ID: c.id, Time: c.started.UnixMilli(), User: c.principal.UserID, Key: c.principal.KeyID,

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// prices are of calls whose sums can be done in the head: an input token costs a
-// nano-unit, an output token ten, what comes from a cache a tenth.
+// prices make amounts easy to compute: an input token costs one nano-unit, an output
+// token ten, and a cached token a tenth.
 const prices = `
 	price priced* {
 		input 0.001
@@ -47,14 +47,14 @@ func TestACallPaysWhatItsUsageCostsToTheNanoUnit(t *testing.T) {
 		"a chat stream":  {chat, streamed, gatetest.Stream(append(chatChunks, usageChunk, doneChunk)...), 7 + 2*10},
 		"cached input": {
 			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"input_tokens":9`, `"input_tokens":9,"cache_read_input_tokens":31`, 1)),
-			9 + 4 + 4*10, // 3.1 nano-units for what was cached, rounded up once
+			9 + 4 + 4*10, // 3.1 nano-units for cached tokens, rounded up once
 		},
 		"no report, by estimate": {completions, "", gatetest.JSON(200, `{"choices":[{"text":"twelve bytes","finish_reason":"stop"}]}`), 2 + 4*10},
 		"refused by the backend": {messages, "", gatetest.JSON(400, `{"type":"error","error":{"type":"invalid_request_error","message":"no"}}`), 0},
 		"failed before it began": {messages, streamed, gatetest.Stream(messageEvents[0], "event: error\ndata: {\"type\":\"error\",\"error\":{}}\n\n"), 0},
 		"broken off by the backend": {
 			messages, streamed, gatetest.Then(gatetest.Stream(messageEvents[:4]...), gatetest.Reset),
-			25 + 3*10, // "Hello ü" is 8 bytes, and more than the one token that was reported
+			25 + 3*10, // "Hello ü" is 8 bytes, more than the one token that was reported
 		},
 		"an empty body":    {messages, "", gatetest.Body(200, "application/json", ""), 0},
 		"counting is free": {countTokens, "", gatetest.JSON(200, `{"input_tokens":14}`), 0},
@@ -197,13 +197,13 @@ func TestWhoCannotPayIsToldWhatWouldFitAndNoBackendIsAsked(t *testing.T) {
 func TestAWalletForSevenCallsAndAHalfPaysForSeven(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
-	// All of what is reserved is used: so many tokens in the body, so many out.
+	// The call uses its whole reservation: all tokens of the body, and max_tokens of output.
 	body := fmt.Sprintf(`{"model":"priced","max_tokens":50,"messages":[{"role":"user","content":%q}]}`, strings.Repeat("word ", 40))
 	tokens := (len(body) + 2) / 3
 	each := money.Amount(tokens + 50*10)
 	release := make(chan struct{})
 	g.Backend.On("priced", func(w http.ResponseWriter, r *http.Request) {
-		<-release // so that all that can be paid are under way together
+		<-release // all calls that can be paid run at the same time
 		gatetest.JSON(200, fmt.Sprintf(`{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":50}}`, tokens))(w, r)
 	})
 	g.Credit(t, key.UserID, (each * 15 / 2).String())
@@ -332,8 +332,8 @@ func TestAStreamThatRunsDryEndsWithAnErrorEventAndIsChargedWhatThereIs(t *testin
 	g.Backend.On("priced", gatetest.Then(gatetest.Stream(append([]string{start}, messageEvents[1:4]...)...), gatetest.Silent(gone)))
 	got := post(t, g, messages, key.Secret, "priced", streamed)
 	<-gone
-	// How much comes before the end depends on how the events arrive; it has begun
-	// with the first text.
+	// How much text arrives before the end depends on the timing of the events. The
+	// first text always arrives.
 	delivered, ended := strings.CutSuffix(got.Body, errorEvent(messages, "billing_error", "",
 		"the rest of this answer may cost up to 0.000004968, and 0.000001328 is available", got.RequestID()))
 	least := start + messageEvents[1] + messageEvents[2]
@@ -366,7 +366,7 @@ func TestRatesRefuseWithWhenToTryAgain(t *testing.T) {
 			model := "rate " + name
 			g.Backend.On(model, gatetest.JSON(200, messageAnswer))
 			first, second := post(t, g, c.path, key.Secret, model, ""), post(t, g, c.path, key.Secret, model, "")
-			for second.Status == http.StatusOK { // a second may have gone by on a slow machine
+			for second.Status == http.StatusOK { // on a slow machine, a second may have passed
 				second = post(t, g, c.path, key.Secret, model, "")
 			}
 			if first.Status != http.StatusOK {

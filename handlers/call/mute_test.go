@@ -15,8 +15,8 @@ func init() {
 	})
 }
 
-// mute is a third-party handler that flushes what it has not written,
-// answers nothing and calls nobody.
+// mute is a third-party handler that flushes without writing anything, and does not call
+// the next handler.
 type mute struct{}
 
 func (mute) CaddyModule() caddy.ModuleInfo {

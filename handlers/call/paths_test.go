@@ -9,14 +9,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// trap is a site in which whatever slips past the gate would be answered 418.
+// trap is a site that answers 418 to every request that bypasses the gate.
 const trap = gatetest.Proxied + `
 	respond "slipped past" 418
 `
 
 var notFound = refusal{404, "not_found_error", fault.NotFound, "there is nothing at this path", ""}
 
-// wire sends a request with exactly this target and a good credential.
+// wire sends a request with exactly this target and a valid credential.
 func wire(t *testing.T, g *gatetest.Gate, method, target, key, body string) gatetest.Answer {
 	t.Helper()
 	conn := g.Dial(t)

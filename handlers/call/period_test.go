@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// subscription is one as operators see it.
+// subscription is a subscription in the form that operators read.
 type subscription struct {
 	Status string       `json:"status"`
 	Used   money.Amount `json:"quota_used"`
@@ -28,7 +28,7 @@ func subscriptionOf(t *testing.T, g *gatetest.Gate, b gatetest.Buyer) subscripti
 	return list.Items[0]
 }
 
-// costOf is what the calls of a buyer came to, by the report of operators.
+// costOf returns the cost of a buyer's calls in the usage report of operators.
 func costOf(t *testing.T, g *gatetest.Gate, b gatetest.Buyer) (sum money.Amount) {
 	t.Helper()
 	var list struct {
@@ -43,7 +43,7 @@ func costOf(t *testing.T, g *gatetest.Gate, b gatetest.Buyer) (sum money.Amount)
 	return sum
 }
 
-// TestACallIsPaidFromThePeriodInWhichItBegan changes the subscription that pays.
+// TestACallIsPaidFromThePeriodInWhichItBegan changes the subscription during a call.
 func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "base_url http://127.0.0.1:PORT\n" + prices + gatetest.Selling + `
 		plan 4 Tiny {
@@ -61,10 +61,10 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		plan int
-		// meanwhile returns what it has spent beside the call.
+		// meanwhile makes the change and returns what it spent in addition to the call.
 		meanwhile func(t *testing.T, b gatetest.Buyer, subscription int64) money.Amount
-		// used is what is used of the quota that is shown at the end, and taken what is
-		// taken of the wallet, by a call of some cost.
+		// used returns the expected usage of the last quota, and taken the expected charge to
+		// the wallet, for a call of some cost.
 		used, taken func(cost money.Amount) money.Amount
 	}{
 		"nothing changes": {1, func(*testing.T, gatetest.Buyer, int64) money.Amount { return 0 },

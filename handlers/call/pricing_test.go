@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// ruledPrices are prices with all words. As in prices, a token of input costs a
-// nano-unit and one of output ten.
+// ruledPrices use every word of the price configuration. As in prices, an input token
+// costs one nano-unit and an output token ten.
 const ruledPrices = `
 	price ruled* {
 		input 0.001
@@ -37,15 +37,15 @@ const ruledPrices = `
 	}
 `
 
-// searchEvent begins a search of the backend's own.
+// searchEvent begins a search that the backend makes.
 const searchEvent = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{}}}\n\n"
 
-// reporting puts more members into the usage object of an answer.
+// reporting adds members to the usage object of an answer.
 func reporting(answer, more string) string {
 	return strings.Replace(answer, `"usage":{`, `"usage":{`+more+`,`, 1)
 }
 
-// messageStream is messageEvents with more usage at its start and at its end.
+// messageStream returns messageEvents with more usage at its start and at its end.
 func messageStream(start, end string) []string {
 	events := append([]string(nil), messageEvents...)
 	if start != "" {
@@ -143,7 +143,7 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
 				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
 			}
-			// The record of the call says how the same cost came about.
+			// The record of the call contains the breakdown of the same cost.
 			var shown struct {
 				Cost      money.Amount
 				Breakdown *struct{ Total money.Amount }
@@ -171,8 +171,8 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 func TestTheDearestTierThatMayServeACallIsReserved(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: ruledPrices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
-	// At its own rates the call costs some 700 nano-units at most, and 6.6 times as
-	// much at the dearest tier in the dearest region.
+	// At its normal price the call costs at most about 700 nano-units. The most expensive tier in
+	// the most expensive region costs 6.6 times as much.
 	g.Credit(t, key.UserID, "0.000001")
 	if got := post(t, g, messages, key.Secret, "ruled", ""); got.Status != http.StatusPaymentRequired {
 		t.Errorf("answered %d %s", got.Status, got.Body)

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// refusal is what a refused call must answer.
+// refusal is the expected answer to a refused call.
 type refusal struct {
 	status  int
 	kind    string // of the error, in the messages dialect
@@ -23,7 +23,7 @@ const badCredential = `the API key is missing or not valid; send it as "Authoriz
 
 var unauthorized = refusal{status: 401, kind: "authentication_error", code: fault.Unauthorized, message: badCredential}
 
-// bodyIn is the exact body of a refusal in the dialect of path.
+// bodyIn returns the exact body of a refusal in the dialect of path.
 func (want refusal) bodyIn(path, requestID string) string {
 	quoted := fmt.Sprintf("%q", want.message)
 	if strings.HasPrefix(path, messages) {
@@ -43,7 +43,7 @@ func (want refusal) bodyIn(path, requestID string) string {
 	return fmt.Sprintf(`{"error":{"code":%q,"message":%s,"type":%q,"param":%s}}`, want.code, quoted, kind, param)
 }
 
-// check compares an answer with a refusal, down to the last byte and header.
+// check compares the whole answer with a refusal: status, headers and body.
 func (want refusal) check(t *testing.T, path string, got gatetest.Answer) {
 	t.Helper()
 	if got.Status != want.status {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// conclusion notes the figures of a call that has ended.
+// conclusion sets the status and the times of a call that has ended.
 func (c *call) conclusion() {
 	c.duration = time.Since(c.started)
 	a := c.answer
@@ -46,7 +46,7 @@ func (c *call) report() {
 	}
 }
 
-// line is a call as its log line.
+// line is a call that is marshalled as its log line.
 type line call
 
 // MarshalLogObject implements zapcore.ObjectMarshaler. Times are in seconds.
@@ -106,7 +106,7 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	return nil
 }
 
-// placeholder serves the values that Messages documents.
+// placeholder returns the values of the placeholders that Messages documents.
 func (c *call) placeholder(key string) (any, bool) {
 	name, ours := strings.CutPrefix(key, "http.modelgate.")
 	if !ours {

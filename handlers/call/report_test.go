@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// reported is a call with its answer, what it costs at prices, and on what the bill
-// rests.
+// reported is a call with its answer, its cost at prices, and the basis of the charge.
 type reported struct {
 	path, more string
 	script     http.HandlerFunc
@@ -19,7 +18,7 @@ type reported struct {
 	basis      string
 }
 
-// charges makes each call and checks what it is charged.
+// charges makes each call and checks its charge.
 func charges(t *testing.T, g *gatetest.Gate, calls map[string]reported) {
 	t.Helper()
 	for name, c := range calls {
@@ -48,7 +47,7 @@ func TestFiguresOfAReportMayBeFloatsAndDigitsInQuotes(t *testing.T) {
 	} {
 		calls["messages "+figure] = reported{
 			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+figure, 1)), 9 + 10*tokens,
-			map[bool]string{true: "estimated", false: "reported"}[figure == "0.0"], // nothing, for a text of 11 bytes
+			map[bool]string{true: "estimated", false: "reported"}[figure == "0.0"], // a report of 0 tokens for a text of 11 bytes is replaced
 		}
 		if figure != "1e300" {
 			calls["a chat's stream "+figure] = reported{
@@ -95,7 +94,7 @@ func TestAnAnswerThatCannotBeReadIsEstimatedByItsBytes(t *testing.T) {
 			gatetest.Body(http.StatusOK, contentType, strings.Repeat("\x1b", length))(w, r)
 		}
 	}
-	const asked = 2 // the text of the question
+	const asked = 2 // input tokens of the question
 	charges(t, g, map[string]reported{
 		"an unknown encoding":      {chat, "", encoded("br", "application/json", 100), asked + 10*34, "estimated"},
 		"one of a stream":          {messages, streamed, encoded("br", "text/event-stream", 100), asked + 10*34, "estimated"},

@@ -11,8 +11,8 @@ import (
 // usualVersion is the version that almost all callers send. Its date is not parsed for each call.
 const usualVersion = "2023-06-01"
 
-// checkVersion demands the header that names the version of the messages
-// dialect, in the form of a date.
+// checkVersion requires the header with the version of the messages dialect, which
+// is a date.
 func checkVersion(values []string, name string) *fault.Fault {
 	if len(values) == 0 || values[0] == "" {
 		return fault.At(fault.MissingParameter, name, "the header %s is required, with a date such as "+usualVersion, name)
@@ -28,8 +28,8 @@ func checkVersion(values []string, name string) *fault.Fault {
 	return nil
 }
 
-// checkEncoding refuses encoded bodies: what is checked here must be what the
-// backend reads.
+// checkEncoding refuses encoded bodies, because the gateway must check the same bytes
+// that the backend reads.
 func checkEncoding(header http.Header) *fault.Fault {
 	if coding := reply.Encoding(header); coding != "" {
 		return fault.New(fault.UnsupportedMediaType, "Content-Encoding %q: send the body without an encoding", coding)

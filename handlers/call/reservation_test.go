@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// mediaPrices are of a model that reads at most 200,000 tokens, a nano-unit each.
+// mediaPrices have a model with a context of 200,000 tokens, at one nano-unit per token.
 const mediaPrices = `
 	price media* {
 		input 0.001
@@ -23,13 +23,13 @@ const mediaPrices = `
 	}
 `
 
-// parts is a good body for path whose one message has these parts.
+// parts returns a valid body for path with one message that has these parts.
 func parts(model, list string) string {
 	return fmt.Sprintf(`{"model":%q,"max_tokens":10,"messages":[{"role":"user","content":[%s]}]}`, model, list)
 }
 
-// reserves are what a body reserves: it is served with just so much in the
-// wallet, and refused with a billionth less.
+// reserves checks how much a body reserves: the call is served with exactly that amount
+// in the wallet, and refused with a billionth less.
 func reserves(t *testing.T, g *gatetest.Gate, path, model, body string, most money.Amount) {
 	t.Helper()
 	g.Backend.On(model, gatetest.JSON(200, `{"usage":{"input_tokens":1,"output_tokens":0,"prompt_tokens":1,"completion_tokens":0}}`))
@@ -127,7 +127,7 @@ func TestMediaOutsideTheContentReserveTheSame(t *testing.T) {
 	}
 }
 
-// The fault as it was found: 12 calls at once, each of 2 KB with 50 links to
+// This reproduces a past fault: 12 concurrent calls, each of 2 KB with 50 links to
 // images, with 0.05 in the wallet.
 func TestCallsWithLinksCannotSpendBeyondTheBalance(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: `
@@ -208,7 +208,7 @@ func TestAUserBeyondTheToleranceCallsOneAtATime(t *testing.T) {
 	claim := `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":1}}`
 	g.Backend.On("media greedy", gatetest.JSON(200, fmt.Sprintf(claim, 150_000)))
 	g.Backend.On("media modest", gatetest.JSON(200, fmt.Sprintf(claim, 10)))
-	post(t, g, messages, key.Secret, "media greedy", "") // comes to 0.15, of which 0.001 is there
+	post(t, g, messages, key.Secret, "media greedy", "") // costs 0.15, and 0.001 is available
 	g.WalletAtRest(t, key.UserID)
 
 	g.Credit(t, key.UserID, "0.1")
@@ -252,7 +252,7 @@ func TestMembersThatRaiseTheOutputReserveIt(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
 	for name, c := range map[string]struct {
 		path, more string
-		output     int // that is reserved, and charged at most
+		output     int // reserved, and the maximum that is charged
 	}{
 		"none":                   {chat, ``, 10},
 		"null":                   {chat, `,"n_predict":null`, 10},

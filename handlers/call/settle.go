@@ -13,16 +13,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// settle decides how the call ended, sees to it that the caller has been told,
-// and charges it. It runs deferred, exactly once, whatever becomes of the call.
-// It panics on with http.ErrAbortHandler when the caller's connection must be
-// cut off, because an answer that has begun cannot be completed and must not
-// look as if it were.
+// settle decides how the call ended, completes or replaces the answer, and charges
+// the call. It runs deferred, exactly once per call. It panics with
+// http.ErrAbortHandler if the caller's connection must be closed: an incomplete
+// answer must not look complete.
 func (c *call) settle(r *http.Request, panicked any, err error) error {
 	a := c.answer
 	a.end()
 	defer c.endDetached()
-	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // the very value net/http looks for
+	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // net/http compares the value, too
 		err = errors.New("a handler panicked")
 	}
 
@@ -36,9 +35,9 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 		c.beforeAnswer(err)
 	}
 
-	if a.lost && !a.told {
-		// The caller does not read this status. It is for the access log; Caddy's
-		// own proxy sets it, too.
+	if a.callerGone && !a.headSent {
+		// The caller does not read this status. It is for the access log, as in
+		// Caddy's reverse_proxy.
 		c.status = statusClientGone
 		a.ResponseWriter.WriteHeader(c.status)
 	}
@@ -56,7 +55,7 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 	return nil
 }
 
-// beforeAnswer ends a call of which the caller has heard nothing yet.
+// beforeAnswer ends a call before anything was written to the caller.
 func (c *call) beforeAnswer(err error) {
 	c.ended = usage.UpstreamError
 	switch {
@@ -79,21 +78,21 @@ func (c *call) beforeAnswer(err error) {
 		if c.refusal.Status() < 500 {
 			c.ended = usage.Refused
 		}
-	default: // the routes returned without a word: an empty 200 it must not become
+	default: // the routes wrote nothing: Caddy would answer an empty 200
 		c.refusal = unavailable
 	}
-	if c.answer.lost {
+	if c.answer.callerGone {
 		return
 	}
 	c.answer.replace(c.refusal)
 }
 
-// statusClientGone is the status of a request whose caller left, as nginx and
-// Caddy write it into their logs.
+// statusClientGone is the status of a request whose caller disconnected, as in the logs
+// of nginx and Caddy.
 const statusClientGone = 499
 
-// conclude ends a call whose answer has begun. It returns true when the
-// connection must be cut off.
+// conclude ends a call whose answer has begun. It returns true if the caller's
+// connection must be closed.
 func (c *call) conclude(broken bool, err error) (abort bool) {
 	a := c.answer
 	if a.status >= 300 {
@@ -104,18 +103,18 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		return broken
 	}
 	switch {
-	case a.whole(!broken && err == nil):
+	case a.complete(!broken && err == nil):
 		c.finished = true
-		if a.lost && !c.hadAll {
+		if a.callerGone && !c.readAll {
 			c.ended = usage.ClientGone
 			return true
 		}
-		// Many callers leave as soon as they have read the last event, before
-		// the backend has closed its side.
+		// Many callers disconnect after the last event, before the backend
+		// closes its connection.
 		c.ended = usage.Complete
 		return broken && !a.stream
 	case a.page(), a.meter != nil && a.meter.Failed():
-		c.ended = usage.UpstreamError // the caller has read the backend's own words
+		c.ended = usage.UpstreamError // the caller has received the backend's own error
 		return broken && !a.intact()
 	case c.timedOut():
 		c.ended, c.refusal = usage.Timeout, timedOut
@@ -138,8 +137,8 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 	return false
 }
 
-// routeFault turns an error of the operator's routes into words for the caller:
-// those of reverse_proxy, and those of an error directive in the block.
+// routeFault returns the fault for an error of the operator's routes: of reverse_proxy,
+// or of an error directive in the block.
 func routeFault(err error) *fault.Fault {
 	var handler caddyhttp.HandlerError
 	if !errors.As(err, &handler) {

@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// pings are the signs of life by path.
+// pings are the ping events by path.
 var pings = map[string]string{
 	messages: "event: ping\ndata: {\"type\": \"ping\"}\n\n",
 	chat:     ": ping\n\n",
 }
 
-// soon bounds what must happen within a second.
+// soon is the limit for events that must happen at once.
 const soon = time.Second
 
 func within(t *testing.T, d time.Duration, what string, done <-chan struct{}) {
@@ -55,9 +55,9 @@ func TestASilentStreamGetsPingsBetweenItsEvents(t *testing.T) {
 			pinged := make(chan struct{})
 			g.Backend.On(path, func(w http.ResponseWriter, _ *http.Request) {
 				gatetest.Events(w)
-				<-pinged // once before any event
+				<-pinged // a ping before any event
 				gatetest.Send(w, event)
-				<-pinged // and once after one
+				<-pinged // a ping after an event
 			})
 			resp := open(t.Context(), t, g, path, key, path, streamed)
 			in := bufio.NewReader(resp.Body)
@@ -73,7 +73,7 @@ func TestASilentStreamGetsPingsBetweenItsEvents(t *testing.T) {
 			}
 			for _, want := range []string{ping, event, ping} {
 				got := next()
-				for got == ping && want == event { // one ping more had time
+				for got == ping && want == event { // on a slow machine, another ping may come first
 					got = next()
 				}
 				if got != want {
@@ -150,7 +150,7 @@ func TestABackendThatFallsSilentIsEndedAndTheCallerTold(t *testing.T) {
 	for _, path := range []string{messages, chat} {
 		for name, c := range map[string]struct {
 			more, head, sent string
-			told             bool // by an event; else the body is cut off
+			told             bool // an error event ends the body; otherwise the connection is closed
 		}{
 			"in a stream":        {streamed, "text/event-stream", begun(path), true},
 			"within an event":    {streamed, "text/event-stream", begun(path) + "data: {\"ty", false},
@@ -171,7 +171,7 @@ func TestABackendThatFallsSilentIsEndedAndTheCallerTold(t *testing.T) {
 					want += errorEvent(path, "timeout_error", "UPSTREAM_TIMEOUT", "the backend of this model did not answer in time", got.RequestID())
 				}
 				if path == chat && !c.told && c.more != "" {
-					want = got.Body // the rest of an event may be held back by the trimmer
+					want = got.Body // the trimmer may hold back an incomplete event
 				}
 				if got.Body != want || (got.Err == nil) != c.told {
 					t.Errorf("the caller got (%v)\n%q\nwant\n%q", got.Err, got.Body, want)
@@ -283,7 +283,7 @@ func TestACallerWhoReadsNoMoreDoesNotHoldABackendForEver(t *testing.T) {
 			}
 		}
 	})
-	open(t.Context(), t, g, messages, key, "stuck", streamed) // and read nothing
+	open(t.Context(), t, g, messages, key, "stuck", streamed) // read nothing
 	within(t, gatetest.Patience, "the end of the call to the backend", gone)
 	if line := g.CallLineOf(t, "stuck"); line.Text("ended") != "client_gone" {
 		t.Errorf("logged %v", line)

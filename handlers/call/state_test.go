@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
-// statefulMembers are the members known to name what a vendor's account or an
-// inference server keeps, where vendors take them. The list stands here apart
-// from the rules: a rule that is lost, and a route without them, must fail.
+// statefulMembers are the known members that refer to state of a vendor's account or of an
+// inference server, with the places where vendors accept them. The list is independent of
+// the rules, so that the test fails if a rule is removed.
 var statefulMembers = []struct{ where, member string }{
 	{"body", `"previous_response_id":"resp_1"`}, {"body", `"conversation":"conv_1"`}, {"body", `"conversation":{"id":"conv_1"}`},
 	{"body", `"container":"container_1"`}, {"body", `"container":{"id":"container_1"}`}, {"body", `"container":{"skills":[{"skill_id":"s"}]}`},
@@ -54,7 +54,7 @@ var statefulMembers = []struct{ where, member string }{
 	{"part", `"type":"code_execution_tool_result","content":{"type":"code_execution_result","content":[{"type":"code_execution_output","file_id":"file_1"}]}`},
 }
 
-// statefulBody is a body that any route takes, with a stateful member in it.
+// statefulBody returns a body for the route with a stateful member.
 func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	chatLike := rt.Path != "/v1/completions"
 	message, part, tool, more := "", "", "", ""

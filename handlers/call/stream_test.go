@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// cuts returns a text in portions cut at random, the same for each seed.
+// cuts splits a text at random positions, which are the same for the same seed.
 func cuts(text string, seed uint64) []string {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	var portions []string
@@ -44,7 +44,7 @@ func TestAStreamReachesTheCallerByteForByteHoweverItIsCut(t *testing.T) {
 					t.Parallel()
 					model := t.Name()
 					g.Backend.On(model, gatetest.Stream(cuts(want, seed)...))
-					// Explicit, so that nothing of the stream is the gate's own.
+					// The caller asks for usage, so the gate adds and removes nothing.
 					got := post(t, g, path, key, model, `,"stream":true,"stream_options":{"include_usage":true}`)
 					if got.Body != want || got.Err != nil || got.Header.Get("Content-Type") != "text/event-stream" {
 						t.Errorf("the caller got (%v)\n%q\nwant\n%q", got.Err, got.Body, want)
@@ -71,7 +71,7 @@ func TestEachEventIsFlushedAsItComes(t *testing.T) {
 				gatetest.Events(w)
 				for _, event := range events {
 					gatetest.Send(w, event)
-					<-next // nothing more before the caller has this one
+					<-next // the next event is sent after the caller has received this one
 				}
 			})
 			resp := open(t.Context(), t, g, path, key, path, streamed)
@@ -104,10 +104,10 @@ func TestUsageIsAskedOfAStreamAndItsChunkTakenOutWhereTheCallerDidNotAsk(t *test
 	const asked = `"include_usage":true`
 	for _, path := range []string{chat, completions} {
 		first := bodyFor(path, "MODEL", "")
-		first = first[1 : len(first)-1] // the members that a good body has
+		first = first[1 : len(first)-1] // the members of a valid body
 		for name, c := range map[string]struct {
 			body, sent string
-			ours       bool // the chunk was the gate's wish
+			ours       bool // the gate asked for the chunk
 		}{
 			"absent":         {`{` + first + `,"stream":true}`, `{"stream_options":{"include_usage":true},` + first + `,"stream":true}`, true},
 			"absent, spaced": {" {\n " + first + " ,\t\"stream\" : true } \n", ` {"stream_options":{"include_usage":true},` + "\n " + first + " ,\t\"stream\" : true } \n", true},
@@ -173,7 +173,7 @@ func TestAStreamThatBringsNoUsageIsEstimated(t *testing.T) {
 	key := g.NewKey(t, nil).Secret
 	g.Backend.On("mute", gatetest.Stream(append(chatChunks, doneChunk)...))
 	got := post(t, g, chat, key, "mute", streamed)
-	wantCall(t, g, got, "complete", "estimated", 2, 2) // "hello" and "Hello": five bytes, a third of them rounded up
+	wantCall(t, g, got, "complete", "estimated", 2, 2) // "hello" and "Hello" have five bytes each; a third of that is rounded up to 2
 }
 
 func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
@@ -182,13 +182,13 @@ func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
 	packed := gzipped(t, strings.Join(messageEvents, ""))
 	quiet := make(chan struct{})
 	g.Backend.On("packed", func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Encoding", "gzip") // though nobody offered to take it
+		w.Header().Set("Content-Encoding", "gzip") // although the request did not accept gzip
 		gatetest.Events(w)
 		<-quiet
 		gatetest.Send(w, packed)
 	})
 	resp := open(t.Context(), t, g, messages, key, "packed", streamed)
-	awaitPing(t, g, key) // on another stream: so much silence has passed
+	awaitPing(t, g, key) // a ping on another stream shows that the interval has passed
 	close(quiet)
 	var got bytes.Buffer
 	if _, err := got.ReadFrom(resp.Body); err != nil || got.String() != packed {
@@ -197,8 +197,7 @@ func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
 	wantCall(t, g, gatetest.Answer{Header: resp.Header}, "complete", "reported", 25, 15)
 }
 
-// longLine is the event of a stream of path that delivers length bytes of text in
-// one line.
+// longLine returns an event of a stream of path with length bytes of text in one line.
 func longLine(path string, length int) string {
 	text := strings.Repeat("0123456789abcdef", length/16)
 	if path == messages {
@@ -229,8 +228,8 @@ func TestALineOfAStreamMayHave16MiB(t *testing.T) {
 			t.Errorf("%s: the wallet has %v, the call should have cost %v", path, w.Balance, cost)
 		}
 
-		// A longer one ends the call, which is charged as one that was broken off:
-		// what came of it is cut at max_tokens, or at the greatest output of the model.
+		// A longer line ends the call, which is charged as an incomplete answer. The estimate
+		// is limited to max_tokens, or to the greatest output of the model.
 		model, cost = "priced too long "+path, money.Amount(25+64*10)
 		if path == chat {
 			cost = 2 + 1000*10

@@ -20,34 +20,34 @@ func (errTimeout) Temporary() bool { return true }
 // watch is the timer of a call. If the backend is silent for too long, it cancels the call. It
 // sends pings to the caller of a silent stream. It uses one timer and no goroutine.
 type watch struct {
-	timer    *time.Timer
-	due      time.Time // when the timer fires
-	firstBy  time.Time // when the head must have arrived
-	endBy    time.Time // when a detached call must have ended; zero: no bound
-	idle     time.Duration
-	ping     time.Duration // zero: none
-	patience time.Duration // until the next check, if an answer is being written or an event is incomplete
+	timer   *time.Timer
+	due     time.Time // when the timer fires
+	firstBy time.Time // when the head must have arrived
+	endBy   time.Time // when a detached call must have ended; zero: no bound
+	idle    time.Duration
+	ping    time.Duration // zero: none
+	recheck time.Duration // until the next check, if an answer is being written or an event is incomplete
 }
 
 func (w *watch) start(a *answer) {
 	limits := a.call.block.app.Limits
 	w.idle = time.Duration(limits.Idle)
 	w.ping = max(time.Duration(limits.Ping), 0)
-	w.patience = min(time.Second, w.idle)
-	now, patience := time.Now(), time.Duration(limits.FirstByte)
-	w.firstBy = now.Add(patience)
+	w.recheck = min(time.Second, w.idle)
+	now, firstByte := time.Now(), time.Duration(limits.FirstByte)
+	w.firstBy = now.Add(firstByte)
 
-	// Most answers are complete before the time-out. With this value their heads need
-	// not set the timer again.
-	first := min(patience, w.idle)
+	// Most answers are complete before the first timeout. Their headers then need not
+	// reset the timer.
+	first := min(firstByte, w.idle)
 	a.mu.Lock() // check uses the timer
 	defer a.mu.Unlock()
 	w.due = now.Add(first)
 	w.timer = time.AfterFunc(first, func() { w.check(a) })
 }
 
-// again sets the timer.
-func (w *watch) again(now time.Time, after time.Duration) {
+// reset sets the timer.
+func (w *watch) reset(now time.Time, after time.Duration) {
 	w.due = now.Add(after)
 	w.timer.Reset(after)
 }
@@ -55,22 +55,22 @@ func (w *watch) again(now time.Time, after time.Duration) {
 // stop stops the timer. A running check ends when it sees that the answer is closed.
 func (w *watch) stop() { w.timer.Stop() }
 
-// dropPatience is the maximum time for reading a body that is not forwarded. If the body is read
+// dropTimeout is the maximum time for reading a body that is not forwarded. If the body is read
 // completely, the connection to the backend can be reused.
-const dropPatience = 5 * time.Second
+const dropTimeout = 5 * time.Second
 
-// headCame ends the wait for the response header, and starts the timeout for silence.
-func (w *watch) headCame(a *answer) {
+// headReceived ends the wait for the response header, and starts the timeout for silence.
+func (w *watch) headReceived(a *answer) {
 	now := time.Now()
-	a.lastByte, a.lastSign = now, now
+	a.lastByte, a.lastSent = now, now
 	if a.status != 200 || !a.stream || a.encoded {
 		w.ping = 0
 	}
 	if !a.passed {
-		w.idle = min(w.idle, dropPatience)
+		w.idle = min(w.idle, dropTimeout)
 	}
 	if next := w.next(a, now); now.Add(next).Before(w.due) {
-		w.again(now, next)
+		w.reset(now, next)
 	}
 }
 
@@ -80,7 +80,7 @@ func (w *watch) endWithin(bound time.Duration) {
 	if end := now.Add(bound); w.endBy.IsZero() || end.Before(w.endBy) {
 		w.endBy = end
 		if end.Before(w.due) {
-			w.again(now, bound)
+			w.reset(now, bound)
 		}
 	}
 }
@@ -95,7 +95,7 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 		due = min(due, w.endBy.Sub(now))
 	}
 	if w.ping > 0 {
-		due = min(due, w.ping-now.Sub(a.lastSign))
+		due = min(due, w.ping-now.Sub(a.lastSent))
 	}
 	return max(due, time.Millisecond)
 }
@@ -107,7 +107,7 @@ func (w *watch) check(a *answer) {
 		// reads nothing: Caddy bounds every write (write_idle, a minute), and only
 		// the writer may set deadlines. The timer is not touched, because the holder
 		// of the mutex may be setting it.
-		time.AfterFunc(w.patience, func() { w.check(a) })
+		time.AfterFunc(w.recheck, func() { w.check(a) })
 		return
 	}
 	defer a.mu.Unlock()
@@ -122,15 +122,15 @@ func (w *watch) check(a *answer) {
 		a.expire()
 		return
 	}
-	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping && a.intact() {
-		a.lastSign = now
+	if w.ping > 0 && now.Sub(a.lastSent) >= w.ping && a.intact() {
+		a.lastSent = now
 		if err := a.emit(a.call.route.Dialect.Ping()); err == nil {
 			_ = a.control.Flush()
 		}
 	}
 	next := w.next(a, now)
-	if w.ping > 0 && now.Sub(a.lastSign) >= w.ping {
-		next = w.patience // due, but in the middle of an event
+	if w.ping > 0 && now.Sub(a.lastSent) >= w.ping {
+		next = w.recheck // due, but in the middle of an event
 	}
-	w.again(now, next)
+	w.reset(now, next)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// slowCaller takes a while to take anything.
+// slowCaller is a ResponseWriter whose writes block for a while.
 type slowCaller struct {
 	header http.Header
 	takes  time.Duration
@@ -42,13 +42,13 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 		defer a.watch.stop()
 		a.mu.Lock()
 		a.head, a.passed, a.status = true, true, http.StatusOK
-		a.watch.headCame(a)
+		a.watch.headReceived(a)
 		a.mu.Unlock()
 		for range 3 {
 			if _, err := a.Write([]byte("more")); err != nil || c.cause() != nil {
 				t.Fatalf("while the caller read slowly: %v, %v", err, c.cause())
 			}
-			time.Sleep(idle - time.Second) // the backend takes its time, too
+			time.Sleep(idle - time.Second) // the backend is slow, too
 			if c.cause() != nil {
 				t.Fatal("the time of the caller counted as that of the backend")
 			}

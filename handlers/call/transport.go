@@ -37,8 +37,8 @@ import (
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
-// It has one word, the same as that of the transport that it replaces: a health check that
-// Caddy has started may be reading it.
+// It is one machine word with the same value as the transport that it replaces, because a
+// health check that Caddy has started may read it at the same time.
 type transport struct{ *reverseproxy.HTTPTransport }
 
 // matchedTransport is the transport if lb_retry_match reads the request that was sent. It
@@ -63,7 +63,7 @@ func (t matchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := req.Header
 	req.Header = make(http.Header, len(sent))
 	for name, values := range sent {
-		if !forwarding.Upstream.Never(name) && !redact.Name(name) { // what is there of that came from the operator
+		if !forwarding.Upstream.Never(name) && !redact.Name(name) { // such headers come from the operator
 			req.Header[name] = values
 		}
 	}
@@ -83,8 +83,9 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if asked, ok := reverseproxy.GetDialInfo(req.Context()); ok {
 		c.backend = asked.Address
 	}
-	// The gateway does not reveal itself to vendors. A value that the operator sets is kept. Retries
-	// share the headers with an attempt that may still be sending, so they must not delete again.
+	// Vendors must not see that the call comes through a gateway. A value that the operator sets
+	// is kept. Retries share the headers with an attempt that may still be sending, so they must
+	// not delete again.
 	if via := req.Header["Via"]; len(via) == 1 && strings.HasSuffix(via[0], " Caddy") {
 		delete(req.Header, "Via")
 	}
@@ -113,8 +114,8 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// unread returns the JSON if nothing of it was read and it is small, or nil. A transport may
-// use it after retire, so a buffer of a pool is copied.
+// unread returns the JSON if it is small and no byte of it was read, and nil otherwise. A
+// transport may use it after retire, so a buffer of a pool is copied.
 func (b *body) unread() []byte {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -29,7 +29,7 @@ func TestAWholeStreamIsChargedItsInputWhateverItsDialect(t *testing.T) {
 	g.Verify(t)
 }
 
-// page is what a proxy in front of a backend answers when the backend is down.
+// page is the answer of a proxy in front of a backend that is down.
 const page = "<!DOCTYPE html>\n<html><head><script>x={\"text\":\"Hello\",\"usage\":{\"output_tokens\":900}}</script></head><body>We are back soon.</body></html>\n"
 
 func TestAPageInThePlaceOfAnAnswerIsAFailedCall(t *testing.T) {
@@ -90,7 +90,7 @@ func TestAPageInThePlaceOfAnAnswerIsAFailedCall(t *testing.T) {
 	g.Verify(t)
 }
 
-// encoded answers a body under a Content-Encoding.
+// encoded returns a backend that answers with a Content-Encoding.
 func encoded(encoding, contentType, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Encoding", encoding)

@@ -18,8 +18,8 @@ import (
 
 const usagePath = "/v1/usage"
 
-// keyUsage is what GET /v1/usage tells a key of itself. Sums are those of the
-// ledger: a call counts in them when it has been settled.
+// keyUsage is the answer of GET /v1/usage. The sums come from the ledger: a call counts
+// after it is settled.
 type keyUsage struct {
 	Object   string      `json:"object"`
 	KeyID    string      `json:"key_id"`
@@ -39,20 +39,20 @@ type budgetUsed struct {
 	ResetsAt  int64          `json:"resets_at,omitempty"` // Unix seconds
 }
 
-// userLimits hold for all keys of the user together.
+// userLimits are the limits of the user over all keys.
 type userLimits struct {
 	Budget *budgetUsed `json:"budget"` // null: there is none
 	Rates  rates       `json:"rates"`
 }
 
-// rates are null where there is no limit.
+// rates are the rate limits; null: no limit.
 type rates struct {
 	RequestsPerSecond *int64 `json:"requests_per_second"`
 	Streams           *int64 `json:"streams"`
 	TokensPerMinute   *int64 `json:"tokens_per_minute"`
 }
 
-// serveUsage answers the limits of a key and what it has used.
+// serveUsage answers the limits and the usage of a key.
 func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runtime, p *identity.Principal, requestID string) *fault.Fault {
 	key, user := auth.Subjects(p, &b.app.Limits)
 	answer := keyUsage{
@@ -85,8 +85,8 @@ func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *cadd
 	return nil
 }
 
-// leastLeft returns of some budgets of a user the one with the least left; nil: none has
-// a limit.
+// leastLeft returns the budget with the least amount left. It returns nil if none has a
+// limit.
 func leastLeft(ctx context.Context, runtime *caddymodule.Runtime, user string, budgets []ledger.Budget) (least *budgetUsed, err error) {
 	for _, b := range budgets {
 		if b.Limit == 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestAKeyIsToldTheLimitsOfItsUser: a call is refused by them, too.
+// TestAKeyIsToldTheLimitsOfItsUser: these limits also refuse calls of the key.
 func TestAKeyIsToldTheLimitsOfItsUser(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)

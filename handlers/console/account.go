@@ -18,22 +18,22 @@ type self struct {
 	Admin       bool               `json:"admin,omitempty"`
 	Currency    string             `json:"currency"`
 	Balance     money.Amount       `json:"balance"` // of the wallet
-	Held        money.Amount       `json:"held"`    // of the balance, what tasks hold and calls under way have reserved
+	Held        money.Amount       `json:"held"`    // the part of the balance that tasks hold and running calls have reserved
 	Owed        money.Amount       `json:"owed"`    // spending pauses while it is above zero
 	Preference  records.Preference `json:"preference"`
-	Plans       []planUse          `json:"subscriptions"` // those in force, soonest to end first
+	Plans       []planUse          `json:"subscriptions"` // those in force, in the order in which they end
 	Factors     factors            `json:"factors"`
 	Token       *identity.Token    `json:"access_token,omitempty"` // without its secret
 }
 
-// planUse is how much of a subscription is used.
+// planUse is the usage of a subscription.
 type planUse struct {
 	ID         int64        `json:"subscription_id"`
 	PlanID     int64        `json:"plan_id"`
 	Title      string       `json:"title"`
 	QuotaTotal money.Amount `json:"quota_total"` // of the present period
 	QuotaUsed  money.Amount `json:"quota_used"`
-	QuotaHeld  money.Amount `json:"quota_held,omitempty"` // of what is left, set aside by tasks
+	QuotaHeld  money.Amount `json:"quota_held,omitempty"` // the part of the rest that tasks hold
 	End        int64        `json:"end_time"`
 	NextReset  int64        `json:"next_reset_time,omitempty"`
 }

@@ -87,7 +87,7 @@ func TestSessionsAreSeenAndEnded(t *testing.T) {
 		answer, _ := b.ask(t, "GET", "/api/user/self", "")
 		return answer.Status == 200
 	}
-	// What stands in a body is not passed over as if it had been heard.
+	// DELETE refuses a body instead of ignoring it.
 	one.refused(t, "DELETE", "/api/user/self/sessions/", `{"which":"all"}`, 400, "INVALID_PARAMETER")
 	one.does(t, "DELETE", "/api/user/self/sessions/"+others[0], "")
 	left := 0

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// clocked is an answer whose connection remembers its deadline.
+// clocked is a ResponseWriter that records the deadline of its connection.
 type clocked struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
@@ -26,8 +26,8 @@ func (c *clocked) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// trickle sends one byte whenever it is asked, until the deadline of its
-// connection is near.
+// trickle is a body that returns one byte per read, until shortly before the deadline of
+// its connection.
 type trickle struct{ w *clocked }
 
 func (s trickle) Read(p []byte) (int, error) {
@@ -37,7 +37,7 @@ func (s trickle) Read(p []byte) (int, error) {
 	return 0, os.ErrDeadlineExceeded
 }
 
-// requestWith is a request of a customer with a body.
+// requestWith returns a request of a user with a body.
 func requestWith(body io.Reader) (*request, *clocked) {
 	app := &caddymodule.App{Limits: caddymodule.Limits{BodyMemory: 64 << 20}}
 	w := &clocked{ResponseRecorder: httptest.NewRecorder()}

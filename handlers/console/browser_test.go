@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// browser is somebody with a browser: it keeps the cookies it is given, and has
-// what its owner proves himself by.
+// browser is the browser of a user. It stores cookies, and has the user's authenticator app
+// and passkeys.
 type browser struct {
 	gate *gatetest.Gate
 	jar  map[string]string
@@ -43,11 +43,11 @@ func newBrowser(g *gatetest.Gate) *browser {
 	}
 }
 
-// wholeKey is the length of a key of the software authenticator in bytes. It
-// drops leading zeros, which no real one does; such keys are drawn again.
+// wholeKey is the length in bytes of a complete key of the software authenticator. It
+// drops leading zeros, which real ones do not; such keys are drawn again.
 const wholeKey = 77
 
-// cookies is the Cookie header that the browser sends.
+// cookies returns the Cookie header that the browser sends.
 func (b *browser) cookies() string {
 	if len(b.jar) == 0 {
 		return ""
@@ -59,7 +59,7 @@ func (b *browser) cookies() string {
 	return "Cookie: " + strings.Join(crumbs, "; ") + "\n"
 }
 
-// ask sends a request with the cookies, and keeps those that come back.
+// ask sends a request with the cookies, and stores the cookies of the answer.
 func (b *browser) ask(t testing.TB, method, path, body string) (gatetest.Answer, envelope) {
 	t.Helper()
 	headers := b.cookies()
@@ -77,7 +77,7 @@ func (b *browser) ask(t testing.TB, method, path, body string) (gatetest.Answer,
 	return answer, e
 }
 
-// does does what must succeed, and returns the data.
+// does sends a request that must succeed, and returns the data.
 func (b *browser) does(t testing.TB, method, path, body string) json.RawMessage {
 	t.Helper()
 	answer, e := b.ask(t, method, path, body)
@@ -87,7 +87,7 @@ func (b *browser) does(t testing.TB, method, path, body string) json.RawMessage 
 	return e.Data
 }
 
-// refused checks that something is refused to the browser.
+// refused sends a request that must be refused.
 func (b *browser) refused(t testing.TB, method, path, body string, status int, code string) {
 	t.Helper()
 	answer, _ := b.ask(t, method, path, body)
@@ -96,7 +96,7 @@ func (b *browser) refused(t testing.TB, method, path, body string, status int, c
 
 const password = "correct horse battery staple"
 
-// credentials is the body of a log-in or a registration.
+// credentials returns the body of a log-in or a registration.
 func credentials(name, password string) string {
 	return fmt.Sprintf(`{"username":%q,"password":%q}`, name, password)
 }
@@ -110,8 +110,8 @@ func (b *browser) registers(t testing.TB) (name string) {
 	return name
 }
 
-// code is a code of the authenticator app that was not used before: the clock
-// goes on to the next one.
+// code advances the clock and returns a code of the authenticator app that was not used
+// before.
 func (b *browser) code(t testing.TB) string {
 	t.Helper()
 	b.gate.Wait(30 * time.Second)
@@ -122,7 +122,7 @@ func (b *browser) code(t testing.TB) string {
 	return `"` + code + `"`
 }
 
-// enrols makes the authenticator app a factor of who has none, and returns the
+// enrols makes the authenticator app the first factor of the user, and returns the
 // backup codes.
 func (b *browser) enrols(t testing.TB) []string {
 	t.Helper()
@@ -154,7 +154,7 @@ func (b *browser) verifies(t testing.TB) {
 	b.does(t, "POST", "/api/verify", `{"method":"2fa","code":`+b.code(t)+`}`)
 }
 
-// makesPasskey answers what register/begin gave, as a browser does.
+// makesPasskey returns the answer to the options of register/begin, as a browser makes it.
 func (b *browser) makesPasskey(t testing.TB, options json.RawMessage) string {
 	t.Helper()
 	parsed, err := virtualwebauthn.ParseAttestationOptions(string(options))
@@ -175,7 +175,7 @@ func (b *browser) makesPasskey(t testing.TB, options json.RawMessage) string {
 	return answer
 }
 
-// usesPasskey answers what login/begin or verify/begin gave.
+// usesPasskey returns the answer to the options of login/begin or verify/begin.
 func (b *browser) usesPasskey(t testing.TB, options json.RawMessage) string {
 	t.Helper()
 	parsed, err := virtualwebauthn.ParseAssertionOptions(string(options))
@@ -202,8 +202,8 @@ func fromBase64URL(t testing.TB, text string) []byte {
 	return raw
 }
 
-// current is a body with the code of this moment, for stores whose clock is the
-// machine's.
+// current returns a body with the code of the present moment, for stores that use the
+// machine's clock.
 func current(t testing.TB, b *browser) string {
 	t.Helper()
 	code, err := totp.GenerateCode(b.seed, time.Now())

@@ -15,8 +15,8 @@ func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *tes
 	}
 }
 
-// TestASpecialAddressIsRefusedThoughAnotherIsOpened: what is opened passes, and so does
-// a name of the local network, which may stand for it.
+// TestASpecialAddressIsRefusedThoughAnotherIsOpened: an allowed address is accepted, and so
+// is a name of the local network, which may resolve to it.
 func TestASpecialAddressIsRefusedThoughAnotherIsOpened(t *testing.T) {
 	b := newBrowser(startGenerating(t, "callback {\n allow 127.0.0.1:1\n}\n"))
 	b.registers(t)

@@ -18,8 +18,8 @@ func listDeliveries(req *request, _ *query.Query, p query.Page) ([]task.Callback
 	return list, int64(total), err
 }
 
-// hideForeign removes the addresses that are not those of the user's keys today. The
-// callbacks of a key without one may go to an address of the operator.
+// hideForeign removes the addresses that are not the present ones of the user's keys. The
+// callbacks of a key without an address may go to an address of the operator.
 func (req *request) hideForeign(list []task.Callback) error {
 	own := make(map[string]string)
 	for i := range list {
@@ -38,8 +38,8 @@ func (req *request) hideForeign(list []task.Callback) error {
 	return nil
 }
 
-// callbackURL returns the address of a key of the user. It is empty if the key has none,
-// or if the user has no such key, as of the hidden key and of keys that were dropped.
+// callbackURL returns the callback address of a key of the user. It is empty if the key has
+// none, or if it is not a key of the user, such as the hidden key or a dropped key.
 func (req *request) callbackURL(ctx context.Context, id string) (string, error) {
 	key, err := req.runtime.Directory.OwnKey(ctx, req.account, id)
 	var f *fault.Fault
@@ -75,8 +75,8 @@ func (in callbackTest) check() *fault.Fault {
 	return nil
 }
 
-// testCallback sends an event of no task to the address of a key, and answers the result.
-// It sends none to an address of the operator, which callbacks of the key may go to.
+// testCallback sends a test event to the address of a key, and answers the result. It sends
+// nothing to an address of the operator.
 func testCallback(req *request, in callbackTest) (any, error) {
 	key, err := req.runtime.Directory.OwnKey(req.r.Context(), req.account, in.KeyID)
 	switch {

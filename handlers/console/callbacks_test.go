@@ -21,8 +21,8 @@ type seenDelivery struct {
 	URL      string
 }
 
-// calling is a gate whose callbacks may go to a receiver: those of keys without
-// an address to its /default.
+// calling starts a gate and a receiver of callbacks. The callbacks of keys without an
+// address go to /default of the receiver.
 func calling(t *testing.T) (*gatetest.Gate, *receiver) {
 	t.Helper()
 	r := newReceiver(t)
@@ -35,7 +35,7 @@ func calling(t *testing.T) (*gatetest.Gate, *receiver) {
 	`), r
 }
 
-// called makes a key whose callbacks go to an address.
+// called makes a key with a callback address.
 func (b *browser) called(t testing.TB, url string) (key gatetest.Key) {
 	t.Helper()
 	into(t, b.does(t, "POST", "/api/token/", `{"password":"`+password+`","callback_url":"`+url+`"}`), &key)
@@ -45,7 +45,7 @@ func (b *browser) called(t testing.TB, url string) (key gatetest.Key) {
 	return key
 }
 
-// delivered looks until the callback of a task is delivered.
+// delivered waits until the callback of a task is delivered.
 func (b *browser) delivered(t testing.TB, task string) seenDelivery {
 	t.Helper()
 	is := func(d seenDelivery) bool { return d.Task == task && d.State == "delivered" }
@@ -133,7 +133,7 @@ func TestTheOperatorsAddressIsShownToNobody(t *testing.T) {
 	if seen := b.delivered(t, id); seen.URL != "" {
 		t.Errorf("the callback of a key without an address is %+v", seen)
 	}
-	// Nor is it the user's to try.
+	// The user cannot test it either.
 	for what, key := range map[string]string{"a key without an address": bare.ID, "the hidden key": composed.KeyID} {
 		answer, _ := b.ask(t, "POST", "/api/callback/test", `{"key_id":"`+key+`"}`)
 		refused(t, what, answer, 404, "NOT_FOUND")
@@ -173,7 +173,7 @@ func TestACallbackAddressIsTried(t *testing.T) {
 		t.Errorf("of an address that may not be called it is %+v", closed)
 	}
 
-	// A gateway that sends whatever is asked for would be a cannon.
+	// Without a limit, users could flood a receiver through the gateway.
 	for i := range 200 {
 		answer, e := b.ask(t, "POST", "/api/callback/test", `{"key_id":"`+key.ID+`"}`)
 		if e.Code == "RATE_LIMITED" {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
-// maxSkipped bounds the calls on the pages before, because each of them is read.
+// maxSkipped limits the calls on earlier pages, because each of them is read.
 const maxSkipped = 100_000
 
 // listCalls answers the calls of a user, newest first.
@@ -37,8 +37,8 @@ func listCalls(req *request, q *query.Query, p query.Page) (calls []ledger.CallI
 	return calls, total, err
 }
 
-// countCalls returns how many calls match a filter. Whole days are summed up already; only
-// on the first and the last day are the calls counted one by one.
+// countCalls returns how many calls match a filter. It uses the stored sums of whole days, and
+// counts the calls of the first and the last day one by one.
 func (req *request) countCalls(filter ledger.CallFilter) (total int64, err error) {
 	now := req.runtime.Store.Now()
 	kept, err := req.runtime.Ledger.CallsFrom(req.r.Context())

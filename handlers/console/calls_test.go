@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// TestTheTotalOfCallsIsAsManyAsAreListed makes calls at any time of the last
-// hundred days, some of them at midnight, and compares what is counted from the
-// sums of days with what is listed one by one, however long calls are kept.
+// TestTheTotalOfCallsIsAsManyAsAreListed makes calls at random times of the last
+// hundred days, some of them at midnight. It compares the total from the sums of days
+// with the number of listed calls, for several retention times.
 func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 16, 40, 0, 123, time.UTC)

@@ -108,7 +108,7 @@ func (c *Console) rates() map[string]*int64 {
 // maxRate bounds the requests of a minute; more is no limit.
 const maxRate = 1_000_000
 
-// Validate refuses rates at which nothing would be answered.
+// Validate returns an error if a rate is not from 1 to maxRate.
 func (c *Console) Validate() error {
 	var errs []error
 	for word, rate := range c.rates() {

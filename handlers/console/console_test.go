@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// app is what the tests configure: a payment service without money, and plans.
+// app is the configuration of the tests: a demo payment service, and plans.
 const app = `
 	base_url http://127.0.0.1:PORT
 	registration open
@@ -51,7 +51,7 @@ const app = `
 	}
 `
 
-// site has a console that many requests a minute may come to, and a model.
+// site has a console with high rate limits, and a model.
 const site = `
 	modelgate_console {
 		reads_per_minute    100000
@@ -91,7 +91,7 @@ func newAccount(t testing.TB, g *gatetest.Gate) account {
 	return a
 }
 
-// envelope is what the console answers.
+// envelope is the answer of the console.
 type envelope struct {
 	Success bool            `json:"success"`
 	Message string          `json:"message"`
@@ -100,7 +100,7 @@ type envelope struct {
 	URL     string          `json:"url"`
 }
 
-// ask sends a request, with a body as JSON where there is one, and returns the
+// ask sends a request, with a JSON body unless it is empty, and returns the
 // answer and its envelope.
 func (a account) ask(t testing.TB, method, path, body string) (gatetest.Answer, envelope) {
 	t.Helper()
@@ -123,14 +123,14 @@ func open(t testing.TB, answer gatetest.Answer) (gatetest.Answer, envelope) {
 	return answer, e
 }
 
-// get reads what must be there; the data are decoded into T.
+// get sends a GET request that must succeed, and decodes the data into T.
 func get[T any](t testing.TB, a account, path string) T {
 	t.Helper()
 	answer, e := a.ask(t, http.MethodGet, path, "")
 	return data[T](t, answer, e)
 }
 
-// post does what must succeed.
+// post sends a POST request that must succeed, and decodes the data into T.
 func post[T any](t testing.TB, a account, path, body string) T {
 	t.Helper()
 	answer, e := a.ask(t, http.MethodPost, path, body)

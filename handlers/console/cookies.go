@@ -8,33 +8,33 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// setSession puts the secret of a session into the browser for a lifetime. The gateway has
-// just drawn it: a secret that a browser sends is never adopted.
+// setSession sets the session cookie for a lifetime. The gateway always draws the secret
+// itself; it never adopts a secret that a browser sends.
 func (req *request) setSession(secret identity.Secret, lifetime time.Duration) {
 	name, secure := req.console.app.Cookie()
 	req.setCookie(name, secret.Reveal(), lifetime, secure, http.SameSiteLaxMode)
 }
 
-// renewSession puts the new secret of a session into the browser; an access token has none.
-// The server decides when a session ends: the cookie lives as long as any session may.
+// renewSession sets the session cookie to a new secret; an access token has none.
+// The server decides when a session ends, so the cookie has the longest lifetime of a session.
 func (req *request) renewSession(secret identity.Secret) {
 	if secret != "" {
 		req.setSession(secret, req.console.app.Terms().Lifetime)
 	}
 }
 
-// forgetSession removes the secret of the session from the browser.
+// forgetSession removes the session cookie.
 func (req *request) forgetSession() { req.setSession("", -1) }
 
-// setCeremony binds a log-in by passkey to the browser in which it begins. A caller who
-// makes another person finish it gains nothing.
+// setCeremony binds a log-in by passkey to the browser in which it begins, so that an
+// attacker gains nothing by making another person finish it.
 func (req *request) setCeremony(secret identity.Secret) {
 	name, secure := req.console.app.Cookie()
 	req.setCookie(auth.CeremonyCookie(name), secret.Reveal(), identity.CeremonyLife, secure, http.SameSiteStrictMode)
 }
 
-// takeCeremony returns the secret that setCeremony set, and removes it: a ceremony is
-// finished once, also if it fails.
+// takeCeremony returns the secret that setCeremony set, and removes it. A ceremony can be
+// finished only once, even if it fails.
 func (req *request) takeCeremony() (string, error) {
 	name, secure := req.console.app.Cookie()
 	name = auth.CeremonyCookie(name)

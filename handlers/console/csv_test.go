@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// busy is an answer during which money goes on moving.
+// busy is a ResponseWriter that books transfers while the answer is written.
 type busy struct {
 	*httptest.ResponseRecorder
 	move func()

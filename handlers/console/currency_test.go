@@ -86,7 +86,7 @@ func TestAnOrderOfAnotherCurrencyIsNotCredited(t *testing.T) {
 			}
 			g.Verify(t)
 
-			// Back in its currency it is credited when the service tells it again.
+			// After the currency is changed back, a repeated notice credits the order.
 			if err := g.Reload(in("CNY", "CNY")); err != nil {
 				t.Fatal(err)
 			}

@@ -18,18 +18,18 @@ import (
 
 // endpoint serves the requests of a route.
 type endpoint struct {
-	decode func(body []byte, optional bool) (any, *fault.Fault) // nil: serve reads the body, if there is one
-	serve  func(req *request, in any) (answer any, err error)   // a nil answer: it was sent already
+	decode func(body []byte, optional bool) (any, *fault.Fault) // nil: serve reads the body itself
+	serve  func(req *request, in any) (answer any, err error)   // a nil answer: serve has sent it
 	event  string                                               // the name in the metrics of log-ins and proofs; empty: not counted
 }
 
-// plain is an endpoint without a body, or with one that it reads itself.
+// plain returns an endpoint without a body, or one that reads the body itself.
 func plain(serve func(*request) (any, error)) endpoint {
 	return endpoint{serve: func(req *request, _ any) (any, error) { return serve(req) }}
 }
 
-// takes is an endpoint whose body is a T in JSON. It is read strictly: names that T does
-// not have are refused, because a misspelt idempotency_key must not be taken for none.
+// takes returns an endpoint whose body is a T in JSON. Unknown names are refused, because a
+// misspelt idempotency_key must not be ignored.
 func takes[T any](serve func(*request, T) (any, error)) endpoint {
 	return endpoint{
 		decode: func(body []byte, optional bool) (any, *fault.Fault) {
@@ -48,7 +48,7 @@ func takes[T any](serve func(*request, T) (any, error)) endpoint {
 	}
 }
 
-// lists is an endpoint that answers one page of a list.
+// lists returns an endpoint that answers one page of a list.
 func lists[T any](page func(*request, *query.Query, query.Page) (items []T, total int64, err error)) endpoint {
 	return plain(func(req *request) (any, error) {
 		q := query.Of(req.r)
@@ -72,34 +72,34 @@ func required(name string) *fault.Fault {
 	return fault.At(fault.MissingParameter, name, "`%s` is required", name)
 }
 
-// bodyPatience is how long a caller with an account may take to send a body.
-const bodyPatience = 30 * time.Second
+// bodyTimeout is how long an authenticated caller may take to send a body.
+const bodyTimeout = 30 * time.Second
 
-// readBody reads the body of a route that takes one, and leaves it in the request, too. If
-// the head says that the body cannot be taken, nothing of it is read.
+// readBody reads the body of a route that takes one into the request. If the headers show
+// that the body must be refused, it reads nothing.
 func (req *request) readBody(rt *route) *fault.Fault {
 	takes := rt.takes
 	if takes == nothing && req.r.ContentLength != 0 && req.r.Method == http.MethodDelete {
-		// A caller who names in a body what to delete must not believe that it was read.
-		return fault.New(fault.InvalidParameter, "DELETE takes no body here; what this path takes stands in its query")
+		// A caller who sends parameters in the body must learn that they have no effect.
+		return fault.New(fault.InvalidParameter, "DELETE takes no body; send the parameters in the query")
 	}
 	if takes == nothing || takes.optional && req.r.ContentLength == 0 {
 		return nil
 	}
 	if reply.Encoding(req.r.Header) != "" {
-		// The coding is not repeated: it is any text of the caller's.
+		// The error does not repeat the coding, which is arbitrary text.
 		return fault.New(fault.UnsupportedMediaType, "the body is encoded, as Content-Encoding says: send it without an encoding")
 	}
-	// A form of another site cannot send application/json.
+	// A form on another site cannot send application/json.
 	if media, _, err := mime.ParseMediaType(req.r.Header.Get("Content-Type")); takes.media != "" &&
 		(err != nil || media != takes.media || len(req.r.Header["Content-Type"]) != 1) {
 		return fault.New(fault.UnsupportedMediaType, "send the body as Content-Type: %s", takes.media)
 	}
-	patience := bodyPatience
+	timeout := bodyTimeout
 	if req.account == nil {
-		patience = reply.UnauthenticatedPatience
+		timeout = reply.UnauthenticatedPatience
 	}
-	body, f := reply.ReadBody(req.w, req.r, takes.limit, patience, req.claim(rt.who))
+	body, f := reply.ReadBody(req.w, req.r, takes.limit, timeout, req.claim(rt.who))
 	if f != nil {
 		return f
 	}
@@ -108,8 +108,8 @@ func (req *request) readBody(rt *route) *fault.Fault {
 	return nil
 }
 
-// claim opens the claim of the body. Each class of unauthenticated callers has a budget of
-// its own.
+// claim opens the memory claim of the body. Each class of unauthenticated callers has its own
+// budget.
 func (req *request) claim(who reply.Credential) *bodymem.Claim {
 	bodies := &req.runtime.Bodies
 	switch {

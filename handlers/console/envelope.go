@@ -16,7 +16,7 @@ type envelope struct {
 	URL     string `json:"url,omitempty"` // next page, for clients that expect it here
 }
 
-// once returns the answer of a request with an idempotency key, and marks a replay.
+// once returns the answer to a request with an idempotency key, and marks a replay.
 func (req *request) once(e envelope, replayed bool) (any, error) {
 	if replayed {
 		req.w.Header().Set("Idempotent-Replayed", "true")
@@ -39,7 +39,7 @@ func (req *request) send(answer any) error {
 	return nil
 }
 
-// write answers a body as it stands.
+// write sends a body without change.
 func (req *request) write(contentType string, body []byte) {
 	header := req.w.Header()
 	header.Set("Content-Type", contentType)
@@ -64,8 +64,8 @@ func listed[T any](items []T, total int64, p query.Page) list[T] {
 	return list[T]{items, total, p.Number(), p.Limit}
 }
 
-// cut returns the items of one page, out of all of them, and how many there are. Its results are
-// those of a list, so an error is passed on.
+// cut returns the items of one page out of all items, and the total. Its results are
+// those of an endpoint of lists, so it passes err on.
 func cut[T any](all []T, err error, p query.Page) ([]T, int64, error) {
 	return query.Cut(all, p), int64(len(all)), err
 }

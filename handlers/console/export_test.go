@@ -1,15 +1,15 @@
 package console
 
-// Row is what tests are told of a route.
+// Row has the fields of a route that tests use.
 type Row struct {
 	Method, Path string
 	User, JSON   bool
-	Half         bool   // half-open sessions are accepted, too
-	Asks         string // as the table has it
+	Half         bool   // the route accepts half-open sessions
+	Asks         string // the name of the protection
 	Params       []string
 }
 
-// Rows are the routes of users and pages, for tests from outside.
+// Rows returns the routes of users and pages, for tests in other packages.
 func Rows() (rows []Row) {
 	for _, rt := range routes {
 		if rt.who != service {

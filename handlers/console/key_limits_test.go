@@ -20,14 +20,14 @@ func tries(t *testing.T, g *gatetest.Gate, secret, model string) int {
 	return g.Do(t, http.MethodPost, "/v1/completions", "X-Api-Key: "+secret, fmt.Sprintf(`{"model":%q,"prompt":"hello"}`, model)).Status
 }
 
-// makes has a person make a key in the console.
+// makes makes a key in the console.
 func (b *browser) makes(t *testing.T, spec string) (key gatetest.Key) {
 	t.Helper()
 	into(t, b.does(t, "POST", "/api/token/", fmt.Sprintf(`{"password":%q,%s}`, password, spec)), &key)
 	return key
 }
 
-// given has an operator make a key for a user.
+// given makes a key for a user as an operator.
 func given(t *testing.T, g *gatetest.Gate, user string, scope map[string]any) (key gatetest.Key) {
 	t.Helper()
 	scope["user"] = user
@@ -83,7 +83,7 @@ func TestAnOwnerDoesNotLiftWhatTheOperatorHasSetForAKey(t *testing.T) {
 			t.Errorf("%s: after the owner's change a call is answered %d, want %d", what, got, c.want)
 		}
 	}
-	// An operator lifts them, and what the owner has set stays.
+	// An operator removes the operator's limits; the owner's limits stay.
 	key := given(t, g, name, map[string]any{"limits": map[string]any{"budget": "0.10"}})
 	b.does(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","limits":{"budget":"0.30"}}`)
 	g.MustAdmin(t, http.MethodDelete, "/modelgate/keys/"+key.ID+"/limits", nil, nil)
@@ -116,7 +116,7 @@ func TestOwnersAndOperatorsAreEachShownWhatTheyHaveSet(t *testing.T) {
 				t.Errorf("%s: the owner is shown %q: %s", where, word, text)
 			}
 		}
-		// When the key ends is a fact that its owner has to know.
+		// The owner sees when the key expires, even if the operator has set it.
 		for _, word := range []string{`"own-*"`, `"198.51.100.0/24"`, `"streams":3`, fmt.Sprintf(`"expires":%d`, soon)} {
 			if !strings.Contains(text, word) {
 				t.Errorf("%s: the owner is not shown %s: %s", where, word, text)

@@ -55,7 +55,7 @@ func (c keyChange) widens() bool {
 	return c.Models != nil || c.IPRanges != nil || c.Expires != nil || c.Limits != nil || c.CallbackURL != nil
 }
 
-// changeKey changes what the body names and leaves the rest.
+// changeKey changes the fields that the body has.
 func changeKey(req *request, in keyChange) (any, error) {
 	return req.runtime.Directory.ChangeOwnKey(req.r.Context(), req.account, req.r.PathValue("id"), in.KeyChange)
 }

@@ -43,14 +43,14 @@ func showLedger(req *request) (any, error) {
 	return listed(shown, total, p), nil
 }
 
-// shownLine is a line as its user sees it: held is always there.
+// shownLine is a line as its user sees it: it always has held.
 type shownLine struct {
 	ledger.EntryInfo
 	Held money.Amount `json:"held"`
 }
 
-// csvBatch is how many lines are read in one transaction. No transaction is open while a
-// slow client takes them.
+// csvBatch is how many lines are read in one transaction. No transaction is open while
+// lines are sent to a slow client.
 const csvBatch = 500
 
 // csv answers all lines of an account. Lines that are written meanwhile are left out.
@@ -70,10 +70,10 @@ func (req *request) csv(account journal.Account) error {
 	for len(lines) > 0 {
 		for _, line := range lines {
 			if last > 0 && line.Number >= last {
-				continue // it was in the last batch; newer lines have moved it here
+				continue // new lines have moved it from the last batch to this one
 			}
 			last = line.Number
-			count := "" // if the line is no sum of calls
+			count := "" // empty unless the line is a sum of calls
 			if line.Count > 0 {
 				count = strconv.Itoa(line.Count)
 			}
@@ -88,7 +88,7 @@ func (req *request) csv(account journal.Account) error {
 		}
 		skip += int64(len(lines))
 		if lines, _, err = req.runtime.Ledger.Entries(ctx, account, skip, csvBatch); err != nil {
-			// The status has been sent: only a body that breaks off can tell of the error.
+			// The status has been sent, so only an incomplete body can signal the error.
 			panic(http.ErrAbortHandler)
 		}
 	}

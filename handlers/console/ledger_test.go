@@ -144,7 +144,7 @@ func TestTheLedgerAsCSVIsTheSameAndHoldsNoFormula(t *testing.T) {
 func TestALongLedgerIsWholeAsCSV(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
-	const n = 1203 // a few portions, and some
+	const n = 1203 // more than two batches
 	for i := range n {
 		g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+a.name+"/credit", map[string]any{"amount": "0.01", "reason": fmt.Sprint(i)}, nil)
 	}

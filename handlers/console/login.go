@@ -26,7 +26,7 @@ func (in credentials) check() *fault.Fault {
 	return nil
 }
 
-// person is a user who was made or has logged in.
+// person is a user in the answer to a registration or log-in.
 type person struct {
 	ID    string `json:"id"`
 	Name  string `json:"username"`
@@ -54,8 +54,8 @@ func (in setup) check() *fault.Fault {
 	return in.credentials.check()
 }
 
-// setUp makes the first administrator, by the code that the log has as long as there is no
-// user.
+// setUp makes the first administrator by the one-time code in the log, which is written until
+// there is an administrator.
 func setUp(req *request, in setup) (any, error) {
 	made, err := req.runtime.Directory.Setup(req.r.Context(), in.Code, in.Name, in.Password)
 	return person{made.ID, made.Name, made.Admin}, err
@@ -64,7 +64,7 @@ func setUp(req *request, in setup) (any, error) {
 // loggedIn is the answer to a log-in.
 type loggedIn struct {
 	SecondFactor bool     `json:"require_2fa"`
-	Methods      []string `json:"methods,omitempty"` // that complete the log-in
+	Methods      []string `json:"methods,omitempty"` // the factors that can complete the log-in
 	Person       *person  `json:"user,omitempty"`    // absent until the log-in is complete
 	Expires      int64    `json:"expires_at"`        // Unix seconds
 }
@@ -86,7 +86,7 @@ func (req *request) answerLogIn(entry identity.Entry, err error) (any, error) {
 	return answer, nil
 }
 
-// renewed puts the new secret of the session into the browser, and answers an empty object.
+// renewed sets the session cookie to the new secret, and answers an empty object.
 func (req *request) renewed(secret identity.Secret, err error) (any, error) {
 	if err != nil {
 		return nil, err
@@ -95,9 +95,9 @@ func (req *request) renewed(secret identity.Secret, err error) (any, error) {
 	return struct{}{}, nil
 }
 
-// endReplaced ends the session whose cookie came with the log-in, because the browser loses
-// that cookie now and could not log it out. The log-in succeeds even if this fails; then
-// the session ends when it expires.
+// endReplaced ends the session whose cookie came with the log-in, because the new cookie
+// replaces it and the browser could not log it out. If this fails, the log-in succeeds, and the
+// old session ends when it expires.
 func (req *request) endReplaced(entry identity.Entry) {
 	before, err := req.session()
 	if err == nil && before != nil && before.Credential != entry.Account.Credential {
@@ -123,8 +123,8 @@ func (req *request) session() (*identity.Account, error) {
 	return account, err
 }
 
-// logIn opens a session by name and password. It has a new secret: one that came in a
-// cookie is never adopted.
+// logIn opens a session by name and password. The session gets a new secret; a secret that
+// came in a cookie is never adopted.
 func logIn(req *request, in credentials) (any, error) {
 	return req.answerLogIn(req.runtime.Directory.Login(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.Terms()))
 }
@@ -132,14 +132,14 @@ func logIn(req *request, in credentials) (any, error) {
 // logInCode completes a half-open session by a code.
 func logInCode(req *request, in code) (any, error) {
 	if !req.account.HalfOpen {
-		return nil, fault.New(fault.Conflict, "this session is whole: no second factor is due")
+		return nil, fault.New(fault.Conflict, "this session needs no second factor")
 	}
 	return req.answerLogIn(req.runtime.Directory.LoginCode(req.r.Context(), req.account, in.Code))
 }
 
 // logOut ends the credential of the request on the server: the session, or the access token
-// and the session whose cookie came with it. The cookie is removed only after its session
-// has ended: else the browser could not log it out any more.
+// and the session whose cookie came with it. The cookie is removed after its session has
+// ended; otherwise the browser could not try again if that fails.
 func logOut(req *request, _ struct{}) (any, error) {
 	session := req.account
 	if !session.Session {

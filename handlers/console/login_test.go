@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// set returns the cookie of a name that an answer sets.
+// set returns the cookie with a name that an answer sets.
 func set(t testing.TB, answer gatetest.Answer, name string) *http.Cookie {
 	t.Helper()
 	for _, cookie := range (&http.Response{Header: answer.Header}).Cookies() {
@@ -30,7 +30,7 @@ func TestTheCookieIsForThisSiteAloneAndNoScript(t *testing.T) {
 			b := newBrowser(g)
 			who := fmt.Sprintf("person-%d", accounts.Add(1))
 			b.does(t, "POST", "/api/user/register", credentials(who, password))
-			// What a request says of its scheme changes nothing.
+			// Headers about the scheme of the request have no effect.
 			answer := g.Do(t, "POST", "/api/user/login", "Content-Type: application/json\nX-Forwarded-Proto: https", credentials(who, password))
 			cookie := set(t, answer, name)
 			if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.Domain != "" ||
@@ -128,7 +128,7 @@ func TestAHalfOpenSessionDoesNothingButBecomeWholeOrEnd(t *testing.T) {
 	half.does(t, "POST", "/api/user/login/2fa", `{"code":`+code+`}`)
 	half.does(t, "GET", "/api/user/self", "")
 	half.refused(t, "POST", "/api/user/login/2fa", `{"code":`+code+`}`, 409, "CONFLICT")
-	// A code that was used to log in verifies nothing.
+	// A code that was used to log in is not accepted for a verification.
 	half.refused(t, "POST", "/api/verify", `{"method":"2fa","code":`+code+`}`, 403, "VERIFICATION_FAILED")
 
 	late := newBrowser(g)
@@ -143,8 +143,8 @@ func TestAHalfOpenSessionDoesNothingButBecomeWholeOrEnd(t *testing.T) {
 	refused(t, "a half-open session that was ended", g.Do(t, "POST", "/api/user/logout", cookies, ""), 401, "NOT_LOGGED_IN")
 }
 
-// TestALogOutByATokenEndsTheSessionBesideItOrLeavesItsCookie: a session whose
-// cookie is gone nobody could log out any more.
+// TestALogOutByATokenEndsTheSessionBesideItOrLeavesItsCookie: without its cookie, a session
+// could not be logged out.
 func TestALogOutByATokenEndsTheSessionBesideItOrLeavesItsCookie(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)

@@ -17,7 +17,7 @@ type newPasskey struct {
 	Name string `json:"name"`
 }
 
-// beginPasskey answers what navigator.credentials.create of a browser takes.
+// beginPasskey answers the options for navigator.credentials.create() of a browser.
 func beginPasskey(req *request, in newPasskey) (any, error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
@@ -26,7 +26,7 @@ func beginPasskey(req *request, in newPasskey) (any, error) {
 	return req.runtime.Directory.BeginPasskey(req.r.Context(), rp, req.account, in.Password, in.Name)
 }
 
-// finishPasskey takes what navigator.credentials.create returned.
+// finishPasskey registers the passkey that navigator.credentials.create() returned.
 func finishPasskey(req *request) (any, error) {
 	rp, response, err := req.passkeyResponse()
 	if err != nil {
@@ -40,8 +40,8 @@ func finishPasskey(req *request) (any, error) {
 	return passkey, nil
 }
 
-// beginPasskeyLogin answers what navigator.credentials.get takes. It names no user: the
-// passkey does.
+// beginPasskeyLogin answers the options for navigator.credentials.get(). They name no user,
+// because the passkey identifies the user.
 func beginPasskeyLogin(req *request, _ struct{}) (any, error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {
@@ -87,10 +87,9 @@ func removePasskey(req *request) (any, error) {
 	return req.renewed(req.runtime.Directory.RemovePasskey(req.r.Context(), req.account, req.r.PathValue("id")))
 }
 
-// passkeyResponse returns the body as a browser made it from the answer of its
-// authenticator, and the site of the passkeys. The standard may add members, so that only
-// the library knows them. But the body is one strict JSON object, as all bodies here: two
-// readers cannot read it differently.
+// passkeyResponse returns the relying party and the body, which a browser made from the answer
+// of its authenticator. The standard may add members, so only the library decodes them. Like all
+// bodies here, it must be one strict JSON object, so that two decoders cannot read it differently.
 func (req *request) passkeyResponse() (rp identity.RelyingParty, response []byte, err error) {
 	rp, f := req.console.app.RelyingParty()
 	if f != nil {

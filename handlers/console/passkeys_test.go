@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestALogInByPasskeyIsOfOneBrowserAndOneAnswer holds what the handlers add to
-// the ceremonies of the domain: the cookie that binds a log-in, and the body.
+// TestALogInByPasskeyIsOfOneBrowserAndOneAnswer tests the parts of a ceremony that the handlers
+// add: the cookie that binds a log-in, and the checks of the body.
 func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)
@@ -47,7 +47,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	again.jar = ceremony
 	again.refused(t, "POST", finish, answer, 400, "PASSKEY_NOT_COMPLETED")
 
-	// What is no strict JSON does not reach the library.
+	// A body that is not strict JSON does not reach the library.
 	for _, body := range []string{`{"id":"a","id":"b"}`, `[]`, `{"id":1`, `{"a":` + strings.Repeat("[", 70) + strings.Repeat("]", 70) + `}`} {
 		got, e := again.ask(t, "POST", finish, body)
 		if got.Status != 400 || !strings.HasPrefix(e.Code, "INVALID_") {
@@ -57,7 +57,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	got, _ := again.ask(t, "POST", finish, `{"id":"`+strings.Repeat("a", 64<<10)+`"}`)
 	refused(t, "a large answer", got, 413, "PAYLOAD_TOO_LARGE")
 
-	// A page elsewhere cannot borrow the passkey.
+	// A page on another origin cannot use the passkey.
 	right := b.site.Origin
 	for _, origin := range []string{"http://localhost:1", "https://localhost", "http://elsewhere.example"} {
 		b.site.Origin = origin
@@ -72,7 +72,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	g.Wait(2*time.Minute + time.Second)
 	b.refused(t, "POST", finish, answer, 400, "PASSKEY_NOT_COMPLETED")
 
-	// The password alone is half a log-in, of which the passkey is the rest.
+	// The password alone opens a half-open session, which the passkey completes.
 	b.jar = map[string]string{}
 	var due struct {
 		Methods []string
@@ -83,7 +83,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	}
 	b.does(t, "POST", finish, b.usesPasskey(t, b.does(t, "POST", begin, "")))
 
-	// The mark of a verification is the session's that made it, for a minute.
+	// A passkey assertion belongs to the session that made it, for a minute.
 	other := newBrowser(g)
 	verification := func() {
 		b.does(t, "POST", "/api/user/passkey/verify/finish", b.usesPasskey(t, b.does(t, "POST", "/api/user/passkey/verify/begin", "")))
@@ -95,7 +95,7 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	other.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
 	g.Wait(61 * time.Second)
 	b.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
-	g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // a mark counts from the second that it is in
+	g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // an assertion counts from the beginning of its second
 	verification()
 	g.Wait(59 * time.Second)
 	b.does(t, "POST", "/api/verify", `{"method":"passkey"}`)
@@ -111,8 +111,8 @@ func TestALogInByPasskeyIsOfOneBrowserAndOneAnswer(t *testing.T) {
 	b.refused(t, "POST", finish, answer, 403, "VERIFICATION_FAILED")
 }
 
-// TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer: that caller has no factor, and the
-// answer is worth a lasting credential.
+// TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer: a thief of the cookie has no factor, and
+// the assertion would allow a permanent credential.
 func TestWhoSharesTheCookieDoesNotSpendThePasskeysAnswer(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)

@@ -10,28 +10,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// urls are where a payment service sends its notices, and browsers afterwards. They are
-// made from base_url, never from the Host of a request.
+// urls returns the URLs to which a payment service sends its notices, and browsers after the
+// payment. They are made from base_url, never from the Host of a request.
 func (req *request) urls(provider string) billing.URLs {
 	base := req.console.app.BaseURL
 	return billing.URLs{
 		Notify: func(string) string { return base + "/api/user/" + provider + "/webhook" },
-		Return: func(string) string { return base + "/" }, // the pages of the console join there
+		Return: func(string) string { return base + "/" }, // the future pages of the console
 	}
 }
 
-// noPage is the one fault if the service has no pages, or no order of this number.
+// noPage returns the fault if the service has no pages, or there is no order of this number.
 func noPage() error { return fault.New(fault.NotFound, "there is no such payment page") }
 
-// told is what a payment service has said of an order in each status. Of an order that is
-// pending or has expired it has said nothing.
-var told = map[records.OrderStatus]payments.Kind{
+// lastNotice maps the status of an order to the kind of the notice that led to it. Pending and
+// expired orders have none.
+var lastNotice = map[records.OrderStatus]payments.Kind{
 	records.Paid: payments.Paid, records.Review: payments.Paid, records.Failed: payments.Failed,
 	records.Refunded: payments.Refunded, records.Disputed: payments.Disputed,
 }
 
-// servePage lets a payment service that has pages here answer the page of an order. The
-// number of the order is random and long: a caller who knows it may pay.
+// servePage serves the payment page of an order, if the payment service has pages here. The
+// number of the order is random and long, so it authorizes the caller to pay.
 func servePage(req *request) (any, error) {
 	name, tradeNo := req.r.PathValue("provider"), req.r.PathValue("trade_no")
 	provider, _ := req.console.app.Payment(name)
@@ -55,7 +55,7 @@ func servePage(req *request) (any, error) {
 		Title:     order.Title,
 		NotifyURL: urls.Notify(tradeNo), ReturnURL: urls.Return(tradeNo),
 		Expires: time.Unix(order.ExpiresAt, 0),
-		State:   told[order.Status],
+		State:   lastNotice[order.Status],
 	})
 	return nil, nil
 }

@@ -7,33 +7,33 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// protection is what a route demands beyond the credential. If the user has a second
-// factor, all of them demand a recent step-up; they differ in when they do so, and in what
-// they demand of a user without a second factor.
+// protection is a proof that a route requires in addition to the credential. If the user has a
+// second factor, every protection requires a recent step-up. Protections differ in when they check
+// it, and in what they require of a user without a second factor.
 type protection struct {
-	name      string // empty: nothing is demanded
-	early     bool   // the step-up is demanded before the body is read
+	name      string // empty: nothing is required
+	early     bool   // the step-up is required before the body is read
 	checkBody func(req *request, in any) error
 }
 
 var (
 	nothingMore = &protection{}
 
-	// stepUp keeps a stolen cookie from taking the account over.
+	// stepUp prevents a thief of the cookie from taking over the account.
 	stepUp = &protection{name: "step-up", early: true}
 
-	// stepUpToEnrol demands the password, too, of a user without a factor. The directory
-	// checks it in the steps of the enrolment, so that one request is one attempt.
+	// stepUpToEnrol requires the password of a user without a factor. The directory checks it
+	// as a part of the enrolment, so that one request counts as one attempt.
 	stepUpToEnrol = &protection{name: "step-up or password", early: true}
 
-	// stepUpOrPassword demands the password of a user without a factor. Else a stolen cookie
-	// would become a credential that lasts.
+	// stepUpOrPassword requires the password of a user without a factor. Otherwise a thief of
+	// the cookie could make a permanent credential.
 	stepUpOrPassword = &protection{"step-up or password", true, func(req *request, in any) error {
 		return req.checkPassword(in)
 	}}
 
-	// stepUpOrLogIn is for a new secret of an existing credential. The password is not
-	// demanded of a session that logged in recently. An access token has no log-in.
+	// stepUpOrLogIn is for a new secret of an existing credential. A session that logged in
+	// recently needs no password. An access token always does.
 	stepUpOrLogIn = &protection{"step-up or log-in", true, func(req *request, in any) error {
 		age := req.runtime.Store.Now().Sub(time.Unix(req.account.Opened, 0))
 		if in.(withPassword).givenPassword() == "" && req.account.Session && age < time.Duration(req.console.app.Verification.Lifetime) {
@@ -54,7 +54,7 @@ var (
 		return req.checkStepUp()
 	}}
 
-	// stepUpAbove demands a step-up if the price is above step_up_above.
+	// stepUpAbove requires a step-up if the price is above step_up_above.
 	stepUpAbove = &protection{"step-up above a price", false, func(req *request, in any) error {
 		if req.console.app.Verification.StepUpAbove == nil {
 			return nil
@@ -67,7 +67,7 @@ var (
 	}}
 )
 
-// checkHead demands what can be demanded before the body is read.
+// checkHead makes the checks that do not need the body.
 func (p *protection) checkHead(req *request) error {
 	if p.early {
 		return req.checkStepUp()
@@ -88,8 +88,8 @@ func (p proof) givenPassword() string { return p.Password }
 
 type withPassword interface{ givenPassword() string }
 
-// checkPassword demands a step-up of a user with a second factor, and the password of one
-// without.
+// checkPassword requires a step-up of a user with a second factor, and the password of a user
+// without one.
 func (req *request) checkPassword(in any) error {
 	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
 	if err != nil {
@@ -110,9 +110,9 @@ type withPlan interface {
 	plan(req *request) (planID int64, idempotencyKey string, err error)
 }
 
-// checkPurchase demands a step-up for a plan above the price. A plan that is not on sale
-// needs none, because it is not sold. Nor does an idempotency key that was used before: the
-// request changes nothing.
+// checkPurchase requires a step-up for a plan above the price. A plan that is not on sale
+// needs none, because it cannot be bought. A request with an idempotency key that was used before
+// needs none, because it changes nothing.
 func (req *request) checkPurchase(planID int64, idempotencyKey string) error {
 	plan, found := req.console.app.Plans().Find(planID)
 	if !found || plan.Price <= *req.console.app.Verification.StepUpAbove {

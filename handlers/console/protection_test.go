@@ -16,14 +16,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// protecting is the gate with a price above which purchases need a step-up.
+// protecting starts a gate with step_up_above.
 func protecting(t *testing.T) *gatetest.Gate {
 	t.Helper()
 	return gatetest.Start(t, gatetest.Config{App: app + "verification {\n step_up_above 5.00\n}\n", Site: site})
 }
 
-// bodies are those by which a protection is tried, where another than {} is
-// needed to come so far.
+// bodies are the bodies of routes whose protection is not reached with the body {}.
 var bodies = map[string]string{
 	"/api/token/{id}":                `{"models":[]}`,
 	"/api/subscription/wallet/pay":   `{"plan_id":1,"idempotency_key":"again"}`,
@@ -57,10 +56,10 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 		answer, _ := program.ask(t, row.Method, pathOf(row), body)
 		refused(t, row.Path+" without a stamp", answer, 403, "VERIFICATION_REQUIRED")
 
-		g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // a step-up counts from the second that it is in
+		g.Wait(time.Second - time.Duration(g.Now().Nanosecond())) // a step-up counts from the beginning of its second
 		b.verifies(t)
 		g.Wait(299 * time.Second)
-		// A password is not asked of who has a factor.
+		// A user with a factor needs no password.
 		if answer, e := b.ask(t, row.Method, pathOf(row), refusable(row, body)); strings.HasPrefix(e.Code, "VERIFICATION_REQ") || strings.HasPrefix(e.Code, "VERIFICATION_EXP") {
 			t.Errorf("%s %s with a stamp of 299 s: %d %s", row.Method, row.Path, answer.Status, answer.Body)
 		}
@@ -73,7 +72,7 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 		t.Errorf("%d routes are protected", protected)
 	}
 	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":3,"idempotency_key":"cheap"}`)
-	// What was done before is answered again, and costs nothing.
+	// A repeated request gets the same answer and costs nothing.
 	if again := b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":1,"idempotency_key":"first"}`); !strings.Contains(string(again), `"replayed":true`) {
 		t.Errorf("a replay without a stamp: %s", again)
 	}
@@ -81,8 +80,8 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 	b.does(t, "POST", "/api/subscription/wallet/renew", `{"subscription_id":1,"idempotency_key":"longer"}`)
 }
 
-// refusable is a body with which a route that lets its caller in refuses the request for
-// another reason, where success would end what the test stands on.
+// refusable returns a body that a route refuses after the protection has passed, if a success
+// would end the session or factor that the test needs.
 func refusable(row console.Row, body string) string {
 	switch row.Path {
 	case "/api/user/token":
@@ -160,7 +159,7 @@ func TestAVerificationThatFailsNeverReadsAsOne(t *testing.T) {
 		}
 		try(body, n, code)
 	}
-	// Nor does any refusal of what repeats a success's words.
+	// A refusal that repeats the body does not contain the message of a success either.
 	const words = "验证成功"
 	b.does(t, "POST", "/api/user/register", credentials(words, password))
 	for what, sent := range map[string]struct{ method, path, headers, body string }{
@@ -177,8 +176,8 @@ func TestAVerificationThatFailsNeverReadsAsOne(t *testing.T) {
 	}
 }
 
-// TestANewSecretOfACredentialAsksWhoHasNoFactorForAFreshLogIn: else a stolen
-// cookie would become a credential that lasts.
+// TestANewSecretOfACredentialAsksWhoHasNoFactorForAFreshLogIn: otherwise a thief of the
+// cookie could get a permanent credential.
 func TestANewSecretOfACredentialAsksWhoHasNoFactorForAFreshLogIn(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)
@@ -198,8 +197,8 @@ func TestANewSecretOfACredentialAsksWhoHasNoFactorForAFreshLogIn(t *testing.T) {
 	}
 }
 
-// TestASlowBodyOutlivesNoLogOut: who may come in is asked again when the body is
-// there.
+// TestASlowBodyOutlivesNoLogOut: the caller is authenticated again after the body was
+// read.
 func TestASlowBodyOutlivesNoLogOut(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)
@@ -208,7 +207,7 @@ func TestASlowBodyOutlivesNoLogOut(t *testing.T) {
 	body, rest := io.Pipe()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	asked := make(chan struct{}) // closed when the body is asked for: whoever comes was let in by then
+	asked := make(chan struct{}) // closed when the body is read: the caller was authenticated before
 	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{Got100Continue: func() { close(asked) }})
 	request, err := http.NewRequestWithContext(ctx, http.MethodPut, "http://"+g.Address+"/api/subscription/self/preference", body)
 	if err != nil {
@@ -241,8 +240,8 @@ func TestASlowBodyOutlivesNoLogOut(t *testing.T) {
 	}
 }
 
-// What a key may do is changed, without a factor, by who knows the password; its name
-// is not asked for. An access token is asked for it where a credential gets a secret.
+// Without a factor, a change of a key's scope needs the password, and a change of its name
+// does not. With an access token, a new secret of a credential needs the password.
 func TestWithoutAFactorTheScopeOfAKeyAndSecretsByAnAccessTokenAskForThePassword(t *testing.T) {
 	g := protecting(t)
 	b := newBrowser(g)

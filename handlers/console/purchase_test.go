@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// bought is what a purchase answers.
+// bought is the answer to a purchase.
 type bought struct {
 	ID         int64  `json:"subscription_id"`
 	PlanID     int64  `json:"plan_id"`
@@ -77,7 +77,7 @@ func TestAPlanIsBoughtAndRenewedFromTheWallet(t *testing.T) {
 	}
 	g.Credit(t, a.name, "25.00")
 
-	// The refusal has left the key free.
+	// The refused request has not used up the idempotency key.
 	first := post[bought](t, a, pay, `{"plan_id":1,"idempotency_key":"first"}`)
 	if first.ID < 1 || first.PlanID != 1 || first.Status != "active" || first.QuotaTotal != "12.00" || first.QuotaUsed != "0.00" ||
 		first.Wallet.Charged != "9.90" || first.Wallet.Balance != "15.10" || first.Order == "" || first.Replayed {
@@ -200,7 +200,7 @@ func TestTwoHundredPurchasesWithOneKeyAreOnePurchase(t *testing.T) {
 func TestOfTwoHundredPurchasesAsManySucceedAsThereIsMoneyFor(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
-	g.Credit(t, a.name, "35.00") // for three, and some
+	g.Credit(t, a.name, "35.00") // enough for three
 	answers := inParallel(200, func(i int) gatetest.Answer {
 		return g.Do(t, "POST", pay, a.auth+"\nContent-Type: application/json", fmt.Sprintf(`{"plan_id":1,"idempotency_key":"k%d"}`, i))
 	})

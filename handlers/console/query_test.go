@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/console"
 )
 
-// TestWhatTakesABodyTakesNoParameters: dry_run beside a body would be taken for
-// what keeps a task from being made, and does not.
+// TestWhatTakesABodyTakesNoParameters: a caller who adds dry_run would expect that no task
+// is made, and one would be made.
 func TestWhatTakesABodyTakesNoParameters(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)

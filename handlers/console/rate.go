@@ -40,11 +40,11 @@ func (c *Console) perMinute(class rate) int64 {
 	return c.Webhooks
 }
 
-// anonymousAtOnce is how many requests of a class one address may have open while their
-// sender is unknown. A slow body holds one of them until it is read.
+// anonymousAtOnce is how many requests of a class one address may have open before they are
+// authenticated. A slow body counts until it is read.
 const anonymousAtOnce = 32
 
-// admit counts the request. Requests of unknown senders count as concurrent, too.
+// admit counts the request. Unauthenticated requests count as concurrent, too.
 func (req *request) admit(class rate) *fault.Fault {
 	whose, rates := auth.Network(req.r), limit.Rates{Requests: limit.PerMinute(req.console.perMinute(class)), Concurrent: anonymousAtOnce}
 	anonymous := req.account == nil
@@ -58,9 +58,9 @@ func (req *request) admit(class rate) *fault.Fault {
 	switch {
 	case refused == nil:
 	case refused.What == limit.Concurrent:
-		return fault.New(fault.RateLimited, "%d %s of one address are read at once", anonymousAtOnce, class).After(refused.RetryAfter)
+		return fault.New(fault.RateLimited, "at most %d %s of one address are read at once", anonymousAtOnce, class).After(refused.RetryAfter)
 	default:
-		return fault.New(fault.RateLimited, "%d %s a minute are answered", rates.Requests.Limit, class).After(refused.RetryAfter)
+		return fault.New(fault.RateLimited, "at most %d %s are answered per minute", rates.Requests.Limit, class).After(refused.RetryAfter)
 	}
 	req.grant = grant
 	if !anonymous {
@@ -69,12 +69,12 @@ func (req *request) admit(class rate) *fault.Fault {
 	return nil
 }
 
-// endGrant ends the count among the requests of unknown senders: the sender is known now,
-// or the request has ended.
+// endGrant ends the count among the concurrent unauthenticated requests: the caller is
+// authenticated, or the request has ended.
 func (req *request) endGrant() { req.grant.End(req.runtime.Store.Now(), 0) }
 
-// owner returns the id for which the requests and bodies of an authenticated caller are
-// counted. A caller that has proved only the password is not counted for the user.
+// owner returns the id under which the requests and bodies of an authenticated caller are
+// counted. A caller with a half-open session is not counted under the id of the user.
 func (req *request) owner() string {
 	if req.account.HalfOpen {
 		return req.account.Credential

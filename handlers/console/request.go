@@ -92,8 +92,8 @@ func (req *request) run(rt *route, wrongMethod *fault.Fault) {
 	}
 }
 
-// checkSender refuses what the page of another site has a browser send. Payment services
-// are other sites; of them it refuses those that are not configured.
+// checkSender refuses requests that a browser sends for a page of another site. On the routes
+// of payment services it refuses services that are not configured.
 func (req *request) checkSender(rt *route) *fault.Fault {
 	if rt.who != reply.Signature {
 		if err := req.console.crossOrigin.Check(req.r); err != nil {
@@ -138,7 +138,7 @@ func (req *request) enter(rt *route) (in any, err error) {
 		return nil, f
 	}
 	if rt.who.HasAccount() && rt.takes != nothing {
-		// A body may come slowly. Meanwhile the session may have ended, or the user may
+		// A body may arrive slowly. Meanwhile the session may have ended, or the user may
 		// have set up a second factor.
 		if f := req.identify(rt.who); f != nil {
 			return nil, f

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// pathOf is a path of a route, with values where it has names.
+// pathOf returns a path of a route, with values for its parameters.
 func pathOf(row console.Row) string {
 	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0").Replace(row.Path)
 }
@@ -232,7 +232,7 @@ func TestParametersThatAPathDoesNotKnowAreRefusedAndOthersRead(t *testing.T) {
 				t.Errorf("HEAD %s?%s: answered %d", path, query, head.Status)
 			}
 		}
-		for _, name := range row.Params { // what is read is refused twice
+		for _, name := range row.Params { // a parameter that is given twice is refused
 			got, e := ask("?" + name + "=1&" + name + "=1")
 			if got.Status != 400 || !strings.Contains(e.Message, "`"+name+"` is given twice") {
 				t.Errorf("%s: %s is not read: %d %s", path, name, got.Status, got.Body)

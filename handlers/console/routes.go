@@ -47,7 +47,7 @@ var (
 	notice   = intake{limit: 64 << 10}
 )
 
-// routes is the console. Of two routes that match a path, the first serves it.
+// routes are the routes of the console. If two routes match a path, the first serves it.
 var routes = []route{
 	// Webhooks come first, because {provider} is any name.
 	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},

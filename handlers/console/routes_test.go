@@ -79,7 +79,7 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 }
 
 // TestWhatIsProtectedIsWhatTheReferenceNames compares the protected operations with
-// docs/reference/accounts.md#step-up: a row that loses its protection is found here.
+// docs/reference/accounts.md#step-up, so that it fails if a row loses its protection.
 func TestWhatIsProtectedIsWhatTheReferenceNames(t *testing.T) {
 	t.Parallel()
 	want := map[string]*protection{
@@ -113,8 +113,8 @@ func TestWhatIsProtectedIsWhatTheReferenceNames(t *testing.T) {
 	}
 }
 
-// TestNoMisspeltRouteSlipsPast holds that the first of our directives refuses
-// what is not quite the path of a route, even if the next handler would serve it.
+// TestNoMisspeltRouteSlipsPast checks that the first directive of the gateway refuses a path
+// that is almost the path of a route, even if the next handler would serve it.
 func TestNoMisspeltRouteSlipsPast(t *testing.T) {
 	t.Parallel()
 	behind := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
@@ -158,7 +158,7 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		method, wire string
-		path, allow  string // of the route; or what is allowed instead
+		path, allow  string // the path of the route, and the methods that it allows
 		values       map[string]string
 	}{
 		{"GET", "/api/user/self", "/api/user/self", "", nil},

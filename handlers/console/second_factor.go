@@ -27,8 +27,8 @@ func shownFactors(f identity.Factors) factors {
 	return factors{f.TOTP || len(f.Passkeys) > 0, f.TOTP, f.BackupCodes, len(f.Passkeys)}
 }
 
-// setUpTOTP draws the secret of an authenticator app and shows it once. It is no factor
-// until enableTOTP has got a code of it.
+// setUpTOTP draws the secret of an authenticator app and shows it once. The app is not a factor
+// before enableTOTP has accepted a code.
 func setUpTOTP(req *request, in proof) (any, error) {
 	enrolment, err := req.runtime.Directory.SetUpTOTP(req.r.Context(), req.account, in.Password, req.console.app.Issuer())
 	return struct {
@@ -112,8 +112,7 @@ func unverified(f *fault.Fault) *fault.Fault {
 	return f.WithMessage("something that was sent is not taken here, and is not repeated either")
 }
 
-// verify is the step-up: for some minutes the credential of the request may do what
-// demands one.
+// verify grants a step-up to the credential of the request for some minutes.
 func verify(req *request, in verification) (any, error) {
 	lifetime := time.Duration(req.console.app.Verification.Lifetime)
 	expires, renewed, err := req.runtime.Directory.Verify(req.r.Context(), req.account, in.Method, in.Code, lifetime)

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestNoSecretOfARunIsKeptInClear makes one of each secret there is, and looks
-// for them in every file of the store and in the whole log.
+// TestNoSecretOfARunIsKeptInClear makes a secret of every kind, and searches
+// every file of the store and the whole log for them.
 func TestNoSecretOfARunIsKeptInClear(t *testing.T) {
 	dir := t.TempDir()
 	g := gatetest.Start(t, gatetest.Config{

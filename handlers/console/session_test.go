@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestTheWholeWalk is a person's way through the console: an account, two
-// factors, a step-up by each, a key that works, and an end after which nothing
-// of it opens anything.
+// TestTheWholeWalk uses the console as a user does: it makes an account, two
+// factors, a step-up by each and an API key, and logs out everywhere. After that no
+// old credential is accepted.
 func TestTheWholeWalk(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)
@@ -19,7 +19,7 @@ func TestTheWholeWalk(t *testing.T) {
 	name := b.registers(t)
 	first := b.cookies()
 
-	// Factors: an app, then, under a step-up, a passkey.
+	// The factors: an app, and then, with a step-up, a passkey.
 	backup := b.enrols(t)
 	if b.cookies() == first {
 		t.Error("the session has its old secret after a change of the factors")
@@ -45,7 +45,7 @@ func TestTheWholeWalk(t *testing.T) {
 		t.Errorf("the passkey is %+v", passkey)
 	}
 
-	// A whole log-in by the passkey, with nothing but it.
+	// A complete log-in by the passkey alone.
 	b.jar = map[string]string{}
 	options = b.does(t, "POST", "/api/user/passkey/login/begin", "")
 	if strings.Contains(string(options), passkey.ID) {
@@ -53,14 +53,14 @@ func TestTheWholeWalk(t *testing.T) {
 	}
 	b.does(t, "POST", "/api/user/passkey/login/finish", b.usesPasskey(t, options))
 
-	// A step-up by it: the mark is for one verification.
+	// A step-up by the passkey: the assertion is good for one verification.
 	b.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
 	options = b.does(t, "POST", "/api/user/passkey/verify/begin", "")
 	b.does(t, "POST", "/api/user/passkey/verify/finish", b.usesPasskey(t, options))
 	b.does(t, "POST", "/api/verify", `{"method":"passkey","code":"ignored"}`)
 	b.refused(t, "POST", "/api/verify", `{"method":"passkey"}`, 400, "PASSKEY_NOT_COMPLETED")
 
-	// What it opens: a key that calls, and an access token.
+	// The step-up allows a new API key and an access token.
 	var key gatetest.Key
 	into(t, b.does(t, "POST", "/api/token/", `{"name":"laptop","models":["free-*"]}`), &key)
 	call := func() int {
@@ -83,7 +83,7 @@ func TestTheWholeWalk(t *testing.T) {
 		t.Errorf("the token made a key: %d %s", got.Status, got.Body)
 	}
 
-	// A second place, by password and backup code.
+	// A second browser, by password and backup code.
 	other := newBrowser(g)
 	var due struct {
 		SecondFactor bool     `json:"require_2fa"`
@@ -123,7 +123,7 @@ func TestTheWholeWalk(t *testing.T) {
 		t.Errorf("the activity is %+v", activity)
 	}
 
-	// The end, everywhere.
+	// All sessions end.
 	old := []string{first, before, b.cookies(), half, other.cookies()}
 	b.does(t, "DELETE", "/api/user/self/sessions?which=all", "")
 	for i, cookies := range old {
@@ -136,7 +136,7 @@ func TestTheWholeWalk(t *testing.T) {
 		t.Error("the key ended with the sessions")
 	}
 
-	// Nothing of it stands in clear where it should not.
+	// No secret is stored or logged in clear.
 	for _, secret := range []string{password, b.seed, key.Secret, token.Secret, backup[1], strings.TrimPrefix(strings.TrimSpace(first), "Cookie: modelgate_session=")} {
 		if secret == "" || g.Logged(secret) {
 			t.Errorf("a secret stands in the log: %.4s…", secret)

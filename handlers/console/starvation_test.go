@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// notified has two backends that send notices: one with a secret to check them by,
+// notified has two backends that send notices: one with a secret that verifies them,
 // and one without.
 const notified = `
 	backend proved {
@@ -37,12 +37,12 @@ const notified = `
 	media off
 `
 
-// A head as the service's, but for the signature, which needs the body.
+// The headers of a notice with an invalid signature. Checking it needs the body.
 var forged = fmt.Sprintf("Webhook-Id: msg_1\nWebhook-Timestamp: %d\nWebhook-Signature: v1,%s\n",
 	time.Now().Unix(), base64.StdEncoding.EncodeToString(make([]byte, 32)))
 
-// attacked is a gate with everything that unauthenticated callers may send bodies
-// to, and a user who logs in there.
+// attacked starts a gate with every route to which unauthenticated callers can send bodies,
+// and a user who logs in.
 func attacked(t *testing.T) *gatetest.Gate {
 	t.Helper()
 	g := gatetest.Start(t, gatetest.Config{
@@ -56,7 +56,7 @@ func attacked(t *testing.T) *gatetest.Gate {
 	return g
 }
 
-// occupy sends count bodies of size bytes, but for the last one, from each of the
+// occupy sends count bodies of size bytes without their last byte, from each of the
 // addresses 127.0.<net>.1, 127.0.<net>.2 and so on.
 func occupy(t *testing.T, g *gatetest.Gate, path, headers string, net, addresses, count, size int) {
 	t.Helper()
@@ -65,13 +65,13 @@ func occupy(t *testing.T, g *gatetest.Gate, path, headers string, net, addresses
 		for range count {
 			conn := g.DialFrom(t, fmt.Sprintf("127.0.%d.%d", net, i+1))
 			conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nContent-Length: %d\n%s\n", path, size, headers))
-			_, _ = conn.Write([]byte(body)) // of what is refused the connection ends
+			_, _ = conn.Write([]byte(body)) // the gate closes the connections of refused bodies
 		}
 	}
 }
 
-// fill occupies a budget with bodies of size bytes, as many of each address as its share
-// has room for, and then with small ones until not even one of these fits any more.
+// fill occupies a budget with bodies of size bytes, as many from each address as its share
+// allows, and then with small bodies until no further one fits.
 func fill(t *testing.T, g *gatetest.Gate, b *bodymem.Budget, limits bodymem.Limits, path, headers string, size int) {
 	t.Helper()
 	const smallest = 4 << 10
@@ -134,7 +134,7 @@ func TestSlowNoticesShutOutNoLogInsAndNoWebhooks(t *testing.T) {
 func TestSlowWebhooksShutOutNoGenuineOnes(t *testing.T) {
 	g := attacked(t)
 	fill(t, g, &gatetest.Runtime(t).Bodies.Webhooks, caddymodule.WebhookBodies, hook, "", 64<<10)
-	g.Wait(time.Minute) // genuine bodies are whole at once, these are not
+	g.Wait(time.Minute) // real bodies arrive at once, these do not
 	served(t, g, "beside slow webhooks")
 }
 
@@ -155,7 +155,7 @@ func TestAddressesOfOneIPv6NetworkHaveOneShare(t *testing.T) {
 		_, _ = conn.Write([]byte(body))
 		return conn
 	}
-	const fit = 16 // of 64 KiB in 1 MiB
+	const fit = 16 // bodies of 64 KiB in 1 MiB
 	for i := range fit {
 		send(fmt.Sprintf("2001:db8:1:2:%x::1", i))
 		gatetest.Eventually(t, "that its memory is taken", func() (used int64, ok bool) {

@@ -2,13 +2,13 @@ package console
 
 import "github.com/caddy-modelgate/modelgate/caddymodule"
 
-// status is what the gateway tells every caller.
+// status is the state of the gateway that every caller may read.
 type status struct {
 	Version      string   `json:"version"`
 	Setup        bool     `json:"setup_required"` // POST /api/setup has to make the first administrator
 	Registration bool     `json:"registration"`   // anyone may make an account
 	Passkeys     bool     `json:"passkeys"`
-	RPID         string   `json:"rp_id,omitempty"` // of the site of passkeys
+	RPID         string   `json:"rp_id,omitempty"` // the relying party of passkeys
 	Currency     string   `json:"currency"`
 	Providers    []string `json:"payment_providers"`
 }

@@ -28,7 +28,7 @@ func listSubscriptions(req *request, _ *query.Query, p query.Page) ([]billing.Su
 	return cut(subscriptions, err, p)
 }
 
-// funding says from which sources the user wants calls to be paid, and in which order.
+// funding is the order of the sources from which the user pays calls.
 type funding struct {
 	Preference records.Preference `json:"preference"`
 }
@@ -83,7 +83,7 @@ func (in purchase) plan(*request) (planID int64, idempotencyKey string, err erro
 	return *in.PlanID, in.IdempotencyKey, nil
 }
 
-// plan returns the plan of the subscription: a renewal costs what the plan costs today.
+// plan returns the plan of the subscription: a renewal costs the current price of the plan.
 func (in renewal) plan(req *request) (planID int64, idempotencyKey string, err error) {
 	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
 	for _, s := range subscriptions {

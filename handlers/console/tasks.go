@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// shownTask is a task as its user sees it: what its API key is shown, and what the user
-// pays. The backend and its cost are the operator's business.
+// shownTask is a task as its user sees it: the fields that the API shows, and the charge.
+// It hides the backend and the operator's cost.
 type shownTask struct {
 	*task.Task
 	KeyID          string       `json:"key_id"`
 	SessionID      string       `json:"session_id,omitempty"`
 	SessionContext string       `json:"session_context,omitempty"`
-	Held           money.Amount `json:"held"` // 0 when the task is over
+	Held           money.Amount `json:"held"` // 0 after the end of the task
 	Charged        money.Amount `json:"charged"`
 }
 
@@ -115,8 +115,8 @@ var composing = map[string]func([]byte) (generation.Request, []string, *fault.Fa
 	"image": generation.DecodeImage,
 }
 
-// composition decodes the body of /v1/platform/video or /v1/platform/image, with the type
-// of the task beside it. Members that the API lists as ignored are refused here.
+// composition decodes a body of /v1/platform/video or /v1/platform/image that also has the
+// type of the task. Members that the API lists as ignored are refused here.
 func composition(body []byte) (r generation.Request, f *fault.Fault) {
 	var in struct {
 		Type string `json:"type"`

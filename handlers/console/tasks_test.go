@@ -48,7 +48,7 @@ func TestATaskIsComposedSeenAndPaidFor(t *testing.T) {
 		t.Errorf("it is %+v", running)
 	}
 
-	// The service behind, and what it costs, are the operator's.
+	// The backend and its cost are not shown.
 	for _, path := range []string{"/api/task/self/", "/api/task/self/" + made.ID, "/api/task/self/" + picture.ID} {
 		body := g.Do(t, "GET", path, a.auth, "").Body
 		for _, secret := range []string{"secret-works", "of-the-service", "service.example", "0.0123", "vendor", "handover", `"ref"`, "deadline"} {
@@ -58,7 +58,7 @@ func TestATaskIsComposedSeenAndPaidFor(t *testing.T) {
 		}
 	}
 
-	// The hidden key is not among the user's keys, and opens nothing.
+	// The hidden key is not in the list of keys, and cannot be used.
 	if keys := get[page[struct{}]](t, a, "/api/token/"); keys.Total != 0 {
 		t.Errorf("the user has %d keys", keys.Total)
 	}
@@ -179,7 +179,7 @@ func TestTasksOfAllKeysAreListedThoseOfRevokedOnesToo(t *testing.T) {
 	first, second, theirs := key(a), key(a), key(b)
 	var all, ofSecond []string
 	submit := func(key gatetest.Key, prompt string) string {
-		g.Wait(time.Millisecond) // those of one have no order
+		g.Wait(time.Millisecond) // tasks of one millisecond have no order
 		return submits(t, g, key.Secret, prompt)
 	}
 	for range 3 {
@@ -262,7 +262,7 @@ func TestAnOwnerCancelsWhatRuns(t *testing.T) {
 	a.until(t, id, "in_progress")
 	answer, _ := cancel(id, `{"reason":"none"}`)
 	refused(t, "a body that means nothing", answer, 400, "INVALID_PARAMETER")
-	for range 2 { // the second time does nothing
+	for range 2 { // the second request has no effect
 		answer, e := cancel(id, "")
 		seen := data[seenTask](t, answer, e)
 		if seen.Status != "failed" || seen.Error.Reason != "TASK_CANCELLED" || seen.Held != "0.00" || seen.Charged != "0.00" {

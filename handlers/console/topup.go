@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// topUpInfo is what a top-up can be.
+// topUpInfo describes the possible top-ups.
 type topUpInfo struct {
 	Providers []string     `json:"providers"`
 	Currency  string       `json:"currency"`

@@ -143,7 +143,7 @@ func TestOrdersThatCannotBePaidAreRefused(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want %d %s", name, got.Status, got.Body, c.status, c.code)
 		}
 	}
-	// One was opened; the service did not take the other.
+	// One order was opened; the service refused the other.
 	if list := get[page[order]](t, a, "/api/user/topup/self"); list.Total != 2 || list.Items[0].Status != "failed" || list.Items[1].Status != "pending" {
 		t.Errorf("the orders are %+v", list)
 	}
@@ -226,12 +226,12 @@ func TestAServiceThatCallsItsWebhookByGETIsAnswered(t *testing.T) {
 	g.Verify(t)
 }
 
-// secret signs the notices of tests that send them by themselves.
+// secret signs the notices that tests send.
 const secret = "a secret of the tests"
 
 var signing = strings.Replace(app, "payment demo", "payment demo {\n secret `"+secret+"`\n}", 1)
 
-// signed is a notice in the form of the demo service, signed at a time.
+// signed returns the headers of a notice of the demo service that is signed at a time.
 func signed(id, body string, at time.Time) (headers string) {
 	mac := hmac.New(sha256.New, []byte(secret))
 	fmt.Fprintf(mac, "%s.%d.%s", id, at.Unix(), body)

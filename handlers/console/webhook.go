@@ -52,10 +52,9 @@ func (req *request) refuseNotice(why error) *fault.Fault {
 	return fault.New(fault.InvalidParameter, "%v", payments.ErrSignature)
 }
 
-// takeNotice applies the notice of a payment service, and acknowledges it once that is
-// durable. The service repeats a notice that is not acknowledged. Only two notices are
-// refused: one that does not authenticate the service, and one that the store cannot
-// take.
+// takeNotice applies the notice of a payment service, and acknowledges it when the change is
+// durable. The service repeats a notice that is not acknowledged. A notice is refused only
+// if it does not authenticate the service, or if the store fails.
 func takeNotice(req *request) (any, error) {
 	name := req.r.PathValue("provider")
 	provider, f := req.provider()
@@ -72,13 +71,13 @@ func takeNotice(req *request) (any, error) {
 	}
 	req.endGrant()
 	if err != nil {
-		// The service sent it, and would send the same again.
+		// The signature is valid, so the service would repeat the same body.
 		notice = unreadable(req.r, req.body, err)
 	}
 	outcome, err := req.runtime.Billing.Apply(req.r.Context(), name, notice)
 	if err != nil {
 		req.console.app.Metrics().Notice(name, metrics.NoticeFailed)
-		req.console.logger.Error("a payment webhook could not be applied, and will have to be sent again",
+		req.console.logger.Error("a payment webhook could not be applied; the service must send it again",
 			zap.String("request_id", req.id), zap.String("provider", name), zap.String("event", notice.Event), zap.Error(err))
 		return nil, fault.New(fault.StoreUnavailable, "the notice could not be recorded; send it again").After(5 * time.Second)
 	}

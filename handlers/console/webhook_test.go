@@ -13,7 +13,7 @@ import (
 )
 
 // waits sends the head of a webhook and waits until the gate asks for the body,
-// or refuses it without.
+// or refuses the webhook.
 func waits(t *testing.T, g *gatetest.Gate, path, headers string) (*gatetest.Wire, gatetest.Answer) {
 	t.Helper()
 	wire := g.Dial(t)
@@ -38,7 +38,7 @@ func TestOneAddressSendsSoManyWebhooksAtOnce(t *testing.T) {
 		t.Error("one more is not told when to come again")
 	}
 
-	// Nobody else has to wait for them: neither payers nor customers.
+	// Other payers and users do not have to wait for them.
 	o := post[order](t, a, "/api/user/demo/pay", `{"amount":"1.00"}`)
 	if got := g.Do(t, "GET", "/api/user/demo/page/"+o.TradeNo, "", ""); got.Status != 200 {
 		t.Errorf("a payer is answered %d %s", got.Status, got.Body)

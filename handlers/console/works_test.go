@@ -22,9 +22,9 @@ func init() {
 	caddy.RegisterModule(Works{})
 }
 
-// Works is a generation service that does what the prompt says: "done" is done
-// at once, "wrong" fails, "stubborn" runs and does not stop, and anything else
-// runs until it is stopped. What it says of itself is the operator's to know.
+// Works is a generation service that is controlled by the prompt: "done" succeeds at
+// once, "wrong" fails, "stubborn" runs and cannot be cancelled, and any other prompt
+// runs until it is cancelled. Its texts and costs are for the operator only.
 type Works struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -70,8 +70,8 @@ func (*Works) Cancel(_ context.Context, ref backends.Ref) error {
 	return nil
 }
 
-// generating is what the tests of tasks configure beside app: a video costs
-// 0.10 a second, five of them unless it is said otherwise.
+// generating is the configuration of tasks in addition to app: a video costs 0.10 per
+// second, and has five seconds by default.
 const generating = `
 	family A test-*
 	backend secret-works {
@@ -87,10 +87,10 @@ const generating = `
 	media off
 `
 
-// doors is site with the doors to tasks.
+// doors is site with modelgate_tasks.
 const doors = site + "\nmodelgate_tasks\n"
 
-// startGenerating starts a gate that generates; more goes into the app.
+// startGenerating starts a gate with tasks, and with more in the configuration of the app.
 func startGenerating(t *testing.T, more string) *gatetest.Gate {
 	t.Helper()
 	return gatetest.Start(t, gatetest.Config{App: app + generating + more, Site: doors})
@@ -115,18 +115,18 @@ type seenTask struct {
 	Replayed       *bool
 }
 
-// film is the body of a video with this prompt, and members beside it.
+// film returns the body of a video with this prompt and further members.
 func film(prompt string, members ...string) string {
 	return fmt.Sprintf(`{"type":"video","model":"video-test-1","prompt":%q%s}`, prompt, strings.Join(append([]string{""}, members...), ","))
 }
 
-// composes composes a task that is taken.
+// composes submits a task in the console, which must be accepted.
 func (a account) composes(t testing.TB, body string) seenTask {
 	t.Helper()
 	return post[seenTask](t, a, "/api/task/self/", body)
 }
 
-// until looks at a task until it has a status.
+// until waits until a task has a status.
 func (a account) until(t testing.TB, id, status string) seenTask {
 	t.Helper()
 	return gatetest.Eventually(t, "the task is "+status, func() (seen seenTask, ok bool) {
@@ -148,8 +148,8 @@ func submits(t testing.TB, g *gatetest.Gate, secret, prompt string) (id string) 
 	return id
 }
 
-// receiver is where callbacks go. It answers all of them with 200, and remembers
-// their ids, by path.
+// receiver receives callbacks. It answers all of them with 200, and records
+// their ids by path.
 type receiver struct {
 	*httptest.Server
 	mu  sync.Mutex
@@ -169,7 +169,7 @@ func newReceiver(t testing.TB) *receiver {
 	return r
 }
 
-// had returns the ids of what came to a path, once there are so many.
+// had waits until so many callbacks have arrived at a path, and returns their ids.
 func (r *receiver) had(t testing.TB, path string, want int) []string {
 	t.Helper()
 	return gatetest.Eventually(t, fmt.Sprintf("%s had %d callbacks", path, want), func() (ids []string, ok bool) {

@@ -47,7 +47,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time
 		return nil, f
 	case err == nil:
 	case errors.As(err, &maxBytes):
-		return nil, tooLarge(maxBytes.Limit) // which a request_body directive may have lowered
+		return nil, tooLarge(maxBytes.Limit) // the limit of a request_body directive may be lower
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, fault.New(fault.RequestTimeout, "the body did not arrive within %v", patience)
 	default:

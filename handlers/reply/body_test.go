@@ -34,7 +34,7 @@ func TestIdentityIsNoEncoding(t *testing.T) {
 	}
 }
 
-// clocked is an answer whose connection remembers its deadline.
+// clocked is a ResponseWriter that records the deadline of its connection.
 type clocked struct {
 	*httptest.ResponseRecorder
 	deadline time.Time

@@ -65,10 +65,10 @@ func isOwn(path string) bool {
 	})
 }
 
-// Pass hands a request that the calling directive does not serve to the next handler. It
+// Pass passes a request that the calling directive does not serve to the next handler. It
 // answers 404, in the dialect of the prefix, for a misspelt path of a route, and for a path
-// under /v1 or /api that no handler serves. So no spelling of a path reaches what stands
-// behind the gateway without its checks.
+// under /v1 or /api that no handler serves. So no spelling of a route's path reaches a server
+// behind the gateway without the checks of the gateway.
 func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versionHeader string) error {
 	if wire := r.URL.EscapedPath(); !isOwn(wire) {
 		clean, readable := canonical(wire)

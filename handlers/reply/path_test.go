@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// requestFor is a request for a path as it was written on the wire.
+// requestFor returns a request for a path as it was written on the wire.
 func requestFor(t testing.TB, method, wire string) *http.Request {
 	t.Helper()
 	u, err := url.ParseRequestURI(wire)
@@ -119,7 +119,7 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 		next   caddyhttp.Handler
 		status int
 	}{
-		{"/v1/messages", serves, 418}, // another of our directives may serve it
+		{"/v1/messages", serves, 418}, // another directive of the gateway may serve it
 		{"/v1/messages", nobody, 404},
 		{"/v1/messages/", serves, 404},
 		{"/V1/messages", serves, 404},
@@ -145,7 +145,7 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 		{"/v1/Files/aB/a.mp4", serves, 404},
 		{"/v1/files/aB/..%2F..%2Fmessages", serves, 404},
 		{"/api/x", serves, 418},
-		{"/api/user/self", serves, 418}, // the console may stand behind
+		{"/api/user/self", serves, 418}, // modelgate_console may follow
 		{"/api/user/self", nobody, 404},
 		{"/api/user/self/", serves, 404},
 		{"/api/User/self", serves, 404},
@@ -157,7 +157,7 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 		{"/api/user/topup/0aB", serves, 418},
 		{"/api/user/Topup/0aB", serves, 404},
 		{"/page", serves, 418},
-		{"/page", nobody, 200}, // not ours to answer
+		{"/page", nobody, 200}, // not a path of the gateway
 	} {
 		w := httptest.NewRecorder()
 		if err := reply.Pass(w, requestFor(t, http.MethodGet, c.wire), c.next, "anthropic-version"); err != nil || w.Code != c.status {
@@ -180,8 +180,8 @@ func TestPassAnswersOnceWhereDirectivesStandBehindEachOther(t *testing.T) {
 	}
 }
 
-// FuzzPass holds that no spelling of a path leads to what stands behind the
-// gate and is read there as one of ours.
+// FuzzPass checks that no spelling of a path passes the gate if a server behind it reads
+// it as a path of the gateway.
 func FuzzPass(f *testing.F) {
 	for _, wire := range []string{"/v1/messages", "//v1/messages", "/V1/m%65ssages", "/v1%2fmessages%00", `/v1\messages`, "/v1/models/a%2Fb", "/x/../v1/messages", "/v1/%252e/messages", "/api/user/%2573elf/", "/api/USER/stripe/pay;x", "*"} {
 		f.Add(wire)
@@ -199,7 +199,7 @@ func FuzzPass(f *testing.F) {
 		if exact := reply.IsOwn(r.URL.EscapedPath()); !passed || exact {
 			return
 		}
-		// As a server behind us may read it: decoded once, and cleaned.
+		// A server behind the gate may decode the path once, and clean it.
 		read := strings.ToLower(r.URL.JoinPath().Path)
 		for _, form := range []string{read, strings.TrimSuffix(read, "/"), strings.ToLower(r.URL.Path)} {
 			if reply.IsOwn(form) {

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Credential is what a route demands of its caller.
+// Credential is the kind of credential that a route requires.
 type Credential string
 
 // The credentials of docs/reference/http.md#credentials.
@@ -31,7 +31,7 @@ type Route struct {
 	Path       string          // a pattern of [Match]
 	Dialect    dialect.Dialect // of its errors
 	Credential Credential
-	StepUp     string   // what a user must prove beyond the credential; empty: nothing
+	StepUp     string   // the name of the proof that a user must give in addition; empty: none
 	Rate       string   // the class of requests that it counts in; empty: none
 	MaxBody    int64    // in bytes; zero: no body is read
 	Query      []string // the parameters that it takes
@@ -40,8 +40,8 @@ type Route struct {
 	values  []string // the names of the values in the path
 }
 
-// Table is the routes of a directive, in the order in which they are tried. Of two
-// patterns that match a path, the first counts.
+// Table is the routes of a directive, in the order in which they are tried. If two
+// patterns match a path, the first counts.
 type Table []Route
 
 // The registry of all routes of this build. Only Register changes it.

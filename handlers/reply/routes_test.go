@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestTheDialectOfARouteIsThatOfItsPath: a caller that is refused before its route is known
-// reads the same form.
+// TestTheDialectOfARouteIsThatOfItsPath: a request that is refused before its route is known
+// gets an error in the same dialect.
 func TestTheDialectOfARouteIsThatOfItsPath(t *testing.T) {
 	t.Parallel()
 	for _, route := range reply.Routes() {
@@ -30,8 +30,8 @@ func pathOf(route reply.Route) string {
 }
 
 // TestEveryRouteHoldsWhatItDeclares sends requests to every route of the registry: without
-// a credential, with one of another kind, and with a body above the bound. The step-ups are
-// tried by the tests of package console.
+// a credential, with one of another kind, and with a body above the limit. The tests of package
+// console test the step-ups.
 func TestEveryRouteHoldsWhatItDeclares(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
 		App: "registration open\npayment demo\nprice * {\n request 0.01\n}\nbase_url http://127.0.0.1:PORT\ntopup {\n min 1.00\n max 500.00\n}",
@@ -64,7 +64,7 @@ func TestEveryRouteHoldsWhatItDeclares(t *testing.T) {
 	}
 
 	checked := 0
-	large := make(map[string]*gatetest.Wire) // requests that announce a body above the bound
+	large := make(map[string]*gatetest.Wire) // requests that announce a body above the limit
 	for _, route := range reply.Routes() {
 		name, path := route.Method+" "+route.Path, pathOf(route)
 		wrong := []string{""}

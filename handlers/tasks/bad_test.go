@@ -86,7 +86,7 @@ var bad = []struct {
 	{generationsPath, `{"model":"sora-2","duration":1,"width":0}`, 400, fault.InvalidParameter, "width"},
 	{generationsPath, `{"model":"sora-2","duration":1,"metadata":[]}`, 400, fault.InvalidParameter, "metadata"},
 	{generationsPath, `{"model":"sora-2","duration":1,"image":"not an image"}`, 400, fault.InvalidParameter, "image"},
-	{generationsPath, `{"model":"video-e-1","duration":5}`, 400, fault.InvalidParameter, "duration"}, // its family's rule
+	{generationsPath, `{"model":"video-e-1","duration":5}`, 400, fault.InvalidParameter, "duration"}, // a rule of the family
 }
 
 func TestABadSubmissionIsRefusedAndCostsNothing(t *testing.T) {
@@ -105,8 +105,8 @@ func TestABadSubmissionIsRefusedAndCostsNothing(t *testing.T) {
 	w.untouched(t, key)
 }
 
-// special are addresses that lead to where nobody from outside may look, in all
-// their spellings. The full table is that of package egress.
+// special are addresses of internal networks in several spellings. The full table is in
+// package egress.
 var special = []string{
 	"http://127.0.0.1/a.png", "https://localhost/a.png", "https://LOCALHOST./a.png", "https://a.localhost/a.png", "http://127.1/a.png", "http://2130706433/a.png",
 	"http://0x7f000001/a.png", "http://0177.0.0.1/a.png", "http://127.0.0.1.:80/a.png", "http://[::1]/a.png", "http://[::ffff:127.0.0.1]/a.png", "http://[::]/a.png",
@@ -149,7 +149,7 @@ func TestInputsOfSpecialAddressesAreRefusedInEverySpelling(t *testing.T) {
 	}
 }
 
-// untouched checks that nothing came of what was refused.
+// untouched checks that the refused submissions made no task, no job and no hold.
 func (w *fixture) untouched(t testing.TB, key gatetest.Key) {
 	t.Helper()
 	if jobs := w.service.asked(); len(jobs) != 0 {

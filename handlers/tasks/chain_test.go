@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// A gateway is a generation service itself, for another one of its kind: here it
-// is its own.
+// A gateway can be the generation service of another gateway. Here one gateway is its
+// own service.
 func TestGatewaysAreChained(t *testing.T) {
 	config := configOf(t.Name(), "")
 	w := startWith(t, config)
@@ -63,7 +63,7 @@ func TestGatewaysAreChained(t *testing.T) {
 			}
 		})
 	}
-	// What the one refuses the other one does.
+	// The inner gateway's refusal is the outer gateway's refusal.
 	got := w.post(t, outer, videoPath, asking(videoPath, object{"model": "video-f-1", "output.duration": 15}))
 	refusal{422, "UPSTREAM_REJECTED", "output.duration", "4, 8 or 12"}.check(t, videoPath, got)
 	w.has(t, inner, "98.70", "0")

@@ -24,8 +24,8 @@ func inputs(n int) []any {
 	return all
 }
 
-// What the backend is asked for is what the table of families says, its defaults
-// included. The whole of the table is tested in package generation.
+// The backend receives the values of the table of families, including defaults. Package
+// generation tests the whole table.
 func TestTheTableOfFamiliesHoldsAtTheDoor(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)

@@ -25,7 +25,7 @@ var shown = map[string]bool{
 // maxRanges is how many ranges one request may ask for (RFC 9110, section 17.15).
 const maxRanges = 16
 
-// noFile is the fault of a link to no file, with the words of the archive.
+// noFile returns the fault of a link without a file.
 func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
 
 // serveFile serves GET /v1/files/{name}/{media_name}: a result, to every caller who has the

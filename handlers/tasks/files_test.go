@@ -14,11 +14,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// film is what its first bytes say that it is, an MP4.
+// film begins with the bytes of an MP4 file.
 var film = "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + strings.Repeat("frame ", 1000)
 
 // kept starts a fixture that keeps copies, and returns the path of the file that a
-// task with this media name has come to.
+// task with this media name has produced.
 func kept(t *testing.T, mediaName string) (w *fixture, path string) {
 	t.Helper()
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -84,7 +84,7 @@ func TestAFileIsServedToWhoeverHasItsLink(t *testing.T) {
 		"Range: bytes=4-11\nIf-Range: \"another\"":         {200, film},
 		"If-None-Match: \"" + name + `"`:                   {304, ""},
 		"If-Modified-Since: Mon, 01 Jan 2001 00:00:00 GMT": {200, film},
-		"Range: items=1": {200, film}, // of units that are not ours
+		"Range: items=1": {200, film}, // an unknown unit
 		"Range: items=4-11\nIf-None-Match: \"" + name + `"`: {304, ""},
 		"Range: Bytes=4-11":    {416, ""},
 		"Range: bytes=999999-": {416, ""},
@@ -202,8 +202,8 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 	if w.Logged(noticeSecret) {
 		t.Error("the secret is in the log")
 	}
-	// What a notice says of the job is not believed: the service is asked, though
-	// it has said that it need not be for long.
+	// The content of a notice is not trusted: the gateway polls the job, although the
+	// service asked it to wait an hour before the next poll.
 	w.service.tells(task, backends.Status{State: backends.Queued, RetryAfter: time.Hour})
 	for deadline := time.Now().Add(gatetest.Patience); w.service.polled(task) == 0; {
 		w.notify(t, task)
@@ -235,20 +235,20 @@ func TestOneAddressHasOnlySoManyNoticesUnderWay(t *testing.T) {
 			statuses <- resp.StatusCode
 		}()
 	}
-	for range more { // the others wait for their bodies
+	for range more { // the other notices wait for their bodies
 		if status := <-statuses; status != http.StatusTooManyRequests {
 			t.Fatalf("answered %d", status)
 		}
 	}
 	for _, conn := range conns {
-		_, _ = conn.Write([]byte(`"token":"none"}`)) // of those that were refused the connection is gone
+		_, _ = conn.Write([]byte(`"token":"none"}`)) // the connections of refused notices are closed
 	}
 	for range most {
 		if status := <-statuses; status != http.StatusOK {
 			t.Errorf("a slow one is answered %d", status)
 		}
 	}
-	for range most + more { // one after another, as many as like
+	for range most + more { // the number of notices one after another is not limited
 		w.notify(t, someTask)
 	}
 }

@@ -29,7 +29,7 @@ type fixture struct {
 	service *mockService
 }
 
-// selling is what a second of video and an image cost in a fixture.
+// selling has the prices of a second of video and of an image.
 const selling = `
 	price video-* {
 		second 0.10
@@ -40,8 +40,8 @@ const selling = `
 	}
 `
 
-// start starts a fixture; more goes into the app, beside what sells, and media is
-// off unless more says otherwise.
+// start starts a fixture with more in the configuration of the app. Media is off unless
+// more turns it on.
 func start(t *testing.T, more string) *fixture {
 	t.Helper()
 	return startWith(t, configOf(t.Name(), more))
@@ -82,7 +82,7 @@ func configOf(service, more string) gatetest.Config {
 	}
 }
 
-// rich is a key of a user with money.
+// rich returns a key of a user with money.
 func (w *fixture) rich(t testing.TB) gatetest.Key {
 	t.Helper()
 	key := w.NewKey(t, nil)
@@ -93,8 +93,8 @@ func (w *fixture) rich(t testing.TB) gatetest.Key {
 // object is a JSON object that a test makes.
 type object = map[string]any
 
-// asking is a body for a path with what it needs, and members by their paths, as
-// "output.duration". One that is nil is left out.
+// asking returns a body for a path with the required members, changed by members, whose
+// names are paths such as "output.duration". A member that is nil is removed.
 func asking(path string, members object) string {
 	body := object{"model": "video-e-1", "prompt": "a boat"}
 	if path == imagePath {
@@ -123,7 +123,7 @@ func asking(path string, members object) string {
 	return string(text)
 }
 
-// post sends a body with a key, and headers beside it.
+// post sends a body with a key and further headers.
 func (w *fixture) post(t testing.TB, key gatetest.Key, path, body string, headers ...string) gatetest.Answer {
 	t.Helper()
 	return w.Do(t, http.MethodPost, path, strings.Join(append(headers, "Authorization: Bearer "+key.Secret), "\n"), body)
@@ -154,13 +154,13 @@ type resource struct {
 	Ignored  []string
 }
 
-// must submits what has to be accepted.
+// must makes a submission that must be accepted.
 func (w *fixture) must(t testing.TB, key gatetest.Key, path, body string, headers ...string) resource {
 	t.Helper()
 	return decoded[resource](t, w.post(t, key, path, body, headers...))
 }
 
-// decoded reads an answer that has to be a success.
+// decoded decodes an answer, which must be a success.
 func decoded[T any](t testing.TB, got gatetest.Answer) (out T) {
 	t.Helper()
 	if got.Status != http.StatusOK || got.Header.Get("Content-Type") != "application/json" || got.RequestID() == "" {
@@ -172,8 +172,8 @@ func decoded[T any](t testing.TB, got gatetest.Answer) (out T) {
 	return out
 }
 
-// finish has the service end the job of a task, and waits until the gate knows:
-// the service's notice wakes the poll.
+// finish ends the job of a task at the service, sends the notice, which triggers a poll,
+// and waits until the task has ended.
 func (w *fixture) finish(t testing.TB, key gatetest.Key, id string, status backends.Status) resource {
 	t.Helper()
 	w.service.tells(id, status)
@@ -198,7 +198,7 @@ func (w *fixture) notify(t testing.TB, id string) {
 	}
 }
 
-// has checks what a user has, and what of it is held.
+// has checks the balance of a user and the amount that is held.
 func (w *fixture) has(t testing.TB, key gatetest.Key, balance, held string) {
 	t.Helper()
 	got := w.Wallet(t, key.UserID)
@@ -217,12 +217,12 @@ func amount(t testing.TB, text string) money.Amount {
 	return a
 }
 
-// refusal is what a refused request must answer.
+// refusal is the expected answer to a refused request.
 type refusal struct {
 	status int
 	code   fault.Code
 	param  string
-	words  string // that the message holds
+	words  string // that the message contains
 }
 
 // check compares an answer with a refusal, in the dialect of its path.

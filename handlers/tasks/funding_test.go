@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// ends are how a task ends that costs 0.80 if it makes something.
+// ends are the ways in which a task can end. It costs 0.80 if it succeeds.
 var ends = map[string]struct {
 	end  func(t *testing.T, w *fixture, task string)
 	cost money.Amount
@@ -32,7 +32,7 @@ var ends = map[string]struct {
 	}, 0},
 }
 
-// startSelling starts a fixture in which plans are sold and payments come.
+// startSelling starts a fixture with plans and a payment service.
 func startSelling(t *testing.T, more string) *fixture {
 	t.Helper()
 	config := configOf(t.Name(), gatetest.Selling+more)
@@ -42,7 +42,7 @@ func startSelling(t *testing.T, more string) *fixture {
 	return w
 }
 
-// over ends a task of a buyer and waits until its money has moved.
+// over ends a task of a buyer and waits until its hold has ended.
 func (w *fixture) over(t *testing.T, b gatetest.Buyer, task string, end func(t *testing.T, w *fixture, task string)) gatetest.Wallet {
 	t.Helper()
 	end(t, w, task)
@@ -59,7 +59,7 @@ func TestMoneyThatIsTakenBackDuringATaskLeavesItsChargeAlone(t *testing.T) {
 	w := startSelling(t, "")
 	for name, c := range map[string]struct {
 		meanwhile func(t *testing.T, b gatetest.Buyer, order string)
-		net       money.Amount // of the 10.00 that were paid
+		net       money.Amount // left of the 10.00 that were paid
 		cleared   bool
 	}{
 		"a refund":           {func(t *testing.T, b gatetest.Buyer, order string) { b.Told(t, "refunded", order, "10.00") }, 0, false},
@@ -76,7 +76,7 @@ func TestMoneyThatIsTakenBackDuringATaskLeavesItsChargeAlone(t *testing.T) {
 		"a refund that is cleared": {func(t *testing.T, b gatetest.Buyer, order string) {
 			b.Told(t, "refunded", order, "10.00")
 			w.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+b.UserID+"/clear", map[string]any{"reason": "a test"}, nil)
-		}, 80 * money.Unit / 100, true}, // what was held
+		}, 80 * money.Unit / 100, true}, // the hold
 	} {
 		for end, e := range ends {
 			t.Run(name+" "+end, func(t *testing.T) {
@@ -115,7 +115,7 @@ func TestATaskIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 		plan      int
 		meanwhile func(t *testing.T, b gatetest.Buyer, subscription int64)
 		shown     bool         // the period shown at the end is the one that paid
-		held      money.Amount // of the wallet, where the quota did not suffice
+		held      money.Amount // held of the wallet, if the quota did not suffice
 	}{
 		"nothing changes":       {5, func(*testing.T, gatetest.Buyer, int64) {}, true, 0},
 		"the subscription ends": {5, func(*testing.T, gatetest.Buyer, int64) { w.Wait(3 * time.Hour) }, true, 0},
@@ -164,7 +164,7 @@ func TestATaskIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 					want = 0
 				}
 				if name == "it is cancelled" {
-					return // what is lost counts as used
+					return // a lapsed quota counts as used
 				}
 				if s := list.Items[0]; s.Used != want || s.Held != 0 {
 					t.Errorf("of the quota %v is used and %v held, want %v", s.Used, s.Held, want)

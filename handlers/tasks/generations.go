@@ -54,8 +54,8 @@ func headOf(t *task.Task) generationHead {
 	return generationHead{t.ID, t.ID, "video", t.Model, statusOf(t), progressOf(t), t.CreatedAt}
 }
 
-// creation is the answer to a submission: the task, and the fields of the request that the
-// reference lists, as they were written. Long ones are left out.
+// creation is the answer to a submission: the task, and the unchanged fields of the request
+// that docs/reference/tasks.md lists. Long ones are left out.
 type creation struct {
 	generationHead
 	Prompt         json.RawMessage            `json:"prompt,omitempty"`
@@ -85,7 +85,7 @@ func created(s *submission) any {
 	return c
 }
 
-// The answer repeats no field above this size, in bytes, and no metadata above that.
+// The maximum size in bytes of a field, and of metadata, that the answer repeats.
 const (
 	maxEchoed   = 8192
 	maxMetadata = 8 * maxEchoed
@@ -101,7 +101,7 @@ func light(given map[string]json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// lightMetadata does so for metadata.
+// lightMetadata is light for the members of metadata.
 func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {

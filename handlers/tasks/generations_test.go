@@ -26,10 +26,10 @@ func TestAGenerationIsAnsweredWithWhatWasGiven(t *testing.T) {
 		job.Inputs[0].URL != "https://files.example/a.png?x=1&y=2" || job.NotifyURL != "https://gate.example/v1/notices/works" {
 		t.Errorf("the backend was asked for %+v", job)
 	}
-	// Two videos of 2.5 seconds; what look is nobody knows, so the dearest is held.
+	// Two videos of 2.5 seconds. look is an unknown field, so the highest price is held.
 	w.has(t, key, "100", "1.00")
 
-	// What was not given is not there, but for the default model.
+	// The answer has only the given fields and the default model.
 	task = w.must(t, key, generationsPath, `{"duration":1}`)
 	if task.Model != "sora-2" || task.Status != "queued" {
 		t.Errorf("answered %+v", task)
@@ -64,9 +64,9 @@ func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
 	}
 }
 
-// TestWhatIsLongComesBackToNobody: a caller who bounds the answers finds
-// the id of the task, whatever the request had.
-func TestWhatIsLongComesBackToNobody(t *testing.T) {
+// TestLongFieldsAreNotRepeatedInTheAnswer: a client that limits the length of answers must
+// be able to read the id of the task.
+func TestLongFieldsAreNotRepeatedInTheAnswer(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
 	long := strings.Repeat("<\u00e9", 4000)
@@ -108,7 +108,7 @@ func TestAGenerationIsShownInTheFlatForm(t *testing.T) {
 	if got := w.get(t, key, path).Body; got != want {
 		t.Errorf("answered %s, want %s", got, want)
 	}
-	// The same job is a task of the platform.
+	// The same task can be read on the platform.
 	if end.Object != "video_task" || end.Status != "success" || end.Result.Type != "video" || len(end.Result.URLs) != 2 {
 		t.Errorf("the platform shows %+v", end)
 	}
@@ -120,7 +120,7 @@ func TestAGenerationIsShownInTheFlatForm(t *testing.T) {
 		t.Errorf("answered %+v", got)
 	}
 
-	// A video of the platform is one, an image is not.
+	// A video of the platform can be read here, an image cannot.
 	clip := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
 	if got := decoded[resource](t, w.get(t, key, generationsPath+"/"+clip)); got.ID != clip || got.Object != "video" {
 		t.Errorf("answered %+v", got)

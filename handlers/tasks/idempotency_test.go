@@ -20,7 +20,7 @@ func TestARequestWithAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 		return w.post(t, key, path, body, append(headers, once)...)
 	}
 
-	// White space and the order of members make no other request.
+	// A request with other white space and another order of members is the same request.
 	got := again(videoPath, `{ "session_id":"s1", "prompt":"a boat",  "model":"video-e-1" }`)
 	if got.Header.Get("Idempotent-Replayed") != "true" || decoded[resource](t, got).Task_ID != task.Task_ID {
 		t.Errorf("a replay is answered %v %s", got.Header, got.Body)
@@ -39,7 +39,7 @@ func TestARequestWithAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 			refusal{400, fault.InvalidParameter, "Idempotency-Key", ""}.check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, nil), header))
 		})
 	}
-	// The key of another is another one.
+	// The same idempotency key of another user is independent.
 	other := w.rich(t)
 	if got := w.must(t, other, videoPath, asking(videoPath, nil), once); got.Task_ID == task.Task_ID {
 		t.Error("two keys share an idempotency key")
@@ -49,7 +49,7 @@ func TestARequestWithAnIdempotencyKeyIsDoneOnce(t *testing.T) {
 	}
 	w.has(t, key, "99.20", "0")
 
-	// Of racing twins one is done.
+	// Of concurrent equal requests, one makes a task.
 	var wg sync.WaitGroup
 	ids := make([]string, 8)
 	for i := range ids {
@@ -80,7 +80,7 @@ func TestASessionIDIsUsedOnce(t *testing.T) {
 	if !strings.Contains(got.Body, fmt.Sprintf(`,"task_id":%q,"error":{`, first)) {
 		t.Errorf("answered %s", got.Body)
 	}
-	// Images and videos share them, keys do not.
+	// Images and videos share session ids; API keys do not.
 	duplicate.check(t, imagePath, w.post(t, key, imagePath, asking(imagePath, object{"session_id": fifty})))
 	w.must(t, w.rich(t), videoPath, with(fifty))
 

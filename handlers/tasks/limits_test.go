@@ -16,7 +16,7 @@ import (
 )
 
 func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
-	w := start(t, "limits {\n body_memory 64MiB\n }") // of which a user has 32 MiB, the size of the largest body
+	w := start(t, "limits {\n body_memory 64MiB\n }") // a user can use 32 MiB of it, the size of the largest body
 	key, other := w.rich(t), w.rich(t)
 	const part = 12 << 20
 	body := asking(generationsPath, object{"model": "sora-2", "duration": 1})
@@ -25,7 +25,7 @@ func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
 		w.must(t, key, generationsPath, body)
 	}
 
-	// Two that are not whole yet take most of it.
+	// Two incomplete bodies use most of it.
 	var slow []*gatetest.Wire
 	for range 2 {
 		conn := w.Dial(t)
@@ -123,8 +123,8 @@ func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
 	limited.check(t, tasksPath, refused)
 }
 
-// TestTheBodiesOfAUserHaveABoundPerMinute, over all keys of the user: what is submitted
-// and cancelled costs nothing.
+// TestTheBodiesOfAUserHaveABoundPerMinute: the bound covers all keys of the user, because
+// submitting and cancelling costs nothing.
 func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sends more than 256 MiB")
@@ -137,7 +137,7 @@ func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 	body = body[:len(body)-1] + strings.Repeat(" ", 15<<20) + "}"
 	var got gatetest.Answer
 	kept := 0
-	for ; kept < 100; kept++ { // 256 MiB at once, and what comes in addition meanwhile
+	for ; kept < 100; kept++ { // 256 MiB at once, and the part that is refilled meanwhile
 		w.post(t, key, generationsPath+"?dry_run=true", "{}")
 		if got = w.post(t, key, generationsPath, body); got.Status != http.StatusOK {
 			break
@@ -150,7 +150,7 @@ func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 	if seconds, err := strconv.Atoi(got.Header.Get("Retry-After")); err != nil || seconds < 1 || seconds > 5 || kept < 17 {
 		t.Errorf("after %d bodies: headers %v", kept, got.Header)
 	}
-	// Room comes back by 4 MiB a second, so a slow machine gives another body some.
+	// The limit refills by 4 MiB a second, so on a slow machine some bodies are accepted.
 	for range 5 {
 		if got = w.post(t, second, generationsPath, body); got.Status != http.StatusOK {
 			break
@@ -158,7 +158,7 @@ func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 	}
 	limited.check(t, generationsPath, got)
 	w.must(t, other, generationsPath, body)
-	w.must(t, key, generationsPath, asking(generationsPath, object{"model": "sora-2", "duration": 1})) // a small one has room
+	w.must(t, key, generationsPath, asking(generationsPath, object{"model": "sora-2", "duration": 1})) // a small body is accepted
 }
 
 func TestAKeyHasOnlySoManyUnfinishedTasks(t *testing.T) {
@@ -171,7 +171,7 @@ func TestAKeyHasOnlySoManyUnfinishedTasks(t *testing.T) {
 	if got.Header.Get("Retry-After") == "" {
 		t.Errorf("headers %v", got.Header)
 	}
-	w.must(t, w.rich(t), videoPath, asking(videoPath, nil)) // another key has its own
+	w.must(t, w.rich(t), videoPath, asking(videoPath, nil)) // another user has a separate limit
 	w.finish(t, key, first, made("https://cdn.example/req.mp4"))
 	w.must(t, key, videoPath, asking(videoPath, nil))
 }
@@ -214,8 +214,8 @@ func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
 	}
 }
 
-// TestTheListsOfAUserHaveABoundPerMinute, over all keys of the user: one by status looks
-// at 5000 tasks, and may have nothing to say.
+// TestTheListsOfAUserHaveABoundPerMinute: the bound covers all keys of the user, because a
+// list by status reads up to 5000 tasks, even if it is empty.
 func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
 	w := start(t, "")
 	key, other := w.rich(t), w.rich(t)
@@ -231,8 +231,8 @@ func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
 	}
 }
 
-// TestAUserHasOnlySoManyWaitsOpen: what polls without waiting is not bounded so, and
-// neither is another user.
+// TestAUserHasOnlySoManyWaitsOpen: the bound does not apply to polls without wait, nor to
+// other users.
 func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
@@ -244,7 +244,7 @@ func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
 	var open sync.WaitGroup
 	for range most {
 		open.Go(func() {
-			for ctx.Err() == nil { // the question below may have taken a place for a moment
+			for ctx.Err() == nil { // the request below may count for a moment
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
 				if err != nil {
 					t.Error(err)
@@ -257,7 +257,7 @@ func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
 			}
 		})
 	}
-	// On a busy machine so many connections take their time.
+	// On a busy machine, opening all connections takes a while.
 	for begun := time.Now(); w.get(t, key, tasksPath+"/"+task+"?wait=1").Status != http.StatusTooManyRequests; {
 		if time.Since(begun) > 6*gatetest.Patience {
 			t.Fatal("no request is refused")

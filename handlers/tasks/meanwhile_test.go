@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestATaskIsChargedOnceWhateverChangesWhileItRuns changes what a task began with.
+// TestATaskIsChargedOnceWhateverChangesWhileItRuns changes the configuration and the state of a running task.
 func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 	w := start(t, "")
 	reload := func(more string) {
@@ -96,8 +96,8 @@ func TestCancellingAndFinishingAtOnceChargesOnceOrNever(t *testing.T) {
 	w.Verify(t)
 }
 
-// TestATaskIsCancelledInTheMomentOfItsSubmission has the caller cancel a task that its
-// backend is just taking.
+// TestATaskIsCancelledInTheMomentOfItsSubmission cancels a task while its backend is
+// accepting the job.
 func TestATaskIsCancelledInTheMomentOfItsSubmission(t *testing.T) {
 	w := start(t, "")
 	w.service.stopsJobs()

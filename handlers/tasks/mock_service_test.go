@@ -19,18 +19,18 @@ func init() {
 	caddy.RegisterModule(Adapter{})
 }
 
-// mockService is a generation service in this process: it takes jobs, does with them
-// what a test tells it, and remembers what it was asked.
+// mockService is a generation service in this process. It accepts jobs, reports the states
+// that a test sets, and records the requests.
 type mockService struct {
 	mu     sync.Mutex
 	jobs   []backends.Job
 	states map[string]backends.Status // by token
 	polls  map[string]int             // by token
-	accept func(backends.Job) error   // nil: whatever comes
-	stops  bool                       // a job that is cancelled ends
+	accept func(backends.Job) error   // nil: every job is accepted
+	stops  bool                       // a cancelled job ends
 }
 
-// mockServices are those of this process, by the name that an [Adapter] is told.
+// mockServices are the services of this process by the name in the configuration of [Adapter].
 var mockServices sync.Map
 
 func mockServiceOf(name string) *mockService {
@@ -38,35 +38,35 @@ func mockServiceOf(name string) *mockService {
 	return s.(*mockService)
 }
 
-// accepts sets what becomes of submissions.
+// accepts sets the function that accepts or refuses submissions.
 func (s *mockService) accepts(fn func(backends.Job) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accept = fn
 }
 
-// stopsJobs has the service end jobs that are cancelled.
+// stopsJobs makes the service end cancelled jobs.
 func (s *mockService) stopsJobs() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stops = true
 }
 
-// tells sets what is answered about the job of a task.
+// tells sets the status of the job of a task.
 func (s *mockService) tells(task string, status backends.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states[backends.Token(task)] = status
 }
 
-// asked returns all submissions there were.
+// asked returns all submissions.
 func (s *mockService) asked() []backends.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.jobs)
 }
 
-// job returns what was asked for a task.
+// job returns the job that was submitted for a task.
 func (s *mockService) job(t testing.TB, task string) backends.Job {
 	t.Helper()
 	for _, job := range s.asked() {
@@ -78,14 +78,14 @@ func (s *mockService) job(t testing.TB, task string) backends.Job {
 	return backends.Job{}
 }
 
-// polled returns how often the job of a task was asked for.
+// polled returns how often the job of a task was polled.
 func (s *mockService) polled(task string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.polls[backends.Token(task)]
 }
 
-// Adapter is how a configuration names a mock service.
+// Adapter is the Caddy module for a mock service.
 type Adapter struct {
 	Name string `json:"name"`
 
@@ -149,7 +149,7 @@ func (a *Adapter) Cancel(context.Context, backends.Ref) error {
 	return nil
 }
 
-// noticeSecret is what the service's notices carry.
+// noticeSecret authenticates the service's notices.
 const noticeSecret = "the service's own"
 
 // CheckHead implements backends.Notified: the secret is in the head.
@@ -173,7 +173,7 @@ func (a *Adapter) Notice(n backends.Notification) (string, error) {
 	return notice.Token, err
 }
 
-// made is the status of a job that has come to videos at these addresses.
+// made returns the status of a job that succeeded with videos at these addresses.
 func made(links ...string) backends.Status {
 	status := backends.Status{State: backends.Succeeded, Progress: 100}
 	for _, link := range links {
@@ -184,7 +184,7 @@ func made(links ...string) backends.Status {
 	return status
 }
 
-// failed is the status of a job that has come to nothing.
+// failed returns the status of a job that failed.
 func failed(reason backends.Reason, words string) backends.Status {
 	return backends.Status{State: backends.Failed, Failure: backends.Fail(reason, "E1", words)}
 }

@@ -2,9 +2,9 @@
 // /v1/video/generations, the files that are their results, and the notices by which
 // generation services say that a job has changed. [Tasks] is the directive modelgate_tasks.
 //
-// The package reads and writes HTTP. The app decides what is allowed and what it costs, the
-// engine of package task what becomes of a task. The table in routes.go declares each route
-// and everything that is checked before it is served; request.go applies it.
+// The package reads and writes HTTP. The app decides what is allowed and what it costs. The
+// engine of package task runs the tasks. The table in routes.go declares each route and
+// everything that is checked before it is served; request.go applies it.
 package tasks
 
 import (
@@ -43,7 +43,7 @@ func init() {
 // `{http.modelgate.key_id}` | The id of the key
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 // `{http.modelgate.model}` | The model that a submission asks for
-// `{http.modelgate.task_id}` | The id of the task that a submission has made, or that the path names
+// `{http.modelgate.task_id}` | The id of the task that the submission made, or of the task in the path
 type Tasks struct {
 	app    *caddymodule.App
 	logger *zap.Logger

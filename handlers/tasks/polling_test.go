@@ -62,8 +62,8 @@ func TestPollingATaskThatIsOverReadsNothingFromTheStore(t *testing.T) {
 	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
 	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
 
-	// Without a task, the store is read by nobody but the sweeper and the driver,
-	// a few times a second.
+	// Without a task, only the sweeper and the driver read the store, a few times
+	// a second.
 	const polls, clients = 10_000, 4
 	before := reads.Load()
 	if before == 0 {

@@ -85,7 +85,7 @@ func (req *request) count(counted limit.Request) (end func(), refused *limit.Ref
 	return func() { grant.End(time.Now(), counted.Units) }, refused
 }
 
-// spend counts something of which a user may have so much in a minute, over all keys.
+// spend counts n against a limit per minute of the user, over all keys.
 func (req *request) spend(what string, n, perMinute int64) *limit.Refusal {
 	return req.runtime.Rates.Take(time.Now(), what+"/"+req.principal.UserID, n, limit.PerMinute(perMinute))
 }

@@ -52,7 +52,7 @@ func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
 		} {
 			t.Run(path+" "+name, func(t *testing.T) {
 				t.Parallel()
-				// The body is announced and never sent: whoever reads it waits.
+				// The body is announced and never sent, so a handler that reads it would block.
 				conn := w.Dial(t)
 				target := path
 				if name == "in the query" {
@@ -164,7 +164,7 @@ func TestABodyThatIsTooLargeOrEncodedIsRefusedUnread(t *testing.T) {
 			conn.Send(t, head+"Content-Encoding: gzip\nContent-Length: 1000\n\n")
 			refusal{415, fault.UnsupportedMediaType, "", `"gzip"`}.check(t, path, conn.Receive(t, "POST"))
 
-			// What is as large as may be is read.
+			// A body of exactly the maximum size is read.
 			body := asking(path, nil)
 			body = body[:len(body)-1] + strings.Repeat(" ", limit-len(body)) + "}"
 			w.must(t, key, path, body, "Content-Encoding: identity", "Content-Type: text/plain")
@@ -198,7 +198,7 @@ func TestAKeyIsUsedOnlyForItsModels(t *testing.T) {
 	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, object{"model": "video-a-1"})))
 	forbidden("video-nobodys-1").check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, object{"model": "video-nobodys-1"})))
 	forbidden("image-e-1").check(t, imagePath, w.post(t, key, imagePath, asking(imagePath, nil)))
-	forbidden("sora-2").check(t, generationsPath, w.post(t, key, generationsPath, `{"duration":4}`)) // the default one
+	forbidden("sora-2").check(t, generationsPath, w.post(t, key, generationsPath, `{"duration":4}`)) // the default model
 	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath+"?dry_run=true", asking(videoPath, object{"model": "video-a-1"})))
 	if n := len(w.service.asked()); n != 2 {
 		t.Errorf("the backend was asked %d times", n)

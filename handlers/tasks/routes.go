@@ -22,7 +22,7 @@ type route struct {
 	params string
 
 	serve func(*request) error
-	form  *form // of a submission, in the place of serve
+	form  *form // of a submission; serve is nil then
 }
 
 // routes has the routes with the most requests first.

@@ -50,7 +50,7 @@ func (s *submission) readHead(params []string) (f *fault.Fault) {
 	return f
 }
 
-// serve reads and prices what is asked for, and hands it to the engine.
+// serve reads and prices the submission, and passes it to the engine.
 func (s *submission) serve() error {
 	if err := s.checkFunds(); err != nil {
 		return err
@@ -61,7 +61,7 @@ func (s *submission) serve() error {
 	if s.dryRun {
 		return s.answer(s.estimate())
 	}
-	// Only what is kept counts.
+	// Only submissions that are stored count.
 	if refused := s.spend("bytes", int64(s.bytes), bytesPerMinute); refused != nil {
 		return fault.New(fault.RateLimited, "the bodies of your account are more than %d MiB per minute", bytesPerMinute>>20).After(refused.RetryAfter)
 	}
@@ -96,7 +96,7 @@ func (s *submission) checkFunds() error {
 	return f
 }
 
-// price reads the body, and finds the backend and the price of what it asks for.
+// price reads the body and finds the backend and the price of the task.
 func (s *submission) price() *fault.Fault {
 	body, refused := s.readBody()
 	if refused != nil {
@@ -144,8 +144,8 @@ type estimate struct {
 	DryRun   bool         `json:"dry_run"` // true
 	Model    string       `json:"model"`
 	Family   string       `json:"family,omitempty"`
-	Price    money.Amount `json:"price"` // of what is asked for
-	Hold     money.Amount `json:"hold"`  // what would be held until the result is delivered
+	Price    money.Amount `json:"price"` // of the requested result
+	Hold     money.Amount `json:"hold"`  // the amount that would be held until the result is delivered
 	Currency string       `json:"currency"`
 	Rule     string       `json:"rule"` // how the price is computed, as text
 	Ignored  []string     `json:"ignored,omitempty"`

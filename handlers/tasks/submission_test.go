@@ -22,9 +22,9 @@ func TestASubmissionIsAnsweredWithItsTaskAndWhatHadNoEffect(t *testing.T) {
 	if got.Header.Get("Cache-Control") != "no-store" || got.Header.Get("Idempotent-Replayed") != "" {
 		t.Errorf("headers %v", got.Header)
 	}
-	w.has(t, key, "100", "0.80") // 8 seconds, the family's own duration
+	w.has(t, key, "100", "0.80") // 8 seconds, the default duration of the family
 
-	// What a client of tomorrow sends beside it has no effect, and it is told.
+	// An unknown member has no effect, and the answer lists it as ignored.
 	got = w.post(t, key, imagePath, asking(imagePath, object{"prmopt": "x", "Model": "y", "output.duration": 5, "inputs": []any{object{"url": "https://files.example/a.png", "usage": "firstFrame"}}}))
 	task := decoded[resource](t, got)
 	if want := `"ignored":["Model","inputs[0].usage","output.duration","prmopt"]}`; !strings.HasSuffix(got.Body, want) {
@@ -116,8 +116,8 @@ func TestARefusalOfTheBackendLeavesNothingBehind(t *testing.T) {
 	w.Verify(t)
 }
 
-// TestWhatChangesTheLengthElsewhereIsRefused: a service may read such a member
-// instead of what is priced.
+// TestWhatChangesTheLengthElsewhereIsRefused: a service may use such a member
+// instead of the one that is priced.
 func TestWhatChangesTheLengthElsewhereIsRefused(t *testing.T) {
 	w := start(t, "")
 	key := w.rich(t)
@@ -134,7 +134,7 @@ func TestWhatChangesTheLengthElsewhereIsRefused(t *testing.T) {
 		w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,"instances":[{"prompt":"x","duration":30}]}`))
 	refusal{400, fault.InvalidParameter, "candidate_count", "must say the same as"}.check(t, generationsPath,
 		w.post(t, key, generationsPath, `{"model":"sora-2","duration":1,"n":1,"candidate_count":4}`))
-	// What says the length or the number alone is what is priced.
+	// If it is the only member for the length or the number, it is priced.
 	w.must(t, key, generationsPath, `{"model":"sora-2","metadata":{"video_length":3,"num_clips":2}}`)
 	w.must(t, key, generationsPath, `{"model":"sora-2","milliseconds":1000}`)
 	w.has(t, key, "100", "1.80")

@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// TestWhatDecidesTheVendorsPriceIsPricedOrRefused asks for a video of 4 seconds, and by
-// another member for more: of a model that is priced by the second that is refused
-// before money moves, and says which member it was.
+// TestWhatDecidesTheVendorsPriceIsPricedOrRefused asks for a video of 4 seconds, and for
+// more by another member. If the model is priced by the second, the submission is refused
+// before any hold, and the error names that member.
 func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 	const given = `"model":"video-e-1","duration":4,"n":1`
 	w := start(t, "")
@@ -87,7 +87,7 @@ func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 	}
 }
 
-// TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn is the other side of it.
+// TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn checks the members that are accepted.
 func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
 	w := start(t, `
 		price video-f-flat {
@@ -107,7 +107,7 @@ func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
 	for member, want := range map[string]string{
 		`"prompt":"a boat --dur 4 --rs 720P --ratio 16:9 --seed 7, and -- a sail"`: "0.40",
 		`"prompt":"{\"duration\": \"long\"} is a text"`:                            "0.40",
-		`"outputs":1,"metadata":{"style":"{anime}","a":"[anime]"}`:                 "0.80", // a may ask for sound: nobody knows
+		`"outputs":1,"metadata":{"style":"{anime}","a":"[anime]"}`:                 "0.80", // "a" is an unknown member, so the highest price is held
 		`"videos":["https://files.example/a.mp4"]`:                                 "0.80",
 		`"loop":true,"takes":"first"`:                                              "0.80",
 		`"extend_by":4,"runtime":"4","msec":4000,"num":1,"loops":1`:                "0.80",
@@ -129,7 +129,7 @@ func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
 			t.Errorf("%s holds %s, want %s", member, got, want)
 		}
 	}
-	// What is delivered at another size is charged by the row of the mode.
+	// A result of another size is charged by the row of the mode.
 	pro := w.must(t, key, generationsPath, `{"model":"video-e-pro","duration":4,"mode":"pro"}`)
 	if got := w.finish(t, key, pro.ID, made("https://files.example/a.mp4")); got.Status != "success" {
 		t.Errorf("%+v", got)

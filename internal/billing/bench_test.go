@@ -21,9 +21,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// BenchmarkBuy measures purchases by 64 at once, each of which waits until it is
-// durable. Users come in turn, and buy more than once: how many subscriptions
-// they have in the end is told as subscriptions/user.
+// BenchmarkBuy measures 64 concurrent purchases, each of which waits until it is
+// durable. The users buy in turn, and more than once: subscriptions/user reports how
+// many subscriptions they have at the end.
 func BenchmarkBuy(b *testing.B) {
 	for _, engine := range []struct {
 		name string
@@ -62,7 +62,7 @@ func BenchmarkBuy(b *testing.B) {
 	}
 }
 
-// busyService is a Service over an engine whose users have money.
+// busyService returns a Service over an engine with users who have money.
 func busyService(b *testing.B, engine storage.Engine, users int64) (*Service, *storage.Store) {
 	b.Helper()
 	s := storage.New(engine, storage.Options{Gather: -1})
@@ -101,7 +101,7 @@ func busyService(b *testing.B, engine storage.Engine, users int64) (*Service, *s
 
 func userNumber(n int64) string { return fmt.Sprintf("usr_%06d", n) }
 
-// onDisk opens the engine that gateways have, in a new directory.
+// onDisk opens the engine of production in a new directory.
 func onDisk(b *testing.B) storage.Engine {
 	b.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})

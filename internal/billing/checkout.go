@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// OrderRequest is what a user wants to pay in.
+// OrderRequest is a request of a user to top up the wallet.
 type OrderRequest struct {
 	User     string
 	Provider string // the name of the payment service
@@ -24,25 +24,25 @@ type OrderRequest struct {
 	Min, Max money.Amount // bounds of Amount
 	Currency string
 	Title    string // for the page
-	Key      string // of idempotency; may be empty
+	Key      string // idempotency key; may be empty
 	URLs     URLs
 }
 
-// URLs are addresses for an order, absolute.
+// URLs return absolute URLs for an order.
 type URLs struct {
 	Notify func(tradeNo string) string // of the webhook
-	Return func(tradeNo string) string // where the page sends people afterwards
+	Return func(tradeNo string) string // where the payment page redirects afterwards
 }
 
-// checkoutPatience is how long a service may take to open a payment. It goes on
-// when the user leaves: a second request with the same key then has the page.
-const checkoutPatience = 30 * time.Second
+// checkoutTimeout is how long a service may take to open a payment. The call continues
+// if the user disconnects: a second request with the same key then returns the page.
+const checkoutTimeout = 30 * time.Second
 
 // OpenOrder opens the payment of an order at a service. The order is durable
-// before the service hears of it. The same key answers the same order, and
-// replayed is true; the key of an order that the service did not open is free
-// again. While it is open, an order counts against a bound for its user, and
-// against another for a day when it is not paid.
+// before the service is called. A repeated key returns the same order, with
+// replayed set. If the service does not open the order, its key can be used again.
+// The number of open orders of a user is limited, and so is the number of unpaid
+// orders of a day.
 func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Provider) (_ records.Order, replayed bool, err error) {
 	if o.Amount <= 0 || o.Amount < o.Min || o.Amount > o.Max {
 		return records.Order{}, false, fault.At(fault.AmountOutOfRange, "amount", "an amount lies between %v and %s, this is %v", o.Min, amountOf(o.Max, o.Currency), o.Amount)
@@ -95,9 +95,9 @@ func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Prov
 	return order.Show(b.store.Now()), false, nil
 }
 
-// checkout has the service open the payment of an order.
+// checkout calls the service to open the payment of an order.
 func checkout(ctx context.Context, o OrderRequest, order *records.OrderRecord, p payments.Provider) (payments.Page, error) {
-	ctx, cancel := context.WithTimeout(ctx, checkoutPatience)
+	ctx, cancel := context.WithTimeout(ctx, checkoutTimeout)
 	defer cancel()
 	page, err := p.Checkout(ctx, payments.Order{
 		TradeNo: order.TradeNo, Amount: o.Amount, Currency: o.Currency, Title: o.Title,
@@ -105,7 +105,7 @@ func checkout(ctx context.Context, o OrderRequest, order *records.OrderRecord, p
 		Expires: time.Unix(order.ExpiresAt, 0),
 	})
 	if err == nil && page.URL == "" {
-		err = errors.New("it named no page")
+		err = errors.New("the answer has no payment page")
 	}
 	return page, err
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// operations are all that changes money here, each as somebody would do it again
-// who has not heard what came of it. done are refusals that tell the caller.
+// operations are all operations of this package that change money. Each can be repeated by a
+// caller who does not know its outcome; done are the refusals that mean that it was done.
 var operations = map[string]struct {
 	before func(f *fixture)
 	do     func(f *fixture) error
@@ -78,7 +78,7 @@ var operations = map[string]struct {
 	},
 }
 
-// again has the service tell a notice about ann's only order.
+// again applies a notice about ann's only order.
 func (f *fixture) again(kind payments.Kind) error {
 	orders, _, err := f.Orders(f.t.Context(), f.user, 0, 1)
 	if err != nil {
@@ -87,7 +87,7 @@ func (f *fixture) again(kind payments.Kind) error {
 	return second(f.Apply(f.t.Context(), "mock", noticeOf(orders[0], kind, 100)))
 }
 
-// summary is all that must be the same, however often something was tried.
+// summary returns the state that must not depend on the number of attempts.
 func (f *fixture) summary() string {
 	f.t.Helper()
 	subscriptions, err := f.Subscriptions(f.t.Context(), f.user)
@@ -104,7 +104,7 @@ func (f *fixture) summary() string {
 		f.t.Fatal(err)
 	}
 	for _, o := range orders {
-		if o.Status != records.Failed { // an attempt that was cut off before anybody saw it
+		if o.Status != records.Failed { // a failed order is an attempt that was interrupted
 			text += fmt.Sprintf("%s %d %d %d\n", o.Status, o.Amount, o.Refunded, o.Disputed)
 		}
 	}
@@ -150,8 +150,8 @@ func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// untilDone does something again until it is done, as a client or a service does,
-// over a restart where the store has stopped.
+// untilDone repeats an operation until it is done, as a client or a service does. It
+// restarts if the store has stopped.
 func (f *fixture) untilDone(do func(*fixture) error, done fault.Code) {
 	f.t.Helper()
 	for range 5 {

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// forgetful is an engine that drops what it may when it is told the time.
+// forgetful is an engine that drops expired records when a test calls forget.
 type forgetful struct {
 	storage.Engine
 	purges map[string]time.Time
@@ -23,7 +23,7 @@ func (e *forgetful) Update(ctx context.Context, fn func(storage.Txn) error) erro
 	return e.Engine.Update(ctx, func(t storage.Txn) error { return fn(forgetfulTxn{t, e.purges}) })
 }
 
-// forget drops what may be dropped at a time.
+// forget drops the records that may be dropped at a time.
 func (e *forgetful) forget(t *testing.T, now time.Time) {
 	t.Helper()
 	err := e.Engine.Update(t.Context(), func(txn storage.Txn) error {
@@ -162,7 +162,7 @@ func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newMockProvider()
-	for i := range 2 * maxUnpaid { // paid ones do not count
+	for i := range 2 * maxUnpaid { // paid orders do not count
 		paid := noticeOf(f.mustOpen(p), payments.Paid, 100)
 		paid.Event = "evt_" + strconv.Itoa(i)
 		f.tell(paid, Applied)
@@ -194,5 +194,5 @@ func TestAUserBeginsSoManyOrdersADayThatHeDoesNotPay(t *testing.T) {
 	if err := begin("and more"); codeOf(err) != fault.RateLimited {
 		t.Errorf("one more was answered %v", err)
 	}
-	f.must(begin("more")) // which is open already
+	f.must(begin("more")) // this order is open already
 }

@@ -23,17 +23,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// history is a random life of ann, with what it should come to. Calls are paid
-// from the wallet, so that what is hers follows from what was done alone.
+// history is a random sequence of operations on ann's account, with the expected result.
+// Calls are paid from the wallet, so that the result follows from the operations.
 type history struct {
 	*fixture
-	n      int          // of steps, for keys and ids
-	hers   money.Amount // in the wallet, less what she owes
+	n      int          // the number of steps, for keys and ids
+	hers   money.Amount // the wallet, less the debt
 	ends   map[int64]int64
 	orders []*expectedOrder
 }
 
-// expectedOrder is an order as its notices should leave it.
+// expectedOrder is the expected state of an order after its notices.
 type expectedOrder struct {
 	records.Order
 	paid     bool
@@ -41,7 +41,7 @@ type expectedOrder struct {
 	disputes map[string][2]money.Amount // taken, restored
 }
 
-// left is what an order should have left in the books.
+// left returns the part of the payment that should not have been taken back.
 func (o *expectedOrder) left() money.Amount {
 	if !o.paid {
 		return 0
@@ -74,7 +74,7 @@ func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
 	})
 }
 
-// adds checks what is hers, and that all adds up.
+// adds checks ann's wallet and debt, and verifies the store.
 func (h *history) adds(r *rapid.T) {
 	funds := h.funds()
 	if have := funds.Wallet.Balance - funds.Owed; have != h.hers || funds.Wallet.Available() < 0 || funds.Owed < 0 {
@@ -91,8 +91,8 @@ func (h *history) adds(r *rapid.T) {
 	}
 }
 
-// refused does something until the store has taken it, over restarts, and tells
-// whether it was refused with one of these codes.
+// refused repeats an operation over faults and restarts of the store until it has an
+// outcome. It reports whether the operation was refused with one of these codes.
 func (h *history) refused(r *rapid.T, do func() error, codes ...fault.Code) bool {
 	for range 20 {
 		err := do()
@@ -171,13 +171,13 @@ func (h *history) end(r *rapid.T) {
 	}
 }
 
-// calm uses up a fault that was planned and has not come.
+// calm uses up a planned fault that has not occurred.
 func (h *history) calm(r *rapid.T) {
 	h.refused(r, func() error { return fault.OfStore(h.store.Flush(h.t.Context())) })
 }
 
 func (h *history) call(r *rapid.T) {
-	h.calm(r) // a call is not tried again
+	h.calm(r) // a call is not repeated
 	cost := money.Amount(rapid.IntRange(1, 20).Draw(r, "cost"))
 	if charged, err := h.spend(cost); err == nil {
 		h.hers -= charged
@@ -228,8 +228,8 @@ func (h *history) notice(r *rapid.T) {
 	h.hers += o.left() - before - h.borneBack()
 }
 
-// borneBack is what the last transfer gave back to the operator of what it had
-// borne for ann.
+// borneBack returns how much of the debt that the operator has borne for ann the last
+// transfer gave back to the operator.
 func (h *history) borneBack() (back money.Amount) {
 	err := h.store.View(h.t.Context(), func(r storage.Reader) error {
 		return journal.ScanTransfers(r, func(x journal.Transfer) error {
@@ -247,7 +247,7 @@ func (h *history) borneBack() (back money.Amount) {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.clock.Set(h.clock.Now().Add(time.Millisecond)) // what comes next has another time
+	h.clock.Set(h.clock.Now().Add(time.Millisecond)) // the next operation has another time
 	return back
 }
 
@@ -275,7 +275,7 @@ func (h *history) time(r *rapid.T) {
 func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.credit(100) // before the log is watched
+	f.credit(100) // before the log is observed
 	core, logs := observer.New(zap.InfoLevel)
 	directory, err := identity.Open(t.Context(), f.store, nil, zap.New(core))
 	if err != nil {
@@ -283,7 +283,7 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	}
 	f.directory = directory
 	f.mustBuy(1, "k")
-	f.mustBuy(1, "k") // told once
+	f.mustBuy(1, "k") // logged once
 	f.mustRenew(1, "r")
 	if _, err := f.Claim(t.Context(), f.plans, "USD", f.user, 3); err != nil {
 		t.Fatal(err)

@@ -13,15 +13,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// maxText bounds what is kept of a service's words.
+// maxText is the maximum length of a service's text that is stored, in bytes.
 const maxText = 255
 
-// cut returns what is kept of a text: valid, so that it reads back as it was.
+// cut returns the part of a text that is stored. It is valid UTF-8, which JSON does not change.
 func cut(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
-// mismatchOf is what is listed of a notice.
+// mismatchOf returns the mismatch for a notice.
 func mismatchOf(provider string, n payments.Notice, reason string) records.Mismatch {
 	return records.Mismatch{
 		Provider: provider, Kind: n.Kind, Event: cut(n.Event), TradeNo: cut(n.TradeNo), Payment: cut(n.Payment), Dispute: cut(n.Dispute),
@@ -53,15 +53,15 @@ func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time,
 	return audit.Record(ctx, t, now, a.event)
 }
 
-// awaited applies what was told of a payment before the payment itself, in the
-// order in which it came.
-func (a *application) awaited(t storage.Txn, now time.Time, o *records.OrderRecord) error {
+// applyWaiting applies the notices about a payment that arrived before the payment, in the
+// order of their arrival.
+func (a *application) applyWaiting(t storage.Txn, now time.Time, o *records.OrderRecord) error {
 	if o.Payment == "" {
 		return nil
 	}
 	for m, err := range records.Mismatches.Scan(t, records.WaitingMismatches.Under(records.PaymentHash(o.Provider, o.Payment))) {
 		if err == nil {
-			err = a.await(t, now, o, m)
+			err = a.applyMismatch(t, now, o, m)
 		}
 		if err != nil {
 			return err
@@ -70,16 +70,16 @@ func (a *application) awaited(t storage.Txn, now time.Time, o *records.OrderReco
 	return nil
 }
 
-// await applies one mismatch and deletes it. If it does not fit the order either, it stays listed.
-func (a *application) await(t storage.Txn, now time.Time, o *records.OrderRecord, m *records.MismatchRecord) error {
+// applyMismatch applies one mismatch and deletes it. If it does not fit the order either, it stays listed.
+func (a *application) applyMismatch(t storage.Txn, now time.Time, o *records.OrderRecord, m *records.MismatchRecord) error {
 	n := payments.Notice{Kind: m.Kind, Event: m.Event, Payment: m.Payment, Dispute: m.Dispute, Amount: m.Amount, Currency: m.Currency}
 	applied, err := records.Notices.Has(t, a.provider, string(n.Kind), n.Event)
 	if err != nil || applied || n.Currency != o.Currency {
-		return err // what was applied under its id meanwhile was about another payment
+		return err // a notice with the same id was applied meanwhile, about another payment
 	}
 	o.Note(n)
 	o.AddNotice(time.UnixMilli(m.Time), n)
-	if err := follow(t, now, o, n.Kind, o.Amount-o.TakenWallet); err != nil {
+	if err := moveDue(t, now, o, n.Kind, o.Amount-o.TakenWallet); err != nil {
 		return err
 	}
 	return errors.Join(records.Notices.Put(t, nil, a.record(n, now, o)), records.Mismatches.Put(t, m, nil))

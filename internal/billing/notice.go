@@ -38,16 +38,16 @@ type Outcome struct {
 
 // record returns the record of a notice that is applied to an order.
 func (a *application) record(n payments.Notice, now time.Time, o *records.OrderRecord) *records.NoticeRecord {
-	return &records.NoticeRecord{Provider: a.provider, Kind: n.Kind, Event: n.Event, Time: now.Unix(), TradeNo: o.TradeNo, By: a.attempt, Said: said(n), Purge: o.Purge()}
+	return &records.NoticeRecord{Provider: a.provider, Kind: n.Kind, Event: n.Event, Time: now.Unix(), TradeNo: o.TradeNo, By: a.attempt, Said: contentHash(n), Purge: o.Purge()}
 }
 
-// said returns a hash of what a notice tells. The service's mode and the currency are not part
-// of it.
-func said(n payments.Notice) journal.ID {
+// contentHash returns a hash of the content of a notice, without the service's mode and
+// the currency.
+func contentHash(n payments.Notice) journal.ID {
 	return journal.IDOf(n.TradeNo, n.Payment, n.Dispute, n.Amount.String())
 }
 
-// application is a notice being applied.
+// application is the state of applying one notice.
 type application struct {
 	service  *Service
 	provider string
@@ -56,21 +56,20 @@ type application struct {
 	currency string // of the ledger; empty: none is recorded
 
 	outcome Outcome
-	event   *audit.Event // to be told when it is durable
+	event   *audit.Event // for [audit.Log.OnAudit] when it is durable
 }
 
-// errOvertaken means that another notice has changed the order since it was read. The
+// errChanged means that another notice has changed the order since it was read. The
 // notice is applied again from the start.
-var errOvertaken = errors.New("the order has changed meanwhile")
+var errChanged = errors.New("the order has changed meanwhile")
 
-// Apply applies a well-signed notice of a service: it credits an order
-// that was paid, or takes back what was refunded or disputed, in one transaction
-// and once. A notice that does not fit its order in every particular changes
-// nothing and is listed for operators. An error is one of the store: the service
-// should send the notice again.
+// Apply applies a notice of a service whose signature is valid. It credits a paid order,
+// or takes back a refunded or disputed amount, in one transaction and once. A notice
+// that contradicts its order changes nothing and is listed for operators. Errors are
+// those of the store: the service should send the notice again.
 //
-// The services promise no order. A refund or a dispute that comes before the
-// payment it is about is kept, and counts as soon as that comes.
+// Services may send notices in any order. A refund or a dispute that arrives before its
+// payment is kept, and counts when the payment arrives.
 func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice) (Outcome, error) {
 	if n.Kind == payments.Ignored && n.Mismatch == "" {
 		return Outcome{Result: Ignored}, nil
@@ -78,7 +77,7 @@ func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice)
 	a := &application{service: b, provider: provider, notice: checked(n)}
 	_, _ = rand.Read(a.attempt[:])
 	err := a.try(ctx)
-	for errors.Is(err, errOvertaken) {
+	for errors.Is(err, errChanged) {
 		err = a.try(ctx)
 	}
 	if err != nil {
@@ -94,8 +93,8 @@ func (b *Service) Apply(ctx context.Context, provider string, n payments.Notice)
 	return a.outcome, nil
 }
 
-// checked takes out of a notice what cannot be an id. A service that sends such
-// a thing breaks its promise, and nothing is credited by it.
+// checked removes invalid ids from a notice and marks it as a mismatch, so that it credits
+// nothing.
 func checked(n payments.Notice) payments.Notice {
 	if n.Event == "" && n.Mismatch == "" {
 		n.Mismatch = "it has no id"
@@ -108,9 +107,9 @@ func checked(n payments.Notice) payments.Notice {
 	return n
 }
 
-// try looks for the order, reserves what the notice will take of the wallet, and
-// applies it. Notices of one order wait for each other: else each would reserve,
-// and the one that takes would find less than there is.
+// try finds the order, reserves the amount that the notice takes from the wallet, and
+// applies the notice. Notices about one order are applied one after another. Otherwise each
+// would reserve the amount, and the first to take it would find too little in the wallet.
 func (a *application) try(ctx context.Context) error {
 	var order *records.OrderRecord
 	find := func(r storage.Reader) (err error) {
@@ -175,8 +174,8 @@ func (a *application) find(r storage.Reader) (order *records.OrderRecord, reason
 	return order, "", nil
 }
 
-// mismatch is why a notice cannot be about an order, or about any when there is
-// none; empty when it can.
+// mismatch returns why a notice does not fit an order, or any order if none was found. It
+// returns "" if the notice fits.
 func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	n := a.notice
 	_, follows := records.FollowingKinds[n.Kind]
@@ -216,8 +215,8 @@ func (a *application) foreign(o *records.OrderRecord) bool {
 	return a.notice.Kind == payments.Paid && o.PaidAt == 0 && a.currency != "" && o.Currency != a.currency
 }
 
-// review keeps an order for the operator that was paid and cannot be credited. It
-// knows its payment, so that what is told of that finds the order.
+// review marks an order that was paid and cannot be credited, for the operator. It records
+// the payment, so that later notices about the payment find the order.
 func (a *application) review(t storage.Txn, now time.Time, o *records.OrderRecord) error {
 	if o.Status == records.Review {
 		return nil
@@ -226,8 +225,8 @@ func (a *application) review(t storage.Txn, now time.Time, o *records.OrderRecor
 	return o.Become(t, now, records.Review)
 }
 
-// apply applies the notice in a transaction. The order is one of user, of whose wallet reserved
-// was set aside for the expected sum. User is empty if there was no order.
+// apply applies the notice in a transaction. For an order of user, reserved was set aside of
+// the wallet for the expected amount. User is empty if no order was found.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.service.store.Now()
 	before, err := records.Notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)
@@ -239,8 +238,8 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 	case err != nil:
 		return err
 	case order.User != user:
-		return errOvertaken
-	case before != nil && before.Said == said(a.notice):
+		return errChanged
+	case before != nil && before.Said == contentHash(a.notice):
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
 	case before != nil:
@@ -269,7 +268,7 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 	a.outcome.Result = Applied
 	a.event = &audit.Event{
 		Actor: a.provider, Action: "topup." + string(a.notice.Kind), User: user,
-		Detail: detail("order "+order.TradeNo, amountOf(a.told(order), order.Currency), a.notice.Payment, a.notice.Dispute),
+		Detail: detail("order "+order.TradeNo, amountOf(a.amount(order), order.Currency), a.notice.Payment, a.notice.Dispute),
 	}
 	if err := audit.Record(ctx, t, now, a.event); err != nil {
 		return err
@@ -277,8 +276,8 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 	return records.Notices.Put(t, nil, a.record(a.notice, now, order))
 }
 
-// told is the amount that a notice is about.
-func (a *application) told(o *records.OrderRecord) money.Amount {
+// amount returns the amount of the notice.
+func (a *application) amount(o *records.OrderRecord) money.Amount {
 	if a.notice.Kind == payments.Failed {
 		return o.Amount
 	}

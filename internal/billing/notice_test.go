@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// notice is one about an order, as the service sends it.
+// noticeOf returns a notice about an order, as the service sends it.
 func noticeOf(o records.Order, kind payments.Kind, amount money.Amount) payments.Notice {
 	n := payments.Notice{
 		Kind: kind, Event: "evt_" + string(kind), TradeNo: o.TradeNo, Payment: "pi_" + o.TradeNo, Amount: amount, Currency: o.Currency,
@@ -23,7 +23,7 @@ func noticeOf(o records.Order, kind payments.Kind, amount money.Amount) payments
 	return n
 }
 
-// tell applies a notice and checks what becomes of it.
+// tell applies a notice and checks the result.
 func (f *fixture) tell(n payments.Notice, want Result) Outcome {
 	f.t.Helper()
 	got, err := f.Apply(context.Background(), "mock", n)
@@ -33,7 +33,7 @@ func (f *fixture) tell(n payments.Notice, want Result) Outcome {
 	return got
 }
 
-// paid is an order of ann that was paid.
+// paid returns a paid order of ann.
 func (f *fixture) paid() records.Order {
 	f.t.Helper()
 	o := f.mustOpen(newMockProvider())
@@ -41,7 +41,7 @@ func (f *fixture) paid() records.Order {
 	return f.stands(o.TradeNo, records.Paid)
 }
 
-// owes checks what is in ann's wallet and what she owes.
+// owes checks ann's wallet and debt.
 func (f *fixture) owes(wallet, owed money.Amount) {
 	f.t.Helper()
 	if funds := f.funds(); funds.Wallet.Balance != wallet || funds.Owed != owed {
@@ -219,7 +219,7 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 	}
 	f.has(0)
 	f.stands(o.TradeNo, records.Pending)
-	f.tell(noticeOf(o, payments.Paid, 100), Applied) // none of them used anything up
+	f.tell(noticeOf(o, payments.Paid, 100), Applied) // the refused notices have not used up the order
 	f.has(100)
 	if some, err := f.Mismatches(t.Context(), 3); err != nil || len(some) != 3 || some[0].Time < some[2].Time {
 		t.Errorf("three of them are %v, %v", some, err)
@@ -254,7 +254,7 @@ func TestWhatCameOnceIsNotDoneAgainWhateverItSaysNow(t *testing.T) {
 	f.owes(90, 0)
 	f.tell(noticeOf(o, payments.Disputed, 30), Applied)
 	again := noticeOf(o, payments.Disputed, 40)
-	again.Event = "evt_other" // of the same dispute
+	again.Event = "evt_other" // another event about the same dispute
 	f.tell(again, Repeated)
 	f.owes(60, 0)
 }
@@ -278,7 +278,7 @@ func TestWhatAServiceSaysBesideIsIgnored(t *testing.T) {
 	n.Event = "one"
 	f.tell(n, Ignored)
 	paid := noticeOf(o, payments.Paid, 100)
-	paid.Event = "one" // some services have one id for all they say of a payment
+	paid.Event = "one" // some services use one id for all notices about a payment
 	f.tell(paid, Applied)
 	refunded := noticeOf(o, payments.Refunded, 40)
 	refunded.Event = "one"

@@ -22,7 +22,7 @@ const OrderLife = 24 * time.Hour
 const maxOpen = 20
 
 // maxUnpaid is how many unpaid orders one user may begin in OrderLife. Orders that the payment
-// service was asked for and did not open count too.
+// service did not open count, too.
 const maxUnpaid = 100
 
 // newTradeNo draws the number of an order: 160 random bits in 32 characters.

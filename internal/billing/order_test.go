@@ -37,7 +37,7 @@ func (p *mockProvider) Checkout(_ context.Context, o payments.Order) (payments.P
 
 func (p *mockProvider) Undated() bool { return p.undated }
 
-// request is an order of ann for 100.
+// request returns a request of ann for an order of 100.
 func (f *fixture) request(key string) OrderRequest {
 	return OrderRequest{
 		User: f.user, Provider: "mock", Amount: 100, Min: 10, Max: 1000, Currency: "USD", Title: "Top-up", Key: key,
@@ -57,7 +57,7 @@ func (f *fixture) mustOpen(p payments.Provider) records.Order {
 	return o
 }
 
-// stands checks where an order stands.
+// stands checks the status of an order.
 func (f *fixture) stands(tradeNo string, want records.OrderStatus) records.Order {
 	f.t.Helper()
 	o, err := f.Order(f.t.Context(), f.user, tradeNo)
@@ -168,7 +168,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 			f.stands(failed, records.Failed)
 			p.answer = works
 			again := f.request("k")
-			again.Amount++ // for whatever was asked with it
+			again.Amount++ // the same key for another request
 			o, replayed, err := f.OpenOrder(t.Context(), again, p)
 			if err != nil || replayed || o.TradeNo == failed || o.Amount != again.Amount {
 				t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
@@ -203,7 +203,7 @@ func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 	p := newMockProvider()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
-		f.engine.Plan(storagetest.LowSpace) // the page cannot be kept
+		f.engine.Plan(storagetest.LowSpace) // the page cannot be stored
 		return page(o)
 	}
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.StoreUnavailable {

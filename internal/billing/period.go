@@ -55,8 +55,8 @@ type Span struct {
 	From, Until  int64
 }
 
-// Spans returns for what subscription and time the lines of an account of a user are that are
-// about one, by transfer: the time of a sale, or the period whose quota is granted.
+// Spans returns the subscription and the time of each transfer among lines that is about a
+// subscription: the time of a sale, or of the period whose quota is granted.
 func (b *Service) Spans(ctx context.Context, user string, a journal.Account, lines []ledger.EntryInfo) (map[journal.ID]Span, error) {
 	spans := make(map[journal.ID]Span)
 	err := b.view(ctx, func(r storage.Reader) error {

@@ -20,17 +20,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Plan is what is sold as a subscription: so much money to spend on calls, for
-// so long. Money is in the configured currency.
+// Plan is a kind of subscription: a quota of money to spend on calls for some time.
+// Amounts are in the configured currency.
 type Plan struct {
 	// The number by which the plan is bought, from 1. It must not be given to
 	// another plan later: subscriptions keep it.
 	ID int64 `json:"plan_id"`
 
-	// What buyers read: 1 to 100 characters.
+	// The title that buyers see: 1 to 100 characters.
 	Title string `json:"title"`
 
-	// What a subscription costs. Zero: it is free, and can be claimed once.
+	// The price of a subscription. Zero: it is free, and can be claimed once.
 	Price money.Amount `json:"price"`
 
 	// How much a subscriber can spend in each period of quota_reset; more than
@@ -53,8 +53,7 @@ type Plan struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// maxPlanID is the greatest integer that survives a JSON number in all
-// languages.
+// maxPlanID is the greatest integer that every JSON implementation can read exactly.
 const maxPlanID = 1<<53 - 1
 
 // Validate refuses a plan that cannot be sold.

@@ -61,7 +61,7 @@ func TestPlansAreFoundByIDAndSoldInOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rows[0].Price = 0 // what the caller does afterwards changes nothing
+	rows[0].Price = 0 // a later change by the caller has no effect
 
 	first.QuotaReset, gone.QuotaReset = calendar.Never, calendar.Never
 	for _, want := range []Plan{first, gone, free} {

@@ -23,7 +23,7 @@ func (b *Service) Preference(ctx context.Context, user string) (p records.Prefer
 	return p, err
 }
 
-// SetPreference changes that order, from the next call on.
+// SetPreference changes the preference of a user. It applies from the next call on.
 func (b *Service) SetPreference(ctx context.Context, user string, p records.Preference) error {
 	switch p {
 	case records.SubscriptionFirst, records.WalletFirst, records.SubscriptionOnly, records.WalletOnly:

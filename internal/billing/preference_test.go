@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 )
 
-// TestAChangeOfPreferenceGivesNoMoneyTwice: what a task holds is not given to a
-// call that grows, whatever became of the order meanwhile.
+// TestAChangeOfPreferenceGivesNoMoneyTwice: a call whose reservation grows does not get the
+// money that a task holds, even if the preference was changed meanwhile.
 func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -27,7 +27,7 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	f.must(f.ledger.Update(t.Context(), f.user, task, func(txn *ledger.Txn) error {
 		return task.Hold(txn, f.clock.Now(), f.user, id, "task")
 	}))
-	if got, _ := call.Grow(100); got > 39+12 { // what is left of the wallet, and the quota
+	if got, _ := call.Grow(100); got > 39+12 { // the rest of the wallet, and the quota
 		t.Errorf("the call grew by %d, there were 39 and a quota of 12", got)
 	}
 	call.Settle(journal.Call{ID: "call", User: f.user, Time: f.clock.Now().UnixMilli(), Key: "k", Model: "m", Ended: "complete", Usage: "reported"}, 100, true)
@@ -38,7 +38,7 @@ func TestAChangeOfPreferenceGivesNoMoneyTwice(t *testing.T) {
 	}))
 }
 
-// TestASubscriptionShowsWhatTasksHoldOfItsQuota until they end.
+// TestASubscriptionShowsWhatTasksHoldOfItsQuota checks the held amount until the tasks end.
 func TestASubscriptionShowsWhatTasksHoldOfItsQuota(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

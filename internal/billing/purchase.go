@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// The operations that keys are given for. They are part of fingerprints and of
-// transfer ids, and never change.
+// The operations that have idempotency keys. The names are part of fingerprints and of
+// transfer ids, so they must not change.
 const (
 	operationPay   = "pay"
 	operationRenew = "renew"
@@ -23,7 +23,7 @@ const (
 	operationGrant = "grant"
 )
 
-// Buy sells a user a plan at today's price from the wallet, once for each key.
+// Buy sells a plan to a user at the current price, paid from the wallet, once for each key.
 func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, planID int64, key string) (Receipt, error) {
 	c, err := idempotencyKey(user, key, operationPay, strconv.FormatInt(planID, 10))
 	if err != nil {
@@ -38,7 +38,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 			return nil, err
 		}
 		x.price = x.plan.Price
-		if x.plan.PurchaseLimit > 0 { // tell this before the wallet is looked at
+		if x.plan.PurchaseLimit > 0 { // this refusal takes precedence over an empty wallet
 			err = b.view(ctx, func(r storage.Reader) error {
 				have, err := records.ReadSummary(r, user, b.store.Now())
 				if err == nil {
@@ -56,7 +56,7 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 	}))
 }
 
-// mayBuy refuses a plan that was bought as often as it can be.
+// mayBuy returns an error if the purchase limit of a plan is reached.
 func mayBuy(r *records.Summary, plan Plan) error {
 	if plan.PurchaseLimit > 0 && r.Purchases[plan.ID] >= plan.PurchaseLimit {
 		return fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
@@ -64,8 +64,7 @@ func mayBuy(r *records.Summary, plan Plan) error {
 	return nil
 }
 
-// Claim gives a user a plan that is free today. Each plan is given once to each
-// user.
+// Claim gives a user a plan that is free now. Each user can claim each plan once.
 func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string, planID int64) (Receipt, error) {
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
@@ -95,9 +94,9 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 	}))
 }
 
-// Renew extends a subscription of a user by its plan, at today's price and
-// terms, once for each key. It begins where the subscription ends, or now when
-// that has passed.
+// Renew extends a subscription of a user by its plan, at the current price and
+// terms, once for each key. The extension begins when the subscription ends, or now if
+// it has ended.
 func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string, subscriptionID int64, key string) (Receipt, error) {
 	c, err := idempotencyKey(user, key, operationRenew, strconv.FormatInt(subscriptionID, 10))
 	if err != nil {
@@ -167,7 +166,7 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 	}))
 }
 
-// receipt marks a receipt that was given before.
+// receipt sets Replayed in a receipt.
 func receipt(r Receipt, replayed bool, err error) (Receipt, error) {
 	if err != nil {
 		return Receipt{}, err

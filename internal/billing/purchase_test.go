@@ -304,7 +304,7 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
-	f.damaged = true // what is planted was never sold
+	f.damaged = true // the planted record was never sold
 	end := f.clock.Now().Unix() + 3600
 	err := f.store.Update(t.Context(), f.changeSummary(func(r *records.Summary) {
 		for id := range int64(maxLive - 1) {
@@ -321,9 +321,8 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	f.has(90)
 }
 
-// A replay changes nothing: it takes no money from others meanwhile, and needs no
-// commit.
-func TestAReplayIsAnsweredWhileNobodyCanWrite(t *testing.T) {
+// A replay changes nothing: it reserves no money, and needs no commit.
+func TestAReplayIsAnsweredWhileTheStoreCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(30)

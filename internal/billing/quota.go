@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// openPeriod grants the quota of a period that has not been opened. When it fails,
-// nothing has been written: the account of the period is new, so that only its
-// other side, which comes first, can have no room for it.
+// openPeriod grants the quota of a period that has not been opened. If it fails,
+// nothing was written. The account of the period is new, so only the account of grants,
+// which is written first, can overflow.
 func openPeriod(t storage.Txn, now time.Time, s *records.SubscriptionRecord, p *records.Period) error {
 	if p.Opened {
 		return nil
@@ -51,8 +51,8 @@ func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sour
 	}
 }
 
-// spend lists what a user may spend from now on, in a transaction that has changed it, and
-// stores the summary.
+// spend returns the quotas of a user after a change in this transaction, and stores the
+// summary.
 func spend(t *ledger.Txn, now time.Time, r *records.Summary) (quotas, error) {
 	s, q, err := sources(t, now, r)
 	if err == nil {
@@ -85,22 +85,22 @@ func sources(t storage.Txn, now time.Time, r *records.Summary) (s ledger.Sources
 	return s, quotas, r.Write(t)
 }
 
-// quotas are what the subscriptions of a user have to spend at a moment.
+// quotas are the quotas that a user may spend at a moment.
 type quotas struct {
-	accounts []journal.Account // of the present periods, soonest to end first
-	until    int64             // when this must be looked at again, in Unix seconds; zero: never
+	accounts []journal.Account // of the present periods, in the order in which they end
+	until    int64             // when quotas must be computed again, in Unix seconds; zero: never
 	unopened map[int64]error   // subscriptions whose period could not be opened, and why
 }
 
-// again sets until to a time, if that is earlier.
-func (q *quotas) again(at int64) {
+// recomputeAt sets until to a time if that is earlier.
+func (q *quotas) recomputeAt(at int64) {
 	if q.until == 0 || at < q.until {
 		q.until = at
 	}
 }
 
-// openQuotas opens the periods that are due, and returns all present ones. What
-// has ended is removed from the summary.
+// openQuotas opens the periods that are due, and returns all present ones. It removes
+// ended subscriptions from the summary.
 //
 // A period that cannot be opened is left out and tried again within a minute, so that the user
 // can spend the wallet and the other subscriptions. If the engine itself fails to read, the
@@ -117,19 +117,19 @@ func openQuotas(t storage.Txn, now time.Time, r *records.Summary) (q quotas) {
 				q.unopened = make(map[int64]error)
 			}
 			q.unopened[x.ID] = err
-			q.again(min(x.End, now.Truncate(time.Minute).Add(time.Minute).Unix()))
-		case !found: // the clock was set back behind the purchase
-			q.again(now.Unix() + 1)
+			q.recomputeAt(min(x.End, now.Truncate(time.Minute).Add(time.Minute).Unix()))
+		case !found: // the clock was set back to before the purchase
+			q.recomputeAt(now.Unix() + 1)
 		default:
 			q.accounts = append(q.accounts, records.QuotaAccount(r.User, x.ID, x.Start))
-			q.again(x.Until)
+			q.recomputeAt(x.Until)
 		}
 	}
 	return q
 }
 
-// openPresent finds the period that a subscription is in now, and opens it if it is due.
-// It returns false when none was sold.
+// openPresent returns the present period of a subscription, and opens it if it is due.
+// It returns false if no sale covers the present.
 func openPresent(t storage.Txn, now time.Time, r *records.Summary, i int) (found bool, err error) {
 	x := r.Running[i]
 	if x.From <= now.Unix() && now.Unix() < x.Until {

@@ -15,13 +15,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// huge is a plan of which the books have room for one period a day.
+// huge is a plan with a quota so large that the accounts of a day overflow at the second period.
 var huge = Plan{
 	ID: 9, Title: "Huge", Price: 1, Quota: money.Max / 3 * 2,
 	Duration: calendar.Duration{Count: 3, Unit: calendar.Days}, QuotaReset: calendar.Day,
 }
 
-// sources are the accounts of periods that ann may spend from now.
+// sources returns the accounts of periods that ann may spend from now.
 func (f *fixture) sources() (accounts []journal.Account) {
 	f.t.Helper()
 	err := f.store.Update(f.t.Context(), func(t storage.Txn) error {
@@ -58,7 +58,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 		t.Fatal(err)
 	}
 	if _, err := f.Buy(t.Context(), f.plans, "USD", bob.ID, huge.ID, "k"); err != nil {
-		t.Fatal(err) // which takes all the room that the books have on this day
+		t.Fatal(err) // the accounts of this day cannot hold more
 	}
 	if _, err := f.buy(huge.ID, "m"); codeOf(err) != fault.AmountOutOfRange {
 		t.Fatalf("one more was answered %v: there is room for ann's period, too", err)
@@ -80,7 +80,7 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 		t.Errorf("the sweeper has logged %v", logs.All())
 	}
 
-	f.clock.Set(date(2026, 2, 2, 0)) // another day, with room
+	f.clock.Set(date(2026, 2, 2, 0)) // the accounts of another day are empty
 	f.mustSpend(huge.Quota)
 	f.has(190)
 	f.shows(1, records.Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// quotaLeft is what the ledger has in a period of a subscription.
+// quotaLeft returns the balance of a period of a subscription.
 func (f *fixture) quotaLeft(id int64, start time.Time) (left money.Amount) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
@@ -33,7 +33,7 @@ func (f *fixture) quotaLeft(id int64, start time.Time) (left money.Amount) {
 	return left
 }
 
-// shows checks the quota of a subscription as it stands now.
+// shows checks the present quota of a subscription.
 func (f *fixture) shows(id int64, status records.Status, total, used money.Amount, reset time.Time) {
 	f.t.Helper()
 	s := f.one(id)
@@ -77,7 +77,7 @@ func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
 	f.mustSpend(2)
 	f.clock.Set(date(2026, 2, 28, 12)) // the end is half open
 	f.shows(1, records.Expired, 12, 2, time.Time{})
-	f.mustSpend(1) // of the wallet: what was left of the quota has lapsed
+	f.mustSpend(1) // of the wallet: the rest of the quota has lapsed
 	f.has(29)
 	f.clock.Set(date(2026, 5, 31, 6))
 	r := f.mustRenew(1, "r")
@@ -104,7 +104,7 @@ func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
 	f.shows(1, records.Active, 5, 0, date(2026, 3, 1, 0))
 	f.mustSpend(5)
 	f.has(40)
-	f.clock.Set(date(2026, 4, 10, 0)) // March is never looked at, and never granted
+	f.clock.Set(date(2026, 4, 10, 0)) // nothing reads March, so it is never granted
 	f.shows(1, records.Active, 5, 0, time.Time{})
 	f.mustSpend(6)
 	f.has(39)
@@ -128,7 +128,7 @@ func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
 	if r.EndTime != date(2026, 7, 30, 12).Unix() || r.QuotaTotal != 5 || r.QuotaUsed != 2 || r.NextResetTime != date(2026, 5, 1, 0).Unix() {
 		t.Fatalf("renewed %+v", r)
 	}
-	f.clock.Set(date(2026, 4, 30, 18)) // past the first end, in the same period
+	f.clock.Set(date(2026, 4, 30, 18)) // after the first end, in the same period
 	f.shows(1, records.Active, 5, 2, date(2026, 5, 1, 0))
 	f.mustSpend(4)
 	f.has(59)
@@ -367,7 +367,7 @@ func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
 	if err := f.SetPreference(t.Context(), f.user, records.SubscriptionOnly); codeOf(err) != fault.RateLimited {
 		t.Errorf("once more: %v", err)
 	}
-	f.must(f.SetPreference(t.Context(), f.user, orders[1])) // it stands already
+	f.must(f.SetPreference(t.Context(), f.user, orders[1])) // it is set already
 	if p, err := f.Preference(t.Context(), f.user); err != nil || p != orders[1] {
 		t.Errorf("%s, %v", p, err)
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Receipt is what a purchase, a claim, a renewal or a grant came to.
+// Receipt is the result of a purchase, a claim, a renewal or a grant.
 type Receipt struct {
 	Subscription
 	Order    string       `json:"order"` // the id of the transfer
@@ -25,29 +25,29 @@ type Receipt struct {
 	Replayed bool         `json:"replayed"` // it was done before, under this idempotency key
 }
 
-// WalletCharge is what a purchase did to the wallet.
+// WalletCharge is the effect of a purchase on the wallet.
 type WalletCharge struct {
 	Balance money.Amount `json:"balance"` // afterwards
 	Charged money.Amount `json:"charged"`
 }
 
-// deal is a sale about to be made.
+// deal is a sale that is being made.
 type deal struct {
 	kind          records.SaleKind
-	plan          Plan         // read once: what was reserved for it is what is charged
+	plan          Plan         // read once, so that the charge equals the reservation
 	price         money.Amount // to be charged
 	currency      string
 	id            journal.ID // of the transfer
-	actor, reason string     // the operator's; empty when the user acts
+	actor, reason string     // the operator's; empty if the user acts
 }
 
-// actions are the words of the audit for sales.
+// actions are the actions of the audit for sales.
 var actions = map[records.SaleKind]string{
 	records.Bought: "subscription.buy", records.Claimed: "subscription.claim", records.Granted: "subscription.grant", records.Renewed: "subscription.renew",
 }
 
 // maxLive is how many running subscriptions one user may have. Every change of the user's money
-// goes through all of them, and after midnight one transaction opens all of their periods.
+// reads all of them, and after midnight one transaction opens all of their periods.
 const maxLive = 1000
 
 // begin makes a new subscription of a deal.
@@ -80,13 +80,13 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.E
 	return receipt, event, err
 }
 
-// extend renews a subscription by a deal. It begins where the subscription ends,
-// or now when that has passed.
+// extend renews a subscription by a deal. The extension begins when the subscription
+// ends, or now if it has ended.
 func (x deal) extend(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord) (Receipt, audit.Event, error) {
 	before := *s
 	r, err := records.ReadSummary(t, s.User, now)
 	if err == nil {
-		err = unfold(t, s)
+		err = storeFirstSale(t, s)
 	}
 	if err != nil {
 		return Receipt{}, audit.Event{}, err
@@ -96,7 +96,7 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord
 }
 
 // sell moves the money and the quota, writes the sale and the subscription, and
-// puts it in the summary.
+// updates the summary.
 func (x deal) sell(t *ledger.Txn, now time.Time, before, s *records.SubscriptionRecord, r *records.Summary) (Receipt, audit.Event, error) {
 	event := audit.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
@@ -116,7 +116,7 @@ func (x deal) sell(t *ledger.Txn, now time.Time, before, s *records.Subscription
 	if err := cmp.Or(err, records.Subscriptions.Put(t, before, s)); err != nil {
 		return Receipt{}, event, err
 	}
-	p, err := enter(t, now, r, s, made)
+	p, err := updateSummary(t, now, r, s, made)
 	if err == nil {
 		_, err = spend(t, now, r)
 	}
@@ -134,10 +134,10 @@ func (x deal) sell(t *ledger.Txn, now time.Time, before, s *records.Subscription
 	return receipt, event, err
 }
 
-// enter puts a subscription that was sold in the summary, and returns the period
-// that it is in now.
-func enter(t storage.Txn, now time.Time, r *records.Summary, s *records.SubscriptionRecord, made records.Sale) (p records.Period, err error) {
-	if made.From == made.Time { // the period begins with the sale, which has granted it
+// updateSummary adds a sold subscription to the summary, and returns its present
+// period.
+func updateSummary(t storage.Txn, now time.Time, r *records.Summary, s *records.SubscriptionRecord, made records.Sale) (p records.Period, err error) {
+	if made.From == made.Time { // the sale has granted the period that begins with it
 		p = made.At(now)
 		p.Quota, p.Opened = made.Quota, true
 	} else if p, _, err = s.PeriodAt(t, now); err != nil {
@@ -151,7 +151,7 @@ func enter(t storage.Txn, now time.Time, r *records.Summary, s *records.Subscrip
 	return p, nil
 }
 
-// saleOf returns the sale that a deal makes of a subscription.
+// saleOf returns the sale of a deal for a subscription.
 func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (records.Sale, error) {
 	from := max(now.Unix(), s.End)
 	made := records.Sale{
@@ -163,7 +163,7 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRec
 			Quota: x.plan.Quota, QuotaReset: x.plan.QuotaReset,
 		},
 	}
-	if from == now.Unix() { // after a gap, if anything was before
+	if from == now.Unix() { // the first sale, or one after a gap
 		return made, nil
 	}
 	last, found, err := s.SaleAt(r, from)
@@ -173,9 +173,9 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRec
 	return made, err
 }
 
-// book books the transfer of a sale: from the wallet to what was sold, and from
-// what was granted to the quota. Its id stands for the idempotency key, or for the mark of a
-// free plan that was claimed, which was looked for before.
+// book books the transfer of a sale: the price from the wallet to the account of sales, and
+// the quota from the account of grants. The id of the transfer follows from the idempotency
+// key, or from the claim of a free plan. The caller has checked that neither was used before.
 func (x deal) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, made records.Sale) error {
 	transfer := journal.Transfer{
 		ID: x.id, Kind: records.TransferKinds[x.kind], User: s.User, Reference: records.Reference(s.ID), Actor: x.actor, Reason: x.reason,
@@ -194,7 +194,7 @@ func (x deal) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, 
 	return err
 }
 
-// noteGrant notes the quota that comes with a sale in the record of its period.
+// noteGrant records the quota that is granted with a sale in the record of its period.
 func noteGrant(t storage.Txn, s *records.SubscriptionRecord, start int64, made records.Sale) error {
 	if s.First != nil {
 		return nil
@@ -207,8 +207,8 @@ func noteGrant(t storage.Txn, s *records.SubscriptionRecord, start int64, made r
 	return records.Periods.Put(t, nil, &records.PeriodRecord{User: s.User, Subscription: s.ID, Start: start, Granted: have.Granted + made.Quota})
 }
 
-// onSale returns the plan with this id, or why it is not sold. param names what
-// the buyer named it by.
+// onSale returns the plan with this id, or an error if it is not sold. param is the
+// parameter of the error.
 func onSale(plans *Plans, id int64, param string) (Plan, error) {
 	plan, found := plans.Find(id)
 	switch {
@@ -220,7 +220,7 @@ func onSale(plans *Plans, id int64, param string) (Plan, error) {
 	return plan, nil
 }
 
-// charge reserves what a plan costs today.
+// charge reserves the current price of a plan.
 func (b *Service) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
 	if plan.Price == 0 {
 		return nil, fault.At(fault.PlanFree, param, "the plan %d is free: it is claimed, once, and not paid for", plan.ID)
@@ -228,7 +228,7 @@ func (b *Service) charge(ctx context.Context, user string, plan Plan, param stri
 	return b.ledger.ReserveWallet(ctx, user, plan.Price)
 }
 
-// checkPlanID refuses what cannot be the number of a plan.
+// checkPlanID returns an error if id cannot be the number of a plan.
 func checkPlanID(id int64) error {
 	if id < 1 {
 		return fault.At(fault.InvalidParameter, "plan_id", "plan_id is greater than 0, this is %d", id)

@@ -22,15 +22,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Service sells plans and takes payments. There is one for a store. Plans and payment services
-// come with each call, since a reload changes them. Its methods may be called concurrently.
+// Service sells plans and takes payments. There is one per store. Plans and payment services
+// are parameters of its methods, because a reload changes them. The methods may be called
+// concurrently.
 type Service struct {
 	store     *storage.Store
 	ledger    *ledger.Ledger
 	directory *identity.Directory
 	log       *zap.Logger
 
-	locks keymutex.KeyedMutex // of orders, and of keys given for them
+	locks keymutex.KeyedMutex // by order, and by idempotency key of orders
 }
 
 // NewService returns the Service of a store. The ledger must have been opened with [Sources]. The
@@ -67,7 +68,7 @@ func once[T any](ctx context.Context, b *Service, user string, c ledger.Idempote
 	return before, true, nil
 }
 
-// idempotencyKey returns the key of an operation with all of its parameters.
+// idempotencyKey returns the key of an operation with its parameters.
 func idempotencyKey(scope, key string, operation ...string) (ledger.IdempotencyKey, error) {
 	c := ledger.IdempotencyKey{Scope: scope, Key: key, Fingerprint: journal.IDOf(operation...)}
 	if refused := c.Validate("idempotency_key"); refused != nil {
@@ -100,7 +101,7 @@ func checkReason(reason string, required bool) error {
 	return nil
 }
 
-// view reads.
+// view runs fn in a read transaction.
 func (b *Service) view(ctx context.Context, fn func(storage.Reader) error) error {
 	return fault.OfStore(b.store.View(ctx, fn))
 }

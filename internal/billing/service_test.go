@@ -25,26 +25,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// fixture is a Service over a store in memory, with its clock and its faults. When the
-// test ends, everything must add up.
+// fixture is a Service over a store in memory with a test clock and injected faults. The
+// store is verified when the test ends.
 type fixture struct {
 	*Service
 	t      testing.TB
 	clock  *storagetest.Clock
 	base   storage.Engine
 	engine *storagetest.Faulty // over base
-	user   string              // who is called ann
+	user   string              // the id of ann
 	plans  *Plans
 
-	damaged bool // by hand: nothing adds up any more
+	damaged bool // the test has damaged the store, so it is not verified
 }
 
-// kept is an engine that outlives the stores above it, as a directory does.
+// kept is an engine that stays when its store is closed, as a directory does.
 type kept struct{ storage.Engine }
 
 func (kept) Close() error { return nil }
 
-// Sole implements [storage.Sole], as the engine of gateways does.
+// Sole implements [storage.Sole], as the engine of production does.
 func (kept) Sole() bool { return true }
 
 // The plans of most tests.
@@ -87,7 +87,7 @@ func plansOf(t testing.TB, rows ...Plan) *Plans {
 	return plans
 }
 
-// open opens everything over the engine, as a start does.
+// open opens the services over the engine, as a start of the process does.
 func (f *fixture) open() {
 	f.t.Helper()
 	f.engine = storagetest.NewFaulty(f.base)
@@ -108,7 +108,7 @@ func (f *fixture) close() {
 	_ = f.store.Close()
 }
 
-// sound checks that everything adds up.
+// sound verifies the store.
 func (f *fixture) sound() {
 	f.t.Helper()
 	if f.damaged || f.store.Err() != nil {
@@ -154,7 +154,7 @@ func (f *fixture) funds() ledger.Funds {
 	return funds
 }
 
-// has checks what is in ann's wallet.
+// has checks the balance of ann's wallet.
 func (f *fixture) has(want money.Amount) {
 	f.t.Helper()
 	if have := f.funds().Wallet.Balance; have != want {
@@ -188,7 +188,7 @@ func (f *fixture) mustRenew(id int64, key string) Receipt {
 	return receipt
 }
 
-// one returns ann's subscription with an id as it stands now.
+// one returns the present state of ann's subscription with an id.
 func (f *fixture) one(id int64) Subscription {
 	f.t.Helper()
 	all, err := f.Subscriptions(f.t.Context(), f.user)
@@ -204,7 +204,7 @@ func (f *fixture) one(id int64) Subscription {
 	return Subscription{}
 }
 
-// spend has a call cost so much, and returns what it was charged.
+// spend makes a call with a cost and returns the charge.
 func (f *fixture) spend(cost money.Amount) (money.Amount, error) {
 	f.t.Helper()
 	r, err := f.ledger.Reserve(f.t.Context(), ledger.Payer{User: f.user}, cost)
@@ -221,7 +221,7 @@ func (f *fixture) spend(cost money.Amount) (money.Amount, error) {
 	return charged, nil
 }
 
-// settled waits until what calls owe is durable: that is not queued at once.
+// settled waits until the charges of calls are durable, because they are written later.
 func (f *fixture) settled() {
 	f.t.Helper()
 	for f.ledger.Stats().Queued > 0 {
@@ -262,7 +262,7 @@ func parallel(n int, fn func(i int) error) []error {
 	return errs
 }
 
-// date is a moment in UTC.
+// date returns a time in UTC.
 func date(year int, month time.Month, day, hour int) time.Time {
 	return time.Date(year, month, day, hour, 0, 0, 0, time.UTC)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// settle brings an order and the money up to a notice that fits it, and returns
-// whether that changed anything.
+// settle applies a notice to its order and moves the money. It reports whether anything
+// changed.
 func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecord, expected, reserved money.Amount) (changed bool, err error) {
 	switch a.notice.Kind {
 	case payments.Paid:
@@ -30,19 +30,19 @@ func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecor
 		return false, nil
 	}
 	if o.PaidAt == 0 {
-		return true, o.Write(t) // counts when the payment comes
+		return true, o.Write(t) // it counts when the payment arrives
 	}
 	if max(0, o.Due()) != expected {
-		return false, errOvertaken
+		return false, errChanged
 	}
-	if err := follow(t, now, o, a.notice.Kind, reserved); err != nil {
+	if err := moveDue(t, now, o, a.notice.Kind, reserved); err != nil {
 		return false, err
 	}
 	return true, o.Become(t, now, o.PaidStatus())
 }
 
-// credit credits an order, and takes back at once what was refunded or disputed
-// before the payment was told.
+// credit credits an order, and takes back at once the refunds and disputes that arrived
+// before the payment.
 func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecord) error {
 	id := records.TopUpID(o.TradeNo)
 	_, err := journal.Book(t, now, journal.Transfer{
@@ -53,24 +53,24 @@ func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecor
 		return err
 	}
 	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
-	// What is taken here was credited in this transaction, so no reservation has it.
+	// The amount was credited in this transaction, so no reservation can contain it.
 	kind := payments.Refunded
 	if o.Disputed > 0 {
 		kind = payments.Disputed
 	}
-	if err := follow(t, now, o, kind, o.Amount); err != nil {
+	if err := moveDue(t, now, o, kind, o.Amount); err != nil {
 		return err
 	}
-	if err := a.awaited(t, now, o); err != nil {
+	if err := a.applyWaiting(t, now, o); err != nil {
 		return err
 	}
 	return o.Become(t, now, o.PaidStatus())
 }
 
-// follow moves what is due. Of what is taken, at most reserved comes from the
-// wallet, and the rest is a receivable; what is given back pays first what this
-// order made the user owe.
-func follow(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.Kind, reserved money.Amount) error {
+// moveDue moves the amount that is due. If it is taken, at most reserved comes from the
+// wallet, and the rest becomes a receivable. If it is given back, it first pays the debt
+// that this order has caused.
+func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.Kind, reserved money.Amount) error {
 	due := o.Due()
 	if due == 0 {
 		return nil
@@ -99,8 +99,8 @@ func follow(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.
 	return err
 }
 
-// giveBack returns the legs that give back what was taken: to what the user owes by this order,
-// to the operator as far as the operator has borne that, and to the wallet.
+// giveBack returns the legs that give back an amount: first to the debt that this order has
+// caused, or to the operator for the part of it that the operator has borne, then to the wallet.
 func giveBack(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]journal.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed

@@ -31,7 +31,7 @@ func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
 	refund("a", 30, Repeated)
 	refund("b", 50, Applied)
 	f.owes(50, 0)
-	refund("c", 40, Repeated) // older, told late
+	refund("c", 40, Repeated) // an older notice that arrives late
 	f.owes(50, 0)
 	if got := f.stands(o.TradeNo, records.Paid); got.Refunded != 50 {
 		t.Errorf("refunded are %d", got.Refunded)
@@ -65,14 +65,14 @@ func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
-	f.mustBuy(1, "k") // quota does not help who owes
+	f.mustBuy(1, "k") // quota does not pay debts
 	o := f.paid()
 	call, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 82)
 	if err != nil {
 		t.Fatal(err)
 	}
 	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
-	f.owes(70, 60) // 12 of the quota and 70 of the wallet are the call's
+	f.owes(70, 60) // the call has reserved 12 of the quota and 70 of the wallet
 	f.stands(o.TradeNo, records.Disputed)
 	call.Release()
 	if _, err := f.spend(1); err == nil {
@@ -121,10 +121,10 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 	f.mustSpend(70)
 }
 
-// held is an engine whose transactions wait while something holds them up.
+// held is an engine whose transactions wait until a channel is closed.
 type held struct {
 	storage.Engine
-	by chan struct{} // nil: nothing does
+	by chan struct{} // nil: transactions do not wait
 }
 
 // Sole implements [storage.Sole], as the engine of gateways does.
@@ -137,10 +137,9 @@ func (e *held) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return e.Engine.Update(ctx, fn)
 }
 
-// TestADisputeToldTwiceAtOnceFindsTheWholeWallet holds that the notices of one
-// order wait for each other: what one has reserved of the wallet would be missing
-// to another that comes to the store before it, and become a receivable beside a
-// full wallet.
+// TestADisputeToldTwiceAtOnceFindsTheWholeWallet checks that the notices of one order are
+// applied one after another. Otherwise the reservation of one would be missing for the
+// other, and would become a receivable although the wallet is full.
 func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +149,7 @@ func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
 		f.on(engine)
 		f.mustSpend(30)
 		engine.by = make(chan struct{})
-		f.engine.Plan(storagetest.UnknownLost) // whoever is first comes again, behind the second
+		f.engine.Plan(storagetest.UnknownLost) // the first notice is repeated after the second
 		var both sync.WaitGroup
 		for i := range 2 {
 			both.Go(func() {
@@ -245,7 +244,7 @@ func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
 	}
 	f.owes(0, 0)
 	f.tell(noticeOf(o, payments.Restored, 100), Applied)
-	f.owes(50, 0) // the 30 and the 20 that were taken; the 50 are the operator's
+	f.owes(50, 0) // the 30 and the 20 that were taken are back; the operator keeps the 50
 }
 
 func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {

@@ -17,8 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Subscription is a plan that a user has, as it stands at a moment. Times are
-// Unix seconds.
+// Subscription is the state of a subscription at a moment. Times are Unix seconds.
 type Subscription struct {
 	ID            int64          `json:"subscription_id"`
 	User          string         `json:"user"`
@@ -27,7 +26,7 @@ type Subscription struct {
 	Status        records.Status `json:"status"`
 	QuotaTotal    money.Amount   `json:"quota_total"` // of the present period, or of the last
 	QuotaUsed     money.Amount   `json:"quota_used"`
-	QuotaHeld     money.Amount   `json:"quota_held,omitempty"` // of what is left, set aside by tasks
+	QuotaHeld     money.Amount   `json:"quota_held,omitempty"` // the part of the rest that tasks hold
 	StartTime     int64          `json:"start_time"`
 	EndTime       int64          `json:"end_time"`
 	NextResetTime int64          `json:"next_reset_time,omitempty"` // zero: the quota lasts to the end
@@ -35,9 +34,9 @@ type Subscription struct {
 	records.Terms // of the last purchase or renewal
 }
 
-// unfold gives the only sale, and the period that it has opened, records of their
-// own: another is to come.
-func unfold(t storage.Txn, s *records.SubscriptionRecord) error {
+// storeFirstSale writes separate records for the only sale and its period, before a
+// second sale is added.
+func storeFirstSale(t storage.Txn, s *records.SubscriptionRecord) error {
 	if s.First == nil {
 		return nil
 	}
@@ -49,7 +48,7 @@ func unfold(t storage.Txn, s *records.SubscriptionRecord) error {
 	)
 }
 
-// show returns the subscription as it stands now. One that has ended shows its
+// show returns the present state of a subscription. If it has ended, that includes its
 // last period.
 func show(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (Subscription, error) {
 	moment := now
@@ -66,8 +65,8 @@ func show(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (Subsc
 	return showIn(r, now, s, p)
 }
 
-// showIn returns the subscription as it stands now, with a period of it; the
-// zero one when there is none.
+// showIn returns the present state of a subscription with its period p, which is zero if
+// there is none.
 func showIn(r storage.Reader, now time.Time, s *records.SubscriptionRecord, p records.Period) (shown Subscription, err error) {
 	shown = Subscription{
 		ID: s.ID, User: s.User, PlanID: s.PlanID, Title: s.Title, Status: s.Status(now),
@@ -81,7 +80,7 @@ func showIn(r storage.Reader, now time.Time, s *records.SubscriptionRecord, p re
 }
 
 // ownerOf returns the user of a subscription; empty if there is none. It reads the keys of all
-// subscriptions, since only operators ask: an index would be written with every purchase.
+// subscriptions. Only operators need it, and an index would be written with every purchase.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	suffix := string(storage.AppendKey(nil, id))
 	for key, err := range records.Subscriptions.PrimaryKeys(r, records.Subscriptions.Under()) {
@@ -139,8 +138,8 @@ func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, err
 	return shown, err
 }
 
-// Cancel ends a subscription at once, for an operator. What is left of its quota
-// cannot be spent any more; nothing is paid back.
+// Cancel ends a subscription at once, for an operator. The rest of its quota lapses, and
+// nothing is paid back.
 func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
 	if err := checkReason(reason, false); err != nil {
 		return Subscription{}, err
@@ -189,7 +188,7 @@ func alreadyCancelled(id int64) error {
 	return fault.At(fault.SubscriptionCancelled, "subscription_id", "the subscription %d was cancelled already", id)
 }
 
-// detail joins the words of an audit line that are there.
+// detail joins the words that are not empty, for the audit.
 func detail(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ", ")
 }

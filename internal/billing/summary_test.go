@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// presences returns what the summary of ann says of her running subscriptions, by
-// their ids.
+// presences returns the presences in the summary of ann, by the id of the subscription.
 func (f *fixture) presences() map[int64]records.Presence {
 	f.t.Helper()
 	said := make(map[int64]records.Presence)
@@ -28,8 +27,8 @@ func (f *fixture) presences() map[int64]records.Presence {
 	return said
 }
 
-// at returns the presence of a period that starts at a time, and is as it is
-// between two others.
+// at returns the presence of a period that starts at start and is valid between two
+// other times.
 func at(start, from, until time.Time) records.Presence {
 	return records.Presence{From: from.Unix(), Until: until.Unix(), Start: start.Unix()}
 }
@@ -128,9 +127,9 @@ func TestAPurchaseFailsWhereTheSummaryCannotBeRead(t *testing.T) {
 	}
 }
 
-// TestAClockThatWasAheadTakesNothingFromAnybody has a clock strike off what is
-// not over, and then come back.
-func TestAClockThatWasAheadTakesNothingFromAnybody(t *testing.T) {
+// TestAClockThatWasAheadEndsNoSubscription sets the clock ahead, so that the summary drops
+// running subscriptions, and then back.
+func TestAClockThatWasAheadEndsNoSubscription(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(1000)

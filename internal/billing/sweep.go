@@ -17,9 +17,9 @@ import (
 // sweepMost is how many users, and how many orders, one Sweep handles.
 const sweepMost = 256
 
-// Sweep does what is due by time: it opens the quota of new periods, ends subscriptions, and lets
-// unpaid orders expire. It is called at intervals and does a bounded part. The next call does the
-// rest, unless a request of the user does it first.
+// Sweep opens the quota of new periods, ends subscriptions, and lets unpaid orders expire when
+// they are due. It is called at intervals and does a bounded part. The next call does the rest,
+// unless a request of the user does it first.
 func (b *Service) Sweep(ctx context.Context) error {
 	before := b.store.Now().Unix() + 1
 	var users, expired []string
@@ -33,7 +33,7 @@ func (b *Service) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	var failed []error // the errors of one user do not keep the others waiting
+	var failed []error // an error of one user does not stop the others
 	for _, user := range users {
 		failed = append(failed, b.sweepUser(ctx, user))
 	}
@@ -67,7 +67,7 @@ func first(keys iter.Seq2[string, error], n int) (list []string, err error) {
 	return list, nil
 }
 
-// sweepUser brings what a user may spend up to date.
+// sweepUser updates the sources and the summary of a user.
 func (b *Service) sweepUser(ctx context.Context, user string) error {
 	var q quotas
 	err := b.ledger.Update(ctx, user, nil, func(t *ledger.Txn) error {

@@ -20,7 +20,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// book books a transfer of ann that is whole, and that nothing here books.
+// book books a valid transfer of ann that belongs to no record.
 func (f *fixture) book(kind journal.Kind, reference string, legs []journal.Leg) func(storage.Txn) error {
 	return func(t storage.Txn) error {
 		_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
@@ -30,14 +30,14 @@ func (f *fixture) book(kind journal.Kind, reference string, legs []journal.Leg) 
 	}
 }
 
-// keep keeps an answer under an idempotency key of ann.
+// keep stores an answer under an idempotency key of ann.
 func (f *fixture) keep(a any) func(storage.Txn) error {
 	_, _, err := f.ledger.Once(context.Background(), f.user, ledger.IdempotencyKey{Scope: f.user, Key: "planted"}, nil,
 		func(*ledger.Txn) (any, error) { return a, nil })
 	return func(storage.Txn) error { return err }
 }
 
-// keyWith returns the key of the one record in which a text stands.
+// keyWith returns the key of the only record that contains a text.
 func (f *fixture) keyWith(text string) (key []byte) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
@@ -57,7 +57,7 @@ func (f *fixture) keyWith(text string) (key []byte) {
 	return key
 }
 
-// transferOf is the transfer of the sale of ann's subscription from a time.
+// transferOf returns the id of the transfer of the sale that begins at from.
 func (f *fixture) transferOf(id, from int64) journal.ID {
 	f.t.Helper()
 	var s records.Sale
@@ -74,11 +74,11 @@ func (f *fixture) transferOf(id, from int64) journal.ID {
 	return s.Transfer
 }
 
-// damages are transfers without what they are for, and what has lost its
-// transfer, its period or its answer; each leaves the books of the ledger whole.
+// damages are transfers without their records, and records without their transfer, period
+// or answer. The ledger itself stays valid.
 var damages = map[string]struct {
 	damage func(f *fixture, paid records.Order) func(storage.Txn) error
-	want   string // % is the transfer that was planted
+	want   string // % is the planted transfer
 }{
 	"an order that was credited a second time": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return f.book(journal.TopUp, paid.TradeNo, journal.LegsBetween(journal.Paid("mock"), journal.Wallet(f.user), 100))

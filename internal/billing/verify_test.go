@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// rich is a fixture with something of everything: of ann, subscription 1 was bought
-// and renewed, 2 has a quota that resets, 3 was claimed, 4 was cancelled; the
-// first order is paid and refunded in part, the second is pending.
+// rich returns a fixture with every kind of record. Of ann's subscriptions, 1 was bought
+// and renewed, 2 has a quota that resets, 3 was claimed, 4 was cancelled. The
+// first order is paid and partly refunded, the second is pending.
 func rich(t *testing.T) (f *fixture, paid, pending records.Order) {
 	f = newFixture(t)
 	f.credit(1000)
@@ -259,7 +259,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 	}
 }
 
-// problems are what Verify finds.
+// problems returns the problems that Check reports.
 func (f *fixture) problems() (found []string) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
@@ -272,7 +272,7 @@ func (f *fixture) problems() (found []string) {
 }
 
 // TestVerifyGoesOnPastAnythingThatCannotBeRead damages each record of a store in
-// turn, and something beside it: Verify tells of that, too.
+// turn, and a second record: the second problem must be reported, too.
 func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f, _, _ := rich(t)

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestVerifySaysNothingOfQuotaThatItCouldNotRead: that it was not granted would have
-// an operator grant it again.
+// TestVerifySaysNothingOfQuotaThatItCouldNotRead: if an unreadable quota were reported as
+// missing, an operator would grant it again.
 func TestVerifySaysNothingOfQuotaThatItCouldNotRead(t *testing.T) {
 	t.Parallel()
 	f, _, _ := rich(t)

@@ -15,18 +15,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// WalletChange is what an operator did to a wallet.
+// WalletChange is a change of a wallet by an operator.
 type WalletChange struct {
 	User       string       `json:"user"`
 	Order      string       `json:"order"` // the id of the transfer
 	Amount     money.Amount `json:"amount"`
 	Balance    money.Amount `json:"balance"`               // afterwards
 	Owed       money.Amount `json:"owed,omitempty"`        // afterwards
-	WrittenOff money.Amount `json:"written_off,omitempty"` // of what was owed, what the wallet did not have
+	WrittenOff money.Amount `json:"written_off,omitempty"` // the part of the debt that the wallet did not cover
 	Replayed   bool         `json:"replayed"`              // it was done before, under this idempotency key
 }
 
-// change is a change of a wallet about to be made.
+// change is a change of a wallet that is being made.
 type change struct {
 	operation string // part of the fingerprint and of the transfer's id
 	kind      journal.Kind
@@ -34,14 +34,14 @@ type change struct {
 	actor     string
 	user      string // id or name
 	reason    string
-	key       string // of idempotency; may be empty
+	key       string // idempotency key; may be empty
 
-	reserve func(user string) (*ledger.Reservation, error)                                    // nil: nothing is
+	reserve func(user string) (*ledger.Reservation, error)                                    // nil: nothing is reserved
 	legs    func(t storage.Txn, user string, x *WalletChange) (legs []journal.Leg, err error) // also fills x
 }
 
-// Credit gives the user with this id or name money, for an operator. The amount
-// is more than zero; a reason is required, the key is optional.
+// Credit credits the wallet of the user with this id or name, for an operator. The amount
+// must be more than zero. A reason is required, the key is optional.
 func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
@@ -55,8 +55,8 @@ func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount mon
 }
 
 // Debit takes money from the wallet of the user with this id or name, for an
-// operator: all of amount, which is more than zero, or nothing when that is not
-// available. A reason is required, the key is optional.
+// operator. The amount must be more than zero. If it is not available, nothing is taken. A
+// reason is required, the key is optional.
 func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
@@ -70,11 +70,11 @@ func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount mone
 	})
 }
 
-// Clear settles what the user with this id or name owes after a refund or a
-// dispute, for an operator: the wallet pays what it has, the operator bears the
+// Clear settles the debt of the user with this id or name after a refund or a
+// dispute, for an operator. The wallet pays as much as it has, the operator bears the
 // rest, and the user can spend again. A reason is required, the key is optional.
 func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string) (WalletChange, error) {
-	var owed money.Amount // when the operator asked: what comes later stays
+	var owed money.Amount // the debt at the time of the request; later debt stays
 	var r *ledger.Reservation
 	return b.change(ctx, change{
 		operation: "clear", kind: journal.Clear, actor: actor, user: idOrName, reason: reason, key: key,
@@ -116,8 +116,8 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 	})
 }
 
-// change makes a change of a wallet once, with its transfer and the line of the
-// audit.
+// change makes a change of a wallet once per idempotency key, with its transfer and its
+// audit event.
 func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err := checkReason(c.reason, true); err != nil {
 		return WalletChange{}, err
@@ -165,7 +165,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	return done, nil
 }
 
-// owedBy is what a user owes after refunds and disputes.
+// owedBy returns the debt of a user after refunds and disputes.
 func owedBy(r storage.Reader, user string) (money.Amount, error) {
 	state, err := journal.ReadState(r, journal.Receivable(user))
 	return -state.Balance, err

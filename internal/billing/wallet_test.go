@@ -32,7 +32,7 @@ func TestAnOperatorCreditsAndDebitsOnceForEachKey(t *testing.T) {
 		t.Errorf("the key of a debit was taken for a credit: %v", err)
 	}
 	for range 2 {
-		f.credit(1) // without a key each is a new one
+		f.credit(1) // without a key, each is a new credit
 	}
 	f.has(8)
 }

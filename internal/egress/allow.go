@@ -96,7 +96,7 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	case prefix.Addr().Is4In6():
 		return netip.Prefix{}, errors.New("write the prefix of an IPv4 network as one of IPv4")
 	case prefix != prefix.Masked():
-		return netip.Prefix{}, fmt.Errorf("bits are set behind the prefix; did you mean %v?", prefix.Masked())
+		return netip.Prefix{}, fmt.Errorf("bits are set after the prefix; did you mean %v?", prefix.Masked())
 	}
 	return prefix, nil
 }

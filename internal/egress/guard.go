@@ -38,10 +38,9 @@ func New(allow Allowed, resolver *net.Resolver) *Guard {
 	return &Guard{allow: allow, resolver: resolver}
 }
 
-// Client returns a client that connects as Dial does. It uses no proxy,
-// whatever the environment says, and returns redirects instead of following
-// them. It has its own connection pool and no time limit, so requests need a
-// context with one.
+// Client returns a client that connects as Dial does. It ignores proxies of the
+// environment, and returns redirects instead of following them. It has its own
+// connection pool and no time limit, so requests need a context with one.
 func (g *Guard) Client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -71,7 +70,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 		Timeout:  dialPatience,
 		Resolver: g.resolver,
 		Control: func(network, address string, conn syscall.RawConn) error {
-			return g.judge(network, address, named, conn)
+			return g.checkSocket(network, address, named, conn)
 		},
 	}
 	conn, err := dialer.DialContext(ctx, network, address)
@@ -81,9 +80,9 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	return conn, nil
 }
 
-// judge returns an error for the address of a socket that is about to connect.
-// named means that the operator permits its name, whatever its address.
-func (g *Guard) judge(network, address string, named bool, conn syscall.RawConn) error {
+// checkSocket returns an error if a socket must not connect to its address. named means
+// that the operator permits the host by its name, so any address is allowed.
+func (g *Guard) checkSocket(network, address string, named bool, conn syscall.RawConn) error {
 	if network != "tcp4" && network != "tcp6" {
 		return fmt.Errorf("%s is not TCP", network)
 	}

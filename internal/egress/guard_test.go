@@ -131,7 +131,7 @@ func TestNoSpellingOfASpecialAddressConnects(t *testing.T) {
 		}
 		url := "http://" + host + ":" + tr.port + "/"
 		if _, err := http.NewRequest(http.MethodGet, url, nil); err != nil || strings.Contains(host, "8.8.8.8]") {
-			continue // not valid for a client, or public when dialled
+			continue // not valid for a client, or public when it is dialled
 		}
 		status, err := get(t, client, url)
 		var unknown *net.DNSError // Go's resolver does not accept numbers as names

@@ -76,7 +76,7 @@ func TestAUserSaysHowHeWantsToBeCalled(t *testing.T) {
 	}
 }
 
-// What costs a user nothing must not fill the store.
+// Changes that cost nothing must not fill the store.
 func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -167,7 +167,7 @@ func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 	expect(t, "on the next day", profile(), "")
 }
 
-// A user who looks for an intruder needs the address.
+// The address helps a user to identify an intruder.
 func TestARefusedProofIsRecordedWithItsAddress(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// callbackOf reads what a key says about its callbacks.
+// callbackOf returns the callback settings and the signing keys of a key.
 func (f fixture) callbackOf(t *testing.T, id string) (own KeyCallback, keys [][]byte) {
 	t.Helper()
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
@@ -27,7 +27,7 @@ func (f fixture) callbackOf(t *testing.T, id string) (own KeyCallback, keys [][]
 	return own, keys
 }
 
-// gone tells that the receiver of an address says it is gone.
+// gone records that the receiver of an address has answered that it is gone.
 func (f fixture) gone(t *testing.T, id, url string) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
@@ -50,7 +50,7 @@ func TestAnAddressThatIsGoneIsUsedAgainWhenItIsGivenAgain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.gone(t, key.ID, "https://example.com/before") // of an address that it has not any more
+	f.gone(t, key.ID, "https://example.com/before") // about an address that the key no longer has
 	if own, keys := f.callbackOf(t, key.ID); own != (KeyCallback{URL: address}) || len(keys) != 0 {
 		t.Errorf("to begin with: %+v, %d keys", own, len(keys))
 	}
@@ -58,7 +58,7 @@ func TestAnAddressThatIsGoneIsUsedAgainWhenItIsGivenAgain(t *testing.T) {
 	at := f.clock.Now().Unix()
 	f.gone(t, key.ID, address)
 	f.clock.Advance(time.Minute)
-	f.gone(t, key.ID, address) // said again
+	f.gone(t, key.ID, address) // repeated
 	if own, _ := f.callbackOf(t, key.ID); own != (KeyCallback{address, address}) {
 		t.Errorf("when it is gone: %+v", own)
 	}

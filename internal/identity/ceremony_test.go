@@ -145,7 +145,7 @@ func TestAPasskeyHasTwoMinutesToAnswer(t *testing.T) {
 	}
 }
 
-// A thief of the cookie who has no passkey must not use the assertion that the owner's passkey has
+// A thief of the cookie without a passkey must not use the assertion that the owner's passkey has
 // just made.
 func TestAPasskeyAssertionIsNotUsedByTheEarlierSecret(t *testing.T) {
 	t.Parallel()
@@ -197,7 +197,7 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 	expect(t, "a session by the assertion of the token", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 	expect(t, "the token", f.verifyByPasskey(t, program), "")
 
-	// What is dropped for all of a user's credentials takes the assertions along.
+	// Ending the step-ups of a user also deletes the assertions.
 	expect(t, "finished", f.answered(t, ann, v), "")
 	if err := f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUps(txn, user.ID) }); err != nil {
 		t.Fatal(err)
@@ -206,11 +206,11 @@ func TestVerifyingByPasskeyTakesAFinishedCeremonyOfTheSameCredential(t *testing.
 	expect(t, "a token: finished", f.answered(t, program, v), "")
 	expect(t, "the token, verified", f.verifyByPasskey(t, program), "")
 
-	// A passkey that was removed meanwhile has not answered.
+	// The answer of a passkey that was removed meanwhile does not count.
 	expect(t, "finished", f.answered(t, ann, v), "")
 	if _, err := f.RemovePasskey(t.Context(), program, passkey.ID); err != nil {
 		t.Fatal(err)
 	}
-	f.withPasskey(t, other) // so that there is a factor at all
+	f.withPasskey(t, other) // the user still has another factor
 	expect(t, "by a passkey that was removed", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 }

@@ -1,12 +1,12 @@
-// Package identity owns users and all by which they are authenticated: API keys, access tokens,
-// passwords, sessions and second factors; and the limits of users and keys. [Directory] has all
-// operations. A [Principal] is the caller of a model, by an API key; an [Account] is the caller of the
-// console, by a session or an access token. Records are in the store, in the tables of tables.go.
-// The keys and tokens in force are in memory too, and a change acts on the next request.
+// Package identity owns users and their credentials: API keys, access tokens, passwords, sessions
+// and second factors; and the limits of users and keys. [Directory] has all operations. A [Principal]
+// is the caller of a model, by an API key; an [Account] is the caller of the console, by a session or
+// an access token. Records are in the store, in the tables of tables.go. The keys and tokens in
+// force are in memory too, and a change acts on the next request.
 //
-// What needs no Directory is below: factor has the second factors, password the hashing of passwords,
-// credential the secrets and their forms, attempts the counters of attempts. The package imports no
-// package that serves requests, and not the ledger.
+// Sub-packages have the parts that need no Directory: factor has the second factors, password the
+// hashing of passwords, credential the secrets and their forms, attempts the counters of attempts. The
+// package imports no package that serves requests, and not the ledger.
 package identity
 
 import (
@@ -41,10 +41,10 @@ type Directory struct {
 	hasher  *password.Hasher
 	factors *factor.Service
 
-	// callbacks is the further check of a callback address. Nil: there is none.
+	// callbacks is an additional check of callback addresses. Nil: there is none.
 	callbacks atomic.Pointer[func(url string) error]
 
-	// One table for each class, so that no credential is taken for another.
+	// One table for each class, so that a credential of one class is not accepted as another.
 	keys   credential.Table[Principal]
 	tokens credential.Table[Account]
 
@@ -54,8 +54,8 @@ type Directory struct {
 }
 
 // Open loads the credentials of all users that are not disabled. Changes are written to the
-// logger as audit events when they are durable. It refuses a keyring that is not the store's. If
-// keyring is nil, TOTP and callback secrets cannot be made or used.
+// logger as audit events when they are durable. Open returns an error if the keyring does not belong
+// to the store. If keyring is nil, TOTP and callback secrets cannot be made or used.
 func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
 	log := audit.New(store, logger)
 	d := &Directory{
@@ -115,7 +115,7 @@ func (d *Directory) Authenticate(key string) (*Principal, bool) {
 // Count returns the number of credentials that are in force or will expire.
 func (d *Directory) Count() int { return d.keys.Count() + d.tokens.Count() }
 
-// refreshKeys updates the table in memory to what is committed about the keys with these ids. If
+// refreshKeys updates the table in memory to the committed state of the keys with these ids. If
 // a key cannot be read, it is removed from the table, so that no revoked key is accepted.
 func (d *Directory) refreshKeys(ids ...string) {
 	d.refreshing.Lock()

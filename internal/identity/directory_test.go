@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// fixture is a directory over a store in memory, with its clock and its faults.
+// fixture is a directory over a store in memory with a test clock and injected faults.
 type fixture struct {
 	*Directory
 	clock  *storagetest.Clock
@@ -36,7 +36,7 @@ func newFixture(t testing.TB) fixture {
 	return f
 }
 
-// reopened loads the directory anew from the store, as a restart would.
+// reopened loads the directory from the store again, as a restart does.
 func (f fixture) reopened(t testing.TB) *Directory {
 	t.Helper()
 	d, err := Open(t.Context(), f.store, testKeyring, zap.NewNop())
@@ -250,8 +250,8 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 	}
 }
 
-// TestAnUnknownOutcomeLeavesMemoryEqualToTheStore holds what a revocation is for:
-// whatever became of its commit, memory follows what is committed.
+// TestAnUnknownOutcomeLeavesMemoryEqualToTheStore checks that the table in memory follows the
+// committed state after a commit with any outcome, so that a revoked key is not accepted.
 func TestAnUnknownOutcomeLeavesMemoryEqualToTheStore(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -295,7 +295,7 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 	f := newFixture(t)
 	const people = 8
 	var mu sync.Mutex
-	secrets := make(map[string]bool) // every key and token that ever was
+	secrets := make(map[string]bool) // all keys and tokens that were made
 	remember := func(s Secret) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -386,7 +386,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := ""
-	for range 2 { // the second of each changes nothing, but the token's
+	for range 2 { // the second change has no effect, except that of the token
 		if _, err := f.ChangeKeyLimits(ctx, "operator", key.ID, Limits{Streams: 3}.Change()); err != nil {
 			t.Fatal(err)
 		}
@@ -409,7 +409,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		}
 	}
 	if _, err := f.CreateUser(ctx, "operator", "Ann"); codeOf(err) != fault.Conflict {
-		t.Fatal(err) // and is no event
+		t.Fatal(err) // a change without effect is no event
 	}
 	got := map[string]int{}
 	for _, e := range f.events(t) {

@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// What callers of the Directory give and get of second factors.
+// Types of package factor in the methods of the Directory.
 type (
 	RelyingParty = factor.RelyingParty
 	Factors      = factor.Factors
 )
 
-// CeremonyLife is how long a passkey has to answer.
+// CeremonyLife is how long a passkey may take to answer.
 const CeremonyLife = factor.CeremonyLife
 
 // holder returns the account as internal/identity/factor knows it.
@@ -26,7 +26,7 @@ func (a *Account) holder() factor.Holder {
 	return factor.Holder{UserID: a.UserID, UserName: a.UserName, Credential: a.Credential, Address: a.Address}
 }
 
-// whole fails for a session whose second factor is still due.
+// whole returns an error for a half-open session.
 func whole(a *Account) error {
 	if a.HalfOpen {
 		return fault.New(fault.SecondFactorRequired, "the second factor of this log-in is still due")
@@ -34,8 +34,8 @@ func whole(a *Account) error {
 	return nil
 }
 
-// renewing runs an operation of an account that gives the account's session a new secret in the same
-// transaction, and returns that secret. See renewSession.
+// renewing runs an operation of an account and gives the account's session a new secret in the same
+// transaction. It returns that secret. See renewSession.
 func (d *Directory) renewing(a *Account, operation func(factor.Holder, factor.Effect) error) (renewed Secret, err error) {
 	if err := whole(a); err != nil {
 		return "", err
@@ -80,9 +80,9 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 	})
 }
 
-// Fresh reports an error unless the credential has a step-up in force, or the user has no factor:
-// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED. It fails with NOT_LOGGED_IN if the credential has
-// ended or has another secret since, so that an earlier secret gains nothing by a later proof.
+// Fresh returns VERIFICATION_REQUIRED or VERIFICATION_EXPIRED unless the credential has a step-up in
+// force or the user has no factor. It returns NOT_LOGGED_IN if the credential has ended or got
+// another secret, so that a later proof does not help a thief of the earlier secret.
 func (d *Directory) Fresh(ctx context.Context, a *Account) error {
 	return fault.OfStore(d.store.View(ctx, func(r storage.Reader) error { return d.fresh(r, a) }))
 }
@@ -94,9 +94,9 @@ func (d *Directory) fresh(r storage.Reader, a *Account) error {
 	return d.factors.Fresh(r, a.holder())
 }
 
-// mayEnrol fails unless a user may enrol a new factor. The first one needs the password, so that
-// a stolen cookie cannot set up a factor; each further one needs a step-up. It returns which of
-// the two it was.
+// mayEnrol returns an error unless a user may enrol a new factor. The first factor needs the
+// password, so that a thief of the cookie cannot set up a factor. Each further one needs a step-up.
+// first is true if the user has no factor.
 func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
 	if err := whole(a); err != nil {
 		return false, err
@@ -201,8 +201,8 @@ func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Accou
 	return passkey, renewed, err
 }
 
-// RemovePasskey removes a passkey of the account's user. A passkey of another user is NOT_FOUND,
-// as one that never was. It needs a step-up and returns the new secret of the session.
+// RemovePasskey removes a passkey of the account's user. If the passkey does not exist or belongs
+// to another user, it returns NOT_FOUND. It needs a step-up and returns the new secret of the session.
 func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (Secret, error) {
 	return d.renewing(a, func(h factor.Holder, renew factor.Effect) error { return d.factors.RemovePasskey(ctx, h, id, renew) })
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// restarted is a fixture over the store that gateways have, in a directory, with
-// its key file beside it. end closes it as the end of the process does.
+// restarted returns a fixture over the store of production, in a directory with its key
+// file. end closes it as the end of the process does.
 func restarted(t *testing.T, dir string, c *storagetest.Clock) (f fixture, end func()) {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})

@@ -18,8 +18,8 @@ import (
 
 const testKeyText = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f"
 
-// testKeyring is the one of all tests: a store that is opened again is opened
-// by the same key.
+// testKeyring is the keyring of all tests, so that a store can be opened again with the
+// same key.
 var testKeyring = func() *seal.Keyring {
 	k, err := seal.FromTexts(testKeyText)
 	if err != nil {
@@ -42,14 +42,14 @@ func (f fixture) enters(t testing.TB, user User, half bool) Entry {
 	return entry
 }
 
-// comes returns the account of a session like that.
+// comes returns the account of a session that enters opens.
 func (f fixture) comes(t testing.TB, user User, half bool) *Account {
 	t.Helper()
 	return f.enters(t, user, half).Account
 }
 
-// goesOn lets an account go on by the new secret of its session, as a browser does
-// by the new cookie. A token has none.
+// goesOn changes an account to the new secret of its session, as a browser does with the new
+// cookie. An access token has none.
 func (a *Account) goesOn(renewed Secret) {
 	if renewed != "" {
 		a.secret, _ = credential.HashPlain(renewed.Reveal())
@@ -66,8 +66,8 @@ func (f fixture) program(t testing.TB, user User) *Account {
 	return account
 }
 
-// first tells whether an account has no factor yet. Where it has one, it is
-// verified now, so that it may add another.
+// first reports whether an account has no factor yet. If it has one, first verifies the
+// account, so that it may add another.
 func (f fixture) first(t testing.TB, a *Account) (first bool) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
@@ -84,7 +84,7 @@ func (f fixture) first(t testing.TB, a *Account) (first bool) {
 }
 
 // withTOTP turns on TOTP for an account, and returns the seed as base32 and the
-// backup codes. The code that it took is behind: the clock goes on by a step.
+// backup codes. It advances the clock by a step, past the used code.
 func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string) {
 	t.Helper()
 	enrolment, err := f.factors.SetUpTOTP(t.Context(), a.holder(), "Gate", f.first(t, a))
@@ -104,7 +104,7 @@ func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string
 	return seed, codes
 }
 
-// code returns what an authenticator app shows, steps away from now.
+// code returns the code of an authenticator app, some steps from now.
 func (f fixture) code(t testing.TB, seed string, steps int) string {
 	t.Helper()
 	code, err := totp.GenerateCode(seed, f.clock.Now().Add(time.Duration(steps)*30*time.Second))
@@ -114,7 +114,7 @@ func (f fixture) code(t testing.TB, seed string, steps int) string {
 	return code
 }
 
-// wrong returns a code that is none of those around now.
+// wrong returns a code that differs from all codes around now.
 func (f fixture) wrong(t testing.TB, seed string) string {
 	t.Helper()
 	for n := range 10 {
@@ -149,7 +149,7 @@ func expect(t *testing.T, what string, err error, want fault.Code) {
 	}
 }
 
-// tally runs n things at once and counts how they ended, by code.
+// tally runs do n times concurrently and counts the results by fault code.
 func tally(n int, do func(i int) error) map[fault.Code]int {
 	ended := make(map[fault.Code]int)
 	var mu sync.Mutex
@@ -173,7 +173,7 @@ func tally(n int, do func(i int) error) map[fault.Code]int {
 	return ended
 }
 
-// contents returns all that is in the store, as text.
+// contents returns the whole content of the store as text.
 func (f fixture) contents(t testing.TB) string {
 	t.Helper()
 	var all strings.Builder
@@ -223,8 +223,8 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 	}
 }
 
-// A caller who has a password and a session, but not the factor that was set up since, must not finish
-// an enrolment that began before.
+// A thief of the password and a session must not finish an enrolment that began before the owner set up
+// a factor.
 func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(f fixture, a *Account) (finish func() error){
@@ -247,7 +247,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 	}
 	for _, c := range []struct {
 		begun, since string
-		alone        fault.Code // what it comes to where the other factor is gone again
+		alone        fault.Code // the result if the other factor was removed again
 	}{
 		{"a passkey", "TOTP", fault.PasskeyNotCompleted},
 		{"a passkey", "a passkey", fault.PasskeyNotCompleted},
@@ -258,7 +258,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		thief, ann := f.comes(t, user, false), f.comes(t, user, false)
 		what := fmt.Sprintf("%s that was begun before %s", c.begun, c.since)
 		late := kinds[c.begun](f, thief)
-		// By a factor that is gone since.
+		// By a factor that was removed since.
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 			return factor.GrantStepUp(txn, thief.holder(), factor.MethodPasskey, f.clock.Now().Unix()+300)
 		})
@@ -278,7 +278,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		}
 		expect(t, what+", verified by a proof from before", f.Fresh(t.Context(), thief), fault.VerificationRequired)
 
-		// It has ended, for good.
+		// The step-up has ended and does not come back.
 		f = newPeople(t)
 		user = f.person(t, "ann")
 		thief, ann = f.comes(t, user, false), f.comes(t, user, false)
@@ -315,7 +315,7 @@ func TestOfManyFirstFactorsAtOnceThereIsOne(t *testing.T) {
 	}
 }
 
-// due is which factors a user has.
+// due returns the factors of a user.
 func (f fixture) due(t testing.TB, user User) (due []string) {
 	t.Helper()
 	err := f.store.View(t.Context(), func(r storage.Reader) (err error) {
@@ -328,8 +328,8 @@ func (f fixture) due(t testing.TB, user User) (due []string) {
 	return due
 }
 
-// takeFactors removes the factors of a user as the user does: the epoch of
-// what was proven stays.
+// takeFactors removes the factors of a user as the user does: the epoch of the factors
+// stays.
 func (f fixture) takeFactors(t testing.TB, user User) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
@@ -385,7 +385,7 @@ func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
 		if want == "" {
 			continue
 		}
-		// What was refused was no attempt, and the code is still good.
+		// The refusal did not count as an attempt, and the code is still valid.
 		expect(t, "answered", f.answered(t, ann, v), "")
 		expect(t, "verified", f.verifyByPasskey(t, ann), "")
 		expect(t, "TOTP, verified anew", f.enables(t, ann, code), "")

@@ -26,9 +26,9 @@ type Key struct {
 	Created int64  `json:"created"`           // Unix seconds
 	Revoked int64  `json:"revoked,omitempty"` // Unix seconds, zero: not revoked
 
-	// Scope is what its owner allows the key, and Operator what the operator does. Of
-	// each limit the lower one counts, and a model or an address must be in both. The
-	// operator's is only in what operators are shown.
+	// Scope is the scope that the owner of the key has set, and Operator that of the operator.
+	// The lower of two limits counts, and a model or an address must be in both. Only
+	// operators are shown the scope of the operator.
 	Scope
 	Operator Scope `json:"operator,omitzero"`
 
@@ -55,7 +55,7 @@ type Key struct {
 	CallbackDisabled int64 `json:"callback_disabled,omitempty"`
 }
 
-// Scope is what a key is allowed, by its owner or by the operator.
+// Scope limits the use of a key, by its owner or by the operator.
 type Scope struct {
 	Models  catalog.Patterns `json:"models,omitempty"`    // none: every model
 	Ranges  []netip.Prefix   `json:"ip_ranges,omitempty"` // none: everywhere
@@ -77,8 +77,8 @@ func (k Key) ExpiresAt() int64 {
 	return min(k.Expires, k.Operator.Expires)
 }
 
-// ofOwner returns the key as its owner sees it: without what the operator has set, except when it
-// expires.
+// ofOwner returns the key as its owner sees it: without the scope of the operator, except the time
+// of expiry.
 func (k Key) ofOwner() Key {
 	k.Expires, k.Operator = k.ExpiresAt(), Scope{}
 	k.CallbackSecretMissing = k.CallbackURL != "" && k.CallbackSecretCreated == 0
@@ -100,7 +100,7 @@ type keyRecord struct {
 	CallbackGone string `json:"callback_gone,omitempty"`
 }
 
-// KeySpec is what its owner or the operator decides about a key.
+// KeySpec has the properties of a key that its owner or the operator chooses.
 type KeySpec struct {
 	Name     string   `json:"name"`
 	Models   []string `json:"models"`    // patterns; none: every model
@@ -111,7 +111,7 @@ type KeySpec struct {
 	CallbackURL string `json:"callback_url"` // absolute, http or https; empty: none
 }
 
-// maxScope bounds the patterns and the ranges of one key, because every call walks them.
+// maxScope limits the patterns and the ranges of one key, because every call checks them.
 const maxScope = 64
 
 // draft checks a spec and returns the key it describes, without a secret.
@@ -153,8 +153,8 @@ func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
 	return key, nil
 }
 
-// visible reports whether a text has only characters that can be seen and that do not turn around
-// how the rest is shown: letters, marks, digits, punctuation, symbols and the common space.
+// visible reports whether a text has only visible characters that do not change the order of display:
+// letters, marks, digits, punctuation, symbols and the common space.
 func visible(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
 }
@@ -191,9 +191,9 @@ func (d *Directory) draft(spec KeySpec) (*keyRecord, *fault.Fault) {
 	return key, refusal
 }
 
-// createKey makes the key of a draft for a user, unless may fails, which is given the number of
-// keys that the user has in force. by is the actor of the event. It drops keys that ended long
-// ago.
+// createKey makes the key of a draft for a user, unless may returns an error. The argument of may is
+// the number of keys that the user has in force. by is the actor of the event. createKey drops
+// keys that ended long ago.
 func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	secret := credential.APIKey.Draw()
@@ -244,7 +244,7 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 	})
 }
 
-// RevokeKey ends a key for good. Calls that have begun go on. Revoking a revoked key changes
+// RevokeKey ends a key for good. Calls that have begun continue. Revoking a revoked key changes
 // nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
 	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) { return d.revoke(actor, key) })

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Callbacks are signed as Standard Webhooks says: a secret is "whsec_" and the
-// base64 of 24 to 64 random bytes. Here they have 32.
+// Callbacks are signed as Standard Webhooks defines: a secret is "whsec_" and the
+// base64 of 24 to 64 random bytes. New secrets have 32.
 const (
 	callbackPrefix = "whsec_"
 	callbackBytes  = 32
@@ -24,7 +24,7 @@ const (
 	minCallbackBytes = 24
 	maxCallbackBytes = 64
 
-	// callbackPurpose is what the secrets are sealed for, with the id of the key.
+	// callbackPurpose is the purpose with which the secrets are sealed, together with the id of the key.
 	callbackPurpose = "callback"
 
 	// callbackGrace is how long callbacks are signed by the secret before as well, so that the
@@ -34,8 +34,8 @@ const (
 	maxCallbackURL = 2048
 )
 
-// checkCallbackURL refuses an address that callbacks could not be sent to. Whether it may be
-// reached is checked on the connected address when they are sent.
+// checkCallbackURL returns an error if callbacks cannot be sent to an address. Whether a connection
+// to it is allowed is checked when they are sent.
 func checkCallbackURL(text string) *fault.Fault {
 	if text == "" {
 		return nil
@@ -54,12 +54,12 @@ func checkCallbackURL(text string) *fault.Fault {
 	return nil
 }
 
-// SetCallbackCheck sets a further check of callback addresses that are given from now on. The
-// error of check continues a sentence about the address.
+// SetCallbackCheck sets an additional check of new callback addresses. The error of check is the
+// rest of a sentence about the address.
 func (d *Directory) SetCallbackCheck(check func(url string) error) { d.callbacks.Store(&check) }
 
-// allowCallback refuses an address given to a key that the configuration does not allow.
-// Addresses that were given before stay.
+// allowCallback returns an error if the configuration does not allow a new callback address.
+// Addresses that were set before stay.
 func (d *Directory) allowCallback(text string) *fault.Fault {
 	check := d.callbacks.Load()
 	if text == "" || check == nil {
@@ -71,7 +71,7 @@ func (d *Directory) allowCallback(text string) *fault.Fault {
 	return nil
 }
 
-// printable reports whether a text is printable ASCII, as an address on the wire is.
+// printable reports whether a text is printable ASCII, as a URL is.
 func printable(text string) bool {
 	return !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
@@ -105,7 +105,7 @@ func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id stri
 	return key, secret, err
 }
 
-// KeyCallback is what a key says about its callbacks.
+// KeyCallback is the callback address of a key and its state.
 type KeyCallback struct {
 	// URL is the key's own address; empty: there is none.
 	URL string
@@ -114,9 +114,9 @@ type KeyCallback struct {
 	Gone string
 }
 
-// KeyCallback returns what a key says about its callbacks, also after it was revoked, because its
-// tasks go on. A key without a record says nothing: the key of the console, and one that ended
-// long ago.
+// KeyCallback returns the callback address of a key, also after the key was revoked, because its
+// tasks continue. It returns the zero value for a key without a record: the key of the console, or
+// one that ended long ago.
 func (d *Directory) KeyCallback(r storage.Reader, id string) (KeyCallback, error) {
 	key, err := keyTable.GetOrZero(r, id)
 	if err != nil {
@@ -125,8 +125,8 @@ func (d *Directory) KeyCallback(r storage.Reader, id string) (KeyCallback, error
 	return KeyCallback{key.CallbackURL, key.CallbackGone}, nil
 }
 
-// CallbackKeys returns the bytes that sign what goes to a key's own address, newest first; none
-// if there are none.
+// CallbackKeys returns the bytes that sign the callbacks to a key's own address, newest first. The
+// list may be empty.
 func (d *Directory) CallbackKeys(r storage.Reader, id string) (keys [][]byte, err error) {
 	key, err := findKey(r, id)
 	if err != nil {
@@ -165,7 +165,7 @@ func ParseCallbackSecret(text string) ([]byte, error) {
 }
 
 // DisableCallback records that the receiver of an address has answered that it is gone. It does
-// nothing if the key has another address of its own by now. The returned event is for
+// nothing if the key has another address now. The returned event is for
 // [audit.Log.OnAudit] when the transaction is durable; nil: there is none.
 func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string) (*audit.Event, error) {
 	key, err := keyTable.Get(t, id)
@@ -178,7 +178,7 @@ func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string
 		return nil, err
 	}
 	event := &audit.Event{Actor: callbackActor, Action: "key.callback_gone", User: key.UserID, Key: key.ID}
-	// A callback is sent after the request that ordered it.
+	// The callback is sent after the end of the request, so the context is not that of the request.
 	return event, audit.Record(context.Background(), t, now, event)
 }
 

@@ -68,7 +68,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 		t.Errorf("%d credentials are in force, before there were %d", f.Count(), before)
 	}
 
-	// The user's limits hold, as they are now.
+	// The present limits of the user apply.
 	limits := Limits{Budget: 5 * money.Unit, Reset: calendar.Day}
 	if _, err := f.ChangeUserLimits(ctx, "operator", "ann", limits.Change()); err != nil {
 		t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// withKeys gives a user n keys as they are stored, in one transaction; ends says
-// when the ith ends.
+// withKeys writes n keys of a user into the store, in one transaction. ends returns when the
+// i-th key ends.
 func (f fixture) withKeys(t testing.TB, user User, from, n int, ends func(i int) int64) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
@@ -38,7 +38,7 @@ func (f fixture) keyIDs(t testing.TB, user User) (ids map[string]bool) {
 	return ids
 }
 
-// Many keys made and revoked must not make each further one more expensive.
+// The cost of a new key must not grow with the number of revoked keys.
 func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -73,7 +73,7 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 		t.Errorf("the list of all: %v", err)
 	}
 
-	// A great many go little by little, and no key that is in force goes.
+	// Many keys are dropped in small steps, and no key in force is dropped.
 	f.withKeys(t, user, 10_000, 500, func(int) int64 { return 1 })
 	before := len(f.keyIDs(t, user))
 	create()
@@ -90,14 +90,14 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 	if ids := f.keyIDs(t, other); !ids[kept.ID] {
 		t.Error("a key of another was dropped")
 	}
-	// The audit tells of what was dropped.
+	// The audit has the dropped keys.
 	events, _, err := f.Audit.Activity(ctx, user.ID, 0, 100)
 	if err != nil || len(events) < 10 {
 		t.Errorf("%d events, %v", len(events), err)
 	}
 }
 
-// Whether a key counts as one in force is in the list: it follows what is done to
+// The list of keys shows whether a key is in force, and follows each change of
 // the key.
 func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
 	t.Parallel()

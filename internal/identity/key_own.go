@@ -20,8 +20,8 @@ import (
 // MaxKeys is how many keys in force a user may make.
 const MaxKeys = 1000
 
-// KeyChange changes what its owner decides about a key. Fields that are nil stay. A field that is
-// given replaces all that was there, except that limits that are nil stay.
+// KeyChange is a change of a key by its owner. Fields that are nil stay. Other fields replace the
+// earlier value, except that single limits that are nil stay.
 type KeyChange struct {
 	Name        *string       `json:"name,omitempty"`
 	Models      *[]string     `json:"models,omitempty"`
@@ -65,8 +65,8 @@ func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
 	return keys, err
 }
 
-// OwnKey returns a key of the account's user. A key of another user is NOT_FOUND, as one that
-// never was; so it is in all methods below.
+// OwnKey returns a key of the account's user. For a key of another user it returns NOT_FOUND, as for
+// a key that does not exist; so do all methods below.
 func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, error) {
 	if err := whole(a); err != nil {
 		return Key{}, err
@@ -80,8 +80,8 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 	})
 }
 
-// ChangeOwnKey changes what the owner of a key decides about it. What the operator has set stays,
-// and counts where it is lower. Setting a value that is there already is no change.
+// ChangeOwnKey changes a key for its owner. The scope of the operator stays, and counts where it is
+// lower. Setting the present value is not a change.
 func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
 	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) {
 		now := d.store.Now()
@@ -111,7 +111,7 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 	})
 }
 
-// spec returns what was decided about a key, as its owner would write it.
+// spec returns the properties of a key in the form that its owner writes.
 func (k *keyRecord) spec() KeySpec {
 	spec := KeySpec{Name: k.Name, Expires: k.Expires, Limits: k.Limits, CallbackURL: k.CallbackURL}
 	for _, pattern := range k.Models {
@@ -142,11 +142,11 @@ func (c KeyChange) of(spec *KeySpec) {
 	}
 }
 
-// names returns the names of the fields that a change gives, for the audit, so that an owner
+// names returns the names of the fields that a change sets, for the audit, so that an owner
 // knows what to check.
 func (c KeyChange) names() []string {
 	var given map[string]any
-	members, _ := json.Marshal(c) // has what is not nil
+	members, _ := json.Marshal(c) // only the fields that are not nil
 	_ = json.Unmarshal(members, &given)
 	return slices.Sorted(maps.Keys(given))
 }
@@ -189,8 +189,8 @@ func findOwnKey(r storage.Reader, userID, id string) (*keyRecord, error) {
 	return key, err
 }
 
-// Of the keys of a user that have ended, maxEndedKeys are kept at most; the audit has them for
-// longer. Making a key drops those that ended first, at most dropAtOnce, so that it stays fast.
+// At most maxEndedKeys ended keys of a user are kept; the audit keeps them longer. Making a key drops
+// at most dropAtOnce of the keys that ended first, so that it stays fast.
 const (
 	maxEndedKeys = 1000
 	dropAtOnce   = 100
@@ -220,8 +220,8 @@ func dropEnded(t storage.Txn, userID string, now time.Time) (inForce int, droppe
 }
 
 // consoleKey is the hidden key of a user. Every task belongs to a key, and the tasks that the
-// user makes in the console belong to this one. It has no secret, so that it cannot be used, it
-// is not listed, and it has neither a scope nor limits: only the user's limits apply.
+// user makes in the console belong to this one. It has no secret, so it cannot be used. It is not
+// listed, and has neither a scope nor limits: only the user's limits apply.
 type consoleKey struct {
 	UserID  string `json:"user_id"`
 	ID      string `json:"id"`
@@ -229,7 +229,7 @@ type consoleKey struct {
 }
 
 // Composer returns the principal of a user who submits a task in the console, with the hidden
-// key. The key is made the first time.
+// key. The first call makes the key.
 func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error) {
 	p, err := view(ctx, d, func(r storage.Reader) (*Principal, error) { return d.composer(r, a) })
 	if err != nil || p.KeyID != "" {

@@ -173,8 +173,8 @@ func TestWhereCallbacksMayGo(t *testing.T) {
 	}
 }
 
-// TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven, and not when something
-// else is changed: what is configured may have changed since.
+// TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven: a change of another field does not
+// check the address again, because the configuration may have changed since.
 func TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -238,7 +238,7 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 		t.Errorf("%d secrets before there is one", len(got))
 	}
 	renew := func() (Key, Secret) {
-		a = f.login(t, "ann").Account // the last session is idle for long
+		a = f.login(t, "ann").Account // the last session has expired
 		key, secret, err := f.RenewCallbackSecret(ctx, a, key.ID)
 		if err != nil {
 			t.Fatal(err)
@@ -270,7 +270,7 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 		t.Error("the old secret signs after 24 hours")
 	}
 
-	// Sealed for this key: what is moved to another cannot be opened there.
+	// The secrets are sealed for this key, so another key cannot open them.
 	a = f.login(t, "ann").Account
 	other, _, err := f.CreateOwnKey(ctx, a, KeySpec{})
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Limits bound what a key may use, or a user with all keys together. A limit of zero is none; a
-// key or user that may use nothing is revoked or disabled instead. A change acts on the next
+// Limits bound the use of a key, or of all keys of a user together. Zero means no limit; to stop
+// all use, a key is revoked or a user disabled. A change acts on the next
 // request. Budgets are enforced by the ledger, rates by internal/limit.
 type Limits struct {
 	// Budget is how much may be spent in each period of Reset.
@@ -77,7 +77,7 @@ func (l Limits) String() string {
 }
 
 // checked returns the limits in the form in which they are stored, or a fault whose param is the
-// name of the limit that is wrong.
+// name of the invalid limit.
 func (l Limits) checked() (Limits, *fault.Fault) {
 	if l.Budget < 0 {
 		return l, fault.At(fault.InvalidParameter, "budget", "a budget is not negative; 0 means none")
@@ -110,7 +110,7 @@ type LimitsChange struct {
 	TokensPerMinute   *int64          `json:"tokens_per_minute,omitempty"`
 }
 
-// of applies the change to limits. A budget that is removed takes its reset along.
+// of applies the change to limits. Removing a budget also removes its reset.
 func (c LimitsChange) of(limits Limits) Limits {
 	if c.Budget != nil && *c.Budget == 0 {
 		limits.Reset = ""
@@ -129,7 +129,7 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// Change returns the change that makes any limits these.
+// Change returns the change that sets all limits to these.
 func (l Limits) Change() LimitsChange {
 	return LimitsChange{&l.Budget, &l.Reset, &l.RequestsPerSecond, &l.Streams, &l.TokensPerMinute}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// limitsOf returns the limits that calls with a key meet, now and after a
+// limitsOf returns the limits of calls with a key, now and after a
 // restart.
 func (f fixture) limitsOf(t *testing.T, secret string) (key, user Limits) {
 	t.Helper()

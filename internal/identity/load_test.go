@@ -15,7 +15,7 @@ import (
 
 var testTime = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// populated is a store with n users of a key each, and the secret of the last.
+// populated returns a store with n users with one key each, and the secret of the last key.
 func populated(t testing.TB, n int) (*storage.Store, string) {
 	t.Helper()
 	store := storage.New(memory.New(), storage.Options{})
@@ -61,7 +61,7 @@ func TestOpenLoadsEveryCredential(t *testing.T) {
 	}
 }
 
-// BenchmarkOpen is the start of a node with 100,000 users of a key each.
+// BenchmarkOpen measures the start of a gateway with 100,000 users with one key each.
 func BenchmarkOpen(b *testing.B) {
 	store, _ := populated(b, 100_000)
 	b.ReportAllocs()
@@ -72,7 +72,7 @@ func BenchmarkOpen(b *testing.B) {
 	}
 }
 
-// BenchmarkAuthenticate is what every call pays.
+// BenchmarkAuthenticate measures the authentication of a call.
 func BenchmarkAuthenticate(b *testing.B) {
 	store, secret := populated(b, 100_000)
 	d, err := Open(b.Context(), store, nil, zap.NewNop())
@@ -87,7 +87,7 @@ func BenchmarkAuthenticate(b *testing.B) {
 	}
 }
 
-// BenchmarkChange is a rotation in a node with 100,000 keys: a change copies
+// BenchmarkChange measures a rotation in a gateway with 100,000 keys: a change copies
 // one part in 256 of the table.
 func BenchmarkChange(b *testing.B) {
 	store, _ := populated(b, 100_000)

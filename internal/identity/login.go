@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// errWrongLogin is the one answer to a log-in with an unknown name, with a wrong password, or
+// errWrongLogin is the same error for a log-in with an unknown name, with a wrong password, or
 // with the name of a user without a password.
 var errWrongLogin = fault.New(fault.NotLoggedIn, "the user name or the password is wrong")
 
@@ -69,7 +69,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 }
 
 // enter opens the session of a user whose password was right, if it is still the user's password.
-// If raised is a costlier hash of it, enter stores that.
+// If raised is a more expensive hash of it, enter stores that.
 func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from Device, terms Terms, byName attempts.Attempt) (Entry, error) {
 	user, err := mustGet(t, &userTable, known.ID)
 	if err != nil {
@@ -158,9 +158,9 @@ func (u *userRecord) hash() (password.Hash, error) {
 	return want, nil
 }
 
-// refused records a wrong password for the user whom it concerns, if there is one, and in the
-// log. It does not wait for the write, since that time would reveal that there is such a user. A
-// name of no user is not recorded: it may be a password that was typed in the wrong place.
+// refused records a wrong password in the events of its user, if there is one, and in the
+// log. It does not wait for the write, because that time would reveal that there is such a user. An
+// unknown name is not recorded: it may be a password that was typed into the wrong field.
 func (d *Directory) refused(ctx context.Context, event audit.Event) {
 	if event.User == "" {
 		event.RequestID = requestid.Of(ctx)
@@ -175,8 +175,9 @@ func (d *Directory) refused(ctx context.Context, event audit.Event) {
 	})
 }
 
-// ProvePassword checks the password of an authenticated user again. A wrong one is
-// VERIFICATION_FAILED, too many are TOO_MANY_ATTEMPTS. It fails for a user without a password.
+// ProvePassword checks the password of an authenticated user again. It returns VERIFICATION_FAILED
+// for a wrong password, TOO_MANY_ATTEMPTS after too many attempts, and CONFLICT if the user has no
+// password.
 func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
 	if err := whole(a); err != nil {
 		return err
@@ -190,8 +191,8 @@ func (d *Directory) ProvePassword(ctx context.Context, a *Account, password stri
 	return err
 }
 
-// proved is ProvePassword in a place of the queue that the caller has. It returns the user as of
-// when the password was right.
+// proved is ProvePassword in the caller's place of the queue. It returns the user record with which
+// the password was compared.
 func (d *Directory) proved(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, a.UserID) })
 	switch {

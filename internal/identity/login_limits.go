@@ -14,8 +14,8 @@ import (
 )
 
 // LoginLimits bound how often a password or an operator's code may be tried. Every attempt counts,
-// before anything is looked up and before a hash is computed. An unknown name counts as a known
-// one does.
+// before anything is looked up and before a hash is computed. An unknown name counts in the same way
+// as a known one.
 type LoginLimits struct {
 	// PerUser is how many attempts to log in by one user name are allowed in 15 minutes. A log-in
 	// that leaves no factor due forgets the attempts before it. Open sessions and log-ins by passkey
@@ -36,9 +36,9 @@ const (
 	userWindow    = 15 * time.Minute
 	addressWindow = time.Hour
 
-	// maxPasswordAttempts is how often an authenticated user may give the password in a userWindow,
-	// right or wrong. Each time costs a hash, and few hashes run at once. The counter is separate from
-	// that of log-ins, so that only the user can fill it.
+	// maxPasswordAttempts is how often an authenticated user may send the password in a userWindow,
+	// right or wrong. Each attempt costs a hash, and few hashes run at once. The counter is separate from
+	// that of log-ins, so that only the user can exhaust it.
 	maxPasswordAttempts = 20
 )
 
@@ -56,8 +56,8 @@ func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	return attempts.Attempt{Limit: limit, Subject: network}
 }
 
-// byName is an attempt to log in by a name. It counts for the form in which names are unique, and
-// for the text itself if that is no name.
+// byName is an attempt to log in by a name. It is counted by the unique form of the name, or by the
+// text itself if that is not a valid name.
 func (l LoginLimits) byName(name string) attempts.Attempt {
 	if folded, refusal := foldName(name); refusal == nil {
 		name = folded
@@ -66,7 +66,7 @@ func (l LoginLimits) byName(name string) attempts.Attempt {
 	return attempts.Attempt{Limit: limit, Subject: name}
 }
 
-// countAttempts is [attempts.Count] in a transaction of its own. It returns the time for
+// countAttempts is [attempts.Count] in a separate transaction. It returns the time for
 // [attempts.Attempt.Return].
 func (d *Directory) countAttempts(ctx context.Context, of ...attempts.Attempt) (at time.Time, err error) {
 	at = d.store.Now()
@@ -79,8 +79,8 @@ func (d *Directory) LockedUntil(ctx context.Context, name string, limits LoginLi
 	return view(ctx, d, func(r storage.Reader) (time.Time, error) { return limits.byName(name).Next(r, d.store.Now()) })
 }
 
-// Unblock forgets the attempts and failures for which a user has to wait: those of TOTP and backup
-// codes, of the password by name and by session, and the count of the user's changes of today. The
+// Unblock deletes the counts of attempts and failures that make a user wait: those of TOTP and backup
+// codes, of the password by name and by session, and of the user's changes of today. The
 // attempts from an address stay. The user has to prove the same factors as before.
 func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {

@@ -95,7 +95,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 				hashes.Add(1)
 				return cheapHash(password, salt, c, size)
 			}
-			// Many at once, from everywhere, in any case: no more than ten are looked at.
+			// Of many concurrent attempts, from any address and in any case, at most ten are checked.
 			var wg sync.WaitGroup
 			var refused atomic.Int32
 			for i := range 40 {
@@ -155,7 +155,7 @@ func TestARightPasswordForgetsTheWrongOnesOfThatName(t *testing.T) {
 		}
 		refusedAs(t, "ann's right", f.attempt(t, "ann", goodPassword, address(round)), "")
 	}
-	// But not if a factor is due: a caller who knows only the password must not try without a limit.
+	// If a factor is due, the attempts stay: a caller who knows only the password must be limited.
 	entry := f.login(t, "bob")
 	_, code := f.enrolled(t, entry)
 	for range 10 {
@@ -288,7 +288,7 @@ func TestCountersAreForgotten(t *testing.T) {
 	}
 }
 
-// purgesOf runs fn and returns when the engine may drop what it set below a
+// purgesOf runs fn and returns when the engine may drop the records that fn wrote below a
 // prefix.
 func purgesOf(t testing.TB, f fixture, fn func(storage.Txn) error) func(prefix string) (time.Time, bool) {
 	t.Helper()

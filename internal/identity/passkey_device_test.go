@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 )
 
-// here is the relying party of these tests, and page the one page of it.
+// here is the relying party of these tests, and page its only page.
 var (
 	here = RelyingParty{ID: "gate.example", Origins: []string{"https://gate.example:8443"}, Name: "Gate"}
 	page = virtualwebauthn.RelyingParty{ID: "gate.example", Origin: "https://gate.example:8443", Name: "Gate"}
 )
 
-// device is an authenticator with one passkey, and the page it stands on.
+// device is an authenticator with one passkey, and the page that uses it.
 type device struct {
 	page virtualwebauthn.RelyingParty
 	auth virtualwebauthn.Authenticator
@@ -27,8 +27,8 @@ func newDevice() *device {
 	v := &device{page: page, auth: virtualwebauthn.NewAuthenticator()}
 	for {
 		v.cred = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
-		// The authenticator drops leading zeros of the two coordinates, which is no
-		// key of RFC 9053 section 7.1.1 then: one in 128 is drawn anew.
+		// The software authenticator drops leading zeros of the two coordinates, which
+		// violates RFC 9053 section 7.1.1. Such keys, one in 128, are drawn again.
 		if len(v.cred.Key.AttestationData()) == wholeKey {
 			return v
 		}
@@ -49,7 +49,7 @@ func (v *device) create(t testing.TB, options any) []byte {
 	return []byte(virtualwebauthn.CreateAttestationResponse(v.page, v.auth, v.cred, *asked))
 }
 
-// get answers the options of a log-in or a verification, and counts it.
+// get answers the options of a log-in or a verification, and raises the counter.
 func (v *device) get(t testing.TB, options any) []byte {
 	t.Helper()
 	v.cred.Counter++
@@ -74,7 +74,7 @@ func asText(t testing.TB, v any) string {
 	return string(text)
 }
 
-// askForPasskeyOf begins a registration past the question for a password or a
+// askForPasskeyOf begins a registration with the required password or
 // verification.
 func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
 	t.Helper()
@@ -102,7 +102,7 @@ func (f fixture) registered(t testing.TB, a *Account, v *device) factor.Passkey 
 	return passkey
 }
 
-// entering logs in by a device.
+// entering logs in with a device.
 func (f fixture) entering(t testing.TB, v *device) (Entry, error) {
 	t.Helper()
 	options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
@@ -122,13 +122,13 @@ func (f fixture) asked(t testing.TB, a *Account) any {
 	return options
 }
 
-// answered begins and finishes one.
+// answered begins and finishes a verification.
 func (f fixture) answered(t testing.TB, a *Account, v *device) error {
 	t.Helper()
 	return f.answers(t, a, v.get(t, f.asked(t, a)))
 }
 
-// makes finishes to register a passkey.
+// makes finishes the registration of a passkey.
 func (f fixture) makes(t testing.TB, a *Account, answer []byte) error {
 	t.Helper()
 	_, renewed, err := f.FinishPasskey(t.Context(), here, a, answer)

@@ -111,7 +111,7 @@ func TestAnAccountHasAtMostTwentyPasskeys(t *testing.T) {
 	first, late := newDevice(), newDevice()
 	begun, alsoBegun := f.askForPasskeyOf(t, ann, ""), f.askForPasskeyOf(t, other, "")
 	expect(t, "the 20th", f.makes(t, ann, first.create(t, begun)), "")
-	expect(t, "the 21st, begun before", f.makes(t, other, late.create(t, alsoBegun)), fault.PasskeyNotCompleted) // the 20th has ended what was begun
+	expect(t, "the 21st, begun before", f.makes(t, other, late.create(t, alsoBegun)), fault.PasskeyNotCompleted) // the 20th passkey has ended the ceremonies that had begun
 	_, err := f.factors.BeginPasskey(t.Context(), here, ann.holder(), "", false)
 	expect(t, "the 21st", err, fault.Conflict)
 }

@@ -25,7 +25,7 @@ func TestALogInByPasskeyNamesNoUser(t *testing.T) {
 	}
 }
 
-// Each row is an answer that must not be taken, for whatever a passkey is used.
+// Each row is an answer that must be refused for every use of a passkey.
 func TestAWrongAnswerIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, spoil := range map[string]func(v *device){

@@ -14,8 +14,8 @@ import (
 // ChangePassword replaces the password of an authenticated user, by the old one. It ends the
 // user's other sessions and access token, and returns the new secret of the session that asks.
 //
-// A user without a password who has a factor sets one by a step-up. A user with neither needs an
-// operator, so that a stolen access token cannot set a password.
+// A user with a factor but without a password needs a step-up to set one. A user with neither needs an
+// operator, so that a thief of the access token cannot set a password.
 func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, replacement string) (Secret, error) {
 	if err := whole(a); err != nil {
 		return "", err
@@ -94,7 +94,7 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	return err
 }
 
-// hashNew returns the hash of a new password in a place of the queue that enter gives.
+// hashNew returns the hash of a new password, computed in the place of the queue that enter returns.
 func (d *Directory) hashNew(ctx context.Context, enter func() (password.Place, error), text string) (string, error) {
 	line, err := enter()
 	if err != nil {
@@ -109,7 +109,7 @@ func (u *userRecord) setPassword(hash string) {
 	u.Password, u.ResetHash = hash, credential.Hash{}
 }
 
-// checkPassword refuses a new password that [password.Check] refuses for the user of this name; the
+// checkPassword returns the fault of [password.Check] for a new password of the user with this name. The
 // name is empty if it is not known.
 func checkPassword(userName, text string) *fault.Fault {
 	if folded, refusal := foldName(userName); refusal == nil {

@@ -28,7 +28,7 @@ func (f fixture) passwordOf(t testing.TB, name string) string {
 
 func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t) // hashes in earnest
+	f := newFixture(t) // with real hashes
 	f.user(t, "ann")
 	for _, name := range []string{"ann", "bob"} {
 		if name == "bob" {
@@ -47,7 +47,7 @@ func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
 	}
 }
 
-// weakened gives a person a hash of goodPassword that costs less than they do.
+// weakened stores a hash of goodPassword with a lower cost than new hashes.
 func (f fixture) weakened(t testing.TB, user User) string {
 	t.Helper()
 	weak := password.Hash{Cost: password.Cost{Time: 1, Memory: 8, Threads: 1}, Salt: []byte("a salt of 16 b..")}
@@ -89,11 +89,11 @@ func TestTwoParallelLogInsByAWeakerHashBothSucceed(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.weakened(t, f.user(t, "ann"))
-	f.hasher = password.NewHasher(2) // with one core they would run one after another
+	f.hasher = password.NewHasher(2) // with one core the hashes would run one after another
 	var both sync.WaitGroup
 	both.Add(2)
 	f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
-		if c.Outdated() { // the old hash: neither goes on before both have read it
+		if c.Outdated() { // the old hash: both log-ins read it before either continues
 			both.Done()
 			both.Wait()
 		}
@@ -110,7 +110,7 @@ func TestTwoParallelLogInsByAWeakerHashBothSucceed(t *testing.T) {
 	refusedAs(t, "the next", f.attempt(t, "ann", goodPassword, testDevice), "")
 }
 
-// A caller who finds no place in the queue is turned away at once, and the attempt does not count.
+// A caller who finds no place in the queue is refused at once, and the attempt does not count.
 func TestAFullQueueOfPasswordsIsNoAttempt(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

@@ -39,7 +39,7 @@ func TestWhatAPasswordMayBe(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.what, refusal, c.want)
 		}
 	}
-	// Wide letters fold to the name, too.
+	// Full-width letters fold to the name, too.
 	if checkPassword("ｍａｒｉａｎｎｅ", "marianne") == nil {
 		t.Error("a password that is the folded name is taken")
 	}
@@ -109,7 +109,7 @@ func TestChangingAPasswordEndsEarlierAccess(t *testing.T) {
 	_, err = f.ChangePassword(ctx, other.Account, otherPassword, goodPassword)
 	refusedAs(t, "a change by a session that has ended", err, fault.NotLoggedIn)
 
-	// By an access token too, which ends with the rest.
+	// An access token can change the password, too, and ends with the sessions.
 	token = f.token(t, "ann")
 	program, _ := f.AuthenticateToken(token)
 	if secret := must(f.ChangePassword(ctx, program, otherPassword, goodPassword))(t); secret != "" {
@@ -160,7 +160,7 @@ func TestAPasswordIsProvedAFewTimesOnly(t *testing.T) {
 	ctx := t.Context()
 	f.person(t, "ann")
 	entry := f.login(t, "ann")
-	// Right ones count too: each costs a hash.
+	// Right passwords count, too, because each costs a hash.
 	for range maxPasswordAttempts / 2 {
 		refusedAs(t, "a wrong one", f.ProvePassword(ctx, entry.Account, otherPassword), fault.VerificationFailed)
 		refusedAs(t, "the right one", f.ProvePassword(ctx, entry.Account, goodPassword), "")

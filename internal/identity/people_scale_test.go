@@ -26,7 +26,7 @@ var (
 	scaleSessions = flag.Int("people.sessions", 10, "how many sessions each of them has")
 )
 
-// openBadger opens the store that gateways have, in a directory.
+// openBadger opens the store of production in a directory.
 func openBadger(t testing.TB, dir string) *storage.Store {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
@@ -42,8 +42,8 @@ func openBadger(t testing.TB, dir string) *storage.Store {
 	return storage.New(engine, storage.Options{})
 }
 
-// crowd fills a store with users of a key and some sessions each, and returns
-// the secret of one session of every thousandth.
+// crowd fills a store with users, who have a key and some sessions each. It returns the
+// secret of one session of every thousandth user.
 func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 	t.Helper()
 	const together = 100 // in one transaction
@@ -80,9 +80,9 @@ func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 	return known
 }
 
-// TestAStoreOfManyPeople opens a store of many users and sessions, and tells how
-// long that takes and a look-up in it. Sessions are nowhere but in the store, so
-// neither hangs on how many there are. As in the note:
+// TestAStoreOfManyPeople opens a store of many users and sessions, and logs how long that
+// takes, and how long a look-up takes. Sessions are only in the store, so neither depends on
+// their number. For the documented numbers, run:
 //
 //	go test -run ManyPeople -v -args -people.users 100000 -people.sessions 10
 func TestAStoreOfManyPeople(t *testing.T) {
@@ -129,8 +129,8 @@ func TestAStoreOfManyPeople(t *testing.T) {
 	t.Logf("a session is read in %s", time.Since(began)/time.Duration(times*len(known)))
 }
 
-// BenchmarkAuthenticateSession is what a request to the console pays, in a store
-// of 10,000 sessions.
+// BenchmarkAuthenticateSession measures the authentication of a request to the console, in a
+// store of 10,000 sessions.
 func BenchmarkAuthenticateSession(b *testing.B) {
 	for name, store := range map[string]*storage.Store{
 		"memory": storage.New(memory.New(), storage.Options{}),
@@ -153,8 +153,8 @@ func BenchmarkAuthenticateSession(b *testing.B) {
 	}
 }
 
-// BenchmarkLogin is a log-in, hashed in earnest, by as many at once as there may
-// be; it tells how much memory was in use at most.
+// BenchmarkLogin measures log-ins with real hashes and the greatest possible concurrency. It
+// reports the maximum of memory in use.
 func BenchmarkLogin(b *testing.B) {
 	f := newFixture(b)
 	f.person(b, "ann")
@@ -175,8 +175,8 @@ func BenchmarkLogin(b *testing.B) {
 	b.ReportMetric(float64(most.Load()>>20), "MiB-at-most")
 }
 
-// heap returns how many bytes the objects on the heap take, dead ones that are not collected among
-// them.
+// heap returns the size of all objects on the heap in bytes, including garbage that is not collected
+// yet.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

@@ -23,8 +23,8 @@ var (
 	testDevice = Device{Address: netip.MustParseAddr("192.0.2.7"), Agent: "Test/1.0"}
 )
 
-// newPeople returns a fixture whose passwords are hashed at the least cost of Argon2id, because what
-// these tests check does not depend on it.
+// newPeople returns a fixture that hashes passwords at the lowest cost of Argon2id, because these
+// tests do not depend on the cost.
 func newPeople(t testing.TB) fixture {
 	t.Helper()
 	f := newFixture(t)
@@ -36,7 +36,7 @@ func cheapHash(password, salt []byte, _ password.Cost, size int) []byte {
 	return argon2.IDKey(password, salt, 1, 8, 1, uint32(size))
 }
 
-// person makes a user who has goodPassword.
+// person makes a user with goodPassword.
 func (f fixture) person(t testing.TB, name string) User {
 	t.Helper()
 	user := f.user(t, name)
@@ -46,7 +46,7 @@ func (f fixture) person(t testing.TB, name string) User {
 	return user
 }
 
-// login logs a person in by goodPassword.
+// login logs a user in by goodPassword.
 func (f fixture) login(t testing.TB, name string) Entry {
 	t.Helper()
 	entry, err := f.Login(t.Context(), name, goodPassword, testDevice, testTerms)
@@ -56,7 +56,7 @@ func (f fixture) login(t testing.TB, name string) Entry {
 	return entry
 }
 
-// lets returns the account that a session's secret authenticates, if it does.
+// lets returns the account that a session's secret authenticates, or false.
 func (f fixture) lets(t testing.TB, secret Secret) (*Account, bool) {
 	t.Helper()
 	account, ok, err := f.AuthenticateSession(t.Context(), secret.Reveal())
@@ -117,6 +117,6 @@ func must[T any](result T, err error) func(testing.TB) T {
 	}
 }
 
-// second and third are the errors of calls that return more.
+// second and third return the errors of calls with two and three results.
 func second[T any](_ T, err error) error        { return err }
 func third[T, U any](_ T, _ U, err error) error { return err }

@@ -8,16 +8,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 )
 
-// Principal is who calls: one key of one user. It never changes; a change of the records makes a
-// new one.
+// Principal is the caller of a model: one key of one user. It never changes; a change of the records
+// makes a new one.
 type Principal struct {
 	UserID   string
 	UserName string
 	KeyID    string
 	KeyName  string
 
-	// What the owner and the operator allow this key, and the operator allows the user with all
-	// keys.
+	// The limits of this key by its owner and by the operator, and the operator's limits of the
+	// user over all keys.
 	OwnerLimits    Limits
 	OperatorLimits Limits
 	UserLimits     Limits
@@ -31,8 +31,8 @@ func (p *Principal) MayUse(model string) bool {
 	return p.owner.allowsModel(model) && p.operator.allowsModel(model)
 }
 
-// anyModel allows every model, also names that the * of a longer pattern does not stand
-// for: as a scope without models does.
+// anyModel allows every model, as a scope without models does. It also allows names that the *
+// of a longer pattern does not match.
 const anyModel = "*"
 
 func (s *Scope) allowsModel(model string) bool {
@@ -40,8 +40,8 @@ func (s *Scope) allowsModel(model string) bool {
 }
 
 // MayCallFrom reports whether the key may be used from addr, by its owner and by the
-// operator. A key without ranges may be used from anywhere; one with ranges is refused
-// where the address is not known.
+// operator. A key without ranges may be used from anywhere. A key with ranges is refused
+// if the address is not known.
 func (p *Principal) MayCallFrom(addr netip.Addr) bool {
 	return p.owner.allowsAddress(addr) && p.operator.allowsAddress(addr)
 }
@@ -103,13 +103,13 @@ type Account struct {
 	// in events.
 	Address string
 
-	// HalfOpen means that the password was right and the second factor is due. Such a session may
-	// give that factor and log out, and nothing else.
+	// HalfOpen means that the password was right and the second factor is due. Such a session can
+	// only send that factor or log out.
 	HalfOpen bool
 
 	// secret is the hash of the session's secret in the request. If the secret was replaced
-	// since, the account is refused, so that a thief of the old secret gains neither the next one
-	// nor a later proof.
+	// since, the account is refused, so that a thief of the old secret gets neither the new one
+	// nor the use of a later proof.
 	secret credential.Hash
 }
 
@@ -118,8 +118,8 @@ func (a *Account) event(action, detail string) *audit.Event {
 	return &audit.Event{Actor: a.UserID, Action: action, User: a.UserID, Detail: detail, Address: a.Address}
 }
 
-// Device is where a session was opened from, as far as it is known.
+// Device is the client that opened a session.
 type Device struct {
-	Address netip.Addr // the zero Addr when it is not known
-	Agent   string     // what the browser calls itself
+	Address netip.Addr // the zero Addr if it is not known
+	Agent   string     // the User-Agent header
 }

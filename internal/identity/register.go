@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Register makes a user with a password, for a caller without an account. The caller of Register
-// checks whether registration is open. An attempt counts as one to log in from the same address.
+// Register makes a user with a password, for an unauthenticated caller. The caller of Register
+// checks whether registration is open. An attempt counts as a log-in from the same address.
 func (d *Directory) Register(ctx context.Context, name, password string, from Device, limits LoginLimits) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
@@ -55,8 +55,8 @@ var setupCode = table.Key{"code"}
 
 const setupPurpose = "setup"
 
-// SetupCode returns a new one-time code that makes the first administrator, and ends the one
-// before. It returns no code once there is an administrator. Other users do not end the set-up,
+// SetupCode returns a new one-time code that makes the first administrator, and ends the earlier
+// one. It returns no code if there is an administrator. Other users do not end the set-up,
 // even if an operator creates them. The code is written only to the log.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
@@ -72,7 +72,7 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	return code, fault.OfStore(err)
 }
 
-// SetupDue reports whether the first administrator is still to be made.
+// SetupDue reports whether there is no administrator yet.
 func (d *Directory) SetupDue(ctx context.Context) (due bool, err error) {
 	return view(ctx, d, setupDue)
 }
@@ -111,7 +111,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	return user.User, err
 }
 
-// mayBeFirst fails unless the code is in force.
+// mayBeFirst returns an error unless the code is in force.
 func mayBeFirst(r storage.Reader, hash credential.Hash) error {
 	due, err := setupDue(r)
 	if err != nil {
@@ -150,7 +150,7 @@ func newPerson(name, password string) (folded string, refusal *fault.Fault) {
 	return folded, refusal
 }
 
-// free fails if a name is taken, in any case.
+// free returns an error if a name is taken, in any case.
 func free(r storage.Reader, name, folded string) error {
 	taken, err := userTable.Find(r, &userNames, folded)
 	if err == nil && taken != nil {
@@ -180,8 +180,8 @@ type resetRecord struct {
 
 const resetPurpose = "reset"
 
-// IssueResetCode returns a one-time code by which a user may set a new password, and ends the
-// code before. The old password stays in force until then. A disabled user gets no code.
+// IssueResetCode returns a one-time code with which a user can set a new password, and ends the
+// earlier code. The old password stays in force until then. A disabled user gets no code.
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
 	code := credential.DrawOneTime()
 	hash := credential.HashOneTime(resetPurpose, code.Reveal())
@@ -198,7 +198,7 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 
 // ResetPassword replaces the password of the user of a one-time code. It ends the user's sessions
 // and access token; the factors stay. The code is used up in the transaction that sets the
-// password; an invalid password does not use it up. An attempt counts as one to log in from the
+// password; an invalid password does not use it up. An attempt counts as a log-in from the
 // same address.
 func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) error {
 	if refusal := checkPassword("", password); refusal != nil {
@@ -235,7 +235,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 			return nil, err
 		}
 		user.setPassword(replacement)
-		// A user who has forgotten it has tried before, and may try the new one now.
+		// The user has probably used up the attempts with the forgotten password.
 		byName := limits.byName(user.Name)
 		if err := byName.Forgive(t); err != nil {
 			return nil, err
@@ -246,8 +246,8 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	return err
 }
 
-// resetting returns the user whose code in force this is. All other codes are refused without
-// distinction.
+// resetting returns the user of a code in force. It returns the same error for all other
+// codes.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
 	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.Words(resetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))

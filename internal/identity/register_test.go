@@ -91,7 +91,7 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	refusedAs(t, "a weak password", setup(code, "ann", "password"), fault.InvalidParameter)
 	refusedAs(t, "a name that is none", setup(code, "a b", goodPassword), fault.InvalidParameter)
 
-	// As a person types it. Of several parallel calls one succeeds.
+	// The code as a user may type it. One of several parallel calls succeeds.
 	typed := strings.ToLower(strings.ReplaceAll(code, "-", " "))
 	var wg sync.WaitGroup
 	var made atomic.Int32
@@ -162,7 +162,7 @@ func TestOnlyTheFirstAdministratorEndsTheSetUp(t *testing.T) {
 	}
 }
 
-// An operator names users as arguments of commands and in paths.
+// Operators use names as arguments of commands and in paths.
 func TestANameIsNoFlagAndNoStepInAPath(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

@@ -20,7 +20,7 @@ var sealedTables = append(factor.Sealed(), reseal.Of(&keyTable, func(r *keyRecor
 // how many records were. When it has returned without an error, the older keys are no longer
 // needed. It may be interrupted at any time and run again, because each record names its key.
 func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
-	// From here on the newest key is needed as well, also if this is cut off.
+	// From here on the newest key is needed as well, even if this is interrupted.
 	if err := d.keyring.Check(ctx, d.store); err != nil {
 		return 0, factor.SealFault(err)
 	}

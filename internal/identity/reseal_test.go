@@ -60,7 +60,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	const users = 2*reseal.Step + 3
 	var last *Account
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
-		for i := range users { // as many as need three transactions
+		for i := range users { // enough for three transactions
 			id := fmt.Sprintf("usr_%04d", i)
 			sealed, err := f.keyring.For("totp").Seal(id, make([]byte, 20))
 			if err != nil {
@@ -147,7 +147,7 @@ func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
 	}
 }
 
-// A rotation that was cut off leaves records of both keys; it is run again.
+// An interrupted rotation leaves records of both keys; it is run again.
 func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -199,7 +199,7 @@ func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
 	}
 }
 
-// A missing key closes what it sealed, and nothing besides.
+// Without its key, only the sealed secrets cannot be used.
 func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

@@ -22,7 +22,7 @@ func TestAKeyIsUsedFromItsRanges(t *testing.T) {
 		{[]string{"0.0.0.0/0", "::/0"}, "", false},
 		{[]string{"10.0.0.0/8"}, "10.255.255.255", true},
 		{[]string{"10.0.0.0/8"}, "11.0.0.0", false},
-		{[]string{"10.1.2.3/8"}, "10.9.9.9", true}, // the host bits mean nothing
+		{[]string{"10.1.2.3/8"}, "10.9.9.9", true}, // the host bits are ignored
 		{[]string{"10.0.0.0/8"}, "::ffff:10.0.0.1", true},
 		{[]string{"::ffff:10.0.0.1"}, "10.0.0.1", true},
 		{[]string{"192.0.2.1"}, "192.0.2.1", true},

@@ -39,7 +39,7 @@ const (
 	halfLife = 10 * time.Minute
 )
 
-// The most sessions that one user has. One more ends the least recently used one. Half-open
+// The maximum of sessions of one user. A further one ends the least recently used one. Half-open
 // sessions are counted separately, so that a caller who knows only the password cannot end whole
 // sessions.
 const (
@@ -47,18 +47,18 @@ const (
 	maxHalfSessions = 10
 )
 
-// Session is a session as it is shown: everything but its secret.
+// Session is a session as it is shown: without its secret.
 type Session struct {
 	ID      string `json:"id"`
 	Created int64  `json:"created"`           // Unix seconds
 	Seen    int64  `json:"seen"`              // Unix seconds, some minutes late; see [Terms.Idle]
 	Expires int64  `json:"expires"`           // Unix seconds, if it is not used before
 	Address string `json:"address,omitempty"` // where it was opened from
-	Agent   string `json:"agent,omitempty"`   // what the browser called itself then
-	Current bool   `json:"current"`           // whether it is the one that asks
+	Agent   string `json:"agent,omitempty"`   // the User-Agent header then
+	Current bool   `json:"current"`           // whether it is the session of the request
 }
 
-// sessionRecord is a session as it is stored. Its secret is nowhere.
+// sessionRecord is a session as it is stored. Its secret is not stored.
 type sessionRecord struct {
 	Hash     credential.Hash `json:"hash"` // SHA-256 of the secret
 	ID       string          `json:"id"`
@@ -81,7 +81,7 @@ func (s *sessionRecord) until() int64 {
 	return min(s.Seen+s.Idle, s.last())
 }
 
-// last returns the second in which the session ends however it is used.
+// last returns the second in which the session ends at the latest.
 func (s *sessionRecord) last() int64 { return s.Created + s.Lifetime }
 
 // inForce reports whether a session admits its user, given the user's record.
@@ -97,7 +97,7 @@ func removeSession(t storage.Txn, s *sessionRecord) error {
 	return factor.EndStepUp(t, s.ID)
 }
 
-// account returns the account of a request with the secret that a session has.
+// account returns the account of a request with the secret of the session.
 func (s *sessionRecord) account(user *userRecord) *Account {
 	return &Account{
 		UserID: user.ID, UserName: user.Name, Credential: s.ID,
@@ -154,8 +154,8 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 	return session.account(user), true, nil
 }
 
-// see records from time to time that a session is in use. It does not wait for the write; if a
-// crash loses it, the session ends a little earlier.
+// see records at intervals that a session is in use. It does not wait for the write. If a
+// crash loses the write, the session ends a little earlier.
 func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Time) {
 	every := min(session.Idle/10, int64(5*time.Minute/time.Second))
 	if session.Half || now.Unix() < session.Seen+max(every, 1) {
@@ -164,12 +164,12 @@ func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Ti
 	_ = d.store.Post(ctx, func(t storage.Txn) error {
 		_, err := sessionTable.Change(t, table.Key{string(session.Hash[:])}, func(have *sessionRecord) bool {
 			if have.Seen >= now.Unix() {
-				return false // another request was quicker
+				return false // another request has recorded it
 			}
 			have.Seen = now.Unix()
 			return true
 		})
-		return err // none: it was ended or renewed meanwhile
+		return err // no error: the session was ended or renewed meanwhile
 	}, nil)
 }
 
@@ -181,7 +181,7 @@ type Entry struct {
 	// Account is the account that has logged in, half-open or whole.
 	Account *Account
 
-	// Expires is when the session is over if it is not used, in Unix seconds.
+	// Expires is when the session ends if it is not used, in Unix seconds.
 	Expires int64
 
 	// Factors are the factors of which one is still due, "2fa" and "passkey";
@@ -219,8 +219,8 @@ func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms
 	return session.entry(secret, user), sessionTable.Put(t, nil, session)
 }
 
-// makeRoom removes the sessions of a user that have ended, and the least recently used ones if
-// one more would be too many.
+// makeRoom removes the ended sessions of a user, and the least recently used ones if a new
+// session would exceed the maximum.
 func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
 	sessions, err := sessionsOf(t, user.ID)
 	if err != nil {
@@ -246,9 +246,9 @@ func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
 	return nil
 }
 
-// renewSession gives the session of an account a new secret and returns it, after a proof or a
-// change from which a thief of the old secret must not profit. The session's id and all that is
-// bound to it stay. For an access token it only checks that the token is in force, and returns no
+// renewSession gives the session of an account a new secret and returns it. It follows a proof or a
+// change that a thief of the old secret must not use. The session's id and everything that is
+// bound to the id stay. For an access token it only checks that the token is in force, and returns no
 // secret.
 func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
 	if err := whole(a); err != nil {
@@ -321,7 +321,7 @@ func (d Device) agent() string {
 	if len(agent) > maxAgent {
 		agent = agent[:maxAgent]
 	}
-	return strings.ToValidUTF8(agent, "") // a character cut in two goes whole
+	return strings.ToValidUTF8(agent, "") // a truncated character is removed
 }
 
 func (d Device) address() string {
@@ -331,7 +331,7 @@ func (d Device) address() string {
 	return d.Address.Unmap().String()
 }
 
-// seconds returns a duration in whole seconds, or the default if it is not above zero.
+// seconds returns a duration in whole seconds, or the default if it is not positive.
 func seconds(d, byDefault time.Duration) int64 {
 	return max(int64(cmp.Or(max(d, 0), byDefault)/time.Second), 1)
 }

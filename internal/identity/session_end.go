@@ -37,8 +37,8 @@ func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error)
 	})
 }
 
-// Logout ends the session or access token of the account. One that has ended already changes
-// nothing.
+// Logout ends the session or access token of the account. If it has ended already, nothing
+// changes.
 func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	if !a.Session {
 		_, err := d.changeAccess(ctx, a.UserID, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
@@ -59,8 +59,8 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 	})
 }
 
-// EndSession ends a session of the account's user. A session of another user is NOT_FOUND, as one
-// that never was.
+// EndSession ends a session of the account's user. If the session does not exist or belongs to
+// another user, it returns NOT_FOUND.
 func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error {
 	if err := whole(a); err != nil {
 		return err
@@ -77,9 +77,9 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 	})
 }
 
-// EndSessions ends all sessions of the account's user, or all but the one that asks. That one
-// gets a new secret, which is returned. If it ends none, it records no event, so that a thief of
-// a token cannot hide earlier events behind many of these.
+// EndSessions ends all sessions of the account's user, or all except the session of the request. That
+// one gets a new secret, which is returned. If it ends none, it records no event, so that a thief of
+// a token cannot hide earlier events behind many new ones.
 func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
 	var renewed Secret
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -120,9 +120,9 @@ func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
 }
 
 // endSessions ends all sessions of a user except kept, if that is not nil, and returns the new
-// secret of kept. If none is kept, it ends all step-ups too, also that of the access token.
-// Raising the epoch in the user's record, which the caller writes, is what ends the sessions;
-// removing them only frees space.
+// secret of kept. If none is kept, it ends all step-ups too, including that of the access token.
+// It ends the sessions by raising the epoch in the user's record, which the caller writes;
+// removing their records only frees space.
 func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {
 	user.Epoch++
 	sessions, err := sessionsOf(t, user.ID)
@@ -152,7 +152,7 @@ func endAccess(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Ti
 		}
 		user.Token, user.TokenHash = nil, credential.Hash{}
 	}
-	// What the kept session has proven, it has proven before the password changed.
+	// The step-up of the kept session was granted before the password changed.
 	if err := factor.EndStepUps(t, user.ID); err != nil {
 		return "", err
 	}

@@ -74,7 +74,7 @@ func TestTheOtherSessionsOrAllAreEndedTogether(t *testing.T) {
 	f.open(t, "a session of another user", bobs.Secret, true)
 }
 
-// Else a caller with a token could hide earlier actions behind many events.
+// Otherwise a thief of a token could hide earlier events behind many new ones.
 func TestTheEndOfNoSessionIsNoEvent(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -140,8 +140,8 @@ func TestDisablingAUserEndsTheSessionsForGood(t *testing.T) {
 	f.open(t, "a new one", f.login(t, "ann").Secret, true)
 }
 
-// What the user's record says ends sessions even where the records of some are
-// left behind: those of an old epoch, and those of a user who was disabled.
+// The user's record ends sessions even if their records remain: those of an old epoch, and
+// those of a disabled user.
 func TestTheUsersRecordEndsASessionThatIsStillThere(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(*userRecord){
@@ -173,7 +173,7 @@ func TestTheUsersRecordEndsASessionThatIsStillThere(t *testing.T) {
 	}
 }
 
-// A session that is not in the list of its user any more is ended with the rest.
+// A session that is missing in the list of its user ends with the other sessions.
 func TestASessionThatIsNotListedIsEndedTogetherWithTheOthers(t *testing.T) {
 	t.Parallel()
 	for what, end := range map[string]func(f fixture, a *Account) error{

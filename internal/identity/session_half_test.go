@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// The factor that is due in them is gone, so they could only expire.
+// The factor that is due in them was removed, so they could only expire.
 func TestAnOperatorsResetEndsHalfOpenSessions(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

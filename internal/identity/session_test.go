@@ -93,7 +93,7 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 	if err := f.store.View(t.Context(), func(storage.Reader) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	// A look at the records, since to come by the session would be to use it.
+	// This reads the records, because authenticating would use the session.
 	inForce := func(secret Secret) bool {
 		hash, _ := credential.HashPlain(secret.Reveal())
 		var s *sessionRecord
@@ -127,7 +127,7 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 		if f.clock.Now().Before(begun.Add(10 * time.Hour)) {
 			f.open(t, "a session in use", used.Secret, true)
 		}
-		if err := f.store.Flush(t.Context()); err != nil { // its use is written down
+		if err := f.store.Flush(t.Context()); err != nil { // wait until its use is recorded
 			t.Fatal(err)
 		}
 	}
@@ -175,7 +175,7 @@ func TestALogInNeverTakesAnIdOrASecretThatWasThere(t *testing.T) {
 		}
 		seen[entry.Secret.Reveal()], seen[entry.Account.Credential] = true, true
 	}
-	// What a client made up opens nothing, before and after.
+	// A secret that the client invented is refused before and after a log-in.
 	planted := strings.Repeat("Planted", 6) + "0"
 	f.open(t, "a secret that a client made up", Secret(planted), false)
 	f.login(t, "ann")

@@ -6,7 +6,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// A step-up tells that the person had the factors and the password of then.
+// A step-up proves only the factors and the password of its time.
 func TestAStepUpEndsWhenAFactorOrThePasswordChanges(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(t *testing.T, f fixture, a *Account, codes []string) error{

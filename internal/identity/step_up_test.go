@@ -58,8 +58,8 @@ func TestAStepUpStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
 	expect(t, "the session by its new secret", f.Fresh(t.Context(), a), "")
 }
 
-// A caller with a secret that a step-up of its owner has replaced gets neither the next secret nor any
-// use of the step-up.
+// A thief of a secret that the owner's step-up has replaced gets neither the new secret nor the use of
+// the step-up.
 func TestAReplacedSecretGainsNothingByALaterProof(t *testing.T) {
 	t.Parallel()
 	for what, try := range map[string]func(f fixture, a *Account, code string) error{

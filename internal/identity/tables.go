@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// The tables of this package. Nothing of it reads or writes its records in another way.
+// The tables of this package. All its records are read and written through them.
 var (
 	userTable = table.Table[userRecord]{
 		Name:    "user",
@@ -25,8 +25,8 @@ var (
 		return table.Key{folded}
 	}}
 
-	// No index leads from the hash of a secret to its key: Open reads every key and keeps them
-	// in memory.
+	// There is no index from the hash of a secret to its key, because Open loads all keys into
+	// memory.
 	keyTable = table.Table[keyRecord]{
 		Name:    "key",
 		Key:     func(k *keyRecord) table.Key { return table.Key{k.ID} },
@@ -42,8 +42,8 @@ var (
 		Key:  func(k *consoleKey) table.Key { return table.Key{k.UserID} },
 	}
 
-	// The primary key of a session is the hash of its secret, by which every request of the
-	// console finds it. The engine may drop a session when it is over for certain.
+	// The primary key of a session is the hash of its secret, because every request to the
+	// console finds the session by it. The engine may drop a session after its latest end.
 	sessionTable = table.Table[sessionRecord]{
 		Name:    "session",
 		Key:     func(s *sessionRecord) table.Key { return table.Key{string(s.Hash[:])} },
@@ -67,7 +67,7 @@ var (
 	setupTable = table.Table[setupRecord]{Name: "setup", Key: func(*setupRecord) table.Key { return setupCode }}
 )
 
-// mustGet returns a record that is there, unless another request removed it.
+// mustGet returns a record, or errGone if another request has removed it.
 func mustGet[R any](r storage.Reader, t *table.Table[R], key ...any) (*R, error) {
 	rec, err := t.Get(r, key...)
 	if err == nil && rec == nil {

@@ -9,17 +9,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Token is a user's access token as it is shown: without its secret. It opens the console to
-// programs, as a session does to a browser, and no model: API keys and access tokens do not
-// replace each other.
+// Token is a user's access token as it is shown: without its secret. Programs use it for the
+// console, as browsers use sessions. It cannot call models; API keys do that, and cannot use the
+// console.
 type Token struct {
 	ID      string `json:"id"`
-	Hint    string `json:"hint"`    // prefix and last four, to recognise it by
+	Hint    string `json:"hint"`    // prefix and last four characters, to recognise it
 	Created int64  `json:"created"` // Unix seconds
 }
 
-// MintToken makes the access token of a user and returns it; it is shown only here. The token
-// before it ends at once. A disabled user gets none.
+// MintToken makes the access token of a user and returns it; it is shown only here. The earlier
+// token ends at once. A disabled user gets none.
 func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secret, error) {
 	return d.mintToken(ctx, audit.Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
 }
@@ -29,7 +29,7 @@ func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error
 	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error { return d.fresh(t, a) })
 }
 
-// mintToken makes a token, unless may fails. by has the actor and the address of the event.
+// mintToken makes a token, unless may returns an error. by has the actor and the address of the event.
 func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
 	secret := credential.AccessToken.Draw()
 	hash, _ := credential.AccessToken.Hash(secret.Reveal())

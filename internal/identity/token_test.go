@@ -117,7 +117,7 @@ func TestKeysAndTokensDoNotStandInForEachOther(t *testing.T) {
 	f.accepted(t, "an access token as a key", token, false)
 	f.admitted(t, "a key as an access token", key, false)
 
-	// Nor when the form is taken off: the tables themselves are apart.
+	// The hashes alone are not accepted either, because each class has its own table.
 	keyHash, _ := credential.APIKey.Hash(key)
 	tokenHash, _ := credential.AccessToken.Hash(token)
 	if _, ok := f.keys.Find(tokenHash, f.clock.Now); ok {
@@ -202,8 +202,8 @@ func TestAnEventIsRecordedInItsTransactionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// events returns the audit: of each user, newest first, then of what concerns
-// none.
+// events returns the audit events: those of each user, newest first, then those of no
+// user.
 func (f fixture) events(t testing.TB) []audit.Event {
 	t.Helper()
 	var events []audit.Event

@@ -78,7 +78,7 @@ func TestAnEnrolmentWaitsTenMinutesForItsOwnSession(t *testing.T) {
 	expect(t, "a second time", f.enables(t, ann, f.code(t, seed, 1)), fault.Conflict)
 }
 
-// A stolen cookie must not become a key for ever.
+// A thief of the cookie must not get permanent access.
 func TestTheFirstFactorDemandsThePasswordAndAFurtherOneAVerification(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
@@ -114,7 +114,7 @@ func TestDisablingTOTPEndsItsBackupCodesAndNoCodeComesBack(t *testing.T) {
 	}
 	expect(t, "a code of what is off", f.verify(t, ann, f.code(t, seed, 1)), fault.NoFactor)
 	expect(t, "a backup code of what is off", f.verify(t, ann, codes[0]), fault.NoFactor)
-	// The step of the last code outlives the seed.
+	// The step of the last code is kept after the seed is deleted.
 	enrolment, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true)
 	if err != nil {
 		t.Fatal(err)

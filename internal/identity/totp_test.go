@@ -128,7 +128,7 @@ func TestWrongCodesAreCountedBeforeTheyAreChecked(t *testing.T) {
 		f.Directory = f.reopened(t)
 		expect(t, "the right code after "+when.passes.String()+" more", f.verify(t, ann, f.code(t, seed, 0)), when.want)
 	}
-	// A success forgets the failures, and the pause of TOTP leaves backup codes.
+	// A success resets the failures, and during a pause of TOTP backup codes are accepted.
 	for range 5 {
 		expect(t, "a wrong code", f.verify(t, ann, wrong), fault.VerificationFailed)
 	}
@@ -190,7 +190,7 @@ func TestWithoutTOTPNoCodeIsAnAttempt(t *testing.T) {
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
 	expect(t, "one without TOTP", f.verify(t, ann, f.code(t, "", 0)), fault.NoFactor)
-	for range 10 { // and that is no attempt
+	for range 10 { // a refused request does not count as an attempt
 		expect(t, "again", f.verify(t, ann, "123456"), fault.NoFactor)
 	}
 }

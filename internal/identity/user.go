@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// User is an account: it owns keys and, with the ledger, money.
+// User is an account, which owns keys. The ledger keeps its money.
 type User struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
@@ -25,7 +25,7 @@ type User struct {
 	DisplayName string `json:"display_name,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`
-	Token  *Token `json:"token,omitempty"` // nil when there is none
+	Token  *Token `json:"token,omitempty"` // nil if there is none
 }
 
 // userRecord is a user as it is stored: with the hashes of the user's secrets.
@@ -60,8 +60,8 @@ func foldName(name string) (string, *fault.Fault) {
 // idClass begins the ids of users.
 const idClass = "usr"
 
-// CreateUser makes a user. A name that is taken, in any case, is a CONFLICT; one that could be
-// read as an id is refused.
+// CreateUser makes a user. It returns CONFLICT for a name that is taken, in any case, and
+// INVALID_PARAMETER for a name that could be read as an id.
 func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
 	folded, refusal := newName(name)
 	if refusal != nil {
@@ -70,8 +70,8 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 	return d.createUser(ctx, actor, userRecord{User: User{Name: name}}, folded)
 }
 
-// CreateUserWithPassword is [Directory.CreateUser] with a password. There is never a user without
-// it in between.
+// CreateUserWithPassword is [Directory.CreateUser] with a password, in one transaction, so that the
+// user never exists without it.
 func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, password string) (User, error) {
 	folded, refusal := newPerson(name, password)
 	if refusal != nil {
@@ -88,7 +88,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	return d.createUser(ctx, actor, userRecord{User: User{Name: name}, Password: hash}, folded)
 }
 
-// createUser makes the user of a record that lacks its id and its time.
+// createUser makes a user. It sets the id and the time of the record.
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = credential.NewID(idClass), d.store.Now().Unix()
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -122,7 +122,7 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 }
 
 // SetUserDisabled disables a user, with all keys, the access token and all sessions, or enables
-// the user again; the sessions do not come back. It acts on the next request.
+// the user again. Ended sessions do not come back. It acts on the next request.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
 	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if user.Disabled == disabled {
@@ -189,7 +189,7 @@ func findUser(r storage.Reader, idOrName string) (*userRecord, error) {
 	return nil, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
 }
 
-// Profile is what users say of themselves. Fields that are nil stay.
+// Profile is a change of the profile of a user. Fields that are nil stay.
 type Profile struct {
 	// DisplayName has up to 64 printable characters. Empty: the user name is shown.
 	DisplayName *string `json:"display_name,omitempty"`
@@ -197,8 +197,8 @@ type Profile struct {
 
 const maxDisplayName = 64
 
-// ChangeProfile changes the profile of the account's user. Setting a value that is there already
-// is no change.
+// ChangeProfile changes the profile of the account's user. Setting the present value is not a
+// change.
 func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (User, error) {
 	if err := whole(a); err != nil {
 		return User{}, err

@@ -52,14 +52,14 @@ type download struct {
 
 	// Progress of the source since the last rate check, over all attempts.
 	waited time.Duration // time spent waiting for data
-	came   int64         // bytes
+	came   int64         // bytes received
 }
 
 // Reasons why there is no usable result.
 var (
 	errBroken  = errors.New("the transfer of the result broke off")
 	errSilent  = fmt.Errorf("%w: nothing came for too long", errBroken)
-	errSlow    = fmt.Errorf("the result comes at less than %d KiB per second", minRate>>10)
+	errSlow    = fmt.Errorf("the result arrives at less than %d KiB per second", minRate>>10)
 	errEmpty   = errors.New("the result is empty")
 	errTooMuch = errors.New("the result is longer than its service says")
 )
@@ -188,7 +188,7 @@ func (d *download) slow(n int, after time.Duration) bool {
 	return came < least
 }
 
-// because returns the cause of the context's end, or err.
+// because returns the cause of the context's end, or err if the context has not ended.
 func because(reading context.Context, err error) error {
 	if cause := context.Cause(reading); errors.Is(cause, errSilent) {
 		return errSilent
@@ -276,7 +276,7 @@ func (d *download) end(ctx context.Context) error {
 	case received == 0:
 		return errEmpty
 	case d.total >= 0 && received < d.total:
-		return fmt.Errorf("%w: %d of %d bytes came", errBroken, received, d.total)
+		return fmt.Errorf("%w: %d of %d bytes arrived", errBroken, received, d.total)
 	case d.kind == kind{}:
 		return d.know(ctx)
 	}
@@ -298,7 +298,7 @@ func (d *download) save(ctx context.Context) error {
 	})
 }
 
-// note records the progress of the copy.
+// note stores the progress of the copy in the record.
 func (d *download) note(ctx context.Context, p progress) error {
 	if p == d.record.Draft {
 		return nil
@@ -351,7 +351,7 @@ func spoils(failure error) bool {
 
 func (d *download) complain(err error) {
 	if err != nil {
-		d.archive.log.Warn("a copy that failed could not be tidied up", zap.String("task_id", d.record.Task), zap.Error(err))
+		d.archive.log.Warn("the draft of a failed copy could not be removed or recorded", zap.String("task_id", d.record.Task), zap.Error(err))
 	}
 }
 

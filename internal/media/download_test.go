@@ -39,7 +39,7 @@ func TestInvalidResultsAreRejected(t *testing.T) {
 				return false
 			}),
 		} {
-			o.etag = "" // nothing of it can be gone on with
+			o.etag = "" // without a validator, a draft cannot be continued
 			w.allow(o)
 			k := of("task_"+words, o.URL+"/?X-Signature=secret")
 			err := w.refuses(k, words)
@@ -114,7 +114,7 @@ func TestASilentSourceIsAbandoned(t *testing.T) {
 		w.refuses(of("task_a", mute.URL), "nothing came")
 		w.same(w.keep(of("task_b", stuck.URL))[0], stuck.content)
 
-		k := of("task_c", "") // ends only with its context
+		k := of("task_c", "") // this copy ends only with its context
 		k.Fetch = fetchOf(func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
 		w.refuses(k, "nothing came")
 	})
@@ -272,7 +272,7 @@ func TestACopyIsRetriedAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1000).(*directory)
 	w := newFixture(t, place)
-	var free, taken uint64 // taken by others, with each question
+	var free, taken uint64 // the space that other programs take with each query
 	place.space = func(string) (uint64, uint64, error) {
 		free -= min(free, taken)
 		return free, 1 << 40, nil
@@ -289,7 +289,7 @@ func TestACopyIsRetriedAfterAFullDisk(t *testing.T) {
 		from        *origin
 		free, taken uint64
 	}{
-		{"task_a", o, 1000 + 1<<20 - 1, 0}, // a byte too little
+		{"task_a", o, 1000 + 1<<20 - 1, 0}, // one byte too little
 		{"task_b", slim, 999, 0},
 		{"task_c", slim, 1000 + 1<<19, 1 << 16}, // the disk fills during the copy
 		{"task_d", o, 1000 + 1<<20 + 1<<16, 1 << 17},

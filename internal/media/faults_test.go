@@ -20,7 +20,7 @@ func TestFailedCommits(t *testing.T) {
 			"lost": storagetest.UnknownLost, "committed": storagetest.UnknownCommitted, "full": storagetest.LowSpace,
 			"sync": storagetest.SyncFailed, "halted": storagetest.Halted,
 		} {
-			for at := range 4 { // the names, two notes, the end
+			for at := range 4 { // the names, two saves of progress, the end
 				w.draftStep = 5 << 20
 				w.faulty.Plan(storagetest.After(at, fault)...)
 				k := of(fmt.Sprintf("task_%s_%d", kind, at), o.URL)

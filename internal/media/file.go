@@ -60,7 +60,7 @@ func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
 	unavailable := fault.New(fault.StoreUnavailable, "the file cannot be read now; try again later").After(retryAfter)
 	place := a.config.Load().Place
 	if place == nil {
-		a.log.Error("a file cannot be given out", zap.String("task_id", rec.Task), zap.Error(errNoPlace))
+		a.log.Error("a file cannot be served", zap.String("task_id", rec.Task), zap.Error(errNoPlace))
 		return nil, unavailable
 	}
 	size, err := place.Size(ctx, rec.Name)
@@ -78,7 +78,7 @@ func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
 	case err != nil && ctx.Err() != nil:
 		return nil, ctx.Err()
 	case err != nil:
-		a.log.Error("a file cannot be given out", zap.String("task_id", rec.Task), zap.Stringer("place", place), zap.Error(err))
+		a.log.Error("a file cannot be served", zap.String("task_id", rec.Task), zap.Stringer("place", place), zap.Error(err))
 		return nil, unavailable
 	}
 	return &File{

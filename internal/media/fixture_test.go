@@ -40,12 +40,12 @@ type fixture struct {
 	disk    *memory.Engine
 	faulty  *storagetest.Faulty
 	store   *storage.Store
-	written chan struct{} // has one when something was written since the last look
+	written chan struct{} // has an element if something was written since the last receive
 	place   Place
 	config  Config
 	clock   atomic.Int64 // Unix milliseconds
 
-	damaged bool // by hand: nothing adds up any more
+	damaged bool // the test has damaged the store, so it is not verified
 }
 
 // newFixture returns a fixture with this place.
@@ -69,7 +69,7 @@ type persistentEngine struct {
 	written chan<- struct{}
 }
 
-// Sole implements [storage.Sole], as the engine of gateways does.
+// Sole implements [storage.Sole], as the engine of production does.
 func (l persistentEngine) Sole() bool { return true }
 
 func (l persistentEngine) Update(ctx context.Context, fn func(storage.Txn) error) error {

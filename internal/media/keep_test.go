@@ -101,7 +101,7 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 	anywhere(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool { w.WriteHeader(404); return true })
 		w.allow(o).refuses(of("task_a", o.URL), "answers 404")
-		_, err := w.Open(t.Context(), w.nameOf("task_a", 0)) // a name that was drawn, of nothing that is kept
+		_, err := w.Open(t.Context(), w.nameOf("task_a", 0)) // the name exists, but the file is not kept yet
 		for what, err := range map[string]error{
 			"not kept": err, "unknown": second(w.Open(t.Context(), newName())), "empty": second(w.Open(t.Context(), "")),
 			"a path": second(w.Open(t.Context(), "../../etc/passwd")), "upper case": second(w.Open(t.Context(), strings.ToUpper(newName()))),
@@ -115,7 +115,7 @@ func TestUnknownNamesAreNotFound(t *testing.T) {
 
 func second[T any](_ T, err error) error { return err }
 
-// nameOf is the name of a result.
+// nameOf returns the file name of a result.
 func (w *fixture) nameOf(task string, index int) string {
 	w.t.Helper()
 	return w.recordOf(task, index).Name

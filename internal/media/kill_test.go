@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 // keepJob is the work of another process: to keep the results of a task.
 type keepJob struct {
 	Dir       string    // of the store and the files
-	S3        S3Options // where files lie, if it has an endpoint
+	S3        S3Options // stores the files, if it has an endpoint
 	Task      string
 	Addresses []string
 }
@@ -151,7 +151,7 @@ func kill(process *exec.Cmd) {
 func TestKillsDuringCopies(t *testing.T) {
 	t.Parallel()
 	const size = 22 << 20
-	var resumed sync.Map // places where a copy was gone on with
+	var resumed sync.Map // places in which a copy was continued
 	t.Cleanup(func() {
 		for _, where := range []string{"a directory", "a bucket"} {
 			if _, once := resumed.Load(where); !once && !t.Failed() {
@@ -187,7 +187,7 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 		}
 		return true
 	})
-	first := newOrigin(t, film(100_000)) // which is kept at the kill, as a rule
+	first := newOrigin(t, film(100_000)) // usually kept before the kill
 	e := keepJob{Dir: t.TempDir(), Task: "task_a", Addresses: []string{first.URL, o.URL}}
 	if bucket {
 		e.S3 = newS3(t).options()
@@ -196,7 +196,7 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 	select {
 	case <-sent:
 		if at == size {
-			time.Sleep(after) // into what comes after the last byte: the moment is the test's, nothing is waited for
+			time.Sleep(after) // the kill comes at a chosen moment after the last byte, so there is no event to wait for
 		}
 	case <-time.After(30 * time.Second):
 		t.Error("it never begins")

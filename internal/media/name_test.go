@@ -53,10 +53,10 @@ func TestMediaNames(t *testing.T) {
 	}{
 		{"", 0, mp4, "video-1.mp4"}, {"", 8, jpeg, "image-9.jpg"}, {"cats", 1, mp4, "cats"}, {"my film (1) 图.mp4", 0, mp4, "my film (1) 图.mp4"},
 		{"...", 0, mp4, "..."}, {"%2F", 0, mp4, "%2F"}, {strings.Repeat("图", 64), 0, mp4, strings.Repeat("图", 64)},
-		// What is shown in another order than it is written.
+		// Characters that change the order in which a name is displayed.
 		{"film\u202e4pm.exe", 0, mp4, "video-1.mp4"}, {"a\u2066b", 0, mp4, "video-1.mp4"}, {"a\u200fb", 0, mp4, "video-1.mp4"}, {"a\u200bb", 0, mp4, "video-1.mp4"},
 		{"a\u2028b", 0, mp4, "video-1.mp4"}, {"a\ufeffb", 0, mp4, "video-1.mp4"}, {"a\ue000b", 0, mp4, "video-1.mp4"}, {"e\u0301té سلام", 0, mp4, "e\u0301té سلام"},
-		// What a submission refuses does not get into a link either.
+		// Names that a submission refuses are not used in links either.
 		{".", 0, mp4, "video-1.mp4"}, {"..", 0, mp4, "video-1.mp4"}, {"a/b", 0, mp4, "video-1.mp4"}, {`a\b`, 0, mp4, "video-1.mp4"},
 		{"a\r\nb", 0, mp4, "video-1.mp4"}, {"a\x00", 0, mp4, "video-1.mp4"}, {"a\u0085", 0, mp4, "video-1.mp4"}, {"\xff", 0, mp4, "video-1.mp4"}, {strings.Repeat("x", 257), 0, mp4, "video-1.mp4"},
 	} {

@@ -9,8 +9,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// window is the number of bytes of one range request. It limits what is read in
-// vain if a reader leaves early.
+// window is the number of bytes of one range request. It limits how much is read in
+// vain if a reader stops early.
 const window = 8 << 20
 
 // object reads an object by range requests.

@@ -44,7 +44,7 @@ func TestKindsByFirstBytes(t *testing.T) {
 		{box("heic\x00\x00\x00\x00mif1heic"), ""},
 		{box("M4A \x00\x00\x00\x00M4A mp42isom"), ""},
 		{box("XYZ1\x00\x00\x00\x00XYZ2"), ""},
-		{"\x00\x00\x00\x10ftypXYZ1\x00\x00\x00\x00mp42", ""}, // behind the box
+		{"\x00\x00\x00\x10ftypXYZ1\x00\x00\x00\x00mp42", ""}, // after the box
 		{"<html>", ""}, {"<!DOCTYPE html>", ""}, {"<svg xmlns='http://www.w3.org/2000/svg' onload='alert(1)'>", ""}, {"%PDF-1.7", ""}, {`{"error":"x"}`, ""},
 		{"", ""}, {"\x89PNG", ""}, {"RIFF\x10\x00\x00\x00WAVEfmt ", ""}, {" \x89PNG\r\n\x1a\n", ""}, {"GIF88a", ""}, {"PK\x03\x04", ""}, {"\x00\x00\x00\x18ftyp", ""},
 	} {

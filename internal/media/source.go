@@ -117,7 +117,7 @@ func (l *linked) get(ctx context.Context, address string, from int64, validator 
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, errors.New("the address of the result is no URL")
+		return nil, errors.New("the address of the result is not a URL")
 	}
 	request.Header.Set("User-Agent", "modelgate")
 	request.Header.Set("Accept", "image/*, video/*;q=0.9, */*;q=0.1")
@@ -159,7 +159,7 @@ func follow(answer *http.Response) (string, error) {
 func readResponse(answer *http.Response, from int64, validator string) (*stream, error) {
 	header := answer.Header
 	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return nil, errors.New("the result comes compressed, which was not asked for")
+		return nil, errors.New("the result is compressed, although the request did not accept that")
 	}
 	s := &stream{body: answer.Body, total: answer.ContentLength, validator: validatorOf(header)}
 	switch answer.StatusCode {
@@ -168,7 +168,7 @@ func readResponse(answer *http.Response, from int64, validator string) (*stream,
 	case http.StatusPartialContent:
 		begin, total, err := contentRange(header.Get("Content-Range"))
 		if err != nil || begin != from || from == 0 {
-			return nil, errors.New("the service of the result answers with another range than it was asked for")
+			return nil, errors.New("the service of the result sent another range than requested")
 		}
 		// Some servers send a range although If-Range does not match.
 		if s.validator != "" && s.validator != validator {

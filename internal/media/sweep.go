@@ -99,7 +99,7 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 		}
 	}
 	if len(again) > 0 {
-		a.log.Error("files whose time is over could not be removed; it is tried again", zap.Int("files", len(again)),
+		a.log.Error("expired files could not be removed; the removal is retried", zap.Int("files", len(again)),
 			zap.Stringer("place", c.Place), zap.Error(errors.Join(errs...)))
 	}
 	if ctx.Err() != nil {
@@ -118,7 +118,7 @@ func readable(r storage.Reader, in table.Range, limit int) (list []*record, unre
 		switch {
 		case errors.Is(err, storage.ErrUnreadable):
 			bad++
-			unread = fmt.Errorf("%d files whose time is over: %w", bad, err)
+			unread = fmt.Errorf("%d expired files: %w", bad, err)
 		case err != nil:
 			return nil, nil, err
 		default:
@@ -256,7 +256,7 @@ func (a *Archive) sweepOrphans(ctx context.Context, c *config) error {
 		a.removed.Add(1)
 	}
 	if len(orphans) > 0 {
-		a.log.Warn("files that no record knows were removed", zap.Int("files", len(orphans)), zap.Stringer("place", c.Place))
+		a.log.Warn("files without a record were removed", zap.Int("files", len(orphans)), zap.Stringer("place", c.Place))
 	}
 	if r.after = next; next == "" {
 		r.next = a.now() + roundInterval.Milliseconds()

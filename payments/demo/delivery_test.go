@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// transport is a webhook without a network, for synctest bubbles.
+// transport is an http.RoundTripper in place of the network, for synctest bubbles.
 type transport func(*http.Request) error
 
 func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {

@@ -1,6 +1,6 @@
 // Package demo is a payment service without money, for trying payments without an
-// account at a service: a page with buttons in place of a card form, and signed notices
-// that are sent over HTTP.
+// account at a service. It has a page with buttons instead of a card form, and sends signed
+// notices over HTTP.
 //
 // [Demo] is the Caddy module. page.go serves the page, delivery.go sends notices, and
 // notice.go writes and reads them.

@@ -122,7 +122,7 @@ func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 		d.show(w, http.StatusBadGateway, o, "The gateway did not take the notice: "+err.Error()+".", []string{word})
 		return
 	}
-	if a.kind == payments.Paid && hasBeenPaid(o) { // repeated, which changes nothing
+	if a.kind == payments.Paid && hasBeenPaid(o) { // a repeated payment, which changes nothing
 		outcome, words := d.stateOf(o)
 		d.show(w, http.StatusOK, o, outcome, words)
 		return

@@ -27,7 +27,7 @@ type gateway struct {
 
 	demo   *Demo
 	order  payments.Order
-	status int // of the webhook's answers to what it can read
+	status int // of the webhook's answers to valid notices
 
 	mu      sync.Mutex
 	notices []payments.Notice

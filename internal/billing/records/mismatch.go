@@ -11,7 +11,7 @@ import (
 // for its payment.
 const MismatchesKept = audit.DefaultRetention
 
-// Mismatch is a well-signed notice that fitted no order. It credited nothing.
+// Mismatch is a notice with a valid signature that fits no order. It credited nothing.
 type Mismatch struct {
 	Time     int64         `json:"time"` // Unix milliseconds
 	Provider string        `json:"provider"`
@@ -50,7 +50,7 @@ func (m *MismatchRecord) about() string {
 	return m.Order
 }
 
-// Digest is one for all times that a service sends the same.
+// Digest returns the same value for all copies of a notice that a service sends.
 func (m Mismatch) Digest() string {
 	return journal.IDOf(m.Provider, string(m.Kind), m.Event, m.TradeNo, m.Payment, m.Dispute, m.Amount.String(), m.Currency, m.Reason).String()
 }

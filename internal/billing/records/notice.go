@@ -8,17 +8,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// NoticeRecord tells that a notice has been applied. The engine drops it with its order.
+// NoticeRecord records that a notice was applied. The engine drops it with its order.
 type NoticeRecord struct {
 	Provider string        `json:"provider"`
 	Kind     payments.Kind `json:"kind"`
 	Event    string        `json:"event"`
 	Time     int64         `json:"time"`
 	TradeNo  string        `json:"trade_no"`
-	By       journal.ID    `json:"by"`   // the attempt that did it
-	Said     journal.ID    `json:"said"` // what it told
+	By       journal.ID    `json:"by"`   // the attempt that applied it
+	Said     journal.ID    `json:"said"` // a hash of its content
 	Purge    time.Time     `json:"purge,omitzero"`
 }
 
-// UnknownPayment is why a notice waits.
+// UnknownPayment is the reason of a mismatch that waits for its payment.
 const UnknownPayment = "it names no order, and no payment that is known"

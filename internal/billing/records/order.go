@@ -20,12 +20,12 @@ const (
 	Failed   OrderStatus = "failed"
 	Lapsed   OrderStatus = "expired"
 	Refunded OrderStatus = "refunded" // in full
-	Disputed OrderStatus = "disputed" // by the payer, and not decided for the operator so far
-	Review   OrderStatus = "review"   // paid in a currency that the ledger has no more: an operator decides
+	Disputed OrderStatus = "disputed" // by the payer, and not decided in favour of the operator
+	Review   OrderStatus = "review"   // paid in a currency that is no longer that of the ledger: an operator decides
 )
 
-// unpaidKept is how long an unpaid order is kept after it has expired. Money that comes later
-// fits no order, and is listed for operators.
+// unpaidKept is how long an unpaid order is kept after it has expired. A later payment fits
+// no order, and is listed for operators.
 const unpaidKept = 90 * 24 * time.Hour
 
 // Order is a top-up of a user by a payment service. Times are Unix seconds.
@@ -42,8 +42,8 @@ type Order struct {
 	ExpiresAt int64        `json:"expires_at"`
 	PaidAt    int64        `json:"paid_at,omitempty"`
 	Payment   string       `json:"payment,omitempty"`  // the service's id
-	Refunded  money.Amount `json:"refunded,omitempty"` // to the payer, in all
-	Disputed  money.Amount `json:"disputed,omitempty"` // and not decided for the operator
+	Refunded  money.Amount `json:"refunded,omitempty"` // the total refunded to the payer
+	Disputed  money.Amount `json:"disputed,omitempty"` // disputed, and not decided in favour of the operator
 }
 
 // OrderRecord is an order as it is stored.
@@ -55,8 +55,8 @@ type OrderRecord struct {
 	Undated  bool      `json:"undated,omitempty"` // its notices carry no time
 	Disputes []dispute `json:"disputes,omitempty"`
 
-	// What refunds and disputes have taken of what was credited: out of the
-	// wallet, and as a receivable.
+	// The parts of the credit that refunds and disputes have taken back: from the wallet,
+	// and as a receivable.
 	TakenWallet money.Amount `json:"taken_wallet,omitempty"`
 	TakenOwed   money.Amount `json:"taken_owed,omitempty"`
 
@@ -92,7 +92,7 @@ type dispute struct {
 	Restored money.Amount `json:"restored,omitempty"` // given back; zero until its notice comes
 }
 
-// open returns what a dispute has taken from the operator and not given back.
+// open returns the amount that a dispute has taken from the operator and not given back.
 func (x dispute) open() money.Amount { return max(0, x.Amount-x.Restored) }
 
 // Create writes a new order as the latest of its user.
@@ -130,8 +130,8 @@ func (o *OrderRecord) AddNotice(at time.Time, n payments.Notice) {
 	o.Notices = append(o.Notices, OrderNotice{at.Unix(), n.Kind, n.Event, n.Payment, n.Dispute, n.Amount})
 }
 
-// Purge is when the engine may drop an order. It never drops one that is pending, paid or in
-// review, or of which a refund or a dispute was told.
+// Purge returns when the engine may drop an order. It never drops an order that is pending,
+// paid or in review, or that has a refund or a dispute.
 func (o *OrderRecord) Purge() time.Time {
 	over := o.Status == Failed || o.Status == Lapsed
 	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {
@@ -140,7 +140,7 @@ func (o *OrderRecord) Purge() time.Time {
 	return time.Unix(o.ExpiresAt, 0).Add(unpaidKept)
 }
 
-// Read notes that the order is what the store has.
+// Read remembers the order as the stored state and returns it.
 func (o *OrderRecord) Read() *OrderRecord {
 	before := *o
 	before.stored = nil
@@ -157,7 +157,7 @@ func (o *OrderRecord) Write(t storage.Txn) error {
 	return nil
 }
 
-// Show returns the order as it stands now.
+// Show returns the order with its present status.
 func (o *OrderRecord) Show(now time.Time) Order {
 	shown := o.Order
 	if shown.Status == Pending && now.Unix() >= o.ExpiresAt {

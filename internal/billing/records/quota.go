@@ -18,18 +18,17 @@ import (
 // from earlier sales. Most subscriptions are never renewed. As long as there is one sale, it is in
 // the record of the subscription.
 //
-// The quota of a period is in an account of its own, named by the period's
-// start: the later of the moment at which the calendar's period began and of the
-// moment since which the quota has been reset like this without a gap (Since).
-// Starts are unique within a subscription: two runs of sales do not overlap.
+// A run is a chain of sales without a gap whose quotas reset in the same way; it begins at
+// Since. The quota of each period has an account of its own, named by the start of the
+// period: the start of the calendar's period, or Since if that is later. Starts are unique
+// within a subscription, because two runs do not overlap.
 //
 // A quota that never resets has one period for the whole run, and every sale adds
-// to it at once. A quota that resets is granted when its period is first looked
-// at, at the terms in force when the period began; the period in which a run
-// begins is granted with its sale. Periods in which nothing reads the account are
-// never opened.
+// to it at once. A quota that resets is granted when its period is first read, at the
+// terms in force when the period began. The first period of a run is granted with its
+// sale. Periods in which nothing reads the account are never opened.
 
-// SaleKind is how a sale came about.
+// SaleKind is the operation that made a sale.
 type SaleKind string
 
 const (
@@ -51,20 +50,20 @@ type Sale struct {
 	Kind         SaleKind   `json:"kind"`
 	Transfer     journal.ID `json:"transfer"`
 	Time         int64      `json:"time"`  // when it was sold
-	From         int64      `json:"from"`  // what it is for, half open
+	From         int64      `json:"from"`  // the time that was sold, half open
 	Until        int64      `json:"until"` //
-	Since        int64      `json:"since"` // when the run of sales began that reset alike, without a gap
+	Since        int64      `json:"since"` // when the run of sales began
 	Terms
 }
 
-// Grants returns the start of the period whose quota comes with the sale, and
-// false when there is none: the periods are opened later.
+// Grants returns the start of the period whose quota is granted with the sale. It returns
+// false if all its periods are opened later.
 func (s *Sale) Grants() (start int64, ok bool) {
 	return s.Since, s.QuotaReset == calendar.Never || s.From == s.Time
 }
 
-// SaleAt returns the last sale that is for a time from moment, in Unix seconds,
-// or before.
+// SaleAt returns the last sale whose time begins at moment, in Unix seconds, or
+// before.
 func (s *SubscriptionRecord) SaleAt(r storage.Reader, moment int64) (last Sale, found bool, err error) {
 	if s.First != nil {
 		return s.OnlySale(), s.Start <= moment, nil
@@ -93,8 +92,8 @@ func (s *SubscriptionRecord) Sales(r storage.Reader) iter.Seq2[*Sale, error] {
 	}
 }
 
-// PeriodRecord is a period of quota that was opened. The one that came with the
-// only sale of a subscription has none.
+// PeriodRecord is a period of quota that was opened. The period that was granted with the
+// only sale of a subscription has no record.
 type PeriodRecord struct {
 	User         string       `json:"user"`
 	Subscription int64        `json:"subscription"`
@@ -105,15 +104,15 @@ type PeriodRecord struct {
 // Period is the period of quota of a subscription at a moment.
 type Period struct {
 	Start  int64
-	from   int64        // since when start, until and resets have been the same
+	from   int64        // since when Start, until and Resets have had these values
 	Quota  money.Amount // granted, or to be granted when it is opened
 	Opened bool
-	until  int64 // when to look again at the latest
-	Resets int64 // when the next period begins; math.MaxInt64 when none does
+	until  int64 // when the period must be computed again
+	Resets int64 // when the next period begins; math.MaxInt64 if there is none
 }
 
-// At returns the period at a moment that the sale is for, as far as that follows
-// from the sale alone.
+// At returns the period at a moment within the time of the sale, computed from the sale
+// alone.
 func (s *Sale) At(moment time.Time) Period {
 	began := s.QuotaReset.Start(moment).Unix()
 	p := Period{Start: max(began, s.Since), from: max(began, s.From), until: s.Until, Resets: math.MaxInt64}
@@ -124,7 +123,7 @@ func (s *Sale) At(moment time.Time) Period {
 	return p
 }
 
-// PeriodAt returns the period at a moment, and false when none was sold.
+// PeriodAt returns the period at a moment. It returns false if no sale covers the moment.
 func (s *SubscriptionRecord) PeriodAt(r storage.Reader, moment time.Time) (p Period, found bool, err error) {
 	x, found, err := s.SaleAt(r, moment.Unix())
 	if err != nil || !found || moment.Unix() >= x.Until {
@@ -158,7 +157,7 @@ func (s *SubscriptionRecord) PeriodAt(r storage.Reader, moment time.Time) (p Per
 	return p, err == nil, err
 }
 
-// Used returns what has been spent of the quota of a period, as far as it is durable, and what tasks
+// Used returns the durable spending of the quota of a period, and the amount that tasks
 // hold of the rest.
 func (s *SubscriptionRecord) Used(r storage.Reader, p Period) (used, held money.Amount, err error) {
 	if !p.Opened {
@@ -168,7 +167,7 @@ func (s *SubscriptionRecord) Used(r storage.Reader, p Period) (used, held money.
 	return p.Quota - state.Balance, state.Held, err
 }
 
-// GrantID is the transfer that opens a period.
+// GrantID returns the id of the transfer that opens a period.
 func GrantID(id, start int64) journal.ID {
 	return journal.IDOf("grant", strconv.FormatInt(id, 10), strconv.FormatInt(start, 10))
 }

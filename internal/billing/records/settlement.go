@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// The amount to take back of a paid order follows from its record alone: refunds and open disputes,
-// together at most the payment. A notice changes the record, and then the difference is moved. So
-// refunds and disputes of the same money take it once, in any order of their notices.
+// The amount to take back of a paid order follows from its record alone: the sum of refunds and open
+// disputes, at most the payment. A notice changes the record, and then the difference is moved. So a
+// refund and a dispute of the same money take it once, in any order of their notices.
 
 // Target returns how much of the credit must be taken back.
 func (o *OrderRecord) Target() money.Amount {
@@ -25,7 +25,7 @@ func (o *OrderRecord) Due() money.Amount { return o.Target() - o.TakenWallet - o
 // says anything new.
 func (o *OrderRecord) Note(n payments.Notice) bool {
 	switch n.Kind {
-	case payments.Refunded: // in all, so that an older notice tells less
+	case payments.Refunded: // the notice has the total, so an older one has less
 		if n.Amount <= o.Refunded {
 			return false
 		}
@@ -79,10 +79,10 @@ var FollowingKinds = map[payments.Kind]journal.Kind{
 	payments.Refunded: journal.Refund, payments.Disputed: journal.Dispute, payments.Restored: journal.Restore,
 }
 
-// TopUpID is the transfer that credits an order.
+// TopUpID returns the id of the transfer that credits an order.
 func TopUpID(tradeNo string) journal.ID { return journal.IDOf("topup", tradeNo) }
 
-// TransferID is the n-th transfer of an order; the credit is the first.
+// TransferID returns the id of the n-th transfer of an order; the credit is the first.
 func TransferID(tradeNo string, n int) journal.ID {
 	return journal.IDOf("order", tradeNo, strconv.Itoa(n))
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Status is where a subscription stands.
+// Status is the status of a subscription.
 type Status string
 
 // The statuses of a subscription.
@@ -20,7 +20,7 @@ const (
 	Cancelled Status = "cancelled"
 )
 
-// Terms are what was sold, as it was on the day.
+// Terms are the terms of a plan at the time of the sale.
 type Terms struct {
 	Price      money.Amount      `json:"price"` // what was charged
 	Currency   string            `json:"currency"`
@@ -29,8 +29,8 @@ type Terms struct {
 	QuotaReset calendar.Reset    `json:"quota_reset"`
 }
 
-// SubscriptionRecord is a subscription as it is stored. What time changes is not
-// in it.
+// SubscriptionRecord is a subscription as it is stored. It has nothing that changes with
+// time alone.
 type SubscriptionRecord struct {
 	ID        int64  `json:"id"`
 	User      string `json:"user"`
@@ -41,14 +41,14 @@ type SubscriptionRecord struct {
 	Cancelled int64  `json:"cancelled,omitempty"` // when
 	Claimed   bool   `json:"claimed,omitempty"`   // its first sale was a claim
 
-	// First is what else there is to say of its sale, until it has another. The
-	// period that the sale has opened needs no record as long.
+	// First is the rest of its sale while there is only one. Until then the period that the
+	// sale has opened has no record either.
 	First *FirstSale `json:"first,omitempty"`
 
 	Terms
 }
 
-// FirstSale is what a subscription does not say itself of its only sale.
+// FirstSale has the fields of the only sale that the subscription does not have.
 type FirstSale struct {
 	Kind     SaleKind   `json:"kind"`
 	Transfer journal.ID `json:"transfer"`
@@ -83,11 +83,11 @@ const ReferencePrefix = "subscription/"
 // Reference names a subscription in transfers.
 func Reference(id int64) string { return ReferencePrefix + strconv.FormatInt(id, 10) }
 
-// QuotaAccount is the account of a period that starts at a Unix second.
+// QuotaAccount returns the account of a period that starts at a Unix second.
 func QuotaAccount(user string, id, start int64) journal.Account {
 	return journal.Quota(user, id, time.Unix(start, 0))
 }
 
-// OperatorScope keeps the keys of operators apart from those of the user whose
-// money they change.
+// OperatorScope returns the scope of the idempotency keys of operators, which differs from
+// the scope of the user whose money they change.
 func OperatorScope(user string) string { return "operator/" + user }

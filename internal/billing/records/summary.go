@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Summary is what all subscriptions of a user come to, in one record that is read whenever the
-// user's money changes. Running follows from the subscriptions, and is made from them again
-// where it cannot be true.
+// Summary is the summary of all subscriptions of a user, in one record that is read whenever the
+// user's money changes. Running follows from the subscriptions, and is rebuilt from them if the
+// clock was set back.
 type Summary struct {
 	User      string
-	Due       int64           // when time changes the subscriptions; zero: never
+	Due       int64           // when the next subscription or period ends; zero: never
 	Ended     int64           // the latest end of those removed from Running because they had ended
 	Purchases map[int64]int64 // how often each plan was bought, by its number
 	Running   []Running       // soonest to end first, then by number
@@ -33,16 +33,16 @@ type Running struct {
 }
 
 // Presence is the period that a running subscription was in when the summary was written; zero
-// if that is not known. Sales never change, and a renewal is for a time after all of them, so
-// it holds for all of [From, Until): what a user may spend is listed without reading the sales.
-// Times are Unix seconds.
+// if that is not known. It is valid for all of [From, Until), because sales never change and a
+// renewal begins after all of them. So sources are listed without reading the sales. Times are
+// Unix seconds.
 type Presence struct {
 	From  int64
 	Until int64
 	Start int64 // names the period, which is open
 }
 
-// Presence returns what the summary says of a period that is open.
+// Presence returns the presence of an open period.
 func (p *Period) Presence() Presence { return Presence{p.from, p.until, p.Start} }
 
 // Compare orders subscriptions by their end, then by number.
@@ -50,7 +50,7 @@ func (x Running) Compare(y Running) int {
 	return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(x.ID, y.ID))
 }
 
-// CountPurchase counts one more.
+// CountPurchase counts a purchase of a plan.
 func (s *Summary) CountPurchase(plan int64) {
 	if s.Purchases == nil {
 		s.Purchases = make(map[int64]int64)
@@ -95,7 +95,7 @@ func ReadSummary(r storage.Reader, user string, now time.Time) (*Summary, error)
 		return &Summary{User: user}, err
 	}
 	s.stored, s.storedDue = true, s.Due
-	if now.Unix() < s.Ended { // a clock that was ahead removed subscriptions that have not ended
+	if now.Unix() < s.Ended { // the clock was ahead when subscriptions were removed, so they may not have ended
 		err = s.rebuild(r, now)
 	}
 	return s, err

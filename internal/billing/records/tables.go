@@ -1,7 +1,7 @@
-// Package records has what billing keeps in the store: subscriptions with their sales and periods,
-// the summary of a user, orders, notices and mismatches. It declares their tables, and computes what
-// follows from a record alone. Package billing changes them, and package verify checks them. It
-// imports the ledger for accounts and transfers.
+// Package records has the records of billing: subscriptions with their sales and periods, the
+// summary of a user, orders, notices and mismatches. It declares their tables, and computes values
+// that follow from a single record. Package billing changes them, and package verify checks them.
+// It imports the ledger for accounts and transfers.
 package records
 
 import (
@@ -27,13 +27,13 @@ var (
 
 	// ClaimedPlans lets each user claim a free plan once.
 	ClaimedPlans = table.Index[SubscriptionRecord]{Name: "claimed", Unique: true, Fixed: true, Fields: func(s *SubscriptionRecord) table.Key {
-		if !s.Claimed { // as most are; keyIf would allocate the fields in any case
+		if !s.Claimed { // the usual case: keyIf would allocate the fields
 			return nil
 		}
 		return table.Key{s.User, s.PlanID}
 	}}
 
-	// Sales are those of subscriptions that were renewed, latest first.
+	// Sales has the sales of renewed subscriptions, latest first.
 	Sales = table.Table[Sale]{
 		Name: "sale",
 		Key: func(s *Sale) table.Key {
@@ -47,8 +47,8 @@ var (
 		Key:  func(p *PeriodRecord) table.Key { return table.Key{p.User, p.Subscription, p.Start} },
 	}
 
-	// Summaries has one record for each user with subscriptions. Whatever changes the money of
-	// a user reads it.
+	// Summaries has one record for each user with subscriptions. Every change of the user's
+	// money reads it.
 	Summaries = table.Table[Summary]{
 		Name:    "subsummary",
 		Key:     func(s *Summary) table.Key { return table.Key{s.User} },
@@ -57,7 +57,7 @@ var (
 		Decode:  decodeSummary,
 	}
 
-	// DueSummaries holds when time changes the subscriptions of a user.
+	// DueSummaries orders summaries by Due, for the sweeper.
 	DueSummaries = table.Index[Summary]{Name: "subdue", Fields: func(s *Summary) table.Key {
 		return keyIf(s.Due != 0, s.Due)
 	}}
@@ -125,7 +125,7 @@ var (
 		return table.Key{storage.Inverted(m.Time)}
 	}}
 
-	// WaitingMismatches leads from a payment to what was told of it before it was known, oldest
+	// WaitingMismatches leads from an unknown payment to the notices about it, oldest
 	// first.
 	WaitingMismatches = table.Index[MismatchRecord]{Name: "paywait", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
 		if _, follows := FollowingKinds[m.Kind]; !follows || m.Reason != UnknownPayment || m.Payment == "" {
@@ -148,5 +148,5 @@ func keyIf(indexed bool, fields ...any) table.Key {
 	return fields
 }
 
-// PaymentHash stands for a payment in keys where more fields follow.
+// PaymentHash returns a fixed-length key of a payment, for keys with further fields.
 func PaymentHash(provider, payment string) string { return journal.IDOf(provider, payment).String() }

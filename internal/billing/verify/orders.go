@@ -57,8 +57,8 @@ func (v *verification) unpaid(o *records.OrderRecord) error {
 	return nil
 }
 
-// paid checks that an order was credited once, and that what was taken back is what was refunded
-// and disputed.
+// paid checks that an order was credited once, and that the amount taken back is the amount
+// refunded and disputed.
 func (v *verification) paid(o *records.OrderRecord) error {
 	if o.Status != o.PaidStatus() {
 		v.problem("order %s: it is %s and should be %s", o.TradeNo, o.Status, o.PaidStatus())
@@ -80,7 +80,7 @@ func (v *verification) paid(o *records.OrderRecord) error {
 	return v.later(o)
 }
 
-// later checks that the transfers after the credit have taken back what the order says.
+// later checks that the transfers after the credit have taken back the amount in the order.
 func (v *verification) later(o *records.OrderRecord) error {
 	var taken records.OrderRecord
 	for i, id := range o.Transfers[1:] {
@@ -89,7 +89,7 @@ func (v *verification) later(o *records.OrderRecord) error {
 		}
 		x, found, err := journal.ReadTransfer(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {
-			return nil // the ledger reports it, and what it has taken is not known
+			return nil // the ledger reports it, and its amount is not known
 		}
 		if err != nil {
 			return err
@@ -113,8 +113,8 @@ func (v *verification) later(o *records.OrderRecord) error {
 	return err
 }
 
-// replay adds to o what a transfer of the order has taken back, or given back. It returns false
-// if the transfer belongs to something else.
+// replay adds to o the amount that a transfer of the order has taken or given back. It returns
+// false if the transfer does not belong to the order.
 func replay(o *records.OrderRecord, x *journal.Transfer, of *records.OrderRecord) bool {
 	legs := make(map[journal.Account]money.Amount)
 	for _, leg := range x.Legs {

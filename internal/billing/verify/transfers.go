@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// booked is what a transfer should be.
+// booked is the expected content of a transfer.
 type booked struct {
 	kind            journal.Kind
 	user, reference string
-	legs            map[journal.Account]money.Amount // by families of accounts
+	legs            map[journal.Account]money.Amount // by family of accounts
 }
 
 // read returns a transfer. If the transfer does not exist, read reports a problem. It does not
@@ -35,7 +35,7 @@ func (v *verification) read(id journal.ID, problem string, args ...any) (x journ
 	return x, found, err
 }
 
-// transfer checks that a transfer exists and is what it should be.
+// transfer checks that a transfer exists and has the expected content.
 func (v *verification) transfer(what string, id journal.ID, want booked) error {
 	x, found, err := v.read(id, "%s: the transfer %s does not exist", what, id)
 	if !found || err != nil {
@@ -64,8 +64,8 @@ var purposes = map[journal.Kind]func(*verification, *journal.Transfer) error{
 	journal.Grant: (*verification).forSubscription,
 }
 
-// transfers checks that each transfer of these kinds is named once by a record, and that the amounts
-// which operators have borne are those of the transfers. The records have been counted before.
+// transfers checks that each transfer of these kinds is named once by a record, and that the
+// transfers match the amounts that operators have borne. The records were counted before.
 func (v *verification) transfers() error {
 	err := each(v, &records.Accounts, records.Accounts.Under(), func(a *records.AccountRecord) error {
 		v.borne.Add([]byte(a.User), int64(a.WrittenOff))
@@ -141,7 +141,7 @@ func (v *verification) forOrder(x *journal.Transfer) error {
 	return err
 }
 
-// forSubscription checks that one sale, or one opened period, is by a transfer.
+// forSubscription checks that exactly one sale, or one opened period, names a transfer.
 func (v *verification) forSubscription(x *journal.Transfer) error {
 	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, records.ReferencePrefix), 10, 64)
 	if err != nil || records.Reference(id) != x.Reference {
@@ -189,7 +189,7 @@ type answer struct {
 	Subscription int64  `json:"subscription_id"`
 	Wallet       *struct {
 		Charged money.Amount `json:"charged"`
-	} `json:"wallet"` // of a receipt
+	} `json:"wallet"` // in a receipt
 	Amount money.Amount `json:"amount"` // of a change
 }
 

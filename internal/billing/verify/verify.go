@@ -1,5 +1,5 @@
 // Package verify checks the records of billing against each other and against the ledger, in one
-// snapshot of a store. [Check] reports what contradicts itself. It imports the records and the
+// snapshot of a store. [Check] reports the contradictions. The package imports the records and the
 // ledger, and changes nothing.
 package verify
 
@@ -26,12 +26,12 @@ import (
 //   - Each sale and each credit of an order has its transfer, and each such transfer has its sale
 //     or order.
 //   - Quotas were granted as they were sold.
-//   - What was taken back of an order is what was refunded and disputed.
-//   - Each stored answer to an idempotency key names what was done.
+//   - The amount taken back of an order is the amount refunded and disputed.
+//   - Each stored answer to an idempotency key matches its transfer.
 //   - Each index key has its record, and each record its index keys.
 //
-// r is one snapshot. The error is one of reading. Check holds one subscription or one order in
-// memory at a time.
+// r is one snapshot. Check returns the errors of reading. It holds one subscription or one
+// order in memory at a time.
 func Check(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
@@ -48,7 +48,7 @@ type verification struct {
 	storage.Reader
 	now       time.Time
 	problem   func(format string, args ...any)
-	accounted *multiset.Hash // transfers, by what they were booked for
+	accounted *multiset.Hash // transfers, by the records that name them
 	answered  *multiset.Hash // sales, by the answers to idempotency keys
 	borne     *multiset.Hash // users, by what operators have borne for them
 
@@ -117,7 +117,7 @@ func (v *verification) subscriptions() error {
 		each(v, &records.Periods, records.Periods.Under(), func(p *records.PeriodRecord) error { return v.subscription(p.User, p.Subscription, "a period") }))
 }
 
-// subscription checks that there is a subscription that something belongs to.
+// subscription checks that the subscription of a record exists.
 func (v *verification) subscription(user string, id int64, what string) error {
 	there, err := records.Subscriptions.Has(v, user, id)
 	if err == nil && !there {
@@ -142,7 +142,7 @@ func (v *verification) summaryOf(user string) (*records.Summary, error) {
 	return v.last, nil
 }
 
-// summarized checks what the summary of a user says about a subscription.
+// summarized checks the entry of a subscription in the summary of its user.
 func (v *verification) summarized(s *records.SubscriptionRecord) error {
 	have, err := v.summaryOf(s.User)
 	if err != nil {
@@ -206,10 +206,10 @@ func (v *verification) summaries() error {
 }
 
 // sales checks the chain of sales of a subscription, from the latest to the
-// first, and what their periods were granted.
+// first, and the quotas of their periods.
 func (v *verification) sales(s *records.SubscriptionRecord) error {
 	var later *records.Sale
-	granted := make(map[int64]money.Amount) // with sales, by the start of the period
+	granted := make(map[int64]money.Amount) // granted with sales, by the start of the period
 	for have, err := range s.Sales(v) {
 		if err != nil {
 			return err
@@ -282,7 +282,7 @@ func nameOf(s *records.SubscriptionRecord) string {
 	return "subscription " + strconv.FormatInt(s.ID, 10)
 }
 
-// periods checks that each period was granted what was sold, in its record and
+// periods checks that each period was granted the quota that was sold, in its record and
 // in the ledger: with sales, or when it was opened.
 func (v *verification) periods(s *records.SubscriptionRecord, granted map[int64]money.Amount) error {
 	if s.First != nil { // the first period has no record
@@ -320,8 +320,8 @@ func (v *verification) periods(s *records.SubscriptionRecord, granted map[int64]
 	return nil
 }
 
-// opened checks the transfer that has opened a period, and returns what was sold
-// for it; zero when no period begins then.
+// opened checks the transfer that opened a period, and returns the quota that was sold for
+// it. It returns zero if no period begins at start.
 func (v *verification) opened(s *records.SubscriptionRecord, start int64) (quota money.Amount, err error) {
 	sold, _, err := s.SaleAt(v, start)
 	if err != nil {
@@ -337,7 +337,7 @@ func (v *verification) opened(s *records.SubscriptionRecord, start int64) (quota
 	}})
 }
 
-// entered returns what an account was granted.
+// entered returns the sum that was granted to an account.
 func (v *verification) entered(a journal.Account) (sum money.Amount, err error) {
 	err = journal.ScanEntries(v, a, 0, func(e journal.Entry) bool {
 		switch e.Kind {

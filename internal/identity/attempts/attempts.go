@@ -1,7 +1,7 @@
 // Package attempts counts in the store how often a secret is tried, before it is checked, so that the
 // bounds hold over parallel requests and restarts. A [Limit] bounds attempts in a period, right or
-// wrong. A [Guard] bounds failures in a row. Subjects are what the caller names: a user, a name, an
-// address.
+// wrong. A [Guard] bounds failures in a row. The caller chooses the subject of a count: a user, a name
+// or an address.
 package attempts
 
 import (
@@ -27,10 +27,10 @@ var (
 	failureTable = table.Table[failureRecord]{Name: "failures", Key: func(f *failureRecord) table.Key { return table.Key{f.What, f.UserID} }}
 )
 
-// Unknown is the actor of the event of an attempt that does not prove who makes it.
+// Unknown is the actor in the event of an attempt that is not authenticated.
 const Unknown = "unknown"
 
-// Limit is how often something may be tried: at most so many times in any period of that length.
+// Limit allows at most Most attempts in any period of length Per.
 type Limit struct {
 	What string // names the counter in the store
 	Most int
@@ -132,7 +132,7 @@ func wholeSeconds(wait time.Duration) time.Duration {
 	return (wait + time.Second - 1).Truncate(time.Second)
 }
 
-// Words is a duration that formats for people: "15 minutes", "a minute".
+// Words is a duration whose text is readable: "15 minutes", "a minute".
 type Words time.Duration
 
 // String implements fmt.Stringer.

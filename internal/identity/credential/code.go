@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// One-time codes are what a person reads to another or copies out of a log: 20
-// digits of Crockford's base 32 (100 bit), in groups. They are stored as a hash;
-// a fast one is enough for so many random bits.
+// One-time codes are read aloud or copied from a log. They have 20 digits of Crockford's
+// base 32 (100 bit), in groups. They are stored as a hash. A fast hash is enough for 100
+// random bits.
 const (
 	oneTimeDigits = 20
 	oneTimeGroup  = 5
@@ -17,8 +17,8 @@ const (
 // DrawOneTime draws a new one-time code: XXXXX-XXXXX-XXXXX-XXXXX.
 func DrawOneTime() Secret { return DrawCode(oneTimeDigits, oneTimeGroup) }
 
-// HashOneTime returns the hash of a one-time code of a purpose. No code has the hash of a text that
-// cannot be one.
+// HashOneTime returns the hash of a one-time code for a purpose. For a text that is not a code, it
+// returns a hash that no code has.
 func HashOneTime(purpose, text string) Hash {
 	digits, ok := ReadCode(text, oneTimeDigits)
 	if !ok {
@@ -27,7 +27,7 @@ func HashOneTime(purpose, text string) Hash {
 	return sha256.Sum256([]byte(purpose + ":" + digits))
 }
 
-// crockford is Crockford's base 32, which has no letter that could be taken for another.
+// crockford is the alphabet of Crockford's base 32, which has no letters that look alike.
 const crockford = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 
 // DrawCode draws a code of random digits of Crockford's base 32, in groups with dashes between them.

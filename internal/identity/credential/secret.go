@@ -1,6 +1,6 @@
-// Package credential has the secrets by which callers are recognised: how they are drawn, which form
-// each class has, how they are hashed, and the [Table] in memory of those that are in force. A [Secret]
-// is one in clear, a [Hash] is what is stored. The package knows no users and no store.
+// Package credential has the secrets that authenticate callers: it draws and hashes them, defines the
+// form of each class, and has the [Table] in memory of those that are in force. A [Secret] is a
+// credential in clear, a [Hash] is its stored form. The package knows no users and no store.
 package credential
 
 import (
@@ -12,11 +12,11 @@ import (
 	"strings"
 )
 
-// Form is the form of a class of credentials: its prefix, 43 base62 digits drawn
-// at random (256 bit), and 6 base62 digits of the CRC-32 (IEEE) of all before
-// them. The checksum lets junk be refused before any look-up, and lets scanners
-// of source code tell a leaked credential from a word that looks like one. The
-// prefix keeps the classes apart: no word has the form of two.
+// Form is the form of a class of credentials: its prefix, 43 random base62 digits
+// (256 bit), and 6 base62 digits of the CRC-32 (IEEE) of all characters before
+// them. Because of the checksum, invalid text is refused before any look-up, and
+// scanners of source code can recognise a leaked credential. The prefix makes the
+// classes disjoint.
 type Form string
 
 // The classes of credentials that people keep in files.
@@ -70,7 +70,7 @@ func (h *Hash) UnmarshalText(text []byte) error {
 
 var errHash = errors.New("a stored hash is not the base64 of 32 bytes")
 
-// Draw draws a new credential.
+// Draw returns a new random credential.
 func (f Form) Draw() Secret {
 	secret := make([]byte, 0, longest)
 	secret = append(secret, f...)
@@ -99,8 +99,8 @@ func (f Form) Hash(secret string) (Hash, bool) {
 	return sha256.Sum256(buf[:n]), true
 }
 
-// Hint returns the prefix, the next four characters and the last four, by which a person
-// recognises a credential.
+// Hint returns the prefix, the next four characters and the last four, so that a user
+// can recognise a credential.
 func (f Form) Hint(secret Secret) string {
 	text := secret.Reveal()
 	return text[:len(f)+4] + "…" + text[len(text)-4:]
@@ -119,8 +119,8 @@ func appendSum62(dst []byte, sum uint32) []byte {
 	return append(dst, digits[:]...)
 }
 
-// appendRandom62 appends n base62 digits, each equally likely: bytes that would favour some of
-// them are drawn again.
+// appendRandom62 appends n uniformly distributed base62 digits. Bytes that would favour some
+// digits are drawn again.
 func appendRandom62(dst []byte, n int) []byte {
 	var draw [64]byte
 	for n > 0 {
@@ -141,8 +141,8 @@ func NewID(kind string) string {
 	return string(appendRandom62([]byte(kind+"_"), 16))
 }
 
-// DrawPlain draws a secret of 43 base62 digits (256 bit) that only programs keep: it has neither a
-// prefix nor a checksum.
+// DrawPlain returns a random secret of 43 base62 digits (256 bit) for programs only: it has neither
+// a prefix nor a checksum.
 func DrawPlain() Secret { return Secret(appendRandom62(nil, randomDigits)) }
 
 // HashPlain returns the hash of a secret of [DrawPlain]. Text that cannot be one is refused without

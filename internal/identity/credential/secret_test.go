@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// forms are the classes of credentials. A known one must stay readable by every
-// build: its random digits are zeros.
+// forms are the classes of credentials. Every build must accept the known credential of
+// each class, whose random digits are zeros.
 var forms = map[string]struct {
 	Form
 	pattern string
@@ -111,7 +111,7 @@ func TestDigitsAreDrawnWithoutFavour(t *testing.T) {
 		count[c]++
 	}
 	for _, c := range []byte(base62) {
-		// Six deviations of a fair draw: one in a billion.
+		// Six standard deviations: a fair draw exceeds them once in a billion.
 		if count[c] < 2000-270 || count[c] > 2000+270 {
 			t.Errorf("%c was drawn %d times of %d", c, count[c], draws)
 		}

@@ -9,8 +9,9 @@ import (
 )
 
 // Table is the table in memory of the credentials of one class that are in force, each with its
-// holder. The zero value is empty and ready; its methods may be called concurrently. Every call reads it without a lock. It is split by the first byte of the hash into
-// maps that are replaced whole, so that a change copies one part in 256.
+// holder. The zero value is empty and ready; its methods may be called concurrently. Find takes no
+// lock. The table is split by the first byte of the hash into maps that are replaced whole, so that a
+// change copies one part in 256.
 type Table[Holder any] struct {
 	shards [256]atomic.Pointer[Entries[Holder]]
 
@@ -53,8 +54,8 @@ func (c *Table[Holder]) Count() int {
 	return n
 }
 
-// Load fills an empty table with what is in force of each record, each part
-// written once.
+// Load fills an empty table with the entries of records that are in force. It writes each
+// part once.
 func (c *Table[Holder]) Load(records iter.Seq2[string, Entries[Holder]]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -12,29 +12,29 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Backup codes stand in for an authenticator app that is lost. Each has 12
-// digits of Crockford's base 32, 60 bit, written in groups of four.
+// Backup codes replace a lost authenticator app. Each has 12 digits of Crockford's base 32
+// (60 bit), in groups of four.
 const (
 	backupCodes  = 10
 	backupDigits = 12
 	backupGroup  = 4
 )
 
-// backupPurpose is what the hashes of backup codes are sealed for, with the id of their user.
-// Without the seal, a stolen store could be searched for codes of 60 bit.
+// backupPurpose is the purpose with which the hashes of backup codes are sealed, together with the
+// id of their user. Without the seal, the codes of a stolen store could be guessed: they have 60 bit.
 const backupPurpose = "backup"
 
-// backupRecord is the backup codes that a user has left.
+// backupRecord has the unused backup codes of a user.
 type backupRecord struct {
 	UserID  string `json:"user_id"`
 	Left    int    `json:"left"`
-	Sealed  []byte `json:"sealed"`  // the hashes of those left, one after another
+	Sealed  []byte `json:"sealed"`  // the concatenated hashes of the unused codes
 	Created int64  `json:"created"` // Unix seconds
 }
 
 var backupTable = table.Table[backupRecord]{Name: "backup", Key: func(r *backupRecord) table.Key { return table.Key{r.UserID} }}
 
-// drawBackupCodes draws a new set.
+// drawBackupCodes returns a new random set of backup codes.
 func drawBackupCodes() []credential.Secret {
 	codes := make([]credential.Secret, backupCodes)
 	for i := range codes {
@@ -69,8 +69,8 @@ func (s *Service) putBackupCodes(t storage.Txn, record *backupRecord, hashes []b
 	return backupTable.Put(t, nil, record)
 }
 
-// useBackupCode removes a code from those that a user has left, and reports whether it was one of
-// them. It compares all of them.
+// useBackupCode removes a code from the unused codes of a user, and reports whether it was one of
+// them. It compares all of them, so that its time reveals nothing.
 func (s *Service) useBackupCode(t storage.Txn, userID, digits string) (bool, error) {
 	record, err := backupTable.Get(t, userID)
 	if err != nil || record == nil {

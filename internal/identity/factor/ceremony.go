@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// CeremonyLife is how long a passkey has to answer.
+// CeremonyLife is how long a passkey may take to answer.
 const CeremonyLife = 2 * time.Minute
 
-// What ceremonies are for.
+// The purposes of ceremonies.
 const (
 	purposeRegister = "register"
 	purposeLogin    = "login"
@@ -36,8 +36,8 @@ type ceremonyRecord struct {
 	Owner   string               `json:"owner"`
 	UserID  string               `json:"user_id,omitempty"`
 	Epoch   int64                `json:"epoch,omitempty"` // of the user's factors
-	Name    string               `json:"name,omitempty"`  // of the passkey to be
-	First   bool                 `json:"first,omitempty"` // whether it is to be the first factor
+	Name    string               `json:"name,omitempty"`  // of the new passkey
+	First   bool                 `json:"first,omitempty"` // whether it becomes the first factor
 	Expires int64                `json:"expires"`         // Unix milliseconds
 	Session webauthn.SessionData `json:"session"`
 }
@@ -48,8 +48,8 @@ var ceremonyTable = table.Table[ceremonyRecord]{
 	Expires: func(c *ceremonyRecord) time.Time { return time.UnixMilli(c.Expires) },
 }
 
-// keepCeremony stores a ceremony until it is answered. It replaces one of the same purpose and
-// owner.
+// keepCeremony stores a ceremony until it is answered. It replaces an earlier ceremony with the same
+// purpose and owner.
 func (s *Service) keepCeremony(ctx context.Context, purpose, owner string, ceremony ceremonyRecord) error {
 	until := s.store.Now().Add(CeremonyLife)
 	ceremony.Purpose, ceremony.Owner, ceremony.Expires = purpose, owner, until.UnixMilli()
@@ -64,9 +64,10 @@ func (s *Service) keepCeremony(ctx context.Context, purpose, owner string, cerem
 	}))
 }
 
-// takeCeremony deletes a ceremony and returns it for its one answer, before that is read. If
-// there is none in force for this purpose, owner and user, it fails with PASSKEY_NOT_COMPLETED. A
-// ceremony that was begun for a first factor is VERIFICATION_REQUIRED if the user has one by now.
+// takeCeremony deletes a ceremony and returns it, before its answer is read, so that there can be
+// only one answer. If no ceremony is in force for this purpose, owner and user, it returns
+// PASSKEY_NOT_COMPLETED. If the ceremony began for a first factor and the user has a factor now, it
+// returns VERIFICATION_REQUIRED.
 func (s *Service) takeCeremony(ctx context.Context, purpose, owner, userID string) (*ceremonyRecord, error) {
 	var ceremony *ceremonyRecord
 	var epoch int64
@@ -82,7 +83,7 @@ func (s *Service) takeCeremony(ctx context.Context, purpose, owner, userID strin
 			}
 		}
 		if ceremony.First {
-			// It is taken all the same: a refusal here must not roll that back.
+			// The ceremony is deleted anyway: an error here would roll that back.
 			if err := onlyFactor(t, ceremony.UserID); err != nil && !errors.As(err, &late) {
 				return err
 			}
@@ -136,7 +137,7 @@ func (s *Service) FinishLogin(ctx context.Context, rp RelyingParty, ceremony str
 	if err != nil {
 		return errPasskeyForm
 	}
-	var owner string // its user; empty: there is no such passkey
+	var owner string // the user of the passkey; empty: there is no such passkey
 	var broken error // of the store, which the library would report as a wrong answer
 	_, _, err = library.ValidatePasskeyLogin(func(credentialID, _ []byte) (webauthn.User, error) {
 		var user passkeyUser
@@ -218,8 +219,8 @@ func (s *Service) FinishVerify(ctx context.Context, rp RelyingParty, h Holder, r
 }
 
 // usePasskey records that a passkey of a user has answered, and runs effect in the same
-// transaction. It reads the record again, because it may be gone, or another answer may have
-// raised its counter.
+// transaction. It reads the record again, because the passkey may have been removed, or another
+// answer may have raised its counter.
 //
 // A counter that does not rise reveals a copy. The answer is refused if the passkey never leaves
 // its device; a passkey that is kept on several devices has several counters, or none (WebAuthn
@@ -264,8 +265,8 @@ func (s *Service) usePasskey(ctx context.Context, userID string, answer *protoco
 // copied reports whether a counter did not rise. Zero twice means that the device does not count.
 func copied(last, now uint32) bool { return now <= last && (now != 0 || last != 0) }
 
-// refusePasskey writes to the audit log why an answer was refused. The caller learns only that it
-// was.
+// refusePasskey writes to the audit log why an answer was refused. The error for the caller does
+// not contain the reason.
 func (s *Service) refusePasskey(ctx context.Context, userID string, why error) error {
 	detail := "not verified"
 	var reason *protocol.Error

@@ -1,7 +1,7 @@
 // Package factor owns the second factors of users: TOTP with its backup codes, and passkeys. It keeps
-// their records, checks what users answer, and grants the step-ups that an answer earns. [Service] has
-// all operations. It knows a caller as a [Holder] and nothing of users, passwords and sessions: each
-// operation that concerns a session runs a function of its caller in the same transaction.
+// their records, checks codes and answers, and grants step-ups. [Service] has all operations. It knows
+// a user as a [Holder] and nothing of names, passwords and sessions: each operation that concerns a
+// session runs a function of its caller in the same transaction.
 package factor
 
 import (
@@ -43,30 +43,30 @@ type Holder struct {
 	UserID     string
 	UserName   string
 	Credential string // the id of the session or access token
-	Address    string // where the request comes from, for events
+	Address    string // the address of the client, for events
 }
 
 func (h Holder) event(action, detail string) *audit.Event {
 	return &audit.Event{Actor: h.UserID, Action: action, User: h.UserID, Detail: detail, Address: h.Address}
 }
 
-// Effect is what else an operation does in its transaction. If it fails, the operation has no effect.
+// Effect is a function that an operation runs in its transaction. If it fails, the operation has no effect.
 type Effect func(storage.Txn) error
 
 // Factors are the second factors of a user.
 type Factors struct {
 	TOTP        bool      `json:"totp"`
-	BackupCodes int       `json:"backup_codes"` // how many are left
+	BackupCodes int       `json:"backup_codes"` // the number of unused codes
 	Passkeys    []Passkey `json:"passkeys"`     // oldest first
 }
 
 // The names of the factors, as verification and log-in ask for them.
 const (
-	MethodCode    = "2fa"     // a TOTP code, or a backup code in its place
+	MethodCode    = "2fa"     // a TOTP code, or a backup code instead
 	MethodPasskey = "passkey" // an answer of a passkey
 )
 
-// commonRecord is what all factors of a user have in common.
+// commonRecord has the data that all factors of a user share.
 type commonRecord struct {
 	UserID string `json:"user_id"`
 
@@ -128,8 +128,8 @@ func Due(r storage.Reader, userID string) ([]string, error) {
 	return due, nil
 }
 
-// mayAdd checks in the transaction that adds a factor whether it may be added. What began as the first
-// factor fails if the user has set up another since, and any other fails without a step-up in force.
+// mayAdd checks in the transaction that adds a factor whether it may be added. An enrolment that began
+// as the first factor fails if the user has set up another since. Any other needs a step-up in force.
 func (s *Service) mayAdd(r storage.Reader, h Holder, first bool) error {
 	if first {
 		return onlyFactor(r, h.UserID)
@@ -146,7 +146,7 @@ func (h Holder) changed(t storage.Txn, action, detail string, effect Effect) (*a
 	return h.event(action, detail), effect(t)
 }
 
-// onlyFactor fails if the user has a factor by now, for what was begun while there was none.
+// onlyFactor returns an error if the user has a factor. It is for enrolments that began without one.
 func onlyFactor(r storage.Reader, userID string) error {
 	due, err := Due(r, userID)
 	if err == nil && due != nil {
@@ -160,7 +160,7 @@ func onlyFactor(r storage.Reader, userID string) error {
 // [fault.OfStore] does.
 func SealFault(err error) error {
 	if slices.ContainsFunc([]error{seal.ErrNoKey, seal.ErrInvalidEnvelope, seal.ErrWrongKey}, func(of error) bool { return errors.Is(err, of) }) {
-		return fmt.Errorf("%w: %w", fault.New(fault.Internal, "what is sealed for this account cannot be used: the master key is missing or another one"), err)
+		return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the sealed secrets of this account cannot be read: the master key is missing or is another one"), err)
 	}
 	return fault.OfStore(err)
 }
@@ -202,7 +202,7 @@ func ForgiveFailures(t storage.Txn, userID string) error {
 	return errors.Join(totpGuard.Forgive(t, userID), backupGuard.Forgive(t, userID))
 }
 
-// ensureHandle draws the user handle of a user the first time.
+// ensureHandle draws the user handle of a user if there is none.
 func (s *Service) ensureHandle(ctx context.Context, userID string) error {
 	drawn := make([]byte, 64)
 	_, _ = rand.Read(drawn) // never fails: it ends the process instead

@@ -52,8 +52,8 @@ var (
 	passkeyCredentials = table.Index[PasskeyRecord]{Name: "passkeyid", Unique: true, Fixed: true, Fields: func(p *PasskeyRecord) table.Key { return table.Key{hexHash(p.CredentialID)} }}
 )
 
-// hexHash returns the SHA-256 of a text in hexadecimal digits. By it a passkey is found, and the ceremony
-// of a log-in whose browser holds a secret.
+// hexHash returns the SHA-256 of a text in hexadecimal digits. It is the key of a passkey, by its
+// credential id, and of the ceremony of a log-in, by the secret of the browser.
 func hexHash(text []byte) string {
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
@@ -167,8 +167,8 @@ func (s *Service) FinishPasskey(ctx context.Context, rp RelyingParty, h Holder, 
 	})
 }
 
-// RemovePasskey removes a passkey of a user. A passkey of another user is NOT_FOUND, as one that never
-// was. It needs a step-up.
+// RemovePasskey removes a passkey of a user. If the passkey does not exist or belongs to another user,
+// it returns NOT_FOUND. It needs a step-up.
 func (s *Service) RemovePasskey(ctx context.Context, h Holder, id string, effect Effect) error {
 	return s.audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := s.Fresh(t, h); err != nil {

@@ -25,13 +25,13 @@ type stepUpRecord struct {
 	Expires    int64  `json:"expires"` // Unix seconds
 }
 
-// assertionRecord is a passkey assertion that was checked for a credential. It is good for one
+// assertionRecord is a passkey assertion that was checked for a credential. It can be used for one
 // verification.
 type assertionRecord struct {
 	Credential string `json:"credential"`
 	UserID     string `json:"user_id"`
 	Epoch      int64  `json:"epoch,omitempty"` // of the user's factors
-	Passkey    string `json:"passkey"`         // its id; the passkey must still be there
+	Passkey    string `json:"passkey"`         // its id; the passkey must still exist
 	Expires    int64  `json:"expires"`         // Unix seconds
 }
 
@@ -53,15 +53,15 @@ const (
 	// assertionLifetime is how long a passkey assertion waits for its verification.
 	assertionLifetime = 60 * time.Second
 
-	// stepUpKept is how long an expired step-up is stored. Until then the caller is answered that it
-	// has expired, rather than that there is none.
+	// stepUpKept is how long an expired step-up is stored. Until then the error says that it has
+	// expired, and not that there is none.
 	stepUpKept = 24 * time.Hour
 
 	// failurePause is the pause after a few wrong codes.
 	failurePause = 15 * time.Minute
 
-	// maxAssertionAttempts is how often a credential may ask in an assertionWindow for a passkey
-	// assertion that is not there. An assertion begins the count anew.
+	// maxAssertionAttempts is how often a credential may try to use a missing passkey assertion in
+	// an assertionWindow. A new assertion resets the count.
 	maxAssertionAttempts = 20
 	assertionWindow      = 15 * time.Minute
 )
@@ -70,8 +70,8 @@ func (h Holder) assertionAttempt() attempts.Attempt {
 	return attempts.Attempt{Limit: attempts.Limit{What: "passkey_assertion", Most: maxAssertionAttempts, Per: assertionWindow}, Subject: h.Credential}
 }
 
-// Fresh reports an error unless the credential has a step-up in force, or the user has no factor:
-// VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+// Fresh returns VERIFICATION_REQUIRED or VERIFICATION_EXPIRED unless the credential has a step-up in
+// force or the user has no factor.
 func (s *Service) Fresh(r storage.Reader, h Holder) error {
 	due, epoch, err := dueNow(r, h.UserID)
 	if err != nil || due == nil {
@@ -89,7 +89,7 @@ func (s *Service) Fresh(r storage.Reader, h Holder) error {
 	return nil
 }
 
-// dueNow returns what Due does, and the epoch of the factors.
+// dueNow returns the result of Due, and the epoch of the factors.
 func dueNow(r storage.Reader, userID string) (due []string, epoch int64, err error) {
 	if due, err = Due(r, userID); err == nil {
 		epoch, err = epochOf(r, userID)
@@ -97,7 +97,7 @@ func dueNow(r storage.Reader, userID string) (due []string, epoch int64, err err
 	return due, epoch, err
 }
 
-// methods are the ways to verify of which a user may choose one.
+// methods are the factors of which a user may choose one.
 type methods []string
 
 // String implements fmt.Stringer.
@@ -115,8 +115,8 @@ func GrantStepUp(t storage.Txn, h Holder, method string, expires int64) error {
 	return stepUpTable.Put(t, nil, &stepUpRecord{Credential: h.Credential, UserID: h.UserID, Epoch: epoch, Method: method, Expires: expires})
 }
 
-// setAssertion records a passkey assertion for a credential, in a ceremony of this epoch. It forgives
-// attempts to use an assertion that was not there, so that this one can be used.
+// setAssertion records a passkey assertion for a credential, in a ceremony of this epoch. It resets
+// the count of attempts without an assertion, so that this one can be used.
 func (s *Service) setAssertion(t storage.Txn, h Holder, epoch int64, passkeyID string) error {
 	until := s.store.Now().Add(assertionLifetime)
 	assertion := assertionRecord{Credential: h.Credential, UserID: h.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
@@ -153,9 +153,8 @@ func EndStepUp(t storage.Txn, credentialID string) error {
 		ceremonyTable.Delete(t, purposeRegister, credentialID), ceremonyTable.Delete(t, purposeVerify, credentialID))
 }
 
-// EndStepUps ends the step-ups, passkey assertions and ceremonies of all credentials of a user. It
-// belongs to every change of a factor or of the password, because a step-up proves what was there
-// before.
+// EndStepUps ends the step-ups, passkey assertions and ceremonies of all credentials of a user. Every
+// change of a factor or of the password calls it, because a step-up proves the earlier factors.
 func EndStepUps(t storage.Txn, userID string) error {
 	factors, err := commonTable.GetOrZero(t, userID)
 	if err != nil {
@@ -178,8 +177,8 @@ var (
 // ProveCode checks a TOTP code or a backup code of a user. A right code is used up in one
 // transaction with effect, whose event is recorded.
 //
-// A wrong code is VERIFICATION_FAILED. Too many of them are TOO_MANY_ATTEMPTS, and are not checked.
-// A text that is no code is not counted.
+// It returns VERIFICATION_FAILED for a wrong code, and TOO_MANY_ATTEMPTS without a check after too
+// many of them. A text that does not have the form of a code is not counted.
 func (s *Service) ProveCode(ctx context.Context, h Holder, code string, effect func(storage.Txn) (*audit.Event, error)) error {
 	digits, backup := readBackupCode(code)
 	switch {
@@ -198,8 +197,8 @@ func (s *Service) ProveCode(ctx context.Context, h Holder, code string, effect f
 }
 
 // prove checks a code of the TOTP that find returns: check reports whether it is right, and uses it up.
-// The attempt is counted durably before, so that parallel attempts are no more than the guard allows. The
-// code, its effect and the end of the count are one transaction.
+// The attempt is counted durably before the check, so that the guard also limits parallel attempts. The
+// use of the code, its effect and the reset of the count are one transaction.
 func (s *Service) prove(ctx context.Context, h Holder, guard attempts.Guard, wrong error, find func(storage.Reader, Holder) (*TOTP, error),
 	check func(storage.Txn, *TOTP) (bool, error), effect func(storage.Txn) (*audit.Event, error),
 ) error {
@@ -236,7 +235,7 @@ func (s *Service) prove(ctx context.Context, h Holder, guard attempts.Guard, wro
 }
 
 // proveAssertion uses up the passkey assertion of a credential in one transaction with effect. The
-// attempt is counted first, if may allows it. It is not recorded in the audit, because it guesses nothing.
+// attempt is counted first, if may allows it. The audit has no event of it, because nothing is guessed.
 func (s *Service) proveAssertion(ctx context.Context, h Holder, may func(storage.Reader) error, effect func(storage.Txn) (*audit.Event, error)) error {
 	err := s.store.Update(ctx, func(t storage.Txn) error {
 		if err := may(t); err != nil {

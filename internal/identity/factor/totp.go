@@ -39,7 +39,7 @@ const (
 	defaultSkew = 1
 )
 
-// totpPurpose is what seeds are sealed for, with the id of their user.
+// totpPurpose is the purpose with which seeds are sealed, together with the id of their user.
 const totpPurpose = "totp"
 
 // TOTP is the TOTP of a user as it is stored.
@@ -52,9 +52,9 @@ type TOTP struct {
 	// TOTP is disabled, so that no code is ever accepted again.
 	LastStep int64 `json:"last_step,omitempty"`
 
-	// The enrolment under way: its seed, sealed, when it ends, in Unix seconds,
-	// the credential it was begun with, whether there was no factor then, and
-	// the epoch of the user's factors.
+	// The unfinished enrolment: its sealed seed, when it ends in Unix seconds, the
+	// credential that began it, whether the user had no factor then, and the epoch of
+	// the user's factors.
 	Pending      []byte `json:"pending,omitempty"`
 	PendingUntil int64  `json:"pending_until,omitempty"`
 	PendingBy    string `json:"pending_by,omitempty"`
@@ -79,7 +79,7 @@ func (s *Service) findTOTP(r storage.Reader, h Holder) (*TOTP, error) {
 func (s *Service) SetTOTPSkew(steps int) { s.skew.Store(int32(min(max(steps, 0), 1))) }
 
 // isCode reports whether a text has the form of a TOTP code. It is called before the library,
-// which would trim.
+// which would trim spaces.
 func isCode(text string) bool {
 	return len(text) == codeDigits && strings.Trim(text, "0123456789") == ""
 }
@@ -99,10 +99,10 @@ func (s *Service) acceptCode(t storage.Txn, record *TOTP, sealed []byte, code st
 	return true, TOTPTable.Put(t, nil, record)
 }
 
-// matchStep returns the step of which this is the code: the step of the time now, or up to skew
-// steps around it. It compares all of them, in constant time. If two have the same code, it
-// returns the later one, so that the code is used up for both. A seed of another length never
-// matches: the library would compute codes of an empty one.
+// matchStep returns the step that has this code: the present step, or one at most skew steps from
+// it. It compares all of them, in constant time. If two have the same code, it returns the
+// later one, so that the code is used up for both. A seed of another length never matches;
+// otherwise the library would compute codes of an empty seed.
 func matchStep(seed []byte, code string, now time.Time, skew int64) (step int64, ok bool) {
 	if len(seed) != seedSize || !isCode(code) {
 		return 0, false
@@ -120,9 +120,9 @@ func matchStep(seed []byte, code string, now time.Time, skew int64) (step int64,
 
 func seedText(seed []byte) string { return base32.StdEncoding.EncodeToString(seed) }
 
-// enrolmentURI returns what authenticator apps read. Everything is escaped with
-// %20 rather than +, which some of them would show, and the issuer has no colon,
-// at which they part it from the name.
+// enrolmentURI returns the URI that authenticator apps read. Spaces are escaped as
+// %20, because some apps would show a +. The issuer has no colon, because a colon separates
+// it from the name.
 // See https://github.com/google/google-authenticator/wiki/Key-Uri-Format.
 func enrolmentURI(issuer, name string, seed []byte) string {
 	issuer, name = escape(strings.Join(strings.Fields(strings.ReplaceAll(issuer, ":", " ")), " ")), escape(name)
@@ -132,8 +132,8 @@ func enrolmentURI(issuer, name string, seed []byte) string {
 
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// The picture of a QR code, in pixels: the code, and around it the quiet zone
-// that scanners need and the library leaves out.
+// The size of the picture of a QR code in pixels: the code, and around it the quiet zone
+// that scanners need and the library does not add.
 const (
 	qrSize  = 320
 	qrQuiet = 32
@@ -161,8 +161,8 @@ func picture(uri string) (string, error) {
 // enrolmentLife is how long a TOTP enrolment waits for its first code.
 const enrolmentLife = 10 * time.Minute
 
-// Enrolment is a TOTP enrolment under way. It is shown only here. All of it is secret, the
-// picture too.
+// Enrolment is an unfinished TOTP enrolment. It is shown only once. All fields except Expires are
+// secret, including the picture.
 type Enrolment struct {
 	Secret  credential.Secret // the seed as base32, to be typed
 	URI     credential.Secret // otpauth://…

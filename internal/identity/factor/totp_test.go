@@ -11,7 +11,7 @@ import (
 	"github.com/pquerna/otp/totp"
 )
 
-// codeOf returns what an authenticator app shows at a time.
+// codeOf returns the code that an authenticator app shows at a time.
 func codeOf(t testing.TB, seed []byte, at time.Time) string {
 	t.Helper()
 	code, err := totp.GenerateCode(seedText(seed), at)
@@ -39,15 +39,15 @@ func TestASeedThatIsMissingNeverMatches(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1900000000, 0)
 	for _, seed := range [][]byte{nil, {}, make([]byte, 19)} {
-		code := codeOf(t, seed, now) // the library has one
+		code := codeOf(t, seed, now) // the code of the library
 		if _, ok := matchStep(seed, code, now, 1); ok {
 			t.Errorf("a code of a seed of %d bytes is right", len(seed))
 		}
 	}
 }
 
-// A scanner needs a quiet zone of four modules around the code, and the three
-// corners by which it finds it.
+// A scanner needs a quiet zone of four modules around the code, and finds the code by
+// its three corners.
 func TestTheQRCodeHasAQuietZoneAndItsCorners(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ann", strings.Repeat("名", 64)} { // the longest

@@ -9,19 +9,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// RelyingParty is what passkeys are bound to. It comes from the configuration, never from a
-// request.
+// RelyingParty is the site to which passkeys are bound. It comes from the configuration, never from
+// a request.
 //
 // A ceremony is the exchange with a passkey: the gateway gives out a challenge and checks one
 // answer to it. A ceremony is bound to its purpose and to the caller who began it.
 type RelyingParty struct {
-	ID      string   // the domain: a passkey answers to no other
-	Origins []string // of the pages that may ask, such as https://ai.example.com
-	Name    string   // for people
+	ID      string   // the domain: a passkey does not answer to any other
+	Origins []string // the origins of pages that may use passkeys, such as https://ai.example.com
+	Name    string   // shown to users
 }
 
-// webAuthn returns the library as this relying party uses it: it requires user verification and
-// discoverable passkeys.
+// webAuthn returns the library with the settings of this relying party: it requires user
+// verification and discoverable passkeys.
 func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 	if rp.ID == "" || len(rp.Origins) == 0 {
 		return nil, fault.New(fault.NotFound, "passkeys are not set up here: the operator gives base_url, or passkey with rp_id and origin")
@@ -41,8 +41,8 @@ func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 			UserVerification:   protocol.VerificationRequired,
 		},
 		Timeouts: webauthn.TimeoutsConfig{Login: timeout, Registration: timeout},
-		// No extension is used; browsers and password managers may still report
-		// some, and WebAuthn section 9.4 wants that to be borne.
+		// No extension is used. Browsers and password managers may still report
+		// some, and WebAuthn section 9.4 requires sites to ignore that.
 		ExtensionsUnsolicitedOutputPolicy: protocol.UnsolicitedOutputPolicyIgnore,
 	})
 }
@@ -52,12 +52,12 @@ var (
 
 	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns")
 
-	// One refusal for all that may be wrong with an answer: unknown passkeys and
-	// those of others read alike.
+	// The same error for every wrong answer, so that it does not reveal whether a passkey
+	// is unknown or belongs to another user.
 	errPasskeyRefused = fault.New(fault.VerificationFailed, "the passkey was not accepted: use one of this account, on this site, unlocked by PIN, fingerprint or face")
 )
 
-// passkeyUser is a user as the library needs it.
+// passkeyUser is a user in the form that the library needs.
 type passkeyUser struct {
 	handle   []byte
 	name     string
@@ -92,7 +92,7 @@ func findPasskeyUser(r storage.Reader, userID, name string) (passkeyUser, error)
 	return passkeyUser{factors.Handle, name, passkeys}, err
 }
 
-// credential returns a passkey as the library needs it.
+// credential returns a passkey in the form that the library needs.
 func (p *PasskeyRecord) credential() webauthn.Credential {
 	c := webauthn.Credential{
 		ID: p.CredentialID, PublicKey: p.PublicKey, AttestationFormat: p.Format,

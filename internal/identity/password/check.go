@@ -17,8 +17,8 @@ const (
 	maxBytes  = 1024
 )
 
-// common is the passwords that are tried first, one a line, in lower case: those of the usual lists
-// of leaked ones that would be long enough.
+// common are the most common passwords, one per line, in lower case: the leaked passwords of the
+// usual lists that are long enough.
 //
 //go:embed common.txt
 var common string

@@ -1,5 +1,5 @@
-// Package password hashes the passwords of users by Argon2id and says which ones users may choose. A
-// [Hasher] computes few hashes at a time, so that log-ins cannot take the memory or all cores of the
+// Package password hashes the passwords of users by Argon2id and checks new passwords. A [Hasher]
+// computes few hashes at a time, so that log-ins cannot take the memory or all cores of the
 // process. A [Hash] is one hash with its parameters. The package knows no users and no store.
 package password
 
@@ -22,8 +22,8 @@ type Cost struct {
 // currentCost is the cost of new hashes.
 var currentCost = Cost{Time: 2, Memory: 19 * 1024, Threads: 1}
 
-// mostCost bounds the cost of a stored hash, so that a damaged record cannot take the memory of
-// the whole process.
+// mostCost limits the cost of a stored hash, so that a damaged record cannot use up the memory of
+// the process.
 var mostCost = Cost{Time: 16, Memory: 256 * 1024, Threads: 16}
 
 // Outdated reports whether a hash costs less than a new one. It is replaced when its user logs in.
@@ -38,8 +38,8 @@ type Hash struct {
 	Salt, Sum []byte
 }
 
-// None is the hash to compare with if there is no user or no password, so that this answer takes as
-// long. No password matches it.
+// None is the hash to compare with if there is no user or no password, so that the refusal takes the
+// same time. No password matches it.
 var None = Hash{Cost: currentCost, Salt: make([]byte, 16), Sum: make([]byte, 32)}
 
 // String implements fmt.Stringer.
@@ -62,7 +62,7 @@ func Parse(text string) (Hash, error) {
 	switch {
 	case cost != nil || notSalt != nil || notSum != nil,
 		h.Time < 1 || h.Time > mostCost.Time, h.Threads < 1 || h.Threads > mostCost.Threads, h.Memory > mostCost.Memory,
-		len(h.Salt) < 8, len(h.Sum) < 16 || len(h.Sum) > 64, h.String() != text: // also of another algorithm
+		len(h.Salt) < 8, len(h.Sum) < 16 || len(h.Sum) > 64, h.String() != text: // the comparison also refuses other algorithms
 		return h, errHash
 	}
 	return h, nil

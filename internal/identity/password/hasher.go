@@ -16,13 +16,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// The most hashes at once, and the most that wait for one of those to end. A hash takes 19 MiB and
-// about 20 ms of a core. So the last in the queue waits a quarter of a second on a small machine, and
+// The maximum of concurrent hashes, and of callers that wait for one. A hash takes 19 MiB and about
+// 20 ms of a core. So the last in the queue waits a quarter of a second on a small machine, and
 // the memory is bounded.
 //
-// Unauthenticated callers have MaxAnonymous of the places and all slots but one. However many of
-// them come to log in, an authenticated caller finds a place, and waits for other authenticated
-// callers at most.
+// Unauthenticated callers have MaxAnonymous of the places and all slots except one. However many of
+// them log in, an authenticated caller finds a place, and waits only for other authenticated callers.
 const (
 	MaxHashes    = 4
 	MaxWaiting   = 16
@@ -34,28 +33,28 @@ type Hasher struct {
 	// Derive computes a sum of size bytes. Tests replace it by a cheaper one.
 	Derive func(password, salt []byte, c Cost, size int) []byte
 
-	places limit.Semaphore // of all that compute or wait
-	slots  chan slot       // those in which nothing is computed
+	places limit.Semaphore // of all callers that compute or wait
+	slots  chan slot       // the free slots
 
 	anonymous      limit.Semaphore // of unauthenticated callers that compute or wait
-	anonymousSlots limit.Semaphore // of slots that unauthenticated callers have
+	anonymousSlots limit.Semaphore // of the slots that unauthenticated callers use
 
 	collecting sync.Mutex
 	released   atomic.Uint64 // hashes that have ended
-	collected  atomic.Uint64 // of those, how many certainly have no memory any more
+	collected  atomic.Uint64 // the released hashes whose memory is certainly collected
 }
 
-// slot is the right to the memory of one hash. The memory of the hash before in it is garbage,
-// which still takes memory until it is collected.
+// slot is the right to use the memory of one hash. The memory of the previous hash in the slot is
+// garbage, which takes space until it is collected.
 type slot struct {
-	ended uint64 // which hash, counted by those that have ended, was the last in it
-	cycle uint64 // of the garbage collector, at that time
+	ended uint64 // the value of released after the last hash in the slot
+	cycle uint64 // the cycles of the garbage collector at that time
 }
 
 // NewHasher returns a Hasher for a process that runs on so many cores.
 func NewHasher(cores int) *Hasher {
-	// More hashes at once than cores take memory and end no sooner. Unauthenticated callers have as
-	// many slots as there are cores, and authenticated ones have one more.
+	// More concurrent hashes than cores take more memory and are not faster. Unauthenticated callers
+	// have as many slots as there are cores, and authenticated ones have one more.
 	atOnce := min(MaxHashes, cores+1)
 	h := &Hasher{
 		places:         limit.NewSemaphore(MaxHashes + MaxWaiting),
@@ -78,9 +77,9 @@ type Place struct {
 	anonymous bool
 }
 
-// Enter gives an authenticated caller a place in the queue, or refuses with OVERLOADED. It does not
-// wait and is called before an attempt is counted, so that a refusal here counts as none. The
-// caller leaves the place.
+// Enter gives an authenticated caller a place in the queue, or returns OVERLOADED. It does not
+// wait. It is called before an attempt is counted, so that a refusal does not count as an attempt. The
+// caller must leave the place.
 func (h *Hasher) Enter() (Place, error) {
 	if !h.places.TryAcquire() {
 		return Place{}, errFull
@@ -88,8 +87,8 @@ func (h *Hasher) Enter() (Place, error) {
 	return Place{h, false}, nil
 }
 
-// EnterAnonymous is [Hasher.Enter] for a caller that is not authenticated yet: one that logs in,
-// registers or has forgotten the password.
+// EnterAnonymous is [Hasher.Enter] for an unauthenticated caller: one that logs in,
+// registers or resets the password.
 func (h *Hasher) EnterAnonymous() (Place, error) {
 	if !h.anonymous.TryAcquire() {
 		return Place{}, errFull
@@ -103,7 +102,7 @@ func (h *Hasher) EnterAnonymous() (Place, error) {
 
 var errFull = fault.New(fault.Overloaded, "too many passwords are being checked at this moment").After(time.Second)
 
-// Leave gives the place back.
+// Leave releases the place.
 func (p Place) Leave() {
 	p.of.places.Release()
 	if p.anonymous {
@@ -111,7 +110,7 @@ func (p Place) Leave() {
 	}
 }
 
-// Matches reports whether a password has a hash. It compares in constant time.
+// Matches reports whether has is the hash of a password. It compares in constant time.
 func (p Place) Matches(ctx context.Context, password string, has Hash) (bool, error) {
 	sum, err := p.sum(ctx, password, has)
 	return err == nil && subtle.ConstantTimeCompare(sum, has.Sum) == 1, err
@@ -144,13 +143,13 @@ func (p Place) sum(ctx context.Context, password string, has Hash) ([]byte, erro
 	}
 }
 
-// clean ensures that the memory of the hash before in a slot is collected. Without it a burst of
-// log-ins would hold the memory of four hashes, and that of as many more as the collector lets
-// be. If log-ins are rare, the collector has run by itself; under load clean runs it once for all
+// clean ensures that the memory of the previous hash in a slot is collected. Otherwise a burst of
+// log-ins would use the memory of four hashes and of all earlier ones that are not collected yet. If
+// log-ins are rare, the collector has run by itself; under load, clean runs it once for all
 // four slots.
 func (h *Hasher) clean(s slot) {
 	isClean := func() bool {
-		// The cycle that was under way when the hash ended may have seen it alive.
+		// A cycle that was running when the hash ended may have kept its memory.
 		return s.ended <= h.collected.Load() || cycles() >= s.cycle+2
 	}
 	if isClean() {

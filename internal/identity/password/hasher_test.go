@@ -18,8 +18,8 @@ const (
 	otherPassword = "seven sheep at six"
 )
 
-// From the tests of the reference implementation (phc-winner-argon2, test.c): the parameters that
-// count are those in the string.
+// From the tests of the reference implementation (phc-winner-argon2, test.c): the parameters in the
+// string are used.
 func TestTheHashOfTheReferenceMatches(t *testing.T) {
 	t.Parallel()
 	reference := "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
@@ -115,9 +115,9 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	for range atOnce - 1 {
 		<-computing
 	}
-	// All places of unauthenticated callers are taken, also of those that wait.
+	// Unauthenticated callers occupy all of their places, including those for waiting.
 	refused("one more that is not authenticated", h.EnterAnonymous)
-	// An authenticated caller finds a place, and comes before them.
+	// An authenticated caller finds a place, and is served before them.
 	for range MaxHashes + MaxWaiting - MaxAnonymous {
 		place, err := h.Enter()
 		hash(place, err, goodPassword)
@@ -126,7 +126,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	refused("one more that is authenticated", h.Enter)
 	refused("one more that is not authenticated, and all places are taken", h.EnterAnonymous)
 	go func() {
-		for range computing { // those that wait come one after another
+		for range computing { // waiting callers are served one after another
 		}
 	}()
 	close(release)
@@ -150,7 +150,7 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	}
 }
 
-// It is not parallel: it measures the memory of the process.
+// The test is not parallel, because it measures the memory of the process.
 func TestHashesTakeTheMemoryOfFourAtMost(t *testing.T) {
 	h := NewHasher(runtime.GOMAXPROCS(0))
 	runtime.GC()
@@ -159,7 +159,7 @@ func TestHashesTakeTheMemoryOfFourAtMost(t *testing.T) {
 	derive := h.Derive
 	h.Derive = func(password, salt []byte, c Cost, size int) []byte {
 		key := derive(password, salt, c, size)
-		// Its own memory is still counted here, and that of the others.
+		// The memory of this hash and of the others is still in use here.
 		for now, m := heap(), most.Load(); now > m && !most.CompareAndSwap(m, now); m = most.Load() {
 		}
 		return key
@@ -179,8 +179,8 @@ func TestHashesTakeTheMemoryOfFourAtMost(t *testing.T) {
 	}
 }
 
-// heap returns how many bytes the objects on the heap take, dead ones that are
-// not collected among them.
+// heap returns the size of all objects on the heap in bytes, including garbage that is not
+// collected yet.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)

@@ -1,5 +1,5 @@
-// Package reseal seals the secrets inside the records of a table anew, by the newest master key. A
-// package that keeps sealed secrets declares a [Table] for each of its tables.
+// Package reseal seals the secrets in the records of a table again, with the newest master key. A
+// package with sealed secrets declares a [Table] for each of its tables.
 package reseal
 
 import (
@@ -15,7 +15,7 @@ import (
 // Field is a sealed secret inside a record.
 type Field struct {
 	Purpose string
-	At      *[]byte // nothing is there when it is empty
+	At      *[]byte // empty: the record has no such secret
 }
 
 // Table seals the secrets of a table by the newest master key, and returns how many records had one
@@ -71,7 +71,7 @@ func Of[R any](of *table.Table[R], fields func(*R) []Field) Table {
 	}
 }
 
-// reseal seals again the fields that are sealed by an older master key, and reports whether there
+// reseal seals the fields again that are sealed with an older master key, and reports whether there
 // was one.
 func reseal(keyring *seal.Keyring, id string, fields []Field) (changed bool, err error) {
 	for _, field := range fields {
