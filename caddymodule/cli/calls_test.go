@@ -230,7 +230,7 @@ func TestACallSaysWhyItWasChargedAsItWas(t *testing.T) {
 		status int
 		want   []string
 	}{
-		"unreported": {gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}]}`), 200, []string{"the answer is complete", "as they are estimated"}},
+		"unreported": {gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}]}`), 200, []string{"the answer is complete", "did not report is estimated"}},
 		"refused":    {gatetest.JSON(http.StatusBadRequest, `{"type":"error","error":{"type":"invalid_request_error","message":"x"}}`), 400, []string{"was refused", "nothing is charged"}},
 		"failed":     {gatetest.Body(http.StatusOK, "text/html", "<html>down</html>"), 200, []string{"charge_failed_input charges the input"}},
 	} {
