@@ -30,7 +30,8 @@ func (f *Fault) Chinese() *Fault {
 // chinese has messages of the console by their English format.
 var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	// Requests.
-	"there is nothing at this path":                                   "此路径不存在",
+	"there is nothing at this path":                             "此路径不存在",
+	"there is nothing at this path: the base URL has /v1 twice": "此路径不存在：基础 URL 中 /v1 出现了两次",
 	"%s takes %s":                                                     "%s 只接受 %s",
 	"the body did not arrive within %v":                               "请求体未在 %v 内收到",
 	"the body ended early":                                            "请求体不完整",

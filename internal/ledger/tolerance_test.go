@@ -117,16 +117,16 @@ func TestALossIsForgottenAfterADay(t *testing.T) {
 func TestALossIsNotForgottenBecauseACallerDisconnects(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	f.credit("ann", 100)
-	f.called("a", tolerant, 10, 20)
+	f.credit("ann", 100*cent)
+	f.called("a", tolerant, 10*cent, 20*cent)
 	f.clock.Advance(idle + time.Minute)
 	f.Sweep()
 	gone, disconnect := context.WithCancel(t.Context())
 	disconnect()
-	if _, err := f.Reserve(gone, tolerant, 5); !errors.Is(err, context.Canceled) {
+	if _, err := f.Reserve(gone, tolerant, 5*cent); !errors.Is(err, context.Canceled) {
 		t.Fatalf("a call whose caller has disconnected: %v", err)
 	}
-	if _, err := f.Reserve(t.Context(), tolerant, 5); !errors.Is(err, ErrFullContext) {
+	if _, err := f.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
 		t.Errorf("the next call: %v", err)
 	}
 }
@@ -147,9 +147,9 @@ func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 	f.clock.Advance(idle + time.Minute)
 	f.Sweep()
 	if n := f.Stats().CachedUsers; n != 0 {
-		t.Fatalf("%d balanceCache are kept", n)
+		t.Fatalf("the balances of %d users are kept", n)
 	}
-	restricted("with a new balances", f.Ledger)
+	restricted("with new balances", f.Ledger)
 
 	again, err := Open(t.Context(), f.store, Options{})
 	if err != nil {
