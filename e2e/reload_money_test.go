@@ -50,7 +50,7 @@ func TestPaymentsContinueThroughReloadsAtTheirPrices(t *testing.T) {
 		transport := newTransport(http2)
 		t.Cleanup(transport.CloseIdleConnections)
 		go func() { ended <- g.runCall(context.WithoutCancel(ctx), transport, m.c.key, k) }()
-		receive(t, k.waiting, "a call in its middle")
+		receive(t, k.waiting, "the held call at the pause of the backend")
 
 		g.Site = m.tariffs.site(b, tariff+1)
 		m.tariffs.changes.Add(1)
@@ -67,7 +67,7 @@ func TestPaymentsContinueThroughReloadsAtTheirPrices(t *testing.T) {
 		}
 	}
 	closing()
-	receive(t, done, "the end of the trade")
+	receive(t, done, "the end of the workload")
 	m.finish()
 
 	now := time.Now()
@@ -85,8 +85,8 @@ func TestPaymentsContinueThroughReloadsAtTheirPrices(t *testing.T) {
 		}
 	}
 	g.awaitCalls(m.c.name, answered)
-	if forgotten, _ := m.check(now); forgotten > 0 {
-		t.Errorf("%d calls are forgotten", forgotten)
+	if missing, _ := m.check(now); missing > 0 {
+		t.Errorf("%d calls are missing in the ledger", missing)
 	}
 	t.Logf("%d calls, %d payments", len(m.calls), len(m.payments))
 	if n := strings.Count(g.process.log.String(), "servers shutting down"); n != reloads {

@@ -171,8 +171,8 @@ func (r *Replicate) status(p prediction, makes backends.MediaType) backends.Stat
 
 // reason returns why a prediction failed.
 func reason(p prediction) backends.Reason {
-	if why, says := wordReasons[strings.ToLower(p.Status)]; says {
-		return why
+	if reason, ok := wordReasons[strings.ToLower(p.Status)]; ok {
+		return reason
 	}
 	text := strings.ToLower(string(p.Error))
 	for _, row := range phrases {
@@ -213,7 +213,7 @@ func (r *Replicate) Check(ctx context.Context) error {
 		return err
 	}
 	if account.Username == "" {
-		return r.client.Unreadable(wire.Checking, "it is no account")
+		return r.client.Unreadable(wire.Checking, "the answer has no username")
 	}
 	return nil
 }
@@ -230,7 +230,7 @@ func (r *Replicate) Notice(n backends.Notification) (string, error) {
 	}
 	var p prediction
 	if err := json.Unmarshal(n.Body, &p); err != nil || !backends.IsID(p.ID) {
-		return "", errors.New("the webhook names no prediction")
+		return "", errors.New("the webhook has no id of a prediction")
 	}
 	return p.ID, nil
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
+	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -84,6 +85,7 @@ func adapt(listen, admin, data, receiver string, color bool) ([]byte, error) {
 	var text strings.Builder
 	if err := configuration.Execute(&text, map[string]any{
 		"Host": host, "Port": port, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver, "Color": color,
+		"Loopback": starter.IsLoopback(host), // others must not have callbacks sent to services of this machine
 	}); err != nil {
 		return nil, err
 	}

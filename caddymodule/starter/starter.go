@@ -291,7 +291,7 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 	for _, key := range []struct {
 		wanted bool
 		name   string
-	}{{c.Anthropic, "ANTHROPIC_API_KEY"}, {c.OpenAI, "OPENAI_API_KEY"}, {c.VLLM.Keyed(), "VLLM_API_KEY"}, {c.Ollama.Keyed(), "OLLAMA_API_KEY"}, {c.Tasks.Address != "", "TASKS_API_KEY"}} {
+	}{{c.Anthropic && c.AnthropicServer().Keyed(), "ANTHROPIC_API_KEY"}, {c.OpenAI, "OPENAI_API_KEY"}, {c.VLLM.Keyed(), "VLLM_API_KEY"}, {c.Ollama.Keyed(), "OLLAMA_API_KEY"}, {c.Tasks.Address != "", "TASKS_API_KEY"}} {
 		if !key.wanted {
 			continue
 		}

@@ -96,7 +96,7 @@ func TestCredentialsAreNotForwarded(t *testing.T) {
 			g.CallLine(t, got.RequestID())
 			for _, secret := range []string{key, "secret-of-the-caller"} {
 				if g.Logged(secret) {
-					t.Errorf("%q stands in the log", secret[:6])
+					t.Errorf("the log contains %q", secret[:6])
 				}
 			}
 		})
@@ -116,7 +116,7 @@ func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 				expression ` + "`{rp.status_code} == 503`" + `
 			}
 		}`,
-		"in place of another": `reverse_proxy BACKEND {
+		"a second proxy in handle_response": `reverse_proxy BACKEND {
 			header_up X-First yes
 			@busy status 503
 			handle_response @busy {
@@ -142,7 +142,7 @@ func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 			post(t, g, messages, key, "breaks", "")
 			g.WaitLine(t, func(line gatetest.Line) bool { return line.Text("msg") == "aborting with incomplete response" })
 			if g.Logged("operators-secret") {
-				t.Error("the operator's credential stands in the log")
+				t.Error("the log contains the operator's credential")
 			}
 		})
 	}
@@ -153,11 +153,11 @@ func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 func TestTheOperatorsCredentialIsNotRepeated(t *testing.T) {
 	const secret = "upstream-credential-of-the-operator"
 	for name, proxy := range map[string]string{
-		"by its scheme":   "header_up Authorization \"Bearer " + secret + "\"",
-		"by its name":     "header_up X-Vendor-Token " + secret,
-		"with a matcher":  "header_up Api-Key " + secret + "\nlb_retries 1\nlb_retry_match {\nexpression `{rp.status_code} == 529`\n}",
-		"of an old house": "header_up X_Api_Key " + secret,
-		"by no name":      "header_up X-Tenant " + secret,
+		"of a known scheme":          "header_up Authorization \"Bearer " + secret + "\"",
+		"of a known name":            "header_up X-Vendor-Token " + secret,
+		"with a matcher":             "header_up Api-Key " + secret + "\nlb_retries 1\nlb_retry_match {\nexpression `{rp.status_code} == 529`\n}",
+		"of a name with underscores": "header_up X_Api_Key " + secret,
+		"of an unknown name":         "header_up X-Tenant " + secret,
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gatetest.Start(t, gatetest.Config{Site: "log\nmodelgate_messages {\npass_down X-Trace X-Note\nreverse_proxy BACKEND {\n" + proxy + "\n}\n}\n"})

@@ -69,7 +69,7 @@ func (c *call) beforeAnswer(err error) {
 	case errors.Is(err, errNoRoute):
 		c.ended, c.failure = usage.Refused, err
 		c.refusal = noModel(fault.ModelNotFound, "model", c.request.Model)
-		if c.delivery.trips == 0 { // as one that the gate refused, it is no record of the store
+		if c.backend == "" { // as one that the gate refused, it is no record of the store
 			c.bill.reservation.Release()
 			c.bill.reservation = nil
 		}

@@ -96,7 +96,7 @@ func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 	}
 }
 
-func TestWhatNamesNothingKeptPasses(t *testing.T) {
+func TestMembersWithoutStoredStatePass(t *testing.T) {
 	t.Parallel()
 	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
 		for _, c := range []struct{ where, member string }{

@@ -8,7 +8,7 @@ var special = []string{"http://127.0.0.1:1/", "http://localhost:1/", "http://213
 func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *testing.T) {
 	b := newBrowser(startGenerating(t, ""))
 	b.registers(t)
-	key := b.called(t, "https://example.com/done")
+	key := b.newKeyFor(t, "https://example.com/done")
 	for _, url := range special {
 		b.refused(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
 		b.refused(t, "POST", "/api/token/", `{"password":"`+password+`","callback_url":"`+url+`"}`, 400, "INVALID_PARAMETER")
@@ -20,7 +20,7 @@ func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *tes
 func TestASpecialAddressIsRefusedThoughAnotherIsOpened(t *testing.T) {
 	b := newBrowser(startGenerating(t, "callback {\n allow 127.0.0.1:1\n}\n"))
 	b.registers(t)
-	key := b.called(t, "https://example.com/done")
+	key := b.newKeyFor(t, "https://example.com/done")
 	for _, url := range []string{"http://127.0.0.1:1/", "http://localhost:1/", "http://hooks.corp.internal/"} {
 		b.does(t, "PUT", "/api/token/"+key.ID, `{"password":"`+password+`","callback_url":"`+url+`"}`)
 	}

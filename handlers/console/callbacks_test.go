@@ -21,9 +21,9 @@ type seenDelivery struct {
 	URL      string
 }
 
-// calling starts a gate and a receiver of callbacks. The callbacks of keys without an
+// startWithReceiver starts a gate and a receiver of callbacks. The callbacks of keys without an
 // address go to /default of the receiver.
-func calling(t *testing.T) (*gatetest.Gate, *receiver) {
+func startWithReceiver(t *testing.T) (*gatetest.Gate, *receiver) {
 	t.Helper()
 	r := newReceiver(t)
 	return startGenerating(t, `
@@ -35,8 +35,8 @@ func calling(t *testing.T) (*gatetest.Gate, *receiver) {
 	`), r
 }
 
-// called makes a key with a callback address.
-func (b *browser) called(t testing.TB, url string) (key gatetest.Key) {
+// newKeyFor makes a key with a callback address.
+func (b *browser) newKeyFor(t testing.TB, url string) (key gatetest.Key) {
 	t.Helper()
 	into(t, b.does(t, "POST", "/api/token/", `{"password":"`+password+`","callback_url":"`+url+`"}`), &key)
 	if url != "" {
@@ -57,11 +57,11 @@ func (b *browser) delivered(t testing.TB, task string) seenDelivery {
 }
 
 func TestCallbacksAreSeenAndSentAgain(t *testing.T) {
-	g, r := calling(t)
+	g, r := startWithReceiver(t)
 	b, other := newBrowser(g), newBrowser(g)
 	g.Credit(t, b.registers(t), "5.00")
 	other.registers(t)
-	key := b.called(t, r.URL+"/mine")
+	key := b.newKeyFor(t, r.URL+"/mine")
 	id := submits(t, g, key.Secret, "done")
 	first := b.delivered(t, id)
 	if first.ID != r.had(t, "/mine", 1)[0] || first.Key != key.ID || first.Attempts != 1 || first.Status != 200 || first.Trouble != "" || first.URL != r.URL+"/mine" {
@@ -102,30 +102,30 @@ func TestCallbacksAreSeenAndSentAgain(t *testing.T) {
 		t.Errorf("the second page is %+v", list)
 	}
 	if list := seen(other, ""); list.Total != 0 || len(list.Items) != 0 {
-		t.Errorf("another sees %+v", list)
+		t.Errorf("the list of another user is %+v", list)
 	}
 
 	type event struct{ Action, Actor, Key, Detail string }
 	var activity page[event]
 	into(t, b.does(t, "GET", "/api/user/activity/", ""), &activity)
-	told := 0
+	redelivered := 0
 	for _, e := range activity.Items {
 		if (e == event{"callback.redeliver", "you", key.ID, id}) {
-			told++
+			redelivered++
 		}
 	}
-	if told != 2 {
-		t.Errorf("the activity tells %d times of it: %+v", told, activity.Items)
+	if redelivered != 2 {
+		t.Errorf("the activity lists %d redeliveries: %+v", redelivered, activity.Items)
 	}
 }
 
-func TestTheOperatorsAddressIsShownToNobody(t *testing.T) {
-	g, r := calling(t)
+func TestTheCallbackAddressOfTheOperatorIsNotShown(t *testing.T) {
+	g, r := startWithReceiver(t)
 	b := newBrowser(g)
 	g.Credit(t, b.registers(t), "5.00")
 	var composed seenTask
 	into(t, b.does(t, "POST", "/api/task/self/", film("done")), &composed)
-	bare := b.called(t, "")
+	bare := b.newKeyFor(t, "")
 	id := submits(t, g, bare.Secret, "done")
 	if seen := b.delivered(t, composed.ID); !slices.Contains(r.had(t, "/default", 1), seen.ID) || seen.URL != "" || seen.Key != composed.KeyID {
 		t.Errorf("the callback of a composed task is %+v", seen)
@@ -142,7 +142,7 @@ func TestTheOperatorsAddressIsShownToNobody(t *testing.T) {
 		}
 	}
 	if answer := g.Do(t, "GET", "/api/callback/deliveries", b.cookies(), ""); strings.Contains(answer.Body, "/default") {
-		t.Errorf("the operator's address is told: %s", answer.Body)
+		t.Errorf("the answer contains the operator's address: %s", answer.Body)
 	}
 	if n := len(r.had(t, "/default", 2)); n != 2 {
 		t.Errorf("the operator had %d callbacks", n)
@@ -150,11 +150,11 @@ func TestTheOperatorsAddressIsShownToNobody(t *testing.T) {
 }
 
 func TestACallbackAddressIsTried(t *testing.T) {
-	g, r := calling(t)
+	g, r := startWithReceiver(t)
 	b, other := newBrowser(g), newBrowser(g)
 	b.registers(t)
 	other.registers(t)
-	key := b.called(t, r.URL+"/mine")
+	key := b.newKeyFor(t, r.URL+"/mine")
 	for body, want := range map[string]string{`{}`: "MISSING_PARAMETER", `{"key_id":""}`: "MISSING_PARAMETER", `{"key_id":1}`: "INVALID_PARAMETER", `{"key_id":"` + key.ID + `","url":"https://else.example"}`: "INVALID_PARAMETER"} {
 		b.refused(t, "POST", "/api/callback/test", body, 400, want)
 	}
@@ -170,7 +170,7 @@ func TestACallbackAddressIsTried(t *testing.T) {
 	var closed seenDelivery
 	into(t, b.does(t, "POST", "/api/callback/test", `{"key_id":"`+key.ID+`"}`), &closed)
 	if closed.State != "dead" || closed.Status != 0 || closed.Trouble != "the receiver cannot be reached" {
-		t.Errorf("of an address that may not be called it is %+v", closed)
+		t.Errorf("the test of a forbidden address: %+v", closed)
 	}
 
 	// Without a limit, users could flood a receiver through the gateway.
@@ -184,5 +184,5 @@ func TestACallbackAddressIsTried(t *testing.T) {
 			return
 		}
 	}
-	t.Error("it is sent as often as one likes")
+	t.Error("tests of callbacks have no rate limit")
 }

@@ -14,7 +14,7 @@ func pathOf(row console.Row) string {
 	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0").Replace(row.Path)
 }
 
-func TestWhatThePageOfAnotherSiteSendsIsRefusedByEveryRoute(t *testing.T) {
+func TestEveryRouteRefusesCrossOriginRequests(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	for _, row := range console.Rows() {
@@ -32,7 +32,7 @@ func TestWhatThePageOfAnotherSiteSendsIsRefusedByEveryRoute(t *testing.T) {
 	}
 }
 
-func TestNobodyComesInWithoutAnAccessToken(t *testing.T) {
+func TestUserRoutesRequireAnAccessToken(t *testing.T) {
 	g := start(t)
 	a, b := newAccount(t, g), newAccount(t, g)
 	key := g.NewKey(t, nil)
@@ -66,14 +66,14 @@ func TestNobodyComesInWithoutAnAccessToken(t *testing.T) {
 	}
 }
 
-func TestNothingOfABodyIsReadFromAStranger(t *testing.T) {
+func TestTheBodyOfAnUnauthenticatedRequestIsNotRead(t *testing.T) {
 	g := start(t)
 	wire := g.Dial(t)
 	wire.Send(t, "POST /api/subscription/wallet/pay HTTP/1.1\nHost: gate\nContent-Type: application/json\nContent-Length: 1000\n\n")
 	refused(t, "a body that never comes", wire.Receive(t, "POST"), 401, "NOT_LOGGED_IN")
 }
 
-func TestOtherMethodsAreToldWhichThereAre(t *testing.T) {
+func TestMethodNotAllowedListsTheAllowedMethods(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	allowed := make(map[string][]string)
@@ -101,7 +101,7 @@ func TestOtherMethodsAreToldWhichThereAre(t *testing.T) {
 	}
 }
 
-func TestPathsThatNobodyServesAre404AndOthersPass(t *testing.T) {
+func TestUnknownAPIPathsReturn404AndOthersPass(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: app, Site: site + `
 		handle /api/theirs {
 			respond "theirs"
@@ -124,7 +124,7 @@ func TestPathsThatNobodyServesAre404AndOthersPass(t *testing.T) {
 	}
 }
 
-func TestBodiesThatWillNotDoAreRefused(t *testing.T) {
+func TestInvalidBodiesAreRefused(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	const good = `{"plan_id":2}`
@@ -177,7 +177,7 @@ func TestBodiesThatWillNotDoAreRefused(t *testing.T) {
 	}
 }
 
-func TestAnswersSayWhoAskedAndAreKeptByNobody(t *testing.T) {
+func TestAnswersHaveARequestIDAndAreNotCached(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	for _, path := range []string{"/api/user/self", "/api/subscription/plans", "/api/user/ledger?format=csv"} {
@@ -193,7 +193,7 @@ func TestAnswersSayWhoAskedAndAreKeptByNobody(t *testing.T) {
 	}
 }
 
-func TestQueriesThatWillNotDoAreRefused(t *testing.T) {
+func TestInvalidQueriesAreRefused(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	for _, path := range []string{
@@ -241,7 +241,7 @@ func TestParametersThatAPathDoesNotKnowAreRefusedAndOthersRead(t *testing.T) {
 	}
 }
 
-func TestWhoAsksTooOftenIsAskedToWait(t *testing.T) {
+func TestARateLimitReturnsRetryAfter(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: app, Site: `
 		modelgate_console {
 			reads_per_minute    3
@@ -304,7 +304,7 @@ func TestRatesOfTheDirective(t *testing.T) {
 	}
 }
 
-func TestAStoreThatHasFailedIsNoFaultOfTheCaller(t *testing.T) {
+func TestAFailedStoreIsA503(t *testing.T) {
 	g := start(t)
 	a := newAccount(t, g)
 	g.FailStore(t)

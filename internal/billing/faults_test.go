@@ -108,7 +108,7 @@ func (f *fixture) summary() string {
 			text += fmt.Sprintf("%s %d %d %d\n", o.Status, o.Amount, o.Refunded, o.Disputed)
 		}
 	}
-	return text + fmt.Sprint(f.keys("audit"), f.keys("audit/"))
+	return text + fmt.Sprint(f.countKeys("audit"), f.countKeys("audit/"))
 }
 
 func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {

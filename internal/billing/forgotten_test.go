@@ -120,7 +120,7 @@ func TestOrdersThatNobodyPaidAreForgottenAndNoOthers(t *testing.T) {
 			}
 			left := 0
 			for _, prefix := range []string{records.Orders.Name, records.UserOrders.Name, records.LatestOrders.Name, records.OrderKeys.Name, records.Notices.Name} {
-				left += f.keys(prefix)
+				left += f.countKeys(prefix)
 			}
 			if row.gone && left != 0 {
 				t.Errorf("%d keys are left of it", left)
@@ -145,7 +145,7 @@ func TestAKeyThatWasFreeStaysWithTheOrderItWasGivenForLast(t *testing.T) {
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.UpstreamUnavailable {
 		t.Fatalf("it was answered %v", err)
 	}
-	failed := f.stands((<-p.asked).TradeNo, records.Failed)
+	failed := f.wantStatus((<-p.asked).TradeNo, records.Failed)
 	p.answer = works
 	last, _, err := f.OpenOrder(t.Context(), f.request("k"), p)
 	f.must(err)

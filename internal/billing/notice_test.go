@@ -38,7 +38,7 @@ func (f *fixture) paid() records.Order {
 	f.t.Helper()
 	o := f.mustOpen(newMockProvider())
 	f.tell(noticeOf(o, payments.Paid, o.Amount), Applied)
-	return f.stands(o.TradeNo, records.Paid)
+	return f.wantStatus(o.TradeNo, records.Paid)
 }
 
 // owes checks ann's wallet and debt.
@@ -69,7 +69,7 @@ func TestAPaymentIsCreditedOnce(t *testing.T) {
 		t.Errorf("%d of them were applied", len(applied))
 	}
 	f.has(100)
-	if got := f.stands(o.TradeNo, records.Paid); got.PaidAt != f.clock.Now().Unix() || got.Payment != "pi_"+o.TradeNo {
+	if got := f.wantStatus(o.TradeNo, records.Paid); got.PaidAt != f.clock.Now().Unix() || got.Payment != "pi_"+o.TradeNo {
 		t.Errorf("the order is %+v", got)
 	}
 	other := noticeOf(o, payments.Paid, 100)
@@ -90,7 +90,7 @@ func TestOneEventOfManyServicesOrOrdersIsNotTaken(t *testing.T) {
 	n.Event, n.Payment = "evt_c", "pi_other"
 	f.tell(n, Mismatched)
 	f.has(100)
-	f.stands(b.TradeNo, records.Pending)
+	f.wantStatus(b.TradeNo, records.Pending)
 }
 
 func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
@@ -114,7 +114,7 @@ func TestAKnownEventThatTellsSomethingElseIsListed(t *testing.T) {
 	}
 	f.tell(noticeOf(a, payments.Paid, 100), Repeated)
 	f.has(100)
-	f.stands(b.TradeNo, records.Pending)
+	f.wantStatus(b.TradeNo, records.Pending)
 }
 
 func TestAKnownEventIsNotAppliedToASecondOrder(t *testing.T) {
@@ -218,7 +218,7 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 		f.clock.Set(f.clock.Now().Add(time.Second))
 	}
 	f.has(0)
-	f.stands(o.TradeNo, records.Pending)
+	f.wantStatus(o.TradeNo, records.Pending)
 	f.tell(noticeOf(o, payments.Paid, 100), Applied) // the refused notices have not used up the order
 	f.has(100)
 	if some, err := f.Mismatches(t.Context(), 3); err != nil || len(some) != 3 || some[0].Time < some[2].Time {
@@ -312,7 +312,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 			o := f.mustOpen(p)
 			if row.failed {
 				f.tell(noticeOf(o, payments.Failed, 0), Applied)
-				f.stands(o.TradeNo, records.Failed)
+				f.wantStatus(o.TradeNo, records.Failed)
 			}
 			f.clock.Set(f.clock.Now().Add(row.after))
 			if row.swept {
@@ -323,7 +323,7 @@ func TestMoneyThatComesLateIsCredited(t *testing.T) {
 			f.tell(noticeOf(o, payments.Paid, 100), row.want)
 			if row.want == Applied {
 				f.has(100)
-				f.stands(o.TradeNo, records.Paid)
+				f.wantStatus(o.TradeNo, records.Paid)
 			} else {
 				f.has(0)
 			}
@@ -336,6 +336,6 @@ func TestAFailureAfterThePaymentChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	o := f.paid()
 	f.tell(noticeOf(o, payments.Failed, 0), Repeated)
-	f.stands(o.TradeNo, records.Paid)
+	f.wantStatus(o.TradeNo, records.Paid)
 	f.has(100)
 }

@@ -57,8 +57,8 @@ func (f *fixture) mustOpen(p payments.Provider) records.Order {
 	return o
 }
 
-// stands checks the status of an order.
-func (f *fixture) stands(tradeNo string, want records.OrderStatus) records.Order {
+// wantStatus checks the status of an order.
+func (f *fixture) wantStatus(tradeNo string, want records.OrderStatus) records.Order {
 	f.t.Helper()
 	o, err := f.Order(f.t.Context(), f.user, tradeNo)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 	p := newMockProvider()
 	page := p.answer
 	p.answer = func(o payments.Order) (payments.Page, error) {
-		f.stands(o.TradeNo, records.Pending)
+		f.wantStatus(o.TradeNo, records.Pending)
 		return page(o)
 	}
 	o := f.mustOpen(p)
@@ -96,11 +96,11 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 		t.Errorf("the order is %+v", o)
 	}
 	f.clock.Set(f.clock.Now().Add(24 * time.Hour))
-	f.stands(o.TradeNo, records.Lapsed)
+	f.wantStatus(o.TradeNo, records.Lapsed)
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.stands(o.TradeNo, records.Lapsed)
+	f.wantStatus(o.TradeNo, records.Lapsed)
 }
 
 func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
@@ -149,7 +149,7 @@ func TestOneKeyOpensOneOrder(t *testing.T) {
 	}
 }
 
-func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
+func TestAnIdempotencyKeyCanBeUsedAgainAfterAFailedCheckout(t *testing.T) {
 	t.Parallel()
 	for name, answer := range map[string]func(payments.Order) (payments.Page, error){
 		"an error": func(payments.Order) (payments.Page, error) { return payments.Page{}, errors.New("out of order") },
@@ -165,7 +165,7 @@ func TestAServiceThatFailsLeavesTheKeyFree(t *testing.T) {
 				t.Fatalf("it was answered %v", err)
 			}
 			failed := (<-p.asked).TradeNo
-			f.stands(failed, records.Failed)
+			f.wantStatus(failed, records.Failed)
 			p.answer = works
 			again := f.request("k")
 			again.Amount++ // the same key for another request
@@ -197,7 +197,7 @@ func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
 	}
 }
 
-func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
+func TestAnInterruptedCheckoutIsRepeatedAsANewOrder(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newMockProvider()
@@ -215,10 +215,10 @@ func TestAnAttemptThatWasCutOffIsMadeAnew(t *testing.T) {
 	if err != nil || replayed || o.TradeNo == cut {
 		t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
 	}
-	f.stands(cut, records.Failed)
+	f.wantStatus(cut, records.Failed)
 }
 
-func TestAUserHasSoManyOrdersOpen(t *testing.T) {
+func TestOpenOrdersPerUserAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newMockProvider()
@@ -262,7 +262,7 @@ func TestOrdersAreListedLatestFirst(t *testing.T) {
 	}
 }
 
-func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
+func TestTheOrderOfAnotherUserIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	o := f.mustOpen(newMockProvider())
@@ -273,12 +273,12 @@ func TestSomebodyElsesOrderIsRefusedAsOneThatIsNotThere(t *testing.T) {
 		t.Errorf("the refusals are %v, %v, %v", foreign, missing, junk)
 	}
 	if _, err := f.Order(t.Context(), "", o.TradeNo); err != nil {
-		t.Errorf("nobody in particular was answered %v", err)
+		t.Errorf("the order without a user: %v", err)
 	}
 }
 
-// keys returns how many keys begin with a prefix.
-func (f *fixture) keys(prefix string) (n int) {
+// countKeys returns how many keys begin with a prefix.
+func (f *fixture) countKeys(prefix string) (n int) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
 		lo, hi := storage.Below(prefix)

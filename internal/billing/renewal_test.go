@@ -343,14 +343,14 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	before := f.keys("audit")
+	before := f.countKeys("audit")
 	for i, p := range []records.Preference{records.SubscriptionFirst, records.SubscriptionFirst, records.WalletOnly, records.WalletOnly, records.WalletOnly} {
 		f.must(f.SetPreference(t.Context(), f.user, p))
 		want := before
 		if p == records.WalletOnly {
 			want++
 		}
-		if have := f.keys("audit"); have != want {
+		if have := f.countKeys("audit"); have != want {
 			t.Errorf("after change %d the audit has %d lines, want %d", i, have, want)
 		}
 	}

@@ -33,13 +33,13 @@ func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
 	f.owes(50, 0)
 	refund("c", 40, Repeated) // an older notice that arrives late
 	f.owes(50, 0)
-	if got := f.stands(o.TradeNo, records.Paid); got.Refunded != 50 {
+	if got := f.wantStatus(o.TradeNo, records.Paid); got.Refunded != 50 {
 		t.Errorf("refunded are %d", got.Refunded)
 	}
 	f.mustSpend(20)
 	refund("d", 100, Applied)
 	f.owes(0, 20)
-	f.stands(o.TradeNo, records.Refunded)
+	f.wantStatus(o.TradeNo, records.Refunded)
 	refund("e", 1000, Applied) // more than was paid takes no more
 	f.owes(0, 20)
 }
@@ -73,7 +73,7 @@ func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
 	}
 	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
 	f.owes(70, 60) // the call has reserved 12 of the quota and 70 of the wallet
-	f.stands(o.TradeNo, records.Disputed)
+	f.wantStatus(o.TradeNo, records.Disputed)
 	call.Release()
 	if _, err := f.spend(1); err == nil {
 		t.Error("who owes has spent")
@@ -117,7 +117,7 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 		}
 	}
 	f.owes(70, 0)
-	f.stands(o.TradeNo, records.Paid)
+	f.wantStatus(o.TradeNo, records.Paid)
 	f.mustSpend(70)
 }
 
@@ -220,7 +220,7 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 					t.Fatal(err)
 				}
 				f.owes(s.wallet, 0)
-				f.stands(o.TradeNo, s.status)
+				f.wantStatus(o.TradeNo, s.status)
 			}
 		})
 	}
@@ -274,7 +274,7 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 			if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
 				t.Errorf("what was applied is listed: %v, %v", listed, err)
 			}
-			if n := f.keys(records.WaitingMismatches.Name); n != 0 {
+			if n := f.countKeys(records.WaitingMismatches.Name); n != 0 {
 				t.Errorf("%d notices wait", n)
 			}
 		})

@@ -106,10 +106,10 @@ var damages = map[string]struct {
 	}, "its transfers have taken 0.00000003 from the wallet and 0.00 as a receivable, its record says 0.00000002 and 0.00000001"},
 	"a paid order that is begun": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return plant(storage.Key(records.UnpaidOrders.Name, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
-	}, "a key of orderunpaid leads to no record"},
+	}, "a key of orderunpaid matches no record"},
 	"an order that is begun and not there": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return plant(storage.Key(records.UnpaidOrders.Name, f.user, int64(1), strings.Repeat("A", 32)), nil)
-	}, "a key of orderunpaid leads to no record"},
+	}, "a key of orderunpaid matches no record"},
 
 	"something written off that nobody has borne": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return plant(storage.Key(records.Accounts.Name, f.user), records.AccountRecord{User: f.user, WrittenOff: 5})

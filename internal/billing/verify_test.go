@@ -140,7 +140,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "subscription 1: its first sale is a renewal"},
 		"a renewal that begins later": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *records.Sale) { s.From++ })
-		}, "sale of subscription 1 from 1772280001: it lies at the key of another"},
+		}, "sale of subscription 1 from 1772280001: it is stored under the key of another record"},
 		"a sale of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.Sales.Name, f.user, int64(9), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 9, From: bought})
 		}, "it is not there, and has a sale"},
@@ -180,7 +180,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "subscription 3: its key of claimed is missing"},
 		"a mark without a claim": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.ClaimedPlans.Name, f.user, int64(9)), int64(9))
-		}, "a key of claimed leads to no record"},
+		}, "a key of claimed matches no record"},
 		"nobody looks when time passes": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Due = 0 })
 		}, "no sweep is due when it ends"},
@@ -189,10 +189,10 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "its key of subdue is missing"},
 		"the sweeper is told twice": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.DueSummaries.Name, bought, f.user), nil)
-		}, "a key of subdue leads to no record"},
+		}, "a key of subdue matches no record"},
 		"a key that is no key": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant([]byte(records.Sales.Name+"/x"), records.Sale{})
-		}, "it lies at the key of another"},
+		}, "it is stored under the key of another record"},
 
 		"an order out of its list": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.UserOrders.Name, f.user, storage.Inverted(1), paid.TradeNo))
@@ -202,7 +202,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, "its key of orderdue is missing"},
 		"a paid order that is open": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.OpenOrders.Name, f.user, paid.TradeNo), nil)
-		}, "a key of orderopen leads to no record"},
+		}, "a key of orderopen matches no record"},
 		"an order paid by hand": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, pending.TradeNo), func(o *records.OrderRecord) { o.PaidAt = 1 })
 		}, "does not name its credit"},
@@ -226,16 +226,16 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		}, ": its key of payref is missing"},
 		"a payment of nothing": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderPayments.Name, "mock", "pi_x"), []byte(paid.TradeNo))
-		}, "a key of payref leads to no record"},
+		}, "a key of payref matches no record"},
 		"an event of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.Notices.Name, "mock", "paid", "evt_x"), records.NoticeRecord{Provider: "mock", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
 		}, "is not there"},
 		"a key of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderKeys.Name, f.user, "x"), []byte(other))
-		}, "a key of orderkey leads to no record"},
+		}, "a key of orderkey matches no record"},
 		"a listed order that is not there": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.UserOrders.Name, f.user, int64(1), other), nil)
-		}, "a key of userorder leads to no record"},
+		}, "a key of userorder matches no record"},
 		"a mismatch that is not listed": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			m := mismatchOf("mock", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")
 			return remove(storage.Key(records.LatestMismatches.Name, storage.Inverted(f.clock.Now().UnixMilli()), m.Digest()))

@@ -17,7 +17,7 @@ func retryAfter(err error) time.Duration {
 	return 0
 }
 
-func TestABackupCodeIsGoodOnceInAllSpellings(t *testing.T) {
+func TestABackupCodeIsAcceptedOnceInAllSpellings(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -39,18 +39,18 @@ func TestABackupCodeIsGoodOnceInAllSpellings(t *testing.T) {
 	}
 }
 
-func TestABackupCodeIsGoodOnceAlsoInParallel(t *testing.T) {
+func TestABackupCodeIsAcceptedOnceInParallel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.comes(t, f.user(t, "ann"), false)
 	_, codes := f.withTOTP(t, ann)
 	ended := tally(20, func(int) error { return f.verify(t, ann, codes[3]) })
 	if ended["done"] != 1 {
-		t.Errorf("one code has ended 20 attempts so: %v", ended)
+		t.Errorf("20 uses of one code at the same time: %v, want 1 success", ended)
 	}
 }
 
-func TestBackupCodesAreOfOneUser(t *testing.T) {
+func TestTheBackupCodeOfAnotherUserIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann, bob := f.comes(t, f.user(t, "ann"), false), f.comes(t, f.user(t, "bob"), false)

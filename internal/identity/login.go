@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"errors"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -60,10 +61,14 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		if entry.Factors != nil {
 			event.Action = "login.half"
 		}
-		if err == nil {
-			err = byAddress.Return(t, counted)
+		if err != nil {
+			return nil, err
 		}
-		return event, err
+		err = attempts.Count(t, d.store.Now(), returned(user.ID))
+		if attempts.Refused(err) {
+			return event, nil
+		}
+		return event, errors.Join(err, byAddress.Return(t, counted))
 	})
 	return entry, err
 }

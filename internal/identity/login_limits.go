@@ -25,7 +25,7 @@ type LoginLimits struct {
 	// PerAddress is how many attempts are allowed in an hour from one address, or from one /64 of
 	// IPv6, which one customer of a provider has. A log-in with the right password takes back its own
 	// attempt and no other, so that many users may share an address, and the owner of an account
-	// cannot guess more passwords. Default: 100.
+	// cannot guess more passwords. The first 100 log-ins of a user in an hour do so. Default: 100.
 	PerAddress int
 }
 
@@ -40,6 +40,10 @@ const (
 	// right or wrong. Each attempt costs a hash, and few hashes run at once. The counter is separate from
 	// that of log-ins, so that only the user can exhaust it.
 	maxPasswordAttempts = 20
+
+	// maxReturned is how many log-ins of a user in an addressWindow take back their attempt from the
+	// address. Without a bound, the owner of an account could keep the hasher and the audit busy.
+	maxReturned = 100
 )
 
 var passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
@@ -64,6 +68,11 @@ func (l LoginLimits) byName(name string) attempts.Attempt {
 	}
 	limit := attempts.Limit{What: "login_name", Most: min(cmp.Or(max(l.PerUser, 0), 10), MaxLoginLimit), Per: userWindow}
 	return attempts.Attempt{Limit: limit, Subject: name}
+}
+
+// returned is a log-in of a user that takes back its attempt from the address.
+func returned(user string) attempts.Attempt {
+	return attempts.Attempt{Limit: attempts.Limit{What: "login_returned", Most: maxReturned, Per: addressWindow}, Subject: user}
 }
 
 // countAttempts is [attempts.Count] in a separate transaction. It returns the time for

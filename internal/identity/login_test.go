@@ -235,6 +235,27 @@ func TestALogInTakesBackItsOwnAttemptFromAnAddressAndNoFailure(t *testing.T) {
 	refusedAs(t, "and no other", tries("bob", otherPassword), fault.TooManyAttempts)
 }
 
+func TestManyLogInsOfOneUserUseUpTheLimitOfTheirAddress(t *testing.T) {
+	t.Parallel()
+	f := newPeople(t)
+	f.person(t, "ann")
+	f.person(t, "bob")
+	terms := testTerms
+	terms.LoginLimits = LoginLimits{PerUser: 100, PerAddress: 3}
+	refused := func(what, name string, code fault.Code) {
+		t.Helper()
+		_, err := f.Login(t.Context(), name, goodPassword, testDevice, terms)
+		refusedAs(t, what, err, code)
+	}
+	for range maxReturned + 3 {
+		refused("a log-in", "ann", "")
+	}
+	refused("a log-in more", "ann", fault.TooManyAttempts)
+	f.clock.Advance(addressWindow)
+	refused("an hour later", "ann", "")
+	refused("another user", "bob", "")
+}
+
 func TestTheLoginLimitsAreTheOperators(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)

@@ -32,17 +32,17 @@ func TestVerifyFindsDamage(t *testing.T) {
 		"its key of mediaend is missing": func(tx storage.Txn, r *record) error {
 			return tx.Delete(storage.Key("mediaend", r.End, r.Name))
 		},
-		"mediatask leads to no record": add(storage.Key("mediatask", "task_x", int64(0), newName())),
-		"mediaend leads to no record":  add(storage.Key("mediaend", int64(5), newName())),
-		"mediapast leads to no record": add(storage.Key("mediapast", int64(5), newName())),
-		"of a type":                    change(func(r *record) { r.Type = "text/html" }),
-		"without a name":               change(func(r *record) { r.MediaName = "" }),
-		"without content":              change(func(r *record) { r.Size = 0 }),
-		"the time that files":          change(func(r *record) { r.GoneAt++ }),
-		"still copied":                 change(func(r *record) { r.Draft.Durable = 1 }),
-		"no result of a task":          change(func(r *record) { r.Index = -1 }),
-		"its draft has no end":         change(func(r *record) { r.Kept = 0 }),
-		"at the key of another": func(tx storage.Txn, r *record) error {
+		"mediatask matches no record": add(storage.Key("mediatask", "task_x", int64(0), newName())),
+		"mediaend matches no record":  add(storage.Key("mediaend", int64(5), newName())),
+		"mediapast matches no record": add(storage.Key("mediapast", int64(5), newName())),
+		"of a type":                   change(func(r *record) { r.Type = "text/html" }),
+		"without a name":              change(func(r *record) { r.MediaName = "" }),
+		"without content":             change(func(r *record) { r.Size = 0 }),
+		"the time that files":         change(func(r *record) { r.GoneAt++ }),
+		"still copied":                change(func(r *record) { r.Draft.Durable = 1 }),
+		"no result of a task":         change(func(r *record) { r.Index = -1 }),
+		"its draft has no end":        change(func(r *record) { r.Kept = 0 }),
+		"under the key of another record": func(tx storage.Txn, r *record) error {
 			return storage.SetRecord(tx, storage.Key(files.Name, newName()), r)
 		},
 		"cannot be read": func(tx storage.Txn, _ *record) error {

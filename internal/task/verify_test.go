@@ -119,7 +119,7 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 				return err
 			}
 			return storage.SetRecord(t, storage.Key(record.TaskPrefix, missing), rec)
-		}, "it lies at the key of another"},
+		}, "it is stored under the key of another record"},
 		"an unknown state":               {damage(atRunning, func(r *record.Record) { r.State = "done" }), `"done" is no state`},
 		"an unknown delivery":            {damage(atRunning, func(r *record.Record) { r.Delivery = "lost" }), `"lost" is no delivery`},
 		"an end without a time":          {damage(atSuccess, func(r *record.Record) { r.Completed = 0 }), "was completed at 0"},
@@ -167,14 +167,14 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"nothing counts for a backend": {lose(atRunning, record.LoadPrefix), "and no counts"},
 		"nothing counts for a key":     {lose(atRunning, record.OpenPrefix), "the counts of unfinished tasks of API keys are wrong"},
 
-		"a list of a key of a missing task":  {plant(record.OfKeyPrefix, annKey, int64(1), missing), "a key of taskof leads to no record"},
-		"a list of a user of a missing task": {plant(record.OfUserPrefix, ann, int64(1), missing), "a key of taskuser leads to no record"},
-		"a queue of a missing task":          {plant(record.WaitPrefix, "other", int64(1), missing), "a key of taskwait leads to no record"},
-		"a due time of a missing task":       {plant(record.DuePrefix, "other", int64(1), missing), "a key of taskdue leads to no record"},
-		"a ref of a job without webhooks":    {damage(atRunning, func(r *record.Record) { r.NoWebhook = true }), "a key of taskref leads to no record"},
-		"a ref of a missing task":            {plant(record.RefPrefix, "works", "x", missing), "a key of taskref leads to no record"},
-		"an end of a missing task":           {plant(record.EndPrefix, int64(1), missing), "a key of taskend leads to no record"},
-		"a key of no form":                   {plant(record.EndPrefix, "x"), "a key of taskend leads to no record"},
+		"a list of a key of a missing task":  {plant(record.OfKeyPrefix, annKey, int64(1), missing), "a key of taskof matches no record"},
+		"a list of a user of a missing task": {plant(record.OfUserPrefix, ann, int64(1), missing), "a key of taskuser matches no record"},
+		"a queue of a missing task":          {plant(record.WaitPrefix, "other", int64(1), missing), "a key of taskwait matches no record"},
+		"a due time of a missing task":       {plant(record.DuePrefix, "other", int64(1), missing), "a key of taskdue matches no record"},
+		"a ref of a job without webhooks":    {damage(atRunning, func(r *record.Record) { r.NoWebhook = true }), "a key of taskref matches no record"},
+		"a ref of a missing task":            {plant(record.RefPrefix, "works", "x", missing), "a key of taskref matches no record"},
+		"an end of a missing task":           {plant(record.EndPrefix, int64(1), missing), "a key of taskend matches no record"},
+		"a key of no form":                   {plant(record.EndPrefix, "x"), "a key of taskend matches no record"},
 		"a body of a missing task":           {plant(record.BodyPrefix, missing), "the task of this body does not exist"},
 		"a body of a job at its backend":     {damage(atRunning, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is in_progress, and its body exists: true"},
 		"a body of a task that is over":      {damage(atSuccess, func(r *record.Record) { r.Body = json.RawMessage("{}") }), "it is success, and its body exists: true"},
@@ -188,7 +188,7 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		}, "it is success, and its body exists: true"},
 		"a second place in the queue": {func(t storage.Txn, ids four) error {
 			return t.Set(storage.Key(record.WaitPrefix, "works", int64(99), ids.waiting), []byte{byte(record.IDSize)}, time.Time{})
-		}, "a key of taskwait leads to no record"},
+		}, "a key of taskwait matches no record"},
 		"a session id of a missing task": {func(t storage.Txn, _ four) error {
 			return storage.SetRecord(t, storage.Key(record.SessionPrefix, annKey, "x"), record.Session{Key: annKey, Hash: "x", Task: missing, Until: time.Now().Add(time.Hour).UnixMilli()})
 		}, "which does not exist or has another session id"},
@@ -230,7 +230,7 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 				return err
 			}
 			return storage.SetRecord(t, storage.Key(record.EventPrefix, missing), v)
-		}, "it lies at the key of another"},
+		}, "it is stored under the key of another record"},
 		"a callback of a missing task": {func(t storage.Txn, ids four) error {
 			return record.Events.Put(t, nil, &record.Event{Task: missing, User: ann, State: record.Dead, Ended: 1})
 		}, "there is no such finished task"},
@@ -242,11 +242,11 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 		"a callback of no state":                {damageEvent(atSuccess, func(v *record.Event) { v.State = "x" }), `its state is "x"`},
 		"a callback that is sent again":         {damageEvent(atSuccess, func(v *record.Event) { v.Due = 5 }), "an attempt is due at 5"},
 		"a callback without an end":             {damageEvent(atSuccess, func(v *record.Event) { v.Ended = 0 }), "since 0"},
-		"a list of callbacks of a missing task": {plant(record.EventOfPrefix, ann, int64(1), missing), "a key of eventof leads to no record"},
-		"a due time of a missing callback":      {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), missing), "a key of eventdue leads to no record"},
+		"a list of callbacks of a missing task": {plant(record.EventOfPrefix, ann, int64(1), missing), "a key of eventof matches no record"},
+		"a due time of a missing callback":      {plant(record.EventDuePrefix, ann, annKey, int64(1<<50), missing), "a key of eventdue matches no record"},
 		"a due time of a callback sent": {func(t storage.Txn, ids four) error {
 			return plant(record.EventDuePrefix, ann, annKey, int64(1<<50), ids.success)(t, ids)
-		}, "a key of eventdue leads to no record"},
+		}, "a key of eventdue matches no record"},
 		"a callback due for another key": {func(t storage.Txn, ids four) error {
 			v, err := record.Events.Get(t, ids.success)
 			if err != nil {
@@ -258,7 +258,7 @@ func TestVerifyFindsInconsistencies(t *testing.T) {
 				return err
 			}
 			return plant(record.EventDuePrefix, ann, annKey2, v.Due, v.Task)(t, ids)
-		}, "a key of eventdue leads to no record"},
+		}, "a key of eventdue matches no record"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {

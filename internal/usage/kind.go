@@ -31,7 +31,7 @@ func KindName(kind int) string { return kindNames[kind] }
 // KindNames returns the names of all kinds, in the order of ByKind.
 func KindNames() []string { return slices.Clone(kindNames[:]) }
 
-// ByKind returns the tokens as a table.
+// ByKind returns the count of each kind.
 func (t Tokens) ByKind() [Kinds]int64 {
 	return [Kinds]int64{
 		t.Input, t.Output, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.Reasoning,
@@ -39,7 +39,7 @@ func (t Tokens) ByKind() [Kinds]int64 {
 	}
 }
 
-// OfKinds returns the tokens of such a table.
+// OfKinds returns the tokens with these counts, in the order of ByKind.
 func OfKinds(n [Kinds]int64) Tokens {
 	return Tokens{n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9]}
 }

@@ -29,8 +29,8 @@ func under(name string, index, unique bool, fields []any) Range {
 	return Range{name, index, unique, lo, hi}
 }
 
-// From returns the part of the range whose keys are not below these fields, which are counted
-// from the first one of the table or index.
+// From returns the part of the range whose keys are not below these fields. The fields begin with
+// the first one of the table or index.
 func (in Range) From(fields ...any) Range {
 	in.lo = storage.Key(append([]any{in.name}, fields...)...)
 	return in
@@ -119,8 +119,9 @@ func (t *Table[R]) PrimaryKeys(r storage.Reader, in Range) iter.Seq2[string, err
 }
 
 // Page returns at most limit records of a range after the first skip, and how many the range has.
-// It stops after the first most, and decodes only the records that it returns.
-func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, most int64) (list []*R, total int64, err error) {
+// It reads at most maxRead keys, so the total is at most maxRead, and decodes only the records that
+// it returns.
+func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, maxRead int64) (list []*R, total int64, err error) {
 	var failed error
 	err = r.Scan(in.lo, in.hi, func(key, value []byte) bool {
 		total++
@@ -130,20 +131,20 @@ func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, most int64) (li
 				list = append(list, rec)
 			}
 		}
-		return failed == nil && total < most
+		return failed == nil && total < maxRead
 	})
 	return list, total, errors.Join(failed, err)
 }
 
-// Matching returns at most limit records of a range for which match returns true. It reads no more
-// records than most. If the range may have more, the list continues after last.
-func (t *Table[R]) Matching(r storage.Reader, in Range, limit, most int64, match func(*R) bool) (list []*R, last *R, err error) {
+// Matching returns at most limit records of a range for which match returns true. It reads at most
+// maxRead records. If the range may have more, the list continues after last.
+func (t *Table[R]) Matching(r storage.Reader, in Range, limit, maxRead int64, match func(*R) bool) (list []*R, last *R, err error) {
 	var read int64
 	for rec, err := range t.Scan(r, in) {
 		if err != nil {
 			return nil, nil, err
 		}
-		if int64(len(list)) == limit || read == most {
+		if int64(len(list)) == limit || read == maxRead {
 			return list, last, nil
 		}
 		read++

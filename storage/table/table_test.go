@@ -268,12 +268,12 @@ func TestVerifyFindsDamage(t *testing.T) {
 		return func(tx storage.Txn) error { return tx.Set(key, val, time.Time{}) }
 	}
 	for want, damage := range map[string]func(storage.Txn) error{
-		"a record of book cannot be read":                      set(storage.Key("book", "b1"), []byte("\x01{")),
-		"a book of ann: it lies at the key of another":         set(storage.Key("book", "b9"), []byte("\x01"+`{"isbn":"b1","author":"ann","year":1999}`)),
-		"a book of cid: it is too old":                         func(tx storage.Txn) error { return books.Put(tx, nil, &book{ISBN: "b5", Author: "cid", Year: -1}) },
-		"a book of ann: its key of year is missing":            func(tx storage.Txn) error { return tx.Delete(storage.Key("year", int64(1999), "b1")) },
-		"a key of year leads to no record of book that has it": set(storage.Key("year", int64(1998), "b1"), []byte{2}),
-		"a key of author leads to no record":                   set(storage.Key("author", "ann", int64(1), "b9"), []byte{2}),
+		"a record of book cannot be read":                             set(storage.Key("book", "b1"), []byte("\x01{")),
+		"a book of ann: it is stored under the key of another record": set(storage.Key("book", "b9"), []byte("\x01"+`{"isbn":"b1","author":"ann","year":1999}`)),
+		"a book of cid: it is too old":                                func(tx storage.Txn) error { return books.Put(tx, nil, &book{ISBN: "b5", Author: "cid", Year: -1}) },
+		"a book of ann: its key of year is missing":                   func(tx storage.Txn) error { return tx.Delete(storage.Key("year", int64(1999), "b1")) },
+		"a key of year matches no record of book":                     set(storage.Key("year", int64(1998), "b1"), []byte{2}),
+		"a key of author matches no record":                           set(storage.Key("author", "ann", int64(1), "b9"), []byte{2}),
 	} {
 		s := shelf(t)
 		update(t, s, damage)

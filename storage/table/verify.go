@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Verify compares a table with its indexes in one snapshot: each record can be decoded, lies at
-// its own primary key, passes Check and is found by each index; each index key leads to a record
-// that has it. It calls problem for each error, with the name that describe gives to
+// Verify compares a table with its indexes in one snapshot. Each record must be decodable, be stored
+// under its own primary key, pass Check and have its key in each index. Each index key must match its
+// record. It calls problem for each error, with the name that describe gives to
 // the record, and fails only if the store cannot be read. A problem names no key, since a key may be
 // a secret.
 func (t *Table[R]) Verify(r storage.Reader, describe func(*R) string, problem func(format string, args ...any)) error {
@@ -34,7 +34,7 @@ func (t *Table[R]) verifyRecords(r storage.Reader, describe func(*R) string, pro
 		}
 		what := describe(rec)
 		if !bytes.Equal(key, t.primary(rec)) {
-			problem("%s: it lies at the key of another", what)
+			problem("%s: it is stored under the key of another record", what)
 			return true
 		}
 		if t.Check != nil {
@@ -74,7 +74,7 @@ func (t *Table[R]) verifyIndex(r storage.Reader, index *Index[R], problem func(f
 			return false
 		}
 		if rec == nil || !bytes.Equal(key, t.indexKey(index, rec, storage.Key(t.Key(rec)...))) {
-			problem("a key of %s leads to no record of %s that has it", index.Name, t.Name)
+			problem("a key of %s matches no record of %s", index.Name, t.Name)
 		}
 		return true
 	})

@@ -7,6 +7,7 @@ package attempts
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"slices"
 	"strconv"
 	"time"
@@ -125,6 +126,12 @@ func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
 		}
 	}
 	return nil
+}
+
+// Refused reports whether err is that of a limit.
+func Refused(err error) bool {
+	var f *fault.Fault
+	return errors.As(err, &f) && f.Code == fault.TooManyAttempts
 }
 
 // wholeSeconds rounds a wait up.

@@ -13,9 +13,9 @@ import (
 const entryTail = 1 + 8
 
 // fold rebuilds the accounts of one owner from their entries, and gathers in the owner's
-// books what other records must say too. Both cursors stand on the first record of the owner.
+// totals what other records must agree with. Both cursors stand on the first record of the owner.
 // System accounts have no entries.
-func (v *verification) fold(states, entries *cursor, owner *books) {
+func (v *verification) fold(states, entries *cursor, owner *totals) {
 	for {
 		account, more := v.nextAccount(states, entries)
 		if !more || account.Owner() != owner.user {
@@ -56,7 +56,7 @@ func (v *verification) entryAccount(entries *cursor) (journal.Account, bool) {
 		if end := len(rest) - entryTail; end >= 0 && rest[end] == 0 {
 			return journal.Account(rest[:end]), true
 		}
-		v.tell("the entries", "%q is not the key of one", entries.prefix+rest)
+		v.report("the entries", "%q is not the key of one", entries.prefix+rest)
 		entries.next()
 	}
 }
@@ -65,7 +65,7 @@ func (v *verification) entryAccount(entries *cursor) (journal.Account, bool) {
 type folding struct {
 	*verification
 	account journal.Account
-	owner   *books
+	owner   *totals
 	system  *systemAccount // nil for any other
 
 	state  *journal.State // as its record says; nil when that cannot be read
@@ -75,20 +75,20 @@ type folding struct {
 	broken [3]breach
 }
 
-func (f *folding) tell(what string, args ...any) {
-	f.verification.tell("account "+string(f.account), what, args...)
+func (f *folding) report(what string, args ...any) {
+	f.verification.report("account "+string(f.account), what, args...)
 }
 
 // begin reads the account's record, if there is one.
 func (f *folding) begin(states *cursor) {
 	if name, more := states.rest(); !more || name != string(f.account) {
-		f.tell("it has entries, but no record")
+		f.report("it has entries, but no record")
 		return
 	}
 	_, val := states.next()
 	state, err := journal.DecodeState(val)
 	if err != nil {
-		f.tell("%v", err)
+		f.report("%v", err)
 		return
 	}
 	f.state, f.after, f.next = &state, &state, state.Entries
@@ -96,7 +96,7 @@ func (f *folding) begin(states *cursor) {
 		f.sum.add(state.Balance)
 	}
 	if f.owner.user == "" && state.Held != 0 {
-		f.tell("%v is held, and nothing is ever held on a system account", state.Held)
+		f.report("%v is held, and nothing is ever held on a system account", state.Held)
 	}
 	if f.system != nil {
 		f.system.state = &state
@@ -108,13 +108,13 @@ func (f *folding) entry(key, val []byte) {
 	f.Entries++
 	number := math.MaxUint64 - binary.BigEndian.Uint64(key[len(key)-8:])
 	if f.system != nil {
-		f.tell("entry %d is there, and a system account has none", number)
+		f.report("entry %d is there, and a system account has none", number)
 		return
 	}
 	switch {
 	case f.last == 0 && f.state == nil:
 	case number > f.next:
-		f.tell("entry %d is there, but it counts only %d", number, f.next)
+		f.report("entry %d is there, but it counts only %d", number, f.next)
 		f.after = nil
 	case number < f.next:
 		f.missing(number+1, f.next)
@@ -124,7 +124,7 @@ func (f *folding) entry(key, val []byte) {
 	if err == nil {
 		f.follow(e)
 	} else {
-		f.tell("entry %d cannot be read by this build", number)
+		f.report("entry %d cannot be read by this build", number)
 		f.after = nil
 	}
 	f.last, f.next = number, number-1
@@ -133,16 +133,16 @@ func (f *folding) entry(key, val []byte) {
 func (f *folding) follow(e journal.Entry) {
 	f.count(f.account, e, +1)
 	if e.Kind == journal.Calls && f.account.Kept() {
-		f.owner.taken(f.account, e, f.paidFrom)
+		f.owner.addEntry(f.account, e, f.paidFrom)
 		if !e.Transfer.Before(f.filteredFrom) {
 			f.filter.add(f.account, e.Transfer)
 		}
 	}
 	if f.after != nil && (e.After.Balance != f.after.Balance || e.After.Held != f.after.Held) {
 		if f.last == 0 {
-			f.tell("it has %s, its last entry left %s", funds(f.after.Balance, f.after.Held), funds(e.After.Balance, e.After.Held))
+			f.report("it has %s, its last entry left %s", funds(f.after.Balance, f.after.Held), funds(e.After.Balance, e.After.Held))
 		} else {
-			f.tell("entry %d left %s, entry %d began with %s", e.Number, funds(e.After.Balance, e.After.Held), f.last, funds(f.after.Balance, f.after.Held))
+			f.report("entry %d left %s, entry %d began with %s", e.Number, funds(e.After.Balance, e.After.Held), f.last, funds(f.after.Balance, f.after.Held))
 		}
 	}
 	for i, rule := range rules {
@@ -159,26 +159,26 @@ func (f *folding) end() {
 	case f.system != nil:
 		return
 	case f.last == 0 && f.next == 0 && f.state != nil:
-		f.tell("it has no entries")
+		f.report("it has no entries")
 	case f.next > 0:
 		f.missing(1, f.next)
 	case f.after != nil && *f.after != journal.State{}:
-		f.tell("its first entry began with %s", funds(f.after.Balance, f.after.Held))
+		f.report("its first entry began with %s", funds(f.after.Balance, f.after.Held))
 	}
 	for i, b := range f.broken {
 		if b.times > 0 {
-			f.tell("%s: entry %d left %s, the first of %d that did so", rules[i].what, b.number, funds(b.after.Balance, b.after.Held), b.times)
+			f.report("%s: entry %d left %s, the first of %d that did so", rules[i].what, b.number, funds(b.after.Balance, b.after.Held), b.times)
 		}
 	}
 }
 
-// missing tells of entries that should be there.
+// missing reports entries that should be there.
 func (f *folding) missing(from, to uint64) {
 	if from == to {
-		f.tell("entry %d is missing", from)
+		f.report("entry %d is missing", from)
 		return
 	}
-	f.tell("the entries %d to %d are missing", from, to)
+	f.report("the entries %d to %d are missing", from, to)
 }
 
 // rules are what holds for an account after every entry.

@@ -12,14 +12,14 @@ import (
 
 // calls goes through the records of a user's calls, and the index of those under
 // way, which has the same order.
-func (v *verification) calls(records, open *cursor, b *books) {
+func (v *verification) calls(records, open *cursor, b *totals) {
 	for key, val := range records.of(b.user) {
 		v.Calls++
 		rest := string(key[len(journal.CallPrefix):])
 		indexed := v.indexed(open, b.user, rest)
 		c, err := journal.DecodeCall(key, val)
 		if err != nil {
-			v.tell(whereCall(b.user, rest), "its record cannot be read: %v", err)
+			v.report(whereCall(b.user, rest), "its record cannot be read: %v", err)
 			continue
 		}
 		v.call(&c, indexed, b)
@@ -28,13 +28,13 @@ func (v *verification) calls(records, open *cursor, b *books) {
 }
 
 // call looks at one record.
-func (v *verification) call(c *journal.CallRecord, indexed bool, b *books) {
+func (v *verification) call(c *journal.CallRecord, indexed bool, b *totals) {
 	where := "call " + c.ID + " of " + c.User
 	switch {
 	case c.Ended == "" && !indexed:
-		v.tell(where, "it is under way, but not in the index of those")
+		v.report(where, "it is under way, but not in the index of those")
 	case c.Ended != "" && indexed:
-		v.tell(where, "it has ended, but is in the index of those under way")
+		v.report(where, "it has ended, but is in the index of those under way")
 	}
 	left := c.Cost
 	for _, p := range c.Paid {
@@ -42,10 +42,10 @@ func (v *verification) call(c *journal.CallRecord, indexed bool, b *books) {
 		v.payment(where, c, p, b)
 	}
 	if left != 0 {
-		v.tell(where, "it has cost %v, and paid %v", c.Cost, c.Cost-left)
+		v.report(where, "it has cost %v, and paid %v", c.Cost, c.Cost-left)
 	}
 	if c.Day() >= v.wholeFrom {
-		b.count(journal.Usage{
+		b.addUsage(journal.Usage{
 			Day: c.Day(), User: c.User, Key: c.Key, Model: c.CountedModel(),
 			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Uncollected: c.Uncollected,
 		})
@@ -54,16 +54,16 @@ func (v *verification) call(c *journal.CallRecord, indexed bool, b *books) {
 
 // payment looks at one payment of a call. Its transfer need not have a leg on the
 // account: what several calls paid and were given back there may come to nothing.
-func (v *verification) payment(where string, c *journal.CallRecord, p journal.Payment, b *books) {
+func (v *verification) payment(where string, c *journal.CallRecord, p journal.Payment, b *totals) {
 	account := journal.Account(journal.UserPrefix + c.User + "/" + p.Account)
 	if !account.Kept() {
-		v.tell(where, "it has paid from %s, where no money is kept", account)
+		v.report(where, "it has paid from %s, where no money is kept", account)
 		return
 	}
 	if !p.Transfer.Before(v.paidFrom) {
 		add(b.paid, account, -p.Amount)
 		if len(c.Paid) >= journal.MaxPaid && journal.FirstTimed(time.UnixMilli(c.Time)).Before(v.paidFrom) {
-			b.vague[account] = true
+			b.partial[account] = true
 		}
 	}
 	if v.filter.has(account, p.Transfer) {
@@ -71,9 +71,9 @@ func (v *verification) payment(where string, c *journal.CallRecord, p journal.Pa
 	}
 	switch x, found := v.transfer(p.Transfer); {
 	case !found:
-		v.tell(where, "it has paid from %s by transfer %v, which is missing", account, p.Transfer)
+		v.report(where, "it has paid from %s by transfer %v, which is missing", account, p.Transfer)
 	case x != nil && x.Kind != journal.Calls:
-		v.tell(where, "it has paid from %s by transfer %v, which is a %s", account, p.Transfer, x.Kind)
+		v.report(where, "it has paid from %s by transfer %v, which is a %s", account, p.Transfer, x.Kind)
 	}
 }
 
@@ -94,7 +94,7 @@ func (v *verification) indexed(open *cursor, user, rest string) bool {
 		if name == rest {
 			return true
 		}
-		v.tell(whereCall(user, name), "it is in the index of those under way, but has no record")
+		v.report(whereCall(user, name), "it is in the index of those under way, but has no record")
 	}
 }
 
@@ -107,20 +107,20 @@ func whereCall(user, rest string) string {
 }
 
 // usage checks the usage of a user's days.
-func (v *verification) usage(records *cursor, b *books) {
+func (v *verification) usage(records *cursor, b *totals) {
 	for key, val := range records.of(b.user) {
 		where := whereUsage(string(key))
 		var u journal.Usage
 		if err := storage.DecodeRecord(val, &u); err != nil {
-			v.tell(where, "its record cannot be read: %v", err)
+			v.report(where, "its record cannot be read: %v", err)
 			continue
 		}
 		if string(u.StoreKey()) != string(key) {
-			v.tell(where, "its record is that of %s", whereUsage(string(u.StoreKey())))
+			v.report(where, "its record is that of %s", whereUsage(string(u.StoreKey())))
 		}
 		b.spent -= u.Cost
 		if u.Day >= v.wholeFrom {
-			b.count(journal.Usage{
+			b.addUsage(journal.Usage{
 				Day: u.Day, User: u.User, Key: u.Key, Model: u.Model,
 				Calls: -u.Calls, Tasks: -u.Tasks, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Uncollected: -u.Uncollected,
 			})

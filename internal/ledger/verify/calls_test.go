@@ -14,8 +14,8 @@ var harmsToCalls = []harm{
 		"a call that is missing",
 		func(d damage) { d.remove(call(journal.CallPrefix, "a")) },
 		[]string{
-			"account u/ann/wallet: what calls took from it differs by 5.00 from what their records have paid",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, -5.00 charged and 0.00 uncollected",
+			"account u/ann/wallet: the entries and the records of calls differ by 5.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, -5.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -25,7 +25,7 @@ var harmsToCalls = []harm{
 		},
 		[]string{
 			"call a of ann: it has cost 5.00, and paid 6.00",
-			"account u/ann/wallet: what calls took from it differs by -1.00 from what their records have paid",
+			"account u/ann/wallet: the entries and the records of calls differ by -1.00",
 		},
 	},
 	{
@@ -33,7 +33,7 @@ var harmsToCalls = []harm{
 		func(d damage) {
 			d.call(call(journal.CallPrefix, "d"), func(c *journal.CallRecord) { c.Uncollected = money.Unit })
 		},
-		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
+		[]string{"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, 0.00 charged and 1.00 uncollected"},
 	},
 	{
 		"a call that was paid from a budget",
@@ -42,7 +42,7 @@ var harmsToCalls = []harm{
 		},
 		[]string{
 			fmt.Sprintf("call a of ann: it has paid from %s, where no money is kept", underKey),
-			"account u/ann/wallet: what calls took from it differs by 5.00 from what their records have paid",
+			"account u/ann/wallet: the entries and the records of calls differ by 5.00",
 		},
 	},
 	{
@@ -94,7 +94,7 @@ var harmsToCalls = []harm{
 		func(d damage) { d.set(call(journal.CallPrefix, "d"), nil) },
 		[]string{
 			"call d of ann: its record cannot be read: it is damaged, or belongs to another call",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by -1 calls, 0 tasks, -3 tokens in and -5 out, 0.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -107,27 +107,27 @@ var harmsToCalls = []harm{
 		func(d damage) {
 			edit(d, someday.StoreKey(), func(u *journal.Usage) { u.Calls, u.Tokens = u.Calls+1, u.Tokens.Plus(usage.Tokens{Output: 4}) })
 		},
-		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by -1 calls, 0 tasks, 0 tokens in and -4 out, 0.00 charged and 0.00 uncollected"},
+		[]string{"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by -1 calls, 0 tasks, 0 tokens in and -4 out, 0.00 charged and 0.00 uncollected"},
 	},
 	{
 		"sums of a day with a task too many",
 		func(d damage) { edit(d, someday.StoreKey(), func(u *journal.Usage) { u.Tasks++ }) },
-		[]string{"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, 0.00 charged and 0.00 uncollected"},
+		[]string{"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, 0.00 charged and 0.00 uncollected"},
 	},
 	{
 		"sums of a day with more than its calls and tasks were charged",
 		func(d damage) { edit(d, someday.StoreKey(), func(u *journal.Usage) { u.Cost += money.Unit }) },
 		[]string{
-			"user ann: what calls and tasks took differs by -1.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, -1.00 charged and 0.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -1.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, -1.00 charged and 0.00 uncollected",
 		},
 	},
 	{
 		"sums of a day that are missing",
 		func(d damage) { d.remove(someday.StoreKey()) },
 		[]string{
-			"user ann: what calls and tasks took differs by 18.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 5 calls, 1 tasks, 15 tokens in and 25 out, 18.00 charged and 2.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by 18.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 5 calls, 1 tasks, 15 tokens in and 25 out, 18.00 charged and 2.00 uncollected",
 		},
 	},
 	{
@@ -136,7 +136,7 @@ var harmsToCalls = []harm{
 			u := journal.Usage{Day: "20250101", User: "ann", Key: "key_1", Model: "m", Calls: 1, Cost: money.Unit}
 			d.set(u.StoreKey(), storage.EncodeRecord(u))
 		},
-		[]string{"user ann: what calls and tasks took differs by -1.00 from what the usage of all days comes to"},
+		[]string{"user ann: the charges of calls and tasks and the usage of all days differ by -1.00"},
 	},
 	{
 		"sums of a day that cannot be read",

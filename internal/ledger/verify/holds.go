@@ -10,28 +10,28 @@ import (
 )
 
 // holds checks the holds of a user that have ended.
-func (v *verification) holds(records *cursor, b *books) {
+func (v *verification) holds(records *cursor, b *totals) {
 	for key, val := range records.of(b.user) {
 		var id journal.ID
 		if len(key) != len(journal.HoldKey(b.user, id)) {
-			v.tell("the holds", "%q is not the key of one", key)
+			v.report("the holds", "%q is not the key of one", key)
 			continue
 		}
 		copy(id[:], key[len(journal.Holds.Name+"/")+len(b.user)+len("/"):])
 		where := "hold " + id.String() + " of " + b.user
 		var h journal.HoldRecord
 		if err := storage.DecodeRecord(val, &h); err != nil {
-			v.tell(where, "its record cannot be read: %v", err)
+			v.report(where, "its record cannot be read: %v", err)
 			continue
 		}
 		if string(journal.HoldKey(h.User, h.ID)) != string(key) {
-			v.tell(where, "its record is that of hold %v of %s", h.ID, h.User)
+			v.report(where, "its record is that of hold %v of %s", h.ID, h.User)
 			continue
 		}
 		if h.Day != "" {
 			b.spent += h.Charged
 			if h.Day >= v.wholeFrom {
-				b.count(h.Usage())
+				b.addUsage(h.Usage())
 			}
 		}
 		v.hold(where, h)
@@ -45,14 +45,14 @@ func (v *verification) hold(where string, h journal.HoldRecord) {
 	kind, known := endings[h.State]
 	switch {
 	case !known:
-		v.tell(where, "%q is no state of a hold that has ended", h.State)
+		v.report(where, "%q is no state of a hold that has ended", h.State)
 	case !ended:
-		v.tell(where, "it is %s, but transfer %v, which ends it, is missing", h.State, journal.EndOf(h.ID))
+		v.report(where, "it is %s, but transfer %v, which ends it, is missing", h.State, journal.EndOf(h.ID))
 	case end == nil: // told of as a transfer
 	case end.Kind != kind:
-		v.tell(where, "it is %s, but was ended by a %s", h.State, end.Kind)
+		v.report(where, "it is %s, but was ended by a %s", h.State, end.Kind)
 	case end.User != h.User:
-		v.tell(where, "it was ended by a %s of %q", end.Kind, end.User)
+		v.report(where, "it was ended by a %s of %q", end.Kind, end.User)
 	default:
 		var spent money.Amount
 		for _, leg := range end.Legs {
@@ -61,7 +61,7 @@ func (v *verification) hold(where string, h journal.HoldRecord) {
 			}
 		}
 		if spent != h.Charged {
-			v.tell(where, "it was charged %v, its transfer took %v", h.Charged, spent)
+			v.report(where, "it was charged %v, its transfer took %v", h.Charged, spent)
 		}
 	}
 }
@@ -84,22 +84,22 @@ func (v *verification) holdOf(x *journal.Transfer) {
 	}
 	var id journal.ID
 	if err := id.UnmarshalText([]byte(x.Reference)); err != nil {
-		v.tell(whereTransfer(x.ID), "it ends no hold: %v", err)
+		v.report(whereTransfer(x.ID), "it ends no hold: %v", err)
 		return
 	}
 	if x.ID != journal.EndOf(id) {
-		v.tell(whereTransfer(x.ID), "it ends hold %v, which only transfer %v may do: a hold ends once", id, journal.EndOf(id))
+		v.report(whereTransfer(x.ID), "it ends hold %v, which only transfer %v may do: a hold ends once", id, journal.EndOf(id))
 		return
 	}
 	if v.get(journal.HoldKey(x.User, id)) == nil {
-		v.tell(whereTransfer(x.ID), "it is a %s of hold %v of %s, which is missing", x.Kind, id, x.User)
+		v.report(whereTransfer(x.ID), "it is a %s of hold %v of %s, which is missing", x.Kind, id, x.User)
 	}
 	switch begin, began := v.transfer(id); {
 	case !began:
-		v.tell(whereTransfer(x.ID), "it ends hold %v, and transfer %v, which began it, is missing", id, id)
+		v.report(whereTransfer(x.ID), "it ends hold %v, and transfer %v, which began it, is missing", id, id)
 	case begin == nil: // told of
 	case begin.Kind != journal.Hold || begin.User != x.User:
-		v.tell(whereTransfer(x.ID), "it ends hold %v of %q, which is a %s of %q", id, x.User, begin.Kind, begin.User)
+		v.report(whereTransfer(x.ID), "it ends hold %v of %q, which is a %s of %q", id, x.User, begin.Kind, begin.User)
 	default:
 		v.released(x, begin)
 	}
@@ -115,16 +115,16 @@ func (v *verification) begun(x *journal.Transfer) {
 		}
 	}
 	if sources == (sum{}) {
-		v.tell(whereTransfer(x.ID), "it sets nothing aside")
+		v.report(whereTransfer(x.ID), "it sets nothing aside")
 	}
 	for _, leg := range x.Legs {
 		if leg.Account.Memo() && sources != sumOf(leg.Held) {
-			v.tell(whereTransfer(x.ID), "it sets %v aside under %s, of %v", leg.Held, leg.Account, sources)
+			v.report(whereTransfer(x.ID), "it sets %v aside under %s, of %v", leg.Held, leg.Account, sources)
 		}
 	}
 	end, _ := v.transfer(journal.EndOf(x.ID))
 	if end != nil && end.Kind != journal.Settle && end.Kind != journal.Void {
-		v.tell(whereTransfer(x.ID), "transfer %v, which only its end may be, is a %s", end.ID, end.Kind)
+		v.report(whereTransfer(x.ID), "transfer %v, which only its end may be, is a %s", end.ID, end.Kind)
 	}
 }
 
@@ -137,10 +137,10 @@ func (v *verification) released(end, begin *journal.Transfer) {
 	}
 	for _, leg := range end.Legs {
 		if leg.Account.Owner() != "" && leg.Amount < leg.Held {
-			v.tell(whereTransfer(end.ID), "it takes %v of %s, of which it releases %v", -leg.Amount, leg.Account, -leg.Held)
+			v.report(whereTransfer(end.ID), "it takes %v of %s, of which it releases %v", -leg.Amount, leg.Account, -leg.Held)
 		}
 	}
 	for _, a := range slices.Sorted(maps.Keys(left)) {
-		v.tell(whereTransfer(end.ID), "it leaves %v held of %s by the hold that it ends", left[a], a)
+		v.report(whereTransfer(end.ID), "it leaves %v held of %s by the hold that it ends", left[a], a)
 	}
 }

@@ -18,9 +18,9 @@ func (v *verification) idempotencyKeys() {
 		where := journal.WhereIdempotencyKey(name[:cut], strings.TrimPrefix(name[cut:], "/"))
 		var c journal.IdempotencyRecord
 		if err := storage.DecodeRecord(record, &c); err != nil {
-			v.tell(where, "its record cannot be read: %v", err)
+			v.report(where, "its record cannot be read: %v", err)
 		} else if !json.Valid(c.Result) {
-			v.tell(where, "its record has no answer")
+			v.report(where, "its record has no answer")
 		}
 	}
 }

@@ -15,7 +15,7 @@ import (
 var verifyEntries = flag.Int64("verify.entries", 3000, "how many entries the large store has that Verify is tried on")
 
 // TestVerifyOfALargeStore makes a store of many users, each of whom makes calls,
-// and tells how long Verify takes and how much memory.
+// and logs how long Verify takes and how much memory.
 func TestVerifyOfALargeStore(t *testing.T) {
 	t.Parallel()
 	f := onBadger(t, t.TempDir())

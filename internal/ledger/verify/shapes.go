@@ -53,26 +53,26 @@ var shapes = map[journal.Kind]map[journal.Account]effect{
 func (v *verification) shape(x *journal.Transfer) {
 	may, known := shapes[x.Kind]
 	if !known {
-		v.tell(whereTransfer(x.ID), "%q is no kind of transfer", x.Kind)
+		v.report(whereTransfer(x.ID), "%q is no kind of transfer", x.Kind)
 		return
 	}
 	switch {
 	case x.Kind == journal.Calls && x.User != "":
-		v.tell(whereTransfer(x.ID), "it is of calls, and said to be of user %q alone", x.User)
+		v.report(whereTransfer(x.ID), "it is of calls, and said to be of user %q alone", x.User)
 	case x.Kind != journal.Calls && x.User == "":
-		v.tell(whereTransfer(x.ID), "it is a %s of no user", x.Kind)
+		v.report(whereTransfer(x.ID), "it is a %s of no user", x.Kind)
 	}
 	for _, leg := range x.Legs {
 		owner, class := leg.Account.Owner(), classOf(leg.Account)
 		switch does := effectOf(leg); {
 		case does == 0:
-			v.tell(whereTransfer(x.ID), "its leg on %s is of nothing", leg.Account)
+			v.report(whereTransfer(x.ID), "its leg on %s is of nothing", leg.Account)
 		case does&^may[class] != 0:
-			v.tell(whereTransfer(x.ID), "it is a %s, which does not change %s by %s", x.Kind, leg.Account, funds(leg.Amount, leg.Held))
+			v.report(whereTransfer(x.ID), "it is a %s, which does not change %s by %s", x.Kind, leg.Account, funds(leg.Amount, leg.Held))
 		case owner != "" && owner != x.User && x.User != "":
-			v.tell(whereTransfer(x.ID), "it is of user %q, and changes %s", x.User, leg.Account)
+			v.report(whereTransfer(x.ID), "it is of user %q, and changes %s", x.User, leg.Account)
 		case owner == "" && leg.Account.Family().On(time.UnixMilli(x.Time)) != leg.Account:
-			v.tell(whereTransfer(x.ID), "it is of %s, and changes %s", moment(time.UnixMilli(x.Time)), leg.Account)
+			v.report(whereTransfer(x.ID), "it is of %s, and changes %s", moment(time.UnixMilli(x.Time)), leg.Account)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func hashOf(seed maphash.Seed, number uint64) uint64 {
 // systemAccounts goes through the accounts with names in [from, to), which are of
 // no user; an empty to is the end.
 func (v *verification) systemAccounts(from, to string) {
-	v.fold(v.cursor(journal.AccountPrefix, from, to), v.cursor(journal.EntryPrefix, from, to), newBooks(""))
+	v.fold(v.cursor(journal.AccountPrefix, from, to), v.cursor(journal.EntryPrefix, from, to), newTotals(""))
 }
 
 // checkSystemLegs compares the system accounts with the legs of all transfers.
@@ -76,12 +76,12 @@ func (v *verification) checkSystemLegs() {
 		a, where := v.system[name], "account "+string(name)
 		switch {
 		case !a.met:
-			v.tell(where, "transfers change it, but it has no record")
+			v.report(where, "transfers change it, but it has no record")
 		case a.state != nil:
 			v.checkSystemState(where, a)
 		}
 		if (a.state == nil || a.state.Entries == a.legs.count) && !a.legs.whole(v.seed) {
-			v.tell(where, "the numbers of its legs are not those from 1 to %d, each once: the greatest is %d", a.legs.count, a.legs.greatest)
+			v.report(where, "the numbers of its legs are not those from 1 to %d, each once: the greatest is %d", a.legs.count, a.legs.greatest)
 		}
 	}
 }
@@ -89,12 +89,12 @@ func (v *verification) checkSystemLegs() {
 // checkSystemState compares the record of an account with its legs.
 func (v *verification) checkSystemState(where string, a *systemAccount) {
 	if a.state.Entries != a.legs.count {
-		v.tell(where, "its count of legs is %d, transfers have %d", a.state.Entries, a.legs.count)
+		v.report(where, "its count of legs is %d, transfers have %d", a.state.Entries, a.legs.count)
 	} else if a.legs.count == 0 {
-		v.tell(where, "no transfer changes it")
+		v.report(where, "no transfer changes it")
 	}
 	if a.balance != sumOf(a.state.Balance) || a.held != sumOf(a.state.Held) {
-		v.tell(where, "it has %s, its legs come to %s", funds(a.state.Balance, a.state.Held), funds(a.balance, a.held))
+		v.report(where, "it has %s, its legs come to %s", funds(a.state.Balance, a.state.Held), funds(a.balance, a.held))
 	}
 }
 

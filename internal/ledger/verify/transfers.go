@@ -15,7 +15,7 @@ func (v *verification) transfers() {
 		v.Transfers++
 		where := whereTransfer(x.ID)
 		if err != nil {
-			v.tell(where, "its record cannot be read: %v", err)
+			v.report(where, "its record cannot be read: %v", err)
 			continue
 		}
 		v.shape(x)
@@ -33,7 +33,7 @@ func (v *verification) transfers() {
 			}
 		}
 		if total != (sum{}) {
-			v.tell(where, "the sum of its legs is %v, not zero", total)
+			v.report(where, "the sum of its legs is %v, not zero", total)
 		}
 		v.holdOf(x)
 	}
@@ -68,7 +68,7 @@ func (v *verification) unmatched() {
 			switch {
 			case leg.Account.System():
 			case slices.ContainsFunc(x.Legs[:i], func(other journal.Leg) bool { return other.Account == leg.Account && other.Number == leg.Number }):
-				v.tell(whereTransfer(x.ID), "two of its legs are entry %d of %s", leg.Number, leg.Account)
+				v.report(whereTransfer(x.ID), "two of its legs are entry %d of %s", leg.Number, leg.Account)
 			default:
 				v.entryOf(x, leg)
 			}
@@ -87,7 +87,7 @@ func (v *verification) entryOf(x *journal.Transfer, leg journal.Leg) {
 	where, key := whereTransfer(x.ID), journal.EntryKey(leg.Account, leg.Number)
 	val := v.get(key)
 	if val == nil {
-		v.tell(where, "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
+		v.report(where, "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
 		return
 	}
 	have, _, err := journal.DecodeEntry(key, val)
@@ -95,15 +95,15 @@ func (v *verification) entryOf(x *journal.Transfer, leg journal.Leg) {
 		return
 	}
 	if have.Transfer != x.ID {
-		v.tell(where, "its leg on %s is entry %d there, which is of transfer %v", leg.Account, leg.Number, have.Transfer)
+		v.report(where, "its leg on %s is entry %d there, which is of transfer %v", leg.Account, leg.Number, have.Transfer)
 		return
 	}
 	want := x.Entry(leg)
 	if have.Amount != want.Amount || have.Held != want.Held {
-		v.tell(where, "its leg on %s is %s, entry %d there is %s", leg.Account, funds(want.Amount, want.Held), leg.Number, funds(have.Amount, have.Held))
+		v.report(where, "its leg on %s is %s, entry %d there is %s", leg.Account, funds(want.Amount, want.Held), leg.Number, funds(have.Amount, have.Held))
 	}
 	if have.Kind != want.Kind || !have.Time.Equal(want.Time) {
-		v.tell(where, "it is a %s of %s, entry %d of %s is a %s of %s",
+		v.report(where, "it is a %s of %s, entry %d of %s is a %s of %s",
 			want.Kind, moment(want.Time), leg.Number, leg.Account, have.Kind, moment(have.Time))
 	}
 }
@@ -113,9 +113,9 @@ func (v *verification) legOf(account journal.Account, e journal.Entry) {
 	where := "account " + string(account)
 	switch x, found := v.transfer(e.Transfer); {
 	case !found:
-		v.tell(where, "entry %d is of transfer %v, which is missing", e.Number, e.Transfer)
+		v.report(where, "entry %d is of transfer %v, which is missing", e.Number, e.Transfer)
 	case x != nil && !slices.ContainsFunc(x.Legs, func(leg journal.Leg) bool { return leg.Account == account && leg.Number == e.Number }):
-		v.tell(where, "entry %d is of transfer %v, which has no such leg", e.Number, e.Transfer)
+		v.report(where, "entry %d is of transfer %v, which has no such leg", e.Number, e.Transfer)
 	}
 }
 

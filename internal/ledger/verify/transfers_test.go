@@ -158,8 +158,8 @@ var harmsToTransfers = []harm{
 		"an ended hold that is missing",
 		func(d damage) { d.remove(journal.HoldKey("ann", paidHold)) },
 		[]string{
-			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -6.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
 			fmt.Sprintf("transfer %v: it is a settle of hold %v of ann, which is missing", journal.EndOf(paidHold), paidHold),
 		},
 	},
@@ -200,8 +200,8 @@ var harmsToTransfers = []harm{
 		},
 		[]string{
 			fmt.Sprintf("hold %v of ann: it was charged 5.00, its transfer took 6.00", paidHold),
-			"user ann: what calls and tasks took differs by -1.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, -1.00 charged and 0.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -1.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, 0 tasks, 0 tokens in and 0 out, -1.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -210,16 +210,16 @@ var harmsToTransfers = []harm{
 			edit(d, journal.HoldKey("ann", paidHold), func(h *journal.HoldRecord) { h.Model = "n" })
 		},
 		[]string{
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
-			"usage ann/20261120/key_1/n: its calls and tasks differ from it by 0 calls, 1 tasks, 0 tokens in and 0 out, 6.00 charged and 0.00 uncollected",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+			"usage ann/20261120/key_1/n: the calls and tasks of the day differ from it by 0 calls, 1 tasks, 0 tokens in and 0 out, 6.00 charged and 0.00 uncollected",
 		},
 	},
 	{
 		"a hold that does not count as a task",
 		func(d damage) { edit(d, journal.HoldKey("ann", paidHold), func(h *journal.HoldRecord) { h.Day = "" }) },
 		[]string{
-			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -6.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -274,8 +274,8 @@ var harmsToTransfers = []harm{
 		func(d damage) { d.set(journal.HoldKey("ann", paidHold), []byte{2}) },
 		[]string{
 			fmt.Sprintf("hold %v of ann: its record cannot be read: storage: record version 2, this build reads 1", paidHold),
-			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -6.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
 		},
 	},
 	{
@@ -283,8 +283,8 @@ var harmsToTransfers = []harm{
 		func(d damage) { d.set(journal.HoldKey("ann", paidHold), d.get(journal.HoldKey("ann", voidHold))) },
 		[]string{
 			fmt.Sprintf("hold %v of ann: its record is that of hold %v of ann", paidHold, voidHold),
-			"user ann: what calls and tasks took differs by -6.00 from what the usage of all days comes to",
-			"usage ann/20261120/key_1/m: its calls and tasks differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -6.00",
+			"usage ann/20261120/key_1/m: the calls and tasks of the day differ from it by 0 calls, -1 tasks, 0 tokens in and 0 out, -6.00 charged and 0.00 uncollected",
 		},
 	},
 	{

@@ -9,26 +9,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// users goes through all that there is of users, one user at a time. The keys of their accounts
-// lie before end.
+// users verifies the records of all users, one user at a time. end is the first key after the
+// accounts of users.
 func (v *verification) users(end string) {
 	states, entries := v.cursor(journal.AccountPrefix, journal.UserPrefix, end), v.cursor(journal.EntryPrefix, journal.UserPrefix, end)
 	holds, usage := v.cursor(journal.Holds.Name+"/", "", ""), v.cursor(journal.Usages.Name+"/", "", "")
 	calls, open := v.cursor(journal.CallPrefix, "", ""), v.cursor(journal.OpenCallPrefix, "", "")
 	for {
-		user, some := "", false
+		user, found := "", false
 		for _, c := range [...]*cursor{states, entries, holds, calls, open, usage} {
-			// As keys are ordered: with what follows the user in them.
-			if have, more := c.user(); more && (!some || have+"/" < user+"/") {
-				user, some = have, true
+			// The slash that follows a user in the keys decides their order.
+			if have, more := c.user(); more && (!found || have+"/" < user+"/") {
+				user, found = have, true
 			}
 		}
-		if !some {
+		if !found {
 			return
 		}
 		v.Users++
 		v.filter.resetIfFull()
-		b := newBooks(user)
+		b := newTotals(user)
 		v.fold(states, entries, b)
 		v.holds(holds, b)
 		v.calls(calls, open, b)
@@ -37,28 +37,28 @@ func (v *verification) users(end string) {
 	}
 }
 
-// books are the sums that the accounts of a user and other records must agree on. Each is what
-// the one side has less what the other has: zero in the end.
-type books struct {
+// totals has the differences between two places that record the same amounts of a user. Each is
+// zero if they agree.
+type totals struct {
 	user  string
-	paid  map[journal.Account]money.Amount // from each account by calls whose records are there; by those
-	spent money.Amount                     // by calls and tasks, ever; by the sums of days
-	days  map[string]journal.Usage         // what they came to on days of which all calls are there; by the sums
+	paid  map[journal.Account]money.Amount // by the entries of calls, less by the records of calls
+	spent money.Amount                     // by the entries of calls and tasks, less by the usage of all days
+	days  map[string]journal.Usage         // by calls and tasks, less by the usage of the day; only days whose calls are all kept
 
-	// vague are the accounts from which a call has paid of which it is not known how
-	// much was before the time that paid counts from.
-	vague map[journal.Account]bool
+	// partial has the accounts that cannot be compared: a call has paid from them, of which a part may
+	// be older than what paid counts.
+	partial map[journal.Account]bool
 }
 
-func newBooks(user string) *books {
-	return &books{
+func newTotals(user string) *totals {
+	return &totals{
 		user: user, paid: make(map[journal.Account]money.Amount),
-		days: make(map[string]journal.Usage), vague: make(map[journal.Account]bool),
+		days: make(map[string]journal.Usage), partial: make(map[journal.Account]bool),
 	}
 }
 
-// taken counts an entry by which calls took money of the user.
-func (b *books) taken(a journal.Account, e journal.Entry, paidFrom journal.ID) {
+// addEntry counts an entry of calls.
+func (b *totals) addEntry(a journal.Account, e journal.Entry, paidFrom journal.ID) {
 	b.spent -= e.Amount
 	if !e.Transfer.Before(paidFrom) {
 		add(b.paid, a, -e.Amount)
@@ -72,8 +72,8 @@ func add(sums map[journal.Account]money.Amount, a journal.Account, by money.Amou
 	}
 }
 
-// count adds to what a day came to.
-func (b *books) count(by journal.Usage) {
+// addUsage adds to the usage of a day.
+func (b *totals) addUsage(by journal.Usage) {
 	key := string(by.StoreKey())
 	day, met := b.days[key]
 	if !met {
@@ -84,20 +84,20 @@ func (b *books) count(by journal.Usage) {
 }
 
 // balance reports the sums on which the two sides differ.
-func (v *verification) balance(b *books) {
+func (v *verification) balance(b *totals) {
 	for _, a := range slices.Sorted(maps.Keys(b.paid)) {
-		if b.vague[a] {
+		if b.partial[a] {
 			continue
 		}
-		v.tell("account "+string(a), "what calls took from it differs by %v from what their records have paid", b.paid[a])
+		v.report("account "+string(a), "the entries and the records of calls differ by %v", b.paid[a])
 	}
 	if b.spent != 0 {
-		v.tell("user "+b.user, "what calls and tasks took differs by %v from what the usage of all days comes to", b.spent)
+		v.report("user "+b.user, "the charges of calls and tasks and the usage of all days differ by %v", b.spent)
 	}
 	for _, key := range slices.Sorted(maps.Keys(b.days)) {
 		u := b.days[key]
 		if u.Calls != 0 || u.Tasks != 0 || u.Tokens != (usage.Tokens{}) || u.Cost != 0 || u.Uncollected != 0 {
-			v.tell(whereUsage(key), "its calls and tasks differ from it by %d calls, %d tasks, %d tokens in and %d out, %v charged and %v uncollected",
+			v.report(whereUsage(key), "the calls and tasks of the day differ from it by %d calls, %d tasks, %d tokens in and %d out, %v charged and %v uncollected",
 				u.Calls, u.Tasks, u.Tokens.AllInput(), u.Tokens.AllOutput(), u.Cost, u.Uncollected)
 		}
 	}

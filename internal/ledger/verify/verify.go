@@ -22,7 +22,7 @@ type Problem struct {
 	What  string `json:"what"`
 }
 
-// Report counts what [Verify] has looked at.
+// Report counts what [Verify] has read.
 type Report struct {
 	Accounts        int64         `json:"accounts"`
 	Entries         int64         `json:"entries"` // that are stored
@@ -30,8 +30,8 @@ type Report struct {
 	Calls           int64         `json:"calls"`
 	Holds           int64         `json:"holds"`
 	IdempotencyKeys int64         `json:"claims"`
-	Users           int64         `json:"users"`         // of whom there is anything of these
-	Problems        int64         `json:"problem_count"` // told of, those of further checks included
+	Users           int64         `json:"users"`         // with any of these
+	Problems        int64         `json:"problem_count"` // those of further checks included
 	Took            time.Duration `json:"took_ns"`
 }
 
@@ -39,26 +39,23 @@ type Report struct {
 // with an error when the context does that Verify was given.
 type Check func(r storage.Reader, problem func(Problem)) error
 
-// Verify rebuilds every balance, those of users from their entries, those of
-// system accounts from the legs of transfers, and looks whether all that is written twice
-// says the same: entries and transfers, holds and what is held, calls and what
-// they have paid, the sums of days and their calls and tasks, indexes and their
-// records; and whether each transfer changes only what one of its kind may.
-// problem is called for each thing that does not add up; then the checks run.
-// Verify changes nothing.
+// Verify rebuilds every balance: of users from their entries, of system accounts from the legs of
+// transfers. It compares what is written twice: entries with transfers, holds with held amounts,
+// calls with what they have paid, the usage of days with its calls and tasks, and indexes with their
+// records. It also checks that each transfer changes only what its kind may. It calls problem for
+// each contradiction, then runs the checks. It changes nothing.
 //
-// r is one snapshot, of a store in use or of a copy. Which calls may be gone it
-// knows by what the store says of how long they are kept, and leaves some time
-// beside. The error is that of reading, or of ctx. The memory that Verify takes is
-// that of what one user has, and of how many days have system accounts, not
-// of how many entries and calls there are.
+// r is one snapshot, of a store in use or of a copy. The store says how long calls are kept; a call
+// near the end of that time may be missing. The error is that of reading, or of ctx. Verify needs
+// memory for the records of one user and for the system accounts of each day, however many entries
+// and calls there are.
 func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(Problem), checks ...Check) (Report, error) {
 	began := time.Now()
 	r = interruptible{ctx, r}
 	k, err := journal.ReadKeeping(r)
 	unread := err
 	if errors.Is(err, storage.ErrUnreadable) {
-		k = journal.Keeping{} // then of no call it is known that it must be there
+		k = journal.Keeping{} // any call may be missing
 	} else if err != nil {
 		return Report{}, err
 	}
@@ -70,7 +67,7 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 		entries: multiset.New(), filter: newBloomFilter(), seed: maphash.MakeSeed(), system: make(map[journal.Account]*systemAccount),
 	}
 	if unread != nil {
-		v.tell("how long calls are kept", "%v", unread)
+		v.report("how long calls are kept", "%v", unread)
 	}
 	v.accounts()
 	v.transfers()
@@ -79,7 +76,7 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 	v.idempotencyKeys()
 	for _, check := range checks {
 		if v.err == nil {
-			v.err = check(r, v.report)
+			v.err = check(r, v.add)
 		}
 	}
 	v.Took = time.Since(began)
@@ -107,16 +104,16 @@ type verification struct {
 	system       map[journal.Account]*systemAccount // one for each kind and day
 }
 
-func (v *verification) report(p Problem) {
+func (v *verification) add(p Problem) {
 	if v.err == nil {
 		v.Problems++
 		v.problem(p)
 	}
 }
 
-// tell reports a problem; what is a format.
-func (v *verification) tell(where, what string, args ...any) {
-	v.report(Problem{Where: where, What: fmt.Sprintf(what, args...)})
+// report reports a problem; what is a format.
+func (v *verification) report(where, what string, args ...any) {
+	v.add(Problem{Where: where, What: fmt.Sprintf(what, args...)})
 }
 
 // get returns a record, or nil if there is none.
@@ -150,6 +147,6 @@ func (v *verification) accounts() {
 	v.users(end)
 	v.systemAccounts(end, "")
 	if v.sum != (sum{}) {
-		v.tell("all accounts", "the sum of their balances is %v, not zero: money has come from nowhere or gone", v.sum)
+		v.report("all accounts", "the sum of their balances is %v, not zero: money has come from nowhere or gone", v.sum)
 	}
 }
