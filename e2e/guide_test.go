@@ -61,7 +61,7 @@ func TestTheCommandsOfGettingStartedWorkInAShell(t *testing.T) {
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-exc", script) //nolint:gosec // the commands of the guide
 	shell.Dir = home
-	shell.Env = append(os.Environ(), "HOME="+home, "CADDY_ADMIN="+run.Admin, "BASE="+run.URL, "KEY="+run.Key, "TOKEN="+run.Token)
+	shell.Env = append(os.Environ(), "HOME="+home, "CADDY_ADMIN="+run.Admin, "BASE="+run.URL, "KEY="+run.Key, "TOKEN="+run.Token, "PASSWORD="+run.Password)
 	if out, err := shell.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}

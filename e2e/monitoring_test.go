@@ -19,10 +19,11 @@ import (
 
 // demoRun is what the demo prints with --json.
 type demoRun struct {
-	URL   string `json:"base_url"`
-	Admin string `json:"admin"`
-	Key   string `json:"api_key"`
-	Token string `json:"access_token"`
+	URL      string `json:"base_url"`
+	Admin    string `json:"admin"`
+	Key      string `json:"api_key"`
+	Token    string `json:"access_token"`
+	Password string `json:"password"`
 }
 
 // startDemo starts the demo with these arguments in addition to --json.

@@ -330,7 +330,7 @@ POST /v1/messages  ` + "\x1b[31m503\x1b[0m" + `  0 ms
 // TestTheREADMEShowsTheDemo compares the beginning of what the demo prints.
 func TestTheREADMEShowsTheDemo(t *testing.T) {
 	t.Parallel()
-	run := demo.Run{BaseURL: "http://localhost:37263", APIKey: "sk-…", AccessToken: "mgat_…"}
+	run := demo.Run{BaseURL: "http://localhost:37263", APIKey: "sk-…", AccessToken: "mgat_…", Password: "…"}
 	var plain, colored strings.Builder
 	if err := errors.Join(run.Introduce(&plain, "caddy", false), run.Introduce(&colored, "caddy", true)); err != nil {
 		t.Fatal(err)
