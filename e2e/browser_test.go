@@ -34,9 +34,9 @@ const browserTimeout = 4 * time.Minute
 func missing(t *testing.T, what string) {
 	t.Helper()
 	if os.Getenv(browserRequired) == "required" {
-		t.Fatalf("%s, and %s says that it has to be there", what, browserRequired)
+		t.Fatalf("%s, but %s is set to required", what, browserRequired)
 	}
-	t.Skipf("%s: what needs a real browser is not tested; .ci/run installs it where it can", what)
+	t.Skipf("%s: the test needs a real browser; .ci/run installs it if possible", what)
 }
 
 // findChromium returns the path of Chromium.
@@ -50,17 +50,16 @@ func findChromium(t *testing.T) string {
 			return path
 		}
 	}
-	missing(t, "there is no Chromium")
+	missing(t, "Chromium is missing")
 	return ""
 }
 
-// TestTheConsoleInChromium runs the script of the directory browser.
-// Each of its steps is a subtest.
-func TestTheConsoleInChromium(t *testing.T) {
-	chromium := findChromium(t)
+// findNode returns the path of a node that can run the scripts.
+func findNode(t *testing.T) string {
+	t.Helper()
 	node, err := exec.LookPath("node")
 	if err != nil {
-		missing(t, "there is no node")
+		missing(t, "node is missing")
 	}
 	if exec.CommandContext(t.Context(), node, "-e", "process.exit(parseInt(process.versions.node) >= 20 ? 0 : 1)").Run() != nil {
 		missing(t, "node is older than version 20")
@@ -68,6 +67,14 @@ func TestTheConsoleInChromium(t *testing.T) {
 	if _, err := os.Stat(filepath.Join("browser", "node_modules", "playwright-core")); err != nil {
 		missing(t, "`npm ci` has not been run in e2e/browser")
 	}
+	return node
+}
+
+// TestTheConsoleInChromium runs the script of the directory browser.
+// Each of its steps is a subtest.
+func TestTheConsoleInChromium(t *testing.T) {
+	chromium := findChromium(t)
+	node := findNode(t)
 	t.Parallel()
 	g, secure := newConsoleGateway(t), secureGateway(t)
 	order, err := json.Marshal(map[string]string{
@@ -76,11 +83,25 @@ func TestTheConsoleInChromium(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	secrets := runScript(t, node, "walk.mjs", order, func(found []string) {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.secrets = append(g.secrets, found...)
+	})
+	if secrets == 0 && !t.Failed() {
+		t.Error("the script has reported no secrets to search for")
+	}
+}
+
+// runScript runs a script of the directory browser with its input, and returns how many secrets it
+// has reported to keep.
+func runScript(t *testing.T, node, script string, order []byte, keep func([]string)) (secrets int) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), browserTimeout)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, node, "walk.mjs")
-	var complaints bytes.Buffer
-	cmd.Dir, cmd.Stdin, cmd.Stderr = "browser", bytes.NewReader(order), &complaints
+	cmd := exec.CommandContext(ctx, node, script)
+	var stderr bytes.Buffer
+	cmd.Dir, cmd.Stdin, cmd.Stderr = "browser", bytes.NewReader(order), &stderr
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) } // lets the script stop the browser
 	cmd.WaitDelay = 10 * time.Second
@@ -91,17 +112,15 @@ func TestTheConsoleInChromium(t *testing.T) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	steps, secrets := g.readSteps(t, out)
+	steps, secrets := readSteps(t, out, keep)
 	if err := cmd.Wait(); err != nil && !t.Failed() || steps == 0 {
-		t.Errorf("the script ended with %v after %d steps:\n%s", err, steps, complaints.Bytes())
+		t.Errorf("the script ended with %v after %d steps:\n%s", err, steps, stderr.Bytes())
 	}
-	if secrets == 0 && !t.Failed() {
-		t.Error("the script has reported no secrets to search for")
-	}
+	return secrets
 }
 
 // readSteps runs each line of the script's output as a subtest.
-func (g *gateway) readSteps(t *testing.T, out io.Reader) (steps, secrets int) {
+func readSteps(t *testing.T, out io.Reader, keep func([]string)) (steps, secrets int) {
 	t.Helper()
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
@@ -119,9 +138,7 @@ func (g *gateway) readSteps(t *testing.T, out io.Reader) (steps, secrets int) {
 		}
 		if len(line.Secrets) > 0 {
 			secrets += len(line.Secrets)
-			g.mu.Lock()
-			g.secrets = append(g.secrets, line.Secrets...)
-			g.mu.Unlock()
+			keep(line.Secrets)
 			continue
 		}
 		steps++

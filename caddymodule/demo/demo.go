@@ -1,5 +1,5 @@
-// Package demo runs a whole gateway on this machine, with a demonstration backend, for people
-// who try modelgate. [Start] loads a configuration into this process and makes a user with a key
+// Package demo runs a complete gateway on this machine, with a demonstration backend, for people
+// who try modelgate. [Start] loads a configuration into this process and creates a user with a key
 // and money. Package cli has the command.
 package demo
 
@@ -29,13 +29,13 @@ import (
 //go:embed caddyfile.tmpl introduction.tmpl
 var files embed.FS
 
-// The configuration, and the text that says what there is to try, with JSON as it is sent.
+// The configuration, and the text with commands to try.
 var (
 	configuration = template.Must(template.ParseFS(files, "caddyfile.tmpl"))
 	introduction  = template.Must(template.ParseFS(files, "introduction.tmpl"))
 )
 
-// Run is the address and the credentials of a running demo, as --json prints them.
+// Run has the address and the credentials of a running demo, as --json prints them.
 type Run struct {
 	BaseURL     string `json:"base_url"`
 	Admin       string `json:"admin"` // for --address
@@ -45,9 +45,9 @@ type Run struct {
 	AccessToken string `json:"access_token"`
 }
 
-// Start runs the Caddyfile and makes a user with a key, an access token and
-// some money. The callbacks of the key go to a receiver, which writes a line for each.
-// The lines of calls and tasks go to standard error, with colors if color is set.
+// Start runs the Caddyfile and creates a user with a key, an access token and some money.
+// A receiver gets the callbacks of the key and writes a line for each to lines. The log
+// of calls and tasks goes to standard error, with colors if color is set.
 func Start(ctx context.Context, listen, data string, lines io.Writer, color bool) (*Run, error) {
 	data, err := filepath.Abs(data)
 	if err != nil {
@@ -73,19 +73,19 @@ func Start(ctx context.Context, listen, data string, lines io.Writer, color bool
 }
 
 func adapt(listen, admin, data, receiver string, color bool) ([]byte, error) {
-	// Without its host the site would listen at all addresses of the machine.
+	// Without the host, the site would listen at all addresses of the machine.
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
 		return nil, err
 	}
 	base, sites := baseURL(listen), "http://"+listen
 	if base != sites {
-		sites += ", " + base // both the address and the name are served
+		sites += ", " + base // serve both the address and the name
 	}
 	var text strings.Builder
 	if err := configuration.Execute(&text, map[string]any{
 		"Host": host, "Port": port, "BaseURL": base, "Sites": sites, "Admin": admin, "Data": filepath.ToSlash(data), "Receiver": receiver, "Color": color,
-		"Loopback": starter.IsLoopback(host), // others must not have callbacks sent to services of this machine
+		"Loopback": starter.IsLoopback(host), // callers from other machines must not reach services of this machine by callbacks
 	}); err != nil {
 		return nil, err
 	}
@@ -106,9 +106,9 @@ func baseURL(listen string) string {
 	return "http://" + net.JoinHostPort("localhost", port)
 }
 
-// freeAddresses returns the addresses with free ports in place of port 0. It holds all
-// of them until it returns: the kernel may assign a port twice, and Caddy would let the
-// site and the admin endpoint share it.
+// freeAddresses returns the addresses with free ports in place of port 0. It keeps all
+// listeners open until it returns: the kernel may assign a port twice, and Caddy would let
+// the site and the admin endpoint share it.
 func freeAddresses(addresses ...string) (free []string, err error) {
 	for _, address := range addresses {
 		listener, err := net.Listen("tcp", address)
@@ -121,9 +121,9 @@ func freeAddresses(addresses ...string) (free []string, err error) {
 	return free, nil
 }
 
-// provide makes a password, a key and an access token for the demo's user, and gives
-// the user money, once. An earlier run may have left the user and keys; the callbacks
-// of all keys go to the receiver.
+// provide creates a password, a key and an access token for the demo's user, and adds
+// money, once. The user and keys of an earlier run may exist; the receiver gets the
+// callbacks of all keys.
 func (d *Run) provide(ctx context.Context, callbacks *receiver) error {
 	app, err := caddymodule.Active()
 	if err != nil {
@@ -138,7 +138,7 @@ func (d *Run) provide(ctx context.Context, callbacks *receiver) error {
 	if taken, ok := errors.AsType[*fault.Fault](err); err != nil && (!ok || taken.Code != fault.Conflict) {
 		return err
 	}
-	// The password goes first: a new one ends the access token.
+	// The password must be first, because a new password ends the access token.
 	if err := runtime.Directory.SetPassword(ctx, adminapi.Operator, d.User, d.Password); err != nil {
 		return err
 	}
@@ -158,7 +158,7 @@ func (d *Run) provide(ctx context.Context, callbacks *receiver) error {
 	if err := callbacks.register(ctx, runtime.Directory, account); err != nil {
 		return err
 	}
-	_, err = runtime.Billing.Credit(ctx, adminapi.Operator, d.User, 20*money.Unit, "something to try with", "demo")
+	_, err = runtime.Billing.Credit(ctx, adminapi.Operator, d.User, 20*money.Unit, "for the demo", "demo")
 	return err
 }
 

@@ -30,7 +30,7 @@ import (
 
 func TestMain(m *testing.M) { gatetest.Main(m) }
 
-func TestTheDemoListensWhereItIsToldAlone(t *testing.T) {
+func TestTheDemoListensOnlyAtItsAddress(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"127.0.0.1:8080", "[::1]:8080", "192.0.2.1:8080"} {
 		adapted, err := demo.Adapt(address, "127.0.0.1:2020", t.TempDir(), "127.0.0.1:2021", true)
@@ -50,31 +50,31 @@ func TestTheDemoListensWhereItIsToldAlone(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(config.Apps.HTTP.Servers) != 1 {
-			t.Fatalf("%s: it has %d servers", address, len(config.Apps.HTTP.Servers))
+			t.Fatalf("%s: %d servers", address, len(config.Apps.HTTP.Servers))
 		}
 		for _, server := range config.Apps.HTTP.Servers {
 			if !slices.Equal(server.Listen, []string{address}) {
-				t.Errorf("%s: it listens at %q", address, server.Listen)
+				t.Errorf("%s: the server listens at %q", address, server.Listen)
 			}
 		}
 	}
 }
 
-// written is what a command has written so far.
-type written struct {
+// logBuffer is a writer that can be read concurrently.
+type logBuffer struct {
 	mu   sync.Mutex
 	text bytes.Buffer
 }
 
 // Write implements io.Writer.
-func (w *written) Write(p []byte) (int, error) {
+func (w *logBuffer) Write(p []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.text.Write(p)
 }
 
 // lines returns the lines that contain a word.
-func (w *written) lines(word string) (found []string) {
+func (w *logBuffer) lines(word string) (found []string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for line := range strings.Lines(w.text.String()) {
@@ -85,8 +85,8 @@ func (w *written) lines(word string) (found []string) {
 	return found
 }
 
-// commandsOf returns the shell commands of an introduction: all except those below the
-// headings of other languages.
+// commandsOf returns the shell commands of an introduction, without the code in other
+// languages.
 func commandsOf(introduction string) string {
 	var script strings.Builder
 	for block := range strings.SplitSeq(introduction, "\n\n") {
@@ -98,18 +98,18 @@ func commandsOf(introduction string) string {
 	return script.String()
 }
 
-// TestTheDemoDoesAsItSays runs all shell commands that the demo prints, and waits for the
+// TestTheCommandsOfTheDemoWork runs all shell commands that the demo prints, and checks the
 // callbacks.
-func TestTheDemoDoesAsItSays(t *testing.T) {
+func TestTheCommandsOfTheDemoWork(t *testing.T) {
 	for _, program := range []string{"sh", "curl", "sed", "tee", "grep"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
 	}
-	dir := t.TempDir()                                     // it is removed when Caddy has stopped
-	gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // Caddy is ours until the test ends
-	var told written
-	run, err := demo.Start(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &told, false)
+	dir := t.TempDir()                                     // removed after Caddy has stopped
+	gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // no other test uses Caddy until the end
+	var log logBuffer
+	run, err := demo.Start(t.Context(), "127.0.0.1:0", filepath.Join(dir, "data"), &log, false)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,14 +125,14 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 	script := commandsOf(introduction.String())
 	shell := exec.CommandContext(t.Context(), "sh", "-e")
 	shell.Dir, shell.Stdin = dir, strings.NewReader(script)
-	shell.Env = append(os.Environ(), "GATETEST_AS_CADDY=1") // the program of the commands is this one
+	shell.Env = append(os.Environ(), "GATETEST_AS_CADDY=1") // the commands run this program
 	out, err := shell.CombinedOutput()
 	for text, count := range map[string]int{
 		`"stop_reason":"end_turn"`: 1, "data: [DONE]": 1, `"status":"success"`: 4, `"success":true`: 6, `"success":false`: 0,
 		`"pay_url":"` + run.BaseURL: 1, "Everything adds up.": 1,
 	} {
 		if err != nil || strings.Count(string(out), text) != count {
-			t.Fatalf("%d times %s, want %d (%v):\n%s\nof\n%s", strings.Count(string(out), text), text, count, err, out, script)
+			t.Fatalf("%q is printed %d times, want %d (%v):\n%s\nby\n%s", text, strings.Count(string(out), text), count, err, out, script)
 		}
 	}
 	picture, err := os.ReadFile(filepath.Join(dir, "modelgate-demo.png"))
@@ -146,20 +146,20 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 	if err != nil || len(film) < 1000 || string(film[4:8]) != "ftyp" {
 		t.Errorf("the video cannot be opened: %v, %d bytes", err, len(film))
 	}
-	lines := gatetest.Eventually(t, "two callbacks are told", func() (lines []string, ok bool) {
-		lines = told.lines("callback  verified")
+	lines := gatetest.Eventually(t, "two callbacks are logged", func() (lines []string, ok bool) {
+		lines = log.lines("callback  verified")
 		return lines, len(lines) >= 2
 	})
 	if len(lines) != 2 {
-		t.Fatalf("of callbacks it tells %q", lines)
+		t.Fatalf("the callbacks are logged as %q", lines)
 	}
 	for _, line := range lines {
 		if !regexp.MustCompile(`^\d\d:\d\d:\d\d  callback  verified  task\.succeeded  task_\w+$`).MatchString(line) || len(line) > 80 {
-			t.Errorf("it tells %q", line)
+			t.Errorf("the demo logs %q", line)
 		}
 	}
 
-	// What anybody sends is not believed.
+	// A callback with a wrong signature is refused.
 	forged, err := http.NewRequestWithContext(t.Context(), http.MethodPost, receiverOf(t, run.Admin), strings.NewReader("{}"))
 	if err != nil {
 		t.Fatal(err)
@@ -172,8 +172,8 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	answer.Body.Close()
-	if answer.StatusCode != http.StatusBadRequest || len(told.lines("callback  refused: its signature is wrong")) != 1 {
-		t.Errorf("a forged callback is answered %d", answer.StatusCode)
+	if answer.StatusCode != http.StatusBadRequest || len(log.lines("callback  refused: the signature is wrong")) != 1 {
+		t.Errorf("a forged callback gets %d", answer.StatusCode)
 	}
 
 	checkSave(t, introduction.String(), dir)
@@ -182,8 +182,8 @@ func TestTheDemoDoesAsItSays(t *testing.T) {
 	checkTwoCalls(t, run)
 }
 
-// checkTwoCalls disconnects from two slow calls, as an SDK does that tries again after its timeout.
-// Both cost money, as with a backend that has the body.
+// checkTwoCalls disconnects from two slow calls, like an SDK that tries again after its
+// timeout. Both are charged, because the backend has the body.
 func checkTwoCalls(t *testing.T, run *demo.Run) {
 	t.Helper()
 	for range 2 {
@@ -196,7 +196,7 @@ func checkTwoCalls(t *testing.T, run *demo.Run) {
 		req.Header.Set("Authorization", "Bearer "+run.APIKey)
 		if resp, err := http.DefaultClient.Do(req); err == nil {
 			resp.Body.Close()
-			t.Errorf("it does not wait: %s", resp.Status)
+			t.Errorf("the call was not slow: %s", resp.Status)
 		}
 		cancel()
 	}
@@ -207,7 +207,7 @@ func checkTwoCalls(t *testing.T, run *demo.Run) {
 	})
 }
 
-// checkSave waits, by the printed commands, for a task that was refused and for one that failed.
+// checkSave runs the printed commands with a task that is refused and a task that fails.
 func checkSave(t *testing.T, introduction, dir string) {
 	t.Helper()
 	exports, _, _ := strings.Cut(introduction[strings.Index(introduction, "export "):], "\n\n")
@@ -222,7 +222,7 @@ func checkSave(t *testing.T, introduction, dir string) {
 		shell.Stdin = strings.NewReader(exports + "\nsave() {\n" + save + "\n}\nrm modelgate-demo.png\n" + strings.Replace(image, before, after, 1))
 		out, err := shell.CombinedOutput()
 		if _, none := os.Stat(filepath.Join(dir, "modelgate-demo.png")); err == nil || !strings.Contains(string(out), want) || !os.IsNotExist(none) {
-			t.Errorf("%s: no %q, or a file, after %v:\n%s", change, want, err, out)
+			t.Errorf("%s: want %q, an error and no file; got %v:\n%s", change, want, err, out)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "modelgate-demo.png"), nil, 0o600); err != nil {
 			t.Fatal(err)
@@ -230,7 +230,7 @@ func checkSave(t *testing.T, introduction, dir string) {
 	}
 }
 
-// checkFreePlan makes the calls of the introduction, which name no max_tokens, from the free plan.
+// checkFreePlan makes the call of the introduction, which has no max_tokens, with the free plan.
 func checkFreePlan(t *testing.T, run *demo.Run) {
 	t.Helper()
 	var key struct {
@@ -239,24 +239,24 @@ func checkFreePlan(t *testing.T, run *demo.Run) {
 	for _, words := range []string{"user create bob", "subscription grant bob 2 --reason try", "key create bob --json"} {
 		code, stdout, stderr := gatetest.Caddy(t, "", append(append([]string{"modelgate"}, strings.Fields(words)...), "--address", run.Admin)...)
 		if code != 0 {
-			t.Fatalf("%s ended with %d: %s", words, code, stderr)
+			t.Fatalf("%s: exit code %d: %s", words, code, stderr)
 		}
 		_ = json.Unmarshal([]byte(stdout), &key)
 	}
 	const chat = `{"model":"demo-1","messages":[{"role":"user","content":"Hello"}]}`
 	if status, body := post(t, run.BaseURL+"/v1/chat/completions", key.Secret, chat); status != http.StatusOK {
-		t.Errorf("a call of the free plan is answered %d %s", status, body)
+		t.Errorf("a call of the free plan gets %d %s", status, body)
 	}
 }
 
-// checkOwnReceiver makes a key whose callbacks go to a receiver of the user, at the port that the
-// demo allows.
+// checkOwnReceiver creates keys with callback addresses of the user. The demo allows only port
+// 9000.
 func checkOwnReceiver(t *testing.T, run *demo.Run) {
 	t.Helper()
 	for url, want := range map[string]int{"http://localhost:9000/": http.StatusOK, "http://127.0.0.1:9000/x": http.StatusOK, "http://127.0.0.1:9001/": http.StatusBadRequest} {
 		status, body := post(t, run.BaseURL+"/api/token/", run.AccessToken, `{"name":"own","callback_url":"`+url+`","password":"`+run.Password+`"}`)
 		if status != want {
-			t.Errorf("%s is answered %d %s", url, status, body)
+			t.Errorf("%s gets %d %s", url, status, body)
 		}
 	}
 }
@@ -282,28 +282,28 @@ func post(t *testing.T, url, credential, body string) (status int, answer string
 	return resp.StatusCode, string(text)
 }
 
-// receiverOf finds out where the callbacks of the demo's key go.
+// receiverOf returns the callback URL of the demo's key.
 func receiverOf(t *testing.T, admin string) string {
 	t.Helper()
 	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "key", "list", "--user", "demo", "--json", "--address", admin)
 	found := regexp.MustCompile(`"callback_url":"(http://127\.0\.0\.1:[0-9]+/modelgate-demo/callbacks)"`).FindStringSubmatch(stdout)
 	if found == nil {
-		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	return found[1]
 }
 
-// TestACallIsOneShortLine logs calls and tasks through the encoder of the demo.
-func TestACallIsOneShortLine(t *testing.T) {
+// TestTheDemoLogsOneLinePerCall logs calls and tasks through the encoder of the demo.
+func TestTheDemoLogsOneLinePerCall(t *testing.T) {
 	t.Parallel()
 	info, err := caddy.GetModule("caddy.logging.encoders.modelgate_demo")
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told written
+	var lines logBuffer
 	encoder := info.New().(*demo.Lines)
 	log := func(message string, fields ...zap.Field) {
-		zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&told), zapcore.DebugLevel)).Info(message, fields...)
+		zap.New(zapcore.NewCore(encoder, zapcore.AddSync(&lines), zapcore.DebugLevel)).Info(message, fields...)
 	}
 	log("call", zap.String("route", "messages"), zap.Int("status", 200), zap.String("model", "demo-1"), zap.String("ended", "complete"),
 		zap.Int64("input", 7), zap.Int64("cache_read", 5), zap.Int64("output", 18), zap.String("cost", "0.000312"), zap.Float64("duration", 0.0041))
@@ -322,21 +322,21 @@ POST /v1/platform/image  200  image-demo-1  $0.02 held  5 ms
 POST /v1/messages  ` + "\x1b[32m200\x1b[0m" + `  0 ms
 POST /v1/messages  ` + "\x1b[31m503\x1b[0m" + `  0 ms
 `
-	if got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  `).ReplaceAllString(told.text.String(), ""); got != want {
-		t.Errorf("it writes\n%s\nwant\n%s", got, want)
+	if got := regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d  `).ReplaceAllString(lines.text.String(), ""); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
 
-// TestTheREADMEShowsTheDemo compares the beginning of what the demo prints.
-func TestTheREADMEShowsTheDemo(t *testing.T) {
+// TestTheREADMEShowsTheOutputOfTheDemo compares the beginning of the output.
+func TestTheREADMEShowsTheOutputOfTheDemo(t *testing.T) {
 	t.Parallel()
-	run := demo.Run{BaseURL: "http://localhost:37263", APIKey: "sk-…", AccessToken: "mgat_…", Password: "…"}
+	run := demo.Run{BaseURL: "http://localhost:37263", APIKey: "sk-…", AccessToken: "mgat_…", Password: "…", User: "demo"}
 	var plain, colored strings.Builder
 	if err := errors.Join(run.Introduce(&plain, "caddy", false), run.Introduce(&colored, "caddy", true)); err != nil {
 		t.Fatal(err)
 	}
 	if strings.ReplaceAll(strings.ReplaceAll(colored.String(), "\x1b[1m", ""), "\x1b[0m", "") != plain.String() || strings.Count(colored.String(), "\x1b[1m# ") < 8 {
-		t.Errorf("in color it is\n%q", colored.String())
+		t.Errorf("the colored output is\n%q", colored.String())
 	}
 	for _, file := range []string{"../../README.md", "../../README.zh.md"} {
 		text, err := os.ReadFile(file) //nolint:gosec // one of two

@@ -1,4 +1,4 @@
 package demo
 
-// Adapt is what tests from outside use.
+// Adapt is adapt for the external tests.
 var Adapt = adapt

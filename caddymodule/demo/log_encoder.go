@@ -20,11 +20,11 @@ func init() {
 	caddy.RegisterModule(new(Lines))
 }
 
-// Lines is a log encoder for people who watch a terminal. It writes one short line for each
-// model call and for each submission of a task. It writes nothing for other entries: another
-// log must write them. Amounts are shown in dollars.
+// Lines is a log encoder for a terminal. It writes one short line for each model call and
+// for each submission of a task. It writes nothing for other entries: another log must
+// write them. Amounts are in dollars.
 type Lines struct {
-	// Color shows the status in green, or in red for an error.
+	// Whether the status is green, or red for an error. Default: false.
 	Color bool `json:"color,omitempty"`
 
 	*zapcore.MapObjectEncoder `json:"-"`
@@ -108,7 +108,7 @@ func (l *Lines) line(at time.Time) string {
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), "  ")
 }
 
-// status returns the status, in its color.
+// status returns the status, with its color.
 func (l *Lines) status() string {
 	text := fmt.Sprint(l.Fields["status"])
 	switch {

@@ -20,11 +20,11 @@ import (
 )
 
 // receiver is a server on the loopback interface for the demo's callbacks. It verifies
-// each, as a receiver should, and writes a line for it.
+// each callback, as a receiver should, and writes a line for it.
 type receiver struct {
 	listener net.Listener
 	lines    io.Writer
-	keys     atomic.Pointer[[][]byte] // that sign; nil: every callback is refused
+	keys     atomic.Pointer[[][]byte] // of valid signatures; nil: refuse every callback
 }
 
 // newReceiver starts a receiver at a free port. It runs until the process ends.
@@ -34,31 +34,31 @@ func newReceiver(lines io.Writer) (*receiver, error) {
 		return nil, err
 	}
 	r := &receiver{listener: listener, lines: lines}
-	server := &http.Server{Handler: r, ReadTimeout: callbackPatience, WriteTimeout: callbackPatience}
+	server := &http.Server{Handler: r, ReadTimeout: callbackTimeout, WriteTimeout: callbackTimeout}
 	go func() { _ = server.Serve(listener) }() // it ends with the process
 	return r, nil
 }
 
-// callbackPatience bounds how long a callback may take to arrive.
-const callbackPatience = 10 * time.Second
+// callbackTimeout bounds how long a callback may take to arrive.
+const callbackTimeout = 10 * time.Second
 
-// address is host:port of the receiver.
+// address returns host:port of the receiver.
 func (r *receiver) address() string { return r.listener.Addr().String() }
 
-// url is where callbacks go.
+// url returns the URL for callbacks.
 func (r *receiver) url() string { return "http://" + r.address() + path }
 
 const path = "/modelgate-demo/callbacks"
 
 // register sets the callback URL of a user's keys to the receiver, and renews their
-// secrets, so that the receiver knows them. Keys that the user gave another receiver stay.
+// secrets, so that the receiver knows them. It does not change keys with another receiver.
 func (r *receiver) register(ctx context.Context, directory *identity.Directory, account *identity.Account) error {
 	keys, err := directory.OwnKeys(ctx, account)
 	if err != nil {
 		return err
 	}
 	var known [][]byte
-	here := r.url()
+	url := r.url()
 	for _, key := range keys {
 		if !strings.HasSuffix(key.CallbackURL, path) || key.Revoked != 0 {
 			continue
@@ -67,20 +67,20 @@ func (r *receiver) register(ctx context.Context, directory *identity.Directory, 
 		if err != nil {
 			return err
 		}
-		signs, err := identity.ParseCallbackSecret(secret.Reveal())
+		signingKey, err := identity.ParseCallbackSecret(secret.Reveal())
 		if err != nil {
 			return err
 		}
-		known = append(known, signs)
+		known = append(known, signingKey)
 		r.keys.Store(&known)
-		if _, err := directory.ChangeOwnKey(ctx, account, key.ID, identity.KeyChange{CallbackURL: &here}); err != nil {
+		if _, err := directory.ChangeOwnKey(ctx, account, key.ID, identity.KeyChange{CallbackURL: &url}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// maxCallback bounds a callback that is read, in bytes.
+// maxCallback bounds the body of a callback, in bytes.
 const maxCallback = 1 << 20
 
 // ServeHTTP implements http.Handler.
@@ -115,7 +115,7 @@ func summary(body []byte) string {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(body, &event); err != nil {
-		return "verified, and unreadable: " + err.Error()
+		return "verified, but not readable: " + err.Error()
 	}
 	return strings.TrimSpace("verified  " + event.Type + "  " + event.Data.ID + "  " + event.Data.Error.Message)
 }
@@ -123,17 +123,17 @@ func summary(body []byte) string {
 // tolerance bounds the age of a callback, so that a copy cannot be replayed later.
 const tolerance = 5 * time.Minute
 
-// verify refuses a callback that no known secret has signed. Standard Webhooks signs id,
-// time and body; one of several signatures is enough.
+// verify returns an error unless a known secret has signed the callback. Standard Webhooks
+// signs id, time and body; one valid signature is enough.
 func (r *receiver) verify(header http.Header, body []byte, now time.Time) error {
 	keys := r.keys.Load()
 	if keys == nil {
-		return errors.New("there is no secret yet to check it by")
+		return errors.New("the receiver has no secret yet to check the signature")
 	}
 	id, timestamp := header.Get("Webhook-Id"), header.Get("Webhook-Timestamp")
 	seconds, err := strconv.ParseInt(timestamp, 10, 64)
 	if err != nil || now.Sub(time.Unix(seconds, 0)).Abs() > tolerance {
-		return fmt.Errorf("its time %q is not that of now", timestamp)
+		return fmt.Errorf("Webhook-Timestamp %q is not a current time in Unix seconds", timestamp)
 	}
 	for _, key := range *keys {
 		mac := hmac.New(sha256.New, key)
@@ -146,5 +146,5 @@ func (r *receiver) verify(header http.Header, body []byte, now time.Time) error 
 			}
 		}
 	}
-	return errors.New("its signature is wrong")
+	return errors.New("the signature is wrong")
 }

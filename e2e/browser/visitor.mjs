@@ -18,7 +18,7 @@ export class Visitor {
         automaticPresenceSimulation: true,
       },
     }));
-    await page.goto(origin);
+    await page.goto(`${origin}/api/status`); // has no policy of pages
     return v;
   }
 

@@ -6,8 +6,8 @@
 // none of it may be.
 
 import { text } from 'node:stream/consumers';
-import { chromium } from 'playwright-core';
 import { App } from './authenticator.mjs';
+import { hasFailed, launch, step, want, write } from './steps.mjs';
 import { Visitor } from './visitor.mjs';
 
 // origin: the site. secure: another one, by https. elsewhere: a page of another port of the same host, to which
@@ -18,36 +18,6 @@ const cookieName = 'modelgate_session';
 const ceremonyName = `${cookieName}_passkey`;
 const person = { username: 'ada', password: 'a password of ada, long enough' };
 const secrets = [person.password];
-let failed = false;
-
-const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);
-
-const patience = 60_000; // milliseconds that a step may take; codes may have to be waited for
-
-// step does one thing. After a step that failed nothing that builds on it is
-// tried.
-async function step(name, work) {
-  if (failed) {
-    return;
-  }
-  const began = Date.now();
-  const late = new Promise((_, reject) => {
-    setTimeout(() => reject(new Error(`not within ${patience} ms`)), patience).unref();
-  });
-  try {
-    await Promise.race([work(), late]);
-    write({ step: name, ok: true, took: Date.now() - began });
-  } catch (error) {
-    failed = true;
-    write({ step: name, ok: false, took: Date.now() - began, error: String(error.stack ?? error) });
-  }
-}
-
-function want(right, what) {
-  if (!right) {
-    throw new Error(what);
-  }
-}
 
 const verify = (code) => ({ method: '2fa', code });
 const byPasskey = { method: 'passkey' };
@@ -85,14 +55,7 @@ async function cookiesSent(context, page) {
   };
 }
 
-const browser = await chromium.launch({
-  executablePath,
-  timeout: 60_000,
-  args: [
-    '--headless', '--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run',
-    '--disable-background-networking', '--disable-component-update', '--disable-sync',
-  ],
-});
+const browser = await launch(executablePath);
 
 try {
   const ada = await Visitor.arrive(browser, origin);
@@ -353,4 +316,4 @@ try {
 } finally {
   await browser.close();
 }
-process.exitCode = failed ? 1 : 0;
+process.exitCode = hasFailed() ? 1 : 0;

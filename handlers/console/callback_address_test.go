@@ -5,7 +5,7 @@ import "testing"
 // special are addresses of this machine and of its network, in several spellings.
 var special = []string{"http://127.0.0.1:1/", "http://localhost:1/", "http://2130706433/", "http://[::ffff:10.0.0.1]/", "http://metadata.internal/"}
 
-func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *testing.T) {
+func TestNonPublicCallbackAddressesAreRefusedByDefault(t *testing.T) {
 	b := newBrowser(startGenerating(t, ""))
 	b.registers(t)
 	key := b.newKeyFor(t, "https://example.com/done")
@@ -15,9 +15,9 @@ func TestACallbackAddressThatIsNotPublicIsRefusedWhereNothingElseIsOpened(t *tes
 	}
 }
 
-// TestASpecialAddressIsRefusedThoughAnotherIsOpened: an allowed address is accepted, and so
-// is a name of the local network, which may resolve to it.
-func TestASpecialAddressIsRefusedThoughAnotherIsOpened(t *testing.T) {
+// TestOnlyTheAllowedAddressIsAccepted checks that `allow` permits only its address and port. A name
+// of the local network is accepted, because it may resolve to that address.
+func TestOnlyTheAllowedAddressIsAccepted(t *testing.T) {
 	b := newBrowser(startGenerating(t, "callback {\n allow 127.0.0.1:1\n}\n"))
 	b.registers(t)
 	key := b.newKeyFor(t, "https://example.com/done")

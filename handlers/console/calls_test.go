@@ -1,9 +1,11 @@
 package console
 
 import (
+	"encoding/csv"
 	"fmt"
 	"math/rand/v2"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
@@ -38,8 +41,9 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 			at = midnight(at)
 		}
 		r.Settle(journal.Call{
-			ID: fmt.Sprintf("req_%04d", i), Time: at.UnixMilli(), User: "usr_1", Ended: "complete",
-			Key: fmt.Sprintf("key_%d", i%3), Model: fmt.Sprintf("m/%d", i%2),
+			ID: fmt.Sprintf("req_%04d", i), Time: at.UnixMilli(), User: "usr_1",
+			Ended: []usage.Ended{usage.Complete, usage.Complete, usage.Refused}[random.IntN(3)],
+			Key:   fmt.Sprintf("key_%d", i%3), Model: fmt.Sprintf("m/%d", i%2),
 		}, 0, true)
 	}
 	book.Close(t.Context())
@@ -58,8 +62,8 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 		return now.Add(-time.Duration(random.Int64N(int64(110 * day)))).Truncate(time.Second)
 	}
 	counted := 0
-	for _, kept := range []time.Duration{journal.CallsKept, 30 * day, 60 * day} {
-		if err := book.KeepCalls(t.Context(), kept); err != nil {
+	for _, kept := range []time.Duration{journal.DefaultRetention, 30 * day, 60 * day} {
+		if err := book.SetCallRetention(t.Context(), kept); err != nil {
 			t.Fatal(err)
 		}
 		for range 500 {
@@ -74,7 +78,7 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 				t.Fatal(err)
 			}
 			var listed int64
-			if err := req.runtime.Ledger.ScanCalls(req.r.Context(), req.account.UserID, filter, func(journal.CallRecord) bool { listed++; return true }); err != nil {
+			if err := req.scanCalls(filter, func(journal.CallRecord) bool { listed++; return true }); err != nil {
 				t.Fatal(err)
 			}
 			if total != listed {
@@ -85,5 +89,60 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 	}
 	if counted == 0 {
 		t.Error("nothing was counted at all")
+	}
+}
+
+// TestTheCallsAsCSVAreThoseOfTheList makes more calls than two batches have, many of them in the
+// same millisecond.
+func TestTheCallsAsCSVAreThoseOfTheList(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 20, 16, 40, 0, 0, time.UTC)
+	store := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return now }})
+	t.Cleanup(func() { _ = store.Close() })
+	book, err := ledger.Open(t.Context(), store, ledger.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 3 * csvBatch {
+		r, err := book.Reserve(t.Context(), ledger.Payer{User: "usr_1"}, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		at := now.Add(-time.Duration(i/(csvBatch+csvBatch/2)) * time.Millisecond)
+		r.Settle(journal.Call{
+			ID: fmt.Sprintf("req_%04d", i), Time: at.UnixMilli(), User: "usr_1", Ended: "complete",
+			Key: fmt.Sprintf("key_%d", i%3), Model: []string{"m", "=m"}[i%2],
+		}, 0, true)
+	}
+	book.Close(t.Context())
+	for _, filter := range []ledger.CallFilter{{}, {Key: "key_1"}, {Model: "=m", Until: now}, {From: now}, {Until: now.Add(-time.Hour)}} {
+		w := httptest.NewRecorder()
+		req := &request{
+			runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
+			r: httptest.NewRequest("GET", "/", nil), w: w,
+		}
+		if err := req.callsCSV(filter); err != nil {
+			t.Fatal(err)
+		}
+		rows, err := csv.NewReader(w.Body).ReadAll()
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for _, row := range rows[1:] {
+			got = append(got, row[slices.Index(rows[0], "request_id")])
+			if model := row[slices.Index(rows[0], "model")]; model != "m" && model != "'=m" {
+				t.Fatalf("a model is written %q", model)
+			}
+		}
+		if err := book.ScanCalls(t.Context(), "usr_1", filter, func(c journal.CallRecord) bool {
+			want = append(want, c.ID)
+			return true
+		}); err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%+v: the file has %d calls, the list %d", filter, len(got), len(want))
+		}
 	}
 }

@@ -1,12 +1,11 @@
 // Package console serves the accounts of users below /api: log-in, second factors, API
 // keys, tasks, subscriptions, top-ups, ledger and usage. [Console] is the directive
 // modelgate_console. It answers JSON, errors included; only payment_page.go sends a browser on, to
-// a payment service and back.
+// a payment service and back. The pages for browsers are package pages, a client of these routes.
 //
 // The table in routes.go declares each route and everything that is checked before it is
 // served; request.go applies it, protection.go has the kinds of proof that a route can ask for.
-// To add a route, add a row, its handler and its line in docs/reference/console.md. A page is a
-// row whose handler writes its own answer.
+// To add a route, add a row, its handler and its line in docs/reference/console.md.
 package console
 
 import (
@@ -22,6 +21,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/handlers/console/pages"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/settings"
 )
@@ -63,6 +63,21 @@ type Console struct {
 	// How many webhooks may come from one address in a minute. Default: 6000.
 	Webhooks int64 `json:"webhooks_per_minute,omitempty"`
 
+	// The path of the pages for browsers, such as /console, or off for a site with the routes
+	// below /api alone. The pages include the landing page at /. Default: /console.
+	Path string `json:"path,omitempty"`
+
+	// The name of the gateway on the pages. Default: modelgate.
+	Title string `json:"title,omitempty"`
+
+	// A file with an image that the pages show beside the title: SVG, PNG, JPEG or WebP, at most
+	// 256 KiB. Default: none.
+	Logo string `json:"logo,omitempty"`
+
+	// The languages of the pages, of en and zh; the first is the default. Default: both.
+	Languages []string `json:"languages,omitempty"`
+
+	pages       *pages.Site // nil: off
 	app         *caddymodule.App
 	logger      *zap.Logger
 	crossOrigin *http.CrossOriginProtection
@@ -94,7 +109,7 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	for _, provider := range c.app.Payments() {
 		c.app.Metrics().Payments(provider)
 	}
-	return nil
+	return c.provisionPages()
 }
 
 // rates returns the rates by the words of the configuration.
@@ -116,17 +131,29 @@ func (c *Console) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is from 1 to %d, not %d", word, maxRate, *rate))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.validatePages())...)
 }
 
 // ServeHTTP implements caddyhttp.MiddlewareHandler.
 func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
-	i, wrongMethod := table.Find(r)
-	if i < 0 {
+	if c.pages != nil && c.pages.Serves(r) {
+		c.pages.ServeHTTP(w, r)
+		return nil
+	}
+	if !c.serveAPI(w, r) {
 		return reply.Pass(w, r, next, c.app.VersionHeader)
 	}
-	c.newRequest(w, r).run(&routes[i], wrongMethod)
 	return nil
+}
+
+// serveAPI serves the routes of the table. It reports false if none of them has the path.
+func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) bool {
+	i, wrongMethod := table.Find(r)
+	if i < 0 {
+		return false
+	}
+	c.newRequest(w, r).run(&routes[i], wrongMethod)
+	return true
 }
 
 // UnmarshalCaddyfile reads
@@ -137,12 +164,25 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 //		pages_per_minute    <count>
 //		logins_per_minute   <count>
 //		webhooks_per_minute <count>
+//		path                <path>|off
+//		title               <text>
+//		logo                <file>
+//		languages           <language>…
 //	}
 func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	d.Next() // the directive's name
 	words := make(map[string]settings.Reader)
 	for word, rate := range c.rates() {
 		words[word] = settings.Count(rate, maxRate)
+	}
+	words["path"] = settings.One(settings.Text(&c.Path))
+	words["title"] = settings.One(settings.Text(&c.Title))
+	words["logo"] = settings.One(settings.Text(&c.Logo))
+	words["languages"] = func(d *caddyfile.Dispenser) error {
+		if c.Languages = d.RemainingArgs(); len(c.Languages) == 0 {
+			return d.ArgErr()
+		}
+		return nil
 	}
 	return settings.Block(d, words)
 }

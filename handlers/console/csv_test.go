@@ -56,7 +56,7 @@ func TestLinesThatAreWrittenMeanwhileNeitherDoubleNorHideOthersInCSV(t *testing.
 		runtime: &caddymodule.Runtime{Store: store, Ledger: book}, account: &identity.Account{UserID: "usr_1"},
 		w: w, r: httptest.NewRequest("GET", "/", nil),
 	}
-	if err := req.csv(journal.Wallet("usr_1")); err != nil {
+	if err := req.ledgerCSV(journal.Wallet("usr_1")); err != nil {
 		t.Fatal(err)
 	}
 	rows, err := csv.NewReader(w.Body).ReadAll()

@@ -97,7 +97,7 @@ func (req *request) readBody(rt *route) *fault.Fault {
 	}
 	timeout := bodyTimeout
 	if req.account == nil {
-		timeout = reply.UnauthenticatedPatience
+		timeout = reply.UnauthenticatedTimeout
 	}
 	body, f := reply.ReadBody(req.w, req.r, takes.limit, timeout, req.claim(rt.who))
 	if f != nil {

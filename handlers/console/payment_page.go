@@ -16,7 +16,7 @@ func (req *request) urls(provider string) billing.URLs {
 	base := req.console.app.BaseURL
 	return billing.URLs{
 		Notify: func(string) string { return base + "/api/user/" + provider + "/webhook" },
-		Return: func(string) string { return base + "/" }, // the future pages of the console
+		Return: func(tradeNo string) string { return base + req.console.orderPage(tradeNo) },
 	}
 }
 

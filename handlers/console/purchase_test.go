@@ -264,3 +264,48 @@ func TestAReceiptHasTheDocumentedFields(t *testing.T) {
 		}
 	}
 }
+
+func TestAPlanAndASubscriptionAreShownAlone(t *testing.T) {
+	g := start(t)
+	a, other := newAccount(t, g), newAccount(t, g)
+	g.Credit(t, a.name, "20.00")
+	const plans = "/api/subscription/plans/"
+	_, e := a.ask(t, "GET", plans+"4", "")
+	if want := `{"plan_id":4,"title":"Old","price":"1.00","quota":"1.00","duration":{"count":1,"unit":"day"},"quota_reset":"never","currency":"USD","enabled":false,"refusal":"PLAN_DISABLED"}`; string(e.Data) != want {
+		t.Errorf("the plan is %s, want %s", e.Data, want)
+	}
+	for _, id := range []string{"0", "99", "x", "-1"} {
+		answer, _ := a.ask(t, "GET", plans+id, "")
+		refused(t, id, answer, 404, "PLAN_NOT_FOUND")
+	}
+	sold := post[bought](t, a, pay, `{"plan_id":3,"idempotency_key":"k"}`)
+	post[bought](t, a, "/api/subscription/free/pay", `{"plan_id":2}`)
+	type offer struct {
+		ID      int64  `json:"plan_id"`
+		Price   string `json:"price"`
+		Refusal string `json:"refusal"`
+	}
+	var refusals []string
+	for _, plan := range get[page[offer]](t, a, plans).Items {
+		refusals = append(refusals, plan.Refusal)
+	}
+	if got := strings.Join(refusals, ","); got != ",ALREADY_CLAIMED,PURCHASE_LIMIT_REACHED" {
+		t.Errorf("the refusals are %s", got)
+	}
+	path := fmt.Sprintf("/api/subscription/self/%d", sold.ID)
+	shown := get[struct {
+		bought
+		Plan offer
+	}](t, a, path)
+	if shown.ID != sold.ID || shown.End != sold.End || shown.Plan != (offer{3, "1.00", ""}) {
+		t.Errorf("the subscription is %+v", shown)
+	}
+	theirs, _ := other.ask(t, "GET", path, "")
+	refused(t, "another user's", theirs, 404, "SUBSCRIPTION_NOT_FOUND")
+	quota := get[page[line]](t, a, fmt.Sprintf("/api/user/ledger/?account=quota/%d", sold.ID))
+	if quota.Total != 1 || quota.Items[0].Balance.String() != "1.00" {
+		t.Errorf("the lines of the quota are %+v", quota)
+	}
+	theirs, _ = other.ask(t, "GET", fmt.Sprintf("/api/user/ledger/?account=quota/%d", sold.ID), "")
+	refused(t, "another user's quota", theirs, 404, "SUBSCRIPTION_NOT_FOUND")
+}

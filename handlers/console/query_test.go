@@ -16,9 +16,12 @@ func TestWhatTakesABodyTakesNoParameters(t *testing.T) {
 		if !row.User || row.Method != "POST" && row.Method != "PUT" {
 			continue
 		}
+		if len(row.Params) > 0 {
+			continue // a task has a dry run
+		}
 		for _, query := range []string{"?dry_run=true", "?p=1"} {
 			got, e := a.ask(t, row.Method, pathOf(row)+query, "")
-			if got.Status != 400 || e.Code != "INVALID_PARAMETER" || !strings.HasSuffix(e.Message, "is no parameter of this path: there are none") {
+			if got.Status != 400 || e.Code != "INVALID_PARAMETER" || !strings.HasSuffix(e.Message, "is not a parameter of this path; allowed: none") {
 				t.Errorf("%s %s%s: answered %d %s", row.Method, row.Path, query, got.Status, got.Body)
 			}
 		}

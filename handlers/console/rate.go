@@ -14,7 +14,7 @@ const (
 	reads     rate = "reads"
 	writes    rate = "writes"
 	callbacks rate = "callbacks"
-	pages     rate = "pages"
+	openPages rate = "pages"
 	logins    rate = "log-ins"
 	notices   rate = "webhooks"
 )
@@ -32,7 +32,7 @@ func (c *Console) perMinute(class rate) int64 {
 		return c.Writes
 	case callbacks:
 		return callbacksPerMinute
-	case pages:
+	case openPages:
 		return c.Pages
 	case logins:
 		return c.Logins

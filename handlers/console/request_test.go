@@ -11,7 +11,7 @@ import (
 
 // pathOf returns a path of a route, with values for its parameters.
 func pathOf(row console.Row) string {
-	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0").Replace(row.Path)
+	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0", "{request_id}", "req_"+strings.Repeat("A", 26)).Replace(row.Path)
 }
 
 func TestEveryRouteRefusesCrossOriginRequests(t *testing.T) {
@@ -199,7 +199,7 @@ func TestInvalidQueriesAreRefused(t *testing.T) {
 	for _, path := range []string{
 		"/api/user/ledger?p=0", "/api/user/ledger?p=-1", "/api/user/ledger?p=x", "/api/user/ledger?p=1.0", "/api/user/ledger?p=99999999999999999999",
 		"/api/user/ledger?page_size=0", "/api/user/ledger?page_size=101", "/api/user/ledger?p=1&p=2", "/api/user/ledger?format=xml", "/api/user/ledger?a=%zz",
-		"/api/user/ledger?account=quota", "/api/user/ledger?account=quota/1", "/api/user/ledger?account=quota/a/b", "/api/user/ledger?account=Receivable",
+		"/api/user/ledger?account=quota", "/api/user/ledger?account=quota/x", "/api/user/ledger?account=quota/a/b", "/api/user/ledger?account=Receivable",
 		"/api/user/ledger?account=../usr_x/wallet", "/api/log/self?start=yesterday", "/api/log/self?start=-1", "/api/log/self?start=20&end=20",
 		"/api/log/self?p=100000&page_size=100", "/api/data/self?group=user", "/api/data/self?tz=Asia/Shanghai", "/api/data/self?start=0", "/api/data/self?start=253402300799",
 		"/api/log/self?model=" + strings.Repeat("m", 257), "/api/subscription/self?p=0", "/api/subscription/plans?p=0", "/api/user/topup/self?p=0",
@@ -219,14 +219,14 @@ func TestParametersThatAPathDoesNotKnowAreRefusedAndOthersRead(t *testing.T) {
 			continue
 		}
 		path, ask := pathOf(row), func(query string) (gatetest.Answer, envelope) { return a.ask(t, row.Method, pathOf(row)+query, "") }
-		there := "there are none"
+		allowed := "allowed: none"
 		if len(row.Params) > 0 {
-			there = "there are " + strings.Join(row.Params, ", ")
+			allowed = "allowed: " + strings.Join(row.Params, ", ")
 		}
 		for _, query := range []string{"page=2", "Page_Size=1", "p=1&%25d%00=1", "=", "a[]=1"} {
 			got, e := ask("?" + query)
-			if got.Status != 400 || e.Code != "INVALID_PARAMETER" || !strings.Contains(e.Message, "is no parameter") || !strings.HasSuffix(e.Message, there) {
-				t.Errorf("%s?%s: answered %d %s, want %q", path, query, got.Status, got.Body, there)
+			if got.Status != 400 || e.Code != "INVALID_PARAMETER" || !strings.Contains(e.Message, "is not a parameter") || !strings.HasSuffix(e.Message, allowed) {
+				t.Errorf("%s?%s: answered %d %s, want %q", path, query, got.Status, got.Body, allowed)
 			}
 			if head := g.Do(t, "HEAD", path+"?"+query, a.auth, ""); row.Method == "GET" && head.Status != 400 {
 				t.Errorf("HEAD %s?%s: answered %d", path, query, head.Status)

@@ -53,7 +53,7 @@ var routes = []route{
 	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
 	{"GET", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
 
-	{"GET", "/api/status", public, nothing, pages, nothingMore, "", plain(showStatus)},
+	{"GET", "/api/status", public, nothing, openPages, nothingMore, "", plain(showStatus)},
 	{"POST", "/api/setup", public, jsonBody, logins, nothingMore, "", takes(setUp).counted("setup")},
 
 	{"POST", "/api/user/register", public, jsonBody, logins, nothingMore, "", takes(register).counted("register")},
@@ -98,16 +98,20 @@ var routes = []route{
 	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUpOrLogIn, "", takes(renewCallbackSecret)},
 
 	{"GET", "/api/task/self/", user, nothing, reads, nothingMore, "status key_id p page_size", lists(listTasks)},
-	{"POST", "/api/task/self/", user, jsonBody, writes, nothingMore, "", plain(composeTask)},
+	{"POST", "/api/task/self/", user, jsonBody, writes, nothingMore, "dry_run", plain(composeTask)},
 	{"GET", "/api/task/self/{task_id}", user, nothing, reads, nothingMore, "", plain(showTask)},
 	{"POST", "/api/task/self/{task_id}/cancel", user, maybe, writes, nothingMore, "", takes(cancelTask)},
+	{"GET", "/api/user/models/", user, nothing, reads, nothingMore, "p page_size", lists(listModels)},
+	{"GET", "/api/task/models/", user, nothing, reads, nothingMore, "model p page_size", lists(listTaskModels)},
 	{"GET", "/api/callback/deliveries/", user, nothing, reads, nothingMore, "p page_size", lists(listDeliveries)},
 	{"POST", "/api/callback/deliveries/{id}/redeliver", user, maybe, callbacks, nothingMore, "", takes(redeliver)},
 	{"POST", "/api/callback/test", user, jsonBody, callbacks, nothingMore, "", takes(testCallback)},
 
 	{"GET", "/api/subscription/plans/", user, nothing, reads, nothingMore, "p page_size", lists(listPlans)},
+	{"GET", "/api/subscription/plans/{id}", user, nothing, reads, nothingMore, "", plain(showPlan)},
 	{"GET", "/api/subscription/self/", user, nothing, reads, nothingMore, "p page_size", lists(listSubscriptions)},
 	{"PUT", "/api/subscription/self/preference", user, jsonBody, writes, nothingMore, "", takes(setPreference)},
+	{"GET", "/api/subscription/self/{id}", user, nothing, reads, nothingMore, "", plain(showSubscription)},
 	{"POST", "/api/subscription/wallet/pay", user, jsonBody, writes, stepUpAbove, "", takes(buyPlan)},
 	{"POST", "/api/subscription/free/pay", user, jsonBody, writes, nothingMore, "", takes(claimPlan)},
 	{"POST", "/api/subscription/wallet/renew", user, jsonBody, writes, stepUpAbove, "", takes(renewSubscription)},
@@ -116,12 +120,13 @@ var routes = []route{
 	{"GET", "/api/user/topup/self/", user, nothing, reads, nothingMore, "p page_size", lists(listOrders)},
 	{"POST", "/api/user/{provider}/pay", user, jsonBody, writes, nothingMore, "", takes(openOrder)},
 	{"GET", "/api/user/topup/{trade_no}", user, nothing, reads, nothingMore, "", plain(showOrder)},
-	{"GET", "/api/user/{provider}/page/{trade_no}", public, nothing, pages, nothingMore, "", plain(servePage)},
-	{"POST", "/api/user/{provider}/page/{trade_no}", public, form, pages, nothingMore, "", plain(servePage)},
+	{"GET", "/api/user/{provider}/page/{trade_no}", public, nothing, openPages, nothingMore, "", plain(servePage)},
+	{"POST", "/api/user/{provider}/page/{trade_no}", public, form, openPages, nothingMore, "", plain(servePage)},
 
 	{"GET", "/api/user/ledger/", user, nothing, reads, nothingMore, "account format p page_size", plain(showLedger)},
-	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model p page_size", lists(listCalls)},
-	{"GET", "/api/data/self/", user, nothing, reads, nothingMore, "start end tz group", plain(showUsage)},
+	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model format p page_size", plain(showCalls)},
+	{"GET", "/api/log/self/{request_id}", user, nothing, reads, nothingMore, "", plain(showCall)},
+	{"GET", "/api/data/self/", user, nothing, reads, nothingMore, "start end tz group key_id model", plain(showUsage)},
 }
 
 // table is the routes as the registry has them, in the same order.

@@ -13,13 +13,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 )
 
-// readThemselves are the routes whose handlers decode the body: it has members that only
-// the library of passkeys knows, or depends on the type of a task.
-var readThemselves = []string{
+// selfDecoding has the paths whose handlers decode the body themselves. Either the passkey library
+// defines its members, or they depend on the type of the task.
+var selfDecoding = []string{
 	"/api/user/passkey/register/finish", "/api/user/passkey/login/finish", "/api/user/passkey/verify/finish", "/api/task/self/",
 }
 
-func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
+func TestEveryRouteDeclaresCredentialBodyAndRateLimit(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for _, rt := range routes {
@@ -31,16 +31,16 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 
 		changes := rt.method != http.MethodGet
 		if !slices.Contains([]string{"GET", "POST", "PUT", "DELETE"}, rt.method) {
-			t.Errorf("%s: the method is none of ours", name)
+			t.Errorf("%s: the method must be GET, POST, PUT or DELETE", name)
 		}
-		if !strings.HasPrefix(rt.path, "/api/") || rt.serve == nil || (rt.takes == jsonBody || rt.takes == maybe) && rt.decode == nil && !slices.Contains(readThemselves, rt.path) {
-			t.Errorf("%s leads nowhere", name)
+		if !strings.HasPrefix(rt.path, "/api/") || rt.serve == nil || (rt.takes == jsonBody || rt.takes == maybe) && rt.decode == nil && !slices.Contains(selfDecoding, rt.path) {
+			t.Errorf("%s: the path is not below /api/, or the handler or decoder is missing", name)
 		}
 		if !slices.Contains([]reply.Credential{user, half, service, public}, rt.who) {
 			t.Errorf("%s has no class of credential", name)
 		}
-		if rt.params != "" && (!rt.who.HasAccount() || rt.method == "POST" || rt.method == "PUT") {
-			t.Errorf("%s names parameters and is not held to them", name)
+		if rt.params != "" && (!rt.who.HasAccount() || rt.method == "PUT" || rt.method == "POST" && rt.params != "dry_run") {
+			t.Errorf("%s declares query parameters that are not checked", name)
 		}
 		switch most := int64(64 << 10); {
 		case rt.who == service:
@@ -61,7 +61,7 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 		case rt.who == public && rt.takes.media == "application/json":
 			wanted = []rate{logins}
 		case rt.who == public:
-			wanted = []rate{pages}
+			wanted = []rate{openPages}
 		case rt.who == half:
 			wanted = []rate{logins, writes}
 		case strings.HasPrefix(rt.path, "/api/callback/") && changes:
@@ -78,9 +78,9 @@ func TestEveryRouteSaysWhoComesInWithWhatAndHowOften(t *testing.T) {
 	}
 }
 
-// TestWhatIsProtectedIsWhatTheReferenceNames compares the protected operations with
+// TestProtectedRoutesMatchTheReference compares the protected operations with
 // docs/reference/accounts.md#step-up, so that it fails if a row loses its protection.
-func TestWhatIsProtectedIsWhatTheReferenceNames(t *testing.T) {
+func TestProtectedRoutesMatchTheReference(t *testing.T) {
 	t.Parallel()
 	want := map[string]*protection{
 		"POST /api/user/password":               stepUp,
@@ -109,20 +109,20 @@ func TestWhatIsProtectedIsWhatTheReferenceNames(t *testing.T) {
 		delete(want, name)
 	}
 	for name := range want {
-		t.Errorf("%s is not there", name)
+		t.Errorf("%s is not a route", name)
 	}
 }
 
-// TestNoMisspeltRouteSlipsPast checks that the first directive of the gateway refuses a path
-// that is almost the path of a route, even if the next handler would serve it.
-func TestNoMisspeltRouteSlipsPast(t *testing.T) {
+// TestMisspeltPathsAreRefused checks that the gateway's first directive refuses a path
+// that is almost a route. This holds even if the next handler would serve it.
+func TestMisspeltPathsAreRefused(t *testing.T) {
 	t.Parallel()
 	behind := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusTeapot)
 		return nil
 	})
 	for _, rt := range routes {
-		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB", "{task_id}", "0aB", "{id}", "0aB").Replace(rt.path)
+		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB", "{task_id}", "0aB", "{id}", "0aB", "{request_id}", "0aB").Replace(rt.path)
 		bare := strings.TrimSuffix(path, "/")
 		wrong := []string{
 			strings.Replace(bare, "/api/", "/API/", 1), "/" + bare, bare + "//", bare + "/.", bare + "%00", bare + ";x",
@@ -154,7 +154,7 @@ func passed(t *testing.T, wire string, behind caddyhttp.Handler) int {
 	return w.Code
 }
 
-func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
+func TestTheFirstMatchingRouteServesARequest(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		method, wire string
@@ -191,7 +191,7 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 		r := httptest.NewRequest(c.method, c.wire, nil)
 		i, f := table.Find(r)
 		if i < 0 {
-			t.Errorf("%s %s is of no route", c.method, c.wire)
+			t.Errorf("%s %s matches no route", c.method, c.wire)
 			continue
 		}
 		rt := routes[i]
@@ -201,7 +201,7 @@ func TestARequestIsOfTheFirstRouteOfItsPath(t *testing.T) {
 				t.Errorf("%s %s: %v, want it to allow %s", c.method, c.wire, f, c.allow)
 			}
 		case f != nil || rt.path != c.path || rt.method != c.method && c.method != http.MethodHead:
-			t.Errorf("%s %s is of %s %s (%v), want %s", c.method, c.wire, rt.method, rt.path, f, c.path)
+			t.Errorf("%s %s matches %s %s (%v), want %s", c.method, c.wire, rt.method, rt.path, f, c.path)
 		}
 		for name, value := range c.values {
 			if got := r.PathValue(name); got != value {

@@ -1,10 +1,12 @@
 package console
 
 import (
+	"errors"
 	"slices"
 
 	"go.uber.org/zap"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -16,8 +18,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// shownTask is a task as its user sees it: the fields that the API shows, and the charge.
-// It hides the backend and the operator's cost.
+// shownTask is a task as its user sees it: the fields that the API shows, the request, and the
+// charge. It hides the backend and the operator's cost.
 type shownTask struct {
 	*task.Task
 	KeyID          string       `json:"key_id"`
@@ -25,12 +27,55 @@ type shownTask struct {
 	SessionContext string       `json:"session_context,omitempty"`
 	Held           money.Amount `json:"held"` // 0 after the end of the task
 	Charged        money.Amount `json:"charged"`
+	PriceRule      string       `json:"price_rule,omitempty"`
+	Form           string       `json:"form"`                 // video, image or generations
+	Request        any          `json:"request,omitempty"`    // nil if it is not kept any more
+	ExpiresAt      int64        `json:"expires_at,omitempty"` // of the results that the gateway keeps, Unix seconds
+	ExpiresIn      int64        `json:"expires_in,omitempty"` // seconds until then; zero: they are gone
 }
 
-func shown(t *task.Task) shownTask {
-	d := t.Detail
-	return shownTask{t, d.Key, d.SessionID, d.SessionContext, d.Held, d.Charged}
+// shown returns a task with what the store has about its request and its results.
+func (req *request) shown(t *task.Task) (shownTask, error) {
+	d, ctx := t.Detail, req.r.Context()
+	s := shownTask{
+		Task: t, KeyID: d.Key, SessionID: d.SessionID, SessionContext: d.SessionContext,
+		Held: d.Held, Charged: d.Charged, PriceRule: d.Rule, Form: string(d.Kind),
+	}
+	job, err := req.runtime.Tasks.Job(ctx, task.OfUser(d.User), t.ID)
+	switch {
+	case errors.Is(err, task.ErrNotFound): // it has been removed meanwhile
+	case err != nil:
+		return s, err
+	case job == nil:
+	case job.Fields != nil:
+		s.Request = job.Fields
+	default:
+		s.Request = asked{Job: *job}
+	}
+	if t.Result != nil {
+		gone, err := req.runtime.Media.GoneAt(ctx, t.Result.URL)
+		if err != nil {
+			return s, err
+		}
+		if !gone.IsZero() {
+			s.ExpiresAt = gone.Unix()
+			s.ExpiresIn = max(s.ExpiresAt-req.runtime.Store.Now().Unix(), 0)
+		}
+	}
+	return s, nil
 }
+
+// asked is a job as the body of a submission to the platform, without what the gateway has added.
+type asked struct {
+	task.Job
+	Token     hidden `json:"token,omitempty"`
+	NotifyURL hidden `json:"notify_url,omitempty"`
+	Kind      hidden `json:"kind,omitempty"`
+	Adopted   hidden `json:"adopted,omitempty"`
+}
+
+// hidden is the type of a member that is left out.
+type hidden *struct{}
 
 // listTasks answers the tasks of all of the user's keys, newest first, with those of
 // revoked keys and those composed here.
@@ -40,11 +85,16 @@ func listTasks(req *request, q *query.Query, p query.Page) ([]shownTask, int64, 
 		return nil, 0, q.Fault
 	}
 	tasks, total, err := req.runtime.Tasks.TaskPage(req.r.Context(), req.account.UserID, filter, int(p.Skip), int(p.Limit))
+	if err != nil {
+		return nil, 0, err
+	}
 	items := make([]shownTask, len(tasks))
 	for i, t := range tasks {
-		items[i] = shown(t)
+		if items[i], err = req.shown(t); err != nil {
+			return nil, 0, err
+		}
 	}
-	return items, int64(total), err
+	return items, int64(total), nil
 }
 
 func showTask(req *request) (any, error) {
@@ -52,7 +102,7 @@ func showTask(req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shown(t), nil
+	return req.shown(t)
 }
 
 func cancelTask(req *request, _ struct{}) (any, error) {
@@ -61,11 +111,46 @@ func cancelTask(req *request, _ struct{}) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return shown(t), nil
+	return req.shown(t)
+}
+
+// callModel is a model for calls.
+type callModel struct {
+	Model string `json:"model"`
+}
+
+// listModels answers the models for calls that the configuration names and that may be called.
+func listModels(req *request, _ *query.Query, p query.Page) ([]callModel, int64, error) {
+	app := req.console.app
+	offered, _ := app.Offered()
+	var models []callModel
+	for _, name := range offered {
+		_, callable := app.PriceOf(name)
+		if _, generates := app.GenerationModel(name); callable && !generates {
+			models = append(models, callModel{name})
+		}
+	}
+	return cut(models, nil, p)
+}
+
+// listTaskModels answers the models that the site serves for tasks, or one of them by its name.
+func listTaskModels(req *request, q *query.Query, p query.Page) ([]caddymodule.GenerationModel, int64, error) {
+	name := q.Text("model")
+	if q.Fault != nil {
+		return nil, 0, q.Fault
+	}
+	if name == "" {
+		return cut(req.console.app.GenerationModels(), nil, p)
+	}
+	var models []caddymodule.GenerationModel
+	if m, served := req.console.app.GenerationModel(name); served {
+		models = append(models, m)
+	}
+	return cut(models, nil, p)
 }
 
 // composeTask submits a task under the hidden key of the user. Requests with the same
-// Idempotency-Key make one task.
+// Idempotency-Key make one task. A dry run only checks and prices it.
 func composeTask(req *request) (any, error) {
 	spec, f := composition(req.body)
 	if f != nil {
@@ -78,6 +163,12 @@ func composeTask(req *request) (any, error) {
 	made, f := req.console.app.Generation(spec)
 	if f != nil {
 		return nil, f
+	}
+	q := query.Of(req.r)
+	if dry := q.Flag("dry_run"); q.Fault != nil {
+		return nil, q.Fault
+	} else if dry {
+		return req.console.app.Estimate(&made), nil
 	}
 	composer, err := req.runtime.Directory.Composer(req.r.Context(), req.account)
 	if err != nil {
@@ -103,10 +194,11 @@ func composeTask(req *request) (any, error) {
 		zap.String("user_id", composer.UserID), zap.String("key_id", composer.KeyID),
 		zap.String("model", made.Model), zap.String("family", made.Family), zap.String("backend", made.Backend), zap.String("hold", made.Quote.Hold.String()),
 		zap.String("task_id", t.ID), zap.String("task_status", string(t.Status)), zap.Bool("replayed", replayed))
+	composed, _ := req.shown(t) // the task is there, even if its request cannot be read back
 	return req.once(envelope{Data: struct {
 		shownTask
 		Replayed bool `json:"replayed"`
-	}{shown(t), replayed}}, replayed)
+	}{composed, replayed}}, replayed)
 }
 
 // composing has the types of task that can be composed, and their decoders.

@@ -290,3 +290,86 @@ func TestAnOwnerCancelsWhatRuns(t *testing.T) {
 		t.Errorf("the wallet is %+v, want what one has cost and one still holds", w)
 	}
 }
+
+// TestTheRequestOfATaskIsShownToItsUser compares what was submitted with what the API shows.
+func TestTheRequestOfATaskIsShownToItsUser(t *testing.T) {
+	t.Parallel()
+	g := startGenerating(t, "")
+	a := newAccount(t, g)
+	g.Credit(t, a.name, "5.00")
+	short := a.composes(t, film("done", `"output":{"duration":10},"inputs":[{"url":"https://pictures.example/a.png","usage":"firstFrame"}]`))
+	long := a.composes(t, film("stays "+strings.Repeat("long ", 500)))
+	over := a.until(t, short.ID, "success")
+	if got := fmt.Sprint(over.Request); over.Form != "video" || over.PriceRule != "1 video × 10 s × 0.10 per second" ||
+		got != "map[inputs:[map[category:image url:https://pictures.example/a.png usage:firstFrame]] model:video-test-1 output:map[duration:10 resolution:720P] prompt:done]" {
+		t.Errorf("it is %+v with %s", over, got)
+	}
+	if running := a.until(t, long.ID, "in_progress"); !strings.HasPrefix(fmt.Sprint(running.Request["prompt"]), "stays long") {
+		t.Errorf("it is %+v", running)
+	}
+	a.ask(t, "POST", "/api/task/self/"+long.ID+"/cancel", "")
+	if ended := a.until(t, long.ID, "failed"); ended.Request != nil {
+		t.Errorf("a long request is kept: %+v", ended)
+	}
+	var key gatetest.Key
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": a.name}, &key)
+	generic := g.Do(t, "POST", "/v1/video/generations", "Authorization: Bearer "+key.Secret, `{"model":"video-test-1","prompt":"done","duration":5,"style":"noir"}`)
+	_, rest, _ := strings.Cut(generic.Body, `"task_id":"`)
+	id, _, _ := strings.Cut(rest, `"`)
+	if seen := a.until(t, id, "success"); seen.Form != "generations" || fmt.Sprint(seen.Request) != "map[duration:5 model:video-test-1 prompt:done style:noir]" {
+		t.Errorf("it is %+v", seen)
+	}
+	g.Verify(t)
+}
+
+// TestADryRunOnlyPricesATask compares its price with what is held afterwards.
+func TestADryRunOnlyPricesATask(t *testing.T) {
+	t.Parallel()
+	g := startGenerating(t, "")
+	a := newAccount(t, g)
+	g.Credit(t, a.name, "1.00")
+	body := film("stays", `"output":{"duration":10}`)
+	price := post[struct{ Price, Hold, Rule, Family string }](t, a, "/api/task/self/?dry_run=true", body)
+	if price.Price != "1.00" || price.Hold != "1.00" || price.Rule != "1 video × 10 s × 0.10 per second" || price.Family != "A" {
+		t.Errorf("it is %+v", price)
+	}
+	answer, _ := a.ask(t, "POST", "/api/task/self/?dry_run", body)
+	refused(t, "a flag without a value", answer, 400, "INVALID_PARAMETER")
+	answer, _ = a.ask(t, "POST", "/api/task/self/?dry_run=true", film("stays", `"output":{"duration":7}`))
+	refused(t, "a wrong duration", answer, 400, "INVALID_PARAMETER")
+	if w := g.WalletAtRest(t, a.name); w.Balance.String() != "1.00" || w.Held != 0 {
+		t.Errorf("the wallet is %+v", w)
+	}
+	if made := a.composes(t, body); made.Held != price.Hold {
+		t.Errorf("it holds %s", made.Held)
+	}
+}
+
+func TestTheModelsOfTheSiteAreListed(t *testing.T) {
+	t.Parallel()
+	g := startGenerating(t, "")
+	a := newAccount(t, g)
+	type model struct {
+		Model, Pattern, Type, Family string
+		Duration, Count              struct {
+			Allowed []string
+			Default int
+		}
+		Max int `json:"max_inputs"`
+	}
+	list := get[page[model]](t, a, "/api/task/models/")
+	if got := fmt.Sprint(list.Items); list.Total != 2 || got != "[{image-test-1 image-test-* image A {[] 0} {[1-9] 1} 10} {video-test-1 video-test-* video A {[5 10] 5} {[] 0} 7}]" {
+		t.Errorf("%d: %s", list.Total, got)
+	}
+	if one := get[page[model]](t, a, "/api/task/models/?model=video-test-other"); one.Total != 1 || one.Items[0].Model != "video-test-other" || one.Items[0].Family != "A" {
+		t.Errorf("it is %+v", one)
+	}
+	for _, name := range []string{"video-other-1", "chat-1", "film-test-1", "video-test,1", "x"} {
+		if none := get[page[model]](t, a, "/api/task/models/?model="+name); none.Total != 0 {
+			t.Errorf("%s is %+v", name, none)
+		}
+	}
+	if calls := get[page[model]](t, a, "/api/user/models/"); calls.Total != 1 || calls.Items[0].Model != "priced" {
+		t.Errorf("the models for calls are %+v", calls)
+	}
+}

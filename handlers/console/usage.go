@@ -5,8 +5,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
-
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
@@ -34,16 +34,18 @@ const (
 
 // groupings returns the group of a record, by the value of the parameter group.
 var groupings = map[string]func(journal.Usage) group{
-	"day":   func(u journal.Usage) group { return group{Day: u.Day.String()} },
-	"model": func(u journal.Usage) group { return group{Model: u.Model} },
-	"key":   func(u journal.Usage) group { return group{KeyID: u.Key} },
+	"day":       func(u journal.Usage) group { return group{Day: u.Day.String()} },
+	"model":     func(u journal.Usage) group { return group{Model: u.Model} },
+	"key":       func(u journal.Usage) group { return group{KeyID: u.Key} },
+	"day_model": func(u journal.Usage) group { return group{Day: u.Day.String(), Model: u.Model} },
 }
 
-// showUsage answers the usage of a user by day, model or key. The days are those of UTC
-// that the span touches; by default the last 30.
+// showUsage answers the usage of a user, or of one key or model, by day, model, key, or day and
+// model. The days are those of UTC that the span touches; by default the last 30.
 func showUsage(req *request) (any, error) {
 	q := query.Of(req.r)
-	groupOf := groupings[q.Word("group", "day", "model", "key")]
+	groupOf := groupings[q.Word("group", "day", "model", "key", "day_model")]
+	filter := ledger.CallFilter{Key: q.Text("key_id"), Model: q.Text("model")}
 	q.Word("tz", "UTC") // no other time zone is summed up
 	start, end := days(q, req.runtime.Store.Now())
 	if q.Fault != nil {
@@ -52,6 +54,9 @@ func showUsage(req *request) (any, error) {
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
 	sums := make(map[group]*journal.Sum)
 	err := req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, journal.DayOf(start), journal.DayOf(end.Add(-1)), func(u journal.Usage) bool {
+		if !counts(filter, u) {
+			return true
+		}
 		of := groupOf(u)
 		if sums[of] == nil {
 			sums[of] = new(journal.Sum)

@@ -113,6 +113,9 @@ type seenTask struct {
 	Held           string
 	Charged        string
 	Replayed       *bool
+	PriceRule      string `json:"price_rule"`
+	Form           string
+	Request        map[string]any
 }
 
 // film returns the body of a video with this prompt and further members.

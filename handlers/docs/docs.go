@@ -80,7 +80,7 @@ func (d *Docs) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		var err error
 		if i < 0 {
 			err = reply.Pass(w, r, next, d.app.VersionHeader)
-			f = fault.New(fault.NotFound, "there is nothing at this path; GET / says where the API is")
+			f = fault.New(fault.NotFound, "there is nothing at this path; GET / lists the API bases")
 		} else {
 			err = next.ServeHTTP(w, r) // the site may have its own page at /
 		}

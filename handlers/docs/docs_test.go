@@ -38,24 +38,24 @@ func TestDocumentsAreServed(t *testing.T) {
 	}
 	for path, want := range map[string]string{"/": "other", "/page": "other"} {
 		if got := g.Do(t, http.MethodGet, path, "", ""); got.Body != want {
-			t.Errorf("%s is answered %s, and not by the site", path, got.Body)
+			t.Errorf("%s is answered %s, want the answer of the site", path, got.Body)
 		}
 	}
 }
 
-// TestNothingIsAnsweredByAnEmpty200 sends requests that no directive of a site answers.
-func TestNothingIsAnsweredByAnEmpty200(t *testing.T) {
+// TestUnhandledRequestsAreNotAnsweredEmpty sends requests that no directive of a site answers.
+func TestUnhandledRequestsAreNotAnsweredEmpty(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_health\nmodelgate_docs\nmodelgate_console\n" + gatetest.Proxied})
 	for _, c := range []struct {
 		method, path, accept string
 		status               int
-		contentType, says    string
+		contentType, text    string
 	}{
 		{"GET", "/", "*/*", 200, "application/json", `"openapi": "/openapi.json"`},
 		{"GET", "/", "", 200, "application/json", `"openai": "/v1"`},
 		{"GET", "/", "text/html,application/xhtml+xml,*/*;q=0.8", 200, "text/html; charset=utf-8", `<a href="/openapi.json">`},
 		{"POST", "/", "", 405, "application/json", "METHOD_NOT_ALLOWED"},
-		{"GET", "/page", "text/html", 404, "application/json", "GET / says"},
+		{"GET", "/page", "text/html", 404, "application/json", "GET / lists"},
 		{"POST", "/page/x?y=z", "", 404, "application/json", "NOT_FOUND"},
 		{"GET", "/openapi.json/", "", 404, "application/json", "NOT_FOUND"},
 		{"GET", "/OpenAPI.json", "", 404, "application/json", "NOT_FOUND"},
@@ -65,16 +65,16 @@ func TestNothingIsAnsweredByAnEmpty200(t *testing.T) {
 		{"GET", "/api/nothing", "", 404, "application/json", `"success":false`},
 	} {
 		got := g.Do(t, c.method, c.path, "Accept: "+c.accept, "")
-		if got.Status != c.status || got.Header.Get("Content-Type") != c.contentType || strings.Count(got.Body, c.says) != 1 {
+		if got.Status != c.status || got.Header.Get("Content-Type") != c.contentType || strings.Count(got.Body, c.text) != 1 {
 			t.Errorf("%s %s (%s) is answered %d %v %s", c.method, c.path, c.accept, got.Status, got.Header, got.Body)
 		}
 		if strings.Contains(got.Body, "go1.") || strings.Contains(got.Header.Get("Server"), "/") {
-			t.Errorf("%s tells the version: %v %s", c.path, got.Header, got.Body)
+			t.Errorf("%s reveals the version: %v %s", c.path, got.Header, got.Body)
 		}
 	}
 }
 
-// TestAnUnknownHostIsAnswered has a site for one host, and one for all others.
+// TestAnUnknownHostIsAnswered configures a site for one host, and one for all other hosts.
 func TestAnUnknownHostIsAnswered(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_docs"})
 	text := strings.Replace(g.Caddyfile(gatetest.Config{Site: "modelgate_health\n" + gatetest.Proxied}), "http://:", "http://gate.example:", 1)

@@ -1,0 +1,101 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// submit does what the form of a page asks for.
+func (req *request) submit(p *page) {
+	if !req.enter(p) {
+		return
+	}
+	user, _ := req.view.Self["id"].(string)
+	form, refused := req.site.ReadForm(req.w, req.r, user)
+	if refused != nil {
+		req.fail(&Fault{Status: refused.Status(), Code: string(refused.Code), Message: refused.Message, Wait: refused.RetryAfter})
+		return
+	}
+	req.form = form
+	name := req.form.Get("do")
+	a := p.actions[name]
+	switch {
+	case a == nil:
+		req.fail(&Fault{Status: http.StatusBadRequest, Code: "INVALID_PARAMETER", Message: req.text("error.form")})
+	case req.view.Self != nil && req.form.Has("as") && req.form.Get("as") != user:
+		// Another tab has logged in another user meanwhile.
+		req.fail(&Fault{Status: http.StatusConflict, Code: "CONFLICT", Message: req.text("error.other_user")})
+	case p.name == "preferences":
+		req.prefer(name)
+	case p.name == "verify":
+		req.verify(a)
+	default:
+		req.do(name, a)
+	}
+}
+
+// do makes the calls of an action, and answers what comes next.
+func (req *request) do(name string, a *action) {
+	var data any
+	for _, c := range a.calls {
+		in, f := encode(c.fields, req.form)
+		if f == nil {
+			data, f = req.call(c.method, req.fill(c.route), in)
+		} else {
+			f.Message = req.text(f.Message)
+		}
+		if f != nil {
+			req.refused(name, f)
+			return
+		}
+	}
+	answer, _ := data.(map[string]any)
+	switch {
+	case answer["require_2fa"] == true:
+		req.redirect("/login/code?next=" + url.QueryEscape(req.form.Get("next")))
+	case a.then == "{next}" || a.then == "{return}":
+		req.returnTo(req.form.Get(strings.Trim(a.then, "{}")))
+	case a.then != "":
+		for _, id := range names(a.then) { // of what has been made
+			if made, ok := answer[id].(string); ok && req.view.ID[id] == "" {
+				req.view.ID[id] = made
+			}
+		}
+		req.redirect(req.fill(a.then))
+	default:
+		req.view.Answer, req.view.Form = data, withoutSecrets(req.form)
+		req.load(http.StatusOK)
+	}
+}
+
+// refused answers a form that the API has refused: with the page, what was typed, and the fault.
+func (req *request) refused(name string, f *Fault) {
+	switch f.Code {
+	case "VERIFICATION_REQUIRED", "VERIFICATION_EXPIRED":
+		req.askVerification(f)
+		return
+	case "NOT_LOGGED_IN":
+		if req.page.access == member {
+			req.redirect("/login?next=" + url.QueryEscape(req.view.Here))
+			return
+		}
+	}
+	req.view.Fault, req.view.Form = f, withoutSecrets(req.form)
+	req.view.Form.Set("do", name)
+	req.load(f.Status)
+}
+
+// secretFields are the fields that a page never shows again.
+var secretFields = []string{"password", "new_password", "code"}
+
+func withoutSecrets(form url.Values) url.Values {
+	kept := url.Values{}
+	for name, values := range form {
+		if !slices.Contains(secretFields, name) {
+			kept[name] = values
+		}
+	}
+	return kept
+}

@@ -1,0 +1,137 @@
+package pages
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// call sends a request to a route below /api, as the browser of the page would, and returns the
+// data of the answer: objects are map[string]any, numbers json.Number. in becomes the JSON body;
+// nil: there is none. A DELETE never has one.
+func (req *request) call(method, route string, in any) (data any, f *Fault) {
+	target, err := url.Parse(route)
+	if err != nil {
+		return nil, req.internal(err)
+	}
+	r := req.r.Clone(req.r.Context())
+	r.Method, r.URL, r.RequestURI, r.Form, r.PostForm = method, target, route, nil, nil
+	// Only the session of the browser authorizes a page, never a token or a key.
+	for _, name := range []string{"Authorization", "X-Api-Key", "Content-Type", "Content-Encoding", "Content-Length", "Expect", "Range", "Upgrade"} {
+		r.Header.Del(name)
+	}
+	r.Header.Set("Accept-Language", req.locale.name)
+	req.addCookies(r)
+	r.Body, r.ContentLength, r.TransferEncoding = http.NoBody, 0, nil
+	if in != nil && method != http.MethodDelete {
+		body, err := json.Marshal(in)
+		if err != nil {
+			return nil, req.internal(err)
+		}
+		r.Header.Set("Content-Type", "application/json")
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	}
+	if once := req.form.Get("idempotency_key"); once != "" && method == http.MethodPost {
+		r.Header.Set("Idempotency-Key", once)
+	}
+	answer := answer{header: make(http.Header)}
+	req.site.API(&answer, r)
+	req.keepCookies(answer.header)
+	id := answer.header.Get("X-Request-Id")
+	req.w.Header().Set("X-Request-Id", id)
+
+	var envelope struct {
+		Fault
+		Success bool `json:"success"`
+		Data    any  `json:"data"`
+	}
+	decoder := json.NewDecoder(&answer.body)
+	decoder.UseNumber() // numbers are shown as they are written
+	if err := decoder.Decode(&envelope); err != nil {
+		return nil, req.internal(err)
+	}
+	if !envelope.Success {
+		f := envelope.Fault
+		f.Status, f.RequestID = answer.status, id
+		if seconds, err := strconv.Atoi(answer.header.Get("Retry-After")); err == nil {
+			f.Wait = time.Duration(seconds) * time.Second
+		}
+		return nil, &f
+	}
+	return envelope.Data, nil
+}
+
+// internal returns the fault of an answer that a page cannot read.
+func (req *request) internal(err error) *Fault {
+	return &Fault{Status: http.StatusInternalServerError, Code: "INTERNAL", Message: req.text("error.internal") + " " + err.Error()}
+}
+
+// answer is an http.ResponseWriter that keeps an answer of the API in memory.
+type answer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// SetReadDeadline has no effect: the body is in memory.
+func (a *answer) SetReadDeadline(time.Time) error { return nil }
+
+// keepCookies passes the cookies of an answer on to the browser, and keeps them for further calls:
+// a log-in or a step-up gives the session a new secret.
+func (req *request) keepCookies(header http.Header) {
+	for _, line := range header["Set-Cookie"] {
+		cookie, err := http.ParseSetCookie(line)
+		if err != nil {
+			continue
+		}
+		if req.cookies == nil {
+			req.cookies = make(map[string]string)
+		}
+		req.cookies[cookie.Name] = cookie.Value
+		// A later answer may set the cookie anew; the browser gets the last one only.
+		kept := req.w.Header()["Set-Cookie"][:0:0]
+		for _, earlier := range req.w.Header()["Set-Cookie"] {
+			if !strings.HasPrefix(earlier, cookie.Name+"=") {
+				kept = append(kept, earlier)
+			}
+		}
+		req.w.Header()["Set-Cookie"] = append(kept, line)
+	}
+}
+
+// addCookies puts the kept cookies into a request.
+func (req *request) addCookies(r *http.Request) {
+	if len(req.cookies) == 0 {
+		return
+	}
+	var pairs []string
+	for _, cookie := range r.Cookies() {
+		if _, changed := req.cookies[cookie.Name]; !changed {
+			pairs = append(pairs, cookie.Name+"="+cookie.Value)
+		}
+	}
+	for name, value := range req.cookies {
+		if value != "" {
+			pairs = append(pairs, name+"="+value)
+		}
+	}
+	r.Header.Set("Cookie", strings.Join(pairs, "; "))
+}

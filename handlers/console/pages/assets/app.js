@@ -1,0 +1,139 @@
+// Improves pages that work without it: copy buttons, local times, confirmations, passkeys, pages
+// with something unfinished, and forms that are sent once.
+
+const language = document.documentElement.lang;
+
+for (const time of document.querySelectorAll('time[datetime]')) {
+  const at = new Date(time.dateTime);
+  const ago = (at - Date.now()) / 1000;
+  const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto' });
+  const [unit, seconds] = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]].find(([, s]) => Math.abs(ago) >= s) ?? ['second', 1];
+  time.title = at.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'long' });
+  time.textContent = Math.abs(ago) < 30 * 86400 ? relative.format(Math.round(ago / seconds), unit) : at.toLocaleDateString(language, { dateStyle: 'medium' });
+}
+
+for (const button of document.querySelectorAll('[data-copy]')) {
+  button.hidden = !navigator.clipboard;
+  button.addEventListener('click', async () => {
+    await navigator.clipboard.writeText(document.getElementById(button.dataset.copy).textContent);
+    const label = button.textContent;
+    button.textContent = '✓';
+    setTimeout(() => { button.textContent = label; }, 1500);
+  });
+}
+
+document.addEventListener('submit', (event) => {
+  const form = event.target;
+  const question = event.submitter?.dataset.confirm ?? form.dataset.confirm;
+  if (form.dataset.sent || question && !window.confirm(question)) {
+    event.preventDefault();
+    return;
+  }
+  form.dataset.sent = 'yes';
+});
+
+// A page that comes back from the cache of the browser may send its forms again.
+window.addEventListener('pageshow', (event) => {
+  if (event.persisted) {
+    document.querySelectorAll('form[data-sent]').forEach((form) => { delete form.dataset.sent; });
+  }
+});
+
+const onward = document.querySelector('a[data-onward]');
+if (onward) {
+  location.assign(onward.href);
+}
+
+// A page with something unfinished is loaded again while it is seen, unless a form is being filled
+// or a video plays. Unfinished tasks are polled, and the page is loaded again when one has changed
+// its status.
+const isUsed = () => Boolean(document.activeElement?.form) || [...document.querySelectorAll('video')].some((video) => !video.paused && !video.ended);
+const tasks = [...document.querySelectorAll('[data-task]')];
+async function look() {
+  let changed = tasks.length === 0;
+  for (const element of tasks) {
+    const answer = await fetch(`/api/task/self/${element.dataset.task}`, { headers: { 'Accept-Language': language } });
+    const { data } = await answer.json();
+    changed ||= !data || data.status !== element.dataset.status;
+    element.querySelector('progress')?.setAttribute('value', parseInt(data?.progress, 10) || 0);
+  }
+  if (changed && !isUsed()) {
+    location.reload();
+  } else {
+    again();
+  }
+}
+function again() {
+  setTimeout(() => (document.visibilityState === 'visible' ? look().catch(again) : again()), 4000);
+}
+if (document.querySelector('[data-refresh]')) {
+  again();
+}
+
+// A result that cannot be loaded any more is replaced by the reason.
+for (const media of document.querySelectorAll('[data-lost]')) {
+  const replace = () => {
+    const reason = document.createElement('p');
+    reason.className = 'gone';
+    reason.textContent = media.dataset.lost;
+    media.replaceWith(reason);
+  };
+  media.addEventListener('error', replace);
+  if (media.error || media.complete && media.naturalWidth === 0) {
+    replace();
+  }
+}
+
+async function post(path, body = {}) {
+  const answer = await fetch(path, { method: 'POST', headers: { 'Content-Type': 'application/json', 'Accept-Language': language }, body: JSON.stringify(body) });
+  const { success, message, code, data } = await answer.json();
+  if (!success) {
+    throw Object.assign(new Error(message), { code });
+  }
+  return data;
+}
+
+// The ceremonies of docs/reference/console.md.
+const ceremonies = {
+  async login(button) {
+    const { publicKey } = await post('/api/user/passkey/login/begin');
+    const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
+    await post('/api/user/passkey/login/finish', answer.toJSON());
+    location.assign(button.form.elements.next.value);
+  },
+  async verify(button) {
+    const { publicKey } = await post('/api/user/passkey/verify/begin');
+    const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
+    await post('/api/user/passkey/verify/finish', answer.toJSON());
+    button.form.elements.method.value = 'passkey';
+    button.form.noValidate = true;
+    button.form.requestSubmit();
+  },
+  async register(button) {
+    const { name, password } = button.form.elements;
+    const { publicKey } = await post('/api/user/passkey/register/begin', { name: name.value, ...(password?.value && { password: password.value }) });
+    const made = await navigator.credentials.create({ publicKey: PublicKeyCredential.parseCreationOptionsFromJSON(publicKey) });
+    await post('/api/user/passkey/register/finish', made.toJSON());
+    location.assign(button.dataset.then);
+  },
+};
+
+for (const button of document.querySelectorAll('[data-passkey]')) {
+  button.hidden = !globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON;
+  button.addEventListener('click', async () => {
+    const error = button.form.querySelector('[data-passkey-error]');
+    error.hidden = true;
+    button.disabled = true;
+    try {
+      await ceremonies[button.dataset.passkey](button);
+    } catch (reason) {
+      if (['VERIFICATION_REQUIRED', 'VERIFICATION_EXPIRED'].includes(reason.code)) {
+        button.form.requestSubmit(); // it leads to the page that asks for the factor, and back
+        return;
+      }
+      error.textContent = reason.message;
+      error.hidden = false;
+    }
+    button.disabled = false;
+  });
+}

@@ -1,0 +1,71 @@
+package pages
+
+import "slices"
+
+// page is a row of the table of pages.
+type page struct {
+	path   string // below the path of the console, as [reply.Match] takes it
+	name   string // of its template, and of its title: "title.<name>"
+	access access
+
+	// section is the page of the navigation that leads to this one; empty: the page itself.
+	section string
+	nav     bool // the page is in the navigation
+
+	// loads are the routes that the page reads, in this order.
+	loads []load
+
+	// filtered is set if the query of the page filters what it shows. If a route refuses a
+	// parameter, the page is shown with the fault and without the answer of that route.
+	filtered bool
+
+	// unfinished reports whether the page shows something that changes soon, from the answers of
+	// its loads. The browser then loads it again.
+	unfinished func(data map[string]any) bool
+
+	// actions are what the forms of the page do, by the value of their field "do".
+	actions map[string]*action
+}
+
+// access says who may see a page.
+type access int
+
+const (
+	member access = iota // a user who is logged in; the account is in the view
+	anyone
+)
+
+// load is a route that a page reads.
+type load struct {
+	name  string // of the answer in the view
+	route string // below /api; {id} is a value of the path of the page
+	query string // the parameters that the route takes from the query of the page, separated by spaces
+}
+
+// action is what a form does: it calls routes, one after the other, until one refuses.
+type action struct {
+	calls []call
+
+	// then is where the browser goes afterwards, below the path of the console; {id} is a value
+	// of the path or of the form. Empty: the page is shown again with the answer of the last
+	// call, which is shown once and not stored.
+	then string
+}
+
+// call is a route that an action calls.
+type call struct {
+	method string
+	route  string // below /api; {id} is a value of the path or of the form
+	fields string // the fields of the form that the body has, as [encode] takes them
+}
+
+// do returns an action of one call.
+func do(method, route, fields, then string) *action {
+	return &action{calls: []call{{method, route, fields}}, then: then}
+}
+
+// after returns the path with a notice, which the next page shows: the message "done.<name>".
+func after(path, notice string) string { return path + "?done=" + notice }
+
+// table is all pages, by area. The first row that matches counts.
+var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages)

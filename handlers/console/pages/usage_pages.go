@@ -1,0 +1,78 @@
+package pages
+
+import (
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+)
+
+// allKeys are the keys of the user, for their names.
+var allKeys = load{"keys", "/api/token/?page_size=100", ""}
+
+// callFilter are the parameters that filter calls.
+const callFilter = "start end key_id model"
+
+// usagePages show what the calls of the user cost.
+var usagePages = []page{
+	{path: "/usage", name: "usage", nav: true, filtered: true, loads: []load{
+		{"calls", "/api/log/self/", callFilter + " p"},
+		{"usage", "/api/data/self/?group=day_model", callFilter},
+		{"models", "/api/data/self/?group=model", callFilter},
+		{"by_key", "/api/data/self/?group=key", callFilter},
+		allKeys,
+	}},
+	{path: "/usage/{request_id}", name: "call", section: "usage", loads: []load{
+		{"call", "/api/log/self/{request_id}", ""}, allKeys,
+	}},
+}
+
+// usageFunctions are those of the templates of these pages.
+var usageFunctions = template.FuncMap{
+	"chart":       newChart,
+	"token_kinds": tokenKinds,
+	"key_name":    keyName,
+	"calls_csv":   callsCSV,
+	"days_ago":    func(n int) string { return time.Now().UTC().AddDate(0, 0, -n).Format(time.DateOnly) },
+}
+
+// kindCount is how many tokens of a kind there are.
+type kindCount struct {
+	Kind  string
+	Count any
+}
+
+// tokenKinds returns the tokens of an answer in the order of [usage.KindNames].
+func tokenKinds(tokens map[string]any) (counts []kindCount) {
+	for _, kind := range usage.KindNames() {
+		if n, found := tokens[kind]; found {
+			counts = append(counts, kindCount{kind, n})
+		}
+	}
+	return counts
+}
+
+// keyName returns the name of a key in a list of keys; empty if it is not there or has none.
+func keyName(keys map[string]any, id any) string {
+	items, _ := keys["items"].([]any)
+	for _, item := range items {
+		if key, _ := item.(map[string]any); key["id"] == id {
+			name, _ := key["name"].(string)
+			return name
+		}
+	}
+	return ""
+}
+
+// callsCSV returns the URL of the calls of a page as a file.
+func callsCSV(v *View) string {
+	query := url.Values{"format": {"csv"}}
+	for name := range strings.FieldsSeq(callFilter) {
+		if value := v.Form.Get(name); value != "" {
+			query.Set(name, value)
+		}
+	}
+	return "/api/log/self/?" + query.Encode()
+}

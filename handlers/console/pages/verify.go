@@ -1,0 +1,82 @@
+package pages
+
+import (
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// pending is a form that waits for a step-up. The browser keeps it, in hidden fields, so that it
+// survives a restart and reaches any node; what it asks for is checked when it is sent again.
+type pending struct {
+	Action  string     // the path and query of the page of the form
+	Name    string     // of the action
+	Fields  url.Values // without secrets
+	Secrets []string   // names of the fields that must be typed again
+}
+
+// pendingPrefix begins the names of the fields of a pending form.
+const pendingPrefix = "pending."
+
+// askVerification answers a form that needs a step-up with the page that asks for the factor.
+func (req *request) askVerification(f *Fault) {
+	waiting := &pending{Action: req.view.Here, Name: req.form.Get("do"), Fields: withoutSecrets(req.form)}
+	for _, name := range secretFields {
+		if req.form.Get(name) != "" {
+			waiting.Secrets = append(waiting.Secrets, name)
+		}
+	}
+	req.view.Pending, req.view.Fault, req.view.Form = waiting, f, url.Values{}
+	req.page = find("/verify")
+	req.view.Page = req.page.name
+	req.load(http.StatusOK)
+}
+
+// verify grants the step-up, and shows the pending form for a last confirmation. Nothing is sent
+// by itself: a charge is never repeated silently.
+func (req *request) verify(a *action) {
+	waiting := req.pendingForm()
+	if waiting == nil {
+		req.fail(&Fault{Status: http.StatusBadRequest, Code: "INVALID_PARAMETER", Message: req.text("error.form")})
+		return
+	}
+	req.view.Pending = waiting
+	in, _ := encode(a.calls[0].fields, req.form)
+	if _, f := req.call(a.calls[0].method, a.calls[0].route, in); f != nil {
+		req.view.Fault = f
+		req.load(f.Status)
+		return
+	}
+	req.view.Page = "confirm"
+	req.render("confirm", http.StatusOK)
+}
+
+// pendingForm reads the pending form from the form of the page; nil if it is not one of a page
+// here.
+func (req *request) pendingForm() *pending {
+	waiting := &pending{Action: req.form.Get("action"), Fields: url.Values{}, Secrets: req.form["secret"]}
+	target, err := url.Parse(waiting.Action)
+	if err != nil || target.Scheme != "" || target.Host != "" {
+		return nil
+	}
+	wire, ours := strings.CutPrefix(target.EscapedPath(), req.site.Path)
+	page := find(wire)
+	if !ours || page == nil || !onlyOf(waiting.Secrets, secretFields) {
+		return nil
+	}
+	for name, values := range req.form {
+		if name, ok := strings.CutPrefix(name, pendingPrefix); ok && !slices.Contains(secretFields, name) {
+			waiting.Fields[name] = values
+		}
+	}
+	waiting.Name = waiting.Fields.Get("do")
+	if page.actions[waiting.Name] == nil {
+		return nil
+	}
+	return waiting
+}
+
+func onlyOf(some, all []string) bool {
+	return !slices.ContainsFunc(some, func(name string) bool { return !slices.Contains(all, name) })
+}
