@@ -61,7 +61,7 @@ func TestTheChartPublishesNoMetrics(t *testing.T) {
 	}
 	for _, wrong := range []string{"replicas=2", "networkPolicy.form=x", "serviceMonitor.interval=often", "prometheusRule.labels=x"} {
 		if _, err := chartWith(t, helm, wrong); err == nil {
-			t.Errorf("the schema takes %s", wrong)
+			t.Errorf("the schema accepts %s", wrong)
 		}
 	}
 }

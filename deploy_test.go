@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// namesIn returns the matches of the first group of a regular expression in files.
+// namesIn returns all matches of the first group of a regular expression in files.
 func namesIn(t *testing.T, expression string, files ...string) map[string]bool {
 	t.Helper()
 	names := make(map[string]bool)
@@ -18,19 +18,19 @@ func namesIn(t *testing.T, expression string, files ...string) map[string]bool {
 		}
 	}
 	if len(names) == 0 {
-		t.Fatalf("%s has nothing like %s", files, expression)
+		t.Fatalf("%s: no match of %s", files, expression)
 	}
 	return names
 }
 
-// TestTheAlertsAndTheBoardReadMetricsThatExist compares them with the reference, which a
-// test of package caddymodule compares with the metrics of a gateway.
-func TestTheAlertsAndTheBoardReadMetricsThatExist(t *testing.T) {
+// TestTheMetricsOfAlertsAndOfTheDashboardExist compares the alerts and the dashboard with the
+// reference. A test of package caddymodule compares the reference with a gateway.
+func TestTheMetricsOfAlertsAndOfTheDashboardExist(t *testing.T) {
 	t.Parallel()
 	documented := namesIn(t, `(?m)^### (modelgate_[a-z_]+)$`, "docs/reference/metrics.md")
 	for name := range namesIn(t, `\b(modelgate_[a-z_]+)`, "deploy/observability/alerts.yaml", "deploy/observability/grafana.json") {
 		if !documented[strings.TrimSuffix(name, "_bucket")] {
-			t.Errorf("there is no metric %s", name)
+			t.Errorf("the metric %s does not exist", name)
 		}
 	}
 }
@@ -47,13 +47,13 @@ func TestEachAlertHasASection(t *testing.T) {
 	}
 	for name := range sections {
 		if !alerts[name] {
-			t.Errorf("there is no alert %s", name)
+			t.Errorf("the alert %s does not exist", name)
 		}
 	}
 }
 
-// TestTheFilesOfDeployAreSound checks the files with the tools that read them.
-func TestTheFilesOfDeployAreSound(t *testing.T) {
+// TestTheFilesOfDeployAreValid checks the files with the tools that read them.
+func TestTheFilesOfDeployAreValid(t *testing.T) {
 	t.Parallel()
 	for _, command := range [][]string{
 		{"promtool", "test", "rules", "deploy/observability/alerts_test.yaml"},

@@ -13,8 +13,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// flagsOf returns the rows that the tables of a section must have for flags: name, type and
-// default.
+// flagsOf returns the expected rows of the table for flags: name, type and default.
 func flagsOf(flags *pflag.FlagSet) (rows []string) {
 	flags.VisitAll(func(f *pflag.Flag) {
 		value := "none"
@@ -30,8 +29,8 @@ func flagsOf(flags *pflag.FlagSet) (rows []string) {
 }
 
 // TestTheReferenceHasEveryCommand compares the sections of docs/reference/cli.md with the
-// commands, and their tables with the flags, in both directions. Each example must be a line
-// that the command takes.
+// commands, and their tables with the flags, in both directions. Each command must accept its
+// example.
 func TestTheReferenceHasEveryCommand(t *testing.T) {
 	t.Parallel()
 	root := &cobra.Command{Use: "modelgate"}
@@ -78,7 +77,7 @@ func TestTheReferenceHasEveryCommand(t *testing.T) {
 			err = found.Args(found, found.Flags().Args())
 		}
 		if err != nil || found != cmd {
-			t.Errorf("%s: the example %q is not taken: %v", path, examples[0], err)
+			t.Errorf("%s: the example %q is not accepted: %v", path, examples[0], err)
 		}
 	}
 	for _, cmd := range root.Commands() {
@@ -86,7 +85,7 @@ func TestTheReferenceHasEveryCommand(t *testing.T) {
 	}
 	for heading := range sections {
 		if strings.HasPrefix(heading, "caddy modelgate ") && !commands[heading] {
-			t.Errorf("there is no command %s", heading)
+			t.Errorf("the command %s does not exist", heading)
 		}
 	}
 	var codes []string
@@ -102,8 +101,8 @@ func TestTheReferenceHasEveryCommand(t *testing.T) {
 	}
 }
 
-// TestTheGuidesNameRealCommands looks for each `caddy modelgate …` of the README and the guides
-// among the commands, with its flags.
+// TestTheGuidesNameRealCommands checks that each `caddy modelgate …` of the README and the guides
+// is a command with these flags.
 func TestTheGuidesNameRealCommands(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("docs/guide/*.md")
@@ -115,12 +114,12 @@ func TestTheGuidesNameRealCommands(t *testing.T) {
 	for _, page := range append(pages, "README.md", "README.zh.md") {
 		for _, match := range line.FindAllStringSubmatch(read(t, page), -1) {
 			seen++
-			root := &cobra.Command{Use: "modelgate"} // of its own: flags keep what was parsed
+			root := &cobra.Command{Use: "modelgate"} // flags keep parsed values
 			caddycmd.Commands()["modelgate"].CobraFunc(root)
 			words := regexp.MustCompile(`'[^']*'|\S+`).FindAllString(match[1], -1)
 			found, rest, err := root.Find(words)
 			if err == nil && found == root {
-				err = errors.New("there is no such command")
+				err = errors.New("unknown command")
 			}
 			if err == nil && !slices.Contains(rest, "…") && !slices.Contains(rest, `\`) {
 				err = found.ParseFlags(rest)

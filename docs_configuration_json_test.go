@@ -15,7 +15,7 @@ import (
 	"github.com/dustin/go-humanize"
 )
 
-// fields are the paths in a module's JSON: of values, and of the objects and lists around them.
+// fields has the paths in the JSON of a module: paths of values, and paths of objects and lists.
 type fields struct{ values, holders map[string]bool }
 
 // fieldsOf returns the fields of a type, by its struct tags.
@@ -84,7 +84,7 @@ func documentedFields(t *testing.T) map[string]map[string]bool {
 				}
 			}
 		}
-		if heading == "price" { // the one field without a word
+		if heading == "price" { // the only field without a word
 			documented["modelgate"]["prices[].image[].audio"] = strings.Contains(section, "`image[].audio`")
 		}
 	}
@@ -120,12 +120,12 @@ func TestTheReferenceHasEveryModule(t *testing.T) {
 		}
 		for _, path := range slices.Sorted(maps.Keys(documented[id])) {
 			if !have.values[path] && !have.holders[path] {
-				t.Errorf("%s: there is no field %s", id, path)
+				t.Errorf("%s: the field %s does not exist", id, path)
 			}
 		}
 	}
 	for id := range listedModules {
-		t.Errorf("there is no module %s", id)
+		t.Errorf("the module %s does not exist", id)
 	}
 }
 
@@ -166,16 +166,16 @@ func TestTheJSONOfTheReferenceMatchesTheAdapter(t *testing.T) {
 				t.Fatal(err)
 			}
 			if !contains(got, want) {
-				t.Errorf("%s: the Caddyfile becomes\n%s", heading, adapted)
+				t.Errorf("%s: the adapted Caddyfile is\n%s", heading, adapted)
 			}
 		}
 	}
 	if shown < 15 {
-		t.Errorf("%d blocks of JSON", shown)
+		t.Errorf("only %d blocks of JSON were found", shown)
 	}
 }
 
-// setElsewhere are fields whose default is not set in the provisioned module.
+// setElsewhere has the fields whose default is not set in the provisioned module.
 var setElsewhere = []string{"storage", "media.path", "media.max_file", "media.s3.region", "passkey.origins"}
 
 // TestTheDefaultsOfTheReferenceMatchTheCode provisions modules without any configuration
@@ -230,7 +230,7 @@ func TestTheDefaultsOfTheReferenceMatchTheCode(t *testing.T) {
 		}
 	}
 	if checked < 25 {
-		t.Errorf("%d defaults were compared", checked)
+		t.Errorf("only %d defaults were compared", checked)
 	}
 }
 

@@ -20,12 +20,12 @@ const configurationPage = "docs/reference/configuration.md"
 
 // configurationBlock is a section of the page with a table of words.
 type configurationBlock struct {
-	caddyfile string   // a Caddyfile with the block; %s stands for its content. Empty: any word may stand in it
-	modules   []string // that have the fields of the column JSON
-	bases     []string // the paths in the module that the column is relative to
+	caddyfile string   // a Caddyfile with the block; %s is its content. Empty: the block accepts any word
+	modules   []string // the modules with the fields of the column JSON
+	bases     []string // the column JSON is relative to these paths
 }
 
-// configurationBlocks are the sections with a table of words, by their headings.
+// configurationBlocks has the sections with a table of words by heading.
 var configurationBlocks = func() map[string]configurationBlock {
 	const app = "modelgate"
 	site := func(text string) string { return ":80 {\n" + text + "\n}" }
@@ -33,12 +33,12 @@ var configurationBlocks = func() map[string]configurationBlock {
 	within := func(text string, bases ...string) configurationBlock {
 		return configurationBlock{option(text + " {\n%s\n}"), []string{app}, bases}
 	}
-	guest := func(module, text string) configurationBlock {
+	moduleBlock := func(module, text string) configurationBlock {
 		return configurationBlock{option(text + " {\n%s\n}"), []string{module}, []string{""}}
 	}
 	blocks := map[string]configurationBlock{
 		"Global option modelgate": {option("%s"), []string{app}, []string{""}},
-		"storage badger":          guest("modelgate.storage.badger", "storage badger"),
+		"storage badger":          moduleBlock("modelgate.storage.badger", "storage badger"),
 		"retention":               within("retention", "retention"),
 		"limits":                  within("limits", "limits"),
 		"format modelgate_redact": {"{\nlog {\nformat modelgate_redact {\n%s\n}\n}\n}", []string{"caddy.logging.encoders.modelgate_redact"}, []string{""}},
@@ -69,7 +69,7 @@ var configurationBlocks = func() map[string]configurationBlock {
 		"modelgate_demo":    {site("modelgate_demo {\n%s\n}"), []string{"http.handlers.modelgate_demo"}, []string{""}},
 	}
 	for _, name := range []string{"stripe", "epay", "demo"} {
-		blocks["payment "+name] = guest("modelgate.payments."+name, "payment "+name)
+		blocks["payment "+name] = moduleBlock("modelgate.payments."+name, "payment "+name)
 	}
 	for _, name := range []string{"openai", "platform", "generations", "replicate", "fal", "vod", "demo"} {
 		blocks["adapter "+name] = configurationBlock{
@@ -122,7 +122,7 @@ func rowsOf(section string, header ...string) (rows [][]string) {
 	return rows
 }
 
-// codesOf returns what stands between backquotes.
+// codesOf returns the inline code of a cell without backquotes.
 func codesOf(cell string) (codes []string) {
 	for _, code := range inlineCode.FindAllString(cell, -1) {
 		codes = append(codes, strings.Trim(code, "`"))
@@ -130,7 +130,7 @@ func codesOf(cell string) (codes []string) {
 	return codes
 }
 
-// wordsOf returns the words of a block that a cell names. An argument is none.
+// wordsOf returns the words of a block in a cell, without arguments.
 func wordsOf(cell string) (words []string) {
 	for _, code := range codesOf(cell) {
 		if word := strings.Fields(code)[0]; !strings.HasPrefix(word, "<") && !strings.HasPrefix(word, "[") {
@@ -142,8 +142,8 @@ func wordsOf(cell string) (words []string) {
 
 var listed = regexp.MustCompile(`(?:allowed:|there are) ([a-z0-9_, ]+)`)
 
-// allowedIn returns the words that a block takes, as its parser lists them when it is given
-// another one.
+// allowedIn returns the words that a block accepts. The parser lists them in the error for an
+// unknown word.
 func allowedIn(t *testing.T, caddyfile string) []string {
 	t.Helper()
 	text := fmt.Sprintf(caddyfile, "no_such_word")
@@ -161,7 +161,7 @@ func allowedIn(t *testing.T, caddyfile string) []string {
 }
 
 // TestTheReferenceHasEveryWordOfTheConfiguration compares the words in the tables of the page
-// with those that the parsers take, in both directions.
+// with the words that the parsers accept, in both directions.
 func TestTheReferenceHasEveryWordOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	sections := sectionsOf(read(t, configurationPage))
@@ -180,7 +180,7 @@ func TestTheReferenceHasEveryWordOfTheConfiguration(t *testing.T) {
 			for line := range strings.Lines(syntax) {
 				if inner, is := strings.CutPrefix(line, "\t"); is && inner[0] != '\t' && inner[0] != '<' && inner[0] != '}' && heading != "Global option modelgate" {
 					if word := strings.Fields(inner)[0]; !slices.Contains(words, word) {
-						t.Errorf("%s: the syntax has %s, and the table has not", heading, word)
+						t.Errorf("%s: the syntax has %s, the table does not", heading, word)
 					}
 				}
 			}
@@ -190,18 +190,17 @@ func TestTheReferenceHasEveryWordOfTheConfiguration(t *testing.T) {
 		}
 		slices.Sort(words)
 		if allowed := allowedIn(t, block.caddyfile); !slices.Equal(words, allowed) {
-			t.Errorf("%s: the page has\n%v, the parser takes\n%v", heading, words, allowed)
+			t.Errorf("%s: the page has\n%v, the parser accepts\n%v", heading, words, allowed)
 		}
 	}
 	for heading, section := range sections {
 		if _, known := configurationBlocks[heading]; !known && len(rowsOf(section, "Word", "JSON")) > 0 {
-			t.Errorf("%s: the section has a table of words and no block", heading)
+			t.Errorf("%s: the section has a table of words but is not in configurationBlocks", heading)
 		}
 	}
 }
 
-// TestTheReferenceLinksNestedBlocks compares the words of the blocks that a cell of a
-// family has.
+// TestTheReferenceLinksNestedBlocks compares the words of the blocks in a cell of a family.
 func TestTheReferenceLinksNestedBlocks(t *testing.T) {
 	t.Parallel()
 	documented := make(map[string][]string)
@@ -216,7 +215,7 @@ func TestTheReferenceLinksNestedBlocks(t *testing.T) {
 	} {
 		slices.Sort(documented[block])
 		if allowed := allowedIn(t, "{\nmodelgate {\nfamily A a {\n"+cell+"\n}\n}\n}"); !slices.Equal(documented[block], allowed) {
-			t.Errorf("%s: the page has %v, the parser takes %v", block, documented[block], allowed)
+			t.Errorf("%s: the page has %v, the parser accepts %v", block, documented[block], allowed)
 		}
 	}
 }
@@ -226,8 +225,8 @@ var (
 	messageType = reflect.TypeFor[json.RawMessage]()
 )
 
-// TestTheReferenceHasTheMinimumFreeSpace provisions the store with the least space of the page,
-// and with a byte less.
+// TestTheReferenceHasTheMinimumFreeSpace provisions the store with the minimum of the page and
+// with one byte less.
 func TestTheReferenceHasTheMinimumFreeSpace(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
@@ -236,28 +235,28 @@ func TestTheReferenceHasTheMinimumFreeSpace(t *testing.T) {
 	if len(found) != 3 {
 		t.Fatalf("the page has %v", found)
 	}
-	for _, least := range found {
-		size, err := humanize.ParseBytes(least[1])
+	for _, minimum := range found {
+		size, err := humanize.ParseBytes(minimum[1])
 		if err != nil {
 			t.Fatal(err)
 		}
 		for short := range uint64(2) {
-			_, err := ctx.LoadModuleByID("modelgate.storage.badger", json.RawMessage(fmt.Sprintf(`{"memory":%q,"min_free":%d}`, least[2], size-short)))
+			_, err := ctx.LoadModuleByID("modelgate.storage.badger", json.RawMessage(fmt.Sprintf(`{"memory":%q,"min_free":%d}`, minimum[2], size-short)))
 			if (err != nil) != (short == 1) {
-				t.Errorf("memory %s with %s less %d: %v", least[2], least[1], short, err)
+				t.Errorf("memory %s with %s less %d: %v", minimum[2], minimum[1], short, err)
 			}
 		}
 	}
 }
 
-// TestTheReferenceHasTheNamesOfInputs compares the fields that `input` of an adapter names.
+// TestTheReferenceHasTheNamesOfInputs compares the fields that `input` of an adapter accepts.
 func TestTheReferenceHasTheNamesOfInputs(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
 	_, err := ctx.LoadModuleByID("modelgate.backends.fal", json.RawMessage(`{"key":"a","models":{"video-a":"b/c"},"inputs":{"no_such_word":"x"}}`))
 	if err == nil {
-		t.Fatal("an unknown field was taken")
+		t.Fatal("an unknown field was accepted")
 	}
 	_, list, _ := strings.Cut(err.Error(), "allowed: ")
 	want := regexp.MustCompile(`[a-z_.]+(?:<name>)?`).FindAllString(strings.ReplaceAll(list, " and ", ", "), -1)

@@ -15,9 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// filesOf returns the paths of the files of this repository with an extension,
-// relative to its root. Folders that begin with a dot, testdata and node_modules are
-// left out.
+// filesOf returns the paths of the files with an extension, relative to the root of the
+// repository. It skips testdata, node_modules and folders that begin with a dot.
 func filesOf(t *testing.T, extension string) (files []string) {
 	t.Helper()
 	err := filepath.WalkDir(".", func(file string, entry os.DirEntry, err error) error {
@@ -65,8 +64,8 @@ var (
 	linkText   = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
 )
 
-// anchorsOf returns the anchors that GitHub gives to the headings of a text, and
-// those that the text gives itself.
+// anchorsOf returns the anchors that GitHub creates for the headings of a text, and the
+// anchors in the text.
 func anchorsOf(text string) (anchors []string) {
 	text = fenced.ReplaceAllString(text, "")
 	for _, found := range identified.FindAllStringSubmatch(text, -1) {
@@ -91,8 +90,8 @@ func anchorsOf(text string) (anchors []string) {
 	return anchors
 }
 
-// checkTarget returns what is wrong with a link that stands in a file of the folder
-// dir; empty if it leads somewhere.
+// checkTarget returns the error of a link in the file self of the folder dir, or an empty
+// text.
 func checkTarget(docs map[string][]string, dir, self, target string) string {
 	file, anchor, _ := strings.Cut(target, "#")
 	if file == "" {
@@ -101,16 +100,16 @@ func checkTarget(docs map[string][]string, dir, self, target string) string {
 		file = path.Join(dir, file)
 	}
 	if _, err := os.Stat(filepath.FromSlash(file)); err != nil {
-		return fmt.Sprintf("%s: there is no such file", target)
+		return fmt.Sprintf("%s: the file does not exist", target)
 	}
 	if anchors, is := docs[file]; is && anchor != "" && !slices.Contains(anchors, anchor) {
-		return fmt.Sprintf("%s: %s has no such anchor", target, file)
+		return fmt.Sprintf("%s: the anchor is not in %s", target, file)
 	}
 	return ""
 }
 
-// TestLinksOfTheDocsLeadSomewhere follows every relative link in every Markdown file.
-func TestLinksOfTheDocsLeadSomewhere(t *testing.T) {
+// TestLinksOfTheDocsExist follows every relative link in every Markdown file.
+func TestLinksOfTheDocsExist(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
 	for file := range docs {
@@ -127,11 +126,11 @@ func TestLinksOfTheDocsLeadSomewhere(t *testing.T) {
 	}
 }
 
-// cited is a Markdown file of this repository that a comment names, perhaps with an
-// anchor. What follows another word and a slash is a part of an address.
+// cited matches a Markdown file of this repository in a comment, with an optional anchor. A
+// name after another word and a slash is part of an address.
 var cited = regexp.MustCompile(`(?:^|[\s("'\[])((?:\.\./|[a-z0-9_-]+/)*[A-Za-z0-9_-]+\.md(?:#[a-z0-9_-]+)?)`)
 
-// commentsOf returns the comments of a Go file, each with its lines joined.
+// commentsOf returns the comments of a Go file, with the lines of each comment joined.
 func commentsOf(text string) string {
 	var comments strings.Builder
 	for line := range strings.Lines(text) {
@@ -145,9 +144,9 @@ func commentsOf(text string) string {
 	return comments.String()
 }
 
-// TestCitationsInTheCodeLeadSomewhere looks up every Markdown file that a comment
-// names, from the root of the repository or from the folder of the comment.
-func TestCitationsInTheCodeLeadSomewhere(t *testing.T) {
+// TestCitationsInTheCodeExist checks every Markdown file that a comment names, relative to
+// the root of the repository or to the folder of the comment.
+func TestCitationsInTheCodeExist(t *testing.T) {
 	t.Parallel()
 	docs := documents(t)
 	found := 0
@@ -161,15 +160,15 @@ func TestCitationsInTheCodeLeadSomewhere(t *testing.T) {
 		}
 	}
 	if found < 20 {
-		t.Errorf("%d citations were found", found)
+		t.Errorf("only %d citations were found", found)
 	}
 }
 
-// absent are words by which a comment cites a document that is not in the repository.
+// absent matches words that cite a document outside the repository.
 var absent = regexp.MustCompile(`(?i)\bservice document\b|\bsecurity contract\b|\b(?:interface|design),? sections? [0-9]|` +
 	`\bsections? [0-9][0-9., and]*of the (?:interface|design)\b|\bas the (?:interface|design) (?:says|fixes|has it)\b`)
 
-// TestNoCommentCitesAnAbsentDocument looks for such words.
+// TestNoCommentCitesAnAbsentDocument searches all comments for such words.
 func TestNoCommentCitesAnAbsentDocument(t *testing.T) {
 	t.Parallel()
 	for _, file := range filesOf(t, ".go") {
@@ -198,61 +197,61 @@ func TestTheReferenceHasEveryErrorCode(t *testing.T) {
 		delete(documented, code[1])
 	}
 	for code := range documented {
-		t.Errorf("there is no code %s", code)
+		t.Errorf("the code %s does not exist", code)
 	}
 }
 
-// TestTheTestsOfTheSecurityRulesExist looks for the tests that
-// docs/reference/security.md names, each in the folder of its package.
+// TestTheTestsOfTheSecurityRulesExist searches the packages for the tests that
+// docs/reference/security.md names.
 func TestTheTestsOfTheSecurityRulesExist(t *testing.T) {
 	t.Parallel()
 	text := read(t, "docs/reference/security.md")
 	named := regexp.MustCompile("`(?:([a-z0-9_/]+)\\.)?((?:Test|Fuzz)[A-Z]\\w+)`").FindAllStringSubmatch(text, -1)
-	there := make(map[string]string) // the tests of a folder
+	tests := make(map[string]string) // texts of the tests by folder
 	for _, name := range named {
 		dir := path.Clean(name[1])
-		if there[dir] == "" {
+		if tests[dir] == "" {
 			files, err := filepath.Glob(filepath.FromSlash(dir) + "/*_test.go")
 			if err != nil || len(files) == 0 {
 				t.Fatalf("%s has no tests: %v", dir, err)
 			}
 			for _, file := range files {
-				there[dir] += read(t, filepath.ToSlash(file))
+				tests[dir] += read(t, filepath.ToSlash(file))
 			}
 		}
-		if !strings.Contains(there[dir], "\nfunc "+name[2]+"(") {
+		if !strings.Contains(tests[dir], "\nfunc "+name[2]+"(") {
 			t.Errorf("%s has no %s", dir, name[2])
 		}
 	}
 	rules := regexp.MustCompile(`(?m)^\*\*[A-Z][0-9]+ `).FindAllString(text, -1)
-	if tests := strings.Count(text, "\nTests: `"); len(rules) < 40 || tests != len(rules) {
-		t.Errorf("%d rules, of which %d have tests", len(rules), tests)
+	if tested := strings.Count(text, "\nTests: `"); len(rules) < 40 || tested != len(rules) {
+		t.Errorf("%d rules, of which %d have tests", len(rules), tested)
 	}
 }
 
 // wide matches a character that has two columns.
 var wide = regexp.MustCompile(`[\p{Han}，。：；、（）]`)
 
-// TestTheDocsAreShort bounds the length of the README, and of the lines of prose in all
-// documents. Tables and blocks of code may be wider. A Chinese character has two columns.
-func TestTheDocsAreShort(t *testing.T) {
+// TestTheDocsHaveShortLines limits the lines of the README and the columns of prose in all
+// documents. Tables and code blocks may be wider. A Chinese character has two columns.
+func TestTheDocsHaveShortLines(t *testing.T) {
 	t.Parallel()
 	if lines := strings.Count(read(t, "README.md"), "\n"); lines > 200 {
-		t.Errorf("the README has %d lines, of at most 200", lines)
+		t.Errorf("the README has %d lines; allowed: 200", lines)
 	}
 	for _, file := range filesOf(t, ".md") {
 		for line := range strings.Lines(fenced.ReplaceAllString(read(t, file), "")) {
 			line = strings.TrimSuffix(line, "\n")
 			n := len([]rune(line)) + len(wide.FindAllString(line, -1))
 			if n > 100 && !strings.HasPrefix(strings.TrimSpace(line), "|") {
-				t.Errorf("%s: a line has %d columns, of at most 100: %s", file, n, line)
+				t.Errorf("%s: a line has %d columns; allowed: 100: %s", file, n, line)
 			}
 		}
 	}
 }
 
-// TestBothREADMEsAreEqual compares what does not depend on the language: the levels of
-// the headings, the blocks of code, the code in tables, and the targets of links.
+// TestBothREADMEsAreEqual compares the parts that do not depend on the language: levels of
+// headings, code blocks, code in tables, and targets of links.
 func TestBothREADMEsAreEqual(t *testing.T) {
 	t.Parallel()
 	skeleton := func(file string) (parts []string) {
@@ -281,6 +280,6 @@ func TestBothREADMEsAreEqual(t *testing.T) {
 		}
 	}
 	if len(english) < 40 {
-		t.Errorf("%d parts were compared", len(english))
+		t.Errorf("only %d parts were compared", len(english))
 	}
 }

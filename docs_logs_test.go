@@ -22,8 +22,7 @@ func firstColumn(t *testing.T, heading string, header ...string) (names []string
 	return names
 }
 
-// groupsOf returns the first group of every match in the Go files of folders, but not in
-// their tests.
+// groupsOf returns the first group of every match in the Go files of folders, without tests.
 func groupsOf(t *testing.T, pattern string, folders ...string) (groups []string) {
 	t.Helper()
 	expression := regexp.MustCompile(pattern)
@@ -39,7 +38,7 @@ func groupsOf(t *testing.T, pattern string, folders ...string) (groups []string)
 	return groups
 }
 
-// fileWith returns the one Go file, but no test, that holds all of some texts.
+// fileWith returns the only Go file that contains all texts. Tests are skipped.
 func fileWith(t *testing.T, texts ...string) (file string) {
 	t.Helper()
 	for _, name := range filesOf(t, ".go") {
@@ -58,7 +57,7 @@ func fileWith(t *testing.T, texts ...string) (file string) {
 	return file
 }
 
-// compareNames compares the names that a page has with those of the code, as sets.
+// compareNames compares the names of a page with the names of the code, as sets.
 func compareNames(t *testing.T, what string, page, code []string) {
 	t.Helper()
 	sorted := func(names []string) []string { return slices.Compact(slices.Sorted(slices.Values(names))) }
@@ -67,8 +66,8 @@ func compareNames(t *testing.T, what string, page, code []string) {
 	}
 }
 
-// TestTheReferenceHasEveryFieldOfTheLogs compares the tables of fields with what the code
-// writes.
+// TestTheReferenceHasEveryFieldOfTheLogs compares the tables of fields with the fields that
+// the code writes.
 func TestTheReferenceHasEveryFieldOfTheLogs(t *testing.T) {
 	t.Parallel()
 	const written = `enc\.Add\w+\("(\w+)"`
@@ -83,8 +82,8 @@ func TestTheReferenceHasEveryFieldOfTheLogs(t *testing.T) {
 	compareNames(t, "the audit", firstColumn(t, "Audit lines", "Field"), groupsOf(t, `zap\.String\("(\w+)"`, "internal/audit/audit.go"))
 }
 
-// TestTheReferenceHasEveryActionOfTheAudit compares the table of actions with those that the
-// code records.
+// TestTheReferenceHasEveryActionOfTheAudit compares the table of actions with the actions that
+// the code records.
 func TestTheReferenceHasEveryActionOfTheAudit(t *testing.T) {
 	t.Parallel()
 	actions := groupsOf(t, `(?:Action:|\.Action =|event\.Detail = session,|\baudit:|\.event\(|\.changed\(t,|setDrained\(.*,) *"([a-z0-9_.]+)"`, "internal")
@@ -94,7 +93,7 @@ func TestTheReferenceHasEveryActionOfTheAudit(t *testing.T) {
 		"wallet.": groupsOf(t, `operation: "([a-z]+)"`, "internal/billing/wallet.go"),
 	} {
 		for _, word := range words {
-			if word != "ignored" { // a notice of which nothing comes
+			if word != "ignored" { // such a notice changes nothing
 				actions = append(actions, prefix+word)
 			}
 		}
@@ -103,8 +102,8 @@ func TestTheReferenceHasEveryActionOfTheAudit(t *testing.T) {
 	compareNames(t, "the actions", firstColumn(t, "Audit lines", "Action"), actions)
 }
 
-// TestTheReferenceHasEveryPlaceholder compares the table of placeholders with the tables in
-// the doc comments of the handlers, and those with what the code sets.
+// TestTheReferenceHasEveryPlaceholder compares the table of placeholders with the doc comments
+// of the handlers, and these with the placeholders that the code sets.
 func TestTheReferenceHasEveryPlaceholder(t *testing.T) {
 	t.Parallel()
 	declared := groupsOf(t, "// `\\{(http\\.[a-z_.*]+)\\}` \\|", "handlers")
@@ -118,11 +117,11 @@ func TestTheReferenceHasEveryPlaceholder(t *testing.T) {
 	for _, name := range groupsOf(t, `(?m)^\tcase "([a-z_]+)":$`, fileWith(t, `case "first_byte":`)) {
 		set = append(set, "http.modelgate."+name)
 	}
-	compareNames(t, "what is set", append(set, "http.modelgate.usage.*"), declared)
+	compareNames(t, "the placeholders that are set", append(set, "http.modelgate.usage.*"), declared)
 }
 
-// TestTheReferenceHasEveryLogger compares the table of loggers with the modules that have one
-// and the names that the store's services get.
+// TestTheReferenceHasEveryLogger compares the table of loggers with the modules that log and
+// the names of other loggers.
 func TestTheReferenceHasEveryLogger(t *testing.T) {
 	t.Parallel()
 	loggers := map[string]bool{"modelgate": true}

@@ -76,7 +76,7 @@ func TestTheOpenAPIDocumentHasTheRoutes(t *testing.T) {
 		}
 		delete(operations, name)
 		if o.ID == "" || ids[o.ID] {
-			t.Errorf("%s has no operationId of its own: %q", name, o.ID)
+			t.Errorf("%s has no unique operationId: %q", name, o.ID)
 		}
 		ids[o.ID] = true
 		if o.StepUp != route.StepUp {
@@ -90,7 +90,7 @@ func TestTheOpenAPIDocumentHasTheRoutes(t *testing.T) {
 			t.Errorf("%s has the security %q, want %q", name, accepted, schemes[route.Credential])
 		}
 		if o.Body != nil && route.MaxBody == 0 {
-			t.Errorf("%s has a body, and its route reads none", name)
+			t.Errorf("%s has a body, but its route reads none", name)
 		}
 		var query, path, want []string
 		for _, p := range o.Parameters {
@@ -120,19 +120,19 @@ func TestTheOpenAPIDocumentHasTheRoutes(t *testing.T) {
 		}
 	}
 	for name := range operations {
-		t.Errorf("%s is in the document and no route", name)
+		t.Errorf("%s is in the document but is not a route", name)
 	}
 }
 
 var target = regexp.MustCompile(`\[[^\]]+\]\(([^)]+)\)`)
 
-// TestTheSummaryForAssistantsConforms checks docs/llms.txt: its form is that of llmstxt.org, and
-// its links lead to a document that the gateway serves or to a file of this repository.
+// TestTheSummaryForAssistantsConforms checks that docs/llms.txt has the form of llmstxt.org. Its
+// links must lead to a served document or to a file of this repository.
 func TestTheSummaryForAssistantsConforms(t *testing.T) {
 	t.Parallel()
 	text := string(docs.LLMs)
 	if !regexp.MustCompile(`^# modelgate\n\n(> .+\n)+\n`).MatchString(text) {
-		t.Error("it does not begin with a title and a summary")
+		t.Error("docs/llms.txt does not begin with a title and a summary")
 	}
 	intro, sections, _ := strings.Cut(text, "\n## ")
 	if target.MatchString(intro) {
@@ -156,10 +156,10 @@ func TestTheSummaryForAssistantsConforms(t *testing.T) {
 				t.Error(err)
 			}
 		} else if !served[match[1]] {
-			t.Errorf("%s leads nowhere", match[1])
+			t.Errorf("the target of the link %s does not exist", match[1])
 		}
 	}
 	if len(found) < 15 {
-		t.Errorf("%d links", len(found))
+		t.Errorf("only %d links were found", len(found))
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestTheAdapterOfTheDocsConforms builds the adapter that docs/backends.md shows,
-// as if it lay in a package here, and has it prove itself by its own test.
+// TestTheAdapterOfTheDocsConforms builds the adapter of docs/backends.md as a package of this
+// module and runs its test.
 func TestTheAdapterOfTheDocsConforms(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("docs/backends.md")
@@ -31,7 +31,7 @@ func TestTheAdapterOfTheDocsConforms(t *testing.T) {
 	for i, name := range []string{"acme.go", "acme_test.go"} {
 		code, _, _ := strings.Cut(blocks[i], "```")
 		if formatted, err := format.Source([]byte(code)); err != nil || string(formatted) != code {
-			t.Errorf("block %d is not as gofmt has it: %v", i+1, err)
+			t.Errorf("block %d is not formatted by gofmt: %v", i+1, err)
 		}
 		file := filepath.Join(dir, name)
 		if err := os.WriteFile(file, []byte(code), 0o600); err != nil {

@@ -19,10 +19,9 @@ import (
 
 const module = "github.com/caddy-modelgate/modelgate"
 
-// layers says which packages of this module a package may import, by the first row
-// that has its folder, and whether the package may import Caddy. Imports point down
-// only. Guest modules import Caddy for their declaration and nothing above
-// themselves.
+// layers lists the packages of this module that a package may import, and whether it may
+// import Caddy. The first row with its folder applies. A package imports only lower layers;
+// backends, payments and stores import Caddy to register themselves.
 var layers = []struct {
 	folder string
 	may    []string
@@ -33,7 +32,8 @@ var layers = []struct {
 	{"handlers/reply", []string{"internal/bodymem", "internal/dialect", "internal/fault", "internal/requestid"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"handlers/demo", nil, true},
-	{"handlers/console", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments", "settings"}, true},
+	{"handlers/console/pages", []string{"handlers/reply", "internal/fault", "internal/usage", "docs", "money"}, false},
+	{"handlers/console", []string{"handlers/console/pages", "handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments", "settings"}, true},
 	{"handlers/docs", []string{"handlers/reply", "caddymodule", "docs", "internal"}, true},
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "backends"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money"}, true},
@@ -45,7 +45,7 @@ var layers = []struct {
 	{"caddymodule/redactlog", []string{"internal", "settings"}, true},
 	{"caddymodule/metrics", []string{"internal", "money", "storage", "backends"}, false},
 	{"caddymodule", []string{"caddymodule/metrics", "internal", "money", "storage", "payments", "backends", "settings"}, true},
-	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // what tests stand on
+	{"internal/gatetest", []string{".", "backends", "caddymodule", "handlers", "internal", "money", "storage"}, true}, // only for tests
 	{"docs", nil, false},
 	{"money", nil, false},
 	{"internal/ledger/journal", []string{"internal/fault", "internal/usage", "money", "storage"}, false},
@@ -73,7 +73,7 @@ var layers = []struct {
 	{"storage", []string{"storage"}, false},
 }
 
-func TestImportsPointDownOnly(t *testing.T) {
+func TestPackagesImportOnlyLowerLayers(t *testing.T) {
 	t.Parallel()
 	for _, p := range packages(t) {
 		folder := folderOf(p.ImportPath)
@@ -142,8 +142,8 @@ func TestTheArchitectureNamesEveryPackage(t *testing.T) {
 	}
 }
 
-// within reports whether folder is root or lies in it. The module's own folder
-// has only itself.
+// within reports whether folder is root or below it. The root folder of the module contains
+// only itself.
 func within(folder, root string) bool {
 	return folder == root || root != "." && strings.HasPrefix(folder, root+"/")
 }
@@ -177,8 +177,8 @@ func packages(t *testing.T) []goPackage {
 	return list
 }
 
-// build is xcaddy.json: the keys of xcaddy's Builder, and what the build then
-// contains.
+// build is the content of xcaddy.json: the keys of xcaddy's Builder, and the modules and
+// directives of the build.
 type build struct {
 	CaddyVersion string `json:"caddy_version"`
 	Plugins      []struct {
@@ -201,11 +201,11 @@ func readBuild(t *testing.T) build {
 	return b
 }
 
-func TestXcaddyJSONIsTrue(t *testing.T) {
+func TestXcaddyJSONMatchesTheBuild(t *testing.T) {
 	t.Parallel()
 	b := readBuild(t)
 	if len(b.Plugins) != 1 || b.Plugins[0].ModulePath != module {
-		t.Errorf("plugins are %v, want this module alone", b.Plugins)
+		t.Errorf("plugins are %v, want only this module", b.Plugins)
 	}
 	version, err := exec.Command("go", "list", "-m", "-f", "{{.Version}}", "github.com/caddyserver/caddy/v2").Output()
 	if err != nil {
@@ -222,11 +222,11 @@ func TestXcaddyJSONIsTrue(t *testing.T) {
 	}
 	slices.Sort(registered)
 	if !slices.Equal(registered, b.Modules) {
-		t.Errorf("modules are\n%q, registered are\n%q", b.Modules, registered)
+		t.Errorf("the modules are\n%q, the registered modules are\n%q", b.Modules, registered)
 	}
 	for _, directive := range b.Directives {
-		// A directive that is not known, or has no place in the order, does not
-		// adapt; one that is known and misused is refused in its own words.
+		// An unknown or unordered directive is refused by Caddy. A known directive refuses
+		// the nonsense itself.
 		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(":80 {\n\t"+directive+" {\n\t\tnonsense\n\t}\n}\n"), nil)
 		if err == nil || strings.Contains(err.Error(), "directive: "+directive) || strings.Contains(err.Error(), "not ordered") {
 			t.Errorf("directive %s: %v", directive, err)
@@ -234,7 +234,7 @@ func TestXcaddyJSONIsTrue(t *testing.T) {
 	}
 }
 
-func TestBuildsAsXcaddyBuilds(t *testing.T) {
+func TestTheModuleBuildsLikeWithXcaddy(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
 		t.Skip("builds a whole Caddy")
@@ -261,8 +261,8 @@ import (
 
 func main() { caddycmd.Main() }
 `)
-	// The versions are those of our own go.mod: xcaddy would resolve them over
-	// the network, a test must not.
+	// The versions are those of go.mod, because a test must not resolve them over the
+	// network as xcaddy does.
 	own, err := os.ReadFile("go.mod")
 	if err != nil {
 		t.Fatal(err)
@@ -293,7 +293,7 @@ func main() { caddycmd.Main() }
 	}
 }
 
-func TestExampleAdaptsAsItStands(t *testing.T) {
+func TestTheExampleAdapts(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"Caddyfile.example"} {
 		text, err := os.ReadFile(name)
@@ -305,12 +305,12 @@ func TestExampleAdaptsAsItStands(t *testing.T) {
 			t.Fatalf("%s: %v %v", name, err, warnings)
 		}
 		if !bytes.Contains(config, []byte(`"format":"modelgate_redact"`)) {
-			t.Errorf("%s has no log that hides credentials", name)
+			t.Errorf("%s has no log with modelgate_redact", name)
 		}
 	}
 }
 
-// TestTheCaddyfilesOfTheDocsAdapt adapts every Caddyfile of the documents, as it stands.
+// TestTheCaddyfilesOfTheDocsAdapt adapts every Caddyfile of the documents.
 func TestTheCaddyfilesOfTheDocsAdapt(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -327,11 +327,11 @@ func TestTheCaddyfilesOfTheDocsAdapt(t *testing.T) {
 		}
 	}
 	if found < 10 {
-		t.Errorf("%d Caddyfiles", found)
+		t.Errorf("only %d Caddyfiles were found", found)
 	}
 }
 
-// codeOf returns the blocks of code in a language.
+// codeOf returns the code blocks of a language.
 func codeOf(text, language string) []string {
 	blocks := strings.Split(text, "```"+language+"\n")[1:]
 	for i, block := range blocks {
@@ -340,8 +340,8 @@ func codeOf(text, language string) []string {
 	return blocks
 }
 
-// FuzzBlocks gives any text to the parsers of our blocks: it is adapted or
-// refused, and never ends the process.
+// FuzzBlocks parses any text as blocks of modelgate. The text is adapted or refused; the
+// process never ends.
 func FuzzBlocks(f *testing.F) {
 	f.Add("storage badger /x {\n\tmemory small\n}\nlimits {\n\tping off\n}", "models a\n@m modelgate_model b*\nreverse_proxy @m x:1")
 	f.Add("version_header x-version", "modelgate_demo {\n\tpace 1ms\n}")
@@ -357,7 +357,7 @@ func FuzzBlocks(f *testing.F) {
 		text := "{\nmodelgate {\n" + options + "\n}\n}\n:80 {\nmodelgate_messages {\n" + block + "\n}\n}\n"
 		_, _, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
 		if err == nil && strings.TrimSpace(block) == "" {
-			t.Error("an empty block was taken")
+			t.Error("an empty block was accepted")
 		}
 	})
 }

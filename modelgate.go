@@ -1,9 +1,8 @@
-// Package modelgate turns Caddy into a model gateway with accounts: it knows who
-// calls, what a call costs and whether it is paid, and forwards the call at
-// Caddy's speed.
+// Package modelgate turns Caddy into a model gateway with accounts: it authenticates the
+// caller of each model call, reserves and charges its cost, and forwards it to a backend.
 //
-// This package is the list of what a build contains; xcaddy's --with imports
-// it. It has no types of its own.
+// This package imports all modules of the gateway, for xcaddy's --with. It has no types.
+// xcaddy.json lists the same modules for tools.
 package modelgate
 
 import (

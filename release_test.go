@@ -9,9 +9,9 @@ import (
 	"testing"
 )
 
-// TestTheReleaseHasSixPlatformsAndTheirChecksums runs deploy/release with a program in the
-// place of go. That program writes its arguments into the output file.
-func TestTheReleaseHasSixPlatformsAndTheirChecksums(t *testing.T) {
+// TestTheReleaseHasSixPlatformsWithChecksums runs deploy/release with a mock of go, which
+// writes its arguments into the output file.
+func TestTheReleaseHasSixPlatformsWithChecksums(t *testing.T) {
 	t.Parallel()
 	for _, program := range []string{"bash", "git", "sha256sum"} {
 		if _, err := exec.LookPath(program); err != nil {
@@ -28,7 +28,7 @@ all="$GOOS $GOARCH $CGO_ENABLED $*"
 while [ "$1" != -o ]; do shift; done
 echo "$all" >"$2"
 `
-	if err := os.WriteFile(filepath.Join(path, "go"), []byte(mockGo), 0o700); err != nil { //nolint:gosec // it is run
+	if err := os.WriteFile(filepath.Join(path, "go"), []byte(mockGo), 0o700); err != nil { //nolint:gosec // an executable
 		t.Fatal(err)
 	}
 	script := exec.CommandContext(t.Context(), "deploy/release", out)
@@ -50,7 +50,7 @@ echo "$all" >"$2"
 		system, architecture, _ := strings.Cut(strings.TrimSuffix(platform, ".exe"), "-")
 		words := strings.Join([]string{system, architecture, "0 build -trimpath -buildvcs=false -ldflags "}, " ")
 		if !strings.HasPrefix(string(text), words) || !strings.HasSuffix(string(text), " ./cmd/caddy\n") {
-			t.Errorf("%s is built by %s", platform, text)
+			t.Errorf("the arguments for %s are %s", platform, text)
 		}
 		flags, _, _ = strings.Cut(strings.TrimPrefix(string(text), words), " -o ")
 	}
@@ -67,7 +67,7 @@ echo "$all" >"$2"
 		{"version", `^modelgate v9\.9\.9 \([0-9a-f]{12}(-dirty)?, \d{4}-\d\d-\d\d\), Caddy v2\.\d+\.\d+ `},
 		{"modelgate version", `^modelgate  v9\.9\.9\ncommit     [0-9a-f]{12}(-dirty)?\ndate       \d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ\ncaddy      v2\.\d+\.\d+\ngo         go1\.`},
 	} {
-		text, err := exec.CommandContext(t.Context(), binary, strings.Fields(c[0])...).CombinedOutput() //nolint:gosec // what was built
+		text, err := exec.CommandContext(t.Context(), binary, strings.Fields(c[0])...).CombinedOutput() //nolint:gosec // the binary under test
 		if err != nil || !regexp.MustCompile(c[1]).Match(text) {
 			t.Errorf("%s: %v\n%s", c[0], err, text)
 		}

@@ -9,21 +9,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// documented is a route in the first cell of a row of a table, perhaps with the mark of its
-// step-up.
+// documented matches a route in the first cell of a row, with an optional mark of its step-up.
 var documented = regexp.MustCompile("`(GET|POST|PUT|DELETE) (/[^`]*)`( ⇧P?)?")
 
-// pathInDocs returns a pattern as the documents write it.
+// pathInDocs returns the form of a pattern in the documents.
 func pathInDocs(pattern string) string {
 	return strings.NewReplacer("{*", "{", "...}", "}").Replace(pattern)
 }
 
-// marks of docs/reference/console.md. Step-ups that depend on the body are described there in words.
+// marks has the marks of docs/reference/console.md by step-up. Step-ups that depend on the body
+// have no mark there.
 var marks = map[string]string{"step-up": " ⇧", "step-up or log-in": " ⇧", "step-up or password": " ⇧P"}
 
-// TestTheTablesOfTheDocsAreTheRoutes compares the tables of routes with the registry, in
-// both directions: no route is without a row, and no row without a route.
-func TestTheTablesOfTheDocsAreTheRoutes(t *testing.T) {
+// TestTheDocsHaveEveryRoute compares the tables of routes with the registry, in both
+// directions.
+func TestTheDocsHaveEveryRoute(t *testing.T) {
 	t.Parallel()
 	type row struct{ mark, line string }
 	rows := make(map[string]row)
@@ -50,7 +50,7 @@ func TestTheTablesOfTheDocsAreTheRoutes(t *testing.T) {
 			continue
 		}
 		if row.mark != marks[route.StepUp] {
-			t.Errorf("%s is marked %q, and its route asks for %q", name, row.mark, route.StepUp)
+			t.Errorf("%s has the mark %q, its route requires %q", name, row.mark, route.StepUp)
 		}
 		for _, parameter := range route.Query {
 			if strings.HasPrefix(route.Path, "/api/") && !strings.Contains(row.line, "`"+parameter+"`") {
@@ -59,12 +59,12 @@ func TestTheTablesOfTheDocsAreTheRoutes(t *testing.T) {
 		}
 		for dialect, word := range map[dialect.Dialect]string{dialect.Anthropic: "anthropic", dialect.OpenAI: "openai", dialect.Platform: "platform"} {
 			if route.Dialect != dialect && strings.Contains(row.line, "| "+word+" |") {
-				t.Errorf("%s has another dialect than %s", name, word)
+				t.Errorf("the dialect of %s is not %s", name, word)
 			}
 		}
 		delete(rows, name)
 	}
 	for name := range rows {
-		t.Errorf("%s is documented and no route", name)
+		t.Errorf("%s is documented but is not a route", name)
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/egress"
 )
 
-// withheld replaces an address that the caller must not see.
-const withheld = "[address]"
+// redacted replaces an address that the caller must not see.
+const redacted = "[address]"
 
 // internalNames are suffixes of host names in private networks, in addition to
 // those of package egress.
@@ -25,17 +25,18 @@ var addresses = regexp.MustCompile(
 		`|[0-9]{1,3}(\.[0-9]{1,3}){3}(:[0-9]+)?` +
 		`|[a-zA-Z0-9_-]+(\.[a-zA-Z0-9_-]+)*(:[0-9]+)?`)
 
-// RedactAddresses returns a service's text without internal addresses: links to
-// hosts that are not public or are listed in own, links that contain a user or
-// are not http, special IP addresses, and names of internal hosts. Other links
-// lose their query, which may contain a signature.
-func RedactAddresses(text string, own ...string) string {
+// RedactAddresses returns a service's text without internal addresses. It
+// replaces special IP addresses, names of internal hosts, and links to hosts
+// that are not public or are in hosts. It also replaces links that contain a
+// user or are not http. It removes the query of other links, which may contain
+// a signature.
+func RedactAddresses(text string, hosts ...string) string {
 	return addresses.ReplaceAllStringFunc(text, func(found string) string {
 		if strings.Contains(found, "://") {
 			link := strings.TrimRight(found, `.,;:!?)}]`)
 			u, err := url.Parse(link)
-			if err != nil || egress.CheckURL(link) != nil || isInternal(u.Hostname(), own) {
-				return withheld + found[len(link):]
+			if err != nil || egress.CheckURL(link) != nil || isInternal(u.Hostname(), hosts) {
+				return redacted + found[len(link):]
 			}
 			u.RawQuery, u.ForceQuery, u.Fragment, u.RawFragment = "", false, "", ""
 			return u.String() + found[len(link):]
@@ -45,20 +46,20 @@ func RedactAddresses(text string, own ...string) string {
 		_, notAddress := netip.ParseAddr(host)
 		switch {
 		case found[0] == '[', strings.EqualFold(host, "localhost"):
-			return withheld
-		case !strings.Contains(host, "."), notAddress != nil && strings.Trim(last, "0123456789") == "": // a word, a number
+			return redacted
+		case !strings.Contains(host, "."), notAddress != nil && strings.Trim(last, "0123456789") == "": // a word or a number
 			return found
-		case isInternal(host, own):
-			return withheld
+		case isInternal(host, hosts):
+			return redacted
 		}
 		return found
 	})
 }
 
-// isInternal reports whether a host is not public or is listed in own.
-func isInternal(host string, own []string) bool {
+// isInternal reports whether a host is not public or is listed in hosts.
+func isInternal(host string, hosts []string) bool {
 	host = strings.ToLower(strings.TrimSuffix(host, "."))
-	if slices.Contains(own, host) || !strings.Contains(host, ".") {
+	if slices.Contains(hosts, host) || !strings.Contains(host, ".") {
 		return true
 	}
 	if slices.Contains(internalNames, host[strings.LastIndexByte(host, '.')+1:]) {

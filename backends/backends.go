@@ -1,14 +1,15 @@
-// Package backends defines what a generation service must do to run tasks:
-// accept a job, and report its state by the service's own reference.
+// Package backends defines the interface between the gateway and the services
+// that generate images and videos. A service accepts a job, and reports its
+// state under a reference.
 //
-// A service implements [Backend] and, if it can, [Canceler], [Fetcher],
-// [Reconciler], [Checker] and [Notified]. It receives a [Job], returns a [Ref]
-// and a [Status], and reports errors as [Error], whose [Kind] says what the
-// error means for the job. Each adapter is a Caddy module
+// An adapter implements [Backend] and, if its service supports them, [Canceler],
+// [Fetcher], [Reconciler], [Checker] and [Notified]. It receives a [Job], returns
+// a [Ref] and a [Status], and reports errors as [Error]. The [Kind] of an error
+// says what it means for the job. Each adapter is a Caddy module
 // modelgate.backends.<adapter>, in a package below this one or of a third
 // party: see docs/backends.md. Package backendstest tests adapters; package
-// wire has HTTP for adapters that knows which requests may be sent again. This
-// package imports package egress alone.
+// wire sends their HTTP requests and classifies the errors. The only package of
+// this module that package backends imports is egress.
 package backends
 
 import (
@@ -32,14 +33,15 @@ import (
 // after a poll reports success, the result is fetched. Cleanup must therefore
 // only release idle resources, and later calls must still work.
 type Backend interface {
-	// Submit submits a job. It sends at most one submission, whatever its
-	// outcome. The [Kind] of its error says whether there may be a job. An
-	// error that is not an [Error] is [Unconfirmed].
+	// Submit submits a job. It sends at most one submission, also after an
+	// error. The [Kind] of its error says whether there may be a job. An error
+	// that is not an [Error] is [Unconfirmed].
 	Submit(ctx context.Context, job Job) (Ref, error)
 
 	// Poll returns the state of a job. After an error the state is unchanged.
-	// [Gone] means that the service does not know the job; a single such answer
-	// may be a fault on the way, so the gateway acts only on repeated ones.
+	// [Gone] means that the service does not know the job. The gateway acts only
+	// on repeated answers of this kind, because a single one may be an error of a
+	// proxy.
 	Poll(ctx context.Context, ref Ref) (Status, error)
 }
 
@@ -57,7 +59,8 @@ type Fetcher interface {
 	OnlyBytes() bool
 
 	// Fetch opens the result with this index in [Status.Results]. The caller
-	// closes it and limits how much it reads. The context is valid until then.
+	// closes it and limits how much it reads. The context remains valid until
+	// the result is closed.
 	Fetch(ctx context.Context, ref Ref, index int) (io.ReadCloser, Content, error)
 }
 
@@ -69,17 +72,17 @@ type Content struct {
 
 // Reconciler is a backend that can find the outcome of an [Unconfirmed] submission.
 type Reconciler interface {
-	// Reconcile returns the job with the token of this one. [Gone] means that
-	// there is certainly no such job, so the task may fail at once; after any
-	// other error it is still unknown. If a service accepts a token only once,
-	// Reconcile may send the job again, because there is one job in either
-	// case.
+	// Reconcile returns the reference of the service's job with the token of
+	// job. [Gone] means that there is certainly no such job, so the task may
+	// fail at once. After any other error the outcome is still unknown. If a
+	// service accepts a token only once, Reconcile may send the job again,
+	// because there is one job in either case.
 	Reconcile(ctx context.Context, job Job) (Ref, error)
 }
 
-// Checker is a backend that can check, without cost and without a job, whether
-// its service would accept one. A service without such a request has no
-// Checker; then only the next task shows it.
+// Checker is a backend that can check whether its service would accept a job,
+// without a job and without cost. If a service has no request for that, its
+// adapter is not a Checker, and only the next task shows an error.
 type Checker interface {
 	// Check returns nil if the service is reachable, is of the kind that the
 	// adapter expects, and accepts the credential. It only reads.
@@ -88,9 +91,9 @@ type Checker interface {
 
 // Notified is a backend whose service calls the gateway when a job has changed.
 type Notified interface {
-	// CheckHead returns an error for a call that Notice would reject whatever
-	// its body is, so that its body is not read. It returns [ErrNoNotices] if
-	// no secret is configured. n has no Body.
+	// CheckHead returns an error for a call that Notice would reject with any
+	// body, so that the body is not read. It returns [ErrNoNotices] if no secret
+	// is configured. n has no Body.
 	CheckHead(n Notification) error
 
 	// Notice returns the [Ref.ID] of the job that a call concerns. The call
@@ -108,18 +111,18 @@ type Notification struct {
 	Method string
 	Header http.Header
 	Query  url.Values
-	Body   []byte // at most 1 MiB, raw
+	Body   []byte // as received, at most 1 MiB
 	Now    time.Time
 }
 
 // Ref identifies a job at its service. It is stored with the task, so that a
-// job is polled where it was submitted, whatever the configuration is later.
+// job is polled where it was submitted, even after the configuration changes.
 type Ref struct {
 	// ID is the service's id of the job, in the form of [IsID].
 	ID string `json:"id"`
 
-	// Kind is how the job was submitted, in words of the adapter, if polling
-	// depends on it.
+	// Kind is how the job was submitted, if polling depends on it. The adapter
+	// defines the values.
 	Kind string `json:"kind,omitempty"`
 
 	// Base is the address of the service at submission.
@@ -130,8 +133,8 @@ type Ref struct {
 	// unchanged: a new credential is never sent to an old address.
 	Account string `json:"account,omitempty"`
 
-	// Links are URLs that the service returned for this job, by names that the
-	// adapter chooses. They lie below Base.
+	// Links are URLs that the service returned for this job. The adapter
+	// chooses the keys. The URLs are below Base.
 	Links map[string]string `json:"links,omitempty"`
 }
 

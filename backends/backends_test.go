@@ -14,17 +14,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-func TestATokenIsFixedForATaskAndHidesItsID(t *testing.T) {
+func TestATokenDependsOnlyOnTheTaskIDAndHidesIt(t *testing.T) {
 	t.Parallel()
-	one := backends.Token("task_abc")
-	if one != backends.Token("task_abc") || one == backends.Token("task_abd") {
-		t.Error("tokens and tasks do not correspond")
+	token := backends.Token("task_abc")
+	if token != backends.Token("task_abc") || token == backends.Token("task_abd") {
+		t.Error("the token of a task changed, or two tasks have the same token")
 	}
-	if len(one) != 32 || strings.Trim(one, "abcdefghijklmnopqrstuvwxyz234567") != "" || strings.Contains(one, "abc") {
-		t.Errorf("the token is %q", one)
+	if len(token) != 32 || strings.Trim(token, "abcdefghijklmnopqrstuvwxyz234567") != "" || strings.Contains(token, "abc") {
+		t.Errorf("the token is %q", token)
 	}
-	if one != "e5lclykeg4y3txaxpes2mn7vps565rpc" {
-		t.Errorf("the token has become %q: tasks that are under way would be lost", one)
+	if token != "e5lclykeg4y3txaxpes2mn7vps565rpc" {
+		t.Errorf("the token is %q, not that of earlier releases: unfinished tasks would be lost", token)
 	}
 }
 
@@ -35,16 +35,16 @@ func TestInvalidIDsAreRejected(t *testing.T) {
 		"": false, "a b": false, "a\nb": false, "a\x00": false, "é": false, "\x7f": false, "\xff": false, strings.Repeat("x", 256): false,
 	} {
 		if got := backends.IsID(text); got != want {
-			t.Errorf("%q is an id: %t", text, got)
+			t.Errorf("IsID(%q) is %t, want %t", text, got, want)
 		}
 	}
 }
 
-func TestTextsAreOneLineAndBounded(t *testing.T) {
+func TestTextReturnsOneShortLine(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
 		"":                              "",
-		"as it is":                      "as it is",
+		"a b c":                         "a b c",
 		strings.Repeat("x", 5000):       strings.Repeat("x", 1024),
 		"  a\n\tb\r\nc\u2028d\v ":       "a b c d",
 		"a\x00b\x1b[31mc\x7f":           "ab[31mc",
@@ -56,7 +56,7 @@ func TestTextsAreOneLineAndBounded(t *testing.T) {
 		strings.Repeat(" ", 9000) + "x": "",
 	} {
 		if got := backends.Text(text); got != want {
-			t.Errorf("%.40q becomes %.40q of %d bytes, want %.40q", text, got, len(got), want)
+			t.Errorf("Text(%.40q) is %.40q of %d bytes, want %.40q", text, got, len(got), want)
 		}
 	}
 }
@@ -70,10 +70,10 @@ func FuzzText(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		got := backends.Text(text)
 		if len(got) > backends.MaxText || !utf8.ValidString(got) || strings.ContainsFunc(got, unicode.IsControl) {
-			t.Errorf("%q becomes %q", text, got)
+			t.Errorf("Text(%q) is %q", text, got)
 		}
 		if again := backends.Text(got); again != got {
-			t.Errorf("%q is not what %q becomes", got, again)
+			t.Errorf("Text(%q) is %q, want it unchanged", got, again)
 		}
 	})
 }
@@ -92,28 +92,28 @@ func TestStatusWordsIgnoreCase(t *testing.T) {
 
 func TestFailureMessagesHideTheOperatorsAccount(t *testing.T) {
 	t.Parallel()
-	const words = "account 4711 is out of money"
-	for reason, told := range map[backends.Reason]bool{
+	const text = "account 4711 is out of money"
+	for reason, shown := range map[backends.Reason]bool{
 		backends.ContentRejected: true, backends.InvalidInput: true, backends.ModelFailed: true,
 		backends.UpstreamBusy: false, backends.TaskTimeout: false, backends.TaskCancelled: false, backends.UpstreamError: false,
 	} {
-		f := backends.Fail(reason, "E1", words)
-		if f.Reason != reason || (f.Message == words) != told || f.Message == "" || f.Detail != "E1 "+words {
+		f := backends.Fail(reason, "E1", text)
+		if f.Reason != reason || (f.Message == text) != shown || f.Message == "" || f.Detail != "E1 "+text {
 			t.Errorf("%s: %+v", reason, f)
 		}
-		if silent := backends.Fail(reason, "", ""); silent.Message == "" || silent.Detail != "" {
-			t.Errorf("%s without words: %+v", reason, silent)
+		if f := backends.Fail(reason, "", ""); f.Message == "" || f.Detail != "" {
+			t.Errorf("%s without a text: %+v", reason, f)
 		}
 	}
-	if f := backends.Fail("NEW", "", words); f.Reason != backends.UpstreamError || f.Message == words {
-		t.Errorf("a reason of no one's: %+v", f)
+	if f := backends.Fail("NEW", "", text); f.Reason != backends.UpstreamError || f.Message == text {
+		t.Errorf("an unknown reason: %+v", f)
 	}
 }
 
 func TestMessagesHaveNoInternalAddresses(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"as it is, 16:9 at 10:30, v1.5 of e.g. this":       "as it is, 16:9 at 10:30, v1.5 of e.g. this",
+		"no address: 16:9 at 10:30, v1.5 of e.g. this":     "no address: 16:9 at 10:30, v1.5 of e.g. this",
 		"cannot fetch http://10.0.0.7:8080/run?x=1.":       "cannot fetch [address].",
 		"cannot fetch (http://127.1/a), retry":             "cannot fetch ([address]), retry",
 		"see https://docs.example.com/policy.":             "see https://docs.example.com/policy.",
@@ -131,7 +131,7 @@ func TestMessagesHaveNoInternalAddresses(t *testing.T) {
 		"api.vendor.example is down":                       "[address] is down",
 	} {
 		if got := backends.RedactAddresses(text, "api.vendor.example"); got != want {
-			t.Errorf("%q becomes %q, want %q", text, got, want)
+			t.Errorf("RedactAddresses(%q) is %q, want %q", text, got, want)
 		}
 	}
 	if f := backends.Fail(backends.ModelFailed, "E1", "http://10.0.0.7/x failed"); f.Message != "[address] failed" || f.Detail != "E1 http://10.0.0.7/x failed" {
@@ -164,12 +164,12 @@ func TestSizesComeFromResolutionAndRatio(t *testing.T) {
 		{backends.Output{AspectRatio: "16:9:1"}, 1280, 720},
 	} {
 		if w, h := row.out.Size(); w != row.width || h != row.height {
-			t.Errorf("%+v is %d × %d, want %d × %d", row.out, w, h, row.width, row.height)
+			t.Errorf("the size of %+v is %d × %d, want %d × %d", row.out, w, h, row.width, row.height)
 		}
 	}
 }
 
-func TestDurationsAreShortestDecimals(t *testing.T) {
+func TestSecondsIsTheShortestDecimal(t *testing.T) {
 	t.Parallel()
 	for seconds, want := range map[float64]string{0: "", -1: "", 5: "5", 10: "10", 2.5: "2.5", 0.1 + 0.2: "0.3", 1.0005: "1", 100: "100", 1e15: "1000000000000000"} {
 		if got := (backends.Output{Duration: seconds}).Seconds(); got != want {
@@ -192,8 +192,8 @@ func TestErrorsNameTheCallersField(t *testing.T) {
 			}
 		}
 	}
-	if plain := errors.New("x"); !errors.Is((backends.Job{}).Named(plain), plain) {
-		t.Error("another error is changed")
+	if other := errors.New("x"); !errors.Is((backends.Job{}).Named(other), other) {
+		t.Error("Named changed an error that is not an Error")
 	}
 }
 
@@ -211,7 +211,7 @@ func TestAnErrorWithoutAKindIsUnconfirmed(t *testing.T) {
 	}
 }
 
-func TestJobsAndReferencesSurviveJSON(t *testing.T) {
+func TestJobsAndReferencesAreUnchangedAfterJSON(t *testing.T) {
 	t.Parallel()
 	seed := int64(0)
 	job := backends.Job{
@@ -224,7 +224,7 @@ func TestJobsAndReferencesSurviveJSON(t *testing.T) {
 	}
 	for field, value := range reflect.ValueOf(job).Fields() {
 		if value.IsZero() {
-			t.Errorf("the test leaves out %s", field.Name)
+			t.Errorf("the test does not set %s", field.Name)
 		}
 	}
 	raw, err := json.Marshal(job)

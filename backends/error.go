@@ -43,7 +43,7 @@ type Error struct {
 	// "output.duration". It is empty if no single field is invalid.
 	Param string
 
-	// RetryAfter is how long the service asks to wait; zero if it does not say.
+	// RetryAfter is the wait that the service requires; zero if unknown.
 	RetryAfter time.Duration
 
 	// Status and Code are the HTTP status of the service's answer and its own
@@ -78,8 +78,8 @@ func KindOf(err error) Kind {
 	return Unconfirmed
 }
 
-// Invalid returns the error of a job that this service does not support;
-// nothing has been sent. message says what was given and what is allowed.
+// Invalid returns the error for a job that this service does not support, which
+// was not sent. message says what was given and what is allowed.
 func Invalid(param, message string) *Error {
 	return &Error{Kind: Refused, Reason: InvalidInput, Param: param, Message: message}
 }

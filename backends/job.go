@@ -25,8 +25,8 @@ func (k JobKind) Makes() MediaType {
 	return VideoFile
 }
 
-// The values of fields that switch something on or off. Empty leaves it to the
-// service.
+// The values of fields that switch a feature on or off. If such a field is empty,
+// the service decides.
 const (
 	Enabled  = "enabled"
 	Disabled = "disabled"
@@ -40,7 +40,7 @@ const (
 	Reference  = "reference"
 )
 
-// Job is what a service is asked to generate, with the fields of
+// Job is a request to generate images or videos. It has the fields of
 // docs/reference/tasks.md#platform-body and
 // docs/reference/tasks.md#video-generations. It is valid, and its defaults are
 // set. It contains nothing that identifies the caller: no session_id,
@@ -66,16 +66,16 @@ type Job struct {
 	SceneType      string          `json:"scene_type,omitempty"`
 	InputRegion    string          `json:"input_region,omitempty"` // "mainland", "oversea" or empty
 	Seed           *int64          `json:"seed,omitempty"`
-	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, passed on unchanged
+	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, forwarded unchanged
 
 	// Fields are the members of a body of /v1/video/generations, including
 	// unknown ones, without the image, which is Inputs[0]. It is nil for other
 	// kinds. The fields above include the defaults and take precedence.
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 
-	// Adopted are the paths of the members of Fields and ExtInfo that the
-	// fields above repeat, such as "seconds" or "metadata.duration". An adapter
-	// that passes the fields above on has passed these on too.
+	// Adopted are the paths of the members of Fields and ExtInfo whose values
+	// are also in the fields above, such as "seconds" or "metadata.duration". An
+	// adapter that sends the fields above need not send these members.
 	Adopted []string `json:"adopted,omitempty"`
 }
 
@@ -102,12 +102,11 @@ type SubjectInput struct {
 	Name string `json:"name,omitempty"`
 }
 
-// Output describes the wanted result. A zero value leaves the choice to the
-// service.
+// Output describes the requested result. If a field is zero, the service decides.
 type Output struct {
 	Duration         float64 `json:"duration,omitempty"`     // seconds; an integer, except for the kind Generations
-	Resolution       string  `json:"resolution,omitempty"`   // as "720P" or "2K"
-	AspectRatio      string  `json:"aspect_ratio,omitempty"` // as "16:9"
+	Resolution       string  `json:"resolution,omitempty"`   // such as "720P" or "2K"
+	AspectRatio      string  `json:"aspect_ratio,omitempty"` // such as "16:9"
 	AudioGeneration  string  `json:"audio_generation,omitempty"`
 	EnhanceSwitch    string  `json:"enhance_switch,omitempty"`
 	FrameInterpolate string  `json:"frame_interpolate,omitempty"`
@@ -117,7 +116,7 @@ type Output struct {
 	Count  int    `json:"count,omitempty"`  // images, or n of /v1/video/generations
 	Format string `json:"format,omitempty"` // of images: "jpeg" or "png"
 
-	// Of /v1/video/generations alone.
+	// These fields are only set for the kind Generations.
 	Width  int `json:"width,omitempty"`  // pixels
 	Height int `json:"height,omitempty"` // pixels
 	FPS    int `json:"fps,omitempty"`
@@ -133,10 +132,10 @@ func (j Job) Frame(usage string) string {
 	return ""
 }
 
-// Choices returns how many results the job asks for: at least one.
+// Choices returns how many results the job requests: at least one.
 func (j Job) Choices() int { return max(1, j.Output.Count) }
 
-// maxDecimals is the precision of a duration that is passed on: milliseconds.
+// maxDecimals is the precision of a duration that is sent: milliseconds.
 const maxDecimals = 3
 
 // Seconds returns the duration as the shortest decimal number, or "" if it is
@@ -149,8 +148,8 @@ func (o Output) Seconds() string {
 	return strings.TrimRight(strings.TrimRight(text, "0"), ".")
 }
 
-// Named returns the error of a submission with the field path as the caller
-// wrote it: the fields of /v1/video/generations are at the top level.
+// Named returns the error of a submission with the field path of the caller's
+// body: the fields of /v1/video/generations are at the top level.
 func (j Job) Named(err error) error {
 	e, ok := errors.AsType[*Error](err)
 	if !ok || j.Kind != Generations || e.Param == "" {
@@ -164,8 +163,8 @@ func (j Job) Named(err error) error {
 	return &named
 }
 
-// fieldsOf maps fields of the platform to the fields of /v1/video/generations
-// with another name.
+// fieldsOf maps fields of the platform body to those fields of
+// /v1/video/generations that have another name.
 var fieldsOf = map[string]string{
 	"inputs":       "image",
 	"inputs[0]":    "image",

@@ -5,16 +5,15 @@ import (
 	"strings"
 )
 
-// ShortEdges maps the resolutions of model families to their short edge in
-// pixels.
+// ShortEdges maps resolutions to their short edge in pixels.
 var ShortEdges = map[string]int{
 	"540P": 540, "720P": 720, "768P": 768, "1080P": 1080,
 	"1K": 1024, "2K": 1440, "4K": 2160,
 }
 
 // Size returns the width and height in pixels: those of the output, or those of
-// its resolution and ratio, with the defaults 720P and 16:9. Both are even,
-// which video encoders require.
+// its resolution and ratio, with the defaults 720P and 16:9. Sizes from a
+// resolution are even, which video encoders require.
 func (o Output) Size() (width, height int) {
 	if o.Width > 0 && o.Height > 0 {
 		return o.Width, o.Height

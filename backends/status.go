@@ -17,8 +17,8 @@ const (
 	Succeeded State = "succeeded" // has results
 	Failed    State = "failed"    // ended without a result; Failure says why
 
-	// Unknown is a status word that the adapter does not know, or none at all.
-	// The job keeps its previous state.
+	// Unknown: the adapter does not know the status word, or there is none. The
+	// job keeps its previous state.
 	Unknown State = "unknown"
 )
 
@@ -49,8 +49,8 @@ type Status struct {
 	// Failure is set if and only if the job failed.
 	Failure *Failure
 
-	// RetryAfter is how long the service asks to wait before the next poll;
-	// zero if it does not say.
+	// RetryAfter is the wait that the service requires before the next poll;
+	// zero if unknown.
 	RetryAfter time.Duration
 
 	// Cost is what the job cost the operator, according to the service. It is
@@ -67,7 +67,7 @@ const (
 	VideoFile MediaType = "video"
 )
 
-// Result is one generated file. What the service does not report is zero.
+// Result is one generated file. Fields that the service does not report are zero.
 type Result struct {
 	// URL is an absolute http or https URL that needs no credential and is
 	// valid for as long as the service keeps the file. If it is empty,
@@ -78,7 +78,7 @@ type Result struct {
 	Duration float64 // seconds
 	Width    int     // pixels
 	Height   int     // pixels
-	Format   string  // as "mp4" or "png"
+	Format   string  // such as "mp4" or "png"
 }
 
 // Cost is an amount in the service's own unit, such as "12.5" "credits".
@@ -94,11 +94,11 @@ type Reason string
 // operator.
 const (
 	ContentRejected Reason = "CONTENT_REJECTED" // a safety check refused the input or the result
-	InvalidInput    Reason = "INVALID_INPUT"    // the model cannot use what it was given
+	InvalidInput    Reason = "INVALID_INPUT"    // the model cannot use the input
 	UpstreamBusy    Reason = "UPSTREAM_BUSY"    // the service had no capacity; the same job may succeed later
 	ModelFailed     Reason = "MODEL_FAILED"     // the model ended without a result
 	TaskTimeout     Reason = "TASK_TIMEOUT"     // the service ended the job because it took too long
-	TaskCancelled   Reason = "TASK_CANCELLED"   // it was cancelled
+	TaskCancelled   Reason = "TASK_CANCELLED"   // the job was cancelled
 	UpstreamError   Reason = "UPSTREAM_ERROR"   // an error at the service, or with the operator's account there
 )
 
@@ -106,7 +106,7 @@ const (
 type Failure struct {
 	Reason  Reason
 	Message string // for the caller: at most 1 KiB, on one line, without secrets
-	Detail  string // for the operator's log, of the same form
+	Detail  string // for the operator's log, in the same form
 }
 
 // reasons maps each reason to the default message for the caller, and to
@@ -146,7 +146,7 @@ const MaxText = 1 << 10
 // Text returns a service's text as valid UTF-8 on one line, without control
 // characters, at most [MaxText] bytes long.
 func Text(s string) string {
-	// Long texts are cut first, so that the rest of the work is bounded.
+	// Long texts are cut first, to limit the work of the next steps.
 	if len(s) > 4*MaxText {
 		s = s[:4*MaxText]
 	}

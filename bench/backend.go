@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// wantHeader tells the backend how to answer. Without it, the answer is JSON.
+// wantHeader selects the form of the answer. Without it, the answer is JSON.
 // The gateway passes the header because its configuration allows it.
 const (
 	wantHeader = "Bench-Want"

@@ -37,7 +37,7 @@ func (b *bench) seedTasks(ctx context.Context, s *site) error {
 		return err
 	}
 	for _, key := range keys {
-		s.keys, s.asks = append(s.keys, key.Secret), append(s.asks, tasksPath+key.Task)
+		s.keys, s.taskPaths = append(s.keys, key.Secret), append(s.taskPaths, tasksPath+key.Task)
 	}
 	g, err := b.start(ctx, s)
 	if err != nil {

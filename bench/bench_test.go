@@ -31,26 +31,26 @@ func TestBodiesHaveTheSizesOfTheTable(t *testing.T) {
 	}
 }
 
-func TestAFigureIsComparedWithItsBounds(t *testing.T) {
+func TestAValueIsComparedWithItsBounds(t *testing.T) {
 	t.Parallel()
-	most := row{compare: ratio, must: 1.5, aim: 1.2}
-	least := row{compare: ratio, must: 0.95, aim: 1.03, atLeast: true}
+	atMost := row{compare: ratio, must: 1.5, aim: 1.2}
+	atLeast := row{compare: ratio, must: 0.95, aim: 1.03, atLeast: true}
 	for _, c := range []struct {
 		row   row
 		value float64
 		quick bool
 		want  verdict
 	}{
-		{most, 1.2, false, reached},
-		{most, 1.3, false, held},
-		{most, 1.51, false, missed},
-		{most, 1.51, true, nearly},
-		{most, 1.8, true, missed},
-		{least, 1.03, false, reached},
-		{least, 1, false, held},
-		{least, 0.94, false, missed},
-		{least, 0.94, true, nearly},
-		{least, 0.7, true, missed},
+		{atMost, 1.2, false, reached},
+		{atMost, 1.3, false, held},
+		{atMost, 1.51, false, missed},
+		{atMost, 1.51, true, nearly},
+		{atMost, 1.8, true, missed},
+		{atLeast, 1.03, false, reached},
+		{atLeast, 1, false, held},
+		{atLeast, 0.94, false, missed},
+		{atLeast, 0.94, true, nearly},
+		{atLeast, 0.7, true, missed},
 	} {
 		if got := c.row.judge(c.value, c.quick); got != c.want {
 			t.Errorf("%v (at least: %t, quick: %t): %q, want %q", c.value, c.row.atLeast, c.quick, got, c.want)
@@ -58,12 +58,12 @@ func TestAFigureIsComparedWithItsBounds(t *testing.T) {
 	}
 }
 
-func TestWhatIsMeasuredIsTheMedianOfPairs(t *testing.T) {
+func TestTheResultIsTheMedianOfThePairs(t *testing.T) {
 	t.Parallel()
 	r := new(report)
 	r.add(measure{rows: []row{{label: "p50", figure: medianLatency, unit: microseconds, compare: added, must: ms(1), aim: ms(0.1)}}}, []pair{
 		{{P50: 100 * time.Microsecond}, {P50: 140 * time.Microsecond}},
-		{{P50: 300 * time.Microsecond}, {P50: 320 * time.Microsecond}}, // a noisy minute
+		{{P50: 300 * time.Microsecond}, {P50: 320 * time.Microsecond}}, // both runs are slow
 		{{P50: 100 * time.Microsecond}, {P50: 900 * time.Microsecond}},
 	})
 	if got := r.Rows[0]; got.Measured != 40 || got.Verdict != reached || got.Must != "≤ 1000 µs more" {
@@ -76,7 +76,7 @@ func TestConnectionsUseTheKeysInTurn(t *testing.T) {
 	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one", "sk-two"}}
 	for n, want := range []string{"sk-one", "sk-two", "sk-one"} {
 		if sent := string(site.request(n, "", smallBody(false))); !strings.Contains(sent, "X-Api-Key: "+want+"\r\n") {
-			t.Errorf("connection %d sends not %s, but\n%s", n, want, sent)
+			t.Errorf("connection %d: want %s, got\n%s", n, want, sent)
 		}
 	}
 }
@@ -86,34 +86,34 @@ func TestRolesExecuteOrders(t *testing.T) {
 	double := func(_ context.Context, n int) (int, error) { return 2 * n, nil }
 	var answer strings.Builder
 	if err := serveOrder(strings.NewReader("21"), &answer, double); err != nil || strings.TrimSpace(answer.String()) != "42" {
-		t.Errorf("answered %q, %v", answer.String(), err)
+		t.Errorf("got %q, %v", answer.String(), err)
 	}
 	if err := serveOrder(strings.NewReader("many"), io.Discard, double); err == nil {
-		t.Error("an order that cannot be read was carried out")
+		t.Error("an order that cannot be decoded was executed")
 	}
 }
 
-func TestEveryMeasureHasANameAndRowsOfItsOwn(t *testing.T) {
+func TestMeasuresAndRowsHaveUniqueNames(t *testing.T) {
 	t.Parallel()
 	names, labels := make(map[string]bool), make(map[string]bool)
 	for _, m := range measures(1000, time.Minute) {
 		if names[m.name] || len(m.rows) == 0 {
-			t.Errorf("measure %q is there twice, or has no row", m.name)
+			t.Errorf("measure %q is defined twice or has no row", m.name)
 		}
 		names[m.name] = true
 		for _, row := range m.rows {
 			if labels[row.label] {
-				t.Errorf("row %q is there twice", row.label)
+				t.Errorf("row %q is defined twice", row.label)
 			}
 			labels[row.label] = true
 			if row.atLeast != (row.aim > row.must) {
-				t.Errorf("row %q: the aim %v is easier than the %v that must hold", row.label, row.aim, row.must)
+				t.Errorf("row %q: the aim %v is easier than the bound %v", row.label, row.aim, row.must)
 			}
 		}
 	}
 }
 
-func TestTheTableReplacesTheOneInTheFile(t *testing.T) {
+func TestTheTableOfTheFileIsReplaced(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "README.md")
 	if err := os.WriteFile(file, []byte("before\n"+tableBegins+"old\n"+tableEnds+"after\n"), 0o600); err != nil {
@@ -134,7 +134,7 @@ func TestTheTableReplacesTheOneInTheFile(t *testing.T) {
 	}
 }
 
-func TestLinesReadTheBackendsAnswers(t *testing.T) {
+func TestConnectionsReadAnswersAndEvents(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newBackend())
 	defer server.Close()

@@ -89,8 +89,8 @@ var submissionJSON = marshal(map[string]any{
 // measured.
 var client = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
 
-// ask sends a request with an API key and decodes the answer.
-func (g *gateway) ask(ctx context.Context, key, method, path string, body []byte, answer any) error {
+// sendJSON sends a request with an API key and decodes the answer.
+func (g *gateway) sendJSON(ctx context.Context, key, method, path string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+g.address+path, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -116,11 +116,11 @@ func (g *gateway) makeOne(ctx context.Context, key string) (m made, err error) {
 		ID     string `json:"task_id"`
 		Status string `json:"status"`
 	}
-	if err := g.ask(ctx, key, http.MethodPost, submitPath, submissionJSON, &task); err != nil {
+	if err := g.sendJSON(ctx, key, http.MethodPost, submitPath, submissionJSON, &task); err != nil {
 		return m, err
 	}
 	for task.Status != "success" {
-		if err := g.ask(ctx, key, http.MethodGet, tasksPath+task.ID+"?wait=60", nil, &task); err != nil {
+		if err := g.sendJSON(ctx, key, http.MethodGet, tasksPath+task.ID+"?wait=60", nil, &task); err != nil {
 			return m, err
 		}
 		if task.Status == "failed" {
@@ -154,7 +154,7 @@ func (b *bench) finishTasks(ctx context.Context, s *site) error {
 	}
 	all, err := g.makeAll(ctx, s.keys[0], s.finished)
 	for _, m := range all {
-		s.asks = append(s.asks, tasksPath+m.ID)
+		s.taskPaths = append(s.taskPaths, tasksPath+m.ID)
 	}
 	return err
 }

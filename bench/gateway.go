@@ -64,12 +64,12 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 func (g *gateway) await(ctx context.Context, s *site) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	at := target{Address: g.address, Keys: s.keys, Reads: s.reads, Asks: s.asks}
+	at := target{Address: g.address, Keys: s.keys, Reads: s.reads, TaskPaths: s.taskPaths}
 	for {
 		line, err := at.dial(ctx, 0, "", smallBody(false))
 		if err == nil {
 			defer line.close()
-			if len(s.keys) == 0 || s.finished > 0 && len(s.asks) == 0 {
+			if len(s.keys) == 0 || s.finished > 0 && len(s.taskPaths) == 0 {
 				return nil
 			}
 			return line.call()

@@ -46,7 +46,7 @@ const memoryInterval = 50 * time.Millisecond
 // It fails if no tables were merged, because then nothing was measured.
 func (o order) last(ctx context.Context) (p pair, err error) {
 	l := &load{order: o, target: o.Targets[1], timed: true}
-	defer l.hangUp()
+	defer l.closeConnections()
 	if err := l.ready(ctx); err != nil {
 		return p, err
 	}
@@ -59,13 +59,13 @@ func (o order) last(ctx context.Context) (p pair, err error) {
 	ends := time.Now().Add(o.Lasts)
 	latest := ends.Add(4 * o.Lasts) // on a slow machine the first merge may be late
 	for now := time.Now(); now.Before(ends) || merged == 0 && now.Before(latest); now = time.Now() {
-		l.forget()
+		l.discardSamples()
 		watch, stop := context.WithCancel(ctx)
 		peak := make(chan sample, 1)
 		go func() { peak <- peakOf(watch, l.PID) }()
 		err := l.saturate(ctx, time.Second)
 		stop()
-		most := <-peak
+		largest := <-peak
 		if err != nil {
 			return p, err
 		}
@@ -88,7 +88,7 @@ func (o order) last(ctx context.Context) (p pair, err error) {
 		latencies[at] = append(latencies[at], one.P99)
 		p[at].Units += one.Units
 		p[at].Took += time.Second
-		p[at].Own, p[at].Mapped = max(p[at].Own, most.Own), max(p[at].Mapped, most.Mapped)
+		p[at].Own, p[at].Mapped = max(p[at].Own, largest.Own), max(p[at].Mapped, largest.Mapped)
 	}
 	for n := range p {
 		if len(latencies[n]) == 0 || merged == 0 {

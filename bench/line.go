@@ -63,15 +63,15 @@ func request(address, key, want string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// reading returns the request by which a browser reads a path of the console.
-func reading(address, path, session string) []byte {
+// consoleRead returns the request by which a browser reads a path of the console.
+func consoleRead(address, path, session string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: application/json\r\nAccept-Encoding: gzip, deflate, br, zstd\r\n"+
 		"Accept-Language: en-US,en;q=0.9\r\nCookie: modelgate_session=%s\r\nSec-Fetch-Dest: empty\r\nSec-Fetch-Mode: cors\r\nSec-Fetch-Site: same-origin\r\n"+
 		"User-Agent: %s\r\n\r\n", path, address, session, browserName)
 }
 
-// asking returns the request by which a program reads a path with an API key.
-func asking(address, path, key string) []byte {
+// taskQuery returns the request by which a program reads a path with an API key.
+func taskQuery(address, path, key string) []byte {
 	return fmt.Appendf(nil, "GET %s HTTP/1.1\r\nHost: %s\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"+
 		"Authorization: Bearer %s\r\nUser-Agent: python-requests/2.32.5\r\n\r\n", path, address, key)
 }

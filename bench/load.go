@@ -43,11 +43,11 @@ type order struct {
 
 // target is a running gateway.
 type target struct {
-	Address string
-	PID     int
-	Keys    []string // API keys, used by the connections in turn
-	Reads   string   // path of the console that is read; Keys are session secrets then
-	Asks    []string // paths that are queried, used by the connections in turn; none: models are called
+	Address   string
+	PID       int
+	Keys      []string // API keys, used by the connections in turn
+	Reads     string   // path of the console that is read; Keys are session secrets then
+	TaskPaths []string // paths that are queried, used by the connections in turn; none: models are called
 }
 
 // request returns the request of the nth connection.
@@ -57,10 +57,10 @@ func (t target) request(n int, want string, body []byte) []byte {
 	}
 	key := t.Keys[n%len(t.Keys)]
 	if t.Reads != "" {
-		return reading(t.Address, t.Reads, key)
+		return consoleRead(t.Address, t.Reads, key)
 	}
-	if len(t.Asks) > 0 {
-		return asking(t.Address, t.Asks[n%len(t.Asks)], key)
+	if len(t.TaskPaths) > 0 {
+		return taskQuery(t.Address, t.TaskPaths[n%len(t.TaskPaths)], key)
 	}
 	return request(t.Address, key, want, body)
 }
@@ -68,7 +68,7 @@ func (t target) request(n int, want string, body []byte) []byte {
 // dial opens the nth connection.
 func (t target) dial(ctx context.Context, n int, want string, body []byte) (*line, error) {
 	line, err := dial(ctx, t.Address, t.request(n, want, body))
-	if err == nil && (t.Reads != "" || len(t.Asks) > 0) {
+	if err == nil && (t.Reads != "" || len(t.TaskPaths) > 0) {
 		line.size = anySize
 	}
 	return line, err
@@ -113,11 +113,11 @@ func (o order) takeTurns(ctx context.Context) (p pair, err error) {
 	var loads [2]*load
 	for n, t := range o.Targets {
 		loads[n] = &load{order: o, target: t}
-		defer loads[n].hangUp()
+		defer loads[n].closeConnections()
 		if err := loads[n].slice(ctx, o.Turns.Warm); err != nil {
 			return p, err
 		}
-		loads[n].forget()
+		loads[n].discardSamples()
 	}
 	for range o.Turns.Rounds {
 		for _, l := range loads {
@@ -168,7 +168,7 @@ func (l *load) slice(ctx context.Context, d time.Duration) error {
 	after, err := cpuTime(l.PID)
 	l.cpu += after - before
 	if l.Job.Kind == streams {
-		l.hangUp() // otherwise they would continue in the other target's turn
+		l.closeConnections() // otherwise they would continue in the other target's turn
 	}
 	return err
 }
@@ -194,15 +194,15 @@ func (l *load) ready(ctx context.Context) error {
 	return nil
 }
 
-func (l *load) hangUp() {
+func (l *load) closeConnections() {
 	for _, line := range l.lines {
 		line.close()
 	}
 	l.lines = nil
 }
 
-// forget discards the samples of the warm-up.
-func (l *load) forget() {
+// discardSamples discards the samples of the warm-up.
+func (l *load) discardSamples() {
 	l.units.Store(0)
 	l.cpu = 0
 	l.latencies = l.latencies[:0]
@@ -218,7 +218,7 @@ func (l *load) took(d time.Duration) {
 func (l *load) sample() (s sample, err error) {
 	s.Units, s.CPU = l.units.Load(), l.cpu
 	if s.Units == 0 {
-		return s, errors.New("nothing was answered")
+		return s, errors.New("no call was answered")
 	}
 	if n := len(l.latencies); n > 0 {
 		slices.Sort(l.latencies)
@@ -316,8 +316,8 @@ func (l *load) stream(ctx context.Context, d time.Duration) error {
 		return ctx.Err()
 	})
 	due := int64(d/eventPace) * int64(len(l.lines))
-	if came := l.units.Load() - before; err == nil && came < due*9/10 {
-		err = fmt.Errorf("%d events came where %d were due: this machine is too busy to compare on", came, due)
+	if arrived := l.units.Load() - before; err == nil && arrived < due*9/10 {
+		err = fmt.Errorf("%d events arrived, %d were due: this machine is too busy for a comparison", arrived, due)
 	}
 	return err
 }
@@ -332,7 +332,7 @@ func (o order) fill(ctx context.Context) (p pair, err error) {
 		few := o
 		few.Job.Kind, few.Job.Connections = saturate, 8
 		l := &load{order: few, target: t}
-		defer func() { l.hangUp() }()
+		defer func() { l.closeConnections() }()
 		if err := l.slice(ctx, settling); err != nil {
 			return p, err
 		}
@@ -340,7 +340,7 @@ func (o order) fill(ctx context.Context) (p pair, err error) {
 		if err != nil {
 			return p, err
 		}
-		l.hangUp()
+		l.closeConnections()
 
 		for c := range o.Job.Connections {
 			line, err := dial(ctx, t.Address, t.request(c, wantIdle, o.Job.Body))
@@ -356,7 +356,7 @@ func (o order) fill(ctx context.Context) (p pair, err error) {
 			return p, err
 		}
 		p[n].Units, p[n].Grown = int64(len(l.lines)), p[n].Resident-before
-		l.hangUp()
+		l.closeConnections()
 	}
 	return p, nil
 }

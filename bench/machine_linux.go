@@ -21,7 +21,7 @@ type cores []int
 func allowedCores() (cores, error) {
 	var set unix.CPUSet
 	if err := unix.SchedGetaffinity(0, &set); err != nil {
-		return nil, fmt.Errorf("asking for the cores of this process: %w", err)
+		return nil, fmt.Errorf("reading the cores of this process: %w", err)
 	}
 	var list cores
 	for core := 0; len(list) < set.Count(); core++ {
@@ -90,7 +90,7 @@ func statusOf(pid int, name string) (int64, error) {
 			return kib << 10, err
 		}
 	}
-	return 0, fmt.Errorf("process %d says nothing of %s", pid, strings.TrimSuffix(name, ":"))
+	return 0, fmt.Errorf("the status of process %d has no %s", pid, strings.TrimSuffix(name, ":"))
 }
 
 // sleepUntil waits until t with a precision of some microseconds. The runtime's

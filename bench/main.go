@@ -67,20 +67,20 @@ func main() {
 
 // run is the program. It returns false if a bound is not met.
 func run(ctx context.Context) (met bool, err error) {
-	quick := flag.Bool("quick", false, "fewer and shorter samples, about four minutes, judged with some leeway for noise")
+	quick := flag.Bool("quick", false, "fewer and shorter samples, about six minutes, with a tolerance for noise")
 	asJSON := flag.Bool("json", false, "print JSON instead of a table")
 	write := flag.Bool("write", false, "put the table into README.md, too")
 	free := flag.Bool("free", false, "measure calls that have no price, instead of the table")
 	only := flag.String("only", "", "measure only this: "+strings.Join(names(), ", "))
 	lasts := flag.Duration("lasts", 0, "how long a lasting load lasts (default 10m, or 30s in a quick run)")
-	profiles := flag.String("profile", "", "take one pair of each, with CPU profiles into this directory; the figures suffer")
+	profiles := flag.String("profile", "", "measure one pair of each, with CPU profiles into this directory; the figures are less exact")
 	role := flag.String("role", "", "what this process is; for the program's own use")
 	flag.Parse()
 	if *role != "" {
 		return true, serve(*role)
 	}
 	if *free && *write {
-		return false, errors.New("-write is for the table with money on: it does not go with -free")
+		return false, errors.New("-write and -free exclude each other: the table has calls with prices")
 	}
 
 	b := &bench{pairs: 5, turns: turns{Warm: time.Second, Slice: 500 * time.Millisecond, Rounds: 10}, entries: ledgerEntries, lasts: lastingLoad, profiles: *profiles, free: *free}
@@ -124,7 +124,7 @@ func serve(role string) error {
 		roleSeedLedger: filling(ledgerSeed.fill), roleSeedSessions: filling(sessionSeed.fill), roleSeedTasks: filling(taskSeed.fill),
 	}
 	if roles[role] == nil {
-		return fmt.Errorf("there is no role %q", role)
+		return fmt.Errorf("-role: %q is not supported", role)
 	}
 	return roles[role](os.Stdin, os.Stdout)
 }
@@ -132,7 +132,7 @@ func serve(role string) error {
 // report measures everything, or only the named measure.
 func (b *bench) report(ctx context.Context, only string, quick bool) (*report, error) {
 	if only != "" && !slices.Contains(names(), only) {
-		return nil, fmt.Errorf("there is no measure %q: there are %s", only, strings.Join(names(), ", "))
+		return nil, fmt.Errorf("-only: %q is not supported; allowed: %s", only, strings.Join(names(), ", "))
 	}
 	if err := b.divideCores(); err != nil {
 		return nil, err

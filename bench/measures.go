@@ -160,7 +160,7 @@ func measures(entries int64, lasts time.Duration) []measure {
 		}},
 		{"prompt", prompting{Tasks: 32}, []row{
 			{"Time from a backend's completion to success, beside the longest poll interval", took, milliseconds, added, ms(50), ms(25), false},
-			{"Of this, since the backend has told", successDelay, milliseconds, byItself, ms(50), ms(25), false},
+			{"Of this, since the backend has reported it", successDelay, milliseconds, byItself, ms(50), ms(25), false},
 		}},
 		{"backlog", resting{few: entries / 1000, many: entries / 10}, []row{
 			{"Memory with " + few + " unfinished tasks, 8 of them at a backend", memory, mebibytes, byItself, 300 << 20, 150 << 20, false},

@@ -11,13 +11,13 @@ import (
 // The generation service of this benchmark. The backend process serves it.
 const (
 	serviceName = "mock_service"
-	serviceKey  = "sk-00000000000000000000000000000000000000000000studio"
+	serviceKey  = "sk-000000000000000000000000000000000000000000service"
 	videoModel  = "video-bench-1"
 	videoPrompt = "a cat that goes for a walk through a town in the rain, in the colours of an old film"
 	videoURL    = "https://files.example.com/results/01XFDUDYJgAACzvnptvVoYEL.mp4"
 
 	// endless is the prompt of a job that never finishes.
-	endless = "the same, without an end"
+	endless = "an endless video"
 )
 
 // mockService serves the platform interface. A job completes at its first poll,

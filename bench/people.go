@@ -167,9 +167,9 @@ func (b *bench) logInAtOnce(ctx context.Context, s *site, people int) (p sample,
 	defer g.stop()
 	pid := g.cmd.Process.Pid
 	reads := order{Job: job{Kind: saturate, Connections: people}}
-	warm := &load{order: reads, target: target{g.address, pid, s.keys, s.reads, s.asks}}
+	warm := &load{order: reads, target: target{g.address, pid, s.keys, s.reads, s.taskPaths}}
 	err = warm.slice(ctx, settling)
-	warm.hangUp()
+	warm.closeConnections()
 	if err != nil {
 		return p, err
 	}

@@ -43,11 +43,11 @@ func TestConnectionsUseTheirSessionsInTurn(t *testing.T) {
 		}
 	}
 	if want := []string{"a", "c", "e", "a", "b", "d", "b", "d"}; !slices.Equal(seen, want) {
-		t.Errorf("read by %v, want %v", seen, want)
+		t.Errorf("the sessions are %v, want %v", seen, want)
 	}
 }
 
-// The gateway accepts the sessions that openSessions writes.
+// Sessions of openSessions must be accepted by the gateway.
 func TestSeededSessionsAuthenticate(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -82,6 +82,6 @@ func TestSeededSessionsAuthenticate(t *testing.T) {
 		in[account.UserName]++
 	}
 	if in["bench-0"] != 10 || in["bench-1"] != 10 || in["bench-2"] != 10 {
-		t.Errorf("accepted: %v", in)
+		t.Errorf("the accepted sessions by user are %v", in)
 	}
 }

@@ -51,9 +51,9 @@ const (
 	shown   verdict = "shown" // no bound
 )
 
-// leeway is how far a quick run may miss a bound. Its samples are short, and
-// its machines are seldom idle.
-const leeway = 0.15
+// tolerance is the part by which a quick run may miss a bound, because its samples
+// are short.
+const tolerance = 0.15
 
 func newReport(quick bool) (*report, error) {
 	r := &report{Machine: machine(), Date: time.Now().UTC(), Quick: quick, Load: loadAverage()}
@@ -125,9 +125,9 @@ func (w row) judge(value float64, quick bool) verdict {
 		}
 		return value <= bound
 	}
-	slack := 1 + leeway
+	slack := 1 + tolerance
 	if w.atLeast {
-		slack = 1 - leeway
+		slack = 1 - tolerance
 	}
 	switch {
 	case w.must == 0:
@@ -194,18 +194,18 @@ func (r *report) writeTable(w io.Writer) error {
 	fmt.Fprintln(&b, "|---|---|---|---|---|---|---|")
 	for _, row := range r.Rows {
 		u := row.row.comparedUnit()
-		least := strconv.FormatFloat(slices.Min(row.Pairs), 'f', u.digits, 64)
-		most := strconv.FormatFloat(slices.Max(row.Pairs), 'f', u.digits, 64)
+		lowest := strconv.FormatFloat(slices.Min(row.Pairs), 'f', u.digits, 64)
+		highest := strconv.FormatFloat(slices.Max(row.Pairs), 'f', u.digits, 64)
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | **%s** (%s to %s) | %s |\n", row.Label, row.Must, row.Aim,
-			row.row.unit.write(row.Beside), row.row.unit.write(row.Gateway), u.write(row.Measured), least, most, row.Verdict)
+			row.row.unit.write(row.Beside), row.row.unit.write(row.Gateway), u.write(row.Measured), lowest, highest, row.Verdict)
 	}
-	fmt.Fprintf(&b, "\n%s; %s;\nload average before %s, other things kept %.2f cores busy meanwhile.\n",
+	fmt.Fprintf(&b, "\n%s; %s;\nload average before %s; other processes used %.2f cores during the run.\n",
 		r.Machine, r.Date.Format(time.DateOnly), r.Load, r.Foreign)
 	if r.Quick {
 		fmt.Fprintln(&b, "A quick run: short samples, figures are rough.")
 	}
 	if r.Foreign > noisy {
-		fmt.Fprintln(&b, "The machine was not quiet: do not trust these figures to a few per cent.")
+		fmt.Fprintln(&b, "Other processes used the machine: these figures may be wrong by some per cent.")
 	}
 	_, err := w.Write(b.Bytes())
 	return err

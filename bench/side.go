@@ -127,9 +127,9 @@ var keyLimits = map[string]any{
 // site is a side that is ready to start.
 type site struct {
 	side
-	dir  string   // of all files of its processes
-	keys []string // valid API keys, or the secrets of sessions if the console is read
-	asks []string // paths of tasks
+	dir       string   // of all files of its processes
+	keys      []string // valid API keys, or the secrets of sessions if the console is read
+	taskPaths []string // paths of tasks
 }
 
 // prepare makes the site of a side, or returns the one that this run already
@@ -163,7 +163,7 @@ func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	switch {
 	case err != nil || s.finished == 0:
 	case s.users == 0:
-		at.asks = []string{tasksPath + "task_OOCUWHTHHFV4AB26LMUFVYCKIP"}
+		at.taskPaths = []string{tasksPath + "task_OOCUWHTHHFV4AB26LMUFVYCKIP"}
 	default:
 		err = b.finishTasks(ctx, at)
 	}

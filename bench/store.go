@@ -28,12 +28,12 @@ type testStore struct {
 }
 
 // openTestStore opens the store in a directory, which it creates if necessary.
-// Posts are committed without waiting for more of them.
+// The store commits changes without waiting for more of them.
 func openTestStore(ctx context.Context, dir string) (*testStore, error) {
-	guest, cancel := caddy.NewContext(caddy.Context{Context: ctx})
+	caddyCtx, cancel := caddy.NewContext(caddy.Context{Context: ctx})
 	defer cancel()
 	module := &badger.Badger{Path: dir}
-	if err := module.Provision(guest); err != nil {
+	if err := module.Provision(caddyCtx); err != nil {
 		return nil, err
 	}
 	engine, err := module.Open(ctx)

@@ -26,8 +26,8 @@ func newTestStore(t *testing.T) *testStore {
 	return b
 }
 
-// addsUp verifies the store, and returns what was looked at.
-func addsUp(t *testing.T, b *testStore) (r ledgerverify.Report) {
+// verifyStore verifies the store and returns the report.
+func verifyStore(t *testing.T, b *testStore) (r ledgerverify.Report) {
 	t.Helper()
 	b.ledger.Close(t.Context())
 	now := b.store.Now()
@@ -51,7 +51,7 @@ func TestTheSeededLedgerVerifies(t *testing.T) {
 	if _, err := (ledgerSeed{entries}).fill(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	r := addsUp(t, b)
+	r := verifyStore(t, b)
 	if r.Entries < entries || r.Entries > entries+1 {
 		t.Errorf("the ledger has %d entries, want %d or one more", r.Entries, entries)
 	}
@@ -70,10 +70,10 @@ func TestPurchasesAndCommitsAlternate(t *testing.T) {
 	}
 	for n, s := range p {
 		if s.Units < int64(o.Turns.Rounds*o.Concurrency) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice {
-			t.Errorf("group %d has done %d in %v", n, s.Units, s.Took)
+			t.Errorf("group %d: %d units in %v", n, s.Units, s.Took)
 		}
 	}
-	if r := addsUp(t, b); r.IdempotencyKeys < p[1].Units {
-		t.Errorf("%d purchases were counted, the ledger knows of %d", p[1].Units, r.IdempotencyKeys)
+	if r := verifyStore(t, b); r.IdempotencyKeys < p[1].Units {
+		t.Errorf("%d purchases were counted, the ledger has %d", p[1].Units, r.IdempotencyKeys)
 	}
 }

@@ -27,13 +27,13 @@ func (o besideOrder) submitTasks(ctx context.Context, b *testStore) (p pair, err
 		return err
 	}
 	commits := &workers{concurrency: o.Concurrency, do: func(n int64) error { return b.commit(ctx, n) }}
-	alone := &workers{concurrency: 1, do: func(n int64) error { return b.commit(ctx, -n) }, timed: true}
+	single := &workers{concurrency: 1, do: func(n int64) error { return b.commit(ctx, -n) }, timed: true}
 	submissions := &workers{concurrency: o.Concurrency, do: submit, timed: true, users: o.Users}
-	if err := alternate(o.Turns, o.Profile, commits, alone, submissions); err != nil {
+	if err := alternate(o.Turns, o.Profile, commits, single, submissions); err != nil {
 		return p, err
 	}
 	p = pair{commits.sample, submissions.sample}
-	p[0].P50, p[0].P99 = percentiles(alone.took)
+	p[0].P50, p[0].P99 = percentiles(single.took)
 	p[1].P50, p[1].P99 = percentiles(submissions.took)
 	return p, nil
 }

@@ -18,26 +18,26 @@ import (
 
 func TestEachConnectionQueriesOneTask(t *testing.T) {
 	t.Parallel()
-	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one"}, Asks: []string{"/a", "/b"}}
+	site := target{Address: "127.0.0.1:80", Keys: []string{"sk-one"}, TaskPaths: []string{"/a", "/b"}}
 	for n, want := range []string{"/a", "/b", "/a"} {
 		sent := string(site.request(n, "", nil))
 		if !strings.HasPrefix(sent, "GET "+want+" HTTP/1.1\r\n") || !strings.Contains(sent, "Authorization: Bearer sk-one\r\n") {
-			t.Errorf("connection %d sends not for %s, but\n%s", n, want, sent)
+			t.Errorf("connection %d: want %s, got\n%s", n, want, sent)
 		}
 	}
 }
 
-// told is what a mockService says of a job, and what it has noted about it.
-func jobStatus(t *testing.T, mockService http.Handler, id string) (status string, noted work) {
+// jobStatus returns the status of a job at a mockService, and its recorded times.
+func jobStatus(t *testing.T, mockService http.Handler, id string) (status string, recorded work) {
 	t.Helper()
 	var job struct{ Status string }
-	answered(t, mockService, http.MethodGet, tasksPath+id, "", &job)
-	answered(t, mockService, http.MethodGet, workPath+id, "", &noted)
-	return job.Status, noted
+	requestJSON(t, mockService, http.MethodGet, tasksPath+id, "", &job)
+	requestJSON(t, mockService, http.MethodGet, workPath+id, "", &recorded)
+	return job.Status, recorded
 }
 
-// answered reads what a mockService answers a request.
-func answered(t *testing.T, mockService http.Handler, method, path, body string, into any) {
+// requestJSON sends a request to a mockService and decodes the answer.
+func requestJSON(t *testing.T, mockService http.Handler, method, path, body string, into any) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	mockService.ServeHTTP(w, httptest.NewRequest(method, path, strings.NewReader(body)))
@@ -52,7 +52,7 @@ func TestAJobIsCompleteAfterItsFirstPoll(t *testing.T) {
 	var taken struct {
 		ID string `json:"task_id"`
 	}
-	answered(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
+	requestJSON(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
 	before := time.Now().UnixNano()
 	status, first := jobStatus(t, mockService, taken.ID)
 	if status != "in_progress" || first.Completed < before || first.Reported != 0 {
@@ -62,7 +62,7 @@ func TestAJobIsCompleteAfterItsFirstPoll(t *testing.T) {
 	if status != "success" || second.Completed != first.Completed || second.Reported <= first.Completed {
 		t.Errorf("%s, %+v", status, second)
 	}
-	answered(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
+	requestJSON(t, mockService, http.MethodPost, submitPath, `{"prompt":"a cat","session_id":"job"}`, &taken)
 	if status, again := jobStatus(t, mockService, taken.ID); status != "success" || again != second {
 		t.Errorf("submitted twice: %s, %+v", status, again)
 	}
@@ -74,17 +74,17 @@ func TestAnEndlessJobIsNeverComplete(t *testing.T) {
 	var taken struct {
 		ID string `json:"task_id"`
 	}
-	answered(t, mockService, http.MethodPost, submitPath, string(marshal(map[string]any{"prompt": endless, "session_id": "job"})), &taken)
+	requestJSON(t, mockService, http.MethodPost, submitPath, string(marshal(map[string]any{"prompt": endless, "session_id": "job"})), &taken)
 	for range 3 {
-		if status, noted := jobStatus(t, mockService, taken.ID); status != "in_progress" || noted.Completed != 0 {
-			t.Errorf("%s, %+v", status, noted)
+		if status, recorded := jobStatus(t, mockService, taken.ID); status != "in_progress" || recorded.Completed != 0 {
+			t.Errorf("%s, %+v", status, recorded)
 		}
 	}
 }
 
-// tasksAddUp verifies the tasks of a store, and returns what was looked at of the
-// money.
-func tasksAddUp(t *testing.T, b *testStore) (r ledgerverify.Report) {
+// verifyTasks verifies the tasks of a store and its ledger. It returns the report on the
+// ledger.
+func verifyTasks(t *testing.T, b *testStore) (r ledgerverify.Report) {
 	t.Helper()
 	now := b.store.Now()
 	err := b.store.View(t.Context(), func(reader storage.Reader) error {
@@ -93,7 +93,7 @@ func tasksAddUp(t *testing.T, b *testStore) (r ledgerverify.Report) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return addsUp(t, b)
+	return verifyStore(t, b)
 }
 
 func TestSubmissionsAndCommitsAlternate(t *testing.T) {
@@ -106,18 +106,18 @@ func TestSubmissionsAndCommitsAlternate(t *testing.T) {
 	}
 	for n, s := range p {
 		if s.Units < int64(o.Turns.Rounds*o.Concurrency) || s.Took < time.Duration(o.Turns.Rounds)*o.Turns.Slice || s.CPU <= 0 {
-			t.Errorf("group %d has done %d in %v, by %v of a core", n, s.Units, s.Took, s.CPU)
+			t.Errorf("group %d: %d units in %v with %v of a core", n, s.Units, s.Took, s.CPU)
 		}
 		if s.P50 <= 0 || s.P99 < s.P50 {
-			t.Errorf("group %d took %v each, %v at most", n, s.P50, s.P99)
+			t.Errorf("group %d: p50 %v, p99 %v", n, s.P50, s.P99)
 		}
 	}
-	if r := tasksAddUp(t, b); r.Transfers < p[1].Units {
-		t.Errorf("%d submissions were counted, the ledger knows of %d holds", p[1].Units, r.Transfers)
+	if r := verifyTasks(t, b); r.Transfers < p[1].Units {
+		t.Errorf("%d submissions were counted, the ledger has %d holds", p[1].Units, r.Transfers)
 	}
 }
 
-// The tasks that are written are such as the gateway has, and so are the keys.
+// Tasks and keys of taskSeed must be accepted by the gateway.
 func TestABacklogWaitsAndCanBeQueried(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
@@ -136,7 +136,7 @@ func TestABacklogWaitsAndCanBeQueried(t *testing.T) {
 	for _, key := range keys {
 		p, ok := directory.Authenticate(key.Secret)
 		if !ok {
-			t.Fatal("a key of the backlog does not let in")
+			t.Fatal("a key of the backlog is refused")
 		}
 		if one, err := engine.Get(ctx, task.OfKey(p.KeyID), key.Task); err != nil || one.Status != task.Queued || one.Detail.Held != taskPrice {
 			t.Errorf("%+v, %v", one, err)
@@ -146,10 +146,10 @@ func TestABacklogWaitsAndCanBeQueried(t *testing.T) {
 	if err != nil || len(all) != 1 || all[0].Waiting != tasks || all[0].Running != 0 || !all[0].Drained {
 		t.Errorf("%+v, %v", all, err)
 	}
-	tasksAddUp(t, b)
+	verifyTasks(t, b)
 }
 
-func TestARowWithoutABoundIsShown(t *testing.T) {
+func TestARowWithoutABoundDoesNotFail(t *testing.T) {
 	t.Parallel()
 	w := row{label: "p99", figure: tailLatency, unit: microseconds, compare: ratio}
 	if got := w.judge(1000, false); got != shown || w.bound(w.must) != "–" {
@@ -157,6 +157,6 @@ func TestARowWithoutABoundIsShown(t *testing.T) {
 	}
 	r := report{Rows: []result{{Verdict: shown}}}
 	if !r.met() {
-		t.Error("a run fails for a row in which nothing must hold")
+		t.Error("a row without a bound fails the run")
 	}
 }

@@ -34,7 +34,7 @@ func (u underLoad) pair(ctx context.Context, b *bench, name string) (p pair, err
 		}
 		defer g.stop()
 		gateways[n], starts[n] = g, g.start
-		o.Targets[n] = target{g.address, g.cmd.Process.Pid, s.keys, side.reads, s.asks}
+		o.Targets[n] = target{g.address, g.cmd.Process.Pid, s.keys, side.reads, s.taskPaths}
 		if b.profiles != "" && u.job.Kind != idle {
 			file := filepath.Join(b.profiles, name+"-"+s.name+".pprof")
 			profiles.Go(func() {

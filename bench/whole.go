@@ -13,7 +13,7 @@ type wholeProcess struct {
 
 // pair implements trial.
 func (w wholeProcess) pair(ctx context.Context, b *bench, name string) (pair, error) {
-	u := underLoad{w.beside, w.gateway, w.job}
+	u := underLoad(w)
 	u.job.Whole = true
 	return u.pair(ctx, b, name)
 }
@@ -22,7 +22,7 @@ func (w wholeProcess) pair(ctx context.Context, b *bench, name string) (pair, er
 func (o order) loadWhole(ctx context.Context) (p pair, err error) {
 	for n, t := range o.Targets {
 		l := &load{order: o, target: t}
-		defer l.hangUp()
+		defer l.closeConnections()
 		if err := l.ready(ctx); err != nil {
 			return p, err
 		}

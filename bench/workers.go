@@ -22,8 +22,8 @@ type workers struct {
 	took []time.Duration // in no order
 }
 
-// forget discards the samples of the warm-up.
-func (c *workers) forget() { c.sample, c.took = sample{}, nil }
+// discardSamples discards the samples of the warm-up.
+func (c *workers) discardSamples() { c.sample, c.took = sample{}, nil }
 
 // doTimes runs the operation this many times in all.
 func (c *workers) doTimes(times int64) error {
@@ -112,7 +112,7 @@ func alternate(t turns, profile string, groups ...*workers) error {
 		if err := c.work(t.Warm); err != nil {
 			return err
 		}
-		c.forget()
+		c.discardSamples()
 	}
 	for range t.Rounds {
 		for _, c := range groups {

@@ -15,12 +15,12 @@ import (
 
 func TestMain(m *testing.M) { gatetest.Main(m) }
 
-var update = flag.Bool("update", false, "write what is adapted into the golden files")
+var update = flag.Bool("update", false, "write the results into the golden files")
 
 const separator = "----------\n"
 
-// TestAdapt holds what each Caddyfile below testdata/adapt becomes: JSON, or,
-// where the name begins with "bad", an error that says in which line.
+// TestAdapt compares the result of each Caddyfile below testdata/adapt with the golden
+// file: JSON, or an error with a line if the name begins with "bad".
 func TestAdapt(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/adapt/*.txt")
@@ -49,7 +49,7 @@ func TestAdapt(t *testing.T) {
 				got = indented.String() + "\n"
 			}
 			if bad := strings.HasPrefix(name, "bad_"); bad != (err != nil) {
-				t.Errorf("was answered %v", err)
+				t.Errorf("got %v", err)
 			} else if bad && !place.MatchString(got) {
 				t.Errorf("the error names no line: %s", got)
 			}
@@ -58,38 +58,38 @@ func TestAdapt(t *testing.T) {
 					t.Fatal(err)
 				}
 			} else if got != want {
-				t.Errorf("became\n%s\nwant\n%s", got, want)
+				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
 		})
 	}
 }
 
-// TestABadConfigurationDoesNotStart holds what only provisioning can tell.
+// TestABadConfigurationDoesNotStart covers errors that only provisioning finds.
 func TestABadConfigurationDoesNotStart(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	for name, c := range map[string]struct{ app, site, want string }{
-		"a header of another meaning": {"version_header x-api-key", "", "has another meaning"},
-		"a header that is no version": {"version_header x-thing", "", "must end in -version"},
-		"a header that is none":       {`version_header "a version"`, "", "letters, digits"},
-		"too little memory":           {"limits {\n body_memory 1MiB\n}", "", "at least 64 MiB"},
-		"an idle without lifetime":    {"session {\n idle 31d\n}", "", "lifetime from idle"},
-		"a session for ever":          {"session {\n lifetime 500d\n}", "", "to 9600h"},
-		"an idle of a moment":         {"session {\n idle 1s\n}", "", "idle is at least 1m"},
-		"a stamp of a moment":         {"verification {\n lifetime 1s\n}", "", "from 30s to 1h"},
-		"a stamp for ever":            {"verification {\n lifetime 2h\n}", "", "from 30s to 1h"},
-		"passkeys of another site":    {"base_url https://a.example\npasskey {\n rp_id b.example\n}", "", "browsers would refuse it"},
-		"passkeys of a neighbour":     {"base_url https://a.b.example\npasskey {\n rp_id ab.example\n origin https://xab.example\n}", "", "browsers would refuse it"},
-		"passkeys of no site":         {"passkey {\n rp_id b.example\n}", "", "there is no origin"},
-		"passkeys for an address":     {"base_url http://127.0.0.1:8080\npasskey {\n rp_id localhost\n}", "", "https, and for http://localhost, alone"},
-		"a pattern among the names":   {"", "modelgate_messages {\n models a-*\n respond ok\n}", "is a pattern, at "},
+		"a known header":             {"version_header x-api-key", "", "has another meaning"},
+		"a header without -version":  {"version_header x-thing", "", "must end in -version"},
+		"an invalid header name":     {`version_header "a version"`, "", "letters, digits"},
+		"too little memory":          {"limits {\n body_memory 1MiB\n}", "", "at least 64 MiB"},
+		"idle above lifetime":        {"session {\n idle 31d\n}", "", "lifetime from idle"},
+		"too long a session":         {"session {\n lifetime 500d\n}", "", "to 9600h"},
+		"too short an idle":          {"session {\n idle 1s\n}", "", "idle from 1m"},
+		"too short a step-up":        {"verification {\n lifetime 1s\n}", "", "allowed: 30s to 1h"},
+		"too long a step-up":         {"verification {\n lifetime 2h\n}", "", "allowed: 30s to 1h"},
+		"passkeys of another site":   {"base_url https://a.example\npasskey {\n rp_id b.example\n}", "", "browsers would refuse it"},
+		"passkeys of a similar name": {"base_url https://a.b.example\npasskey {\n rp_id ab.example\n origin https://xab.example\n}", "", "browsers would refuse it"},
+		"passkeys without an origin": {"passkey {\n rp_id b.example\n}", "", "origin is missing"},
+		"passkeys for an address":    {"base_url http://127.0.0.1:8080\npasskey {\n rp_id localhost\n}", "", "only for https and for http://localhost"},
+		"a pattern among the names":  {"", "modelgate_messages {\n models a-*\n respond ok\n}", "is a pattern: only exact names are allowed, at "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := g.Reload(gatetest.Config{App: c.app, Site: c.site})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
-				t.Errorf("was answered %v, want %q", err, c.want)
+				t.Errorf("got %v, want %q", err, c.want)
 			}
 			if got := g.Do(t, "GET", "/v1/models", "", ""); got.Status != 401 {
-				t.Errorf("the configuration before it no longer serves: %d", got.Status)
+				t.Errorf("the configuration before returns %d", got.Status)
 			}
 		})
 	}

@@ -14,10 +14,9 @@ import (
 // is live: Caddy has made it the active one and can no longer roll it back. A started
 // configuration may still fail, for example because a port is busy. Then the previous
 // configuration continues with the same store. Caddy has no event for a configuration
-// that becomes live. The event "started" comes before, and the apps of the previous
-// configuration stop afterwards in random order, the servers after a grace period. So
-// the runtime polls the active configuration: at each call until it has adopted it, and
-// in the background with growing pauses.
+// that becomes live: it emits "started" earlier, and stops the apps of the previous
+// configuration later, in random order. So the runtime polls the active configuration:
+// at each call until it has adopted it, and in the background with growing pauses.
 
 // adoption is the state of applying the settings of a configuration to its runtime.
 type adoption struct {
@@ -37,16 +36,16 @@ func newAdoption() adoption {
 
 const (
 	// firstCheck is the pause before the first check of the active configuration. It
-	// doubles up to liveAtMost.
-	firstCheck = 10 * time.Millisecond
-	liveAtMost = time.Second
+	// doubles up to maxCheckPause.
+	firstCheck    = 10 * time.Millisecond
+	maxCheckPause = time.Second
 
-	// adoptAtMost bounds the pause after a failed attempt, which begins at liveAtMost
+	// maxRetryPause bounds the pause after a failed attempt, which begins at maxCheckPause
 	// and doubles.
-	adoptAtMost = time.Minute
+	maxRetryPause = time.Minute
 )
 
-// watch adopts the configuration as soon as it is live. It returns after that, or when
+// watch adopts the configuration as soon as it is live. It blocks until then, or until
 // the configuration stops.
 func (l *lease) watch() {
 	for pause := firstCheck; ; {
@@ -61,9 +60,9 @@ func (l *lease) watch() {
 		case <-timer.C:
 		}
 		if l.adopt(); l.failed.Load() {
-			pause = min(max(2*pause, liveAtMost), adoptAtMost)
+			pause = min(max(2*pause, maxCheckPause), maxRetryPause)
 		} else {
-			pause = min(2*pause, liveAtMost)
+			pause = min(2*pause, maxCheckPause)
 		}
 	}
 }
@@ -74,7 +73,7 @@ func (l *lease) stopWatching() {
 	l.watching.Wait()
 }
 
-// adopt applies the settings of the configuration if it is live, once. It logs an error.
+// adopt applies the settings of the configuration once it is live. It logs errors.
 func (l *lease) adopt() {
 	l.runtime.adopting.Lock()
 	defer l.runtime.adopting.Unlock()
@@ -95,8 +94,8 @@ func (l *lease) adopt() {
 	close(l.over)
 }
 
-// await blocks until the configuration may serve a call: until the runtime has the
-// settings that the call depends on.
+// await blocks until the runtime has the settings that a call depends on, at most for
+// openTimeout. Else it returns [ErrNotLive].
 func (l *lease) await(ctx context.Context) error {
 	if !l.failed.Load() {
 		l.adopt()
@@ -107,7 +106,7 @@ func (l *lease) await(ctx context.Context) error {
 	case l.failed.Load() && !l.done.Load():
 		return ErrNotLive
 	}
-	timer := time.NewTimer(openPatience)
+	timer := time.NewTimer(openTimeout)
 	defer timer.Stop()
 	select {
 	case <-l.over:

@@ -37,7 +37,7 @@ func init() {
 // AppID is the id of the app in Caddy's configuration.
 const AppID = "modelgate"
 
-// DefaultCurrency is the currency of a configuration that names none.
+// DefaultCurrency is the currency if the configuration names none.
 const DefaultCurrency = "USD"
 
 // ModulePath is the path of this Go module.
@@ -51,8 +51,8 @@ type App struct {
 	// The storage engine. Default: `badger`.
 	StorageRaw json.RawMessage `json:"storage,omitempty" caddy:"namespace=modelgate.storage inline_key=engine"`
 
-	// The request header that names the version of the messages dialect; it is
-	// required on /v1/messages and has the form of a date, as 2023-06-01.
+	// The request header that names the version of the messages dialect. It is
+	// required on /v1/messages; its value is a date such as 2023-06-01.
 	// Default: `anthropic-version`.
 	VersionHeader string `json:"version_header,omitempty"`
 
@@ -63,41 +63,39 @@ type App struct {
 	// The one currency of all money, by ISO 4217. Default: `USD`.
 	Currency string `json:"currency,omitempty"`
 
-	// What models cost. Without any price no call is charged.
+	// The prices of models. Without any price, no call is charged.
 	PriceRows []catalog.Price `json:"prices,omitempty"`
 
-	// How calls of a model without a price are handled, if other models have one:
-	// `refuse`, or `allow`, free of charge. Default: `refuse`.
+	// If other models have a price, whether the gateway refuses calls of a model without
+	// one: `refuse`, or `allow`, free of charge. Default: `refuse`.
 	Unpriced string `json:"unpriced,omitempty"`
 
-	// How a call with a price is handled whose caller disconnects before the end of
+	// What happens to a call with a price if its caller disconnects before the end of
 	// the answer: `cancel`, or `finish` and how long the call to the backend may
-	// run on, as in `finish 5m`. Default: `finish 5m` for calls without stream and
-	// for streams that have shown no content; for streams with content `finish
-	// 30s` if a part of the cost is unseen until the end: the price has
+	// continue, as in `finish 5m`. Default: `finish 5m` for calls without stream and
+	// for streams that have sent no content. For streams with content it is `finish
+	// 30s` if a part of the cost is unknown until the end: the price has
 	// `reasoning`, or the request or the answer has reasoning, audio, images as
-	// output, server-side tools, other models or a compaction; else `cancel`.
+	// output, server-side tools, other models or a compaction. Else it is `cancel`.
 	OnDisconnect catalog.OnDisconnect `json:"on_disconnect,omitzero"`
 
-	// Whether a call with a price that a backend had, and that failed before any
-	// content by a time-out or because the backend broke off, is charged its
-	// input. Default: it is charged nothing.
+	// Whether a call with a price is charged its input if the backend received it and
+	// then timed out or broke off before any content. Default: it is charged nothing.
 	ChargeFailedInput bool `json:"charge_failed_input,omitempty"`
 
-	// Whether model calls may name what the vendor keeps for the account of the
-	// operator, such as files, containers and earlier answers, which may be
-	// another user's: `off` refuses such calls, `shared` lets them pass, for a
-	// gateway whose users may read each other's. Default: `off`.
+	// Whether model calls may name objects that the vendor stores for the operator's
+	// account, such as files, containers and earlier answers. They may belong to
+	// another user. `off` refuses such calls; `shared` allows them, for a gateway
+	// whose users may read each other's objects. Default: `off`.
 	State string `json:"state,omitempty"`
 
-	// Which part of a user's spend of the last 24 hours may stay uncollected, as
-	// `1%` or `0.5%`. While it is more, the user's calls are made one at a time and
-	// reserve the whole context. `off` never restricts them. Default: `1%`.
+	// The part of a user's spend of the last 24 hours that may stay uncollected, as
+	// `1%` or `0.5%`. Above it, the user can make one call at a time, and each call
+	// reserves the whole context. `off` never restricts them. Default: `1%`.
 	UncollectedTolerance string `json:"uncollected_tolerance,omitempty"`
 
-	// Which models generate images and videos, by family, and what they take
-	// otherwise than their families. A model of a platform task that is in none is
-	// refused.
+	// The models that generate images and videos, by family, and how their options
+	// differ from those of the family. A platform task needs a model in a family.
 	FamilyRows []catalog.FamilyRow `json:"families,omitempty"`
 
 	// The services that generate images and videos.
@@ -119,15 +117,15 @@ type App struct {
 	// The plans on sale, in the order in which buyers see them.
 	PlanRows []billing.Plan `json:"plans,omitempty"`
 
-	// The services with which users pay into their wallets, each at most once. They
-	// need base_url. Default: none, so that only operators credit wallets.
+	// The services by which users top up their wallets, each at most once. They
+	// need base_url. Default: none; only operators credit wallets.
 	PaymentsRaw []json.RawMessage `json:"payments,omitempty" caddy:"namespace=modelgate.payments inline_key=provider"`
 
 	// The bounds of one payment into a wallet.
 	TopUp TopUp `json:"topup,omitzero"`
 
-	// Who may create an account: with `open`, everybody who reaches the console; with
-	// `closed`, operators only. Default: `closed`.
+	// Who may create an account: with `open`, anyone who reaches the console; with
+	// `closed`, only operators. Default: `closed`.
 	Registration string `json:"registration,omitempty"`
 
 	// How long users stay logged in.
@@ -136,18 +134,18 @@ type App struct {
 	// When users must prove their second factor again.
 	Verification Verification `json:"verification,omitzero"`
 
-	// For which site passkeys are made. Without it they are made for base_url, if
-	// that is https with a name, or http://localhost; else there are none.
+	// The site of passkeys. Default: base_url if that is https with a name, or
+	// http://localhost; else there are no passkeys.
 	Passkey Passkey `json:"passkey,omitzero"`
 
 	// The master keys, which seal the secrets in the store: 32 random bytes each, in
-	// base64 or hexadecimal. The first one seals, all of them open. Placeholders are resolved, such as `{env.MODELGATE_SECRET}` and
-	// `{file./path}`. Default: a key that is made once, in a file beside the
-	// store, `<directory of the store>.key`. Without its key a store does not
-	// open: keep a copy, and not with the backups of the store.
+	// base64 or hexadecimal. The first one seals, all of them open. Placeholders are
+	// resolved, such as `{env.MODELGATE_SECRET}` and `{file./path}`. Default: a key that
+	// the gateway creates once, in the file `<directory of the store>.key`. Without its
+	// key a store does not open: keep a copy apart from the backups of the store.
 	Secrets masterKeys `json:"secrets,omitempty"`
 
-	// Bounds that hold for every model call, every key and every log-in.
+	// The limits of model calls, keys and log-ins.
 	Limits Limits `json:"limits,omitzero"`
 
 	logger                     *zap.Logger
@@ -171,7 +169,7 @@ type App struct {
 	lease  *lease
 }
 
-// offers are the models that callers are shown, sorted.
+// offers are the names of the listed models, sorted.
 type offers struct {
 	sync.Mutex
 	names []string
@@ -243,7 +241,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	opener, ok := module.(storage.Opener)
 	if !ok {
-		return fmt.Errorf("the storage module %T opens no engine", module)
+		return fmt.Errorf("the storage module %T is not a storage engine", module)
 	}
 	a.opener = opener
 	if err := a.provisionMedia(); err != nil {
@@ -258,7 +256,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	return nil
 }
 
-// Validate refuses unknown words and limits that no call could satisfy.
+// Validate returns an error for unknown words and for limits that no call could satisfy.
 func (a *App) Validate() error {
 	errs := []error{
 		a.Limits.validate(),
@@ -275,7 +273,7 @@ func (a *App) Validate() error {
 	return errors.Join(errs...)
 }
 
-// validateBaseURL refuses a URL to which a path cannot be appended.
+// validateBaseURL returns an error if a path cannot be appended to the URL.
 func validateBaseURL(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || text != u.Scheme+"://"+u.Host {
@@ -284,24 +282,24 @@ func validateBaseURL(text string) error {
 	return nil
 }
 
-// Start opens the runtime, or joins the one of the previous configuration. It returns an error if the money there has another currency, or if
-// the master keys do not open what is sealed there. It changes no setting of the
-// store: see [Runtime.adopt].
+// Start opens the runtime, or joins the one of the previous configuration. It returns an
+// error if the money in the store has another currency, or if the master keys do not open
+// its secrets. It changes no setting of the store: see [Runtime.adopt].
 func (a *App) Start() error {
 	return a.lease.start()
 }
 
-// Stop releases the runtime. It stays open while calls of this configuration run; after
-// a reload their streams may last.
+// Stop releases the runtime. The runtime stays open while calls of this configuration
+// run: streams may continue after a reload.
 func (a *App) Stop() error {
 	a.lease.stop()
 	return nil
 }
 
-// Cleanup does what Stop does, for a configuration that never started.
+// Cleanup releases the runtime like Stop, also if the configuration never started.
 func (a *App) Cleanup() error {
 	if a.lease != nil {
-		a.lease.unserve()
+		a.lease.withdraw()
 		a.lease.stop()
 	}
 	if a.sender != nil {
@@ -310,11 +308,11 @@ func (a *App) Cleanup() error {
 	return nil
 }
 
-// Metrics returns the meters of this process.
+// Metrics returns the metrics of this process.
 func (a *App) Metrics() *metrics.Metrics { return a.metrics }
 
-// Offer adds names to the list of models that callers are shown. Directives and
-// matchers call it while they are provisioned.
+// Offer adds names to the list of models. Directives and matchers call it while they are
+// provisioned.
 func (a *App) Offer(models ...string) {
 	a.offers.Lock()
 	defer a.offers.Unlock()
@@ -325,16 +323,16 @@ func (a *App) Offer(models ...string) {
 	}
 }
 
-// Offered returns the models that callers are shown, sorted, and since when, in
-// Unix seconds.
+// Offered returns the listed models, sorted, and the time of their provisioning in Unix
+// seconds.
 func (a *App) Offered() ([]string, int64) {
 	a.offers.Lock()
 	defer a.offers.Unlock()
 	return a.offers.names, a.started
 }
 
-// Of returns the app of a configuration that is being provisioned, with
-// defaults when it has none.
+// Of returns the app of a configuration that is being provisioned. If the configuration
+// has none, the app has the defaults.
 func Of(ctx caddy.Context) (*App, error) {
 	module, err := ctx.App(AppID)
 	if err != nil {
@@ -344,11 +342,12 @@ func Of(ctx caddy.Context) (*App, error) {
 }
 
 // Active returns the app of the running configuration, or a fault if that has none.
-// The admin endpoint is set up before the apps are, so it asks at each request.
+// Caddy sets up the admin endpoint before the apps, so the admin API calls Active at each
+// request.
 func Active() (*App, error) {
 	module, err := caddy.ActiveContext().AppIfConfigured(AppID)
 	if err != nil {
-		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate in it")
+		return nil, fault.New(fault.NotFound, "the running configuration has no modelgate option")
 	}
 	return module.(*App), nil
 }

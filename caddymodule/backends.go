@@ -22,26 +22,25 @@ const backendsNamespace = "modelgate.backends"
 
 // Backend is a generation service that runs tasks.
 type Backend struct {
-	// The name that its tasks refer to: 1 to 64 characters of a-z, 0-9, `-` and `_`. A
+	// The name, to which tasks refer: 1 to 64 characters of a-z, 0-9, `-` and `_`. A
 	// renamed backend is another backend.
 	Name string `json:"name"`
 
-	// The models that it runs: an exact name, or a prefix and `*`. One that begins
-	// with `video-` or `image-` names models of that kind, any other one what
-	// follows these in the names of both. Over all backends an exact name goes
-	// before a prefix, and a longer prefix before a shorter one. Without any it gets
-	// no new tasks, and ends those that it has.
+	// The models of the backend: exact names, or prefixes with `*`. A name with `video-` or
+	// `image-` is for that kind. A name without this prefix is for both kinds. Among all
+	// backends an exact name precedes a prefix, and a longer prefix precedes a shorter one.
+	// A backend without models gets no new tasks and finishes its tasks.
 	Models []catalog.Pattern `json:"models,omitempty"`
 
-	// How many tasks it may have at once; the others wait here, first come first
-	// served. Default: any number.
+	// The maximum number of tasks that it runs at once; the others wait in a queue.
+	// Default: no limit.
 	MaxRunning int `json:"max_running,omitempty"`
 
-	// How many polls per second it gets at most. Default: 50.
+	// The maximum number of polls per second. Default: 50.
 	PollsPerSecond int `json:"polls_per_second,omitempty"`
 
-	// How long it may refuse one task as busy (429), or with 403, while it takes others
-	// or there are no others: then the task fails without charge. From 10s to 72h.
+	// How long the service may refuse one task with 429 or 403, while it accepts other
+	// tasks or has none. After that the task fails without charge. From 10s to 72h.
 	// Default: 30m.
 	BusyTimeout caddy.Duration `json:"busy_timeout,omitempty"`
 
@@ -51,7 +50,7 @@ type Backend struct {
 	adapter backends.Backend
 }
 
-// The greatest numbers that mean something.
+// The bounds of the settings of a backend.
 const (
 	maxMaxRunning     = 1_000_000
 	maxPollsPerSecond = 10_000
@@ -62,15 +61,15 @@ const (
 func (b *Backend) validate() error {
 	switch {
 	case !isBackendName(b.Name):
-		return fmt.Errorf("backend %q: a name has 1 to 64 characters of a-z, 0-9, - and _", b.Name)
+		return fmt.Errorf("backend %q: the name is not supported; allowed: 1 to 64 characters of a-z, 0-9, - and _", b.Name)
 	case b.MaxRunning < 0 || b.MaxRunning > maxMaxRunning:
-		return fmt.Errorf("backend %s: max_running is from 1 to %d, or left out", b.Name, maxMaxRunning)
+		return fmt.Errorf("backend %s: max_running is %d; allowed: 1 to %d", b.Name, b.MaxRunning, maxMaxRunning)
 	case b.PollsPerSecond < 0 || b.PollsPerSecond > maxPollsPerSecond:
-		return fmt.Errorf("backend %s: polls_per_second is from 1 to %d, or left out", b.Name, maxPollsPerSecond)
+		return fmt.Errorf("backend %s: polls_per_second is %d; allowed: 1 to %d", b.Name, b.PollsPerSecond, maxPollsPerSecond)
 	case b.BusyTimeout != 0 && (time.Duration(b.BusyTimeout) < minBusyTimeout || time.Duration(b.BusyTimeout) > maxBusyTimeout):
 		return fmt.Errorf("backend %s: busy_timeout is %v; allowed: %v to %v", b.Name, time.Duration(b.BusyTimeout), minBusyTimeout, maxBusyTimeout)
 	case b.AdapterRaw == nil:
-		return fmt.Errorf("backend %s: it has no adapter, which says how the service is spoken to", b.Name)
+		return fmt.Errorf("backend %s: adapter is missing; name the adapter of the service", b.Name)
 	}
 	return nil
 }
@@ -89,7 +88,7 @@ func (a *App) provisionBackends(ctx caddy.Context) error {
 			return err
 		}
 		if names[b.Name] {
-			return fmt.Errorf("backend %s is there twice", b.Name)
+			return fmt.Errorf("backend %s is given twice", b.Name)
 		}
 		names[b.Name] = true
 		module, err := ctx.LoadModule(b, "AdapterRaw")
@@ -98,7 +97,7 @@ func (a *App) provisionBackends(ctx caddy.Context) error {
 		}
 		var ok bool
 		if b.adapter, ok = module.(backends.Backend); !ok {
-			return fmt.Errorf("backend %s: the adapter module %T runs no tasks", b.Name, module)
+			return fmt.Errorf("backend %s: the module %T is not an adapter", b.Name, module)
 		}
 	}
 	var err error
@@ -132,8 +131,8 @@ func (a *App) notifyURL(b *Backend) string {
 	return a.BaseURL + noticesPath + b.Name
 }
 
-// driven returns the backends for the task engine.
-func (a *App) driven() []task.Backend {
+// taskBackends returns the backends for the task engine.
+func (a *App) taskBackends() []task.Backend {
 	all := make([]task.Backend, len(a.BackendRows))
 	for i, b := range a.BackendRows {
 		all[i] = task.Backend{
@@ -160,7 +159,7 @@ func (a *App) unmarshalBackend(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if slices.ContainsFunc(a.BackendRows, func(other *Backend) bool { return other.Name == b.Name }) {
-		return d.Errf("backend %s is there twice", b.Name)
+		return d.Errf("backend %s is given twice", b.Name)
 	}
 	err := settings.Block(d, map[string]settings.Reader{
 		"models": func(d *caddyfile.Dispenser) (err error) {
@@ -200,7 +199,7 @@ func (b *Backend) unmarshalAdapter(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// routesOf finds the backend of a model.
+// routesOf returns the backend of each model pattern.
 func routesOf(rows []*Backend) (catalog.Models[*Backend], error) {
 	var routes catalog.Models[*Backend]
 	for _, b := range rows {
@@ -209,14 +208,14 @@ func routesOf(rows []*Backend) (catalog.Models[*Backend], error) {
 				return routes, fmt.Errorf("backend %s: %w", b.Name, err)
 			}
 			if other, ok := routes.Add(p, b); !ok {
-				return routes, fmt.Errorf("backend %s: models %s go to backend %s already", b.Name, p, other.Name)
+				return routes, fmt.Errorf("backend %s: models: backend %[3]s already has the pattern %[2]s", b.Name, p, other.Name)
 			}
 		}
 	}
 	return routes, nil
 }
 
-// AdapterName returns the name of the adapter in a configuration.
+// AdapterName returns the name of the adapter as the configuration has it.
 func (b *Backend) AdapterName() string {
 	module, _ := b.adapter.(caddy.Module)
 	return module.CaddyModule().ID.Name()

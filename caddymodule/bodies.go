@@ -6,22 +6,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 )
 
-// maxBody is the memory that the largest body takes, in bytes: 32 MiB and what its
-// buffer has beside it.
+// maxBody is the memory of the largest body in bytes: 32 MiB and the overhead of its
+// buffer.
 const maxBody = 32<<20 + 4<<10
 
-// minBodyMemory is the least budget of authenticated callers: one body of the largest
-// size must leave room for those of others.
+// minBodyMemory is the minimum budget of authenticated callers in bytes: one body of the
+// largest size must leave space for those of others.
 const minBodyMemory = 64 << 20
 
-// Bodies are the bounds of the bodies of authenticated callers. A user has a quarter,
-// but always room for one body of the largest size.
+// Bodies returns the limits for the bodies of authenticated callers. A user has a quarter
+// of the budget, but always enough for one body of the largest size.
 func (l *Limits) Bodies() bodymem.Limits {
 	return bodymem.Limits{Total: l.BodyMemory, Share: max(l.BodyMemory/4, maxBody)}
 }
 
-// The bounds of the bodies of unauthenticated callers, whose owners are addresses.
-// Each class has a budget of its own, so that none can shut out another.
+// The limits for the bodies of unauthenticated callers, by address. Each class has its
+// own budget, so that none can block another.
 var (
 	NoticeBodies  = bodymem.Limits{Total: 8 << 20, Share: 2 << 20} // of generation services
 	WebhookBodies = bodymem.Limits{Total: 8 << 20, Share: 1 << 20} // of payment services
@@ -30,8 +30,8 @@ var (
 
 // BodyBudgets are the budgets of request bodies of a runtime, by class of caller.
 type BodyBudgets struct {
-	Users    bodymem.Budget // authenticated callers; owners are users
-	Notices  bodymem.Budget // owners of these and the following are addresses
+	Users    bodymem.Budget // by user
+	Notices  bodymem.Budget // this and the following: by address
 	Webhooks bodymem.Budget
 	LogIns   bodymem.Budget
 }

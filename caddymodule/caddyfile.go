@@ -16,8 +16,8 @@ func init() {
 
 func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 	if existing != nil {
-		d.Next() // to the option's name, whose line the error tells
-		return nil, d.Err("the modelgate option is there twice")
+		d.Next() // to the option's name, so that the error has its line
+		return nil, d.Err("the option modelgate is given twice")
 	}
 	var app App
 	if err := app.UnmarshalCaddyfile(d); err != nil {
@@ -136,7 +136,7 @@ func (l *Limits) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		},
 	}
 	for _, limit := range l.counts() {
-		words[limit.name] = settings.Count(limit.value, limit.most)
+		words[limit.name] = settings.Count(limit.value, limit.max)
 	}
 	return settings.Block(d, words)
 }

@@ -19,19 +19,19 @@ import (
 // Callback configures the callbacks about ended tasks, and which addresses they may
 // reach.
 type Callback struct {
-	// Where callbacks of API keys go that have no address of their own, an absolute
-	// http or https URL. Placeholders are resolved. Default: nowhere.
+	// The receiver of callbacks for API keys without an address of their own: an
+	// absolute http or https URL. Placeholders are resolved. Default: none.
 	URL string `json:"url,omitempty"`
 
-	// What signs those, as Standard Webhooks has it: `whsec_` and the base64 of 24 to
-	// 64 random bytes. Placeholders are resolved, such as
+	// The secret that signs callbacks to url, in the form of Standard Webhooks: `whsec_`
+	// and the base64 of 24 to 64 random bytes. Placeholders are resolved, such as
 	// `{env.MODELGATE_CALLBACK_SECRET}`. Required with url. The addresses of keys have
-	// secrets of their own.
+	// their own secrets.
 	Secret settings.Secret `json:"secret,omitempty"`
 
-	// What callbacks may reach beside public addresses, each with its port:
-	// `hooks.example.org:8443`, `10.1.0.0/16:443`, `[fd00::/8]:443`. A name stands for
-	// every address that it has when it is dialled.
+	// The addresses that callbacks may reach besides public ones, each with its port:
+	// `hooks.example.org:8443`, `10.1.0.0/16:443`, `[fd00::/8]:443`. A name means
+	// every address to which it resolves when the gateway dials it.
 	Allow []string `json:"allow,omitempty"`
 
 	allowed egress.Allowed
@@ -46,15 +46,15 @@ func (c *Callback) provision() (err error) {
 	case c.URL == "" && c.Secret == "":
 		return nil
 	case c.URL == "":
-		return errors.New("callback: there is a secret and no url; the secret signs what goes to url, keys have secrets of their own")
+		return errors.New("callback: secret needs url; the secret signs callbacks to url, keys have their own secrets")
 	case c.Secret == "":
-		return errors.New("callback: url needs a secret that signs what goes there, as secret {env.NAME}")
+		return errors.New("callback: url needs secret, which signs the callbacks, such as secret {env.NAME}")
 	}
 	if err := errors.Join(settings.Resolve("callback: url", &c.URL), settings.Resolve("callback: secret", &c.Secret)); err != nil {
 		return err
 	}
 	if err := c.allowed.CheckURL(c.URL); err != nil {
-		return fmt.Errorf("callback: url %w; what is not public is opened by allow", err)
+		return fmt.Errorf("callback: url %w; name addresses that are not public in allow", err)
 	}
 	key, err := identity.ParseCallbackSecret(c.Secret.Reveal())
 	if err != nil {
@@ -64,9 +64,9 @@ func (c *Callback) provision() (err error) {
 	return nil
 }
 
-// check refuses an address that a key is given and that is neither public nor opened
-// by allow. Where an address is opened, a name of the local network passes: it may
-// stand for that address, and is judged when it is dialled.
+// check returns an error if the callback address of a key is neither public nor named in
+// allow. If allow names an address, check accepts names of the local network: they may
+// resolve to that address, and the gateway checks them again when it dials.
 func (c *Callback) check(url string) error { return c.allowed.CheckRegistered(url) }
 
 // unmarshalCaddyfile reads
@@ -84,8 +84,7 @@ func (c *Callback) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}, "allow")
 }
 
-// allowed reads what may be reached beside public addresses, in one line or
-// several.
+// allowed reads the allowed addresses that are not public, in one line or several.
 func allowed(d *caddyfile.Dispenser, into *[]string) error {
 	entries := d.RemainingArgs()
 	if len(entries) == 0 {
@@ -96,18 +95,17 @@ func allowed(d *caddyfile.Dispenser, into *[]string) error {
 	return settings.Located(d, err)
 }
 
-// callbacks are the addresses of API keys, and for those that have none the
-// configured one.
+// callbacks returns the callback address of an API key, or the configured one if the key
+// has none.
 type callbacks struct {
 	directory *identity.Directory
-	url       string // empty: there is none
+	url       string // of the configuration; empty: none
 	keys      [][]byte
 	logger    *zap.Logger
 }
 
-// Address implements task.CallbackAddresses. A key's own address whose secrets cannot be
-// read is one without a secret, so that what goes there waits unsent, and the
-// task ends.
+// Address implements task.CallbackAddresses. If the secrets of a key's own address cannot
+// be read, the address has no secret: its callbacks wait unsent, and the task ends.
 func (c *callbacks) Address(r storage.Reader, key string) (task.Address, bool, error) {
 	own, err := c.directory.KeyCallback(r, key)
 	if err != nil {

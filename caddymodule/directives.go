@@ -7,8 +7,8 @@ import "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 // after those that only prepare (header, request_header, encode).
 //
 // modelgate_docs comes after the directives that serve calls, so it does not slow them down.
-// modelgate_stepup and modelgate_auth come last: the directives before them demand
-// their credential themselves, what comes behind them has none of its own.
+// modelgate_stepup and modelgate_auth come last: the directives before them check their
+// own credentials, those after them check none.
 var directives = []string{
 	"modelgate_health",
 	"modelgate_messages",

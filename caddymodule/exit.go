@@ -8,13 +8,13 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyevents"
 )
 
-// exiting ends when the process begins to exit, which it does once.
+// exiting is canceled once, when the process begins to exit.
 var exiting, beginExit = context.WithCancel(context.Background())
 
 // OnExit calls fn when the process begins to exit, unless stop is called first. It is
 // for requests that wait: the servers stop only when all requests are answered, and
-// Caddy's own hook comes after that. Handlers that use it call [WatchExit] when they are
-// provisioned.
+// Caddy runs its own hook after that. Handlers that use OnExit call [WatchExit] when they
+// are provisioned.
 func OnExit(fn func()) (stop func() bool) { return context.AfterFunc(exiting, fn) }
 
 // WatchExit subscribes to the stop of the configuration that is being provisioned.
@@ -26,8 +26,8 @@ func WatchExit(ctx caddy.Context) error {
 	return events.(*caddyevents.App).On("stopping", exitWatch{})
 }
 
-// exitWatch handles the event that a configuration stops. It is empty, because Caddy
-// logs it at debug level.
+// exitWatch handles Caddy's event stopping. It has no fields, because Caddy logs it at
+// debug level.
 type exitWatch struct{}
 
 // Handle implements caddyevents.Handler.

@@ -1,4 +1,4 @@
 package caddymodule
 
-// Keep is what of a runtime is done once a minute about retention.
+// Keep applies the retention of a runtime, which the runtime does once a minute.
 var Keep = (*Runtime).keep

@@ -58,7 +58,7 @@ func (a *App) unmarshalFamily(d *caddyfile.Dispenser) error {
 	return settings.Located(&at, err)
 }
 
-// overrides are the words for what models take otherwise than their family.
+// overrides returns the words for options that differ from those of the family.
 func overrides(video, image *catalog.Override) map[string]settings.Reader {
 	return map[string]settings.Reader{
 		"video": func(d *caddyfile.Dispenser) error { return override(d, video) },
@@ -66,7 +66,7 @@ func overrides(video, image *catalog.Override) map[string]settings.Reader {
 	}
 }
 
-// override reads the cells that models take otherwise:
+// override reads the options that differ from those of the family:
 //
 //	duration   <seconds>|<from>-<to>... {
 //		default <seconds>
@@ -170,7 +170,7 @@ func wordsOrOff[T ~string](d *caddyfile.Dispenser, into *[]T) error {
 
 func parseOnOff(word string) (*bool, error) {
 	if word != "on" && word != "off" {
-		return nil, fmt.Errorf("%q is neither on nor off", word)
+		return nil, fmt.Errorf("%q is not supported; allowed: on, off", word)
 	}
 	return new(word == "on"), nil
 }
@@ -178,12 +178,12 @@ func parseOnOff(word string) (*bool, error) {
 func parseNumber(word string) (*int, error) {
 	n, err := strconv.ParseUint(word, 10, 31)
 	if err != nil {
-		return nil, fmt.Errorf("%q is no whole number", word)
+		return nil, fmt.Errorf("%q is not a whole number", word)
 	}
 	return new(int(n)), nil
 }
 
-// namesOf returns the models that families name exactly, as callers name them.
+// namesOf returns the exact model names of families, without patterns.
 func namesOf(rows []catalog.FamilyRow) (names []string) {
 	for _, row := range rows {
 		for _, p := range row.Models {

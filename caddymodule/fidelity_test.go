@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// vendor is a generation service that takes any submission, in the shape of each
-// adapter, and notes its body.
+// vendor is a generation service that accepts any submission in the form of each adapter
+// and records its body.
 type vendor struct {
 	mu     sync.Mutex
 	bodies []string
@@ -39,8 +39,8 @@ func (v *vendor) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_, _ = fmt.Fprintf(w, `{"id":%q,"task_id":%[1]q,"request_id":%[1]q,"status":"queued","Response":{"TaskId":%[1]q,"RequestId":"r"}}`, id)
 }
 
-// taken returns the bodies of the submissions so far, and forgets them.
-func (v *vendor) taken() []string {
+// take returns the recorded bodies and deletes them.
+func (v *vendor) take() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	bodies := v.bodies
@@ -48,8 +48,8 @@ func (v *vendor) taken() []string {
 	return bodies
 }
 
-// adapters are all that speak to a service over HTTP, with the words of each.
-var adapters = []struct{ name, words, model string }{
+// adapters has all adapters with an HTTP service, and the options of each.
+var adapters = []struct{ name, options, model string }{
 	{"platform", "key sk-there", ""},
 	{"generations", "key sk-there", ""},
 	{"openai", "key sk-there", ""},
@@ -58,8 +58,8 @@ var adapters = []struct{ name, words, model string }{
 	{"vod", "secret_id i\nsecret_key k\nsub_app_id 1", "Kling/2.1"},
 }
 
-// A field is one of docs/reference/tasks.md, with a value, and what must be beside it
-// for its family.
+// A field is a field of docs/reference/tasks.md with a value, and another field that the
+// request needs with it.
 type field struct {
 	path, model, name string
 	value             string
@@ -73,9 +73,9 @@ const (
 	generations = "/v1/video/generations"
 )
 
-// documented are the fields of docs/reference/tasks.md#platform-body and
-// docs/reference/tasks.md#video-generations. Name is the member at the top; of one within a list or an object value is the
-// whole of it.
+// documented has the fields of docs/reference/tasks.md#platform-body and
+// docs/reference/tasks.md#video-generations. Name is the member of the body. If a field is
+// within a list or an object, value is all of that list or object.
 var documented = []field{
 	{video, "video-a-1", "prompt", `"MARK"`, ""},
 	{video, "video-a-1", "negative_prompt", `"MARK"`, ""},
@@ -135,9 +135,9 @@ var documented = []field{
 	{generations, "any-1", "unheard_of", `"MARK"`, ""},
 }
 
-// TestEveryDocumentedFieldArrivesOrIsRefused goes through the gateway as it is in
-// production: a field that a caller is charged for is in the body that the service
-// gets, or the submission is refused and costs nothing.
+// TestEveryDocumentedFieldArrivesOrIsRefused submits each field through the gateway: the
+// field is in the body that the service gets, or the submission is refused and costs
+// nothing.
 func TestEveryDocumentedFieldArrivesOrIsRefused(t *testing.T) {
 	models := []string{"video-a-1", "video-c-1", "video-c-q2", "video-d-1", "video-f-1", "image-a-1", "any-1"}
 	for _, a := range adapters {
@@ -145,10 +145,10 @@ func TestEveryDocumentedFieldArrivesOrIsRefused(t *testing.T) {
 			v := new(vendor)
 			server := httptest.NewServer(v)
 			t.Cleanup(server.Close)
-			words := a.words
+			options := a.options
 			if a.model != "" {
 				for _, model := range models {
-					words += "\nmodel " + model + " " + a.model
+					options += "\nmodel " + model + " " + a.model
 				}
 			}
 			g := gatetest.Start(t, gatetest.Config{Site: "modelgate_tasks", App: `
@@ -168,7 +168,7 @@ func TestEveryDocumentedFieldArrivesOrIsRefused(t *testing.T) {
 					models *
 					adapter ` + a.name + ` {
 						url ` + server.URL + `
-						` + words + `
+						` + options + `
 					}
 				}
 			`})
@@ -177,29 +177,29 @@ func TestEveryDocumentedFieldArrivesOrIsRefused(t *testing.T) {
 			headers := "Authorization: Bearer " + key.Secret + "\nContent-Type: application/json"
 			held := g.Wallet(t, key.UserID).Held
 
-			// ask submits a body and returns the body that the service got; none if the
-			// submission was refused, which must cost nothing.
-			ask := func(path, body string) (sent string, answer gatetest.Answer) {
+			// submit submits a body and returns the body that the service got. It is empty if
+			// the submission was refused, which must cost nothing.
+			submit := func(path, body string) (sent string, answer gatetest.Answer) {
 				answer = g.Do(t, http.MethodPost, path, headers, body)
-				bodies := v.taken()
+				bodies := v.take()
 				now := g.Wallet(t, key.UserID).Held
 				defer func() { held = now }()
 				if answer.Status != http.StatusOK {
 					if answer.Status != http.StatusUnprocessableEntity && answer.Status != http.StatusBadRequest {
-						t.Errorf("%s %s: answered %d %s", path, body, answer.Status, answer.Body)
+						t.Errorf("%s %s: got %d %s", path, body, answer.Status, answer.Body)
 					}
 					if len(bodies) > 0 || now != held {
-						t.Errorf("%s %s: refused, but sent %q and held %v more", path, body, bodies, now-held)
+						t.Errorf("%s %s: refused, but the service got %q and the hold grew by %v", path, body, bodies, now-held)
 					}
 					return "", answer
 				}
-				var made struct {
+				var created struct {
 					TaskID string `json:"task_id"`
 				}
-				if err := json.Unmarshal([]byte(answer.Body), &made); err != nil || len(bodies) != 1 {
-					t.Fatalf("%s %s: answered %s, sent %q: %v", path, body, answer.Body, bodies, err)
+				if err := json.Unmarshal([]byte(answer.Body), &created); err != nil || len(bodies) != 1 {
+					t.Fatalf("%s %s: got %s, the service got %q: %v", path, body, answer.Body, bodies, err)
 				}
-				return strings.ReplaceAll(bodies[0], backends.Token(made.TaskID), "TOKEN"), answer
+				return strings.ReplaceAll(bodies[0], backends.Token(created.TaskID), "TOKEN"), answer
 			}
 			arrived := 0
 			for _, f := range documented {
@@ -225,7 +225,7 @@ func TestEveryDocumentedFieldArrivesOrIsRefused(t *testing.T) {
 				} else if f.name == "duration" {
 					without += `,"duration":5`
 				}
-				sent, answer := ask(f.path, with+"}")
+				sent, answer := submit(f.path, with+"}")
 				if answer.Status != http.StatusOK {
 					if !strings.Contains(answer.Body, `"param":"`) || strings.Contains(answer.Body, `"param":""`) {
 						t.Errorf("%s: the refusal names no field: %s", with, answer.Body)
@@ -233,15 +233,15 @@ func TestEveryDocumentedFieldArrivesOrIsRefused(t *testing.T) {
 					continue
 				}
 				arrived++
-				if plain, _ := ask(f.path, without+"}"); plain == sent {
-					t.Errorf("%s: %s has not arrived: %s", f.path, f.value, sent)
+				if plain, _ := submit(f.path, without+"}"); plain == sent {
+					t.Errorf("%s: %s did not arrive: %s", f.path, f.value, sent)
 				}
 				if strings.Contains(f.value, "MARK") && !strings.Contains(sent, "MARK") {
-					t.Errorf("%s: the value of %s has not arrived: %s", f.path, f.name, sent)
+					t.Errorf("%s: the value of %s did not arrive: %s", f.path, f.name, sent)
 				}
 			}
 			if arrived == 0 {
-				t.Error("nothing has arrived")
+				t.Error("no field arrived")
 			}
 			g.Verify(t)
 		})

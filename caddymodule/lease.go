@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// lease is a configuration's hold on a runtime. It lasts until the configuration
-// has stopped and its last call has ended.
+// lease is a configuration's use of a runtime. It ends when the configuration has
+// stopped and its last call has ended.
 type lease struct {
 	app     *App
 	logger  *zap.Logger
 	opened  chan struct{} // closed once start has run
 	runtime *Runtime      // nil when start failed; written before opened is closed
-	holds   atomic.Int64  // one for the configuration, one for each call
+	users   atomic.Int64  // one for the configuration, one for each call
 	once    sync.Once
 
 	adoption // of the configuration by the runtime
@@ -30,16 +30,16 @@ func newLease(a *App) *lease {
 	return &lease{app: a, logger: a.logger, opened: make(chan struct{}), adoption: newAdoption()}
 }
 
-// start opens the runtime or joins it, and has the tasks driven as the configuration
-// says. Calls that come meanwhile wait.
+// start opens the runtime or joins it, and applies the task settings of the
+// configuration. Calls wait meanwhile.
 func (l *lease) start() (err error) {
 	defer close(l.opened)
-	runtime, err := l.take()
+	runtime, err := l.join()
 	if err != nil {
 		return err
 	}
 	l.runtime = runtime
-	l.holds.Store(1)
+	l.users.Store(1)
 	if l.exclusive, err = runtime.check(context.Background(), l.app); err != nil {
 		return err
 	}
@@ -50,8 +50,8 @@ func (l *lease) start() (err error) {
 	return nil
 }
 
-// take joins the runtime of the pool, opening it if it is not there.
-func (l *lease) take() (*Runtime, error) {
+// join returns the runtime of the pool, or opens it. The caller must call leave.
+func (l *lease) join() (*Runtime, error) {
 	value, joined, err := runtimes.LoadOrNew(l.app.opener.Key(), func() (caddy.Destructor, error) {
 		return openRuntime(context.Background(), l.app)
 	})
@@ -64,10 +64,10 @@ func (l *lease) take() (*Runtime, error) {
 	return value.(*Runtime), nil
 }
 
-// stop releases the configuration's own hold. Caddy calls it twice, as Stop
-// and as Cleanup, and also when the start has failed. When the process ends it
-// does nothing: apps stop in random order, servers may still be serving, and
-// the hook above closes the store after all of them.
+// stop releases the lease of the configuration. Caddy calls it twice, by Stop and by
+// Cleanup, and also when the start has failed. When the process ends it does nothing:
+// apps stop in random order, servers may still be serving, and the exit hook of
+// runtime.go closes the store after all of them.
 func (l *lease) stop() {
 	l.stopWatching()
 	if caddy.Exiting() {
@@ -80,35 +80,35 @@ func (l *lease) stop() {
 	})
 }
 
-// unserve has no tasks driven by the configuration any more.
-func (l *lease) unserve() {
+// withdraw ends the use of the configuration's task settings.
+func (l *lease) withdraw() {
 	if l.runtime != nil {
-		l.runtime.unserve(l.app)
+		l.runtime.withdraw(l.app)
 	}
 }
 
 func (l *lease) release() {
-	if l.holds.Add(-1) == 0 {
-		l.giveBack()
+	if l.users.Add(-1) == 0 {
+		l.leave()
 	}
 }
 
-func (l *lease) giveBack() {
+func (l *lease) leave() {
 	if _, err := runtimes.Delete(l.app.opener.Key()); err != nil {
 		l.logger.Error("closing the store", zap.Error(err))
 	}
 }
 
-// openPatience is how long a call waits for a runtime that is being opened: apps
+// openTimeout is how long a call waits for a runtime that is being opened: apps
 // start in random order, so the server may listen before the store is open.
-const openPatience = 10 * time.Second
+const openTimeout = 10 * time.Second
 
-// hold returns the runtime with a hold on it, and the function that releases it.
-func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
+// acquire returns the runtime, which stays open until the returned function is called.
+func (l *lease) acquire(ctx context.Context) (*Runtime, func(), error) {
 	select {
 	case <-l.opened:
 	default:
-		timer := time.NewTimer(openPatience)
+		timer := time.NewTimer(openTimeout)
 		defer timer.Stop()
 		select {
 		case <-l.opened:
@@ -122,14 +122,14 @@ func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
 		return nil, nil, errors.New("the store could not be opened")
 	}
 	for {
-		holds := l.holds.Load()
-		if holds == 0 {
-			// A request that came in after the last one of a stopped
-			// configuration had ended: it takes a hold of its own.
-			runtime, err := l.take()
-			return runtime, l.giveBack, err
+		users := l.users.Load()
+		if users == 0 {
+			// The request arrived after the last one of a stopped configuration
+			// had ended: it joins the runtime by itself.
+			runtime, err := l.join()
+			return runtime, l.leave, err
 		}
-		if l.holds.CompareAndSwap(holds, holds+1) {
+		if l.users.CompareAndSwap(users, users+1) {
 			return l.runtime, l.release, nil
 		}
 	}
@@ -141,8 +141,8 @@ func (l *lease) hold(ctx context.Context) (*Runtime, func(), error) {
 func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refused *fault.Fault) {
 	rt, release, err := a.InForce(ctx) // a closure over the result would move that to the heap
 	if err != nil {
-		a.logger.Error("a call found no store", zap.Error(err))
-		return nil, nil, closedNow
+		a.logger.Error("the store is not available to a call", zap.Error(err))
+		return nil, nil, errStoreUnavailable
 	}
 	rt.calls.Add(1)
 	leave = func() {
@@ -151,18 +151,18 @@ func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refuse
 	}
 	if rt.open() != nil { // the store has logged why
 		leave()
-		return nil, nil, closedNow
+		return nil, nil, errStoreUnavailable
 	}
 	return rt, leave, nil
 }
 
-// closedNow is the fault for callers if the store is not open.
-var closedNow = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
+// errStoreUnavailable is the fault for callers if the store is not open.
+var errStoreUnavailable = fault.New(fault.StoreUnavailable, "the gateway cannot take calls now; try again later").After(5 * time.Second)
 
-// InForce returns the runtime as [App.Runtime] does, as soon as what the configuration
-// changes there is in force.
+// InForce returns the runtime like [App.Runtime], as soon as the settings of the
+// configuration are in force. It returns [ErrNotLive] if they are not within openTimeout.
 func (a *App) InForce(ctx context.Context) (runtime *Runtime, release func(), err error) {
-	runtime, release, err = a.lease.hold(ctx)
+	runtime, release, err = a.lease.acquire(ctx)
 	if err != nil || a.lease.done.Load() {
 		return runtime, release, err
 	}
@@ -173,8 +173,8 @@ func (a *App) InForce(ctx context.Context) (runtime *Runtime, release func(), er
 	return runtime, release, nil
 }
 
-// Runtime returns the runtime without counting a call, for health and status routes;
-// release gives it back.
+// Runtime returns the runtime without counting a call, for health and status routes. The
+// caller must call release.
 func (a *App) Runtime(ctx context.Context) (runtime *Runtime, release func(), err error) {
-	return a.lease.hold(ctx)
+	return a.lease.acquire(ctx)
 }

@@ -12,19 +12,19 @@ import (
 
 const (
 	event    = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"},\"finish_reason\":null}]}\n\n"
-	lastly   = "data: [DONE]\n\n"
+	done     = "data: [DONE]\n\n"
 	callBody = `{"model":"MODEL","stream":true,"messages":[{"role":"user","content":"hello"}]}`
 )
 
-// stream opens a stream for a model, reads its first event, and returns it with
-// what lets the backend end it.
+// stream opens a stream of a model and reads its first event. The backend ends the stream
+// after a call of end.
 func stream(t *testing.T, g *gatetest.Gate, key, model string) (resp *http.Response, end func()) {
 	t.Helper()
-	ends := make(chan struct{})
+	ended := make(chan struct{})
 	g.Backend.On(model, gatetest.Then(gatetest.Stream(event), func(w http.ResponseWriter, r *http.Request) {
 		select {
-		case <-ends:
-			gatetest.Send(w, lastly)
+		case <-ended:
+			gatetest.Send(w, done)
 		case <-r.Context().Done():
 		}
 	}))
@@ -33,16 +33,16 @@ func stream(t *testing.T, g *gatetest.Gate, key, model string) (resp *http.Respo
 	if _, err := io.ReadFull(resp.Body, got); err != nil || string(got) != event {
 		t.Fatalf("read %q (%v)", got, err)
 	}
-	return resp, func() { close(ends) }
+	return resp, func() { close(ended) }
 }
 
-// finish ends a stream and checks that its caller gets the rest of it.
+// finish ends a stream and checks that its client gets the rest.
 func finish(t *testing.T, g *gatetest.Gate, resp *http.Response, end func()) {
 	t.Helper()
 	end()
 	rest, err := io.ReadAll(resp.Body)
-	if err != nil || string(rest) != lastly {
-		t.Errorf("the stream went on with %q (%v)", rest, err)
+	if err != nil || string(rest) != done {
+		t.Errorf("the rest of the stream is %q (%v)", rest, err)
 	}
 	if line := g.CallLine(t, resp.Header.Get("X-Request-Id")); line.Text("ended") != "complete" {
 		t.Errorf("logged %v", line)
@@ -63,16 +63,16 @@ func models(t *testing.T, g *gatetest.Gate, key string) int {
 	return g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+key, "").Status
 }
 
-// patient is a gate whose servers let streams run longer than the test does.
-var patient = gatetest.Config{Site: gatetest.Proxied, Global: "grace_period 1m"}
+// longGrace is a configuration with a grace period that is longer than any test.
+var longGrace = gatetest.Config{Site: gatetest.Proxied, Global: "grace_period 1m"}
 
 func TestAReloadWithTheSameStoreKeepsItOpenAndStreamsRunning(t *testing.T) {
-	g := gatetest.Start(t, patient)
+	g := gatetest.Start(t, longGrace)
 	key := g.NewKey(t, nil)
 	resp, end := stream(t, g, key.Secret, "same")
 	_, closed := gatetest.Engine(g.Store)
 
-	changed := patient
+	changed := longGrace
 	changed.App = "limits {\n idle 1m\n}"
 	for range 3 {
 		if err := g.Reload(changed); err != nil {
@@ -84,43 +84,43 @@ func TestAReloadWithTheSameStoreKeepsItOpenAndStreamsRunning(t *testing.T) {
 		t.Fatal("the store was closed by a reload")
 	}
 	if status := models(t, g, key.Secret); status != http.StatusOK {
-		t.Errorf("a key is answered %d after the reload", status)
+		t.Errorf("a key gets %d after the reload", status)
 	}
-	// What is changed through the new configuration holds for the one runtime.
+	// A change through the new configuration applies to the same runtime.
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/revoke", nil, nil)
 	if status := models(t, g, key.Secret); status != http.StatusUnauthorized {
-		t.Errorf("a revoked key is answered %d", status)
+		t.Errorf("a revoked key gets %d", status)
 	}
-	finish(t, g, resp, end) // it had begun before
+	finish(t, g, resp, end)
 	if isClosed(closed) {
 		t.Error("the end of an old stream closed the store")
 	}
 }
 
 func TestAReloadWithAnotherStoreClosesTheFirstWhenItsLastStreamHasEnded(t *testing.T) {
-	g := gatetest.Start(t, patient)
+	g := gatetest.Start(t, longGrace)
 	key := g.NewKey(t, nil)
 	resp, end := stream(t, g, key.Secret, "other")
 	_, first := gatetest.Engine(g.Store)
 
-	other := patient
+	other := longGrace
 	other.Store = t.Name() + "/second"
 	if err := g.Reload(other); err != nil {
 		t.Fatal(err)
 	}
 	if status := models(t, g, key.Secret); status != http.StatusUnauthorized {
-		t.Errorf("a key of the first store is answered %d by the second", status)
+		t.Errorf("a key of the first store gets %d from the second", status)
 	}
 	if status := models(t, g, g.NewKey(t, nil).Secret); status != http.StatusOK {
-		t.Errorf("a key of the second store is answered %d", status)
+		t.Errorf("a key of the second store gets %d", status)
 	}
 	if isClosed(first) {
-		t.Fatal("the first store was closed under a stream")
+		t.Fatal("the first store was closed during a stream")
 	}
 	finish(t, g, resp, end)
 	select {
 	case <-first:
-	case <-time.After(gatetest.Patience):
+	case <-time.After(gatetest.Timeout):
 		t.Error("the first store was never closed")
 	}
 	_, second := gatetest.Engine(g.Store)
@@ -129,24 +129,24 @@ func TestAReloadWithAnotherStoreClosesTheFirstWhenItsLastStreamHasEnded(t *testi
 	}
 }
 
-func TestAConfigurationThatFailsLeavesTheOneBeforeItAndItsStore(t *testing.T) {
-	g := gatetest.Start(t, patient)
+func TestAFailedReloadKeepsTheConfigurationAndTheStore(t *testing.T) {
+	g := gatetest.Start(t, longGrace)
 	key := g.NewKey(t, nil)
 	_, closed := gatetest.Engine(g.Store)
-	broken := patient
+	broken := longGrace
 	broken.Global += "\nservers {\n listener_wrappers {\n nothing\n}\n}"
 	if err := g.Reload(broken); err == nil {
-		t.Fatal("a broken configuration was taken")
+		t.Fatal("a broken configuration was accepted")
 	}
-	// One that provisions and fails to start: its site's port is not to be had.
-	if err := g.ReloadText(strings.Replace(g.Caddyfile(patient), "bind 127.0.0.1", "bind 192.0.2.1", 1)); err == nil {
-		t.Fatal("a configuration that cannot listen was taken")
+	// A configuration that provisions but cannot listen.
+	if err := g.ReloadText(strings.Replace(g.Caddyfile(longGrace), "bind 127.0.0.1", "bind 192.0.2.1", 1)); err == nil {
+		t.Fatal("a configuration that cannot listen was accepted")
 	}
 	if isClosed(closed) {
 		t.Error("the store was closed")
 	}
 	if status := models(t, g, key.Secret); status != http.StatusOK {
-		t.Errorf("a key is answered %d", status)
+		t.Errorf("a key gets %d", status)
 	}
 }
 
@@ -158,20 +158,20 @@ func TestAFailStopIs503UntilARestart(t *testing.T) {
 	for path, method := range map[string]string{"/v1/chat/completions": http.MethodPost, "/v1/models": http.MethodGet} {
 		got := g.Do(t, method, path, "Authorization: Bearer "+key.Secret, strings.Replace(callBody, "MODEL", "late", 1))
 		if got.Status != http.StatusServiceUnavailable || !strings.Contains(got.Body, "STORE_UNAVAILABLE") || got.Header.Get("Retry-After") == "" {
-			t.Errorf("%s is answered %d %s", path, got.Status, got.Body)
+			t.Errorf("%s gets %d %s", path, got.Status, got.Body)
 		}
 	}
 	if len(g.Backend.Seen("late")) != 0 {
 		t.Error("a call was forwarded after the fail stop")
 	}
 	if status, answer := g.Admin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "late"}); status != http.StatusServiceUnavailable || !strings.Contains(string(answer), "STORE_UNAVAILABLE") {
-		t.Errorf("the admin endpoint answers %d %s", status, answer)
+		t.Errorf("the admin API returns %d %s", status, answer)
 	}
-	finish(t, g, resp, end) // it had begun before
+	finish(t, g, resp, end)
 }
 
-func TestAReloadBackToAStoreWaitsForItsLastStreamToCloseIt(t *testing.T) {
-	one, other := patient, patient
+func TestAReloadReopensAStoreThatIsStillClosing(t *testing.T) {
+	one, other := longGrace, longGrace
 	one.Storage, other.Storage = "badger "+t.TempDir()+"/one", "badger "+t.TempDir()+"/other"
 	g := gatetest.Start(t, one)
 	key := g.NewKey(t, nil)
@@ -180,7 +180,7 @@ func TestAReloadBackToAStoreWaitsForItsLastStreamToCloseIt(t *testing.T) {
 		if err := g.Reload(other); err != nil {
 			t.Fatal(err)
 		}
-		end() // with it goes the last hold on the first store, which takes a while to close
+		end() // the last user of the first store, which takes a while to close
 		if err := g.Reload(one); err != nil {
 			t.Fatal(err)
 		}

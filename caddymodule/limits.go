@@ -15,19 +15,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// Limits bound what one call may take, so that slow or dead peers on either
-// side hold nothing for ever, and what one key may. The former have defaults,
-// the latter are not limited unless it is said here or of the key.
+// Limits are the bounds of calls, so that slow or dead peers on either side do not
+// keep resources, and of keys. The bounds of calls have defaults. Keys have no limits
+// unless the configuration or the key sets them.
 type Limits struct {
 	// How long a caller may take to send the whole body of a model call.
-	// Caddy's own idle limit does not stop a trickle. Default: 2m.
+	// Caddy's own idle limit does not end a slow but steady body. Default: 2m.
 	BodyRead caddy.Duration `json:"body_read,omitempty"`
 
-	// How many bytes the bodies of authenticated callers may take in memory at
-	// once, by the capacity of their buffers. If they are all taken, the slowest
-	// body that is still arriving is answered 503, or else the new one. A user has at
-	// most a quarter, but always room for one body of the largest size; above it
-	// 429. At least 64 MiB. Default: 512 MiB.
+	// The memory in bytes for the bodies of authenticated callers at once, by the
+	// capacity of their buffers. If it is used up, the slowest body that is still
+	// arriving gets 503, or else the new one. A user has at most a quarter, but always
+	// enough for one body of the largest size; above it 429. At least 64 MiB. Default:
+	// 512 MiB.
 	BodyMemory int64 `json:"body_memory,omitempty"`
 
 	// How long a backend may take until the first byte of its answer.
@@ -38,58 +38,57 @@ type Limits struct {
 	// Default: 5m.
 	Idle caddy.Duration `json:"idle,omitempty"`
 
-	// After how much silence a stream's caller gets a sign of life: a ping
-	// event on messages, a comment line on completions. Negative: never.
-	// Default: 15s.
+	// After how much silence the caller of a stream gets a keep-alive: a ping event
+	// on messages, a comment line on completions. Negative: never. Default: 15s.
 	Ping caddy.Duration `json:"ping,omitempty"`
 
-	// How many calls may begin in a second by a key for which the operator has set no
-	// such limit. Default: as many as come.
+	// The maximum number of calls that a key may begin in a second, if the operator has
+	// set no such limit for the key. Default: no limit.
 	RequestsPerSecond int64 `json:"requests_per_second,omitempty"`
 
-	// How many streaming calls may be open at once by a key for which the operator has
-	// set no such limit. Default: as many as come.
+	// The maximum number of streaming calls that a key may have open at once, if the
+	// operator has set no such limit for the key. Default: no limit.
 	Streams int64 `json:"streams,omitempty"`
 
-	// How many tokens of every kind, in and out, may be used in a minute by a key for
-	// which the operator has set no such limit. Default: as many as come.
+	// The maximum number of tokens of every kind, input and output, that a key may use in
+	// a minute, if the operator has set no such limit for the key. Default: no limit.
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
 
-	// How many calls may run on at once after their callers have disconnected, see
-	// on_disconnect; one more is cancelled. Default: 4096.
+	// The maximum number of calls that continue at once after their callers have
+	// disconnected, see on_disconnect. One more is cancelled. Default: 4096.
 	Detached int64 `json:"detached,omitempty"`
 
-	// How many of these may be of one user. Default: 64.
+	// The maximum number of these for one user. Default: 64.
 	DetachedPerUser int64 `json:"detached_per_user,omitempty"`
 
-	// How many times a user may have tokens counted in a minute, over all keys:
-	// POST /v1/messages/count_tokens costs no money. Default: 600.
+	// The maximum number of POST /v1/messages/count_tokens of a user in a minute, over
+	// all keys. They cost no money. Default: 600.
 	CountTokensPerMinute int64 `json:"count_tokens_per_minute,omitempty"`
 
-	// How many tasks of one API key may be unfinished at once. Default: 100.
+	// The maximum number of unfinished tasks of one API key. Default: 100.
 	UnfinishedTasks int64 `json:"unfinished_tasks,omitempty"`
 
-	// How many log-ins by password one user name may be tried with in 15
-	// minutes. They are counted in the store, whether the name is known or not,
-	// and end no session or passkey. At most 1000. Default: 10.
+	// The maximum number of attempts to log in by password for one user name in 15
+	// minutes. The store counts them for known and unknown names; sessions and passkeys
+	// still work. At most 1000. Default: 10.
 	LoginPerUser int64 `json:"login_per_user,omitempty"`
 
-	// How many log-ins and registrations may come from one address in an hour; an
+	// The maximum number of log-ins and registrations from one address in an hour. An
 	// IPv6 address counts by its first 64 bits. At most 1000. Default: 100.
 	LoginPerAddress int64 `json:"login_per_address,omitempty"`
 }
 
-// maxDetached bounds the limits of calls without their callers.
+// maxDetached bounds the limits of detached calls.
 const maxDetached = 1_000_000
 
 // maxUnfinished bounds the limit of unfinished tasks.
 const maxUnfinished = 1_000_000
 
-// countLimit is a limit that is a number from 1 to most. Zero, also as the default: there is none.
+// countLimit is a limit from 1 to max. A value or a default of zero means no limit.
 type countLimit struct {
-	name        string
-	value       *int64
-	most, usual int64
+	name              string
+	value             *int64
+	max, defaultValue int64
 }
 
 func (l *Limits) counts() []countLimit {
@@ -115,7 +114,7 @@ func (l *Limits) setDefaults() {
 		l.BodyMemory = 512 << 20
 	}
 	for _, limit := range l.counts() {
-		*limit.value = cmp.Or(*limit.value, limit.usual)
+		*limit.value = cmp.Or(*limit.value, limit.defaultValue)
 	}
 }
 
@@ -133,15 +132,16 @@ func (l *Limits) validate() error {
 		}
 	}
 	for _, limit := range l.counts() {
-		if *limit.value < 0 || *limit.value > limit.most {
-			errs = append(errs, fmt.Errorf("limits: %s is from 1 to %d, or left out", limit.name, limit.most))
+		if *limit.value < 0 || *limit.value > limit.max {
+			errs = append(errs, fmt.Errorf("limits: %s is %d; allowed: 1 to %d", limit.name, *limit.value, limit.max))
 		}
 	}
 	return errors.Join(append(errs, validateBodyMemory(l.BodyMemory))...)
 }
 
-// OfKey returns the rates that hold for the key of a principal; their units are tokens. Its operator's limits
-// replace those of the configuration, and its owner's count where they are lower.
+// OfKey returns the rates for the key of a principal; their units are tokens. The limits
+// of the operator replace those of the configuration. The limits of the owner apply if
+// they are lower.
 func (l *Limits) OfKey(p *identity.Principal) limit.Rates {
 	operator, owner := &p.OperatorLimits, &p.OwnerLimits
 	return limit.Rates{
@@ -151,7 +151,7 @@ func (l *Limits) OfKey(p *identity.Principal) limit.Rates {
 	}
 }
 
-// lower returns the lower of two limits, of which zero is none.
+// lower returns the lower of two limits; zero means no limit.
 func lower(a, b int64) int64 {
 	if a == 0 || b == 0 {
 		return max(a, b)
@@ -161,7 +161,7 @@ func lower(a, b int64) int64 {
 
 func validateBodyMemory(bytes int64) error {
 	if bytes < minBodyMemory {
-		return fmt.Errorf("limits: body_memory must be at least %d MiB, twice the size of the largest body", minBodyMemory>>20)
+		return fmt.Errorf("limits: body_memory is too small; allowed: at least %d MiB, twice the size of the largest body", minBodyMemory>>20)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func validateBodyMemory(bytes int64) error {
 func validateHeaderName(name string) error {
 	for _, c := range name {
 		if c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return fmt.Errorf("version_header %q: a header's name has letters, digits and \"-\"", name)
+			return fmt.Errorf("version_header %q: it is not the name of a header; allowed: letters, digits and \"-\"", name)
 		}
 	}
 	switch textproto.CanonicalMIMEHeaderKey(name) {

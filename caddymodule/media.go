@@ -16,48 +16,45 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Media says where the results of tasks are kept. They are copied before a
-// success is recorded, and given out for 7 days, by links that only their owner
-// knows.
+// Media configures where the results of tasks are kept. The gateway copies them before
+// it records a success, and serves them for 7 days at links that only their owner knows.
 type Media struct {
-	// Whether no copies are made: callers get the links of the generation
-	// services, which end when those say so. It is refused with adapters that give
-	// bytes and no links. Copies that were made before are still given out, as the
-	// other words have it. Default: copies are made.
+	// Whether the gateway makes no copies: callers get the links of the generation
+	// services, which expire as the services decide. Adapters that return bytes instead
+	// of links need copies. Copies that exist are still served, as the other settings
+	// say. Default: false.
 	Off bool `json:"off,omitempty"`
 
-	// The directory in which files lie. Default: beside the store, `<directory of the
-	// store>.media`.
+	// The directory of the files. Default: `<directory of the store>.media`.
 	Path string `json:"path,omitempty"`
 
-	// The bucket in which files lie, in place of a directory.
+	// The bucket of the files, instead of a directory.
 	S3 *S3 `json:"s3,omitempty"`
 
-	// The greatest size of one file, in bytes. A result that is larger is not
-	// copied: after an hour its task ends with the link of the service, or fails
-	// where that has none. Default: 2 GiB, at most 32 GiB.
+	// The maximum size of one file in bytes. A larger result is not copied: after an
+	// hour its task ends with the link of the service, or fails if there is no link.
+	// Default: 2 GiB, at most 32 GiB.
 	MaxFile int64 `json:"max_file,omitempty"`
 
-	// Where the files are reached from outside, if that is not base_url: a host of
-	// their own keeps what others have made apart from the console. The site there
-	// has modelgate_tasks, too. Default: as base_url.
+	// The public address of the files. A host of their own separates files of services
+	// from the console. Its site needs modelgate_tasks, too. Default: base_url.
 	BaseURL string `json:"base_url,omitempty"`
 
-	// What results may be fetched from beside public addresses, each with its port:
-	// `renderer.internal:8443`, `10.1.0.0/16:443`.
+	// The addresses from which results may be fetched besides public ones, each with
+	// its port: `renderer.internal:8443`, `10.1.0.0/16:443`.
 	Allow []string `json:"allow,omitempty"`
 
-	place   media.Place // nil: there is none
+	place   media.Place // nil: none
 	allowed egress.Allowed
 }
 
-// S3 is a bucket of Amazon S3, or of a service that is like it. Placeholders are
-// resolved in all words.
+// S3 is a bucket of Amazon S3 or of a compatible service. Placeholders are resolved in
+// all values.
 type S3 struct {
 	// The address of the service, as `https://s3.eu-central-1.amazonaws.com`.
 	Endpoint string `json:"endpoint,omitempty"`
 
-	// The bucket. It must be there.
+	// The bucket. It must exist.
 	Bucket string `json:"bucket,omitempty"`
 
 	// Default: `us-east-1`.
@@ -67,10 +64,10 @@ type S3 struct {
 	AccessKey settings.Secret `json:"access_key,omitempty"`
 	SecretKey settings.Secret `json:"secret_key,omitempty"`
 
-	// What the names of objects begin with, so that a bucket can be shared.
+	// The prefix of the names of objects, so that a bucket can be shared.
 	Prefix string `json:"prefix,omitempty"`
 
-	// Whether the bucket stands in the path and not in the name of the host.
+	// Whether the bucket is in the path instead of the host name.
 	PathStyle bool `json:"path_style,omitempty"`
 }
 
@@ -96,8 +93,8 @@ func (s *S3) place() (media.Place, error) {
 	})
 }
 
-// provisionMedia determines where files are kept, and refuses settings with which callers
-// would not get their results.
+// provisionMedia determines where files are kept. It returns an error for settings with
+// which callers would not get their results.
 func (a *App) provisionMedia() (err error) {
 	m := &a.Media
 	if m.allowed, err = egress.ParseAllowed(m.Allow); err != nil {
@@ -116,21 +113,21 @@ func (a *App) provisionMedia() (err error) {
 	case m.Off:
 		return a.refuseBytes()
 	case m.place == nil:
-		return errors.New("media: the store has no directory beside which results could be kept; name one: media { path <directory> }")
-	case a.mediaURL() == "":
-		return errors.New("backends need base_url, as https://ai.example.com: the links to their results are made of it; or pass the links of the services on by media off")
+		return errors.New("media: the store has no directory, so results need one: media { path <directory> }")
+	case a.MediaURL() == "":
+		return errors.New("backends need base_url, such as https://ai.example.com, for the links to results; or use the links of the services: media off")
 	}
 	return a.mediaConfig().Validate()
 }
 
-// mediaURL returns the beginning of links to files.
-func (a *App) mediaURL() string { return cmp.Or(a.Media.BaseURL, a.BaseURL) }
+// MediaURL returns the beginning of links to files.
+func (a *App) MediaURL() string { return cmp.Or(a.Media.BaseURL, a.BaseURL) }
 
-// mediaConfig is what the configuration says of files. Without an address there
-// are no links, and so no place.
+// mediaConfig returns the configuration of files. Without an address there are no links,
+// so the place is nil.
 func (a *App) mediaConfig() media.Config {
 	c := media.Config{
-		Place: a.Media.place, BaseURL: a.mediaURL(), MaxFile: a.Media.MaxFile,
+		Place: a.Media.place, BaseURL: a.MediaURL(), MaxFile: a.Media.MaxFile,
 		Allow: a.Media.allowed, Kept: time.Duration(a.Retention.Tasks),
 	}
 	if c.BaseURL == "" {
@@ -139,13 +136,12 @@ func (a *App) mediaConfig() media.Config {
 	return c
 }
 
-// findPlace makes the place of files. Where nothing is said of them, and there
-// is nothing to be kept, that is only one that has been there before: files of
-// earlier tasks are still given out.
+// findPlace sets the place of files. The default directory is used only if it is needed
+// or already exists: files of earlier tasks are still served.
 func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 	switch {
 	case m.S3 != nil && m.Path != "":
-		return errors.New("files lie in path or in s3, not in both")
+		return errors.New("path and s3 exclude each other; name one of them")
 	case m.S3 != nil:
 		if m.place, err = m.S3.place(); err != nil {
 			return fmt.Errorf("s3: %w", err)
@@ -158,8 +154,8 @@ func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 		m.place = media.Dir(m.Path, 0)
 		return nil
 	}
-	if beside, ok := opener.(storage.MediaDirer); ok {
-		path, minFree := beside.MediaDir()
+	if local, ok := opener.(storage.MediaDirer); ok {
+		path, minFree := local.MediaDir()
 		if _, err := os.Stat(path); err == nil || needed && !m.Off {
 			m.place = media.Dir(path, minFree)
 		}
@@ -167,11 +163,11 @@ func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 	return nil
 }
 
-// refuseBytes refuses backends whose results have no links to pass on.
+// refuseBytes returns an error if a backend returns results as bytes, without links.
 func (a *App) refuseBytes() error {
 	for _, b := range a.BackendRows {
 		if f, is := b.adapter.(backends.Fetcher); is && f.OnlyBytes() {
-			return fmt.Errorf("media off: the backend %s gives bytes and no links, which must be kept here; take the line out, or the backend", b.Name)
+			return fmt.Errorf("media off: backend %s returns bytes without links, so the gateway must keep its results; remove media off, or the backend", b.Name)
 		}
 	}
 	return nil
@@ -197,7 +193,7 @@ func (a *App) refuseBytes() error {
 func (m *Media) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	if d.NextArg() {
 		if d.Val() != "off" {
-			return d.Errf("media is followed by off or by a block, not by %q", d.Val())
+			return d.Errf("media: %q is not supported; allowed: off, or a block", d.Val())
 		}
 		m.Off = true
 		if d.NextArg() {

@@ -25,33 +25,33 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 				}
 				return app.Tolerance(), true
 			},
-			Backlog: rt.counted,
+			Backlog: rt.backlog,
 		})
 	})
 }
 
-// counting caches the last count of unfinished tasks. A count reads every such task,
+// backlogCache has the last count of unfinished tasks. A count reads every such task,
 // and scrapes may be frequent.
-type counting struct {
+type backlogCache struct {
 	sync.Mutex
 	at   time.Time // of the store
 	last metrics.Backlog
 }
 
 const (
-	countEvery    = time.Minute
-	countPatience = 5 * time.Second
+	countInterval = time.Minute
+	countTimeout  = 5 * time.Second
 )
 
-// counted returns a count that is at most a minute old. It returns false if the count
-// failed.
-func (rt *Runtime) counted() (metrics.Backlog, bool) {
-	rt.counting.Lock()
-	defer rt.counting.Unlock()
-	if !rt.counting.at.IsZero() && rt.Store.Now().Sub(rt.counting.at) < countEvery {
-		return rt.counting.last, true
+// backlog returns a count that is at most a minute old. It returns false if the count
+// failed. It blocks for at most countTimeout.
+func (rt *Runtime) backlog() (metrics.Backlog, bool) {
+	rt.backlogs.Lock()
+	defer rt.backlogs.Unlock()
+	if !rt.backlogs.at.IsZero() && rt.Store.Now().Sub(rt.backlogs.at) < countInterval {
+		return rt.backlogs.last, true
 	}
-	ctx, cancel := context.WithTimeout(rt.life, countPatience)
+	ctx, cancel := context.WithTimeout(rt.life, countTimeout)
 	defer cancel()
 	var c metrics.Backlog
 	var err error
@@ -62,7 +62,7 @@ func (rt *Runtime) counted() (metrics.Backlog, bool) {
 		rt.logger.Warn("cannot count the unfinished tasks", zap.Error(err))
 		return metrics.Backlog{}, false
 	}
-	rt.counting.at, rt.counting.last = rt.Store.Now(), c
+	rt.backlogs.at, rt.backlogs.last = rt.Store.Now(), c
 	return c, true
 }
 

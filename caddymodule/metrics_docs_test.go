@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// described is a metric as docs/reference/metrics.md describes it.
+// described is the description of a metric in docs/reference/metrics.md.
 type described struct {
 	kind   string
 	labels []string
-	values map[string][]string // of the labels whose values are listed
+	values map[string][]string // listed values by label
 }
 
-// describedMetrics reads the page.
+// describedMetrics reads docs/reference/metrics.md.
 func describedMetrics(t *testing.T) map[string]described {
 	t.Helper()
 	text, err := os.ReadFile("../docs/reference/metrics.md")
@@ -52,13 +52,13 @@ func describedMetrics(t *testing.T) map[string]described {
 	return metrics
 }
 
-// exported has the types of our metrics and their labels as a scrape has them: of each
-// series the values of its labels.
+// exported scrapes the metrics of modelgate. It returns their types, and the label values
+// of each series.
 func exported(t *testing.T, g *gatetest.Gate) (types map[string]string, all map[string][]map[string]string) {
 	t.Helper()
 	status, text := g.Admin(t, http.MethodGet, "/metrics", nil)
 	if status != http.StatusOK {
-		t.Fatalf("/metrics is answered %d", status)
+		t.Fatalf("/metrics gets %d", status)
 	}
 	types, all = make(map[string]string), make(map[string][]map[string]string)
 	pair := regexp.MustCompile(`(\w+)="([^"]*)"`)
@@ -102,11 +102,11 @@ func combinations(labels []string, values map[string][]string) []map[string]stri
 	return all
 }
 
-// TestTheReferenceHasEveryMetric compares the page with what a gateway exports that has
-// everything configured: names, types, labels and their values, in both directions. All
-// counters are there before anything has happened.
+// TestTheReferenceHasEveryMetric compares the page with the metrics of a gateway in which
+// everything is configured: names, types, labels and their values, in both directions. Every
+// counter is exported from the start.
 func TestTheReferenceHasEveryMetric(t *testing.T) {
-	config := acts("documented", "")
+	config := mockConfig("documented", "")
 	config.App += "\nbase_url http://127.0.0.1\npayment demo"
 	config.Site += "\nmodelgate_tasks\nmodelgate_console\nmodelgate_stepup /guarded"
 	g := gatetest.Start(t, config)
@@ -126,22 +126,22 @@ func TestTheReferenceHasEveryMetric(t *testing.T) {
 				return true
 			})
 			if !there {
-				t.Errorf("%s is not there from the start with %v", name, want)
+				t.Errorf("%s is not exported at the start with %v", name, want)
 			}
 		}
 	}
 
 	gatetest.Submit(t, g.NewKey(t, nil)) // for gauges of tasks
-	if err := g.Reload(acts("instead", "")); err != nil {
+	if err := g.Reload(mockConfig("instead", "")); err != nil {
 		t.Fatal(err)
 	}
-	g.Wait(2 * time.Minute) // the count is kept for one
+	g.Wait(2 * time.Minute) // the backlog is cached for one
 	after, all := exported(t, g)
 	maps.Copy(types, after)
 	for name, kind := range types {
 		metric, known := metrics[name]
 		if !known || metric.kind != kind {
-			t.Errorf("%s is a %s; the page has it as %q", name, kind, metric.kind)
+			t.Errorf("%s is a %s; the page says %q", name, kind, metric.kind)
 			continue
 		}
 		delete(metrics, name)

@@ -9,12 +9,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// series returns the lines of our own metrics, by name with labels.
+// series returns the values of the metrics of modelgate, by name with labels.
 func series(t *testing.T, g *gatetest.Gate) map[string]string {
 	t.Helper()
 	status, text := g.Admin(t, http.MethodGet, "/metrics", nil)
 	if status != http.StatusOK {
-		t.Fatalf("/metrics is answered %d", status)
+		t.Fatalf("/metrics gets %d", status)
 	}
 	found := make(map[string]string)
 	for line := range strings.Lines(string(text)) {
@@ -25,12 +25,12 @@ func series(t *testing.T, g *gatetest.Gate) map[string]string {
 	return found
 }
 
-func TestMetricsCountCallsByWordsOfTheCodeAlone(t *testing.T) {
+func TestMetricsOfCallsHaveOnlyFixedLabels(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	before := series(t, g)
 
-	const model = "a-model-nobody-may-count"
+	const model = "a-model-that-is-no-label"
 	g.Backend.On(model, gatetest.JSON(http.StatusOK, `{"choices":[{"index":0,"message":{"content":"x"},"finish_reason":"stop"}],`+
 		`"usage":{"prompt_tokens":10,"completion_tokens":6,"prompt_tokens_details":{"cached_tokens":4},"completion_tokens_details":{"reasoning_tokens":1}}}`))
 	body := strings.Replace(strings.Replace(callBody, "MODEL", model, 1), "true", "false", 1)
@@ -63,7 +63,7 @@ func TestMetricsCountCallsByWordsOfTheCodeAlone(t *testing.T) {
 	}
 	store := fmt.Sprintf("{store=%q}", "gatetest:"+g.Store)
 	if after["modelgate_credentials"+store] != "1" || after["modelgate_store_failed"+store] != "0" || number(after["modelgate_store_commits_total"+store]) < 3 {
-		t.Errorf("of the store there is %q credentials, %q failed, %q commits", after["modelgate_credentials"+store], after["modelgate_store_failed"+store], after["modelgate_store_commits_total"+store])
+		t.Errorf("the store has %q credentials, %q failed, %q commits", after["modelgate_credentials"+store], after["modelgate_store_failed"+store], after["modelgate_store_commits_total"+store])
 	}
 	for name := range after {
 		for _, word := range []string{model, key.ID, key.UserID, key.Secret, "user-", calls[0].RequestID()} {
@@ -79,10 +79,10 @@ func number(text string) (n float64) {
 	return n
 }
 
-func TestACallUnderWayIsInFlightAlsoAfterAReload(t *testing.T) {
-	g := gatetest.Start(t, patient)
+func TestARunningCallIsCountedAfterAReload(t *testing.T) {
+	g := gatetest.Start(t, longGrace)
 	key := g.NewKey(t, nil)
-	resp, end := stream(t, g, key.Secret, "flying")
+	resp, end := stream(t, g, key.Secret, "in-flight")
 	const inFlight = `modelgate_in_flight{route="chat"}`
 	if got := series(t, g)[inFlight]; got != "1" {
 		t.Errorf("in flight: %s", got)

@@ -37,22 +37,22 @@ func TestAReloadAppliesMinFreeAndWarnsOfMemory(t *testing.T) {
 		return least
 	}
 	if got := create(); got != http.StatusOK {
-		t.Fatalf("a user is answered %d", got)
+		t.Fatalf("the first user gets %d", got)
 	}
 	load("normal", "1PiB")
 	if got := create(); got != http.StatusServiceUnavailable {
-		t.Errorf("with less free than min_free: answered %d", got)
+		t.Errorf("with less free than min_free: got %d", got)
 	}
 	load("normal", "64MiB")
 	if got := create(); got != http.StatusOK {
-		t.Errorf("with the former min_free: answered %d", got)
+		t.Errorf("with the former min_free: got %d", got)
 	}
 	if g.Logged("needs a restart") {
-		t.Error("a restart is asked for although memory is the same")
+		t.Error("the log demands a restart although memory is the same")
 	}
 	load("small", "17MiB")
 	if got := create(); got != http.StatusOK || least() != 40<<20 {
-		t.Errorf("answered %d with a bound of %d, of a store that has still the memory of normal", got, least())
+		t.Errorf("got %d with a min_free of %d; the store still has normal memory", got, least())
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
 		return l.Text("level") == "warn" && l.Text("memory") == "small" && strings.Contains(l.Text("msg"), "needs a restart")

@@ -16,21 +16,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// Passkey says for which site passkeys are made. They stay with that name: with
-// another rp_id those that there are open nothing.
+// Passkey configures the site of passkeys. If rp_id changes, existing passkeys no longer
+// work.
 type Passkey struct {
-	// The domain: the host of every origin, or one above it that can be
-	// registered. Default: the host of base_url.
+	// The domain: the host of every origin, or a registrable domain above it.
+	// Default: the host of base_url.
 	RPID string `json:"rp_id,omitempty"`
 
-	// Where the pages of the site are, as `https://ai.example.com`; http is for
-	// localhost alone. Default: base_url.
+	// The origins of the pages of the site, such as `https://ai.example.com`; http is
+	// allowed only for localhost. Default: base_url.
 	Origins []string `json:"origins,omitempty"`
 }
 
-// Complete derives missing settings from base_url and checks that browsers would make
-// passkeys for the result. If neither names a site that can have passkeys, there are
-// none, which is no error.
+// Complete derives missing settings from base_url. It returns an error if browsers would
+// make no passkeys for the result. If there are no settings and base_url cannot have
+// passkeys, Complete changes nothing and returns nil.
 func (p *Passkey) Complete(baseURL string) error {
 	if p.RPID == "" && len(p.Origins) == 0 {
 		u, err := url.Parse(baseURL)
@@ -40,14 +40,14 @@ func (p *Passkey) Complete(baseURL string) error {
 	}
 	if len(p.Origins) == 0 {
 		if baseURL == "" {
-			return errors.New("passkey: there is no origin; name one, or the site by base_url")
+			return errors.New("passkey: origin is missing; set origin or base_url")
 		}
 		p.Origins = []string{baseURL}
 	}
 	if p.RPID == "" {
 		u, err := url.Parse(p.Origins[0])
 		if err != nil {
-			return fmt.Errorf("passkey: origin %q cannot be read", p.Origins[0])
+			return fmt.Errorf("passkey: origin %q: it is not a URL", p.Origins[0])
 		}
 		p.RPID = u.Hostname()
 	}
@@ -64,7 +64,7 @@ func (p *Passkey) validate() error {
 			return fmt.Errorf("passkey: %w", err)
 		}
 		if seen[origin] {
-			return fmt.Errorf("passkey: origin %s is there twice", origin)
+			return fmt.Errorf("passkey: origin %s is given twice", origin)
 		}
 		seen[origin] = true
 		u, err := url.Parse(origin)
@@ -75,40 +75,39 @@ func (p *Passkey) validate() error {
 	return nil
 }
 
-// on reports whether there are passkeys.
+// on reports whether passkeys are configured.
 func (p *Passkey) on() bool { return p.RPID != "" }
 
-// checkOrigin refuses what no browser calls an origin, in the spelling in which
-// browsers send it, and what is not trustworthy to them (W3C Secure Contexts,
-// section 3.1): only there have they passkeys.
+// checkOrigin returns an error unless text is an origin in the spelling of browsers, and
+// trustworthy (W3C Secure Contexts, section 3.1). Browsers allow passkeys only there.
 func checkOrigin(text string) error {
 	u, err := url.Parse(text)
 	if err != nil || u.Hostname() == "" || text != u.Scheme+"://"+u.Host || text != strings.ToLower(text) {
-		return fmt.Errorf("origin %q: it is https:// and a host in lower case, without a path, as https://ai.example.com", text)
+		return fmt.Errorf("origin %q: it is not an origin; allowed: https:// and a host in lower case, without a path, such as https://ai.example.com", text)
 	}
 	switch local := isLocalhost(u.Hostname()); {
 	case u.Scheme != "https" && (u.Scheme != "http" || !local):
-		return fmt.Errorf("origin %q: browsers have passkeys for https, and for http://localhost, alone", text)
-	case u.Port() == usualPort[u.Scheme]:
-		return fmt.Errorf("origin %q: browsers leave the usual port out", text)
+		return fmt.Errorf("origin %q: browsers allow passkeys only for https and for http://localhost", text)
+	case u.Port() == defaultPort[u.Scheme]:
+		return fmt.Errorf("origin %q: browsers omit the default port; remove it", text)
 	}
 	return nil
 }
 
-var usualPort = map[string]string{"https": "443", "http": "80"}
+var defaultPort = map[string]string{"https": "443", "http": "80"}
 
-// checkRPID refuses what is no domain (WebAuthn, section 5.1.2): an address of
-// the network, and a name below which anybody may register.
+// checkRPID returns an error unless id is a domain (WebAuthn, section 5.1.2), and not a
+// public suffix below which anyone can register names.
 func checkRPID(id string) error {
 	switch {
 	case id == "" || id != strings.ToLower(id) || strings.Trim(id, "abcdefghijklmnopqrstuvwxyz0123456789.-") != "" || strings.Contains(id, "..") || strings.Trim(id, ".-") != id:
-		return fmt.Errorf("rp_id %q: it is a domain in lower case, as ai.example.com", id)
+		return fmt.Errorf("rp_id %q: it is not a domain; allowed: a domain in lower case, such as ai.example.com", id)
 	case net.ParseIP(id) != nil:
 		return fmt.Errorf("rp_id %q: browsers make no passkeys for addresses; use a name", id)
 	case isLocalhost(id):
 		return nil
 	case !registrable(id):
-		return fmt.Errorf("rp_id %q: anybody may register names below it, so browsers refuse it", id)
+		return fmt.Errorf("rp_id %q: anyone can register names below it, so browsers refuse it", id)
 	}
 	return nil
 }
@@ -118,7 +117,7 @@ func isLocalhost(host string) bool {
 }
 
 // registrable reports whether a domain is more than a public suffix such as com or
-// github.io, below which everybody can register names. Browsers use the same list for
+// github.io, below which anyone can register names. Browsers use the same list for
 // passkeys.
 func registrable(domain string) bool {
 	_, err := publicsuffix.EffectiveTLDPlusOne(domain)
@@ -152,7 +151,7 @@ func (p *Passkey) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 					return d.WrapErr(err)
 				}
 				if slices.Contains(p.Origins, origin) {
-					return d.Errf("origin %s is there twice", origin)
+					return d.Errf("origin %s is given twice", origin)
 				}
 				p.Origins = append(p.Origins, origin)
 			}

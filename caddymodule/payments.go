@@ -19,12 +19,12 @@ import (
 // PaymentsNamespace is the namespace of the Caddy modules for payment services.
 const PaymentsNamespace = "modelgate.payments"
 
-// TopUp has the bounds of one payment into a wallet.
+// TopUp configures the bounds of one payment into a wallet.
 type TopUp struct {
-	// The least amount of one order; more than zero. Default: 1.00.
+	// The minimum amount of one order; more than zero. Default: 1.00.
 	Min money.Amount `json:"min,omitempty"`
 
-	// The greatest. Default: 10000.00.
+	// The maximum amount of one order. Default: 10000.00.
 	Max money.Amount `json:"max,omitempty"`
 }
 
@@ -35,7 +35,7 @@ func (t *TopUp) setDefaults() {
 
 func (t *TopUp) validate() error {
 	if t.Min < 0 || t.Max < t.Min {
-		return fmt.Errorf("topup: min is %v and max is %v: both are more than zero, and max is not below min", t.Min, t.Max)
+		return fmt.Errorf("topup: min is %v and max is %v; allowed: amounts above zero, and max at least min", t.Min, t.Max)
 	}
 	return nil
 }
@@ -51,7 +51,7 @@ func (a *App) provisionPayments(ctx caddy.Context) error {
 		return nil
 	}
 	if a.BaseURL == "" {
-		return errors.New("a payment service needs base_url, as https://ai.example.com: it must know where to send people and notices")
+		return errors.New("payment needs base_url, such as https://ai.example.com: payment services send users and notices there")
 	}
 	loaded, err := ctx.LoadModule(a, "PaymentsRaw")
 	if err != nil {
@@ -61,7 +61,7 @@ func (a *App) provisionPayments(ctx caddy.Context) error {
 		name := module.(caddy.Module).CaddyModule().ID.Name()
 		provider, ok := module.(payments.Provider)
 		if !ok {
-			return fmt.Errorf("the payment module %s takes no payments", name)
+			return fmt.Errorf("payment %s: the module %T is not a payment service", name, module)
 		}
 		if checker, ok := provider.(payments.CurrencyChecker); ok {
 			if err := checker.CheckCurrency(a.Currency); err != nil {
@@ -69,7 +69,7 @@ func (a *App) provisionPayments(ctx caddy.Context) error {
 			}
 		}
 		if _, twice := a.payments[name]; twice {
-			return fmt.Errorf("payment %s is there twice", name)
+			return fmt.Errorf("payment %s is given twice", name)
 		}
 		a.payments[name] = provider
 	}
@@ -85,7 +85,7 @@ func (a *App) Payment(name string) (payments.Provider, bool) {
 // Payments returns the names of the payment services, sorted.
 func (a *App) Payments() []string { return slices.Sorted(maps.Keys(a.payments)) }
 
-// unmarshalPayment returns how one payment service is read:
+// unmarshalPayment returns a reader of one payment service:
 //
 //	payment <provider> {
 //		...
@@ -98,7 +98,7 @@ func (a *App) unmarshalPayment() func(*caddyfile.Dispenser) error {
 		}
 		name := d.Val()
 		if seen[name] {
-			return d.Errf("payment %s is there twice", name)
+			return d.Errf("payment %s is given twice", name)
 		}
 		seen[name] = true
 		module, err := caddyfile.UnmarshalModule(d, PaymentsNamespace+"."+name)
@@ -126,7 +126,7 @@ func (t *TopUp) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func parsePositiveAmount(word string) (money.Amount, error) {
 	a, err := parseAmount(word)
 	if err == nil && a == 0 {
-		err = errors.New("the amount is more than zero")
+		err = errors.New("the amount is zero; allowed: amounts above zero")
 	}
 	return a, err
 }

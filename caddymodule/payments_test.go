@@ -16,7 +16,7 @@ func TestPaymentServicesAreFoundByTheirNames(t *testing.T) {
 	}
 	for name, want := range map[string]bool{"demo": true, "stripe": true, "epay": false, "": false, "Demo": false} {
 		if provider, ok := app.Payment(name); ok != want || (provider != nil) != want {
-			t.Errorf("%q is there: %v", name, ok)
+			t.Errorf("%q is found: %v", name, ok)
 		}
 	}
 }
@@ -25,7 +25,7 @@ func TestTopUpsHaveBoundsByDefault(t *testing.T) {
 	t.Parallel()
 	app := mustProvision(t, `{}`)
 	if app.TopUp.Min.String() != "1.00" || app.TopUp.Max.String() != "10000.00" || len(app.Payments()) != 0 {
-		t.Errorf("from %v to %v by %q", app.TopUp.Min, app.TopUp.Max, app.Payments())
+		t.Errorf("the amounts are %v to %v, the services %q", app.TopUp.Min, app.TopUp.Max, app.Payments())
 	}
 }
 
@@ -34,15 +34,15 @@ func TestPaymentsThatCannotWorkAreRefused(t *testing.T) {
 	const base = `"base_url":"https://ai.example.com"`
 	for config, want := range map[string]string{
 		`{"payments":[{"provider":"demo"}]}`:                                                                                              "needs base_url",
-		`{` + base + `,"payments":[{"provider":"demo"},{"provider":"demo"}]}`:                                                             "payment demo is there twice",
+		`{` + base + `,"payments":[{"provider":"demo"},{"provider":"demo"}]}`:                                                             "payment demo is given twice",
 		`{` + base + `,"payments":[{"provider":"cowries"}]}`:                                                                              "unknown module",
 		`{` + base + `,"payments":[{}]}`:                                                                                                  "provider",
 		`{` + base + `,"payments":[{"provider":"stripe"}]}`:                                                                               "webhook_secret is missing",
 		`{` + base + `,"payments":[{"provider":"epay","url":"https://x.example","pid":"1","key":"k"}]}`:                                   "payment epay: the currency of the gateway: the service takes CNY, not USD",
 		`{` + base + `,"currency":"EUR","payments":[{"provider":"epay","url":"https://x.example","pid":"1","key":"k","currency":"CNY"}]}`: "the service takes CNY, not EUR",
 		`{` + base + `,"currency":"UGX","payments":[{"provider":"stripe",` + stripeSecrets + `}]}`:                                        "payment stripe: the currency of the gateway: the currency UGX is not supported",
-		`{"topup":{"min":"20000.00"}}`:                                                                                                    "max is not below min",
-		`{"topup":{"min":"-1.00"}}`:                                                                                                       "more than zero",
+		`{"topup":{"min":"20000.00"}}`:                                                                                                    "max at least min",
+		`{"topup":{"min":"-1.00"}}`:                                                                                                       "amounts above zero",
 	} {
 		if _, err := provision(t, config); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", config, err, want)

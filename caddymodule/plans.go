@@ -33,10 +33,10 @@ func (a *App) unmarshalPlan(d *caddyfile.Dispenser) error {
 	}
 	var err error
 	if p.ID, err = strconv.ParseInt(id, 10, 64); err != nil || p.ID < 1 {
-		return d.Errf("plan %q: the id is a number from 1", id)
+		return d.Errf("plan %q: the id is not a number; allowed: 1 and above", id)
 	}
 	if slices.ContainsFunc(a.PlanRows, func(other billing.Plan) bool { return other.ID == p.ID }) {
-		return d.Errf("plan %d is there twice", p.ID)
+		return d.Errf("plan %d is given twice", p.ID)
 	}
 
 	priced := false
@@ -56,13 +56,13 @@ func (a *App) unmarshalPlan(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if !priced {
-		return at.Errf("plan %d: it names no price; write 0 for what is free", p.ID)
+		return at.Errf("plan %d: price is missing; write price 0 for a free plan", p.ID)
 	}
 	a.PlanRows = append(a.PlanRows, p)
 	return settings.Located(&at, p.Validate())
 }
 
-// maxPurchases bounds purchase_limit; more is no limit.
+// maxPurchases bounds purchase_limit.
 const maxPurchases = 1_000_000
 
 // calendarDuration reads a count and a unit, in the singular or the plural.

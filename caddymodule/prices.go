@@ -25,11 +25,10 @@ const (
 // Prices returns the prices of models.
 func (a *App) Prices() *catalog.Prices { return a.prices }
 
-// PriceOf returns what calls of a model cost, nil where they are free, and
-// whether it may be called. A configuration without any price charges nothing
-// for any model; where there are prices, a model without one for calls is refused
-// unless the configuration says unpriced allow. A name that a pattern of a price
-// bars is refused in any case.
+// PriceOf returns the price for calls of a model, nil if they are free, and whether the
+// model may be called. Without any price in the configuration, all calls are free. With
+// prices, a model without one may be called only if the configuration has unpriced allow,
+// and never if a pattern of a price bars its name.
 func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	if a.prices.Len() == 0 {
 		return nil, true
@@ -40,14 +39,14 @@ func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	return nil, a.Unpriced == AllowUnpriced && !a.prices.Bars(model)
 }
 
-// CallsCost reports whether each model call costs money, whatever its model is.
+// CallsCost reports whether every model call costs money, for each model.
 func (a *App) CallsCost() bool { return a.callsCost }
 
-// GenerationsCost reports whether each generation costs money, whatever its model is.
+// GenerationsCost reports whether every generation costs money, for each model.
 func (a *App) GenerationsCost() bool { return a.generationsCost }
 
-// findFree sets what CallsCost and GenerationsCost report. A price that has an amount for
-// output alone counts as free, because a call may ask for none.
+// findFree sets the results of CallsCost and GenerationsCost. A price with an amount only
+// for output counts as free, because a call can have no output.
 func (a *App) findFree() {
 	cost := len(a.PriceRows) > 0 && a.Unpriced != AllowUnpriced
 	a.callsCost, a.generationsCost = cost, cost
@@ -100,7 +99,7 @@ func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 		return err
 	}
 	if slices.ContainsFunc(a.PriceRows, func(other catalog.Price) bool { return other.Model == p.Model }) {
-		return d.Errf("price %s is there twice", p.Model)
+		return d.Errf("price %s is given twice", p.Model)
 	}
 	words := tokenWords(&p.TokenPrices)
 	maps.Copy(words, map[string]settings.Reader{
@@ -135,8 +134,7 @@ func tokenWords(into *catalog.TokenPrices) map[string]settings.Reader {
 	return words
 }
 
-// above reads the prices of long prompts. Prices that no prompt reaches, and
-// names that are there twice, are for [catalog.Price.Validate] to refuse.
+// above reads the prices of long prompts. [catalog.Price.Validate] checks them.
 func above(d *caddyfile.Dispenser, into *[]catalog.Above) error {
 	var block catalog.Above
 	if err := settings.Count(&block.Tokens, catalog.MaxTokens)(d); err != nil {
@@ -185,11 +183,11 @@ func geo(d *caddyfile.Dispenser, into *[]catalog.Geo) error {
 	return nil
 }
 
-// toolPrice reads the price of one use of a tool, and how many uses to reserve for.
+// toolPrice reads the price of one use of a tool, and the number of uses to reserve.
 func toolPrice(d *caddyfile.Dispenser, into *[]catalog.ToolPrice) error {
 	words := d.RemainingArgs()
 	if len(words) != 2 && (len(words) != 4 || words[2] != "max") {
-		return d.Errf("call takes: <tool> <amount> [max <uses>]")
+		return d.Errf("call: wrong arguments; allowed: <tool> <amount> [max <uses>]")
 	}
 	price, err := parseAmount(words[1])
 	if err != nil {
@@ -199,14 +197,14 @@ func toolPrice(d *caddyfile.Dispenser, into *[]catalog.ToolPrice) error {
 	if len(words) == 4 {
 		c.Max, err = strconv.ParseInt(words[3], 10, 64)
 		if err != nil || c.Max < 1 || c.Max > catalog.MaxUses {
-			return d.Errf("max %q is not a number from 1 to %d", words[3], catalog.MaxUses)
+			return d.Errf("max %q is not supported; allowed: 1 to %d", words[3], catalog.MaxUses)
 		}
 	}
 	*into = append(*into, c)
 	return nil
 }
 
-// isFactor reports whether a word is meant as a factor: x and a digit.
+// isFactor reports whether a word begins like a factor: with x and a digit.
 func isFactor(word string) bool {
 	return len(word) > 1 && word[0] == 'x' && '0' <= word[1] && word[1] <= '9'
 }
@@ -218,7 +216,7 @@ func factor(d *caddyfile.Dispenser, word string, into *money.Amount) error {
 		*into, err = money.Parse(word[1:])
 	}
 	if err != nil || !money.ValidFactor(*into) {
-		return d.Errf("%q is not a factor from x0.0001 to x1000 with at most four decimal places, such as x0.5", word)
+		return d.Errf("%q is not a factor; allowed: x0.0001 to x1000 with at most four decimal places, such as x0.5", word)
 	}
 	return nil
 }
@@ -232,8 +230,8 @@ func onDisconnect(into *catalog.OnDisconnect) func(*caddyfile.Dispenser) error {
 	}
 }
 
-// variant reads what follows image or second: a resolution and the word audio,
-// both optional, and an amount.
+// variant reads the arguments of image or second: a resolution and the word audio, both
+// optional, and an amount.
 func variant(d *caddyfile.Dispenser, into *[]catalog.Variant) error {
 	var v catalog.Variant
 	words := d.RemainingArgs()
@@ -269,21 +267,21 @@ func optionalAmount(into **money.Amount) func(*caddyfile.Dispenser) error {
 func parseAmount(word string) (money.Amount, error) {
 	a, err := money.Parse(word)
 	if err == nil && a < 0 {
-		err = fmt.Errorf("%s: an amount must not be negative here", word)
+		err = fmt.Errorf("%s: the amount is negative; allowed: 0 and above", word)
 	}
 	return a, err
 }
 
 func validateUnpriced(word string) error {
 	if word != AllowUnpriced && word != refuseUnpriced {
-		return fmt.Errorf("unpriced %q: it is allow or refuse", word)
+		return fmt.Errorf("unpriced: %q is not supported; allowed: allow, refuse", word)
 	}
 	return nil
 }
 
 func validateCurrency(word string) error {
 	if len(word) != 3 || strings.Trim(word, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
-		return fmt.Errorf("currency %q: it has the three capital letters of ISO 4217, as USD", word)
+		return fmt.Errorf("currency: %q is not supported; allowed: three capital letters of ISO 4217, such as USD", word)
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// provision makes an app of JSON, as Caddy does before it starts one.
+// provision creates an app from JSON and provisions it, as Caddy does.
 func provision(t *testing.T, config string) (*caddymodule.App, error) {
 	t.Helper()
 	app := new(caddymodule.App)
@@ -46,27 +46,27 @@ func mustProvision(t *testing.T, config string) *caddymodule.App {
 }
 
 const (
-	free = 0
-	none = -1
+	free        = 0
+	unavailable = -1
 )
 
-func TestWhatAModelCostsAndWhetherItMayBeCalled(t *testing.T) {
+func TestPricesOfModels(t *testing.T) {
 	t.Parallel()
 	const prices = `"prices":[{"model":"a","request":"0.000000005"},{"model":"b-*","request":"0.000000006"}]`
 	for name, c := range map[string]struct {
 		config string
 		want   map[string]money.Amount
 	}{
-		"without prices all is free":    {`{}`, map[string]money.Amount{"a": free, "x": free}},
-		"and nothing can be refused":    {`{"unpriced":"refuse"}`, map[string]money.Amount{"a": free, "x": free}},
-		"without a price, refused":      {`{` + prices + `}`, map[string]money.Amount{"a": 5, "b-1": 6, "x": none, "": none}},
-		"also when that is said":        {`{` + prices + `,"unpriced":"refuse"}`, map[string]money.Amount{"a": 5, "x": none}},
-		"unless it is allowed":          {`{` + prices + `,"unpriced":"allow"}`, map[string]money.Amount{"a": 5, "b-1": 6, "x": free}},
-		"a price for all leaves no one": {`{"prices":[{"model":"*","request":"0.000000007"}]}`, map[string]money.Amount{"a": 7, "x": 7}},
+		"no prices":              {`{}`, map[string]money.Amount{"a": free, "x": free}},
+		"no prices, refuse":      {`{"unpriced":"refuse"}`, map[string]money.Amount{"a": free, "x": free}},
+		"prices":                 {`{` + prices + `}`, map[string]money.Amount{"a": 5, "b-1": 6, "x": unavailable, "": unavailable}},
+		"prices, refuse":         {`{` + prices + `,"unpriced":"refuse"}`, map[string]money.Amount{"a": 5, "x": unavailable}},
+		"prices, allow":          {`{` + prices + `,"unpriced":"allow"}`, map[string]money.Amount{"a": 5, "b-1": 6, "x": free}},
+		"a price for all models": {`{"prices":[{"model":"*","request":"0.000000007"}]}`, map[string]money.Amount{"a": 7, "x": 7}},
 	} {
 		app := mustProvision(t, c.config)
 		for model, want := range c.want {
-			got := money.Amount(none)
+			got := money.Amount(unavailable)
 			if price, ok := app.PriceOf(model); ok && price == nil {
 				got = free
 			} else if ok {
@@ -79,7 +79,7 @@ func TestWhatAModelCostsAndWhetherItMayBeCalled(t *testing.T) {
 	}
 }
 
-func TestExactNamesOfPricesAreShownToCallers(t *testing.T) {
+func TestExactPriceNamesAreListedAsModels(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
 		App:  "unpriced allow\nprice priced-1 {\nrequest 1\n}\nprice priced-* {\nrequest 1\n}",
 		Site: gatetest.Proxied,
@@ -100,32 +100,32 @@ func TestMoneyHasDefaults(t *testing.T) {
 		t.Errorf("currency %q, unpriced %q, base_url %q, %d prices", app.Currency, app.Unpriced, app.BaseURL, app.Prices().Len())
 	}
 	if plan, ok := app.Plans().Find(7); !ok || plan.QuotaReset != calendar.Never || len(app.Plans().OnSale()) != 1 {
-		t.Errorf("plan 7 is %+v, %v; on sale are %v", plan, ok, app.Plans().OnSale())
+		t.Errorf("plan 7 is %+v, %v; the plans on sale are %v", plan, ok, app.Plans().OnSale())
 	}
 }
 
-func TestJSONIsHeldToTheRulesOfTheCaddyfile(t *testing.T) {
+func TestJSONIsValidatedLikeACaddyfile(t *testing.T) {
 	t.Parallel()
 	const plan = `{"plan_id":1,"title":"A","price":"1","quota":"1","duration":{"count":1,"unit":"day"}}`
 	for config, want := range map[string]string{
 		`{"prices":[{"model":"a","input":"1","output":"1"}]}`:                  "price a: a price per token needs context and max_output",
-		`{"prices":[{"model":"a","request":"1"},{"model":"a","request":"2"}]}`: "price a is there twice",
+		`{"prices":[{"model":"a","request":"1"},{"model":"a","request":"2"}]}`: "price a is given twice",
 		`{"prices":[{"model":"a b","request":"1"}]}`:                           "printable ASCII",
-		`{"plans":[` + plan + `,` + plan + `]}`:                                "plan 1 is there twice",
+		`{"plans":[` + plan + `,` + plan + `]}`:                                "plan 1 is given twice",
 		`{"plans":[{"plan_id":1}]}`:                                            "plan 1: the title has 1 to 100 characters",
 		`{"currency":"usd"}`:                                                   "ISO 4217",
 		`{"currency":"EURO"}`:                                                  "ISO 4217",
-		`{"unpriced":"free"}`:                                                  "it is allow or refuse",
+		`{"unpriced":"free"}`:                                                  "allowed: allow, refuse",
 		`{"base_url":"https://"}`:                                              "base_url",
 		`{"base_url":"https://:443"}`:                                          "base_url",
 		`{"base_url":"HTTPS://a.example"}`:                                     "base_url",
 		`{"base_url":"https://a.example#x"}`:                                   "base_url",
-		`{"limits":{"streams":-1}}`:                                            "limits: streams is from 1 to 1000000",
-		`{"limits":{"requests_per_second":1000001}}`:                           "limits: requests_per_second is from 1 to 1000000",
-		`{"limits":{"tokens_per_minute":1000000001}}`:                          "limits: tokens_per_minute is from 1 to 1000000000",
+		`{"limits":{"streams":-1}}`:                                            "limits: streams is -1; allowed: 1 to 1000000",
+		`{"limits":{"requests_per_second":1000001}}`:                           "limits: requests_per_second is 1000001; allowed: 1 to 1000000",
+		`{"limits":{"tokens_per_minute":1000000001}}`:                          "limits: tokens_per_minute is 1000000001; allowed: 1 to 1000000000",
 	} {
 		if _, err := provision(t, config); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%s was answered %v, want %q", config, err, want)
+			t.Errorf("%s: got %v, want %q", config, err, want)
 		}
 	}
 	for _, url := range []string{"http://a.example", "https://a.example:8443", "http://[::1]:80", "http://127.0.0.1"} {
@@ -133,7 +133,7 @@ func TestJSONIsHeldToTheRulesOfTheCaddyfile(t *testing.T) {
 	}
 }
 
-func TestTheOperatorsLimitsOfAKeyReplaceTheDefaultsAndItsOwnersAreOnlyLower(t *testing.T) {
+func TestOperatorLimitsReplaceDefaultsAndOwnerLimitsOnlyLower(t *testing.T) {
 	t.Parallel()
 	limits := caddymodule.Limits{RequestsPerSecond: 10, Streams: 20, TokensPerMinute: 30}
 	for _, c := range []struct {
@@ -148,15 +148,15 @@ func TestTheOperatorsLimitsOfAKeyReplaceTheDefaultsAndItsOwnersAreOnlyLower(t *t
 	} {
 		p := &identity.Principal{OperatorLimits: c.operator, OwnerLimits: c.owner}
 		if got := limits.OfKey(p); got != c.want {
-			t.Errorf("%+v and %+v make %+v, want %+v", c.operator, c.owner, got, c.want)
+			t.Errorf("operator %+v, owner %+v: got %+v, want %+v", c.operator, c.owner, got, c.want)
 		}
 	}
 	if got := new(caddymodule.Limits).OfKey(&identity.Principal{OwnerLimits: identity.Limits{Streams: 7}}); got != (limit.Rates{Concurrent: 7}) {
-		t.Errorf("the owner's limits alone make %+v", got)
+		t.Errorf("only owner limits: got %+v", got)
 	}
 }
 
-func TestEveryPlanIsSoldInTheOrderOfTheCaddyfile(t *testing.T) {
+func TestPlansKeepTheOrderOfTheCaddyfile(t *testing.T) {
 	t.Parallel()
 	adapted, err := gatetest.Adapt("{\nmodelgate {\nplan 9 A {\nprice 1\nquota 1\nduration 1 month\n}\nplan 1 B {\nprice 1\nquota 1\nduration 2 years\n}\n}\n}\n")
 	if err != nil {
@@ -173,13 +173,13 @@ func TestEveryPlanIsSoldInTheOrderOfTheCaddyfile(t *testing.T) {
 		titles = append(titles, plan.Title)
 	}
 	if !slices.Equal(titles, []string{"A", "B"}) {
-		t.Errorf("on sale are %q", titles)
+		t.Errorf("the plans on sale are %q", titles)
 	}
 }
 
-// TestTheExampleOfTheGuideCostsWhatItSays charges the call that the guide
-// describes at the price above it.
-func TestTheExampleOfTheGuideCostsWhatItSays(t *testing.T) {
+// TestTheGuideStatesTheCostOfItsExample charges the call that the guide describes, at the
+// price of the guide.
+func TestTheGuideStatesTheCostOfItsExample(t *testing.T) {
 	t.Parallel()
 	text := readme(t)
 	_, example, ok := strings.Cut(text, "**The order of application:**")
@@ -198,9 +198,9 @@ func TestTheExampleOfTheGuideCostsWhatItSays(t *testing.T) {
 	}
 	price, ok := mustProvision(t, string(config.Apps.Modelgate)).PriceOf("gpt-6")
 	if !ok {
-		t.Fatal("it has no price")
+		t.Fatal("gpt-6 has no price")
 	}
-	bounds, refused := price.Bounds(catalog.Ask{Tools: []catalog.ServerTool{{Param: "tools[0].type", Name: "web_search"}}})
+	bounds, refused := price.Bounds(catalog.CallSpec{Tools: []catalog.ServerTool{{Param: "tools[0].type", Name: "web_search"}}})
 	if refused != nil {
 		t.Fatal(refused)
 	}

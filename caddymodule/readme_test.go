@@ -19,7 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// readme returns the README and the guides.
+// readme returns the text of the guides and of the README.
 func readme(t *testing.T) string {
 	t.Helper()
 	guides, err := filepath.Glob("../docs/guide/*.md")
@@ -37,7 +37,7 @@ func readme(t *testing.T) string {
 	return all.String()
 }
 
-// codeOf returns the blocks of code in a language.
+// codeOf returns the code blocks of a language.
 func codeOf(text, language string) []string {
 	blocks := strings.Split(text, "```"+language+"\n")[1:]
 	for i, block := range blocks {
@@ -46,7 +46,7 @@ func codeOf(text, language string) []string {
 	return blocks
 }
 
-// docs returns the README and the files of docs, by their paths.
+// docs returns the Markdown files of docs by path, and the README with the guides.
 func docs(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{"README.md": readme(t)}
@@ -64,14 +64,14 @@ func docs(t *testing.T) map[string]string {
 	return texts
 }
 
-// TestTheConfigurationsOfTheDocsStart provisions every Caddyfile of the README and of
-// docs, with secrets of the right form in the place of those that an operator has.
+// TestTheConfigurationsOfTheDocsStart validates every Caddyfile of the README and of docs.
+// Its secrets have the right form.
 func TestTheConfigurationsOfTheDocsStart(t *testing.T) {
-	parts, err := os.ReadFile("../xcaddy.json") // of a build; what tests add is not in it
+	parts, err := os.ReadFile("../xcaddy.json") // modules of a build, without those of tests
 	if err != nil {
 		t.Fatal(err)
 	}
-	adapters := make(map[string]bool) // true: there is an example of it
+	adapters := make(map[string]bool) // true: the docs have an example
 	for _, found := range regexp.MustCompile(`"modelgate\.backends\.(\w+)"`).FindAllStringSubmatch(string(parts), -1) {
 		adapters[found[1]] = false
 	}
@@ -106,9 +106,9 @@ func TestTheConfigurationsOfTheDocsStart(t *testing.T) {
 	}
 }
 
-// TestTheTasksOfTheREADMEAreSound reads the Caddyfile of images and videos with
-// the global options of the one that serves calls, as that which sells.
-func TestTheTasksOfTheREADMEAreSound(t *testing.T) {
+// TestTheDoctorAcceptsTheTasksOfTheGuide checks the Caddyfile of images and videos with
+// the global options of the Caddyfile that serves calls.
+func TestTheDoctorAcceptsTheTasksOfTheGuide(t *testing.T) {
 	t.Parallel()
 	var options, tasks string
 	for _, caddyfile := range codeOf(readme(t), "caddyfile") {
@@ -120,19 +120,19 @@ func TestTheTasksOfTheREADMEAreSound(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "Caddyfile")
-	options = strings.Replace(options, "{\n", "{\n\tadmin unix//run/modelgate/admin.sock|0220\n", 1) // as the guide on production says
+	options = strings.Replace(options, "{\n", "{\n\tadmin unix//run/modelgate/admin.sock|0220\n", 1) // see the guide on production
 	if err := os.WriteFile(file, []byte(options+tasks), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
 	if options == "" || tasks == "" || code != 0 || !strings.Contains(stdout, "nothing found") {
-		t.Errorf("ended with %d: %s%s\n%s%s", code, stdout, stderr, options, tasks)
+		t.Errorf("exit code %d: %s%s\n%s%s", code, stdout, stderr, options, tasks)
 	}
 }
 
-// TestTheFamiliesOfTheREADMEAreThoseOfTheCode holds both tables against the one
-// by which requests are checked.
-func TestTheFamiliesOfTheREADMEAreThoseOfTheCode(t *testing.T) {
+// TestTheFamiliesOfTheGuideMatchTheCode compares both tables with the families of the
+// code.
+func TestTheFamiliesOfTheGuideMatchTheCode(t *testing.T) {
 	t.Parallel()
 	rows := make([]catalog.FamilyRow, 0, 6)
 	for _, name := range []string{"A", "B", "C", "D", "E", "F"} {
@@ -153,7 +153,7 @@ func TestTheFamiliesOfTheREADMEAreThoseOfTheCode(t *testing.T) {
 	fmt.Fprintln(&table, "| Videos | `duration` | `resolution` | `aspect_ratio` | sound | `inputs` | takes besides |\n|---|---|---|---|---|---|---|")
 	for _, row := range []struct{ name, model string }{{"A", "a-1"}, {"B", "b-1"}, {"C", "c-1"}, {"C, `q2*`", "c-q2"}, {"D", "d-1"}, {"E", "e-1"}, {"F", "f-1"}} {
 		f := find(catalog.Video, row.model)
-		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %d | %s |\n", row.name, numbers(f.Duration), choice(f.Resolution), choice(f.AspectRatio), yes(f.Audio), f.MaxInputs, besides(f))
+		fmt.Fprintf(&table, "| %s | %s | %s | %s | %s | %d | %s |\n", row.name, numbers(f.Duration), choice(f.Resolution), choice(f.AspectRatio), yes(f.Audio), f.MaxInputs, extras(f))
 	}
 	fmt.Fprintln(&table, "\n| Images | `resolution` | `aspect_ratio` | `inputs` | `count` |\n|---|---|---|---|---|")
 	for _, row := range []struct{ name, model string }{{"A", "a-1"}, {"C", "c-1"}, {"B, D, E, F", "b-1"}, {"", "d-1"}, {"", "e-1"}, {"", "f-1"}} {
@@ -163,11 +163,11 @@ func TestTheFamiliesOfTheREADMEAreThoseOfTheCode(t *testing.T) {
 			table.WriteString("| " + row.name + " ")
 			table.WriteString(line)
 		} else if !strings.HasSuffix(table.String(), line) {
-			t.Errorf("images of %s are not as those of the row before them: %s", row.model, line)
+			t.Errorf("images of %s differ from the row before: %s", row.model, line)
 		}
 	}
 	if !strings.Contains(readme(t), table.String()) {
-		t.Errorf("the README has not these tables:\n%s", &table)
+		t.Errorf("the guide does not have these tables:\n%s", &table)
 	}
 }
 
@@ -200,8 +200,8 @@ func yes(is bool) string {
 	return ""
 }
 
-// besides lists what only some families take.
-func besides(f catalog.Family) string {
+// extras lists the fields that only some families accept.
+func extras(f catalog.Family) string {
 	var words []string
 	add := func(is bool, word string) {
 		if is {
@@ -223,8 +223,8 @@ func besides(f catalog.Family) string {
 	return strings.Join(words, "; ")
 }
 
-// TestTheREADMEVerifiesCallbacks runs the receiver's function of the README.
-func TestTheREADMEVerifiesCallbacks(t *testing.T) {
+// TestTheExampleReceiverVerifiesCallbacks runs the receiver of the guide.
+func TestTheExampleReceiverVerifiesCallbacks(t *testing.T) {
 	t.Parallel()
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -252,11 +252,11 @@ func TestTheREADMEVerifiesCallbacks(t *testing.T) {
 		headers map[string]string
 		want    string
 	}{
-		"a callback":                {signed(time.Now(), key, body), "True"},
-		"one of another secret":     {signed(time.Now(), key[1:], body), "False"},
-		"one of another body":       {signed(time.Now(), key, "{}"), "False"},
-		"one that is an hour old":   {signed(time.Now().Add(-time.Hour), key, body), "False"},
-		"one of the coming morning": {signed(time.Now().Add(time.Hour), key, body), "False"},
+		"a callback":            {signed(time.Now(), key, body), "True"},
+		"another secret":        {signed(time.Now(), key[1:], body), "False"},
+		"another body":          {signed(time.Now(), key, "{}"), "False"},
+		"an hour old":           {signed(time.Now().Add(-time.Hour), key, body), "False"},
+		"an hour in the future": {signed(time.Now().Add(time.Hour), key, body), "False"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -267,7 +267,7 @@ func TestTheREADMEVerifiesCallbacks(t *testing.T) {
 			program := exec.CommandContext(t.Context(), python, "-c",
 				function+"\nimport json, sys\nprint(genuine(sys.argv[1], json.loads(sys.argv[2]), sys.argv[3].encode()))", secret, string(headers), body)
 			if out, err := program.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != c.want {
-				t.Errorf("it says %s, %v", out, err)
+				t.Errorf("it prints %s, %v", out, err)
 			}
 		})
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// refusing is a gateway before a mock service that refuses every prompt with "never".
+// refusing is a gateway with a mock service that refuses every prompt with "never".
 type refusing struct {
 	*gatetest.MockService
 	gate    *gatetest.Gate
@@ -52,12 +52,12 @@ func (s *refusing) post(t *testing.T, key gatetest.Key, prompt string) string {
 	_, rest, _ := strings.Cut(answer.Body, `"task_id":"`)
 	id, _, _ := strings.Cut(rest, `"`)
 	if answer.Status != http.StatusOK || id == "" {
-		t.Fatalf("answered %d %s", answer.Status, answer.Body)
+		t.Fatalf("got %d %s", answer.Status, answer.Body)
 	}
 	return id
 }
 
-// busy tells whether the backend is paused.
+// busy reports whether the backend is paused.
 func (s *refusing) busy(t *testing.T) bool {
 	t.Helper()
 	var list struct{ Items []struct{ Busy bool } }
@@ -68,9 +68,9 @@ func (s *refusing) busy(t *testing.T) bool {
 	return list.Items[0].Busy
 }
 
-// TestATaskThatItsServiceRefusesStopsNoOtherAndFails goes through the gateway: a
+// TestARefusedTaskFailsAndBlocksNoOther goes through the gateway: a
 // service that always answers one prompt with 429 or 403 gets the others.
-func TestATaskThatItsServiceRefusesStopsNoOtherAndFails(t *testing.T) {
+func TestARefusedTaskFailsAndBlocksNoOther(t *testing.T) {
 	for status, reason := range map[int]string{http.StatusTooManyRequests: "UPSTREAM_BUSY", http.StatusForbidden: "UPSTREAM_ERROR"} {
 		t.Run(fmt.Sprint(status), func(t *testing.T) {
 			s := newRefusing(t, status)
@@ -80,24 +80,24 @@ func TestATaskThatItsServiceRefusesStopsNoOtherAndFails(t *testing.T) {
 			for range 10 {
 				s.post(t, key, "now")
 			}
-			gatetest.Eventually(t, "the others are at the service", func() (n int, ok bool) { n = s.Accepted(); return n, n == 10 })
+			gatetest.Eventually(t, "the service has the other tasks", func() (n int, ok bool) { n = s.Accepted(); return n, n == 10 })
 			s.SetState(gatetest.JobDone)
 			g.Wait(11 * time.Minute)
 			g.Until(t, never, task.Failed)
 			if shown := g.Do(t, http.MethodGet, "/v1/platform/tasks/"+never, "Authorization: Bearer "+key.Secret, ""); !strings.Contains(shown.Body, reason) {
-				t.Errorf("it is shown as %s", shown.Body)
+				t.Errorf("the refused task is %s", shown.Body)
 			}
 			if n := s.refused.Load(); n > 10 {
-				t.Errorf("it was submitted %d times", n)
+				t.Errorf("the refused task was submitted %d times", n)
 			}
 			g.Verify(t)
 		})
 	}
 }
 
-// TestForbiddenTasksOfOneUserStopNoOthers: a service that refuses all that one user
-// asks for with 403 takes what another asks for, while those tasks wait.
-func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
+// TestForbiddenTasksOfOneUserBlockNoOthers: the service refuses every task
+// of one user with 403. It still gets the tasks of another user.
+func TestForbiddenTasksOfOneUserBlockNoOthers(t *testing.T) {
 	s := newRefusing(t, http.StatusForbidden)
 	mallory, bob := s.gate.Payer(t), s.gate.Payer(t)
 	for range 20 {
@@ -106,7 +106,7 @@ func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
 	begun := time.Now()
 	for n := range 10 {
 		s.post(t, bob, "now")
-		gatetest.Eventually(t, "the task of the other user is at the service", func() (taken int, ok bool) {
+		gatetest.Eventually(t, "the service has the task of the other user", func() (taken int, ok bool) {
 			taken = s.Accepted()
 			return taken, taken == n+1
 		})
@@ -123,8 +123,8 @@ func TestForbiddenTasksOfOneUserStopNoOthers(t *testing.T) {
 	}
 }
 
-// TestForbiddenTasksOfSeveralUsersPauseTheBackend: that is the account, and not every
-// task is sent to learn it.
+// TestForbiddenTasksOfSeveralUsersPauseTheBackend: such refusals are caused by the
+// account, and the gateway pauses before it has sent every task.
 func TestForbiddenTasksOfSeveralUsersPauseTheBackend(t *testing.T) {
 	s := newRefusing(t, http.StatusForbidden)
 	ann, bob := s.gate.Payer(t), s.gate.Payer(t)

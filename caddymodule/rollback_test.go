@@ -14,48 +14,47 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// reopened closes the store of a configuration, by one with another store, and
-// opens it again by that configuration.
-func reopened(t *testing.T, g *gatetest.Gate, config gatetest.Config) {
+// reopenStore reloads to another store, which closes the store of config, and then back to
+// config.
+func reopenStore(t *testing.T, g *gatetest.Gate, config gatetest.Config) {
 	t.Helper()
 	elsewhere := gatetest.Config{Site: config.Site, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "elsewhere"))}
 	if err := g.Reload(elsewhere); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Reload(config); err != nil {
-		t.Fatalf("the store does not open again: %v", err)
+		t.Fatalf("the store cannot be opened again: %v", err)
 	}
 }
 
-// onDisk is a configuration whose store outlives the process.
+// onDisk returns a configuration with a store on disk, which can be opened again.
 func onDisk(t *testing.T, site, app string) gatetest.Config {
 	return gatetest.Config{Site: site, App: app, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "store"))}
 }
 
-// with returns the configuration with other words for the app.
+// with returns the configuration with other options of the app.
 func with(config gatetest.Config, app string) gatetest.Config {
 	config.App = app
 	return config
 }
 
-func TestACurrencyThatWasRolledBackLeavesTheStoreToTheOneBefore(t *testing.T) {
+func TestARolledBackCurrencyDoesNotChangeTheStore(t *testing.T) {
 	euro := onDisk(t, gatetest.Proxied, "currency EUR")
 	g := gatetest.Start(t, euro)
 	g.RollBack(t, with(euro, "currency CNY"), func() {})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "5.00")
-	reopened(t, g, euro)
+	reopenStore(t, g, euro)
 	if w := g.Wallet(t, key.UserID); w.Balance.String() != "5.00" {
 		t.Errorf("the wallet has %v", w.Balance)
 	}
 	if err := g.Reload(with(euro, "currency CNY")); err == nil || !strings.Contains(err.Error(), "EUR") {
-		t.Errorf("with money in the store another currency is answered %v", err)
+		t.Errorf("with money in the store, a reload with another currency returned %v", err)
 	}
 }
 
-// Before money has moved the currency may be changed, by a configuration that gets
-// live.
-func TestACurrencyIsThatOfTheLastConfigurationThatWasLive(t *testing.T) {
+// A configuration that goes live may change the currency before any money has moved.
+func TestTheStoreHasTheCurrencyOfTheLastLiveConfiguration(t *testing.T) {
 	euro := onDisk(t, gatetest.Proxied, "currency EUR")
 	g := gatetest.Start(t, euro)
 	key := g.NewKey(t, nil)
@@ -64,32 +63,32 @@ func TestACurrencyIsThatOfTheLastConfigurationThatWasLive(t *testing.T) {
 	}
 	g.Credit(t, key.UserID, "5.00")
 	if err := g.Reload(euro); err == nil || !strings.Contains(err.Error(), "CNY") {
-		t.Errorf("the currency before is answered %v", err)
+		t.Errorf("a reload with the currency before returned %v", err)
 	}
-	reopened(t, g, with(euro, "currency CNY"))
+	reopenStore(t, g, with(euro, "currency CNY"))
 }
 
-// Money that comes in while another currency starts keeps that from the store,
-// even after it has been found to be possible.
-func TestACurrencyIsRefusedWhoseStoreHasMovedMoneyMeanwhile(t *testing.T) {
+// A credit during the start of a configuration with another currency keeps the
+// currency of the store, even after the check of the currency has passed.
+func TestACurrencyIsRefusedWhenMoneyMovedMeanwhile(t *testing.T) {
 	euro := onDisk(t, gatetest.Proxied, "currency EUR")
 	g := gatetest.Start(t, euro)
 	key := g.NewKey(t, nil)
 	g.RollBack(t, with(euro, "currency CNY"), func() { g.Credit(t, key.UserID, "5.00") })
-	reopened(t, g, euro)
+	reopenStore(t, g, euro)
 	g.Verify(t)
 }
 
-// A live configuration that the store cannot have is reported by one text wherever it is
-// found, and serves nothing that depends on it.
-func TestALiveConfigurationThatIsNotInForceSaysSoInOneText(t *testing.T) {
+// Settings that the store cannot accept are logged with one text. Requests that depend on
+// them fail.
+func TestSettingsThatCannotBeAppliedAreLoggedWithOneText(t *testing.T) {
 	euro := onDisk(t, gatetest.Proxied, "currency EUR")
 	g := gatetest.Start(t, euro)
 	key := g.NewKey(t, nil)
 	g.ReloadAfter(t, with(euro, "currency CNY"), func() { g.Credit(t, key.UserID, "5.00") })
 	for range 3 {
 		if got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, ""); got.Status != http.StatusServiceUnavailable {
-			t.Errorf("answered %d %s", got.Status, got.Body)
+			t.Errorf("got %d %s", got.Status, got.Body)
 		}
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
@@ -98,18 +97,18 @@ func TestALiveConfigurationThatIsNotInForceSaysSoInOneText(t *testing.T) {
 	if n := g.CountLines(func(l gatetest.Line) bool {
 		return strings.Contains(l.Text("msg"), "live configuration") && l.Text("msg") != "the settings of the live configuration were not applied to its store"
 	}); n != 0 {
-		t.Errorf("%d lines have another text", n)
+		t.Errorf("%d log lines have another text", n)
 	}
 	if err := g.Reload(euro); err != nil {
 		t.Fatal(err)
 	}
 	if got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, ""); got.Status != http.StatusOK {
-		t.Errorf("after it was replaced: answered %d %s", got.Status, got.Body)
+		t.Errorf("after it was replaced: got %d %s", got.Status, got.Body)
 	}
 	g.Verify(t)
 }
 
-func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
+func TestARolledBackMasterKeySealsNothing(t *testing.T) {
 	config := onDisk(t, "modelgate_console", "secret "+masterKey(1))
 	g := gatetest.Start(t, config)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
@@ -117,71 +116,71 @@ func TestAMasterKeyThatWasRolledBackSealsNothing(t *testing.T) {
 	ann, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 	next := with(config, "secret "+masterKey(2)+" "+masterKey(1))
 	g.RollBack(t, next, func() {})
-	g.Enrol(t, g.Login(t, "bob", gatetest.Password)) // seals what only the first key may be needed for
-	reopened(t, g, config)
-	if got := verifies(t, g, ann); got != http.StatusOK {
-		t.Errorf("a code is answered %d", got)
+	g.Enrol(t, g.Login(t, "bob", gatetest.Password)) // must be sealed with the first key
+	reopenStore(t, g, config)
+	if got := logInWithCode(t, g, ann); got != http.StatusOK {
+		t.Errorf("a code gets %d", got)
 	}
-	// The configuration that is rolled back opens a store that was not open.
+	// The configuration that is rolled back opens a closed store.
 	if err := g.Reload(gatetest.Config{Site: config.Site, Storage: gatetest.SmallStore(filepath.Join(t.TempDir(), "elsewhere"))}); err != nil {
 		t.Fatal(err)
 	}
 	g.RollBack(t, next, func() {})
 	if err := g.Reload(config); err != nil {
-		t.Fatalf("after a start that failed the key before is answered %v", err)
+		t.Fatalf("after a failed start, a reload with the key before returned %v", err)
 	}
-	// One that gets live is needed from then on.
+	// A key that goes live is required from then on.
 	if err := g.Reload(next); err != nil {
 		t.Fatal(err)
 	}
-	g.NewKey(t, nil) // its keys answer every request
-	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
-		t.Errorf("the key before the one in force is answered %v", err)
+	g.NewKey(t, nil)
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed with another master key") {
+		t.Errorf("a reload with the key before returned %v", err)
 	}
 	if code, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes"); code != 0 {
-		t.Errorf("rotate ended with %d: %s%s", code, stdout, stderr)
+		t.Errorf("rotate: exit code %d: %s%s", code, stdout, stderr)
 	}
-	reopened(t, g, with(config, "secret "+masterKey(2)))
+	reopenStore(t, g, with(config, "secret "+masterKey(2)))
 }
 
-// A key file is not made by what does not get live.
-func TestAKeyFileIsMadeByAConfigurationThatIsLive(t *testing.T) {
+// A configuration that does not go live creates no key file.
+func TestOnlyALiveConfigurationCreatesAKeyFile(t *testing.T) {
 	config := onDisk(t, "modelgate_console", "secret "+masterKey(1))
 	g := gatetest.Start(t, config)
 	file := filepath.Join(strings.Split(config.Storage, `"`)[1], "..", "store.key")
 	g.RollBack(t, with(config, ""), func() {})
 	if found, _ := filepath.Glob(file + "*"); len(found) != 0 {
-		t.Errorf("%v was made", found)
+		t.Errorf("%v was created", found)
 	}
 	if err := g.Reload(with(config, "")); err != nil {
 		t.Fatal(err)
 	}
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	if found, _ := filepath.Glob(file); len(found) != 1 {
-		t.Errorf("%s was not made", file)
+		t.Errorf("%s was not created", file)
 	}
 }
 
-func TestRetentionThatWasRolledBackForgetsNoCalls(t *testing.T) {
-	g := gatetest.Start(t, keeps("calls 90d\naudit 400d"))
-	keeping(t)
-	short := keeps("calls 3d\naudit 30d")
+func TestARolledBackRetentionDeletesNoCalls(t *testing.T) {
+	g := gatetest.Start(t, retentionConfig("calls 90d\naudit 400d"))
+	applyRetention(t)
+	short := retentionConfig("calls 3d\naudit 30d")
 	runtime := gatetest.Runtime(t)
 	g.RollBack(t, short, func() {
 		if err := caddymodule.Keep(runtime, t.Context()); err != nil {
 			t.Error(err)
 		}
 	})
-	keeping(t)
+	applyRetention(t)
 	if since := callsSince(t, g); since != 90*day {
-		t.Errorf("calls are listed of the last %v", since)
+		t.Errorf("the calls of the last %v are listed", since)
 	}
 	if kept := auditFor(t); kept != 400*day {
-		t.Errorf("the audit is kept for %v", kept)
+		t.Errorf("the audit log is kept for %v", kept)
 	}
 }
 
-func TestACallbackCheckThatWasRolledBackIsNotInForce(t *testing.T) {
+func TestARolledBackAllowListIsNotInForce(t *testing.T) {
 	g := gatetest.Start(t, console)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	g.RollBack(t, with(console, "callback {\n allow 127.0.0.1:1\n}"), func() {})
@@ -189,18 +188,18 @@ func TestACallbackCheckThatWasRolledBackIsNotInForce(t *testing.T) {
 	got := g.Do(t, http.MethodPost, "/api/token/", cookie+"\nContent-Type: application/json",
 		fmt.Sprintf(`{"name":"k","callback_url":"http://127.0.0.1:1/x","password":%q}`, gatetest.Password))
 	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "special address") {
-		t.Errorf("an address of this machine is answered %d %s", got.Status, got.Body)
+		t.Errorf("a callback to this machine gets %d %s", got.Status, got.Body)
 	}
 }
 
-// The servers of a configuration listen before it is live. With another currency
-// they answer no request until then.
+// The servers of a configuration listen before it is live. Until then, servers with
+// another currency answer no request.
 func TestAnotherCurrencyIsNotServedBeforeItIsLive(t *testing.T) {
 	euro := gatetest.Config{Site: gatetest.Proxied, App: "currency EUR"}
 	g := gatetest.Start(t, euro)
 	key := g.NewKey(t, nil)
 	g.RollBack(t, with(euro, "currency CNY"), func() {
-		for range 12 { // the kernel shares them between the two configurations
+		for range 12 { // the kernel distributes them over both configurations
 			ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 			req, err := http.NewRequestWithContext(ctx, http.MethodGet, g.URL("/v1/usage"), nil)
 			if err != nil {
@@ -213,13 +212,13 @@ func TestAnotherCurrencyIsNotServedBeforeItIsLive(t *testing.T) {
 				body, _ := io.ReadAll(resp.Body)
 				resp.Body.Close()
 				if !strings.Contains(string(body), `"EUR"`) {
-					t.Errorf("answered %d %s", resp.StatusCode, body)
+					t.Errorf("got %d %s", resp.StatusCode, body)
 				}
 			}
 			cancel()
 		}
 	})
 	if got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, ""); got.Status != http.StatusOK || !strings.Contains(got.Body, `"EUR"`) {
-		t.Errorf("after it was rolled back: answered %d %s", got.Status, got.Body)
+		t.Errorf("after it was rolled back: got %d %s", got.Status, got.Body)
 	}
 }

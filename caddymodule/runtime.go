@@ -22,9 +22,9 @@ import (
 )
 
 // Runtime is one running instance of the gateway inside a Caddy process: the open
-// store and the services over it. It outlives a configuration, because a reload
-// starts the new configuration before it stops the old one; configurations with the
-// same store share one Runtime. All of it can be rebuilt from the store.
+// store and its services. Configurations with the same store share one Runtime, because
+// a reload starts the new configuration before it stops the old one. All of its state can
+// be rebuilt from the store.
 type Runtime struct {
 	Store     *storage.Store
 	Directory *identity.Directory
@@ -33,33 +33,33 @@ type Runtime struct {
 	Tasks     *task.Engine
 	Media     *media.Archive
 	Rates     *limit.RateLimiter
-	Detached  limit.KeyedSemaphore // of calls that run on without their callers, by user
+	Detached  limit.KeyedSemaphore // of detached calls, by user
 	Keyring   *seal.Keyring
 
 	Bodies BodyBudgets
 
-	calls    atomic.Int64 // under way
-	verified atomic.Int64 // problems that the last verify found
+	calls    atomic.Int64 // in flight
+	verified atomic.Int64 // problems that the last verification found
 	draining atomic.Bool
 	logger   *zap.Logger
 
 	key    string        // of the storage
 	closed chan struct{} // closed when the store is
 
-	life context.Context // of open calls; ends when the process cannot wait for them
+	life context.Context // of open calls; ends when the process can no longer wait for them
 	end  context.CancelCauseFunc
 
 	closing sync.Once
 	swept   chan struct{} // closed when the sweeper has ended
 
-	serving  serving // the configurations by which tasks are driven
+	serving  serving // the configurations whose task settings apply
 	adopting sync.Mutex
 	adopted  atomic.Pointer[App] // the configuration that was live last
-	counting counting            // of what is not over
-	usable   usable              // what backends answered last
+	backlogs backlogCache
+	usable   usable // the last checks of backends
 
 	announcing sync.Once  // of the setup code
-	rotating   sync.Mutex // held while the master key is changed
+	rotating   sync.Mutex // held while the master key changes
 
 	probe struct {
 		sync.Mutex
@@ -68,20 +68,20 @@ type Runtime struct {
 	}
 }
 
-// runtimes are the runtimes in use, by the key of their storage. ends has, by the same
-// keys, the channel that is closed when the last runtime of a place is: the pool
-// releases a runtime before it is closed, and the next one of that place must wait.
+// runtimes are the runtimes in use, by the key of their storage. closings has, by the
+// same keys, a channel that is closed when the last runtime of that storage is closed.
+// The pool releases a runtime before it is closed, so the next one must wait.
 var (
 	runtimes = caddy.NewUsagePool()
-	ends     sync.Map // string → chan struct{}
+	closings sync.Map // string → chan struct{}
 )
 
 func init() {
 	// One hook for the process: Caddy's per-configuration hooks do not fire for
 	// apps.
 	caddy.OnExit(func(ctx context.Context) {
-		beginExit()         // the last configuration may have watched for nothing
-		var open []*Runtime // drained outside of Range, which keeps calls from giving them back
+		beginExit()         // the last configuration may have no WatchExit
+		var open []*Runtime // drained outside of Range, which blocks the release of runtimes
 		runtimes.Range(func(_, value any) bool {
 			open = append(open, value.(*Runtime))
 			return true
@@ -93,15 +93,15 @@ func init() {
 }
 
 // openRuntime opens the engine and loads the state in memory, for the configuration a.
-// The pool ensures that a place is opened once at a time. If an earlier runtime of the
-// place is still closing, openRuntime waits for it.
+// The pool ensures that a storage is opened once at a time. If an earlier runtime of the
+// storage is still closing, openRuntime waits for it, at most for openTimeout.
 func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	opener, logger := a.opener, a.logger
-	if before, ok := ends.Load(opener.Key()); ok {
+	if before, ok := closings.Load(opener.Key()); ok {
 		select {
 		case <-before.(chan struct{}):
-		case <-time.After(openPatience):
-			return nil, errors.New("the store is still being closed by a configuration before this one")
+		case <-time.After(openTimeout):
+			return nil, errors.New("the previous configuration is still closing the store")
 		}
 	}
 	engine, err := opener.Open(ctx)
@@ -131,13 +131,13 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	runtime.Billing = billing.NewService(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
 	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{OnAudit: runtime.Directory.Audit.OnAudit, Logger: logger.Named("tasks")})
 	runtime.Media = media.Open(store, media.Options{Logger: logger.Named("media")})
-	if err := runtime.drive(a, nil); err != nil { // who opens the runtime may have stopped already
+	if err := runtime.configureTasks(a, nil); err != nil { // the configuration may have stopped already
 		runtime.closeTasks(ctx)
 		runtime.Ledger.Close(ctx)
 		return nil, errors.Join(err, store.Close())
 	}
 	go runtime.sweep()
-	ends.Store(runtime.key, runtime.closed)
+	closings.Store(runtime.key, runtime.closed)
 	return runtime, nil
 }
 
@@ -150,11 +150,11 @@ func clockOf(opener storage.Opener) func() time.Time {
 	return nil
 }
 
-// Destruct closes the store when the last configuration and the last call have released
-// it.
+// Destruct closes the store. The pool calls it when the last configuration and the last
+// call have released the runtime.
 func (rt *Runtime) Destruct() error {
 	defer close(rt.closed)
-	ctx, cancel := context.WithTimeout(context.Background(), settlePatience)
+	ctx, cancel := context.WithTimeout(context.Background(), settleTimeout)
 	defer cancel()
 	return rt.close(ctx)
 }
@@ -171,22 +171,23 @@ func (rt *Runtime) close(ctx context.Context) error {
 	return rt.Store.Close()
 }
 
-// closeTasks lets requests to backends end: a job whose submission is cut off would be in
-// an unknown state at the next start. Longer work, such as copies, resumes then.
+// closeTasks waits for requests to backends, at most for exitTimeout: an interrupted
+// submission would have an unknown state at the next start. Longer work, such as copies,
+// resumes then.
 func (rt *Runtime) closeTasks(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), exitTimeout)
 	defer cancel()
 	rt.Tasks.Close(ctx)
 	rt.Media.Close()
 }
 
-// sweepEvery is the time between two sweeps.
-const sweepEvery = time.Minute
+// sweepInterval is the time between two sweeps.
+const sweepInterval = time.Minute
 
-// sweep handles periodically what changes only with time, until the runtime is closed.
+// sweep runs the periodic work until the runtime is closed.
 func (rt *Runtime) sweep() {
 	defer close(rt.swept)
-	tick := time.NewTicker(sweepEvery)
+	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {
 		select {
@@ -194,37 +195,37 @@ func (rt *Runtime) sweep() {
 			return
 		case <-tick.C:
 			rt.Ledger.Sweep()
-			for _, room := range []struct {
-				what  string
-				sweep func(context.Context) error
+			for _, job := range []struct {
+				failure string
+				run     func(context.Context) error
 			}{
-				{"keeping records for as long as is configured", rt.keep},
-				{"looking after subscriptions and orders", rt.Billing.Sweep},
-				{"removing old tasks", rt.Tasks.Sweep},
-				{"removing old files", rt.Media.Sweep},
+				{"cannot apply the retention of records", rt.keep},
+				{"cannot update subscriptions and orders", rt.Billing.Sweep},
+				{"cannot remove old tasks", rt.Tasks.Sweep},
+				{"cannot remove old files", rt.Media.Sweep},
 			} {
-				if err := room.sweep(rt.life); err != nil && rt.life.Err() == nil {
-					rt.logger.Error(room.what, zap.Error(err))
+				if err := job.run(rt.life); err != nil && rt.life.Err() == nil {
+					rt.logger.Error(job.failure, zap.Error(err))
 				}
 			}
 		}
 	}
 }
 
-// When the process ends, open calls have had the servers' grace period. Then
-// they may still end by themselves for exitPatience; those that do not are
-// cancelled, and have settlePatience to tell their callers and to settle.
+// When the process ends and the servers' grace period is over, open calls may still end
+// by themselves for exitTimeout. The others are cancelled, and have settleTimeout to
+// answer their callers and to settle.
 const (
-	exitPatience   = 8 * time.Second
-	settlePatience = 2 * time.Second
+	exitTimeout   = 8 * time.Second
+	settleTimeout = 2 * time.Second
 )
 
 // drain refuses new calls, waits for the open ones, and closes the store.
 func (rt *Runtime) drain(ctx context.Context) {
 	rt.draining.Store(true)
-	if !rt.settled(ctx, exitPatience) {
+	if !rt.awaitCalls(ctx, exitTimeout) {
 		rt.end(ErrEnding)
-		if !rt.settled(ctx, settlePatience) {
+		if !rt.awaitCalls(ctx, settleTimeout) {
 			rt.logger.Error("calls were still open at exit", zap.Int64("calls", rt.calls.Load()))
 		}
 	}
@@ -233,9 +234,10 @@ func (rt *Runtime) drain(ctx context.Context) {
 	}
 }
 
-// settled waits until no call is open, at most for patience.
-func (rt *Runtime) settled(ctx context.Context, patience time.Duration) bool {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+// awaitCalls waits until no call is in flight, at most for timeout. It returns false if
+// there still is one.
+func (rt *Runtime) awaitCalls(ctx context.Context, timeout time.Duration) bool {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -249,7 +251,7 @@ func (rt *Runtime) settled(ctx context.Context, patience time.Duration) bool {
 	return true
 }
 
-// StoreKey returns the key of the storage, which tells stores apart.
+// StoreKey returns the key of the storage. Each store has another key.
 func (rt *Runtime) StoreKey() string { return rt.key }
 
 // Calls returns the number of calls in flight.
@@ -262,25 +264,25 @@ func (rt *Runtime) Logger() *zap.Logger { return rt.logger }
 // the metrics.
 func (rt *Runtime) SetMismatches(problems int64) { rt.verified.Store(problems) }
 
-// OnEnd calls fn when the process can no longer wait for a call, unless stop is called
+// OnEnd calls fn when the process can no longer wait for calls, unless stop is called
 // first.
 func (rt *Runtime) OnEnd(fn func()) (stop func() bool) { return context.AfterFunc(rt.life, fn) }
 
-// ErrEnding is the cause of the end of a [Lifetime].
+// ErrEnding is the cause with which a [Lifetime] is canceled.
 var ErrEnding = errors.New("the process ends")
 
-// Lifetime is a context that ends with [ErrEnding] when the process can no longer wait
-// for a call. It has the values of another context, but does not end with it.
+// Lifetime is a context that is canceled with [ErrEnding] when the process can no longer
+// wait for a call. It has the values of another context, but is not canceled with it.
 type Lifetime struct {
-	context.Context // ends it
+	context.Context // cancels it
 	values          context.Context
 }
 
 // Lifetime returns a [Lifetime] with the values of ctx.
 func (rt *Runtime) Lifetime(ctx context.Context) Lifetime { return Lifetime{rt.life, ctx} }
 
-// Value implements context.Context. Contexts that are made of l ask for the one
-// that cancels them by a key of package context: they find it first, and need no
+// Value implements context.Context. Contexts derived from l look up their canceling
+// parent by a key of package context. They find it in l.Context, so they need no
 // goroutine.
 func (l Lifetime) Value(key any) any {
 	if value := l.Context.Value(key); value != nil {
@@ -289,7 +291,7 @@ func (l Lifetime) Value(key any) any {
 	return l.values.Value(key)
 }
 
-// Ready returns why no more calls should be sent here, or nil.
+// Ready returns an error if the gateway should get no more calls.
 func (rt *Runtime) Ready() error {
 	if caddy.Exiting() {
 		return ErrDraining
@@ -297,8 +299,8 @@ func (rt *Runtime) Ready() error {
 	return rt.open()
 }
 
-// open returns why no call can be taken, or nil. While the process ends, calls
-// are taken as long as servers are up: an operator's shutdown_delay is for them.
+// open returns an error if the gateway cannot take calls. While the process ends, it
+// takes calls as long as the servers run, for Caddy's shutdown_delay.
 func (rt *Runtime) open() error {
 	if rt.draining.Load() {
 		return ErrDraining
@@ -309,22 +311,22 @@ func (rt *Runtime) open() error {
 	return nil
 }
 
-// ErrDraining says that the process is about to end.
+// ErrDraining means that the process is about to end.
 var ErrDraining = errors.New("draining: the process is about to end")
 
-// probeEvery is how often a readiness probe writes at most: probes come from
-// many balancers, and a synced write is not free.
-const probeEvery = time.Second
+// probeInterval is the minimum time between two writes of readiness probes: many load
+// balancers send probes, and each write is synced.
+const probeInterval = time.Second
 
-// Probe writes to the store and returns why that failed, or nil. Within a second
-// of the last probe it answers as that did.
+// Probe writes to the store and returns the error, if any. Within a second of the last
+// write it returns the error of that write.
 func (rt *Runtime) Probe(ctx context.Context) error {
 	rt.probe.Lock()
 	defer rt.probe.Unlock()
-	if time.Since(rt.probe.at) < probeEvery {
+	if time.Since(rt.probe.at) < probeInterval {
 		return rt.probe.err
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openPatience)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openTimeout)
 	defer cancel()
 	rt.probe.err = rt.Store.Update(ctx, func(t storage.Txn) error {
 		return t.Set([]byte("meta/probe"), []byte(rt.Store.Now().UTC().Format(time.RFC3339)), time.Time{})

@@ -16,7 +16,7 @@ import (
 // has a key file.
 type masterKeys []settings.Secret
 
-// resolve resolves placeholders and refuses values that are not keys.
+// resolve resolves placeholders and returns an error for values that are not keys.
 func (keys masterKeys) resolve() error {
 	for i := range keys {
 		if err := settings.Resolve(fmt.Sprintf("secret %d", i+1), &keys[i]); err != nil {
@@ -73,9 +73,9 @@ func (rt *Runtime) announceSetup(ctx context.Context) {
 		code, err := rt.Directory.SetupCode(ctx)
 		switch {
 		case err != nil:
-			rt.logger.Error("making the code for the first administrator", zap.Error(err))
+			rt.logger.Error("cannot create the code for the first administrator", zap.Error(err))
 		case code != "":
-			rt.logger.Info("there is no administrator yet; make one with this code, once, by POST /api/setup {code, username, password}",
+			rt.logger.Info("there is no administrator yet; create one with this one-time code by POST /api/setup {code, username, password}",
 				zap.String("code", code.Reveal()))
 		}
 	})
@@ -83,15 +83,15 @@ func (rt *Runtime) announceSetup(ctx context.Context) {
 
 // KeyRotation is the result of a rotation of the master key.
 type KeyRotation struct {
-	Resealed int    `json:"resealed"`           // records that were sealed by another key than the first
-	KeyFile  string `json:"key_file,omitempty"` // empty where the configuration has the keys
-	Single   bool   `json:"single,omitempty"`   // the configuration has one key: there was none to rotate to
+	Resealed int    `json:"resealed"`           // number of records that another key than the first had sealed
+	KeyFile  string `json:"key_file,omitempty"` // empty if the configuration has the keys
+	Single   bool   `json:"single,omitempty"`   // the configuration has only one key, so nothing was rotated
 }
 
-// RotateMasterKey seals everything by a new master key: one that is drawn, where
-// there is a key file, else the first one of the configuration. The old keys leave
-// the key file when nothing needs them any more. If the rotation is cut off, everything
-// still opens, and a second rotation ends it. Rotations wait for each other.
+// RotateMasterKey seals all secrets with a new master key: a random one if there is a key
+// file, else the first one of the configuration. It then removes the old keys from the
+// key file. If a rotation is interrupted, all secrets still open, and the next rotation
+// completes it. Concurrent rotations wait for each other.
 func (rt *Runtime) RotateMasterKey(ctx context.Context) (KeyRotation, error) {
 	rt.rotating.Lock()
 	defer rt.rotating.Unlock()
@@ -116,8 +116,7 @@ func (rt *Runtime) RotateMasterKey(ctx context.Context) (KeyRotation, error) {
 //
 //	secret <key>...
 //
-// in one line or several, the newest key first. What a key is stands in no
-// error.
+// in one line or several, the newest key first. Errors do not contain keys.
 func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
 	keys := d.RemainingArgs()
 	if len(keys) == 0 {
@@ -132,15 +131,15 @@ func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
 	return nil
 }
 
-// keepsKeys reports whether a configuration with these keys uses those that the runtime
-// has: it has opened the key file, or drawn a key for its life.
+// keepsKeys reports whether a configuration with these keys continues to use those of the
+// runtime: the key file, or a random key for a store in memory.
 func (rt *Runtime) keepsKeys(keys masterKeys, opener storage.Opener) bool {
 	return len(keys) == 0 && (rt.Keyring.Path() != "" || keyFile(opener) == "")
 }
 
-// checkKeys returns an error if the keys of a configuration do not open what is
-// sealed in the store, and reports whether [Runtime.useKeys] would change the keys in
-// force. It changes nothing.
+// checkKeys returns an error if the keys of a configuration do not open the secrets in
+// the store, and reports whether [Runtime.useKeys] would change the keys in force. It
+// changes nothing.
 func (rt *Runtime) checkKeys(ctx context.Context, keys masterKeys, opener storage.Opener) (changed bool, err error) {
 	if rt.keepsKeys(keys, opener) {
 		return false, nil
@@ -160,8 +159,8 @@ func (rt *Runtime) checkKeys(ctx context.Context, keys masterKeys, opener storag
 	return !rt.Keyring.Equal(ring), nil
 }
 
-// useKeys puts the keys of a configuration in force, and records that what is
-// sealed from then on needs them.
+// useKeys puts the keys of a configuration in force, and records in the store that later
+// secrets need them.
 func (rt *Runtime) useKeys(ctx context.Context, keys masterKeys, opener storage.Opener) error {
 	rt.rotating.Lock()
 	defer rt.rotating.Unlock()

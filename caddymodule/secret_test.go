@@ -12,26 +12,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// console is a gate with people.
+// console is a configuration with the console.
 var console = gatetest.Config{Site: "modelgate_console"}
 
-// masterKey is the text of a master key, another one for each letter.
-func masterKey(letter byte) string {
+// masterKey returns the text of a master key. Each seed has another key.
+func masterKey(seed byte) string {
 	key := make([]byte, 32)
 	for i := range key {
-		key[i] = letter + byte(i)
+		key[i] = seed + byte(i)
 	}
 	return base64.StdEncoding.EncodeToString(key)
 }
 
-// verifies tells whether what is sealed for a user can be opened.
-func verifies(t *testing.T, g *gatetest.Gate, app *gatetest.Authenticator) int {
+// logInWithCode logs the user ann in with a code and returns the status. 200 means that
+// the gateway could decrypt the seed of the factor.
+func logInWithCode(t *testing.T, g *gatetest.Gate, app *gatetest.Authenticator) int {
 	t.Helper()
 	cookie := g.Login(t, "ann", gatetest.Password)
 	return g.Do(t, http.MethodPost, "/api/user/login/2fa", cookie+"\nContent-Type: application/json", app.Code(t)).Status
 }
 
-func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
+func TestTheKeyFileIsCreatedOnceAndThenRequired(t *testing.T) {
 	dir := t.TempDir()
 	config := console
 	config.Storage = gatetest.SmallStore(filepath.Join(dir, "store"))
@@ -48,7 +49,7 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Another store comes between, so that this one is closed and opened anew.
+	// A reload to another store closes the first one.
 	elsewhere := config
 	elsewhere.Storage = gatetest.SmallStore(filepath.Join(dir, "elsewhere"))
 	reopen := func() error {
@@ -63,8 +64,8 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 	if again, _ := os.ReadFile(file); string(again) != string(first) {
 		t.Error("a second start changed the key file")
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("a code is answered %d after a second start", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("a code gets %d after a second start", got)
 	}
 
 	other, err := os.ReadFile(filepath.Join(dir, "elsewhere.key"))
@@ -73,12 +74,12 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 	}
 	for what, c := range map[string]struct {
 		spoil func() error
-		says  string
+		want  string
 	}{
 		"gone":                 {func() error { return os.Remove(file) }, "store.key: missing"},
-		"another one":          {func() error { return os.WriteFile(file, other, 0o600) }, "sealed by another master key"},
+		"another one":          {func() error { return os.WriteFile(file, other, 0o600) }, "sealed with another master key"},
 		"open to others":       {func() error { return os.Chmod(file, 0o644) }, "chmod 600"},
-		"in the configuration": {func() error { config.App = "secret " + masterKey(1); return nil }, "sealed by another master key"},
+		"in the configuration": {func() error { config.App = "secret " + masterKey(1); return nil }, "sealed with another master key"},
 	} {
 		if err := g.Reload(elsewhere); err != nil {
 			t.Fatal(err)
@@ -87,8 +88,8 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 			t.Fatal(err)
 		}
 		err := g.Reload(config)
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.Contains(err.Error(), masterKey(1)) {
-			t.Errorf("%s: answered %v, want %q", what, err, c.says)
+		if err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), masterKey(1)) {
+			t.Errorf("%s: got %v, want %q", what, err, c.want)
 		}
 		config.App = ""
 		os.Remove(file)
@@ -99,8 +100,8 @@ func TestTheKeyFileIsMadeOnceBesideTheStoreAndIsNeededFromThenOn(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("with its key back, a code is answered %d", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("with the first key file, a code gets %d", got)
 	}
 }
 
@@ -115,7 +116,7 @@ func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
 	first, _ := os.ReadFile(file)
 
 	if code, _, stderr := g.Command(t, "", "secret", "rotate"); code != 4 || !strings.Contains(stderr, "not confirmed") {
-		t.Errorf("without a yes it ended with %d: %s", code, stderr)
+		t.Errorf("without --yes: exit code %d: %s", code, stderr)
 	}
 	ended, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes", "--json")
 	var done struct {
@@ -123,19 +124,19 @@ func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
 		KeyFile  string `json:"key_file"`
 	}
 	if err := json.Unmarshal([]byte(stdout), &done); ended != 0 || err != nil || done.Resealed < 1 || done.KeyFile != file {
-		t.Fatalf("ended with %d: %s%s", ended, stdout, stderr)
+		t.Fatalf("exit code %d: %s%s", ended, stdout, stderr)
 	}
 	second, _ := os.ReadFile(file)
 	for line := range strings.Lines(string(first)) {
 		if !strings.HasPrefix(line, "#") && strings.Contains(string(second), line) {
-			t.Error("the old key stands in the file")
+			t.Error("the file contains the old key")
 		}
 	}
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the key file is %v (%v)", info.Mode(), err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("a code is answered %d after the rotation", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("a code gets %d after the rotation", got)
 	}
 	elsewhere := config
 	elsewhere.Storage = gatetest.SmallStore(filepath.Join(dir, "elsewhere"))
@@ -145,12 +146,12 @@ func TestTheKeyFileIsRotatedWhileTheGateRuns(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("a code is answered %d after the rotation and a start", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("a code gets %d after the rotation and a start", got)
 	}
 }
 
-func TestAKeyThatLeavesTheConfigurationIsMissedAtTheReload(t *testing.T) {
+func TestAReloadWithoutTheConfiguredKeyFails(t *testing.T) {
 	dir := t.TempDir()
 	config := console
 	config.Storage, config.App = gatetest.SmallStore(filepath.Join(dir, "store")), "secret "+masterKey(1)
@@ -159,14 +160,14 @@ func TestAKeyThatLeavesTheConfigurationIsMissedAtTheReload(t *testing.T) {
 	app, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 	file := filepath.Join(dir, "store.key")
 	if _, err := os.Stat(file); err == nil {
-		t.Error("a key file was made beside a configured key")
+		t.Error("a key file was created although a key is configured")
 	}
 	config.App = ""
 	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "store.key: missing") {
-		t.Errorf("answered %v", err)
+		t.Errorf("got %v", err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("the configuration before it answers a code %d", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("with the configuration before, a code gets %d", got)
 	}
 	if err := os.WriteFile(file, []byte(masterKey(1)+"\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -174,8 +175,8 @@ func TestAKeyThatLeavesTheConfigurationIsMissedAtTheReload(t *testing.T) {
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("with the key in the file a code is answered %d", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("with the key in the file a code gets %d", got)
 	}
 }
 
@@ -187,35 +188,35 @@ func TestConfiguredKeysAreChangedByAReload(t *testing.T) {
 	app, _ := g.Enrol(t, g.Login(t, "ann", gatetest.Password))
 
 	config.App = "secret " + masterKey(2)
-	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed by another master key") {
-		t.Errorf("a key that opens nothing was answered %v", err)
+	if err := g.Reload(config); err == nil || !strings.Contains(err.Error(), "sealed with another master key") {
+		t.Errorf("with the wrong key, the reload returned %v", err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("the configuration before it answers a code %d", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("with the configuration before, a code gets %d", got)
 	}
 	config.App = "secret " + masterKey(2) + " " + masterKey(1)
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if code, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes"); code != 0 || !strings.Contains(stdout, "taken out of the configuration") {
-		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	if code, stdout, stderr := g.Command(t, "", "secret", "rotate", "--yes"); code != 0 || !strings.Contains(stdout, "remove the keys after the first") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	config.App = "secret " + masterKey(2)
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
-	if got := verifies(t, g, app); got != http.StatusOK {
-		t.Errorf("a code is answered %d after the change", got)
+	if got := logInWithCode(t, g, app); got != http.StatusOK {
+		t.Errorf("a code gets %d after the change", got)
 	}
-	for _, letter := range []byte{1, 2} {
-		if g.Logged(masterKey(letter)) {
-			t.Error("a master key stands in the log")
+	for _, seed := range []byte{1, 2} {
+		if g.Logged(masterKey(seed)) {
+			t.Error("a master key is in the log")
 		}
 	}
 	if err := g.Reload(gatetest.Config{Site: console.Site, App: "secret AAAA"}); err == nil || !strings.Contains(err.Error(), "32 random bytes") || strings.Contains(err.Error(), "AAAA") {
-		t.Errorf("what is no key was answered %v", err)
+		t.Errorf("with an invalid key, the reload returned %v", err)
 	}
 	if err := g.Reload(gatetest.Config{Site: console.Site, App: "secret {env.MODELGATE_NOT_SET}"}); err == nil {
-		t.Error("an empty secret was taken")
+		t.Error("an empty secret was accepted")
 	}
 }

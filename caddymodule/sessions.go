@@ -23,76 +23,75 @@ const (
 	closedRegistration = "closed"
 )
 
-// Session configures the duration of log-ins. A change applies to later log-ins: a
-// session keeps the terms under which it began.
+// Session configures the duration of sessions. A change applies to later log-ins.
 type Session struct {
 	// After how long without a request a session ends. Default: 24h.
 	Idle caddy.Duration `json:"idle,omitempty"`
 
-	// After how long a session ends however much it is used. Default: 30d.
+	// After how long a session ends even if it is used. Default: 30d.
 	Lifetime caddy.Duration `json:"lifetime,omitempty"`
 
-	// What the cookie is called. Where base_url is https, `__Host-` is put before
-	// the name, so that browsers take it from this host alone, and encrypted.
+	// The name of the cookie. If base_url is https, the gateway puts `__Host-` before
+	// the name, so that browsers accept it only from this host, and only encrypted.
 	// Default: `modelgate_session`.
 	Cookie string `json:"cookie,omitempty"`
 }
 
 // Verification configures when users must prove their second factor again.
 type Verification struct {
-	// How long a proof is valid, for the session or the access token by which it was
-	// given: from 30s to 1h. Default: 5m.
+	// How long a proof is valid for its session or access token: from 30s to 1h.
+	// Default: 5m.
 	Lifetime caddy.Duration `json:"lifetime,omitempty"`
 
-	// How many steps of 30 s a clock that makes codes may go wrong, either way:
-	// 0 or 1. Default: 1.
+	// By how many steps of 30 s the clock of an authenticator app may differ: 0 or 1.
+	// Default: 1.
 	TOTPSkew *int `json:"totp_skew,omitempty"`
 
-	// Above which price a purchase from the wallet needs such a proof, where the
-	// user has a second factor. Default: none does.
+	// The price above which a purchase from the wallet needs such a proof, if the user
+	// has a second factor. Default: no purchase needs it.
 	StepUpAbove *money.Amount `json:"step_up_above,omitempty"`
 }
 
 const (
-	usualIdle         = 24 * time.Hour
-	usualLifetime     = 30 * 24 * time.Hour
-	usualCookie       = "modelgate_session"
-	usualVerification = 5 * time.Minute
+	defaultIdle         = 24 * time.Hour
+	defaultLifetime     = 30 * 24 * time.Hour
+	defaultCookie       = "modelgate_session"
+	defaultVerification = 5 * time.Minute
 )
 
 func (s *Session) setDefaults() {
-	setDefault(&s.Idle, usualIdle)
-	setDefault(&s.Lifetime, usualLifetime)
-	s.Cookie = cmp.Or(s.Cookie, usualCookie)
+	setDefault(&s.Idle, defaultIdle)
+	setDefault(&s.Lifetime, defaultLifetime)
+	s.Cookie = cmp.Or(s.Cookie, defaultCookie)
 }
 
 func (s *Session) validate() error {
 	var errs []error
-	if s.Idle < caddy.Duration(time.Minute) || s.Lifetime < s.Idle || s.Lifetime > caddy.Duration(longestSession) {
-		errs = append(errs, fmt.Errorf("session: idle is %v and lifetime is %v: idle is at least 1m, and lifetime from idle to %v",
-			time.Duration(s.Idle), time.Duration(s.Lifetime), longestSession))
+	if s.Idle < caddy.Duration(time.Minute) || s.Lifetime < s.Idle || s.Lifetime > caddy.Duration(maxLifetime) {
+		errs = append(errs, fmt.Errorf("session: idle is %v and lifetime is %v; allowed: idle from 1m, and lifetime from idle to %v",
+			time.Duration(s.Idle), time.Duration(s.Lifetime), maxLifetime))
 	}
 	return errors.Join(append(errs, validateCookie(s.Cookie))...)
 }
 
-// longestSession is the maximum lifetime of a cookie in browsers (RFC 6265bis,
-// section 5.5: 400 days).
-const longestSession = 400 * 24 * time.Hour
+// maxLifetime is the maximum lifetime of a cookie in browsers (RFC 6265bis, section 5.5:
+// 400 days).
+const maxLifetime = 400 * 24 * time.Hour
 
-// validateCookie refuses names that are not tokens, and the prefixes with a meaning
-// for browsers, which only the gateway adds.
+// validateCookie returns an error for names that are not tokens, and for the prefixes
+// that have a meaning for browsers: only the gateway adds them.
 func validateCookie(name string) error {
 	if name == "" || len(name) > 64 || strings.Trim(strings.ToLower(name), "abcdefghijklmnopqrstuvwxyz0123456789_-") != "" {
-		return fmt.Errorf("session: cookie %q: a name has 1 to 64 letters, digits, \"_\" and \"-\"", name)
+		return fmt.Errorf("session: cookie %q is not supported; allowed: 1 to 64 letters, digits, \"_\" and \"-\"", name)
 	}
 	if strings.HasPrefix(name, "__") {
-		return fmt.Errorf("session: cookie %q: names that begin with __ have a meaning for browsers; the gateway puts __Host- before the name where it can", name)
+		return fmt.Errorf("session: cookie %q: names that begin with __ have a meaning for browsers; the gateway adds __Host- by itself", name)
 	}
 	return nil
 }
 
 func (v *Verification) setDefaults() {
-	setDefault(&v.Lifetime, usualVerification)
+	setDefault(&v.Lifetime, defaultVerification)
 	if v.TOTPSkew == nil {
 		one := 1
 		v.TOTPSkew = &one
@@ -102,13 +101,13 @@ func (v *Verification) setDefaults() {
 func (v *Verification) validate() error {
 	var errs []error
 	if v.Lifetime < caddy.Duration(30*time.Second) || v.Lifetime > caddy.Duration(time.Hour) {
-		errs = append(errs, fmt.Errorf("verification: lifetime is from 30s to 1h, not %v", time.Duration(v.Lifetime)))
+		errs = append(errs, fmt.Errorf("verification: lifetime is %v; allowed: 30s to 1h", time.Duration(v.Lifetime)))
 	}
 	if skew := *v.TOTPSkew; skew < 0 || skew > 1 {
-		errs = append(errs, fmt.Errorf("verification: totp_skew is 0 or 1, not %d", skew))
+		errs = append(errs, fmt.Errorf("verification: totp_skew is %d; allowed: 0, 1", skew))
 	}
 	if above := v.StepUpAbove; above != nil && *above < 0 {
-		errs = append(errs, errors.New("verification: step_up_above is not negative"))
+		errs = append(errs, errors.New("verification: step_up_above is negative; allowed: 0 and above"))
 	}
 	return errors.Join(errs...)
 }
@@ -127,7 +126,7 @@ func (a *App) validateSessions() error {
 
 func validateRegistration(word string) error {
 	if word != openRegistration && word != closedRegistration {
-		return fmt.Errorf("registration is %s or %s, not %q", openRegistration, closedRegistration, word)
+		return fmt.Errorf("registration: %q is not supported; allowed: %s, %s", word, openRegistration, closedRegistration)
 	}
 	return nil
 }
@@ -160,7 +159,7 @@ func (v *Verification) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"totp_skew": settings.One(func(word string) error {
 			n, err := strconv.Atoi(word)
 			if err != nil || n < 0 || n > 1 {
-				return fmt.Errorf("totp_skew is 0 or 1, not %q", word)
+				return fmt.Errorf("totp_skew: %q is not supported; allowed: 0, 1", word)
 			}
 			v.TOTPSkew = &n
 			return nil
@@ -177,9 +176,9 @@ func (a *App) ServeConsole() { a.console = true }
 // account.
 func (a *App) OpenRegistration() bool { return a.Registration == openRegistration }
 
-// hostPrefix makes browsers keep a cookie only if it came encrypted, from this host and
-// for all its paths (RFC 6265bis, section 4.1.3.2). Neither another host nor an attacker
-// on the network can set one.
+// hostPrefix makes browsers accept a cookie only if it arrives encrypted, from this host
+// and for all its paths (RFC 6265bis, section 4.1.3.2). Neither another host nor an
+// attacker on the network can set such a cookie.
 const hostPrefix = "__Host-"
 
 // Cookie returns the name of the session cookie, and whether browsers may send it only

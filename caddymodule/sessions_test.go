@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-func TestPasskeysAreForTheSiteThatIsConfiguredAndNoOther(t *testing.T) {
+func TestPasskeysAreOnlyForTheConfiguredSite(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]struct {
 		id      string // empty: there are none
@@ -52,8 +52,8 @@ func TestTheCookieIsNamedByTheSchemeOfTheSite(t *testing.T) {
 	}
 }
 
-// What is above the most that is counted is refused, not cut.
-func TestAPaceThatCannotBeKeptIsRefused(t *testing.T) {
+// A limit above the maximum is refused, not reduced.
+func TestLoginLimitsAboveTheMaximumAreRefused(t *testing.T) {
 	t.Parallel()
 	app := mustProvision(t, `{"limits":{"login_per_user":1000,"login_per_address":1000}}`)
 	if limits := app.LoginLimits(); limits != (identity.LoginLimits{PerUser: identity.MaxLoginLimit, PerAddress: identity.MaxLoginLimit}) {
@@ -61,7 +61,7 @@ func TestAPaceThatCannotBeKeptIsRefused(t *testing.T) {
 	}
 	for _, limit := range []string{"login_per_user", "login_per_address"} {
 		_, err := provision(t, fmt.Sprintf(`{"limits":{%q:1001}}`, limit))
-		if err == nil || !strings.Contains(err.Error(), limit+" is from 1 to 1000") {
+		if err == nil || !strings.Contains(err.Error(), limit+" is 1001; allowed: 1 to 1000") {
 			t.Errorf("%s of 1001: %v", limit, err)
 		}
 	}

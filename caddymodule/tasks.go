@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// serving has the configurations that drive the tasks of a runtime: the last one, and
-// before it the replaced ones that are not cleaned up yet. If a new configuration fails
-// to start, the one before it is in force again.
+// serving has the configurations whose task settings apply to a runtime: the last one,
+// and before it the replaced ones that are not cleaned up yet. If a new configuration
+// fails to start, the one before it is in force again.
 type serving struct {
 	sync.Mutex
 	apps []*App
@@ -27,35 +27,35 @@ func (s *serving) inForce() *App {
 	return s.apps[len(s.apps)-1]
 }
 
-// serve makes a configuration drive the tasks. Tasks of backends that it does not have
-// wait.
+// serve applies the task settings of a configuration. Tasks of backends that it does not
+// have wait.
 func (rt *Runtime) serve(a *App) error {
 	rt.serving.Lock()
 	defer rt.serving.Unlock()
-	if err := rt.drive(a, a.driven()); err != nil {
-		rt.restore(a) // half of it may be in force
+	if err := rt.configureTasks(a, a.taskBackends()); err != nil {
+		rt.restore(a) // a part of it may be in force
 		return err
 	}
 	rt.serving.apps = append(rt.serving.apps, a)
-	rt.tellAbandoned()
+	rt.logAbandoned()
 	return nil
 }
 
-// tellAbandoned logs tasks whose backends are no longer configured.
-func (rt *Runtime) tellAbandoned() {
+// logAbandoned logs tasks whose backends are no longer configured.
+func (rt *Runtime) logAbandoned() {
 	waiting, err := rt.abandoned(rt.life)
 	if err != nil {
-		rt.logger.Warn("looking for tasks of backends that are not configured", zap.Error(err))
+		rt.logger.Warn("cannot read the tasks of backends that are not configured", zap.Error(err))
 	}
 	for backend, tasks := range waiting {
-		rt.logger.Warn("tasks wait for a backend that is not configured any more; configure it again, if only without models, until they have ended",
+		rt.logger.Warn("tasks wait for a backend that is no longer configured; configure it again, without models, until they have ended",
 			zap.String("backend", backend), zap.Int64("tasks", tasks))
 	}
 }
 
-// unserve ends what serve began, before the adapters of the configuration are
-// cleaned up.
-func (rt *Runtime) unserve(a *App) {
+// withdraw ends the effect of serve. The caller cleans up the adapters of the
+// configuration afterwards.
+func (rt *Runtime) withdraw(a *App) {
 	rt.serving.Lock()
 	defer rt.serving.Unlock()
 	i := slices.Index(rt.serving.apps, a)
@@ -63,34 +63,33 @@ func (rt *Runtime) unserve(a *App) {
 		return
 	}
 	rt.serving.apps = slices.Delete(rt.serving.apps, i, i+1)
-	if i == len(rt.serving.apps) { // else another one is in force
+	if i == len(rt.serving.apps) { // it was in force
 		rt.restore(a)
 	}
 }
 
-// restore puts the configuration in force that was there before a, if it still
-// runs. Else nothing is begun any more at a backend, but tasks that end still do
-// so by the words of a. The lock is held.
+// restore puts the configuration before a in force, if it still runs. Else backends get
+// no more requests, but the settings of a apply to tasks that end. The lock is held.
 func (rt *Runtime) restore(a *App) {
 	if rt.life.Err() != nil {
 		return // the runtime is closed, and so is the engine
 	}
-	var driven []task.Backend
+	var list []task.Backend
 	if before := rt.serving.inForce(); before != nil {
-		a, driven = before, before.driven()
+		a, list = before, before.taskBackends()
 	}
-	if err := rt.drive(a, driven); err != nil {
-		rt.logger.Error("the tasks of a configuration that has stopped are still driven", zap.Error(err))
+	if err := rt.configureTasks(a, list); err != nil {
+		rt.logger.Error("the task settings of a stopped configuration are still in force", zap.Error(err))
 	}
 }
 
-// drive applies the task settings of a configuration, with these backends.
-func (rt *Runtime) drive(a *App, driven []task.Backend) error {
+// configureTasks applies the task settings of a configuration, with these backends.
+func (rt *Runtime) configureTasks(a *App, list []task.Backend) error {
 	if err := rt.Media.Serve(a.mediaConfig()); err != nil {
 		return err
 	}
 	c := task.Config{
-		Backends:   driven,
+		Backends:   list,
 		Unfinished: int(a.Limits.UnfinishedTasks),
 		Kept:       time.Duration(a.Retention.Tasks),
 		Callbacks:  &callbacks{rt.Directory, a.Callback.URL, a.Callback.keys, a.logger},

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// configured are the backends that an engine has, by name.
+// configured tells by name which backends of an engine are configured.
 func configured(t *testing.T, tasks *task.Engine) map[string]bool {
 	t.Helper()
 	all, err := tasks.Backends(t.Context())
@@ -30,11 +30,10 @@ func configured(t *testing.T, tasks *task.Engine) map[string]bool {
 	return names
 }
 
-// allSucceed waits until there is no unfinished task, and checks that as many
-// have succeeded.
+// allSucceed waits until no task is unfinished and checks the number of successful tasks.
 func allSucceed(t *testing.T, runtime *caddymodule.Runtime, user string, want int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*gatetest.Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*gatetest.Timeout)
 	defer cancel()
 	for {
 		left, _, err := runtime.Tasks.Unfinished(t.Context(), task.Anyone, 1)
@@ -68,10 +67,10 @@ func allSucceed(t *testing.T, runtime *caddymodule.Runtime, user string, want in
 	}
 }
 
-func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
+func TestAReloadLosesNoTaskAndPollsNoneTwice(t *testing.T) {
 	const tasks = 1000
-	s := stageOf("reloaded")
-	g := gatetest.Start(t, acts("reloaded", ""))
+	s := serviceOf("reloaded")
+	g := gatetest.Start(t, mockConfig("reloaded", ""))
 	key := g.NewKey(t, nil)
 	var submitting sync.WaitGroup
 	for range 20 {
@@ -83,40 +82,40 @@ func TestAReloadAmongAThousandTasksLosesNoneAndPollsNoneTwice(t *testing.T) {
 	}
 	submitting.Wait()
 	before := s.last()
-	// As many polls as there can be are under way by the old adapter when it is
-	// cleaned up, so that no other begins before they end.
-	const most = 64
-	s.with(func() { s.gate = make(chan struct{}) })
-	s.waiting(t, most)
-	asked := 0
-	s.with(func() { asked = s.askers[before] })
-	if err := g.Reload(acts("reloaded", "max_running 2000")); err != nil {
+	// The old adapter runs the maximum number of polls when it is cleaned up. No other
+	// poll begins before they end.
+	const maxPolls = 64
+	s.with(func() { s.release = make(chan struct{}) })
+	s.waitForBlocked(t, maxPolls)
+	polls := 0
+	s.with(func() { polls = s.polls[before] })
+	if err := g.Reload(mockConfig("reloaded", "max_running 2000")); err != nil {
 		t.Fatal(err)
 	}
 	s.with(func() {
 		if !s.cleaned[before] {
 			t.Error("the old adapter was not cleaned up")
 		}
-		close(s.gate)
-		s.gate, s.finished = nil, true
+		close(s.release)
+		s.release, s.finished = nil, true
 	})
-	// What was under way ends, and from there on the new adapter is asked alone.
+	// The running polls end. From then on only the new adapter polls.
 	allSucceed(t, gatetest.Runtime(t), key.UserID, tasks)
 	s.submittedOnce(t, tasks)
 	s.with(func() {
-		if s.crowded > 0 {
-			t.Errorf("%d polls of a job came while another was under way", s.crowded)
+		if s.concurrent > 0 {
+			t.Errorf("%d polls of a job ran during another poll of it", s.concurrent)
 		}
-		if s.askers[before] != asked {
-			t.Errorf("an adapter that was cleaned up was asked %d times more", s.askers[before]-asked)
+		if s.polls[before] != polls {
+			t.Errorf("an adapter polled %d times after its cleanup", s.polls[before]-polls)
 		}
 	})
 	g.Verify(t)
 }
 
-func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
-	s := stageOf("resting")
-	config := acts("resting", "max_running 1")
+func TestTasksPauseWithoutAConfigurationAndContinueWithTheNext(t *testing.T) {
+	s := serviceOf("resting")
+	config := mockConfig("resting", "max_running 1")
 	config.Store = t.Name()
 	config.App += "callback {\n url https://hooks.example/x\n secret whsec_aHVzaGh1c2hodXNoaHVzaGh1c2hodXNoaHVzaGh1c2g=\n}\n"
 	g := gatetest.Start(t, config)
@@ -125,23 +124,23 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	resp, end := stream(t, g, key.Secret, "holds-the-runtime")
 	runtime := gatetest.Runtime(t)
 	if !configured(t, runtime.Tasks)["resting"] {
-		t.Fatal("the backend is not there to begin with")
+		t.Fatal("the backend is not configured at the start")
 	}
 
-	elsewhere := patient
+	elsewhere := longGrace
 	elsewhere.Store = t.Name() + "-elsewhere"
 	if err := g.Reload(elsewhere); err != nil {
 		t.Fatal(err)
 	}
 	if configured(t, runtime.Tasks)["resting"] {
-		t.Error("the tasks are still driven by adapters that were cleaned up")
+		t.Error("the engine still uses adapters that were cleaned up")
 	}
-	// What ends now is still told, by the words of the last configuration.
+	// The last configuration still sends the callback of a task that ends now.
 	if _, err := runtime.Tasks.Cancel(t.Context(), task.OfKey(key.ID), waiting); err != nil {
 		t.Fatal(err)
 	}
 	if list, _, err := runtime.Tasks.Callbacks(t.Context(), key.UserID, "", 10); err != nil || len(list) != 1 || list[0].Task != waiting {
-		t.Errorf("of the end there are the callbacks %+v, %v", list, err)
+		t.Errorf("the callbacks are %+v, %v", list, err)
 	}
 
 	config.App = strings.ReplaceAll(config.App, "max_running 1", "max_running 2")
@@ -158,9 +157,9 @@ func TestTasksRestWhenTheirConfigurationIsGoneAndGoOnWithTheNext(t *testing.T) {
 	g.Verify(t)
 }
 
-func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
-	s := stageOf("before")
-	g := gatetest.Start(t, acts("before", ""))
+func TestAFailedReloadLeavesTasksToTheActiveConfiguration(t *testing.T) {
+	s := serviceOf("before")
+	g := gatetest.Start(t, mockConfig("before", ""))
 	key := g.NewKey(t, nil)
 	id := gatetest.Submit(t, key)
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
@@ -168,13 +167,13 @@ func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	other := strings.Replace(g.Caddyfile(acts("after", "")), "http://:", "http://"+taken.Addr().String()+" {\n bind 127.0.0.1\n respond ok\n}\nhttp://:", 1)
+	other := strings.Replace(g.Caddyfile(mockConfig("after", "")), "http://:", "http://"+taken.Addr().String()+" {\n bind 127.0.0.1\n respond ok\n}\nhttp://:", 1)
 	for range 8 { // apps start in any order
 		if err := g.ReloadText(other); err == nil {
-			t.Fatal("a configuration came up at an address that is taken")
+			t.Fatal("a configuration started with an address in use")
 		}
 		if now := configured(t, gatetest.Runtime(t).Tasks); !now["before"] || now["after"] {
-			t.Fatalf("in force is %v", now)
+			t.Fatalf("the backends are %v", now)
 		}
 	}
 	s.with(func() { s.finished = true })
@@ -186,12 +185,12 @@ func TestAConfigurationThatDoesNotGetUpLeavesTasksToTheOneBefore(t *testing.T) {
 	})
 }
 
-func TestTasksOfABackendThatIsGoneWaitAndAreToldOf(t *testing.T) {
-	s := stageOf("gone")
-	g := gatetest.Start(t, acts("gone", ""))
+func TestTasksOfARemovedBackendWaitAndAreReported(t *testing.T) {
+	s := serviceOf("gone")
+	g := gatetest.Start(t, mockConfig("gone", ""))
 	key := g.NewKey(t, nil)
 	id := gatetest.Submit(t, key)
-	if err := g.Reload(acts("instead", "")); err != nil {
+	if err := g.Reload(mockConfig("instead", "")); err != nil {
 		t.Fatal(err)
 	}
 	line := g.WaitLine(t, func(line gatetest.Line) bool {
@@ -202,19 +201,19 @@ func TestTasksOfABackendThatIsGoneWaitAndAreToldOf(t *testing.T) {
 	}
 	store := `store="gatetest:` + g.Store + `"`
 	if got := series(t, g)[`modelgate_tasks_abandoned{backend="gone",`+store+`}`]; got != "1" {
-		t.Errorf("the metric says %q", got)
+		t.Errorf("the metric is %q", got)
 	}
 	s.with(func() { s.finished = true })
-	// Configured again, if only without models, it ends what it has.
-	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, App: "media off\nbackend gone {\n adapter stage gone\n}"}); err != nil {
+	// A backend that is configured again finishes its tasks, even without models.
+	if err := g.Reload(gatetest.Config{Site: gatetest.Proxied, App: "media off\nbackend gone {\n adapter mock gone\n}"}); err != nil {
 		t.Fatal(err)
 	}
 	g.Until(t, id, task.Success)
 	s.submittedOnce(t, 1)
 }
 
-func TestVerifyLooksAtTasksToo(t *testing.T) {
-	g := gatetest.Start(t, acts("verified", ""))
+func TestVerifyChecksTasks(t *testing.T) {
+	g := gatetest.Start(t, mockConfig("verified", ""))
 	gatetest.Submit(t, g.NewKey(t, nil))
 	g.Verify(t)
 	runtime := gatetest.Runtime(t)
@@ -226,13 +225,13 @@ func TestVerifyLooksAtTasksToo(t *testing.T) {
 	}
 	code, stdout, _ := g.Command(t, "", "verify")
 	if code != 1 || !strings.Contains(stdout, "tasks: backend verified") {
-		t.Errorf("ended with %d: %s", code, stdout)
+		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }
 
 func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
-	s := stageOf("counted")
-	g := gatetest.Start(t, acts("counted", "max_running 1"))
+	s := serviceOf("counted")
+	g := gatetest.Start(t, mockConfig("counted", "max_running 1"))
 	key := g.NewKey(t, nil)
 	one, two := gatetest.Submit(t, key), gatetest.Submit(t, key)
 	store := `store="gatetest:` + g.Store + `"`
@@ -250,9 +249,9 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 			t.Errorf("%s is %q, want %s", name, before[name], want)
 		}
 	}
-	g.Wait(2 * time.Minute) // the count is kept for one
+	g.Wait(2 * time.Minute) // the backlog is cached for one
 	if age := number(series(t, g)[`modelgate_tasks_oldest_seconds{`+store+`}`]); age < 110 || age > 200 {
-		t.Errorf("the oldest is %v s old, want two minutes", age)
+		t.Errorf("the oldest task is %v s old, want two minutes", age)
 	}
 	s.with(func() { s.finished = true })
 	g.Until(t, one, task.Success)
@@ -260,11 +259,11 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 	g.Wait(2 * time.Minute)
 	after := series(t, g)
 	if after[`modelgate_tasks_ended_total{status="success",`+store+`,type="video"}`] != "2" || number(after[`modelgate_task_polls_total{`+store+`}`]) < 2 {
-		t.Errorf("after the end %v", after)
+		t.Errorf("the metrics after the end are %v", after)
 	}
 	for name := range after {
 		if strings.HasPrefix(name, "modelgate_tasks_unfinished") {
-			t.Errorf("%s is still there", name)
+			t.Errorf("%s is still exported", name)
 		}
 		for _, word := range []string{key.ID, key.UserID, one, two, "video-x-1"} {
 			if strings.Contains(name, word) {
@@ -274,15 +273,15 @@ func TestMetricsCountTasksByTypeAndStatus(t *testing.T) {
 	}
 }
 
-func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
+func TestReadinessNeedsOneUsableBackend(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.Site += "\nmodelgate_health"
-	config.App += "backend spare {\n adapter stage spare\n}"
+	config.App += "backend spare {\n adapter mock spare\n}"
 	g := gatetest.Start(t, config)
 	ready := func() (int, string) {
 		if calls := g.Do(t, http.MethodGet, "/readyz", "", ""); calls.Status != http.StatusOK || calls.Body != `{"status":"ready"}` {
-			t.Errorf("/readyz of model calls is answered %d %s", calls.Status, calls.Body)
+			t.Errorf("/readyz of model calls gets %d %s", calls.Status, calls.Body)
 		}
 		answer := g.Do(t, http.MethodGet, "/readyz/tasks", "", "")
 		return answer.Status, answer.Body
@@ -299,15 +298,15 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 	if status, body := ready(); status != http.StatusOK {
 		t.Errorf("with one of two drained: %d %s", status, body)
 	}
-	// The service takes nothing any more: that counts when it was said twice.
+	// The service now refuses every request. A backend is unusable after two refusals.
 	s.Set(func(s *gatetest.MockService) { s.Key = "another" })
-	said := 0
+	refusals := 0
 	gatetest.Eventually(t, "it is not ready", func() (body string, ok bool) {
 		status, body := ready()
 		if status == http.StatusServiceUnavailable && body == `{"status":"unavailable","reasons":["backends"]}` {
 			return body, true
 		}
-		said++
+		refusals++
 		g.Wait(30 * time.Second)
 		return body, false
 	})
@@ -315,23 +314,23 @@ func TestReadinessNeedsOneBackendThatCanBeUsed(t *testing.T) {
 		why := line.Text("error")
 		return line.Text("reason") == "backends" && strings.Contains(why, "backend studio: its service does not take tasks") && strings.Contains(why, "backend spare: it is drained")
 	})
-	if said < 2 {
-		t.Errorf("it was not ready after %d questions", said)
+	if refusals < 2 {
+		t.Errorf("it was not ready after %d refusals", refusals)
 	}
 	if err := runtime.Tasks.Enable(t.Context(), "operator", "spare"); err != nil {
 		t.Fatal(err)
 	}
 	if status, body := ready(); status != http.StatusOK {
-		t.Errorf("with a spare one: %d %s", status, body)
+		t.Errorf("with the spare backend: %d %s", status, body)
 	}
 }
 
-func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
+func TestNoCallbackIsSentAfterTheReceiverIsGone(t *testing.T) {
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusGone) }))
 	defer receiver.Close()
-	s := stageOf("mute")
+	s := serviceOf("notified")
 	s.with(func() { s.finished = true })
-	config := acts("mute", "")
+	config := mockConfig("notified", "")
 	config.App += `
 		callback {
 			url ` + receiver.URL + `/done
@@ -362,21 +361,21 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	second := gatetest.Submit(t, key)
 	g.Until(t, second, task.Success)
 	if list := deliveries(); len(list) != 1 {
-		t.Errorf("of the second there is a callback, too: %+v", list)
+		t.Errorf("the second task has a callback: %+v", list)
 	}
 	code, stdout, _ := g.Command(t, "", "key", "list", "--json")
 	if code != 0 || !strings.Contains(stdout, `"callback_disabled":`) {
-		t.Errorf("of the key is shown %s", stdout)
+		t.Errorf("key list prints %s", stdout)
 	}
 	if got := series(t, g)[`modelgate_callbacks_total{outcome="dead",store="gatetest:`+g.Store+`"}`]; got != "1" {
-		t.Errorf("the metric says %q", got)
+		t.Errorf("the metric is %q", got)
 	}
-	// Another key is told, and so is this one when the address is another.
+	// Another key gets callbacks, and so does this key at another address.
 	other := g.NewKey(t, nil)
 	third := gatetest.Submit(t, other)
 	g.Until(t, third, task.Success)
 	if list, _, err := runtime.Tasks.Callbacks(t.Context(), other.UserID, "", 10); err != nil || len(list) != 1 {
-		t.Errorf("of another key there is %+v, %v", list, err)
+		t.Errorf("the callbacks of another key are %+v, %v", list, err)
 	}
 	config.App = strings.ReplaceAll(config.App, "/done", "/other")
 	if err := g.Reload(config); err != nil {
@@ -384,7 +383,7 @@ func TestAReceiverThatIsGoneIsToldNothingMore(t *testing.T) {
 	}
 	g.Until(t, gatetest.Submit(t, key), task.Success)
 	if list := deliveries(); len(list) != 2 {
-		t.Errorf("with another address there is %+v", list)
+		t.Errorf("the callbacks after a change of the address are %+v", list)
 	}
 	g.Verify(t)
 }

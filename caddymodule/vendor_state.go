@@ -10,8 +10,8 @@ const (
 	stateShared = "shared"
 )
 
-// SharesState reports whether calls may name files, containers, earlier answers
-// and other objects of the vendor's account.
+// SharesState reports whether calls may name files, containers, earlier answers and other
+// objects of the operator's account at the vendor.
 func (a *App) SharesState() bool { return a.State == stateShared }
 
 func validateState(word string) error {

@@ -22,7 +22,7 @@ type Build struct {
 	Arch    string `json:"arch"`
 }
 
-// untagged finds the commit in the version that Go gives to one before the first tag.
+// untagged finds the commit in Go's version of a commit before the first tag.
 var untagged = regexp.MustCompile(`^v0\.0\.0-[0-9]{14}-([0-9a-f]{12})`)
 
 // ReadBuild returns the build of this program, from the linker flags and the build

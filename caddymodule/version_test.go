@@ -28,6 +28,6 @@ func TestTheVersionIsThatOfTheTag(t *testing.T) {
 		}
 	}
 	if b := ReadBuild(); b.Version != "devel" || b.Caddy == "" || b.Go == "" {
-		t.Errorf("a test is %+v", b)
+		t.Errorf("the build of a test is %+v", b)
 	}
 }

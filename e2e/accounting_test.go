@@ -48,8 +48,8 @@ type change struct {
 	Order string `json:"order"`
 }
 
-// see reads an admin route, which must succeed.
-func (g *gateway) see(path string, out any) {
+// mustGet reads an admin route, which must succeed.
+func (g *gateway) mustGet(path string, out any) {
 	g.t.Helper()
 	req, err := http.NewRequestWithContext(g.t.Context(), http.MethodGet, "http://"+g.Admin+path, nil)
 	if err != nil {
@@ -66,7 +66,7 @@ func (g *gateway) see(path string, out any) {
 
 func (g *gateway) wallet(user string) (w wallet) {
 	g.t.Helper()
-	g.see("/modelgate/wallets/"+user, &w)
+	g.mustGet("/modelgate/wallets/"+user, &w)
 	return w
 }
 
@@ -80,7 +80,7 @@ func (g *gateway) walletAtRest(user string) wallet {
 		} else if time.Now().After(deadline) {
 			g.t.Fatalf("%v of %s is still reserved", w.Reserved, user)
 		}
-		g.verify() // waits until the store has committed what it has gathered
+		g.verify() // waits until the store has committed all gathered calls
 	}
 }
 
@@ -104,9 +104,9 @@ func (g *gateway) ledger(user string) []entry {
 		Items []entry `json:"items"`
 		Total int     `json:"total"`
 	}
-	g.see("/modelgate/wallets/"+user+"/ledger?limit=10000", &list)
+	g.mustGet("/modelgate/wallets/"+user+"/ledger?limit=10000", &list)
 	if len(list.Items) != list.Total {
-		g.t.Fatalf("of %d lines %d were shown", list.Total, len(list.Items))
+		g.t.Fatalf("%d of %d lines were listed", len(list.Items), list.Total)
 	}
 	lines := make([]entry, 0, list.Total)
 	var balance nano
@@ -139,7 +139,7 @@ func (g *gateway) report(user string, groups ...string) (rows []used) {
 	var list struct {
 		Items []used `json:"items"`
 	}
-	g.see("/modelgate/usage?"+url.Values{"user": {user}, "group": groups}.Encode(), &list)
+	g.mustGet("/modelgate/usage?"+url.Values{"user": {user}, "group": groups}.Encode(), &list)
 	return list.Items
 }
 
@@ -291,7 +291,7 @@ const tolerant = "\t\tuncollected_tolerance off\n"
 // them.
 func priced(b *backend, more string) site {
 	s := forwarding(b)
-	s.Log = "INFO" // at DEBUG there is more log than calls
+	s.Log = "INFO" // DEBUG would log too much
 	for _, model := range []string{"m-1", "m-2"} {
 		s.Money += prices[model].lines(model)
 	}
@@ -313,7 +313,7 @@ func (p *process) callLines(n int) map[string]callLine {
 	p.t.Helper()
 	const mark = `"msg":"call"`
 	if !p.log.awaitCount(mark, n) {
-		p.t.Fatalf("there are not %d calls in the log", n)
+		p.t.Fatalf("the log does not have %d calls", n)
 	}
 	lines := make(map[string]callLine)
 	for _, text := range p.log.lines(mark) {

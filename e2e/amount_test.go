@@ -18,11 +18,11 @@ const unit nano = 1e9
 func parseNano(text string) (nano, error) {
 	exact, ok := new(big.Rat).SetString(text)
 	if !ok || strings.ContainsAny(text, "eE/") {
-		return 0, fmt.Errorf("%q is no amount", text)
+		return 0, fmt.Errorf("%q is not an amount", text)
 	}
 	exact.Mul(exact, big.NewRat(int64(unit), 1))
 	if !exact.IsInt() || !exact.Num().IsInt64() {
-		return 0, fmt.Errorf("%q is no number of nano-units", text)
+		return 0, fmt.Errorf("%q is not a whole number of nano-units", text)
 	}
 	return nano(exact.Num().Int64()), nil
 }
@@ -141,7 +141,7 @@ func TestPriceArithmetic(t *testing.T) {
 	}
 	for _, text := range []string{"", "x", "1e3", "1/2", "0.0000000001", "99999999999999999999"} {
 		if got, err := parseNano(text); err == nil {
-			t.Errorf("%q is read as %v", text, got)
+			t.Errorf("%q is parsed as %v", text, got)
 		}
 	}
 	// 1,000 × 3 and 100 × 15 millionths.

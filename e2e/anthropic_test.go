@@ -41,7 +41,7 @@ var weather = anthropic.ToolUnionParamOfTool(anthropic.ToolInputSchemaParam{
 	Required:   []string{"city"},
 }, "weather")
 
-func TestTheAnthropicSDKConverses(t *testing.T) {
+func TestTheAnthropicSDKCallsMessages(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	ctx := t.Context()
@@ -62,7 +62,7 @@ func TestTheAnthropicSDKConverses(t *testing.T) {
 			streamed := accumulate(t, client, message("Tell me of the sea."))
 			if streamed.Content[0].Text != whole.Content[0].Text || streamed.Usage.OutputTokens != whole.Usage.OutputTokens ||
 				streamed.Usage.InputTokens != whole.Usage.InputTokens || whole.Usage.OutputTokens == 0 || streamed.StopReason != whole.StopReason {
-				t.Errorf("the stream adds up to\n%+v, the message is\n%+v", streamed, whole)
+				t.Errorf("the accumulated stream is\n%+v, the message is\n%+v", streamed, whole)
 			}
 
 			count, err := client.Messages.CountTokens(ctx, anthropic.MessageCountTokensParams{Model: "m-1", Messages: message("Tell me of the sea.").Messages})
@@ -111,7 +111,7 @@ func TestTheAnthropicSDKUsesTools(t *testing.T) {
 			anthropic.NewUserMessage(anthropic.NewToolResultBlock(m.Content[i].ID, "It rains cats.", false)))
 		end, err := client.Messages.New(t.Context(), next)
 		if err != nil || end.StopReason != anthropic.StopReasonEndTurn || !strings.Contains(end.Content[0].Text, "cats") {
-			t.Errorf("%s: the tool's result is answered by %+v (%v)", how, end, err)
+			t.Errorf("%s: the answer to the tool result is %+v (%v)", how, end, err)
 		}
 	}
 }
@@ -126,7 +126,7 @@ func TestTheAnthropicSDKListsModels(t *testing.T) {
 		listed = append(listed, pages.Current().ID)
 	}
 	if pages.Err() != nil || !slices.Equal(listed, []string{"m-1"}) {
-		t.Errorf("listed %q (%v)", listed, pages.Err())
+		t.Errorf("the models are %q (%v)", listed, pages.Err())
 	}
 	one, err := client.Models.Get(t.Context(), "m-1", anthropic.ModelGetParams{})
 	if err != nil || one.ID != "m-1" || one.CreatedAt.IsZero() {
@@ -136,7 +136,7 @@ func TestTheAnthropicSDKListsModels(t *testing.T) {
 	checkAnthropicError(t, err, http.StatusNotFound, "not_found_error")
 }
 
-func TestTheAnthropicSDKReadsEveryRefusal(t *testing.T) {
+func TestTheAnthropicSDKReportsEveryRefusal(t *testing.T) {
 	t.Parallel()
 	g := running(t, site{
 		Messages:    "@known modelgate_model m-*\nmodelgate_demo @known {\npace 1ms\n}",
@@ -177,7 +177,7 @@ func TestTheAnthropicSDKReadsEveryRefusal(t *testing.T) {
 			m, err := client.Messages.New(t.Context(), c.params)
 			if c.status == 0 {
 				if err == nil {
-					t.Errorf("half an answer was taken for a whole one: %s", m.RawJSON())
+					t.Errorf("an incomplete answer was accepted: %s", m.RawJSON())
 				}
 				return
 			}
@@ -232,7 +232,7 @@ func TestTheAnthropicSDKRetriesAfterRetryAfter(t *testing.T) {
 	}
 	// The SDK's own pause before a first retry is at most half a second.
 	if took := time.Since(began); took < time.Second || len(b.requests()) != 2 {
-		t.Errorf("%d calls within %s: Retry-After has not come through", len(b.requests()), took)
+		t.Errorf("%d calls within %s: Retry-After did not arrive", len(b.requests()), took)
 	}
 }
 
@@ -251,6 +251,6 @@ func TestTheAnthropicSDKBetaReachesTheBackend(t *testing.T) {
 	got := b.next()
 	betas := strings.Join(got.Header.Values("Anthropic-Beta"), ",")
 	if got.URI != "/v1/messages?beta=true" || !strings.Contains(betas, "new-thing-2026-01-01") || !strings.Contains(betas, "other-thing-2026-02-02") {
-		t.Errorf("the backend was asked for %s with the betas %q", got.URI, betas)
+		t.Errorf("the backend got %s with the betas %q", got.URI, betas)
 	}
 }

@@ -11,9 +11,9 @@ func TestABackupDuringPaymentsIsConsistent(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	g := newGateway(t, priced(b, shop(planPrice)), b)
+	g := newGateway(t, priced(b, salesOptions(planPrice)), b)
 	g.start()
-	workloads := []*workload{g.newWorkload("one", scripts, imagine(t)), g.newWorkload("two", scripts, imagine(t))}
+	workloads := []*workload{g.newWorkload("one", scripts, newCallGenerator(t)), g.newWorkload("two", scripts, newCallGenerator(t))}
 	first := workloads[0].payments[0]
 	ctx, closing := context.WithCancel(t.Context())
 	done := make(chan struct{}, len(workloads))
@@ -51,7 +51,7 @@ func TestABackupDuringPaymentsIsConsistent(t *testing.T) {
 	}
 	closing()
 	for range workloads {
-		receive(t, done, "the end of the trade")
+		receive(t, done, "the end of the workload")
 	}
 	for _, m := range workloads {
 		m.finish()
@@ -76,11 +76,11 @@ func TestABackupDuringPaymentsIsConsistent(t *testing.T) {
 		for i, m := range workloads {
 			lines := copied.ledger(m.c.name)
 			if len(lines) < k.before[i] || len(lines) > k.after[i] {
-				t.Errorf("backup %d of the wallet %s has %d lines; there were %d before it and %d after", n, m.c.name, len(lines), k.before[i], k.after[i])
+				t.Errorf("backup %d: the wallet of %s has %d lines, want %d to %d", n, m.c.name, len(lines), k.before[i], k.after[i])
 			}
 			for j, line := range lines {
 				if line != histories[i][j] {
-					t.Errorf("backup %d: line %d of %s is %+v, and was %+v", n, j, m.c.name, line, histories[i][j])
+					t.Errorf("backup %d: line %d of %s is %+v, want %+v", n, j, m.c.name, line, histories[i][j])
 				}
 			}
 			if w := copied.wallet(m.c.name); w.Balance != lines[len(lines)-1].Balance || w.Reserved != 0 || w.Held != 0 {
@@ -92,15 +92,15 @@ func TestABackupDuringPaymentsIsConsistent(t *testing.T) {
 		// and a new one is.
 		c := &gatewayUser{g: copied, name: workloads[0].c.name, key: workloads[0].c.key, token: workloads[0].c.token, http: workloads[0].c.http}
 		before := copied.wallet(c.name).Balance
-		again := c.gift("opening", 1000*unit)
+		again := c.operatorCredit("opening", 1000*unit)
 		if err := again.attempt(); err != nil || again.receipt != first.receipt {
-			t.Errorf("backup %d: the first credit was %+v, and asked for again is %+v (%v)", n, first.receipt, again.receipt, err)
+			t.Errorf("backup %d: the first credit returned %+v, its repetition %+v (%v)", n, first.receipt, again.receipt, err)
 		}
 		if err := c.purchase("after", func(int64) {}).attempt(); err != nil {
 			t.Errorf("backup %d: %v", n, err)
 		}
 		if now := copied.wallet(c.name).Balance; now != before-planPrice {
-			t.Errorf("backup %d: after one purchase of %v the balance went from %v to %v", n, planPrice, before, now)
+			t.Errorf("backup %d: a purchase of %v changed the balance from %v to %v", n, planPrice, before, now)
 		}
 		k := workloads[0].wholeCall()
 		scripts.add(k)

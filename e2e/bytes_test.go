@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// oddJSON is the beginning of a call as no encoder would write it: white space,
-// escapes, numbers that decoding would change, unknown fields, duplicate names.
+// oddJSON is the beginning of a call with unusual JSON: white space, escapes,
+// numbers that decoding would change, unknown fields, duplicate names.
 const oddJSON = "\t{ \"zzz\":1e400,\"unknown\" : {\"deep\":[1.000000000000000000001,-0.0,1E+2,\"\\u0041\\ud83d\\ude00\\/\"]},\r\n" +
 	" \"again\":1,\"again\":2, \"\":null, \"m\\u006fdel\"  :\"m-1\" ,"
 
@@ -42,7 +42,7 @@ func TestTheBackendReceivesTheClientsBytes(t *testing.T) {
 			t.Errorf("%s: a body of %d bytes was announced as %d", c.name, len(c.body), got.Length)
 		}
 		if got.Method != http.MethodPost || got.URI != c.path {
-			t.Errorf("%s: came as %s %s", c.name, got.Method, got.URI)
+			t.Errorf("%s: the backend got %s %s", c.name, got.Method, got.URI)
 		}
 	}
 }
@@ -65,7 +65,7 @@ func TestOnlyTheUsageOptionIsAddedToACompletionStream(t *testing.T) {
 			continue
 		}
 		if got := b.next(); string(got.Body) != c.got || got.Length != int64(len(c.got)) {
-			t.Errorf("%q was sent on as %q (%d bytes announced), want %q", c.sent, got.Body, got.Length, c.got)
+			t.Errorf("%q was forwarded as %q (%d bytes announced), want %q", c.sent, got.Body, got.Length, c.got)
 		}
 	}
 }
@@ -122,7 +122,7 @@ var (
 	oddMessages = "\ufeff: hello\n\n" +
 		strings.Join(messageEvents[:2], "") +
 		"retry: 100\nid: 7\nunknown\n\n" +
-		"event: vendor_news\r\ndata: {\"type\":\"vendor_news\",\r\ndata:  \"x\":[1.0]}\r\n\r\n" +
+		"event: vendor_event\r\ndata: {\"type\":\"vendor_event\",\r\ndata:  \"x\":[1.0]}\r\n\r\n" +
 		"event:content_block_delta\rdata:{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"\\u00e9\"}}\r\r" +
 		"\n\n\r\n: between\n" +
 		strings.Join(messageEvents[2:], "") + ": after the end\n\n"
@@ -170,11 +170,11 @@ func TestOnlyTheUsageThatTheGatewayRequestedIsRemoved(t *testing.T) {
 		g := running(t, forwarding(b), b)
 		withUsage := g.call("/v1/chat/completions", streamBodies["/v1/chat/completions"], g.bearer()...)
 		if withUsage.Body != whole {
-			t.Errorf("cut by %d, who asked for usage got\n%s", size, withUsage.Body)
+			t.Errorf("cut by %d, a client that requested usage got\n%s", size, withUsage.Body)
 		}
 		withoutUsage := g.call("/v1/chat/completions", `{"model":"m-1","stream":true,"messages":[{"role":"user","content":"Hi"}]}`, g.bearer()...)
 		if withoutUsage.Body != without {
-			t.Errorf("cut by %d, who did not ask for usage got\n%s", size, withoutUsage.Body)
+			t.Errorf("cut by %d, a client that did not request usage got\n%s", size, withoutUsage.Body)
 		}
 	}
 }
@@ -237,7 +237,7 @@ func TestAThousandConcurrentCallsKeepTheirBodies(t *testing.T) {
 		defer resp.Body.Close()
 		var got bytes.Buffer
 		if _, err := got.ReadFrom(resp.Body); err != nil || resp.StatusCode != http.StatusOK || got.String() != body {
-			t.Errorf("call %d came back as %d %.100q (%v)", i, resp.StatusCode, got.String(), err)
+			t.Errorf("call %d was returned as %d %.100q (%v)", i, resp.StatusCode, got.String(), err)
 		}
 	})
 }

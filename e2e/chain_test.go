@@ -85,7 +85,7 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 		began := time.Now()
 		end := c.outcome(o)
 		if took := time.Since(began); took > waitLimit {
-			t.Errorf("%s took %v: nothing has woken the first gateway", o.prompt(), took)
+			t.Errorf("%s took %v: no callback woke the first gateway", o.prompt(), took)
 		}
 		if end.Status != "success" || !strings.HasPrefix(end.Result.URL, near.url("/v1/files/")) {
 			t.Fatalf("%s ended as %s", o.prompt(), end.text)
@@ -93,7 +93,7 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 		checks[i](t, c.fetch(end.Result.URL))
 		r.await(t, i+1)
 		if ids, reported := r.of(o.task); len(ids) != 1 || reported.Type != "task.succeeded" || reported.Data.Result.URL != end.Result.URL || reported.Data.Session != o.session() {
-			t.Errorf("the callbacks %q of %s say %s", ids, o.prompt(), reported.text)
+			t.Errorf("the callbacks %q of %s are %s", ids, o.prompt(), reported.text)
 		}
 	}
 	for _, side := range []struct {
@@ -101,7 +101,7 @@ func TestATaskRunsThroughTwoGateways(t *testing.T) {
 		charge nano
 	}{{c, 5*unit/100 + 8*2*unit/100}, {supplier, 2*unit/100 + 8*unit/100}} {
 		if w := side.of.g.wallet(side.of.name); w.Balance != 10*unit-side.charge || w.Held != 0 {
-			t.Errorf("the %s has %+v, and was to pay %v", side.of.name, w, side.charge)
+			t.Errorf("the wallet of the %s is %+v after a charge of %v", side.of.name, w, side.charge)
 		}
 		side.of.g.verify()
 	}

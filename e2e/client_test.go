@@ -119,7 +119,7 @@ func (g *gateway) authenticates(key string) bool {
 	case http.StatusUnauthorized:
 		return false
 	default:
-		g.t.Fatalf("a key is neither in force nor not: %d %s %v", a.Status, a.Body, a.Err)
+		g.t.Fatalf("the check of a key: %d %s %v", a.Status, a.Body, a.Err)
 		panic("unreachable")
 	}
 }

@@ -12,7 +12,7 @@ func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 	const text = "ten bytes!"
 	start := event("message_start", `{"type":"message_start","message":{"content":[],"usage":{"input_tokens":100,"output_tokens":1}}}`)
 	piece := event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"`+text+`"}}`)
-	var events atomic.Int64 // pieces; the caller may not have received the last ones
+	var events atomic.Int64 // sent pieces; the client may not have received the last ones
 	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
 		s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
 		s.write(start)
@@ -31,7 +31,7 @@ func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 	g := running(t, priced(b, ""), b)
 	c := g.newGatewayUser("caller")
 	c.credit("100.00")
-	k := &scriptedCall{path: "/v1/messages", model: "m-1", most: 8000, prompt: "Tell me a story without an end."}
+	k := &scriptedCall{path: "/v1/messages", model: "m-1", maxTokens: 8000, prompt: "Tell me a story without an end."}
 	req := g.request(t.Context(), k.path, k.request(), "Authorization", "Bearer "+c.key)
 	transport := newTransport(http1)
 	defer transport.CloseIdleConnections()
@@ -42,7 +42,7 @@ func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 	defer resp.Body.Close()
 	expect(t, resp.Body, start)
 
-	// cost returns the price of so many pieces.
+	// cost returns the price of a number of pieces.
 	cost := func(pieces int) nano {
 		return prices["m-1"].of(tokens{Input: 100, Output: third(int64(pieces * len(text)))})
 	}
@@ -52,7 +52,7 @@ func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 		expect(t, resp.Body, piece)
 		delivered = append(delivered, time.Now())
 		if since := time.Since(delivered[0]); since > 12*time.Second {
-			t.Fatalf("after %v nothing of the call is settled", since)
+			t.Fatalf("after %v no part of the call is settled", since)
 		}
 		if listed := c.calls(); len(listed) > 0 {
 			seen = listed[0]
@@ -64,18 +64,18 @@ func TestACrashLosesOnlyTheLastSecondsOfALongCall(t *testing.T) {
 	g.start()
 	g.verify()
 	record := c.calls()[0]
-	old := 0 // pieces that were delivered so long ago that they must be recorded
+	old := 0 // delivered pieces that are old enough to be recorded
 	for old < len(delivered) && killed.Sub(delivered[old]) > 10*time.Second+500*time.Millisecond {
 		old++
 	}
 	if seen.Ended != "" || record.Ended != "crash" || record.Cost != seen.Cost || record.Tokens != seen.Tokens {
-		t.Errorf("a call that was listed as %+v is recorded as %+v after the crash", seen, record)
+		t.Errorf("a call was listed as %+v; after the crash its record is %+v", seen, record)
 	}
-	if most := cost(int(events.Load())); record.Cost < cost(old) || record.Cost > most {
-		t.Errorf("the call is charged %v; what the backend has said costs %v, and what was delivered some seconds before %v", record.Cost, most, cost(old))
+	if maxCost := cost(int(events.Load())); record.Cost < cost(old) || record.Cost > maxCost {
+		t.Errorf("the charge is %v, want %v to %v", record.Cost, cost(old), maxCost)
 	}
 	if w := g.wallet("caller"); w.Balance != 100*unit-record.Cost || w.Reserved != 0 || w.Held != 0 {
-		t.Errorf("the wallet is %+v, the call has cost %v", w, record.Cost)
+		t.Errorf("the wallet is %+v after a charge of %v", w, record.Cost)
 	}
 	t.Logf("charged for %d of %d tokens", record.Tokens.Output, third(int64(len(delivered)*len(text))))
 }
@@ -114,7 +114,7 @@ func TestACrashChargesNothingThatCannotBeMeasured(t *testing.T) {
 	for began := time.Now(); seen.Cost == 0; {
 		expect(t, resp.Body, piece)
 		if since := time.Since(began); since > 12*time.Second {
-			t.Fatalf("after %v nothing of the call is settled", since)
+			t.Fatalf("after %v no part of the call is settled", since)
 		}
 		if listed := c.calls(); len(listed) > 0 {
 			seen = listed[0]
@@ -125,6 +125,6 @@ func TestACrashChargesNothingThatCannotBeMeasured(t *testing.T) {
 	g.start()
 	g.verify()
 	if record := c.calls()[0]; record.Ended != "crash" || record.Tokens.Input != third(int64(len("ten bytes?"))) {
-		t.Errorf("the call is recorded as %+v after the crash", record)
+		t.Errorf("the record after the crash is %+v", record)
 	}
 }

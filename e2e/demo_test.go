@@ -20,8 +20,8 @@ const demoCallback = "  callback  verified  task.succeeded  task_"
 // package demo tests those.
 func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	t.Parallel()
-	for _, tokenClient := range []string{"sh", "curl", "sed", "tee", "grep"} {
-		if _, err := exec.LookPath(tokenClient); err != nil {
+	for _, program := range []string{"sh", "curl", "sed", "tee", "grep"} {
+		if _, err := exec.LookPath(program); err != nil {
 			t.Skip(err)
 		}
 	}
@@ -32,7 +32,7 @@ func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 	var script []string
 	reported := p.log.String()
 	if !strings.HasPrefix(reported, "modelgate demo\n") || strings.Contains(reported, "\x1b") {
-		t.Errorf("it begins\n%.200q", reported)
+		t.Errorf("the output begins with\n%.200q", reported)
 	}
 	for block := range strings.SplitSeq(reported, "\n\n") {
 		heading, commands, _ := strings.Cut(block, "\n")
@@ -41,34 +41,34 @@ func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 		}
 	}
 	if len(script) != 10 {
-		t.Fatalf("it says:\n%s", strings.Join(script, "\n"))
+		t.Fatalf("the demo prints %d blocks of commands:\n%s", len(script), strings.Join(script, "\n"))
 	}
-	desk := t.TempDir()
+	workDir := t.TempDir()
 	ctx, cancel := context.WithTimeout(t.Context(), leaseLength)
 	defer cancel()
 	shell := exec.CommandContext(ctx, "sh", "-e")
-	shell.Dir, shell.Stdin = desk, strings.NewReader(strings.Join(script, "\n"))
+	shell.Dir, shell.Stdin = workDir, strings.NewReader(strings.Join(script, "\n"))
 	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"status":"success"`) != 4 {
 		t.Fatalf("%v\n%s\nof\n%s", err, out, strings.Join(script, "\n"))
 	}
 	for name, check := range map[string]func(*testing.T, []byte){"modelgate-demo.png": checkPicture, "modelgate-demo.mp4": checkFilm} {
-		file, err := os.ReadFile(filepath.Join(desk, name))
+		file, err := os.ReadFile(filepath.Join(workDir, name))
 		if err != nil {
 			t.Error(err)
 		}
 		check(t, file)
 	}
 	if !p.log.awaitCount(demoCallback, 2) || len(p.log.lines("  callback  ")) != 2 {
-		t.Errorf("of callbacks it tells %q", p.log.lines("  callback  "))
+		t.Errorf("the callbacks are logged as %q", p.log.lines("  callback  "))
 	}
 	readme, err := os.ReadFile("../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"  POST /v1/messages  ", "  POST /v1/platform/image  "} {
-		moments := regexp.MustCompile(`\d\d:\d\d:\d\d|\d+ ms`) // no two are the same
-		if got := p.log.lines(line); len(got) != 1 || len(got[0]) > 80 || !strings.Contains(moments.ReplaceAllString(string(readme), ""), moments.ReplaceAllString(got[0], "")) {
-			t.Errorf("its lines are %q, and not as in the README", got)
+		times := regexp.MustCompile(`\d\d:\d\d:\d\d|\d+ ms`)
+		if got := p.log.lines(line); len(got) != 1 || len(got[0]) > 80 || !strings.Contains(times.ReplaceAllString(string(readme), ""), times.ReplaceAllString(got[0], "")) {
+			t.Errorf("the lines %q are not in the README", got)
 		}
 	}
 	p.checkLog()
@@ -78,7 +78,7 @@ func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 		t.Errorf("exit code %d:\n%s", code, p.log.tail(10))
 	}
 	if left, err := filepath.Glob(filepath.Join(dir, "modelgate-demo-*")); err != nil || len(left) > 0 {
-		t.Errorf("it has left %q behind (%v)", left, err)
+		t.Errorf("the demo did not delete %q (%v)", left, err)
 	}
 }
 
@@ -100,7 +100,7 @@ func TestTheDemoContinuesItsTasksAfterARestart(t *testing.T) {
 				return p, run
 			}
 		}
-		t.Fatalf("it says nothing of itself:\n%s", p.log.tail(10))
+		t.Fatalf("the demo printed no JSON:\n%s", p.log.tail(10))
 		return p, run
 	}
 	p, run := start()

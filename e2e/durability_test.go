@@ -23,7 +23,7 @@ func TestAcknowledgedChangesSurviveKills(t *testing.T) {
 	for round := range *killRounds / 3 {
 		g.start()
 		reported.check(t, g)
-		// The kill comes at a random time, during the writes after an
+		// The kill happens at a random time, during the writes after an
 		// acknowledged one.
 		victim, after := g.process, int64(1+rand.N(120))
 		var acknowledged atomic.Int64
@@ -39,7 +39,7 @@ func TestAcknowledgedChangesSurviveKills(t *testing.T) {
 			}
 		})
 		receive(t, victim.exited, "the end of the process")
-		t.Logf("round %d: killed after %d acknowledged users; %d keys in force, %d revoked", round, acknowledged.Load(), len(reported.valid), len(reported.revoked))
+		t.Logf("round %d: killed after %d acknowledged users; %d keys valid, %d revoked", round, acknowledged.Load(), len(reported.valid), len(reported.revoked))
 	}
 	g.start()
 	reported.check(t, g)
@@ -94,10 +94,10 @@ func (i *issuedKeys) check(t *testing.T, g *gateway) {
 	}
 	for id, secret := range i.revoked {
 		if g.authenticates(secret) {
-			t.Errorf("the key %s is in force again", id)
+			t.Errorf("the key %s is valid again", id)
 		}
 	}
 	if users := g.users(); users < i.users {
-		t.Errorf("of %d acknowledged users %d are left", i.users, users)
+		t.Errorf("%d of %d acknowledged users are left", users, i.users)
 	}
 }

@@ -27,7 +27,7 @@ func TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit(t *testing.T) {
 	waits := func() <-chan resource {
 		got := make(chan resource, 1)
 		go func() { got <- c.poll(o.task, 60) }()
-		receive(t, u.checkpoints.await(running, 2), "the second poll from now, while the caller waits")
+		receive(t, u.checkpoints.await(running, 2), "the second poll from now, while the request waits")
 		return got
 	}
 	before := waits()
@@ -38,19 +38,19 @@ func TestAWaitingRequestSurvivesAReloadAndDoesNotDelayTheExit(t *testing.T) {
 	after := waits()
 	select {
 	case task := <-before:
-		t.Errorf("the reload made the gateway answer %s", task.text)
+		t.Errorf("the reload ended a waiting request with %s", task.text)
 	default:
 	}
 
 	began := time.Now()
 	g.process.terminate()
-	for who, got := range map[string]<-chan resource{"from before the reload": before, "from after it": after} {
-		if task := receive(t, got, "the answer to who waits "+who); task.Status != "in_progress" {
+	for who, got := range map[string]<-chan resource{"since before the reload": before, "since after the reload": after} {
+		if task := receive(t, got, "the answer to the request that waits "+who); task.Status != "in_progress" {
 			t.Errorf("a request that waits %s got %s", who, task.text)
 		}
 	}
 	if code := g.process.code(waitLimit); code != 0 || time.Since(began) > 12*time.Second {
-		t.Errorf("it ends after %v with %d", time.Since(began), code)
+		t.Errorf("the process ended after %v: exit code %d", time.Since(began), code)
 	}
 	g.process.checkLog()
 }

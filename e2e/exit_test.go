@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// held returns a backend that sends the header and the first event of a stream
+// heldBackend returns a backend that sends the header and the first event of a stream
 // at once, and the rest when release is closed.
-func held(t *testing.T, events []string) (b *backend, release chan struct{}) {
+func heldBackend(t *testing.T, events []string) (b *backend, release chan struct{}) {
 	t.Helper()
 	release = make(chan struct{})
 	return newBackend(t, func(s *scriptWriter, a *recordedRequest) {
@@ -36,7 +36,7 @@ func held(t *testing.T, events []string) (b *backend, release chan struct{}) {
 	}), release
 }
 
-func TestACallEndsBeforeTheProcessDoes(t *testing.T) {
+func TestTheProcessWaitsForCalls(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		name  string
@@ -50,7 +50,7 @@ func TestACallEndsBeforeTheProcessDoes(t *testing.T) {
 		for path, events := range map[string][]string{"/v1/messages": messageEvents, "/v1/chat/completions": chatEvents} {
 			t.Run(c.name+path, func(t *testing.T) {
 				t.Parallel()
-				b, release := held(t, events)
+				b, release := heldBackend(t, events)
 				s := forwarding(b)
 				s.Global = c.grace
 				g := running(t, s, b)
@@ -70,7 +70,7 @@ func TestACallEndsBeforeTheProcessDoes(t *testing.T) {
 				close(release)
 				expect(t, resp.Body, strings.Join(events[1:], ""))
 				if rest, err := io.ReadAll(resp.Body); len(rest) > 0 || err != nil {
-					t.Errorf("after its last event the stream brought %q (%v)", rest, err)
+					t.Errorf("the stream has %q after its last event (%v)", rest, err)
 				}
 				if a := receive(t, whole, "the other call's answer"); a.Status != http.StatusOK || a.Err != nil || !strings.Contains(a.Body, "Hello.") {
 					t.Errorf("the other call got %d %q (%v)", a.Status, a.Body, a.Err)
@@ -89,7 +89,7 @@ func TestAnAnswerIsCompletedBeforeTheProcessEnds(t *testing.T) {
 	for i := range 4 {
 		t.Run(strconv.Itoa(i), func(t *testing.T) {
 			t.Parallel()
-			b, release := held(t, chatEvents)
+			b, release := heldBackend(t, chatEvents)
 			s := forwarding(b)
 			s.Global = "grace_period 100ms"
 			g := running(t, s, b)
@@ -102,15 +102,15 @@ func TestAnAnswerIsCompletedBeforeTheProcessEnds(t *testing.T) {
 			g.process.await("server graceful shutdown")
 			close(release)
 			if a := receive(t, whole, "the answer"); a.Status != http.StatusOK || a.Body != chatJSON {
-				t.Errorf("of an answer that was complete the client got %d %q (%v)", a.Status, a.Body, a.Err)
+				t.Errorf("the client got %d %q (%v) of a complete answer", a.Status, a.Body, a.Err)
 			}
 		})
 	}
 }
 
-func TestTheProcessEndsAlthoughACallDoesNot(t *testing.T) {
+func TestTheProcessEndsDuringAnEndlessCall(t *testing.T) {
 	t.Parallel()
-	b, release := held(t, messageEvents)
+	b, release := heldBackend(t, messageEvents)
 	defer close(release)
 	s := forwarding(b)
 	s.Global = "grace_period 200ms"
@@ -136,7 +136,7 @@ func TestTheProcessEndsAlthoughACallDoesNot(t *testing.T) {
 func (g *gateway) checkReopens() {
 	g.t.Helper()
 	if strings.Contains(g.process.log.String(), "closing the store") {
-		g.t.Errorf("the store was not closed in order")
+		g.t.Errorf("the store was not closed cleanly")
 	}
 	g.start()
 	if !g.authenticates(g.Key) {
@@ -166,7 +166,7 @@ func callDuringShutdown(t *testing.T) {
 	for n := range 20 {
 		a := g.call("/v1/chat/completions", callBodies["/v1/chat/completions"], g.bearer()...)
 		if n > 0 && a.Err != nil && time.Since(began) > delay {
-			break // the end: connections accepted last are closed unread, and then none is accepted
+			break // the process has ended: it accepts no connection
 		}
 		if a.Err != nil || a.Status != http.StatusOK && (a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "") {
 			t.Errorf("got %d %s %v", a.Status, a.Body, a.Err)
@@ -183,7 +183,7 @@ func callDuringShutdown(t *testing.T) {
 	}
 }
 
-func TestASecondProcessReportsWhoHoldsTheStore(t *testing.T) {
+func TestASecondProcessNamesTheOwnerOfTheStore(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	second := newGateway(t, demonstration)
@@ -192,18 +192,18 @@ func TestASecondProcessReportsWhoHoldsTheStore(t *testing.T) {
 
 	other := second.command("run", "--config", second.file(), "--adapter", "caddyfile")
 	if code := other.code(waitLimit); code == 0 {
-		t.Error("the second process ended as if all were well")
+		t.Error("the second process ended without an error")
 	}
 	want := "the directory is in use by process " + strconv.Itoa(g.process.cmd.Process.Pid)
 	if log := other.log.String(); !strings.Contains(log, want) {
-		t.Errorf("it did not say %q:\n%s", want, other.log.tail(10))
+		t.Errorf("the second process did not log %q:\n%s", want, other.log.tail(10))
 	}
 	if !g.authenticates(g.Key) {
-		t.Error("the first process has lost its keys over it")
+		t.Error("the first process no longer accepts its key")
 	}
 }
 
-func TestAConfigurationCanBeValidatedBesideTheServer(t *testing.T) {
+func TestValidateWorksWhileTheServerRuns(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	if code := g.command("validate", "--config", g.file(), "--adapter", "caddyfile").code(waitLimit); code != 0 {
@@ -215,6 +215,6 @@ func TestAConfigurationCanBeValidatedBesideTheServer(t *testing.T) {
 		t.Error("a bad configuration passed")
 	}
 	if !g.authenticates(g.Key) {
-		t.Error("the server has suffered from it")
+		t.Error("the server no longer accepts its key")
 	}
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// vendorAndSpare returns the site of docs/guide/production.md in which a model of a vendor
-// has a local spare, with the addresses and the model of the test.
+// vendorAndSpare returns the site of docs/guide/production.md with a local spare for a model
+// of a vendor. It has the addresses and the model of the test.
 func vendorAndSpare(t *testing.T, vendor, spare string) site {
 	t.Helper()
 	guide, err := os.ReadFile("../docs/guide/production.md")
@@ -26,7 +26,7 @@ func vendorAndSpare(t *testing.T, vendor, spare string) site {
 	_, completions, begins := strings.Cut(block, "modelgate_completions {\n")
 	completions, vendors, ends := strings.Cut(completions, "\n\t}\n}\n")
 	if !begins || !ends {
-		t.Fatalf("the guide has no such configuration:\n%s", block)
+		t.Fatalf("the configuration is not in the guide:\n%s", block)
 	}
 	return site{Messages: completions, Completions: completions, Sites: vendors}
 }
@@ -53,7 +53,7 @@ func TestALocalSpareTakesOver(t *testing.T) {
 				}
 				got := spare.next()
 				if string(got.Body) != body {
-					t.Errorf("of %d bytes the spare got %d", len(body), len(got.Body))
+					t.Errorf("the spare got %d of %d bytes", len(got.Body), len(body))
 				}
 				if key := got.Header.Get("Authorization") + got.Header.Get("X-Api-Key"); key != "" {
 					t.Errorf("the spare got the credential %q", key)
@@ -61,13 +61,13 @@ func TestALocalSpareTakesOver(t *testing.T) {
 			}
 			other := strings.Replace(callBodies[path], "m-1", "m-2", 1)
 			if a := g.call(path, other, g.bearer()...); a.Status < 400 || len(spare.requests()) != 3 {
-				t.Errorf("a model without a spare is answered %d; the spare was asked %d times", a.Status, len(spare.requests()))
+				t.Errorf("a model without a spare gets %d; the spare got %d calls", a.Status, len(spare.requests()))
 			}
 		})
 	}
 }
 
-func TestTheVendorGoesBeforeTheSpare(t *testing.T) {
+func TestTheVendorIsPreferredToTheSpare(t *testing.T) {
 	t.Parallel()
 	vendor, spare := newBackend(t, answerCalls), newBackend(t, answerCalls)
 	g := running(t, vendorAndSpare(t, vendor.address(), spare.address()), vendor, spare)
@@ -78,10 +78,10 @@ func TestTheVendorGoesBeforeTheSpare(t *testing.T) {
 		}
 		got := vendor.next()
 		if want := "Bearer " + g.operatorKey; string(got.Body) != bodies[path] || got.Header.Get("Authorization") != want {
-			t.Errorf("of %d bytes the vendor got %d, with the credential %q", len(bodies[path]), len(got.Body), got.Header.Get("Authorization"))
+			t.Errorf("the vendor got %d of %d bytes with the credential %q", len(got.Body), len(bodies[path]), got.Header.Get("Authorization"))
 		}
 	}
 	if n := len(spare.requests()); n != 0 {
-		t.Errorf("the spare was asked %d times", n)
+		t.Errorf("the spare got %d calls", n)
 	}
 }

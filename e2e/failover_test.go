@@ -71,7 +71,7 @@ var largeBodies = map[string]string{
 	"/v1/chat/completions": strings.Replace(callBodies["/v1/chat/completions"], "Hi", strings.Repeat("x", 7<<20), 1),
 }
 
-func TestTheFailoverLinesAreThoseOfTheGuide(t *testing.T) {
+func TestTheFailoverConfigurationIsThatOfTheGuide(t *testing.T) {
 	t.Parallel()
 	guide, err := os.ReadFile("../docs/guide/production.md")
 	if err != nil {
@@ -85,7 +85,7 @@ func TestTheFailoverLinesAreThoseOfTheGuide(t *testing.T) {
 		// The guide has other upstreams and more indentation.
 		_, within, _ := strings.Cut(lines.String(), "{\n")
 		if !strings.Contains(strings.ReplaceAll(string(guide), "\t", ""), strings.ReplaceAll(within, "\t", "")) {
-			t.Errorf("%s: the guide has other lines than\n%s", name, within)
+			t.Errorf("%s: the guide does not have these lines:\n%s", name, within)
 		}
 	}
 }
@@ -104,7 +104,7 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstCannotBeReached(t *testing.T) {
 						continue
 					}
 					if got := second.next(); string(got.Body) != body {
-						t.Errorf("%s: of %d bytes the second upstream got %d", path, len(body), len(got.Body))
+						t.Errorf("%s: the second upstream got %d of %d bytes", path, len(got.Body), len(body))
 					}
 				}
 			}
@@ -138,16 +138,16 @@ func TestACallGoesToTheSecondUpstreamWhenTheFirstIsBusy(t *testing.T) {
 								t.Errorf("%s of %d bytes: %d %.200s %v", path, len(body), a.Status, a.Body, a.Err)
 							}
 						}
-						most := 1
-						if time.Since(began) > 5*time.Second { // then the mark of the first has expired; large bodies may take so long
-							most = 2
+						maxCalls := 1
+						if time.Since(began) > 5*time.Second { // the mark of the first has expired during large bodies
+							maxCalls = 2
 						}
-						if n := len(first.requests()); n < 1 || n > most || len(second.requests()) != 2 {
-							t.Errorf("%s: the upstreams were asked %d and %d times, want %d and 2", path, n, len(second.requests()), most)
+						if n := len(first.requests()); n < 1 || n > maxCalls || len(second.requests()) != 2 {
+							t.Errorf("%s: the upstreams got %d and %d calls, want %d and 2", path, n, len(second.requests()), maxCalls)
 						}
 						for _, got := range append(first.requests(), second.requests()...) {
 							if string(got.Body) != body {
-								t.Errorf("%s: of %d bytes an upstream got %d", path, len(body), len(got.Body))
+								t.Errorf("%s: an upstream got %d of %d bytes", path, len(got.Body), len(body))
 							}
 						}
 					}
@@ -170,7 +170,7 @@ func TestAnErrorOfTheCallIsNotRetried(t *testing.T) {
 				}
 			}
 			if len(first.requests()) != 3 || len(second.requests()) != 0 {
-				t.Errorf("the upstreams were asked %d and %d times, want 3 and 0", len(first.requests()), len(second.requests()))
+				t.Errorf("the upstreams got %d and %d calls, want 3 and 0", len(first.requests()), len(second.requests()))
 			}
 		})
 	}
@@ -225,11 +225,11 @@ func TestTheFirstUpstreamIsUsedAgainAfterItsPause(t *testing.T) {
 			t.Fatalf("got %d %s", a.Status, a.Body)
 		}
 		if time.Since(began) > waitLimit {
-			t.Fatal("the first upstream was never asked again")
+			t.Fatal("the first upstream got no other call")
 		}
 		<-beat.C
 	}
 	if paused := time.Since(began); paused < 4*time.Second {
-		t.Errorf("the first upstream was asked again after %s", paused)
+		t.Errorf("the first upstream got another call after %s", paused)
 	}
 }

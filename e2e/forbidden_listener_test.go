@@ -22,24 +22,24 @@ type forbiddenListener struct {
 
 func newForbiddenListener(t *testing.T) *forbiddenListener {
 	t.Helper()
-	guardedSite := &forbiddenListener{t: t}
+	p := &forbiddenListener{t: t}
 	listener, err := net.Listen("tcp", ":0") // IPv4 and IPv6, if available
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { listener.Close() })
-	_, guardedSite.port, _ = net.SplitHostPort(listener.Addr().String())
+	_, p.port, _ = net.SplitHostPort(listener.Addr().String())
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			guardedSite.accepted.Add(1)
+			p.accepted.Add(1)
 			conn.Close()
 		}
 	}()
-	return guardedSite
+	return p
 }
 
 // check checks that there was no connection.
@@ -126,8 +126,8 @@ func TestNoInputConnectsToASpecialAddress(t *testing.T) {
 			}
 		}
 	}
-	if asked := u.backend.requests(); len(asked) > 0 {
-		t.Errorf("the mock service was asked %s %s", asked[0].Method, asked[0].URI)
+	if got := u.backend.requests(); len(got) > 0 {
+		t.Errorf("the mock service got %s %s", got[0].Method, got[0].URI)
 	}
 	// A public URL is passed on to the service unchanged. The gateway does not
 	// fetch it.
@@ -179,10 +179,10 @@ func TestNoResultConnectsToASpecialAddress(t *testing.T) {
 		}
 	}
 	if len(followed) != direct {
-		t.Errorf("%d of %d redirects were asked for", len(followed), direct)
+		t.Errorf("%d of %d redirects were requested", len(followed), direct)
 	}
 	if all, _ := r.count(); all != 0 {
-		t.Errorf("%d callbacks came of results that are not there", all)
+		t.Errorf("%d callbacks arrived for missing results", all)
 	}
 	p.check()
 	p.checkDetects()
@@ -280,7 +280,7 @@ func (g *gateway) triedCallbacks(user string, n int) (tried []triedCallback) {
 	defer tick.Stop()
 	for deadline := time.Now().Add(leaseLength); ; <-tick.C {
 		var list struct{ Items []triedCallback }
-		g.see("/modelgate/callbacks?limit=100&user="+user, &list)
+		g.mustGet("/modelgate/callbacks?limit=100&user="+user, &list)
 		tried = slices.DeleteFunc(list.Items, func(d triedCallback) bool { return d.Attempts == 0 })
 		if len(tried) >= n {
 			return tried

@@ -140,7 +140,7 @@ func (o *generation) submit(c *gatewayUser) {
 			o.task = t.ID
 			return
 		default:
-			c.g.t.Errorf("%s is answered %d %s", o.prompt(), status, t.text)
+			c.g.t.Errorf("%s: got %d %s", o.prompt(), status, t.text)
 			return
 		}
 	}
@@ -176,7 +176,7 @@ func (c *gatewayUser) poll(task string, wait int) resource {
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	t, status, err := c.read(req)
 	if err != nil || status != http.StatusOK {
-		c.g.t.Fatalf("the task %s is answered %d %s (%v)", task, status, t.text, err)
+		c.g.t.Fatalf("the task %s: got %d %s (%v)", task, status, t.text, err)
 	}
 	return t
 }
@@ -243,7 +243,7 @@ func (b *taskTotals) check(c *gatewayUser, o *generation, u *mockService, r *rec
 		cut = cut || s.cut
 	}
 	if len(jobs) > 1 || len(sessions) > 1 {
-		wrong("the mock service has %d jobs of it, asked for in %d sessions: %+v", len(jobs), len(sessions), subs)
+		wrong("the mock service has %d jobs of %d sessions: %+v", len(jobs), len(sessions), subs)
 	}
 	if o.api() == generic && len(subs) > 1 {
 		wrong("it was submitted %d times", len(subs))
@@ -255,30 +255,30 @@ func (b *taskTotals) check(c *gatewayUser, o *generation, u *mockService, r *rec
 		// again.
 		b.held += costs[o.model]
 		if len(ids) > 0 {
-			wrong("callbacks came: %q", ids)
+			wrong("callbacks arrived: %q", ids)
 		}
 		return
 	case cut && o.api() == generic:
-		wrong("no side can know that")
+		wrong("it ended although its submission is unconfirmed")
 	case len(ids) != 1:
 		wrong("its callbacks have the ids %q", ids)
 	case reported.Type != map[bool]string{true: "task.failed", false: "task.succeeded"}[o.fails()],
 		reported.Data.Session != o.session(), reported.Data.Context != "of "+o.session(),
 		reported.Data.Status != t.Status, reported.Data.Completed != t.Completed, !slices.Equal(reported.Data.Result.URLs, t.Result.URLs), reported.Data.Error != t.Error:
-		wrong("its callback says %s", reported.text)
+		wrong("its callback is %s", reported.text)
 	}
 	if len(jobs) != 1 {
 		wrong("the mock service has no job of it")
 	}
 	if o.fails() {
 		if t.Status != "failed" || t.Error.Reason != "CONTENT_REJECTED" {
-			wrong("it should have failed")
+			wrong("it did not fail")
 		}
 		return
 	}
 	b.charged += costs[o.model]
 	if t.Status != "success" || len(t.Result.URLs) != 1 {
-		wrong("it should be there")
+		wrong("it has no result")
 	}
 }
 
@@ -288,11 +288,11 @@ func (b *taskTotals) checkMoney(c *gatewayUser, credit nano) {
 	c.g.verify()
 	c.g.verifyByCommand("--address", c.g.Admin)
 	if w := c.g.wallet(c.name); w.Balance != credit-b.charged || w.Held != b.held || w.Owed != 0 || w.Reserved != 0 {
-		c.g.t.Errorf("the wallet is %+v; of %v, %v were charged and %v are held", w, credit, b.charged, b.held)
+		c.g.t.Errorf("the wallet is %+v after a credit of %v, charges of %v and holds of %v", w, credit, b.charged, b.held)
 	}
 	lines := c.g.ledger(c.name)
 	if paid := -sumOf(lines, "settle"); paid != b.charged {
-		c.g.t.Errorf("%v were paid for what costs %v", paid, b.charged)
+		c.g.t.Errorf("%v were paid, want %v", paid, b.charged)
 	}
 	kinds := map[string]int{}
 	for _, line := range lines {
@@ -323,7 +323,7 @@ func (r *receiver) awaitAll(t *testing.T, tasks []string) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Errorf("no callback came of %q", missing)
+			t.Errorf("no callback arrived for %q", missing)
 			return
 		}
 	}

@@ -10,14 +10,13 @@ import (
 	"testing"
 )
 
-// shellBlock matches a block of shell commands, with the mark that it is not run.
+// shellBlock matches a block of shell commands with an optional mark that excludes it.
 var shellBlock = regexp.MustCompile("(?ms)^(<!-- not run: .+? -->\n)?```(?:sh|shell|bash|console)\n(.*?)^```$")
 
 // demoCommand matches a block that starts the demo, which runs until it is stopped.
 var demoCommand = regexp.MustCompile(`^(?:go run \./cmd/caddy|caddy) modelgate demo(.*)\n$`)
 
-// shellPrelude defines the commands by which the guide calls Caddy, so that they call this
-// binary.
+// shellPrelude defines the commands of the guide that run Caddy, so that they run this binary.
 const shellPrelude = `caddy() { %s=1 %q "$@"; }
 go() { [ "$1 $2" = "run ./cmd/caddy" ] && shift 2 && caddy "$@"; }
 `

@@ -46,17 +46,17 @@ func TestTheClientsHeadersGoUpstreamWithoutItsSecrets(t *testing.T) {
 			got := b.next()
 			for name, value := range kept {
 				if got.Header.Get(name) != value {
-					t.Errorf("%s: %s went out as %q, want %q", path, name, got.Header.Get(name), value)
+					t.Errorf("%s: %s was sent as %q, want %q", path, name, got.Header.Get(name), value)
 				}
 			}
 			if value := got.Header.Get(once); !strings.HasSuffix(value, "-once") {
-				t.Errorf("%s: %s went out as %q", path, once, value)
+				t.Errorf("%s: %s was sent as %q", path, once, value)
 			}
 			if strings.Contains(fmt.Sprint(got.Header, got.URI, got.Host), word) {
-				t.Errorf("%s: what belongs to this hop went out: %v", path, got.Header)
+				t.Errorf("%s: a hop-by-hop header was forwarded: %v", path, got.Header)
 			}
 			if got.Header.Get("X-Api-Key") != g.operatorKey || len(got.Header["X-Api-Key"]) != 1 {
-				t.Errorf("%s: went out with the key %q", path, got.Header["X-Api-Key"])
+				t.Errorf("%s: the backend got the key %q", path, got.Header["X-Api-Key"])
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func TestOnlyBetaOfTheQueryGoesUpstream(t *testing.T) {
 			t.Fatalf("%s: %d %s", sent, a.Status, a.Body)
 		}
 		if got := b.next(); got.URI != "/v1/messages"+want {
-			t.Errorf("%q went out as %s", sent, got.URI)
+			t.Errorf("%q was sent as %s", sent, got.URI)
 		}
 	}
 }
@@ -120,7 +120,7 @@ func TestAnswersContainNothingOfTheOperatorsAccount(t *testing.T) {
 					"Proxy-Authorization", "Authentication-Info", "Proxy-Authentication-Info",
 				} {
 					if values := a.Header.Values(name); len(values) > 0 {
-						t.Errorf("%s: %s came back as %q", path, name, values)
+						t.Errorf("%s: %s was returned as %q", path, name, values)
 					}
 				}
 				if id := a.Header.Get("X-Request-Id"); !strings.HasPrefix(id, "req_") {
@@ -151,7 +151,7 @@ func TestAnInterimAnswerEndsAtTheGateway(t *testing.T) {
 		t.Errorf("the client read\n%s", raw)
 	}
 	if strings.Contains(raw, "Set-Cookie") || strings.Contains(raw, g.operatorKey) {
-		t.Errorf("the client was shown\n%s", raw)
+		t.Errorf("the client received\n%s", raw)
 	}
 }
 
@@ -174,7 +174,7 @@ func TestTrailersAreFilteredLikeHeaders(t *testing.T) {
 		}
 		for name, values := range resp.Trailer {
 			if len(values) > 0 {
-				t.Errorf("%s: the trailer %s came back as %q", p, name, values)
+				t.Errorf("%s: the trailer %s was returned as %q", p, name, values)
 			}
 		}
 	}

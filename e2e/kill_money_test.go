@@ -8,11 +8,10 @@ import (
 	"time"
 )
 
-// forgettable is how long before a kill a call may have ended and still be
-// lost. It is gathered for 100 ms and then committed after the current commit.
-// The slowest credit shows how long a commit takes on this machine; the rest is
-// tolerance.
-func (m *workload) forgettable(killed time.Time) time.Duration {
+// maxLoss returns how long before a kill a lost call may have ended. A call is
+// gathered for 100 ms and then committed after the current commit. The slowest
+// credit measures a commit on this machine; the rest is tolerance.
+func (m *workload) maxLoss(killed time.Time) time.Duration {
 	var slowest time.Duration
 	for _, d := range m.payments {
 		switch {
@@ -30,8 +29,8 @@ func TestKillsLoseNoMoneyAndMoveNoneTwice(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	g := newGateway(t, priced(b, shop(planPrice)), b)
-	chance := imagine(t)
+	g := newGateway(t, priced(b, salesOptions(planPrice)), b)
+	random := newCallGenerator(t)
 	balances := map[string]nano{} // of the customers of earlier rounds
 	var m *workload
 	var killed time.Time
@@ -40,19 +39,19 @@ func TestKillsLoseNoMoneyAndMoveNoneTwice(t *testing.T) {
 		g.start()
 		g.verify()
 		if m != nil {
-			bound := m.forgettable(killed)
+			bound := m.maxLoss(killed)
 			m.finish()
-			forgotten, age := m.check(killed)
+			lost, age := m.check(killed)
 			if age > bound {
-				t.Errorf("a call is forgotten that had ended %v before the kill; it may be %v", age, bound)
+				t.Errorf("a call is lost that ended %v before the kill; allowed: %v", age, bound)
 			}
 			balances[m.c.name] = g.wallet(m.c.name).Balance
-			t.Logf("round %d: of %d calls %d are forgotten, ended up to %v of %v before; %d payments; checked in %v",
-				round-1, len(m.calls), forgotten, age.Round(time.Millisecond), bound.Round(time.Millisecond), len(m.payments), time.Since(began).Round(time.Millisecond))
+			t.Logf("round %d: %d calls, %d of them lost, ended %v before the kill, allowed %v; %d payments; checked in %v",
+				round-1, len(m.calls), lost, age.Round(time.Millisecond), bound.Round(time.Millisecond), len(m.payments), time.Since(began).Round(time.Millisecond))
 		}
 		for name, balance := range balances {
 			if now := g.wallet(name).Balance; now != balance {
-				t.Errorf("the balance of %s was %v, and is %v after a kill", name, balance, now)
+				t.Errorf("the balance of %s is %v after a kill, want %v", name, now, balance)
 			}
 		}
 		g.verify()
@@ -60,14 +59,14 @@ func TestKillsLoseNoMoneyAndMoveNoneTwice(t *testing.T) {
 			break
 		}
 
-		// The kill comes at a random time.
-		m = g.newWorkload("round-"+strconv.Itoa(round), scripts, chance)
-		victim, after := g.process, int64(1+chance.IntN(1000))
+		// The kill happens at a random time.
+		m = g.newWorkload("round-"+strconv.Itoa(round), scripts, random)
+		victim, after := g.process, int64(1+random.IntN(1000))
 		if round%3 == 1 {
 			// With few calls and nothing else, calls are gathered for the
 			// longest time.
 			m.workers, m.pause = map[string]int{"call": 1}, 5*time.Millisecond
-			after = int64(100 + chance.IntN(100))
+			after = int64(100 + random.IntN(100))
 		}
 		var acknowledged atomic.Int64
 		m.acknowledged = func() {

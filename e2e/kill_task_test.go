@@ -40,25 +40,25 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 	g.start()
 	c := g.newGatewayUser("collector")
 	c.credit("100.00")
-	chance := imagine(t)
+	random := newCallGenerator(t)
 
 	var orders []*generation
-	var placing sync.WaitGroup
+	var submitting sync.WaitGroup
 	order := func(model, words string) {
 		o := &generation{number: len(orders), model: model, words: words}
 		orders = append(orders, o)
-		placing.Go(func() { o.submit(c) })
+		submitting.Go(func() { o.submit(c) })
 	}
 	rounds := *killRounds + *killRounds/3
-	first := chance.IntN(len(steps)) // if there are fewer rounds than steps
+	first := random.IntN(len(steps)) // if there are fewer rounds than steps
 	for round := range rounds {
 		at, nth := steps[(first+round-(round+1)/3)%len(steps)], 1
 		switch {
 		case round == rounds/2 && rounds > 2*len(steps):
 			// From here on there are also tasks of killed processes.
-			at = lookedFor
+			at = repeatedSubmission
 		case round%3 == 2:
-			at, nth = anything, 1+chance.IntN(40)
+			at, nth = anything, 1+random.IntN(40)
 		}
 		began := time.Now()
 		reached := u.checkpoints.await(at, nth)
@@ -70,7 +70,7 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 		select {
 		case <-reached:
 		case <-time.After(leaseLength + waitLimit):
-			t.Fatalf("nothing comes %s", at.what)
+			t.Fatalf("the checkpoint was not reached: %s", at.what)
 		}
 		took := time.Since(began)
 		g.process.kill()
@@ -79,7 +79,7 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 		g.verify()
 		t.Logf("round %d: killed %s %s after %v", round, at.what, at.by, took.Round(time.Millisecond))
 	}
-	placing.Wait()
+	submitting.Wait()
 	if t.Failed() {
 		return
 	}
@@ -101,17 +101,17 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 		if ends[i].Status == "success" {
 			link := ends[i].Result.URL
 			if file := c.fetch(link); !strings.HasPrefix(link, g.url("/v1/files/")) || !bytes.Equal(file, u.made(o.prompt())) {
-				t.Errorf("the file of %s at %s is not what was made: %d bytes", o.prompt(), link, len(file))
+				t.Errorf("the file of %s at %s differs from the result: %d bytes", o.prompt(), link, len(file))
 			}
 		}
 	}
 	if len(tasks) != len(orders) {
-		t.Errorf("%d orders came to %d tasks", len(orders), len(tasks))
+		t.Errorf("%d submissions created %d tasks", len(orders), len(tasks))
 	}
 	b.checkMoney(c, 100*unit)
 	all, different := r.count()
 	if different != len(over) {
-		t.Errorf("%d tasks are over, and %d different callbacks came", len(over), different)
+		t.Errorf("%d tasks ended, %d different callbacks arrived", len(over), different)
 	}
-	t.Logf("%d kills; %d tasks ended %v; %d callbacks came of %d", rounds, len(orders), b.ended, all, different)
+	t.Logf("%d kills; %d tasks ended %v; %d callbacks arrived, %d different ones", rounds, len(orders), b.ended, all, different)
 }

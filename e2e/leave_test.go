@@ -62,7 +62,7 @@ func TestABackendNoticesThatTheClientDisconnects(t *testing.T) {
 						body = streamBodies[path]
 					}
 					for _, p := range []protocol{http1, http2} {
-						leave(t, g, b, p, path, body)
+						disconnect(t, g, b, p, path, body)
 					}
 				}
 			})
@@ -70,9 +70,9 @@ func TestABackendNoticesThatTheClientDisconnects(t *testing.T) {
 	}
 }
 
-// leave makes a call, abandons it while the backend is answering, and waits
+// disconnect makes a call, disconnects while the backend is answering, and waits
 // until the backend notices.
-func leave(t *testing.T, g *gateway, b *backend, p protocol, path, body string) {
+func disconnect(t *testing.T, g *gateway, b *backend, p protocol, path, body string) {
 	t.Helper()
 	transport := newTransport(p)
 	defer transport.CloseIdleConnections()
@@ -90,17 +90,17 @@ func leave(t *testing.T, g *gateway, b *backend, p protocol, path, body string) 
 		<-ctx.Done()
 	}()
 	a := b.next()
-	left := time.Now()
+	disconnected := time.Now()
 	cancel()
 	receive(t, a.Gone, string(p)+" "+path+": the end of the backend's call")
-	if took := time.Since(left); took > soon {
-		t.Errorf("%s %s: the backend heard of it after %s", p, path, took)
+	if took := time.Since(disconnected); took > soon {
+		t.Errorf("%s %s: the backend noticed the disconnection after %s", p, path, took)
 	}
 	receive(t, ended, "the end of the client's call")
 }
 
-// runningOn is the metric of one call that continues without its client.
-var runningOn = regexp.MustCompile(`modelgate_detached\{[^}]*\} 1\n`)
+// detachedMetric is the metric of one call that continues without its client.
+var detachedMetric = regexp.MustCompile(`modelgate_detached\{[^}]*\} 1\n`)
 
 // TestACallWithoutItsClientEndsWithTheProcess: calls continue without their
 // clients when the process is stopped, which charges what is known, or killed,
@@ -114,7 +114,7 @@ func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
 			g := running(t, priced(b, ""), b)
 			c := g.newGatewayUser("leaver")
 			c.credit("100.00")
-			k := &scriptedCall{path: "/v1/messages", model: "m-1", most: 100, prompt: "Tell me a story."}
+			k := &scriptedCall{path: "/v1/messages", model: "m-1", maxTokens: 100, prompt: "Tell me a story."}
 			transport := newTransport(http1)
 			defer transport.CloseIdleConnections()
 			ctx, leave := context.WithCancel(t.Context())
@@ -138,11 +138,11 @@ func TestACallWithoutItsClientEndsWithTheProcess(t *testing.T) {
 					t.Fatal(err)
 				}
 				text, err := g.admin(req)
-				if err == nil && runningOn.Match(text) {
+				if err == nil && detachedMetric.Match(text) {
 					break
 				}
 				if time.Now().After(deadline) {
-					t.Fatalf("the call does not run on (%v)", err)
+					t.Fatalf("the call does not continue (%v)", err)
 				}
 			}
 

@@ -14,17 +14,17 @@ import (
 )
 
 var (
-	streamLength = flag.Duration("stream.length", 20*time.Second, "for how long a stream lives through reloads")
-	killRounds   = flag.Int("kill.rounds", 12, "how often the process is killed while money moves; a third more often among tasks, a third as often under other writes")
-	seed         = flag.Uint64("seed", 0, "what chance is drawn from; zero: it is drawn itself")
+	streamLength = flag.Duration("stream.length", 20*time.Second, "duration of a stream during reloads")
+	killRounds   = flag.Int("kill.rounds", 12, "number of kills of the process during payments; a third more during tasks, a third during other writes")
+	seed         = flag.Uint64("seed", 0, "seed of random choices; zero: a random seed")
 )
 
 // waitLimit is the longest time to wait for anything that should happen at
 // once. It only matters to failing tests.
 const waitLimit = 20 * time.Second
 
-// imagine returns a callGenerator, and logs its seed.
-func imagine(t *testing.T) callGenerator {
+// newCallGenerator returns a callGenerator and logs its seed.
+func newCallGenerator(t *testing.T) callGenerator {
 	t.Helper()
 	from := *seed
 	if from == 0 {

@@ -35,22 +35,22 @@ func TestEveryMemberOfTheSDKsIsKnown(t *testing.T) {
 	b := newBackend(t, answerCalls)
 	g, _ := paying(t, b, "1.00")
 	const (
-		ask  = `{"model":"m-1","max_tokens":5,"messages":[{"role":"user","content":"Hi"}],`
-		tell = `{"model":"m-1","max_tokens":5,"prompt":"Hi",`
+		chatBody       = `{"model":"m-1","max_tokens":5,"messages":[{"role":"user","content":"Hi"}],`
+		completionBody = `{"model":"m-1","max_tokens":5,"prompt":"Hi",`
 	)
 	for _, c := range []struct {
 		path, format string
 		params       any
 	}{
-		{"/v1/chat/completions", ask + `%q:{}}`, openai.ChatCompletionNewParams{}},
-		{"/v1/chat/completions", ask + `"tools":[{%q:{},"type":"function"}]}`, openai.ChatCompletionToolUnionParam{}},
-		{"/v1/chat/completions", ask + `"functions":[{%q:{}}]}`, openai.ChatCompletionNewParamsFunction{}},
-		{"/v1/completions", tell + `%q:{}}`, openai.CompletionNewParams{}},
-		{"/v1/messages", ask + `%q:{}}`, anthropic.MessageNewParams{}},
-		{"/v1/messages", ask + `"tools":[{%q:{}}]}`, anthropic.ToolUnionParam{}},
-		{"/v1/messages", ask + `%q:{}}`, anthropic.BetaMessageNewParams{}},
-		{"/v1/messages", ask + `"tools":[{%q:{}}]}`, anthropic.BetaToolUnionParam{}},
-		{"/v1/messages", ask + `"fallbacks":[{%q:{},"model":"m-1"}]}`, anthropic.BetaFallbackParam{}},
+		{"/v1/chat/completions", chatBody + `%q:{}}`, openai.ChatCompletionNewParams{}},
+		{"/v1/chat/completions", chatBody + `"tools":[{%q:{},"type":"function"}]}`, openai.ChatCompletionToolUnionParam{}},
+		{"/v1/chat/completions", chatBody + `"functions":[{%q:{}}]}`, openai.ChatCompletionNewParamsFunction{}},
+		{"/v1/completions", completionBody + `%q:{}}`, openai.CompletionNewParams{}},
+		{"/v1/messages", chatBody + `%q:{}}`, anthropic.MessageNewParams{}},
+		{"/v1/messages", chatBody + `"tools":[{%q:{}}]}`, anthropic.ToolUnionParam{}},
+		{"/v1/messages", chatBody + `%q:{}}`, anthropic.BetaMessageNewParams{}},
+		{"/v1/messages", chatBody + `"tools":[{%q:{}}]}`, anthropic.BetaToolUnionParam{}},
+		{"/v1/messages", chatBody + `"fallbacks":[{%q:{},"model":"m-1"}]}`, anthropic.BetaFallbackParam{}},
 	} {
 		names := membersOf(c.params)
 		if len(names) < 2 {
@@ -58,11 +58,11 @@ func TestEveryMemberOfTheSDKsIsKnown(t *testing.T) {
 		}
 		for _, name := range names {
 			if got := g.call(c.path, fmt.Sprintf(c.format, name), g.bearer()...); strings.Contains(got.Body, "not known to the gateway") {
-				t.Errorf("%T: %s is answered %d %s", c.params, name, got.Status, got.Body)
+				t.Errorf("%T: %s gets %d %s", c.params, name, got.Status, got.Body)
 			}
 		}
 		if got := g.call(c.path, fmt.Sprintf(c.format, "not_there"), g.bearer()...); got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "not known to the gateway") {
-			t.Errorf("%s: a member that is not known is answered %d %s", c.format, got.Status, got.Body)
+			t.Errorf("%s: a member that is not known gets %d %s", c.format, got.Status, got.Body)
 		}
 	}
 }

@@ -61,7 +61,7 @@ type job struct {
 
 	polls    int // polls that have started
 	active   int // polls in progress
-	lookedAt time.Time
+	polledAt time.Time
 }
 
 // Words of a prompt that control the mock service.
@@ -120,7 +120,7 @@ func (u *mockService) job(id string) *job {
 func (u *mockService) take(s *scriptWriter, a *recordedRequest, by api, image bool) {
 	sub := submission{api: by}
 	if err := json.Unmarshal(a.Body, &sub); err != nil {
-		u.t.Errorf("the mock service was sent %s: %v", a.Body, err)
+		u.t.Errorf("the mock service got %s: %v", a.Body, err)
 	}
 	u.mu.Lock()
 	number := len(u.byPrompt[sub.Prompt])
@@ -133,7 +133,7 @@ func (u *mockService) take(s *scriptWriter, a *recordedRequest, by api, image bo
 	}
 	before := checkpoint{"before a job is accepted", by}
 	if number > 0 {
-		before = lookedFor
+		before = repeatedSubmission
 	}
 	if u.checkpoints.hold(before, a) {
 		note(func(sub *submission) { sub.cut = true })
@@ -211,12 +211,12 @@ func (u *mockService) beginPoll(j *job) state {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	now := time.Now()
-	if since := now.Sub(j.lookedAt); j.active > 0 || since < minPollInterval {
-		u.violations = append(u.violations, fmt.Sprintf("%s: beside %d others, %v after the one before", j.id, j.active, since))
+	if since := now.Sub(j.polledAt); j.active > 0 || since < minPollInterval {
+		u.violations = append(u.violations, fmt.Sprintf("%s: during %d others, %v after the previous poll", j.id, j.active, since))
 	}
 	j.polls++
 	j.active++
-	j.lookedAt = now
+	j.polledAt = now
 	switch {
 	case u.held, strings.Contains(j.prompt, slowWord) && j.polls == 1:
 		return isRunning
@@ -295,7 +295,7 @@ func (u *mockService) checkPolls() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if len(u.violations) > 0 {
-		u.t.Errorf("%d polls came too soon, first: %s", len(u.violations), u.violations[0])
+		u.t.Errorf("%d polls were too early or concurrent, first: %s", len(u.violations), u.violations[0])
 	}
 }
 
@@ -307,8 +307,8 @@ type checkpoint struct {
 }
 
 var (
-	// lookedFor is the repeated submission of an Unconfirmed job.
-	lookedFor = checkpoint{what: "when an unconfirmed job is searched for"}
+	// repeatedSubmission is the repeated submission of an unconfirmed job.
+	repeatedSubmission = checkpoint{what: "when an unconfirmed job is searched for"}
 
 	// anything is every checkpoint.
 	anything = checkpoint{what: "at any moment"}

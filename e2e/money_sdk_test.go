@@ -13,8 +13,8 @@ import (
 	openaioption "github.com/openai/openai-go/v3/option"
 )
 
-// spoken are the tokens of one call to answerCalls; see messageJSON.
-var spoken = tokens{Input: 7, Output: 3}
+// usedTokens is the usage of one call to answerCalls; see messageJSON.
+var usedTokens = tokens{Input: 7, Output: 3}
 
 // paying starts a gateway with a key whose user has an amount of money.
 func paying(t *testing.T, b *backend, amount string) (*gateway, *gatewayUser) {
@@ -42,7 +42,7 @@ func TestTheSDKsReportInsufficientMoney(t *testing.T) {
 			checkAnthropicError(t, err, http.StatusPaymentRequired, "billing_error")
 			stream := claude.Messages.NewStreaming(t.Context(), message("Hi"))
 			for stream.Next() {
-				t.Errorf("an unpaid stream says %s", stream.Current().RawJSON())
+				t.Errorf("an unpaid stream has the event %s", stream.Current().RawJSON())
 			}
 			checkAnthropicError(t, stream.Err(), http.StatusPaymentRequired, "billing_error")
 
@@ -55,10 +55,10 @@ func TestTheSDKsReportInsufficientMoney(t *testing.T) {
 			checkOpenAIError(t, err, openai.Error{StatusCode: http.StatusPaymentRequired, Type: "insufficient_quota", Code: "INSUFFICIENT_QUOTA"})
 
 			if n := len(b.requests()); n > 0 {
-				t.Errorf("the backend got %d calls that nobody pays for", n)
+				t.Errorf("the backend got %d unpaid calls", n)
 			}
 			if n := len(g.process.callLines(4)); n != 4 {
-				t.Errorf("%d calls came for the 4 that were made", n)
+				t.Errorf("%d calls are logged, want 4", n)
 			}
 			if calls := c.calls(); len(calls) > 0 {
 				t.Errorf("refused calls are in the ledger: %+v", calls)
@@ -95,10 +95,10 @@ func TestTheSDKsReportTheRateLimitAndRetry(t *testing.T) {
 	}
 	checkOpenAIError(t, err, openai.Error{StatusCode: http.StatusTooManyRequests, Type: "rate_limit_error", Code: "RATE_LIMITED"})
 
-	patient := g.openaiClient(openaioption.WithAPIKey(slow()), openaioption.WithMaxRetries(2))
+	retrying := g.openaiClient(openaioption.WithAPIKey(slow()), openaioption.WithMaxRetries(2))
 	for range 3 {
-		if _, err := patient.Chat.Completions.New(t.Context(), chat("Hi")); err != nil {
-			t.Errorf("a caller who waits for Retry-After is refused: %v", err)
+		if _, err := retrying.Chat.Completions.New(t.Context(), chat("Hi")); err != nil {
+			t.Errorf("a client that waits for Retry-After is refused: %v", err)
 		}
 	}
 	g.walletAtRest("payer")
@@ -119,7 +119,7 @@ func TestACallThatAnSDKRetriesIsChargedOnce(t *testing.T) {
 	if _, err := claude.Messages.New(t.Context(), message("Hi")); err != nil {
 		t.Error(err)
 	}
-	if m := accumulate(t, claude, message("Hi")); m.Usage.OutputTokens != spoken.Output {
+	if m := accumulate(t, claude, message("Hi")); m.Usage.OutputTokens != usedTokens.Output {
 		t.Errorf("the stream is %+v", m)
 	}
 	gpt := g.openaiClient(openaioption.WithMaxRetries(2))
@@ -128,23 +128,23 @@ func TestACallThatAnSDKRetriesIsChargedOnce(t *testing.T) {
 	}
 
 	g.awaitCalls("payer", 6)
-	w, once := g.walletAtRest("payer"), prices["m-1"].of(spoken)
+	w, once := g.walletAtRest("payer"), prices["m-1"].of(usedTokens)
 	if w.Balance != unit-3*once {
-		t.Errorf("of 1.00 %v are left after three calls of %v", w.Balance, once)
+		t.Errorf("the balance is %v after three calls of %v", w.Balance, once)
 	}
 	charged, free := 0, 0
 	for _, call := range c.calls() {
 		switch {
-		case call.Cost == once && call.Ended == "complete" && call.Tokens == spoken:
+		case call.Cost == once && call.Ended == "complete" && call.Tokens == usedTokens:
 			charged++
 		case call.Cost == 0 && call.Ended == "upstream_error" && call.Usage == "none":
 			free++
 		default:
-			t.Errorf("there is a call %+v", call)
+			t.Errorf("an unexpected call: %+v", call)
 		}
 	}
 	if charged != 3 || free != 3 || len(b.requests()) != 6 {
-		t.Errorf("%d calls are charged, %d are not, and the backend was asked %d times", charged, free, len(b.requests()))
+		t.Errorf("%d calls are charged, %d are not, the backend got %d", charged, free, len(b.requests()))
 	}
 	g.verify()
 }
@@ -162,7 +162,7 @@ func TestAKeyReadsItsUsageThroughTheSDKs(t *testing.T) {
 	}
 	g.walletAtRest("payer")
 
-	once := prices["m-1"].of(spoken)
+	once := prices["m-1"].of(usedTokens)
 	type reported struct {
 		KeyID  string `json:"key_id"`
 		Budget struct {
@@ -187,7 +187,7 @@ func TestAKeyReadsItsUsageThroughTheSDKs(t *testing.T) {
 		}
 		if u.KeyID != key.ID || u.Budget.Limit != unit/2 || u.Budget.Used != once || u.Budget.Remaining != unit/2-once || u.Budget.Reset != "month" ||
 			u.Budget.ResetsAt <= time.Now().Unix() || u.Rates.Streams == nil || *u.Rates.Streams != 3 || u.Rates.Minute != nil ||
-			u.Month.Calls != 1 || u.Month.Cost != once || u.Month.Tokens != spoken {
+			u.Month.Calls != 1 || u.Month.Cost != once || u.Month.Tokens != usedTokens {
 			t.Errorf("%s: got %+v", name, u)
 		}
 	}

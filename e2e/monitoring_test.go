@@ -23,6 +23,7 @@ type demoRun struct {
 	Admin    string `json:"admin"`
 	Key      string `json:"api_key"`
 	Token    string `json:"access_token"`
+	User     string `json:"user"`
 	Password string `json:"password"`
 }
 
@@ -37,7 +38,7 @@ func startDemo(t *testing.T, args ...string) (p *process, run demoRun) {
 			return p, run
 		}
 	}
-	t.Fatalf("it says nothing of itself:\n%s", p.log.tail(10))
+	t.Fatalf("the demo printed no JSON:\n%s", p.log.tail(10))
 	return p, run
 }
 
@@ -74,13 +75,13 @@ scrape_configs: [{job_name: modelgate, static_configs: [{targets: [%q]}]}]
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		if t.Failed() {
-			t.Logf("Prometheus says:\n%s", out.String())
+			t.Logf("log of Prometheus:\n%s", out.String())
 		}
 	})
 	return prometheus{t, "http://" + address}
 }
 
-// get asks the API for a path, and reports false as long as there is no answer.
+// get requests a path of the API. It returns false until Prometheus answers.
 func (p prometheus) get(path string, answer any) bool {
 	p.t.Helper()
 	resp, err := http.Get(p.origin + path)
@@ -89,7 +90,7 @@ func (p prometheus) get(path string, answer any) bool {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode == http.StatusBadRequest {
-		p.t.Fatalf("%s is answered %s", path, resp.Status)
+		p.t.Fatalf("%s gets %s", path, resp.Status)
 	}
 	return json.NewDecoder(resp.Body).Decode(answer) == nil
 }
@@ -105,8 +106,8 @@ func (p prometheus) has(expression string) bool {
 	return p.get("/api/v1/query?query="+url.QueryEscape(expression), &answer) && len(answer.Data.Result) > 0
 }
 
-// boardExpressions returns the expressions of the panels of the board.
-func boardExpressions(t *testing.T) (expressions []string) {
+// dashboardExpressions returns the expressions of the panels of the dashboard.
+func dashboardExpressions(t *testing.T) (expressions []string) {
 	t.Helper()
 	text, err := os.ReadFile("../deploy/observability/grafana.json")
 	if err != nil {
@@ -130,10 +131,10 @@ func boardExpressions(t *testing.T) (expressions []string) {
 	return expressions
 }
 
-// TestTheBoardAndTheAlertsFindTheirMetrics scrapes a demo with a real Prometheus. The demo
-// has what some metrics need: a task of a backend that is no longer configured, an upstream
-// and a backup. No call was made, so every counter must be there at 0.
-func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
+// TestTheMetricsOfAlertsAndDashboardAreExported scrapes a demo with a real Prometheus. Some
+// metrics need a task of a removed backend, an upstream and a backup. The demo makes no call,
+// so every counter must be exported as 0.
+func TestTheMetricsOfAlertsAndDashboardAreExported(t *testing.T) {
 	t.Parallel()
 	program, err := exec.LookPath("prometheus")
 	if err != nil {
@@ -153,7 +154,7 @@ func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
 		}
 		resp.Body.Close()
 		if resp.StatusCode != http.StatusOK {
-			t.Fatalf("%s %s is answered %s", method, address, resp.Status)
+			t.Fatalf("%s %s gets %s", method, address, resp.Status)
 		}
 	}
 	send(http.MethodPost, run.URL+"/v1/platform/video", `{"model":"video-demo-1","prompt":"demo:stuck","output":{"duration":4}}`)
@@ -163,7 +164,7 @@ func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
 		`{"listen":[%q],"routes":[{"handle":[{"handler":"reverse_proxy","upstreams":[{"dial":%q}]}]}]}`, freeAddress(t), freeAddress(t)))
 	backup := launch(t, nil, "modelgate", "backup", filepath.Join(t.TempDir(), "backup"), "--address", run.Admin)
 	if code := backup.code(waitLimit); code != 0 {
-		t.Fatalf("the backup ended with %d:\n%s", code, backup.log.tail(10))
+		t.Fatalf("the backup: exit code %d:\n%s", code, backup.log.tail(10))
 	}
 
 	p := startPrometheus(t, program, run.Admin)
@@ -176,9 +177,9 @@ func TestTheBoardAndTheAlertsFindTheirMetrics(t *testing.T) {
 	}
 	names := regexp.MustCompile(`\b(?:modelgate|caddy|process|go)_[a-z_]+`).FindAllString(string(alerts), -1)
 	if len(names) < 20 {
-		t.Errorf("the alerts read %q", names)
+		t.Errorf("the alerts use only %q", names)
 	}
-	without := boardExpressions(t) // queries without a result
+	without := dashboardExpressions(t) // queries without a result
 	for _, name := range names {
 		without = append(without, "count("+name+")")
 	}

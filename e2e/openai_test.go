@@ -45,7 +45,7 @@ func gather(t *testing.T, client openai.Client, params openai.ChatCompletionNewP
 	return whole
 }
 
-func TestTheOpenAISDKConverses(t *testing.T) {
+func TestTheOpenAISDKCallsChatCompletions(t *testing.T) {
 	t.Parallel()
 	g := running(t, demonstration)
 	client := g.openaiClient()
@@ -61,10 +61,10 @@ func TestTheOpenAISDKConverses(t *testing.T) {
 
 	streamed := gather(t, client, chat("Tell me of the sea."))
 	if streamed.Choices[0].Message.Content != text || streamed.Choices[0].FinishReason != "stop" {
-		t.Errorf("the stream adds up to %+v", streamed.ChatCompletion)
+		t.Errorf("the accumulated stream is %+v", streamed.ChatCompletion)
 	}
 	if streamed.Usage.TotalTokens != 0 {
-		t.Errorf("usage was reported to who did not ask for it: %+v", streamed.Usage)
+		t.Errorf("the client got usage without a request for it: %+v", streamed.Usage)
 	}
 
 	asking := chat("Tell me of the sea.")
@@ -94,7 +94,7 @@ func TestTheOpenAISDKCompletes(t *testing.T) {
 		}
 	}
 	if stream.Err() != nil || text.String() != whole.Choices[0].Text {
-		t.Errorf("the stream adds up to %q (%v), the answer is %q", text.String(), stream.Err(), whole.Choices[0].Text)
+		t.Errorf("the accumulated stream is %q (%v), the answer is %q", text.String(), stream.Err(), whole.Choices[0].Text)
 	}
 }
 
@@ -124,7 +124,7 @@ func TestTheOpenAISDKUsesTools(t *testing.T) {
 		next.Messages = append(slices.Clone(params.Messages), choice.Message.ToParam(), openai.ToolMessage("It rains cats.", calls[0].ID))
 		end, err := client.Chat.Completions.New(t.Context(), next)
 		if err != nil || end.Choices[0].FinishReason != "stop" || !strings.Contains(end.Choices[0].Message.Content, "cats") {
-			t.Errorf("%s: the tool's result is answered by %+v (%v)", how, end, err)
+			t.Errorf("%s: the answer to the tool result is %+v (%v)", how, end, err)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestTheOpenAISDKListsModels(t *testing.T) {
 		listed = append(listed, pages.Current().ID)
 	}
 	if pages.Err() != nil || !slices.Equal(listed, []string{"m-1"}) {
-		t.Errorf("listed %q (%v)", listed, pages.Err())
+		t.Errorf("the models are %q (%v)", listed, pages.Err())
 	}
 	one, err := client.Models.Get(t.Context(), "m-1")
 	if err != nil || one.ID != "m-1" || one.Created == 0 {
@@ -149,7 +149,7 @@ func TestTheOpenAISDKListsModels(t *testing.T) {
 	checkOpenAIError(t, err, openai.Error{StatusCode: http.StatusNotFound, Type: "invalid_request_error", Code: "MODEL_NOT_FOUND", Param: "model"})
 }
 
-func TestTheOpenAISDKReadsEveryRefusal(t *testing.T) {
+func TestTheOpenAISDKReportsEveryRefusal(t *testing.T) {
 	t.Parallel()
 	g := running(t, site{
 		Messages:    demonstration.Messages,
@@ -190,7 +190,7 @@ func TestTheOpenAISDKReadsEveryRefusal(t *testing.T) {
 			answer, err := client.Chat.Completions.New(t.Context(), c.params)
 			if c.want.StatusCode == 0 {
 				if err == nil {
-					t.Errorf("half an answer was taken for a whole one: %s", answer.RawJSON())
+					t.Errorf("an incomplete answer was accepted: %s", answer.RawJSON())
 				}
 				return
 			}
@@ -243,6 +243,6 @@ func TestTheOpenAISDKRetriesAfterRetryAfter(t *testing.T) {
 	}
 	// The SDK's own pause before a first retry is at most half a second.
 	if took := time.Since(began); took < time.Second || len(b.requests()) != 2 {
-		t.Errorf("%d calls within %s: Retry-After has not come through", len(b.requests()), took)
+		t.Errorf("%d calls within %s: Retry-After did not arrive", len(b.requests()), took)
 	}
 }

@@ -34,7 +34,7 @@ type exampleClient struct {
 	key, cookie, ceremony string // headers with credentials
 }
 
-// exampleRequest is how a documented example is sent and answered.
+// exampleRequest describes how a documented example is sent and the expected status.
 type exampleRequest struct {
 	example string            // its name
 	header  string            // lines of headers, such as a credential
@@ -50,7 +50,7 @@ func (c *exampleClient) do(t *testing.T, id string, x exampleRequest) (answer ga
 	t.Helper()
 	pointer, known := c.ops[id]
 	if !known {
-		t.Fatalf("there is no operation %s", id)
+		t.Fatalf("the operation %s does not exist", id)
 	}
 	what := strings.TrimSpace(id + " " + x.example)
 	if !x.invalid {
@@ -126,7 +126,7 @@ func (c *exampleClient) do(t *testing.T, id string, x exampleRequest) (answer ga
 			}
 		}
 		if sent == "" {
-			t.Fatalf("%s: there is no such example", what)
+			t.Fatalf("%s: the example does not exist", what)
 		}
 	}
 	if strings.Contains(header, "Webhook-Id") {
@@ -172,11 +172,11 @@ func (c *exampleClient) do(t *testing.T, id string, x exampleRequest) (answer ga
 	}
 	c.check(t, what+": answer", below(below(below(at, "content"), media), "schema"), value)
 	for line := range strings.SplitSeq(strings.Join(answer.Header.Values("Set-Cookie"), "\n"), "\n") {
-		switch crumb, _, _ := strings.Cut(line, ";"); {
-		case strings.HasPrefix(crumb, "modelgate_session="):
-			c.cookie = "Cookie: " + crumb
-		case crumb != "":
-			c.ceremony = "Cookie: " + crumb
+		switch cookie, _, _ := strings.Cut(line, ";"); {
+		case strings.HasPrefix(cookie, "modelgate_session="):
+			c.cookie = "Cookie: " + cookie
+		case cookie != "":
+			c.ceremony = "Cookie: " + cookie
 		}
 	}
 	body, _ = value.(object)
@@ -206,7 +206,7 @@ const (
 	epayKey       = "89unJUB8HZ54Hj7x4nUj56HN4nUzUJ8i"
 )
 
-var studioSecret = strings.Repeat("QUFB", 12)
+var serviceSecret = strings.Repeat("QUFB", 12)
 
 // signed adds a timestamp and a signature to the headers of a notice.
 func (c *exampleClient) signed(header, body string) string {
@@ -214,7 +214,7 @@ func (c *exampleClient) signed(header, body string) string {
 	id, _, _ := strings.Cut(rest, "\n")
 	secret := []byte(paymentSecret)
 	if !strings.HasPrefix(id, "notice_") {
-		secret, _ = base64.StdEncoding.DecodeString(studioSecret)
+		secret, _ = base64.StdEncoding.DecodeString(serviceSecret)
 	}
 	now := time.Now().Unix()
 	mac := hmac.New(sha256.New, secret)

@@ -13,8 +13,8 @@ import (
 // object is a JSON object.
 type object = map[string]any
 
-// openAPI is the document that a gateway serves, with schemas in which every member that is not
-// described is refused. The document itself leaves them open, for later versions.
+// openAPI is the document of a gateway with closed schemas: they refuse every member that is
+// not described. The schemas of the document itself are open, for later versions.
 type openAPI struct {
 	root     object
 	compiler *jsonschema.Compiler
@@ -90,7 +90,7 @@ func (d *openAPI) at(t *testing.T, pointer string) (object, string) {
 	}
 	found, ok := node.(object)
 	if !ok {
-		t.Fatalf("%s leads to %v", pointer, node)
+		t.Fatalf("%s is %v, not an object", pointer, node)
 	}
 	if ref, is := found["$ref"].(string); is {
 		return d.at(t, ref)
@@ -157,7 +157,7 @@ func examples(of object) map[string]any {
 	return all
 }
 
-// asJSON returns what a gateway serves as JSON.
+// asJSON returns a YAML document as JSON.
 func asJSON(t *testing.T, document []byte) string {
 	t.Helper()
 	var node any

@@ -20,18 +20,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// newExampleClient starts a gateway with everything that the examples name. Backends of calls and
-// of videos are mock services over HTTP; the receiver takes callbacks.
+// newExampleClient starts a gateway with all resources of the examples. Calls and videos have mock
+// services; the receiver gets callbacks.
 func newExampleClient(t *testing.T, receiver string) *exampleClient {
 	t.Helper()
-	studio := gatetest.NewMockService(t)
-	studio.Cancels = true
+	service := gatetest.NewMockService(t)
+	service.Cancels = true
 	// The mock service supports one form of submissions.
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/v1/video/generations" {
 			r.URL.Path = "/v1/platform/video"
 		}
-		studio.ServeHTTP(w, r)
+		service.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
 	g := gatetest.Start(t, gatetest.Config{
@@ -61,7 +61,7 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 			adapter platform {
 				url ` + front.URL + `
 				key ` + gatetest.MockServiceKey + `
-				callback_secret whsec_` + studioSecret + `
+				callback_secret whsec_` + serviceSecret + `
 			}
 		}
 		callback {
@@ -104,7 +104,7 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 	d := newOpenAPI(t, g.Do(t, http.MethodGet, "/openapi.json", "", "").Body)
 	c := &exampleClient{openAPI: d, g: g, ops: d.operations(), sent: make(map[string]bool), real: make(map[string]string)}
 
-	// The backend answers what is documented.
+	// The backend returns the documented examples.
 	g.Backend.On("demo-1", func(w http.ResponseWriter, r *http.Request) {
 		var call struct{ Stream bool }
 		_ = json.NewDecoder(r.Body).Decode(&call)
@@ -127,9 +127,9 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 	return c
 }
 
-// TestTheExamplesOfTheOpenAPIDocumentAreTrue sends every example of the document to a gateway, and
+// TestTheExamplesOfTheOpenAPIDocumentAreValid sends every example of the document to a gateway, and
 // validates requests and answers by the schemas. No answer has a member that is not described.
-func TestTheExamplesOfTheOpenAPIDocumentAreTrue(t *testing.T) {
+func TestTheExamplesOfTheOpenAPIDocumentAreValid(t *testing.T) {
 	events := make(chan string, 10)
 	receiver := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
@@ -192,7 +192,7 @@ func (c *exampleClient) account(t *testing.T) {
 	c.do(t, "endSession", exampleRequest{header: first})
 	c.do(t, "logIn", exampleRequest{})
 	c.do(t, "endSessions", exampleRequest{header: c.cookie})
-	for _, id := range []string{"getSelf", "changeSelf", "listActivity", "getFactors"} {
+	for _, id := range []string{"getSelf", "changeSelf", "listActivity", "listCallModels", "getFactors"} {
 		c.do(t, id, exampleRequest{header: c.cookie})
 	}
 }
@@ -231,7 +231,7 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 	c.do(t, "testCallback", exampleRequest{header: c.cookie})
 	<-events
 
-	// submit sends a submission, and calls its task task_01.
+	// submit sends a submission and sets the real id of task_01.
 	submit := func(id string, x exampleRequest) {
 		_, body := c.do(t, id, x)
 		if data, is := body["data"].(object); is {
@@ -256,6 +256,8 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 	c.do(t, "submitVideo", exampleRequest{header: c.key, example: "firstFrame", invalid: true, status: http.StatusConflict})
 	c.do(t, "cancelOwnTask", exampleRequest{header: c.cookie})
 	c.do(t, "takeNotice", exampleRequest{header: "Webhook-Id: job-1"})
+	c.do(t, "listTaskModels", exampleRequest{header: c.cookie})
+	c.do(t, "submitOwnTask", exampleRequest{header: c.cookie, query: "dry_run=true"})
 	submit("submitOwnTask", exampleRequest{header: c.cookie})
 	submit("submitImage", exampleRequest{header: c.key})
 	c.g.Until(t, c.real["task_01"], "success")
@@ -269,9 +271,9 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 	c.do(t, "getOwnTask", exampleRequest{header: c.cookie})
 	c.do(t, "listOwnTasks", exampleRequest{header: c.cookie})
 
-	for told := ""; !strings.Contains(told, "task.succeeded"); {
-		told = receive(t, events, "the callback of the image")
-		value, err := jsonschema.UnmarshalJSON(strings.NewReader(told))
+	for callback := ""; !strings.Contains(callback, "task.succeeded"); {
+		callback = receive(t, events, "the callback of the image")
+		value, err := jsonschema.UnmarshalJSON(strings.NewReader(callback))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,7 +291,7 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 
 func (c *exampleClient) money(t *testing.T) {
 	for _, id := range []string{
-		"listPlans", "buyPlan", "claimPlan", "renewSubscription", "listSubscriptions", "setPreference", "getTopUpInfo", "buyPlan", "getSelf",
+		"listPlans", "getPlan", "buyPlan", "claimPlan", "renewSubscription", "listSubscriptions", "getSubscription", "setPreference", "getTopUpInfo", "buyPlan", "getSelf",
 	} {
 		c.do(t, id, exampleRequest{header: c.cookie})
 	}
@@ -307,10 +309,15 @@ func (c *exampleClient) money(t *testing.T) {
 	notice.Set("sign", hex.EncodeToString(sum[:]))
 	notice.Set("sign_type", "MD5")
 	c.do(t, "takePaymentNoticeByGet", exampleRequest{path: map[string]string{"provider": "epay"}, query: notice.Encode()})
-	for _, id := range []string{"getOrder", "listOrders", "listLedger", "listCalls", "getUsage"} {
+	for _, id := range []string{"getOrder", "listOrders", "listLedger", "getUsage"} {
 		c.do(t, id, exampleRequest{header: c.cookie})
 	}
-	c.do(t, "listLedger", exampleRequest{header: c.cookie, query: "format=csv"})
+	calls := c.data(t, "listCalls", exampleRequest{header: c.cookie})["items"].([]any)
+	c.real["req_aebagbafaydqqcikbmga2dqpca"], _ = calls[0].(object)["request_id"].(string)
+	c.do(t, "getCall", exampleRequest{header: c.cookie})
+	for _, id := range []string{"listLedger", "listCalls"} {
+		c.do(t, id, exampleRequest{header: c.cookie, query: "format=csv"})
+	}
 }
 
 func (c *exampleClient) factors(t *testing.T) {

@@ -28,7 +28,7 @@ type payment struct {
 	span         span          // the prices that may apply
 }
 
-// receipt is what the answer to a payment says about its ledger entry.
+// receipt is the answer to a payment: its ledger entry.
 type receipt struct {
 	reference string // the transfer, or what it refers to; empty if nothing was acknowledged
 	amount    nano
@@ -51,7 +51,7 @@ func (d *payment) attempt() error {
 		d.receipt, d.took = now, time.Since(d.firstAttempt)
 	}
 	if d.receipt != now {
-		return &refusal{http.StatusOK, fmt.Sprintf("a %s was answered as %+v, and asked for again as %+v", d.kind, d.receipt, now)}
+		return &refusal{http.StatusOK, fmt.Sprintf("a %s returned %+v, its repetition %+v", d.kind, d.receipt, now)}
 	}
 	return nil
 }
@@ -72,8 +72,8 @@ const (
 	demoSecret = "a secret of these tests"
 )
 
-// shop returns the options of a gateway that sells the plan at a price.
-func shop(price nano) string {
+// salesOptions returns the options of a gateway that sells the plan at a price.
+func salesOptions(price nano) string {
 	return fmt.Sprintf(`
 		plan 1 Starter {
 			price %v
@@ -115,7 +115,7 @@ func (c *gatewayUser) renewal(key string, subscription int64) *payment {
 	}}
 }
 
-func (c *gatewayUser) gift(key string, amount nano) *payment {
+func (c *gatewayUser) operatorCredit(key string, amount nano) *payment {
 	return &payment{kind: "credit", do: func() (receipt, error) {
 		var done change
 		err := c.g.tryPost("/modelgate/wallets/"+c.name+"/credit", map[string]any{"amount": amount.String(), "reason": "a test", "idempotency_key": key}, &done)
@@ -156,7 +156,7 @@ func (c *gatewayUser) payOnPage(o order) error {
 	req.Header.Set("Sec-Fetch-Site", "same-origin")
 	err = c.expectOK(req)
 	if no := new(refusal); errors.As(err, &no) && no.status == http.StatusBadGateway {
-		err = errors.New("the payment service could not deliver its notice, and will have to send it again")
+		err = errors.New("the payment service could not deliver its notice")
 	}
 	return err
 }

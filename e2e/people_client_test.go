@@ -71,7 +71,7 @@ func (p *person) newBrowser() *person {
 	p.g.t.Helper()
 	jar := must(cookiejar.New(nil)) // it never fails
 	transport := newTransport(http1)
-	transport.DisableKeepAlives = true // a reload ends a connection that waits unused, at any moment
+	transport.DisableKeepAlives = true // a reload may close an idle connection at any time
 	return &person{p.personCredentials, p.g, jar, &http.Client{Transport: transport, Jar: jar, Timeout: waitLimit}}
 }
 
@@ -218,7 +218,7 @@ func (p *person) loggedIn() bool {
 	case a.Status == http.StatusUnauthorized && a.Code == "NOT_LOGGED_IN":
 		return false
 	default:
-		p.g.t.Fatalf("%s is neither in nor out: %d %s", p.name, a.Status, a.Text)
+		p.g.t.Fatalf("the session of %s: %d %s", p.name, a.Status, a.Text)
 		panic("unreachable")
 	}
 }
@@ -342,7 +342,7 @@ func (p *person) checkVerified(a consoleAnswer) {
 	}
 	const lifetime, slow = 300, 30
 	if left := done.Expires - time.Now().Unix(); a.Status != http.StatusOK || a.Message != "验证成功" || !done.Verified || left > lifetime || left < lifetime-slow {
-		p.g.t.Errorf("verify answers %d %s", a.Status, a.Text)
+		p.g.t.Errorf("/api/verify returned %d %s", a.Status, a.Text)
 	}
 }
 

@@ -33,7 +33,7 @@ func (p tokenClient) loggedIn() bool {
 	p.g.t.Helper()
 	a := p.sendWithToken(http.MethodGet, "/api/user/self", nil)
 	if a.Status != http.StatusOK && (a.Status != http.StatusUnauthorized || a.Code != "NOT_LOGGED_IN") {
-		p.g.t.Errorf("the program of %s is neither in nor out: %d %s", p.name, a.Status, a.Text)
+		p.g.t.Errorf("the token of %s: %d %s", p.name, a.Status, a.Text)
 	}
 	return a.Status == http.StatusOK
 }
@@ -53,18 +53,18 @@ func TestRevokedCredentialsFailFromTheNextRequest(t *testing.T) {
 	p.register()
 	key := p.createKey("laptop")
 	var last []interface{ loggedIn() bool } // from the previous round
-	type holds struct{ here, there, token, key bool }
+	type validity struct{ here, there, token, key bool }
 	for _, c := range []struct {
 		what string
 		do   func(here, there *person)
-		want holds // what is still valid
+		want validity // what is still valid
 	}{
 		{"a change of the password", func(here, _ *person) {
 			was := p.password
 			p.password += ", and another"
 			p.keepSecret(p.password)
 			here.mustSucceed(http.MethodPost, "/api/user/password", map[string]string{"password": was, "new_password": p.password}, nil)
-		}, holds{here: true, key: true}},
+		}, validity{here: true, key: true}},
 		{"the end of one session", func(here, there *person) {
 			var list struct {
 				Items []struct {
@@ -78,14 +78,14 @@ func TestRevokedCredentialsFailFromTheNextRequest(t *testing.T) {
 					here.mustSucceed(http.MethodDelete, "/api/user/self/sessions/"+s.ID, nil, nil)
 				}
 			}
-		}, holds{here: true, token: true, key: true}},
+		}, validity{here: true, token: true, key: true}},
 		{"the end of the others", func(here, _ *person) {
 			here.mustSucceed(http.MethodDelete, "/api/user/self/sessions?which=others", nil, nil)
-		}, holds{here: true, token: true, key: true}},
-		{"the end of the token", func(here, _ *person) { here.mustSucceed(http.MethodDelete, "/api/user/token", nil, nil) }, holds{here: true, there: true, key: true}},
-		{"a log-out", func(here, _ *person) { here.mustSucceed(http.MethodPost, "/api/user/logout", nil, nil) }, holds{there: true, token: true, key: true}},
-		{"a sign-out by the operator", func(*person, *person) { operator("sign-out", "ada") }, holds{token: true, key: true}},
-		{"disabling", func(*person, *person) { operator("disable", "ada") }, holds{}},
+		}, validity{here: true, token: true, key: true}},
+		{"the end of the token", func(here, _ *person) { here.mustSucceed(http.MethodDelete, "/api/user/token", nil, nil) }, validity{here: true, there: true, key: true}},
+		{"a log-out", func(here, _ *person) { here.mustSucceed(http.MethodPost, "/api/user/logout", nil, nil) }, validity{there: true, token: true, key: true}},
+		{"a sign-out by the operator", func(*person, *person) { operator("sign-out", "ada") }, validity{token: true, key: true}},
+		{"disabling", func(*person, *person) { operator("disable", "ada") }, validity{}},
 	} {
 		here, there := p.newBrowser(), p.newBrowser()
 		here.logIn()
@@ -96,22 +96,22 @@ func TestRevokedCredentialsFailFromTheNextRequest(t *testing.T) {
 		if here.session() == "" { // the browser has deleted the cookie; the thief has not
 			here = withStolenCookies
 		}
-		if got := (holds{here.loggedIn(), there.loggedIn(), token.loggedIn(), p.canCall(key)}); got != c.want {
-			t.Errorf("after %s there are in force %+v, want %+v", c.what, got, c.want)
+		if got := (validity{here.loggedIn(), there.loggedIn(), token.loggedIn(), p.canCall(key)}); got != c.want {
+			t.Errorf("after %s, the valid credentials are %+v, want %+v", c.what, got, c.want)
 		}
 		if withStolenCookies.session() != here.session() && withStolenCookies.loggedIn() {
-			t.Errorf("after %s the old secret of the session is in force", c.what)
+			t.Errorf("after %s the old secret of the session is valid", c.what)
 		}
 		last = []interface{ loggedIn() bool }{here, there, token}
 	}
 	a := p.newBrowser().mustSend(http.MethodPost, "/api/user/login", p.credentials())
 	if a.Code != "USER_DISABLED" {
-		t.Errorf("a disabled user with the right password is answered %d %s", a.Status, a.Text)
+		t.Errorf("a disabled user with the right password gets %d %s", a.Status, a.Text)
 	}
 	operator("enable", "ada")
 	for i, credential := range last[:2] {
 		if credential.loggedIn() {
-			t.Errorf("session %d has come back with its user", i)
+			t.Errorf("session %d is valid again after its user was enabled", i)
 		}
 	}
 }
@@ -136,18 +136,18 @@ func TestACodeIsAcceptedOnceUnderConcurrency(t *testing.T) {
 				paused.Add(1)
 			default:
 				other.Add(1)
-				t.Errorf("answered %d %s (%v)", a.Status, a.Text, err)
+				t.Errorf("got %d %s (%v)", a.Status, a.Text, err)
 			}
 		})
 		return map[string]int64{"verified": verified.Load(), "wrong": wrong.Load(), "paused": paused.Load()}
 	}
 	// The replays count as failures, so codes may be blocked now.
 	if got := atOnce(20, p.code()); got["verified"] != 1 {
-		t.Errorf("of 20 who gave a right code, %v", got)
+		t.Errorf("20 requests with a right code: %v", got)
 	}
 	p.mustFail(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}, http.StatusForbidden, "VERIFICATION_REQUIRED") // the step-up belongs to the token
 	if a := token.sendWithToken(http.MethodPost, "/api/token/", map[string]string{"name": "laptop"}); !a.Success {
-		t.Errorf("with the stamp the token makes no key: %d %s", a.Status, a.Text)
+		t.Errorf("after a step-up the token creates no key: %d %s", a.Status, a.Text)
 	}
 
 	q := g.newPerson("grace")
@@ -155,17 +155,17 @@ func TestACodeIsAcceptedOnceUnderConcurrency(t *testing.T) {
 	token = q.createToken()
 	q.enrolTOTP()
 	if got := atOnce(200, q.wrongCode()); got["verified"] != 0 || got["wrong"] != 5 || got["paused"] != 195 {
-		t.Errorf("of 200 wrong codes, %v", got)
+		t.Errorf("200 requests with a wrong code: %v", got)
 	}
 	right := q.code()
 	if got := atOnce(5, right); got["paused"] != 5 {
-		t.Errorf("of the right code after them, %v", got)
+		t.Errorf("the right code after them: %v", got)
 	}
 	g.kill9()
 	if got := atOnce(5, right); got["paused"] != 5 {
-		t.Errorf("of the right code after a kill, %v", got)
+		t.Errorf("the right code after a kill: %v", got)
 	}
 	if got := atOnce(20, q.backupCode()); got["verified"] != 1 {
-		t.Errorf("of 20 who gave a backup code, %v", got)
+		t.Errorf("20 requests with a backup code: %v", got)
 	}
 }

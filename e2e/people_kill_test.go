@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// kill9 kills the process and starts the next one.
+// kill9 kills the process and starts another one.
 func (g *gateway) kill9() {
 	g.t.Helper()
 	g.process.kill()
@@ -32,7 +32,7 @@ func TestAcknowledgedChangesOfAUserSurviveAKill(t *testing.T) {
 	left.mustSucceed(http.MethodPost, "/api/user/logout", nil, nil)
 	g.kill9()
 	if !p.loggedIn() || gone.loggedIn() {
-		t.Error("a session has ended by the kill, or an ended one goes on")
+		t.Error("the kill ended a session, or an ended session is valid")
 	}
 
 	// A used code stays used, whatever it was used for.
@@ -45,11 +45,11 @@ func TestAcknowledgedChangesOfAUserSurviveAKill(t *testing.T) {
 	p.verifyCode(used)
 	g.kill9()
 	p.mustFail(http.MethodPost, "/api/verify", verify(used), http.StatusForbidden, "VERIFICATION_FAILED")
-	key := p.createKey("by the stamp from before the kill")
+	key := p.createKey("with the step-up before the kill")
 	options := p.mustSend(http.MethodPost, "/api/user/passkey/register/begin", nil)
 	g.kill9()
 	if !p.canCall(key) {
-		t.Error("the key is forgotten")
+		t.Error("the key is lost")
 	}
 	p.finishRegistration(options)
 	entering := p.newBrowser()
@@ -65,7 +65,7 @@ func TestAcknowledgedChangesOfAUserSurviveAKill(t *testing.T) {
 	p.mustFail(http.MethodPost, "/api/verify", map[string]string{"method": "passkey"}, http.StatusBadRequest, "PASSKEY_NOT_COMPLETED")
 	entering.mustFail(http.MethodPost, "/api/user/passkey/login/finish", signed, http.StatusBadRequest, "PASSKEY_NOT_COMPLETED")
 	if !p.loggedIn() || !entering.loggedIn() {
-		t.Error("a session has ended by the kill")
+		t.Error("the kill ended a session")
 	}
 
 	// After five wrong codes in a row, of which the used one was the first, the
@@ -91,7 +91,7 @@ func TestAcknowledgedChangesOfAUserSurviveAKill(t *testing.T) {
 	other.mustSucceed(http.MethodDelete, "/api/user/self/sessions?which=all", nil, nil)
 	g.kill9()
 	if p.loggedIn() || entering.loggedIn() || other.loggedIn() {
-		t.Error("a session goes on that was ended before the kill")
+		t.Error("a session that was ended before the kill is valid")
 	}
 }
 
@@ -131,7 +131,7 @@ func TestAcknowledgedSessionsSurviveKills(t *testing.T) {
 		}
 		for secret, p := range reported.out {
 			if p.loggedIn() {
-				t.Errorf("the session %.4s… of %s has come back", secret, p.name)
+				t.Errorf("the session %.4s… of %s is valid again", secret, p.name)
 			}
 		}
 	}
@@ -200,14 +200,14 @@ func TestASealedStoreIsRestoredOnlyWithItsKeyFile(t *testing.T) {
 		says string
 	}{
 		"without":      {"", ".key: missing"},
-		"with another": {otherGateway.Store + ".key", "sealed by another master key"},
+		"with another": {otherGateway.Store + ".key", "sealed with another master key"},
 	} {
 		copied := restored()
 		copied.copyKeyFile(c.key)
 		copied.writeConfig()
 		copied.process = copied.command("run", "--config", copied.file(), "--adapter", "caddyfile")
 		if code := copied.process.code(waitLimit); code == 0 || !strings.Contains(copied.process.log.String(), c.says) {
-			t.Errorf("%s key file, the start ends with %d:\n%s", name, code, copied.process.log.tail(5))
+			t.Errorf("%s key file, the start: exit code %d:\n%s", name, code, copied.process.log.tail(5))
 		}
 	}
 
@@ -225,18 +225,18 @@ func TestASealedStoreIsRestoredOnlyWithItsKeyFile(t *testing.T) {
 	other := q.newBrowser()
 	other.logIn() // with a backup code, whose hash is sealed too
 	if key := q.createKey("restored"); !q.canCall(key) {
-		t.Error("the key does not call")
+		t.Error("the key is refused")
 	}
 }
 
 func TestKillsDuringKeyRotationLoseNoSecret(t *testing.T) {
 	t.Parallel()
 	g := newConsoleGateway(t)
-	crowd := make([]*person, 8) // data that must be sealed again
-	for i := range crowd {
-		crowd[i] = g.newPerson(fmt.Sprintf("person-%d", i))
-		crowd[i].register()
-		crowd[i].enrolTOTP()
+	people := make([]*person, 8) // data that must be sealed again
+	for i := range people {
+		people[i] = g.newPerson(fmt.Sprintf("person-%d", i))
+		people[i].register()
+		people[i].enrolTOTP()
 	}
 	for round := range *killRounds / 3 {
 		victim, after := g.process, int64(1+rand.N(8))
@@ -251,13 +251,13 @@ func TestKillsDuringKeyRotationLoseNoSecret(t *testing.T) {
 		receive(t, victim.exited, "the end of the process")
 		g.start()
 		t.Logf("round %d: killed after %d rotations; %d keys are left", round, acknowledged.Load(), len(g.keyLines()))
-		crowd[round%len(crowd)].newBrowser().logIn() // with a backup code; each user has ten
+		people[round%len(people)].newBrowser().logIn() // with a backup code; each user has ten
 	}
 	g.post("/modelgate/secret/rotate", nil, nil)
 	if left := len(g.keyLines()); left != 1 {
-		t.Errorf("after a rotation that was let run to its end, %d keys are left", left)
+		t.Errorf("after a complete rotation, %d keys are left", left)
 	}
-	for _, p := range crowd {
+	for _, p := range people {
 		p.verifyCode(p.code())
 	}
 }

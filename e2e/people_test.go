@@ -20,7 +20,7 @@ func TestTheConsoleFromRegistrationToLogout(t *testing.T) {
 	// belongs to the session and not to the user.
 	p.enrolTOTP()
 	if first.loggedIn() || !p.loggedIn() {
-		t.Error("the old secret of the session is in force after a change of the factors, or the new one is not")
+		t.Error("the old secret of the session is valid after a change of the factors, or the new one is not")
 	}
 	p.mustFail(http.MethodPost, "/api/token/", map[string]string{"name": "laptop", "password": p.password}, http.StatusForbidden, "VERIFICATION_REQUIRED")
 	p.mustFail(http.MethodPost, "/api/user/passkey/register/begin", map[string]string{"name": "phone"}, http.StatusForbidden, "VERIFICATION_REQUIRED")
@@ -28,7 +28,7 @@ func TestTheConsoleFromRegistrationToLogout(t *testing.T) {
 	before := p.withStolenCookies()
 	p.verifyCode(p.code())
 	if before.loggedIn() || !p.loggedIn() {
-		t.Error("the old secret of the session is in force after a step-up, or the new one is not")
+		t.Error("the old secret of the session is valid after a step-up, or the new one is not")
 	}
 	p.createPasskey(map[string]string{"name": "phone"})
 	if f := p.factors(); !f.Enabled || !f.TOTP || f.Passkeys != 1 || f.BackupCodes != 10 {
@@ -44,7 +44,7 @@ func TestTheConsoleFromRegistrationToLogout(t *testing.T) {
 	other.mustFail(http.MethodPost, "/api/verify", map[string]string{"method": "passkey"}, http.StatusBadRequest, "PASSKEY_NOT_COMPLETED")
 	key := other.createKey("laptop")
 	if !p.canCall(key) {
-		t.Fatal("the key does not call")
+		t.Fatal("the key is refused")
 	}
 
 	// Log-in with the password: until the second factor, only that step works.
@@ -55,13 +55,13 @@ func TestTheConsoleFromRegistrationToLogout(t *testing.T) {
 	}
 	third.mustSucceed(http.MethodPost, "/api/user/login", p.credentials(), &due)
 	if !due.SecondFactor || strings.Join(due.Methods, " ") != "2fa passkey" {
-		t.Errorf("the log-in says %+v", due)
+		t.Errorf("the log-in returned %+v", due)
 	}
 	third.mustFail(http.MethodGet, "/api/user/self", nil, http.StatusUnauthorized, "SECOND_FACTOR_REQUIRED")
 	half := third.withStolenCookies()
 	third.mustSucceed(http.MethodPost, "/api/user/login/2fa", map[string]string{"code": p.code()}, nil)
 	if half.loggedIn() || !third.loggedIn() {
-		t.Error("the secret of the half-open session is in force after the second factor, or the new one is not")
+		t.Error("the secret of the half-open session is valid after the second factor, or the new one is not")
 	}
 	third.mustFail(http.MethodPost, "/api/verify", map[string]string{"method": "2fa", "code": p.codeOf(p.step)}, http.StatusForbidden, "VERIFICATION_FAILED")
 
@@ -78,23 +78,23 @@ func TestTheConsoleFromRegistrationToLogout(t *testing.T) {
 	}
 	for _, s := range list.Items {
 		if !strings.Contains(s.Agent, "ada") {
-			t.Errorf("a session was opened by %q", s.Agent)
+			t.Errorf("the agent of a session is %q", s.Agent)
 		}
 	}
-	leaves := third.withStolenCookies()
+	copied := third.withStolenCookies()
 	third.mustSucceed(http.MethodPost, "/api/user/logout", nil, nil)
-	if leaves.loggedIn() {
-		t.Error("a session lives on after a log-out")
+	if copied.loggedIn() {
+		t.Error("a session is valid after a log-out")
 	}
 	again := p.withStolenCookies()
 	p.mustSucceed(http.MethodDelete, "/api/user/self/sessions?which=all", nil, nil)
-	for name, who := range map[string]*person{"that which ended them": p, "its copy": again, "the other": other} {
+	for name, who := range map[string]*person{"the current session": p, "its copy": again, "the other session": other} {
 		if who.loggedIn() {
-			t.Errorf("after the end of all sessions, %s is in", name)
+			t.Errorf("after the end of all sessions, %s is valid", name)
 		}
 	}
 	if !p.canCall(key) {
-		t.Error("the key has ended with the sessions")
+		t.Error("the key is refused after the end of the sessions")
 	}
 }
 
@@ -128,7 +128,7 @@ func TestSessionsAndStepUpSurviveReloads(t *testing.T) {
 	reload()
 	p.checkVerified(p.mustSend(http.MethodPost, "/api/verify", map[string]string{"method": "passkey"}))
 	if key := p.createKey("after"); !p.canCall(key) {
-		t.Error("the key does not call")
+		t.Error("the key is refused")
 	}
 	for name, who := range map[string]*person{"first": p, "second": half, "third": login} {
 		if !who.loggedIn() {

@@ -27,7 +27,7 @@ func launch(t *testing.T, env []string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &process{t: t, log: newLogbook(), exited: make(chan struct{}), cmd: exec.Command(self, args...)}
+	p := &process{t: t, log: newLogBuffer(), exited: make(chan struct{}), cmd: exec.Command(self, args...)}
 	p.cmd.Env = append(os.Environ(), append(env, asCaddy+"=1")...)
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
 	if err := p.cmd.Start(); err != nil {
@@ -80,26 +80,26 @@ func (p *process) checkLog() {
 	p.t.Helper()
 	wrong := p.log.lines("DATA RACE", "panic serving", "panic: ", "fatal error: ", "an account has less than was promised")
 	if len(wrong) > 0 {
-		p.t.Errorf("the gateway has gone wrong %d times, first: %.300s", len(wrong), wrong[0])
+		p.t.Errorf("the log has %d lines about bugs, first: %.300s", len(wrong), wrong[0])
 	}
 }
 
-// logBuffer keeps what a process writes, and wakes those who wait for a line.
+// logBuffer keeps the output of a process and wakes goroutines that wait for a line.
 type logBuffer struct {
-	mu    sync.Mutex
-	text  []byte
-	ended bool
-	news  chan struct{} // closed and replaced at each change
+	mu      sync.Mutex
+	text    []byte
+	ended   bool
+	changed chan struct{} // closed and replaced at each change
 }
 
-func newLogbook() *logBuffer { return &logBuffer{news: make(chan struct{})} }
+func newLogBuffer() *logBuffer { return &logBuffer{changed: make(chan struct{})} }
 
 func (l *logBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.text = append(l.text, p...)
-	close(l.news)
-	l.news = make(chan struct{})
+	close(l.changed)
+	l.changed = make(chan struct{})
 	return len(p), nil
 }
 
@@ -107,8 +107,8 @@ func (l *logBuffer) close() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.ended = true
-	close(l.news)
-	l.news = make(chan struct{})
+	close(l.changed)
+	l.changed = make(chan struct{})
 }
 
 // await waits until text was written. It returns false if the process ends
@@ -120,13 +120,13 @@ func (l *logBuffer) awaitCount(text string, n int) bool {
 	deadline := time.After(waitLimit)
 	for {
 		l.mu.Lock()
-		found, ended, news := bytes.Count(l.text, []byte(text)) >= n, l.ended, l.news
+		found, ended, changed := bytes.Count(l.text, []byte(text)) >= n, l.ended, l.changed
 		l.mu.Unlock()
 		if found || ended {
 			return found
 		}
 		select {
-		case <-news:
+		case <-changed:
 		case <-deadline:
 			return false
 		}

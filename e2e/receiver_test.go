@@ -59,7 +59,7 @@ func (r *receiver) serve(s *scriptWriter, a *recordedRequest) {
 		err = json.Unmarshal(a.Body, &c)
 	}
 	if err != nil {
-		r.t.Errorf("a callback %v is not to be believed: %v: %s", a.Header, err, a.Body)
+		r.t.Errorf("a callback %v is not authentic: %v: %s", a.Header, err, a.Body)
 		respond(http.StatusBadRequest, "")(s, a)
 		return
 	}
@@ -91,7 +91,7 @@ func (r *receiver) of(task string) (ids []string, one callback) {
 		ids = append(ids, id)
 		one = all[0]
 		if at := slices.IndexFunc(all, func(c callback) bool { return c.text != one.text }); at >= 0 {
-			r.t.Errorf("the callback %s says %s, and then %s", id, one.text, all[at].text)
+			r.t.Errorf("the callback %s is %s, its repetition %s", id, one.text, all[at].text)
 		}
 	}
 	return ids, one

@@ -44,7 +44,7 @@ func TestAfterARefusalTheConnectionIsUsableOrClosed(t *testing.T) {
 			}
 			second := exchange(t, conn, r, g.request(t.Context(), "/v1/messages", callBodies["/v1/messages"], g.bearer()...))
 			if second.StatusCode != http.StatusOK {
-				t.Errorf("the call after it got %s", second.Status)
+				t.Errorf("the next call got %s", second.Status)
 			}
 		})
 	}
@@ -64,7 +64,7 @@ func TestTheBodyOfARefusedCallIsNeverReadAsTheNextCall(t *testing.T) {
 			answer := g.raw(fmt.Sprintf("POST %s HTTP/1.1\r\nHost: %s\r\nContent-Length: %d\r\n\r\n%s"+
 				"GET /v1/none HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, g.Address, len(body), body, g.Address))
 			if strings.Contains(answer, `{"status":"ok"}`) {
-				t.Errorf("%s, %d bytes: the body was taken for a call:\n%s", path, size, answer)
+				t.Errorf("%s, %d bytes: the body was read as a call:\n%s", path, size, answer)
 			}
 			if !strings.HasPrefix(answer, "HTTP/1.1 40") {
 				t.Errorf("%s, %d bytes: got %q", path, size, answer)
@@ -81,7 +81,7 @@ func exchange(t *testing.T, conn net.Conn, r *bufio.Reader, req *http.Request) *
 	}
 	resp, err := http.ReadResponse(r, req)
 	if err != nil {
-		t.Fatalf("the connection broke off without a word: %v", err)
+		t.Fatalf("the connection closed without an answer: %v", err)
 	}
 	defer resp.Body.Close()
 	if _, err := io.Copy(io.Discard, resp.Body); err != nil {

@@ -11,7 +11,7 @@ import (
 func (t tariffs) site(b *backend, tariff int) site {
 	s := forwarding(b)
 	s.Log = "INFO"
-	s.Money = tolerant + shop(t.plan(tariff))
+	s.Money = tolerant + salesOptions(t.plan(tariff))
 	for _, model := range []string{"m-1", "m-2"} {
 		s.Money += t.of(model, tariff).lines(model)
 	}
@@ -27,7 +27,7 @@ func TestPaymentsContinueThroughReloadsAtTheirPrices(t *testing.T) {
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
 	g := running(t, tariffs{}.site(b, 0), b)
-	m := g.newWorkload("trader", scripts, imagine(t))
+	m := g.newWorkload("trader", scripts, newCallGenerator(t))
 	m.reopens = true
 	ctx, closing := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -77,8 +77,8 @@ func TestPaymentsContinueThroughReloadsAtTheirPrices(t *testing.T) {
 	m.calls = append(m.calls, held...)
 	answered := 0
 	for _, k := range m.calls {
-		if k.id != "" && k.outlived() {
-			receive(t, k.gone, "the end of a call whose client has left")
+		if k.id != "" && k.endsWithoutClient() {
+			receive(t, k.gone, "the end of a call whose client has disconnected")
 		}
 		if _, ended := k.over(); ended {
 			answered++

@@ -50,8 +50,8 @@ func TestReloadsWithAThousandTasksLoseAndRepeatNone(t *testing.T) {
 	}
 	began := time.Now()
 	half := make(chan struct{})
-	var placing sync.WaitGroup
-	placing.Go(func() {
+	var submitting sync.WaitGroup
+	submitting.Go(func() {
 		inParallel(32, len(orders), func(i int) {
 			if i == len(orders)/2 {
 				close(half)
@@ -60,14 +60,14 @@ func TestReloadsWithAThousandTasksLoseAndRepeatNone(t *testing.T) {
 		})
 	})
 	receive(t, half, "half of the tasks")
-	reload("while tasks come in")
-	placing.Wait()
+	reload("while tasks are submitted")
+	submitting.Wait()
 	submitted := time.Since(began)
 	u.awaitPolls(t, orders, 1)
 	reload("while all of them run")
 	u.awaitPolls(t, orders, 2)
 	if all, _ := r.count(); all != 0 {
-		t.Errorf("%d callbacks came of tasks that run", all)
+		t.Errorf("%d callbacks arrived for running tasks", all)
 	}
 	u.open(true)
 	ending := time.Now()
@@ -89,7 +89,7 @@ func TestReloadsWithAThousandTasksLoseAndRepeatNone(t *testing.T) {
 	b.checkMoney(c, 1000*unit)
 	u.checkPolls()
 	if all, different := r.count(); all != len(orders) || different != len(orders) {
-		t.Errorf("%d callbacks came, %d different ones, of %d tasks", all, different, len(orders))
+		t.Errorf("%d callbacks, %d different ones, arrived for %d tasks", all, different, len(orders))
 	}
 	if n := strings.Count(g.process.log.String(), "servers shutting down"); n != taskReloads {
 		t.Errorf("the servers were replaced %d times, want %d", n, taskReloads)
@@ -103,18 +103,18 @@ func (u *mockService) awaitPolls(t *testing.T, orders []*generation, n int) {
 	defer tick.Stop()
 	for deadline := time.Now().Add(leaseLength); ; <-tick.C {
 		u.mu.Lock()
-		looked := 0
+		polled := 0
 		for _, j := range u.jobs {
 			if j.polls >= n {
-				looked++
+				polled++
 			}
 		}
 		u.mu.Unlock()
-		if looked == len(orders) {
+		if polled == len(orders) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("of %d jobs %d were asked for %d times", len(orders), looked, n)
+			t.Fatalf("%d of %d jobs were polled %d times", polled, len(orders), n)
 		}
 	}
 }
@@ -130,7 +130,7 @@ func (r *receiver) await(t *testing.T, n int) {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d callbacks came", different, n)
+			t.Fatalf("%d of %d callbacks arrived", different, n)
 		}
 	}
 }

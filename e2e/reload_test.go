@@ -28,12 +28,12 @@ func TestAStreamAndOtherCallsSurviveReloads(t *testing.T) {
 	} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
-			liveThroughReloads(t, path, numbered)
+			streamThroughReloads(t, path, numbered)
 		})
 	}
 }
 
-func liveThroughReloads(t *testing.T, path string, numbered func(n int) string) {
+func streamThroughReloads(t *testing.T, path string, numbered func(n int) string) {
 	const interval = 20 * time.Millisecond
 	count := int(*streamLength / interval)
 	opening, ending := messageEvents[0], messageEvents[len(messageEvents)-1]

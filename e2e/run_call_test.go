@@ -19,7 +19,7 @@ const scriptHeader = "X-Script"
 // scriptSet contains the scripts that a backend knows, by number.
 type scriptSet struct {
 	calls sync.Map
-	last  atomic.Int64 // the last number that was drawn
+	last  atomic.Int64 // the last number of a call
 }
 
 func (r *scriptSet) add(k *scriptedCall) { r.calls.Store(strconv.Itoa(k.number), k) }
@@ -69,9 +69,9 @@ func (r *scriptSet) serve(s *scriptWriter, a *recordedRequest) {
 		panic(http.ErrAbortHandler)
 	}
 	switch k.end {
-	case left:
-		if k.outlived() {
-			if k.runsOn() {
+	case clientGone:
+		if k.endsWithoutClient() {
+			if k.continues() {
 				s.write(wireOf(k.events[k.stop:]))
 			} else {
 				<-a.Gone
@@ -79,7 +79,7 @@ func (r *scriptSet) serve(s *scriptWriter, a *recordedRequest) {
 			k.ended = time.Now()
 			close(k.gone)
 		}
-	case deaf:
+	case clientGoneUnnoticed:
 		s.write(wireOf(k.events[k.stop:]))
 	case failed:
 		s.write(k.failure())
@@ -110,14 +110,14 @@ func (g *gateway) runCall(ctx context.Context, transport http.RoundTripper, key 
 			want = http.StatusServiceUnavailable
 		}
 		if resp.StatusCode != want {
-			return fmt.Errorf("%s: answered %s", k.end, resp.Status)
+			return fmt.Errorf("%s: got %s", k.end, resp.Status)
 		}
 		_, err := io.Copy(io.Discard, resp.Body)
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
 		text, _ := io.ReadAll(resp.Body)
-		return fmt.Errorf("answered %s: %s", resp.Status, text)
+		return fmt.Errorf("got %s: %s", resp.Status, text)
 	}
 
 	passes := k.passes()
@@ -126,7 +126,7 @@ func (g *gateway) runCall(ctx context.Context, transport http.RoundTripper, key 
 		return fmt.Errorf("read %q, want %q: %w", got[:n], passes, err)
 	}
 	close(k.received)
-	if k.end == left || k.end == deaf {
+	if k.end == clientGone || k.end == clientGoneUnnoticed {
 		leave()
 		return nil
 	}
@@ -136,12 +136,12 @@ func (g *gateway) runCall(ctx context.Context, transport http.RoundTripper, key 
 	case k.end == failed && err == nil && string(rest) == k.failure():
 	case k.end != whole && k.end != failed && (err != nil || strings.Contains(string(rest), `"error"`)):
 	default:
-		return fmt.Errorf("%s: after what passes came %q (%w)", k.end, rest, err)
+		return fmt.Errorf("%s: the rest of the answer is %q (%w)", k.end, rest, err)
 	}
 	return nil
 }
 
-func TestBillingRuleOfTheTests(t *testing.T) {
+func TestTheBillingRuleOfTheTests(t *testing.T) {
 	t.Parallel()
 	text := func(words string) scriptEvent { return scriptEvent{content: true, text: words} }
 	in, out := &tokens{Input: 100}, &tokens{Output: 50, Reasoning: 10}
@@ -154,15 +154,15 @@ func TestBillingRuleOfTheTests(t *testing.T) {
 	}{
 		{"reported", &scriptedCall{end: whole, events: []scriptEvent{{input: in, opening: 1}, text("abc"), {output: out}, {last: true}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "complete", "reported"},
 		{"not reported", &scriptedCall{end: whole, prompt: "four", events: []scriptEvent{text("abcd"), {last: true}}}, tokens{Input: 2, Output: 2}, "complete", "estimated"},
-		{"left early", &scriptedCall{end: left, events: []scriptEvent{{input: in, opening: 1}, text("abcdefg")}}, tokens{Input: 100, Output: 3}, "client_gone", "estimated"},
-		{"left before it began", &scriptedCall{end: left, prompt: "seven b", events: []scriptEvent{{}}}, tokens{Input: 3}, "client_gone", "estimated"},
-		{"left when more was asked than reported", &scriptedCall{end: left, prompt: strings.Repeat("x", 600), events: []scriptEvent{{input: in}, text("abc"), {output: out}}}, tokens{Input: 200, Output: 50, Reasoning: 10}, "client_gone", "estimated"},
-		{"torn before more than an empty block", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}, {}}}, tokens{}, "upstream_error", "none"},
-		{"more claimed than was asked for", &scriptedCall{end: whole, events: []scriptEvent{{input: in}, text("abc"), {output: &tokens{Output: 5000}}, {last: true}}}, tokens{Input: 100, Output: 2048}, "complete", "reported"},
-		{"torn before it began", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}}}, tokens{}, "upstream_error", "none"},
-		{"torn after its report", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}, text("abc"), {output: out}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "upstream_error", "reported"},
+		{"disconnected early", &scriptedCall{end: clientGone, events: []scriptEvent{{input: in, opening: 1}, text("abcdefg")}}, tokens{Input: 100, Output: 3}, "client_gone", "estimated"},
+		{"disconnected before it began", &scriptedCall{end: clientGone, prompt: "seven b", events: []scriptEvent{{}}}, tokens{Input: 3}, "client_gone", "estimated"},
+		{"disconnected with more input than reported", &scriptedCall{end: clientGone, prompt: strings.Repeat("x", 600), events: []scriptEvent{{input: in}, text("abc"), {output: out}}}, tokens{Input: 200, Output: 50, Reasoning: 10}, "client_gone", "estimated"},
+		{"broken after an empty block", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}, {}}}, tokens{}, "upstream_error", "none"},
+		{"more reported than max_tokens", &scriptedCall{end: whole, events: []scriptEvent{{input: in}, text("abc"), {output: &tokens{Output: 5000}}, {last: true}}}, tokens{Input: 100, Output: 2048}, "complete", "reported"},
+		{"broken before it began", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}}}, tokens{}, "upstream_error", "none"},
+		{"broken after its report", &scriptedCall{end: dropped, events: []scriptEvent{{input: in, opening: 1}, text("abc"), {output: out}}}, tokens{Input: 100, Output: 50, Reasoning: 10}, "upstream_error", "reported"},
 	} {
-		c.scriptedCall.stop, c.scriptedCall.most = len(c.scriptedCall.events), 2048
+		c.scriptedCall.stop, c.scriptedCall.maxTokens = len(c.scriptedCall.events), 2048
 		if got, ended, usage := c.scriptedCall.charge(); got != c.want || ended != c.ended || usage != c.usage {
 			t.Errorf("%s: %+v %s %s, want %+v %s %s", c.name, got, ended, usage, c.want, c.ended, c.usage)
 		}

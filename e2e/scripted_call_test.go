@@ -10,19 +10,18 @@ import (
 )
 
 // scriptedCall is one call with the behaviour of both sides: the request, the
-// events of the backend, and where one side breaks off. Before that, the client
-// reads exactly what the backend has sent, so the delivered bytes and their
-// price are known.
+// events of the backend, and the event at which one side stops. Until then, the
+// client reads every sent byte, so the delivered bytes and their price are known.
 type scriptedCall struct {
-	number int
-	path   string
-	model  string
-	prompt string // text of the request
-	most   int64  // max_tokens
-	events []scriptEvent
-	stop   int // number of events that are delivered; negative: not even the header
-	end    ending
-	status int // of the backend's answer
+	number    int
+	path      string
+	model     string
+	prompt    string // text of the request
+	maxTokens int64
+	events    []scriptEvent
+	stop      int // number of events that are delivered; negative: not even the header
+	end       ending
+	status    int // of the backend's answer
 
 	received chan struct{} // closed by the client when it has read the delivered events
 	gone     chan struct{} // closed by the backend when it has noticed that the client disconnected
@@ -40,14 +39,14 @@ type scriptedCall struct {
 type ending string
 
 const (
-	whole     ending = "whole"
-	left      ending = "left by the client"
-	deaf      ending = "left by the client, while the backend speaks on"
-	dropped   ending = "torn by the backend" // the connection breaks
-	split     ending = "torn inside an event"
-	truncated ending = "hushed" // the backend ends the stream normally, but too early
-	failed    ending = "failed" // by an error event
-	rejected  ending = "denied" // by an error status
+	whole               ending = "whole"
+	clientGone          ending = "client disconnected"
+	clientGoneUnnoticed ending = "client disconnected, backend sent all"
+	dropped             ending = "connection broken by the backend"
+	split               ending = "connection broken inside an event"
+	truncated           ending = "stream ended early" // normally, but without its last events
+	failed              ending = "error event"
+	rejected            ending = "error status"
 )
 
 // scriptEvent is one event of the backend.
@@ -62,8 +61,8 @@ type scriptEvent struct {
 	hidden  bool // the client did not request it and does not get it
 }
 
-// charge is the billing rule. It returns which tokens count, how the call
-// ended, and where the tokens come from.
+// charge is the billing rule. It returns the tokens that count, the end of the
+// call, and the source of the tokens.
 func (k *scriptedCall) charge() (t tokens, ended, usage string) {
 	t, _, ended, usage = k.bill()
 	return t, ended, usage
@@ -93,7 +92,7 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 	}
 	had := slices.ContainsFunc(k.events[:k.stop], func(u scriptEvent) bool { return u.last })
 	switch {
-	case k.end == left && !had:
+	case k.end == clientGone && !had:
 		ended = "client_gone"
 	case complete:
 		ended = "complete"
@@ -123,13 +122,12 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 		output, usage = &tokens{Output: delivered - output.Reasoning, Reasoning: output.Reasoning}, "estimated"
 	}
 	t = input.plus(*output)
-	t.Input = min(t.Input, contextTokens)        // no other call of these tests that reports more has other input,
-	t.Output = min(t.Output, k.most-t.Reasoning) // and none that reports more has other output
+	t.Input = min(t.Input, contextTokens)             // calls that report more have no other kind of input
+	t.Output = min(t.Output, k.maxTokens-t.Reasoning) // and no other kind of output
 	return t, claimed, ended, usage
 }
 
-// uncollected returns the price of what the backend reports beyond the limits of the
-// call.
+// uncollected returns the price of reported usage beyond the limits of the call.
 func (k *scriptedCall) uncollected(p price) nano {
 	t, claimed, _, usage := k.bill()
 	if usage == "none" {
@@ -141,7 +139,7 @@ func (k *scriptedCall) uncollected(p price) nano {
 // counts returns the events that count: all of them if the call continues
 // without its client, or if only its usage report is missing.
 func (k *scriptedCall) counts() []scriptEvent {
-	if k.runsOn() || k.end == deaf {
+	if k.continues() || k.end == clientGoneUnnoticed {
 		return k.events
 	}
 	return k.events[:k.stop]
@@ -151,11 +149,11 @@ func (k *scriptedCall) counts() []scriptEvent {
 // recorded with another: the backend may have sent the rest before the gateway
 // noticed that the client had disconnected.
 func (k *scriptedCall) mayHaveEnded(charged, recorded string) bool {
-	return charged == recorded || k.runsOn() && charged == "client_gone" && recorded == "complete"
+	return charged == recorded || k.continues() && charged == "client_gone" && recorded == "complete"
 }
 
-// runsOn reports whether the call continues to its end without its client.
-func (k *scriptedCall) runsOn() bool { return k.outlived() && onDisconnect[k.model] == "" }
+// continues reports whether the call continues to its end without its client.
+func (k *scriptedCall) continues() bool { return k.endsWithoutClient() && onDisconnect[k.model] == "" }
 
 // cost returns the cost of the call at a price.
 func (k *scriptedCall) cost(p price) nano {
@@ -173,11 +171,11 @@ func third(n int64) int64 { return (n + 2) / 3 }
 func (k *scriptedCall) request() string {
 	switch k.path {
 	case "/v1/messages":
-		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]}`, k.model, k.most, quoted(k.prompt))
+		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]}`, k.model, k.maxTokens, quoted(k.prompt))
 	case "/v1/chat/completions":
-		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]%s}`, k.model, k.most, quoted(k.prompt), k.usageOption())
+		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]%s}`, k.model, k.maxTokens, quoted(k.prompt), k.usageOption())
 	}
-	return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"prompt":%s%s}`, k.model, k.most, quoted(k.prompt), k.usageOption())
+	return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"prompt":%s%s}`, k.model, k.maxTokens, quoted(k.prompt), k.usageOption())
 }
 
 // usageOption returns the member with which the client of a completion requests
@@ -191,7 +189,7 @@ func (k *scriptedCall) usageOption() string {
 	return `,"stream_options":{"include_usage":true}`
 }
 
-// passes returns what the client receives before anything breaks off.
+// passes returns the bytes that the client receives before one side stops.
 func (k *scriptedCall) passes() string {
 	return wireOf(slices.DeleteFunc(slices.Clone(k.events[:max(k.stop, 0)]), func(u scriptEvent) bool { return u.hidden }))
 }
@@ -204,12 +202,12 @@ func wireOf(events []scriptEvent) string {
 	return text.String()
 }
 
-// outlived reports whether the call ends after its client has disconnected.
-func (k *scriptedCall) outlived() bool { return k.end == left && k.stop < len(k.events) }
+// endsWithoutClient reports whether the client disconnects before the end of the call.
+func (k *scriptedCall) endsWithoutClient() bool { return k.end == clientGone && k.stop < len(k.events) }
 
 // over returns when the call had ended, if it has.
 func (k *scriptedCall) over() (at time.Time, ended bool) {
-	if k.outlived() {
+	if k.endsWithoutClient() {
 		select {
 		case <-k.gone:
 		default:
@@ -246,7 +244,7 @@ func (i callGenerator) text(most int) string {
 // scriptedCall draws a call with one of three kinds of ending, equally likely.
 func (i callGenerator) scriptedCall(number int) *scriptedCall {
 	k := &scriptedCall{
-		number: number, status: 200, most: 2048, prompt: i.text(200), received: make(chan struct{}), gone: make(chan struct{}),
+		number: number, status: 200, maxTokens: 2048, prompt: i.text(200), received: make(chan struct{}), gone: make(chan struct{}),
 		path:  []string{"/v1/messages", "/v1/chat/completions", "/v1/completions"}[[]int{0, 0, 1, 2}[i.IntN(4)]],
 		model: []string{"m-1", "m-2"}[i.IntN(2)],
 	}
@@ -263,12 +261,12 @@ func (i callGenerator) scriptedCall(number int) *scriptedCall {
 	case 0:
 		k.end, k.stop = whole, len(k.events)
 	case 1:
-		k.end, k.stop = left, i.IntN(len(k.events)+1)
+		k.end, k.stop = clientGone, i.IntN(len(k.events)+1)
 		if k.stop > 0 && k.events[k.stop-1].hidden {
 			k.stop++ // the client disconnects after it has read something
 		}
 		if k.path != "/v1/messages" && i.IntN(8) == 0 {
-			k.end, k.stop = deaf, last+1
+			k.end, k.stop = clientGoneUnnoticed, last+1
 		}
 	default:
 		k.end = []ending{dropped, split, truncated, failed}[i.IntN(4)]

@@ -21,10 +21,12 @@ import (
 )
 
 // TestNoSecretOfAUserIsStoredInClear creates, uses and misuses one of each
-// secret of a user. Then it searches for all of them: in the complete log, with
-// access log and the filter of Caddyfile.example; in the bytes of every file;
-// in every record, because files of the store may be compressed; at the
-// backend; and in later answers.
+// secret of a user. Then it searches for all of them in:
+//   - the complete log, with access log and the filter of Caddyfile.example
+//   - the bytes of every file
+//   - every record, because files of the store may be compressed
+//   - the requests that reached the backend
+//   - later answers
 func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, answerCalls)
@@ -71,7 +73,7 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 	p.mustSucceed(http.MethodPost, "/api/user/token", nil, &made)
 	p.keepSecret(made.Key, made.Callback, made.Token)
 	if made.Key == "" || made.Callback == "" || made.Token == "" || !p.canCall(issued{Secret: made.Key}) {
-		t.Fatal("something was not made")
+		t.Fatal("a credential was not created")
 	}
 
 	// Credentials in the wrong places, and one in the right place of a call to
@@ -83,21 +85,21 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 		{"Cookie", "modelgate_session=" + p.session()},
 	} {
 		if a := g.call("/v1/messages", callBodies["/v1/messages"], header...); a.Status != http.StatusOK && a.Status != http.StatusUnauthorized {
-			t.Errorf("a call with %s is answered %d %s", header[0], a.Status, a.Body)
+			t.Errorf("a call with a credential in %s gets %d %s", header[0], a.Status, a.Body)
 		}
 	}
 	for _, header := range [][]string{{"Authorization", "Bearer " + made.Key}, {"X-Api-Key", made.Key}, {"Authorization", "Bearer " + p.session()}} {
 		anonymous := p.newBrowser()
 		if a := anonymous.mustSend(http.MethodGet, "/api/user/self", nil, header...); a.Status != http.StatusUnauthorized {
-			t.Errorf("the console with %s is answered %d %s", header[0], a.Status, a.Text)
+			t.Errorf("the console returns %d %s for a key in %s", a.Status, a.Text, header[0])
 		}
 	}
 	p.mustSend(http.MethodGet, "/api/user/self?token="+made.Token+"&key="+made.Key, nil)
 	if a := p.mustSend(http.MethodGet, "/guarded/page", nil); a.Status != http.StatusOK {
-		t.Errorf("the guarded page is answered %d %s", a.Status, a.Text)
+		t.Errorf("the guarded page gets %d %s", a.Status, a.Text)
 	}
 	if a := third.mustSend(http.MethodGet, "/guarded/page", nil); a.Code != "VERIFICATION_REQUIRED" {
-		t.Errorf("without a step-up the guarded page is answered %d %s", a.Status, a.Text)
+		t.Errorf("without a step-up the guarded page gets %d %s", a.Status, a.Text)
 	}
 
 	// Codes and passwords for operators.
@@ -115,7 +117,7 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 		t.Fatal(err)
 	}
 	if c := g.command("modelgate", "user", "create", "grace", "--password-file", file, "--address", g.Admin); c.code(waitLimit) != 0 {
-		t.Errorf("the user is not made:\n%s", c.log.tail(10))
+		t.Errorf("the user was not created:\n%s", c.log.tail(10))
 	}
 	q.logIn()
 	was := q.password
@@ -125,7 +127,7 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 	q.enrolTOTP()
 	keys := g.keyLines()
 	if c := g.command("modelgate", "secret", "rotate", "--yes", "--address", g.Admin); c.code(waitLimit) != 0 {
-		t.Errorf("the master key is not changed:\n%s", c.log.tail(10))
+		t.Errorf("the master key was not rotated:\n%s", c.log.tail(10))
 	}
 	keys = append(keys, g.keyLines()...)
 
@@ -141,7 +143,7 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 	// The rest is searched when the test ends; see checkSecrets.
 	var hidden []string
 	for _, secret := range g.secrets {
-		hidden = append(hidden, disguises(secret)...)
+		hidden = append(hidden, encodedForms(secret)...)
 	}
 	if lines := g.process.log.lines(code); len(lines) != 1 || !strings.Contains(lines[0], "there is no administrator yet") {
 		t.Errorf("the code for the first administrator is in the log %d times", len(lines))
@@ -149,9 +151,9 @@ func TestNoSecretOfAUserIsStoredInClear(t *testing.T) {
 	if found := search(g.process.log.String(), append(hidden, keys...)); found != "" {
 		t.Errorf("the log shows %s", found)
 	}
-	hidden = append(hidden, disguises(code)...)
+	hidden = append(hidden, encodedForms(code)...)
 	for _, key := range keys {
-		hidden = append(hidden, disguises(key)...)
+		hidden = append(hidden, encodedForms(key)...)
 	}
 	for name, found := range searchFiles(t, g.Store, hidden) {
 		t.Errorf("the file %s shows %s", name, found)
@@ -205,7 +207,7 @@ func (g *gateway) checkShown(people ...*person) {
 			"/api/user/passkey", "/api/token/", "/api/user/ledger", "/api/log/self", "/api/data/self",
 		} {
 			if a := p.mustSend(http.MethodGet, path, nil); a.Status != http.StatusOK || search(a.Text, g.secrets) != "" {
-				g.t.Errorf("%s shows %s a secret, or is answered %d", path, p.name, a.Status)
+				g.t.Errorf("%s returns %d or a secret to %s", path, a.Status, p.name)
 			}
 		}
 	}
@@ -221,9 +223,10 @@ func (g *gateway) checkShown(people ...*person) {
 	}
 }
 
-// disguises returns the forms that a secret may have in a file: unchanged, in
-// JSON, and as bytes that JSON encodes in base64, base32 or hexadecimal digits.
-func disguises(secret string) []string {
+// encodedForms returns the forms of a secret that a file may contain: its text, its
+// JSON string, and its bytes in base64 or hexadecimal. If the secret itself is base32,
+// base64 or hexadecimal, the decoded bytes are included in the same forms.
+func encodedForms(secret string) []string {
 	quoted, err := json.Marshal(secret)
 	if err != nil {
 		panic(err) // a string can always be encoded
@@ -262,17 +265,17 @@ func (g *gateway) searchRecords(secrets []string) {
 		}
 	})
 	if records < 50 || !people {
-		g.t.Errorf("%d records were read, and ada is in one: %t; this proves nothing", records, people)
+		g.t.Errorf("the search is incomplete: %d records, ada found: %t", records, people)
 	}
 }
 
 // readRecords reads every record of a store.
 func readRecords(t *testing.T, dir string, fn func(key, val []byte)) {
 	t.Helper()
-	guest, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
+	caddyCtx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
 	module := &badger.Badger{Path: dir}
-	if err := module.Provision(guest); err != nil {
+	if err := module.Provision(caddyCtx); err != nil {
 		t.Fatal(err)
 	}
 	engine, err := module.Open(context.Background())
@@ -307,20 +310,20 @@ func TestTheSearchForSecretsFindsEncodedForms(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, secret := range []string{seed, `a "password" & more`} {
-		if search(string(record), disguises(secret)) == "" {
+		if search(string(record), encodedForms(secret)) == "" {
 			t.Errorf("%s is not found in %s", secret, record)
 		}
 	}
-	if found := search(string(record), disguises("another secret that is not there")); found != "" {
+	if found := search(string(record), encodedForms("another secret that is not there")); found != "" {
 		t.Errorf("found %s", found)
 	}
 
-	// The same in a store, whose files may hide what its records contain.
+	// The same in a store, whose files may be compressed.
 	dir := filepath.Join(t.TempDir(), "store")
-	guest, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
+	caddyCtx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
 	defer cancel()
 	module := &badger.Badger{Path: dir}
-	if err := module.Provision(guest); err != nil {
+	if err := module.Provision(caddyCtx); err != nil {
 		t.Fatal(err)
 	}
 	engine, err := module.Open(t.Context())
@@ -338,7 +341,7 @@ func TestTheSearchForSecretsFindsEncodedForms(t *testing.T) {
 	}
 	found := 0
 	readRecords(t, dir, func(_, val []byte) {
-		if search(string(val), disguises(seed)) != "" {
+		if search(string(val), encodedForms(seed)) != "" {
 			found++
 		}
 	})
@@ -347,8 +350,9 @@ func TestTheSearchForSecretsFindsEncodedForms(t *testing.T) {
 	}
 }
 
-// The log has the format that operators are told to use.
-func TestTheLogIsRedactedAsTheExampleSays(t *testing.T) {
+// TestTheLogFormatIsThatOfTheExample checks that these tests use the log format of
+// Caddyfile.example.
+func TestTheLogFormatIsThatOfTheExample(t *testing.T) {
 	t.Parallel()
 	file, err := os.Open(filepath.Join("..", "Caddyfile.example"))
 	if err != nil {
@@ -366,6 +370,6 @@ func TestTheLogIsRedactedAsTheExampleSays(t *testing.T) {
 	}
 	g := newGateway(t, site{})
 	if got, want := filter(string(g.config())), filter(string(text)); got != want || want == "" {
-		t.Errorf("the format of the log is %q, and that of the example %q", got, want)
+		t.Errorf("the format of the log is %q, want %q", got, want)
 	}
 }

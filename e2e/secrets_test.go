@@ -26,7 +26,7 @@ func TestNoCredentialIsRevealed(t *testing.T) {
 				t.Errorf("%s with %v: %d %s", path, header, a.Status, a.Body)
 			}
 			if at := b.next(); at.Header.Get("X-Api-Key") != g.operatorKey || at.Header.Get("Authorization") != "Bearer "+g.operatorKey {
-				t.Errorf("%s has not gone out with the operator's key", path)
+				t.Errorf("%s was forwarded without the operator's key", path)
 			}
 		}
 		// Refused calls are logged too.

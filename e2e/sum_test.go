@@ -17,10 +17,10 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	ada := g.newGatewayUser("buyer")
 	ada.credit("1000.00")
 
-	chance := imagine(t)
+	random := newCallGenerator(t)
 	calls := make([]*scriptedCall, sumCalls)
 	for n := range calls {
-		calls[n] = chance.scriptedCall(n)
+		calls[n] = random.scriptedCall(n)
 		scriptWriter.add(calls[n])
 	}
 	began := time.Now()
@@ -54,7 +54,7 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 		listed[c.Request] = c
 	}
 	if len(listed) != len(calls) || len(logged) != len(calls) {
-		t.Errorf("of %d calls %d are in the ledger and %d in the log", len(calls), len(listed), len(logged))
+		t.Errorf("%d calls: %d are in the ledger, %d in the log", len(calls), len(listed), len(logged))
 	}
 	for _, k := range calls {
 		want, ended, usage := k.charge()
@@ -81,7 +81,7 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 		"upstream_error none", "upstream_error estimated", "upstream_error reported", "refused none",
 	} {
 		if kinds[kind] == 0 {
-			t.Errorf("chance has made no call that ends as %q: %v", kind, kinds)
+			t.Errorf("no generated call has the end %q: %v", kind, kinds)
 		}
 	}
 	t.Logf("ended as %v", kinds)
@@ -91,12 +91,12 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 		t.Errorf("the wallet is %+v, want a balance of %v", w, 1000*unit-due.Cost)
 	}
 	if got := -sumOf(g.ledger("buyer"), "calls"); got != due.Cost {
-		t.Errorf("the wallet's lines come to %v, want %v", got, due.Cost)
+		t.Errorf("the wallet's lines sum to %v, want %v", got, due.Cost)
 	}
 	for _, groups := range [][]string{nil, {"day"}, {"user"}, {"key"}, {"model"}, {"day", "user", "key", "model"}} {
 		rows := g.report("buyer", groups...)
 		if got := total(rows); got != due {
-			t.Errorf("the usage by %q comes to %+v, want %+v", groups, got, due)
+			t.Errorf("the usage by %q sums to %+v, want %+v", groups, got, due)
 		}
 		for _, row := range rows {
 			if want := byModel[row.Model]; slices.Equal(groups, []string{"model"}) && total([]used{row}) != want {
@@ -107,7 +107,7 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	due.Uncollected = 0 // not shown to the user
 	var own struct{ Total used }
 	if ada.mustConsole("/api/data/self?group=model", &own); own.Total != due {
-		t.Errorf("the user is shown %+v, want %+v", own.Total, due)
+		t.Errorf("the usage for the user is %+v, want %+v", own.Total, due)
 	}
 	g.verify()
 	g.verifyByCommand("--address", g.Admin)

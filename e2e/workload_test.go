@@ -18,7 +18,7 @@ type workload struct {
 	g            *gateway
 	c            *gatewayUser
 	scripts      *scriptSet
-	chance       callGenerator
+	random       callGenerator
 	workers      map[string]int // number of goroutines by what they do
 	pause        time.Duration  // minimum interval of a goroutine; zero: none
 	acknowledged func()         // called after each acknowledgement
@@ -34,11 +34,11 @@ type workload struct {
 }
 
 // newWorkload returns a workload for a new user with money.
-func (g *gateway) newWorkload(name string, scripts *scriptSet, chance callGenerator) *workload {
+func (g *gateway) newWorkload(name string, scripts *scriptSet, random callGenerator) *workload {
 	g.t.Helper()
-	m := &workload{g: g, c: g.newGatewayUser(name), scripts: scripts, chance: chance, acknowledged: func() {}, tariffs: tariffs{new(atomic.Int64)}}
+	m := &workload{g: g, c: g.newGatewayUser(name), scripts: scripts, random: random, acknowledged: func() {}, tariffs: tariffs{new(atomic.Int64)}}
 	m.workers = map[string]int{"call": 4, "buy": 4, "renew": 2, "fill": 4, "give": 2}
-	start := m.c.gift("opening", 1000*unit)
+	start := m.c.operatorCredit("opening", 1000*unit)
 	if err := start.attempt(); err != nil {
 		g.t.Fatal(err)
 	}
@@ -47,7 +47,7 @@ func (g *gateway) newWorkload(name string, scripts *scriptSet, chance callGenera
 }
 
 // nextCall draws a call. The caller holds the mutex.
-func (m *workload) nextCall() *scriptedCall { return m.chance.scriptedCall(int(m.scripts.last.Add(1))) }
+func (m *workload) nextCall() *scriptedCall { return m.random.scriptedCall(int(m.scripts.last.Add(1))) }
 
 // wholeCall draws a call that ends normally and whose usage is reported.
 func (m *workload) wholeCall() *scriptedCall {
@@ -68,7 +68,7 @@ func draw[T any](m *workload, what func() T) T {
 	return what()
 }
 
-// run does everything concurrently until the gateway is gone or ctx ends.
+// run performs operations concurrently until the gateway is gone or ctx ends.
 func (m *workload) run(ctx context.Context) {
 	transport := newTransport(http1)
 	transport.MaxIdleConnsPerHost = 64
@@ -91,7 +91,7 @@ func (m *workload) run(ctx context.Context) {
 	all.Wait()
 }
 
-// step does one thing. It returns false if the gateway is gone.
+// step performs one operation. It returns false if the gateway is gone.
 func (m *workload) step(ctx context.Context, transport *http.Transport, worker, key string) bool {
 	var err error
 	switch worker {
@@ -100,9 +100,9 @@ func (m *workload) step(ctx context.Context, transport *http.Transport, worker, 
 	case "buy", "renew":
 		err = m.pay(m.sale(worker, key))
 	case "fill":
-		err = m.pay(m.c.topUp(key, 3*unit, draw(m, func() bool { return m.chance.IntN(2) == 0 })))
+		err = m.pay(m.c.topUp(key, 3*unit, draw(m, func() bool { return m.random.IntN(2) == 0 })))
 	case "give":
-		err = m.pay(m.c.gift(key, 1))
+		err = m.pay(m.c.operatorCredit(key, 1))
 	}
 	no := new(refusal)
 	if errors.As(err, &no) {
@@ -120,7 +120,7 @@ const maxSubscriptions = 90
 func (m *workload) sale(worker, key string) *payment {
 	old := draw(m, func() int64 {
 		if n := len(m.sold); n > 0 && (worker == "renew" || m.purchases >= maxSubscriptions) {
-			return m.sold[m.chance.IntN(n)]
+			return m.sold[m.random.IntN(n)]
 		}
 		m.purchases++
 		return 0
@@ -141,7 +141,7 @@ func (m *workload) sale(worker, key string) *payment {
 func (m *workload) pay(d *payment) error {
 	twice := draw(m, func() bool {
 		m.payments = append(m.payments, d)
-		return m.chance.IntN(2) == 0
+		return m.random.IntN(2) == 0
 	})
 	attempt := d.attempt
 	if twice {
@@ -169,7 +169,7 @@ func (m *workload) call(ctx context.Context, transport *http.Transport) error {
 	k.span.until = m.tariffs.loading()
 	switch {
 	case err == nil:
-		if !k.outlived() {
+		if !k.endsWithoutClient() {
 			k.ended = time.Now()
 		}
 		m.acknowledged()
@@ -195,7 +195,7 @@ func (m *workload) finish() {
 			d.span.until = m.tariffs.loading()
 		}
 		if err := d.attempt(); err != nil {
-			m.g.t.Errorf("a %s of %s, asked for again: %v", d.kind, m.c.name, err)
+			m.g.t.Errorf("the repetition of a %s of %s: %v", d.kind, m.c.name, err)
 		}
 	}
 }
@@ -203,13 +203,13 @@ func (m *workload) finish() {
 // check compares the ledger with the records of both sides. Only calls that
 // ended since killed may be missing. It returns how many are missing, and how
 // long before the kill the first of them had ended.
-func (m *workload) check(killed time.Time) (forgotten int, age time.Duration) {
+func (m *workload) check(killed time.Time) (lost int, age time.Duration) {
 	t := m.g.t
 	t.Helper()
 	w := m.g.walletAtRest(m.c.name)
 	lines := m.g.ledger(m.c.name)
 	if all := m.c.checkPayments(lines, m.payments); all != len(m.payments) {
-		t.Errorf("%s made %d payments, and the ledger has entries of %d", m.c.name, len(m.payments), all)
+		t.Errorf("%s made %d payments, the ledger has %d", m.c.name, len(m.payments), all)
 	}
 	for _, d := range m.payments {
 		sale := d.kind == "purchase" || d.kind == "renewal"
@@ -235,27 +235,27 @@ func (m *workload) check(killed time.Time) (forgotten int, age time.Duration) {
 			low, high := m.checkRecord(k, record)
 			least, most = least+low, most+high
 		} else if at, ended := k.over(); ended {
-			forgotten++
+			lost++
 			age = max(age, killed.Sub(at))
 		}
 	}
 	if known != len(records) {
-		t.Errorf("%s has made %d of the %d calls that are recorded", m.c.name, known, len(records))
+		t.Errorf("%d of %d recorded calls were made by %s", known, len(records), m.c.name)
 	}
 	var quota nano
 	for _, s := range m.c.subscriptions() {
 		quota += s.Used
 	}
 	if paid := quota - sumOf(lines, "calls"); paid != charged {
-		t.Errorf("for calls that come to %v, %s has paid %v", charged, m.c.name, paid)
+		t.Errorf("%s paid %v for calls, want %v", m.c.name, paid, charged)
 	}
 	if sum := total(m.g.report(m.c.name)); sum.Cost != charged || sum.Calls != len(records) || sum.Uncollected < least || sum.Uncollected > most {
-		t.Errorf("the report of %s is %+v, and there are %d calls that come to %v, and to between %v and %v more", m.c.name, sum, len(records), charged, least, most)
+		t.Errorf("the report of %s is %+v, want %d calls that cost %v, uncollected %v to %v", m.c.name, sum, len(records), charged, least, most)
 	}
 	if len(lines) > 0 && w.Balance != lines[len(lines)-1].Balance || w.Held != 0 || w.Owed != 0 {
 		t.Errorf("the wallet of %s is %+v after the line %+v", m.c.name, w, lines[len(lines)-1])
 	}
-	return forgotten, age
+	return lost, age
 }
 
 // checkRecord checks that the record of a call agrees with both sides, at a
@@ -292,8 +292,8 @@ type tariffs struct {
 type span struct{ from, until int }
 
 // loaded returns the oldest tariff that may still apply to a new operation.
-// Caddy answers a reload after it has told the previous servers to stop. They
-// still serve what they have accepted.
+// Caddy answers a reload before the previous servers have stopped. They still
+// serve accepted connections.
 func (t tariffs) loaded() int { return max(int(t.changes.Load()/2)-1, 0) }
 
 // loading returns the newest tariff that may already apply.

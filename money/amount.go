@@ -1,11 +1,10 @@
-// Package money represents sums of money and prices as integers: nano-units, a
-// billionth of one dollar, euro or yuan. It uses no floating point.
+// Package money represents amounts of money and prices as integers in nano-units. A nano-unit is a
+// billionth of one dollar, euro or yuan. The package uses no floating point.
 //
-// [Amount] is a sum and [Rate] a price; [Cost] multiplies counts by rates and
-// rounds up once. In JSON and in all text an amount is a decimal string. Every
-// operation that could leave the range reports it instead of wrapping around.
-// The package imports the standard library alone, so that payment services of
-// third parties can use it.
+// [Amount] is an amount and [Rate] a price. [Cost] multiplies counts by rates and rounds up once. In
+// JSON and in text, an amount is a decimal string. Operations report a result out of range; they do
+// not wrap around. The package imports only the standard library, so that payment services of third
+// parties can use it.
 package money
 
 import (
@@ -19,28 +18,26 @@ import (
 	"strings"
 )
 
-// Amount is a sum of money in nano-units. It may be negative: a difference, or
-// the side of an account that gave. It reads and writes itself as a decimal
-// string, "9.90", in JSON and in text.
+// Amount is an amount of money in nano-units. It may be negative. In JSON and in text it is a
+// decimal string, such as "9.90".
 type Amount int64
 
-// Unit is one whole unit of the currency: nine decimal places lie below it.
+// Unit is one unit of the currency. An amount has scale decimal places.
 const (
 	Unit  Amount = 1_000_000_000
 	Max   Amount = math.MaxInt64
 	scale        = 9
 )
 
-// Errors of [Parse], for callers that say more than it does.
+// Errors of [Parse].
 var (
 	ErrSyntax    = errors.New("not a decimal number such as 9.90")
 	ErrPrecision = errors.New("more than nine decimal places")
 	ErrRange     = errors.New("out of range")
 )
 
-// Parse reads a decimal number, such as 9.90 or -0.000000001: an optional minus,
-// digits, and at most nine decimal places. More precision than a nano-unit is
-// refused, not rounded, and so is an exponent, a plus and a lone point.
+// Parse parses a decimal number, such as 9.90 or -0.000000001: an optional minus sign, digits, and at
+// most nine decimal places. It never rounds, and accepts no exponent and no plus sign.
 func Parse(text string) (Amount, error) {
 	digits, negative := strings.CutPrefix(text, "-")
 	whole, fraction, point := strings.Cut(digits, ".")
@@ -63,14 +60,14 @@ func Parse(text string) (Amount, error) {
 	return Amount(n), nil
 }
 
-// longest is how long an amount is at most: -9223372036.854775808.
+// longest is the maximum length of an amount as text: -9223372036.854775808.
 const longest = 21
 
-// String returns the amount with two decimal places at least and no zero
-// behind them: 9.90, 0.000000001, -3.00.
+// String returns the amount with at least two decimal places and without further trailing zeros:
+// 9.90, 0.000000001, -3.00.
 func (a Amount) String() string { return string(a.Append(nil)) }
 
-// Append appends the amount, as String writes it, to dst.
+// Append appends the amount, as String returns it, to dst.
 func (a Amount) Append(dst []byte) []byte {
 	dst = slices.Grow(dst, longest)
 	n := uint64(a)
@@ -90,18 +87,18 @@ func (a Amount) Append(dst []byte) []byte {
 	return dst[:end]
 }
 
-// MarshalText writes the amount as a decimal, which is a string in JSON: what
-// MarshalJSON returned, encoding/json would read through once more.
+// MarshalText returns the amount as decimal text, which becomes a string in JSON. With MarshalJSON,
+// encoding/json would validate the text a second time.
 func (a Amount) MarshalText() ([]byte, error) { return a.Append(make([]byte, 0, longest)), nil }
 
-// UnmarshalJSON reads a decimal string. A JSON number is refused: its writer
-// may have rounded it.
+// UnmarshalJSON decodes a decimal string. It refuses a JSON number, because the sender may have
+// rounded it.
 func (a *Amount) UnmarshalJSON(text []byte) error {
-	var word string
-	if err := json.Unmarshal(text, &word); err != nil {
+	var decimal string
+	if err := json.Unmarshal(text, &decimal); err != nil {
 		return errors.New(`an amount is a decimal string such as "9.90"`)
 	}
-	n, err := Parse(word)
+	n, err := Parse(decimal)
 	if err != nil {
 		return fmt.Errorf("amount %w", err)
 	}
@@ -109,31 +106,30 @@ func (a *Amount) UnmarshalJSON(text []byte) error {
 	return nil
 }
 
-// Add returns a + b, and false when that lies outside the range.
+// Add returns a + b, or false if the sum is out of range.
 func (a Amount) Add(b Amount) (Amount, bool) {
 	sum := a + b
 	return sum, (sum > a) == (b > 0)
 }
 
-// Rate is a price in nano-units per million of what is counted: tokens, or
-// whole things where a price is for one of them.
+// Rate is a price in nano-units per million of the counted items, such as tokens.
 type Rate int64
 
-// Million is how many of what is counted a [Rate] is the price of.
+// Million is the number of items that a [Rate] is the price of.
 const Million = 1_000_000
 
-// RateOf returns the rate at which a million cost a.
+// RateOf returns the rate at which a million items cost a.
 func RateOf(a Amount) Rate { return Rate(a) }
 
-// Item is a number of something at a rate.
+// Item is a number of items at a rate.
 type Item struct {
 	Count int64
 	Rate  Rate
 }
 
-// Cost returns what items cost together, in 128 bits and rounded up once, so
-// that splitting a call into kinds never costs more than a nano-unit. It returns
-// false when a count or a rate is negative or the sum is larger than [Max].
+// Cost returns the total cost of items. It computes in 128 bits and rounds up once, so rounding adds
+// less than a nano-unit however many kinds a call has. It returns false if a count or a rate is
+// negative or the sum is larger than [Max].
 func Cost(items ...Item) (Amount, bool) {
 	var high, low uint64
 	for _, item := range items {
@@ -152,7 +148,7 @@ func Cost(items ...Item) (Amount, bool) {
 	}
 	var carry uint64
 	low, carry = bits.Add64(low, Million-1, 0)
-	high += carry // cannot overflow: the sum of few products of 63 bits
+	high += carry // cannot overflow: a sum of few products of 63-bit numbers
 	if high >= Million {
 		return 0, false
 	}

@@ -33,7 +33,7 @@ func TestAmountsAreDecimalStrings(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoAmountIsRefused(t *testing.T) {
+func TestInvalidAmountsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{
 		"", "-", ".", "1.", ".5", "+1", "1e3", "1,5", " 1", "1 ", "0x1", "--1", "1.0000000001", "1.-5",
@@ -51,7 +51,7 @@ func TestWhatIsNoAmountIsRefused(t *testing.T) {
 	}
 }
 
-func TestARefusalSaysWhatIsWrongWithAnAmount(t *testing.T) {
+func TestParseReturnsTheReason(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]error{
 		"ten": ErrSyntax, "1.00000000x1": ErrSyntax, "-x": ErrSyntax,
@@ -64,7 +64,7 @@ func TestARefusalSaysWhatIsWrongWithAnAmount(t *testing.T) {
 	}
 }
 
-func TestEveryAmountSurvivesItsText(t *testing.T) {
+func TestAmountsRoundTripAsJSON(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		want := Amount(rapid.Int64Range(-math.MaxInt64, math.MaxInt64).Draw(t, "amount"))
@@ -74,7 +74,7 @@ func TestEveryAmountSurvivesItsText(t *testing.T) {
 		}
 		var got Amount
 		if err := json.Unmarshal(text, &got); err != nil || got != want {
-			t.Fatalf("%d was written as %s and read as %d, %v", want, text, got, err)
+			t.Fatalf("%d is encoded as %s and decoded as %d, %v", want, text, got, err)
 		}
 	})
 }
@@ -93,7 +93,7 @@ func TestCostIsTheExactSumRoundedUpOnce(t *testing.T) {
 		exact.Add(exact, big.NewInt(Million-1)).Div(exact, big.NewInt(Million))
 		got, ok := Cost(items...)
 		if ok != exact.IsInt64() || ok && int64(got) != exact.Int64() {
-			t.Fatalf("%v cost %d, %v; exact is %v", items, got, ok, exact)
+			t.Fatalf("%v cost %d, %v; want %v", items, got, ok, exact)
 		}
 	})
 	for _, items := range [][]Item{{{-1, 1}}, {{1, -1}}, {{math.MaxInt64, math.MaxInt64}, {math.MaxInt64, math.MaxInt64}}} {
@@ -103,7 +103,7 @@ func TestCostIsTheExactSumRoundedUpOnce(t *testing.T) {
 	}
 }
 
-func TestSumsOutsideTheRangeAreTold(t *testing.T) {
+func TestAddReportsOverflow(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		a, b Amount

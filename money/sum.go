@@ -12,14 +12,13 @@ import (
 type Factor int64
 
 const (
-	// One is the factor that changes nothing. It is the product of two decimals
-	// with four places each.
+	// One is the factor 1. A Factor is the product of two decimals with four places each.
 	One Factor = 1_0000_0000
 
-	// factorPlaces is how many nano-units the last decimal place of a factor has.
+	// factorPlaces is the value of the last decimal place of a factor, in nano-units.
 	factorPlaces = Unit / 1_0000
 
-	// maxFactor bounds a factor that people write.
+	// maxFactor is the highest factor in a configuration.
 	maxFactor = 1000 * Unit
 )
 
@@ -30,14 +29,14 @@ func ValidFactor(a Amount) bool { return a > 0 && a <= maxFactor && a%factorPlac
 // FactorOf returns the product of a and b, which must be valid factors.
 func FactorOf(a, b Amount) Factor { return Factor(a/factorPlaces) * Factor(b/factorPlaces) }
 
-// Sum adds up what items cost, each times a factor, exactly and in 192 bits. The
-// zero value is a sum of nothing. Many thousands of items cannot overflow it.
+// Sum is the exact cost of items, each multiplied by a factor, in 192 bits. The zero value is zero.
+// Many thousands of items cannot overflow it.
 type Sum struct {
-	words [3]uint64 // the lowest first; the unit is a nano-unit/(Million*One)
-	bad   bool
+	words [3]uint64 // lowest first; the unit is a nano-unit/(Million*One)
+	bad   bool      // a number was negative, or the sum has overflowed
 }
 
-// Add adds item times factor.
+// Add adds the cost of item multiplied by factor.
 func (s *Sum) Add(item Item, factor Factor) {
 	if item.Count == 0 || item.Rate == 0 || factor == 0 {
 		return
@@ -66,7 +65,7 @@ func (s *Sum) Plus(o Sum) {
 	s.bad = s.bad || o.bad || c != 0
 }
 
-// Less reports whether s is smaller than o. What cannot be counted is the largest.
+// Less reports whether s is smaller than o. An invalid sum is larger than any valid one.
 func (s *Sum) Less(o *Sum) bool {
 	if s.bad || o.bad {
 		return !s.bad
@@ -92,8 +91,8 @@ func (s *Sum) String() string {
 	return fmt.Sprintf("%s.%s", digits[:point], fraction+strings.Repeat("0", max(0, 2-len(fraction))))
 }
 
-// Amount returns the sum, rounded up, and false when a count, a rate or a factor
-// was negative or the sum is larger than [Max].
+// Amount returns the sum, rounded up, or false if a count, a rate or a factor was negative or the sum
+// is larger than [Max].
 func (s *Sum) Amount() (Amount, bool) {
 	const divisor = uint64(Million) * uint64(One)
 	if s.bad || s.words[2] >= divisor {

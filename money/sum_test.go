@@ -26,7 +26,7 @@ func TestSumIsExactAndRoundedUpOnce(t *testing.T) {
 		exact.Add(exact, new(big.Int).Sub(divisor, big.NewInt(1))).Div(exact, divisor)
 		got, ok := sum.Amount()
 		if ok != exact.IsInt64() || ok && int64(got) != exact.Int64() {
-			t.Fatalf("the sum is %d, %v; exact is %v", got, ok, exact)
+			t.Fatalf("the sum is %d, %v; want %v", got, ok, exact)
 		}
 	})
 }
@@ -36,7 +36,7 @@ func TestSumWithoutFactorsIsCost(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		item := Item{rapid.Int64Range(-1, math.MaxInt64).Draw(t, "count"), Rate(rapid.Int64Range(-1, math.MaxInt64).Draw(t, "rate"))}
 		if item.Count == 0 || item.Rate == 0 {
-			return // Cost looks at the sign of both
+			return // Cost checks the sign of both
 		}
 		var sum Sum
 		sum.Add(item, One)
@@ -78,7 +78,7 @@ func TestFactorsHaveFourPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := ValidFactor(a); got != want {
-			t.Errorf("%s: got %v", text, got)
+			t.Errorf("ValidFactor(%s) is %v", text, got)
 		}
 	}
 	if got := FactorOf(Unit, Unit); got != One {

@@ -72,8 +72,8 @@ var (
 )
 `
 
-// TestOtherModulesCanImplementServices compiles that module outside of this
-// repository, where Go refuses imports of internal packages.
+// TestOtherModulesCanImplementServices compiles that module outside this repository, where Go refuses
+// imports of internal packages.
 func TestOtherModulesCanImplementServices(t *testing.T) {
 	t.Parallel()
 	root, err := filepath.Abs("..")

@@ -1,12 +1,10 @@
-// Package payments defines what a payment service must do to fill wallets: open
-// a page on which a user pays an order, and report the outcome in a signed
-// webhook.
+// Package payments defines the interfaces of payment services, which fill wallets. A service opens a
+// page on which a user pays an order, and reports the outcome in a signed webhook.
 //
-// A service implements [Provider] and, if it needs them, [Undated],
-// [HeadChecker], [CurrencyChecker] and [Pager]. It receives an [Order] and a [Webhook], and
-// returns a [Page] and a [Notice]. Each adapter is a Caddy module
-// modelgate.payments.<provider>, in a package below this one or of a third
-// party. The package imports package money alone.
+// A service implements [Provider] and, if needed, [Undated], [HeadChecker], [CurrencyChecker] and
+// [Pager]. It receives an [Order] and a [Webhook], and returns a [Page] and a [Notice]. Each adapter
+// is a Caddy module modelgate.payments.<provider>, in a package below this one or of a third party.
+// Of this module, the package imports only package money.
 package payments
 
 import (
@@ -21,45 +19,42 @@ import (
 
 // Provider is one configured payment service.
 type Provider interface {
-	// Checkout opens the payment of an order at the service. It is called once
-	// for an order. An error means that no user has been sent to pay it.
+	// Checkout opens the payment of an order at the service. It is called once for an order. After
+	// an error, no user can pay the order.
 	Checkout(ctx context.Context, o Order) (Page, error)
 
-	// Read verifies a webhook and decodes it. An [ErrSignature] means that the
-	// webhook is not proved to come from the service, or that its time is
-	// outside [Tolerance]. Any other error means that it is signed correctly
-	// and cannot be decoded.
+	// Read verifies a webhook and decodes it. It returns [ErrSignature] if the webhook has no valid
+	// signature or its time is outside [Tolerance]. Any other error means that the webhook is signed
+	// correctly and cannot be decoded.
 	Read(w Webhook) (Notice, error)
 
-	// Acknowledgement returns the body that tells the service not to send a
-	// webhook again, and its content type. The status is 200.
+	// Acknowledgement returns the body and the content type that acknowledge a webhook, so that the
+	// service does not send it again. The status is 200.
 	Acknowledgement() (body, contentType string)
 
 	// Methods returns the HTTP methods by which the service calls the webhook.
 	Methods() []string
 }
 
-// Undated is an optional interface of a [Provider] whose notices may carry no
-// time. Only the expiry of the order then prevents an old notice from being
-// credited.
+// Undated is an optional interface of a [Provider] whose notices may have no time. Only the expiry of
+// the order then prevents that an old notice is credited.
 type Undated interface {
 	Undated() bool
 }
 
-// HeadChecker is an optional interface of a [Provider] that can reject some
-// webhooks by their head, so that their body is not read.
+// HeadChecker is an optional interface of a [Provider] that can reject some webhooks by their
+// headers, so that their body is not read.
 type HeadChecker interface {
-	// CheckHead returns [ErrSignature] for a webhook that Read would reject
-	// whatever its body is. w has no Body.
+	// CheckHead returns [ErrSignature] for a webhook that Read would reject with any body. w has no
+	// Body.
 	CheckHead(w Webhook) error
 }
 
 // CurrencyChecker is an optional interface of a [Provider] that does not support
 // every currency.
 type CurrencyChecker interface {
-	// CheckCurrency returns an error if the service does not support a currency, an
-	// ISO 4217 code in upper case. The gateway also calls it on a service that is
-	// decoded and not provisioned.
+	// CheckCurrency returns an error if the service does not support a currency, an ISO 4217 code in
+	// upper case. The gateway also calls it on a service that is not provisioned.
 	CheckCurrency(currency string) error
 }
 
@@ -74,30 +69,30 @@ var ErrSignature = errors.New("the signature is missing, wrong or out of time")
 
 // ErrAmount is the error of Checkout if the service does not accept the amount
 // of the order: it is too small, or not a multiple of the service's unit.
-var ErrAmount = errors.New("the payment service does not take this amount")
+var ErrAmount = errors.New("the payment service does not accept this amount")
 
-// Order is a payment that a user is to make.
+// Order is an order that a user pays.
 type Order struct {
 	TradeNo   string       // id of the order, unique over all providers: 32 characters of [0-9A-Za-z]
 	Amount    money.Amount // more than zero
 	Currency  string       // ISO 4217, upper case
 	Title     string       // shown on the page
 	NotifyURL string       // address of the webhook
-	ReturnURL string       // where the page sends the user afterwards; a visit credits nothing
-	Expires   time.Time    // the page should accept no payment after this
+	ReturnURL string       // target of the page's redirect after the payment; a visit credits nothing
+	Expires   time.Time    // the page should accept no payment after this time
 
 	// State is the state of the order, for the page of a [Pager]: Paid,
 	// Failed, Refunded or Disputed. It is empty while the order is unpaid.
 	State Kind
 }
 
-// Page is where the user pays.
+// Page is the page on which the user pays.
 type Page struct {
 	URL       string // absolute
 	Reference string // the service's id of the checkout; a notice may use another id for the payment
 }
 
-// Webhook is a request of the service with its whole body.
+// Webhook is a request of the service with its complete body.
 type Webhook struct {
 	Method string
 	Header http.Header
@@ -124,7 +119,7 @@ type Kind string
 const (
 	Ignored  Kind = "ignored"
 	Paid     Kind = "paid"     // the order has been paid in full
-	Failed   Kind = "failed"   // it will not be paid: finally declined, or expired
+	Failed   Kind = "failed"   // the order will not be paid: it was declined for good, or has expired
 	Refunded Kind = "refunded" // Amount is the total refunded to the payer so far
 	Disputed Kind = "disputed" // the service has taken Amount from the operator for the dispute Dispute
 	Restored Kind = "restored" // the service has returned Amount of a dispute to the operator
@@ -140,15 +135,14 @@ type Notice struct {
 	Amount   money.Amount // the total, for Paid and Refunded
 	Currency string       // ISO 4217, upper case
 
-	// Mismatch says why the notice cannot concern this gateway although its
-	// signature is valid: it comes from the service's test mode and the gateway
-	// is live, or the reverse, or it is for another merchant. It is
-	// acknowledged and listed, and credits nothing.
+	// Mismatch says why the notice cannot concern this gateway although its signature is valid. For
+	// example, it is of the service's test mode and the gateway is live, or it is for another
+	// merchant. The notice is acknowledged and listed, and credits nothing.
 	Mismatch string
 }
 
-// IsTradeNo reports whether text has the form of [Order.TradeNo]. A service may
-// send back other text, which names no order.
+// IsTradeNo reports whether text has the form of [Order.TradeNo]. A service may return other text,
+// which names no order.
 func IsTradeNo(text string) bool {
 	if len(text) != 32 {
 		return false

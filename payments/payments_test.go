@@ -24,7 +24,7 @@ func TestASignatureIsTimelyWithinFiveMinutes(t *testing.T) {
 		math.MinInt64 + 1:    false,
 	} {
 		if got := (payments.Webhook{Now: now}).Timely(now.Add(-age)); got != want {
-			t.Errorf("signed %s ago: timely is %t", age, got)
+			t.Errorf("signed %s ago: Timely is %t", age, got)
 		}
 	}
 }
@@ -50,10 +50,10 @@ func TestFormsOfTradeNumbersAndReferences(t *testing.T) {
 		{strings.Repeat("x", 256), false, false},
 	} {
 		if got := payments.IsTradeNo(row.text); got != row.order {
-			t.Errorf("%q is an order: %t", row.text, got)
+			t.Errorf("IsTradeNo(%q) is %t", row.text, got)
 		}
 		if got := payments.IsReference(row.text); got != row.reference {
-			t.Errorf("%q is a reference: %t", row.text, got)
+			t.Errorf("IsReference(%q) is %t", row.text, got)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func Block(d *caddyfile.Dispenser, words map[string]Reader, repeated ...string) 
 			return d.Errf("unknown word %q; allowed: %s", word, strings.Join(slices.Sorted(maps.Keys(words)), ", "))
 		}
 		if seen[word] && !slices.Contains(repeated, word) {
-			return d.Errf("%q is there twice", word)
+			return d.Errf("%q is given twice", word)
 		}
 		seen[word] = true
 		if err := read(d); err != nil {
@@ -142,7 +142,7 @@ func Then(read Reader, check func() error) Reader {
 	}
 }
 
-// Into returns a reader that stores in into what read reads.
+// Into returns a reader that calls read with into.
 func Into[T any](into *T, read func(d *caddyfile.Dispenser, into *T) error) Reader {
 	return func(d *caddyfile.Dispenser) error { return read(d, into) }
 }

@@ -1,12 +1,12 @@
-// Package settings reads Caddyfile blocks and the values in them: of the app, of
-// directives, and of payment services, task backends and engines. Placeholders
-// are resolved once, when Caddy provisions the module.
+// Package settings reads the Caddyfile blocks of the app, of directives, and of
+// payment services, task backends and engines. Placeholders are resolved once,
+// when Caddy provisions the module.
 //
 // [Block] reads a block by the [Reader] of each word. [Words] and [Pairs]
 // describe a block of words with one value each. [Secret] is a value that
 // prints as REDACTED. [Resolve] replaces placeholders and [CheckURL] checks an
-// address of a service. The package imports Caddy and nothing else of this
-// module, so that modules of third parties can use it.
+// address of a service. The package imports no other package of this
+// module, so that third-party modules can use it.
 package settings
 
 import (
@@ -47,9 +47,9 @@ func Entries(into *map[string]string) func(name, value string) error {
 }
 
 // Unmarshal reads a module's segment of a Caddyfile: its name, without
-// arguments, and a block in which each word appears at most once and has one
-// value that is not empty. Its errors name file and line, but not the value,
-// which may be a secret.
+// arguments, and a block. Each word appears at most once in the block and has
+// one value that is not empty. Its errors name file and line, but not the
+// value, which may be a secret.
 func (words Words) Unmarshal(d *caddyfile.Dispenser) error {
 	return words.UnmarshalWith(d, nil)
 }
@@ -78,7 +78,7 @@ func (words Words) UnmarshalWith(d *caddyfile.Dispenser, pairs Pairs) error {
 				return d.Errf("%s takes a name and a value", word)
 			}
 			if seen[name] {
-				return d.Errf("%s %q is there twice", word, name)
+				return d.Errf("%s %q is given twice", word, name)
 			}
 			seen[name] = true
 			return Located(d, take(name, value))
@@ -118,7 +118,7 @@ func Resolve[T ~string](word string, value *T) error {
 		return fmt.Errorf("%s is empty", word)
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return fmt.Errorf("%s holds a control character or a line break", word)
+		return fmt.Errorf("%s has a control character or a line break", word)
 	}
 	*value = T(text)
 	return nil

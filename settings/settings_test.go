@@ -14,20 +14,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// module has a word that takes anything and one that takes only "good".
+// module has a word with any value, and one whose only value is "good".
 type module struct {
-	Key   settings.Secret `json:"key,omitempty"`
-	Taste string          `json:"taste,omitempty"`
+	Key  settings.Secret `json:"key,omitempty"`
+	Mode string          `json:"mode,omitempty"`
 }
 
 func (m *module) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return settings.Words{
 		"key": settings.Text(&m.Key),
-		"taste": func(value string) error {
+		"mode": func(value string) error {
 			if value != "good" {
-				return errors.New("taste is good")
+				return errors.New("mode: only good is allowed")
 			}
-			m.Taste = value
+			m.Mode = value
 			return nil
 		},
 	}.Unmarshal(d)
@@ -36,22 +36,22 @@ func (m *module) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 func TestBlocksHaveWordsWithOneValue(t *testing.T) {
 	t.Parallel()
 	paymentstest.Caddyfiles(t, func() *module { return new(module) }, map[string]string{
-		"name":                                   `{}`,
-		"name {\n}":                              `{}`,
-		"name {\nkey {env.KEY}\n}":               `{"key":"{env.KEY}"}`,
-		"name {\nkey hush\ntaste good\n}":        `{"key":"hush","taste":"good"}`,
-		"name {\ntaste bad\n}":                   ``,
-		"name hush":                              ``,
-		"name hush {\n}":                         ``,
-		"name {\nkey\n}":                         ``,
-		"name {\nkey \"\"\n}":                    ``,
-		"name {\nkey hush hush\n}":               ``,
-		"name {\nkey hush hush hush\n}":          ``,
-		"name {\nkey hush\nkey hush\n}":          ``,
-		"name {\nother hush\n}":                  ``,
-		"name {\nkey hush {\nhush\n}\n}":         ``,
-		"name {\nkey {\nhush\n}\n}":              ``,
-		"name {\ntaste good\nkey hush\nkey\n}\n": ``,
+		"name":                                  `{}`,
+		"name {\n}":                             `{}`,
+		"name {\nkey {env.KEY}\n}":              `{"key":"{env.KEY}"}`,
+		"name {\nkey hush\nmode good\n}":        `{"key":"hush","mode":"good"}`,
+		"name {\nmode bad\n}":                   ``,
+		"name hush":                             ``,
+		"name hush {\n}":                        ``,
+		"name {\nkey\n}":                        ``,
+		"name {\nkey \"\"\n}":                   ``,
+		"name {\nkey hush hush\n}":              ``,
+		"name {\nkey hush hush hush\n}":         ``,
+		"name {\nkey hush\nkey hush\n}":         ``,
+		"name {\nother hush\n}":                 ``,
+		"name {\nkey hush {\nhush\n}\n}":        ``,
+		"name {\nkey {\nhush\n}\n}":             ``,
+		"name {\nmode good\nkey hush\nkey\n}\n": ``,
 	})
 }
 
@@ -64,7 +64,7 @@ type directory struct {
 func (m *directory) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	return settings.Words{"key": settings.Text(&m.Key)}.UnmarshalWith(d, settings.Pairs{
 		"name": settings.Entries(&m.Names),
-		"odd":  func(string, string) error { return errors.New("it is odd") },
+		"bad":  func(string, string) error { return errors.New("bad is not allowed") },
 	})
 }
 
@@ -79,7 +79,7 @@ func TestBlocksHavePairsOncePerName(t *testing.T) {
 		"d {\nname a hush 2\n}":                 ``,
 		"d {\nname \"\" hush\n}":                ``,
 		"d {\nname a \"\"\n}":                   ``,
-		"d {\nodd a hush\n}":                    ``,
+		"d {\nbad a hush\n}":                    ``,
 		"d {\nnames a hush\n}":                  ``,
 		"d {\nname a hush {\nx\n}\n}":           ``,
 		"d {\nkey hush\nname a 1\nkey hush\n}":  ``,
@@ -87,7 +87,7 @@ func TestBlocksHavePairsOncePerName(t *testing.T) {
 	})
 }
 
-func TestPlaceholdersAreResolvedOnceAndNeverToNothing(t *testing.T) {
+func TestResolve(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "secret")
 	write := func(name, text string) string {
 		if err := os.WriteFile(file+name, []byte(text), 0o600); err != nil {
@@ -101,7 +101,7 @@ func TestPlaceholdersAreResolvedOnceAndNeverToNothing(t *testing.T) {
 	t.Setenv("EMPTY", "")
 
 	for text, want := range map[string]string{
-		"as it stands":               "as it stands",
+		"plain text":                 "plain text",
 		"{env.SETTING}":              "from the environment",
 		"{env.BRACED}":               "{env.SETTING}",
 		write("", "from a file\n"):   "from a file",
@@ -112,7 +112,7 @@ func TestPlaceholdersAreResolvedOnceAndNeverToNothing(t *testing.T) {
 		"{no.such.placeholder}":      "key: ",
 		"{file./no/such/file}":       "key: ",
 		write("-empty", ""):          "key: ",
-		write("-lines", "one\ntwo"):  "key holds a control character",
+		write("-lines", "one\ntwo"):  "key has a control character",
 	} {
 		value := settings.Secret(text)
 		if err := settings.Resolve("key", &value); err != nil {
@@ -135,7 +135,7 @@ func TestSecretsDoNotPrint(t *testing.T) {
 	}
 }
 
-func TestAddressesAreAbsoluteAndBare(t *testing.T) {
+func TestCheckURL(t *testing.T) {
 	t.Parallel()
 	for address, good := range map[string]bool{
 		"https://pay.example.com":       true,

@@ -9,13 +9,13 @@ import (
 )
 
 // batch collects the writes of closures that run one after another on top of
-// base. The engine receives them at the end, each key once. So rolling back one
-// closure costs the engine nothing, and a key that a hundred closures change
-// costs one write.
+// base. The engine receives them at the end, each key once. Thus the
+// engine does not see closures that are rolled back, and writes a key once even
+// if many closures change it.
 type batch struct {
 	layer
 	jobs []*job // whose closures have run or were abandoned
-	undo []undo // what the running closure has replaced
+	undo []undo // the writes that the running closure has replaced
 
 	readErr error // the first error of base in the last closure
 }
@@ -30,9 +30,9 @@ func newBatch(base Reader) *batch {
 	return &batch{layer: layer{base, newPending()}}
 }
 
-// again returns an empty batch over base that reuses the memory of b, which may
+// reuse returns an empty batch over base that reuses the memory of b, which may
 // be nil.
-func (b *batch) again(base Reader) *batch {
+func (b *batch) reuse(base Reader) *batch {
 	if b == nil {
 		return newBatch(base)
 	}
@@ -40,14 +40,14 @@ func (b *batch) again(base Reader) *batch {
 	b.pending.clear()
 	clear(b.jobs)
 	b.jobs = b.jobs[:0]
-	if cap(b.undo) > mostKept {
+	if cap(b.undo) > maxKept {
 		b.undo = nil
 	}
 	return b
 }
 
 // add runs the closure of a job, unless its caller has given up. It returns
-// ErrConflict if the engine reports that what the closure read is invalid.
+// ErrConflict if the engine reports that a read of the closure is invalid.
 func (b *batch) add(j *job) error {
 	b.jobs = append(b.jobs, j)
 	if !j.begin() {

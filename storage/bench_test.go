@@ -54,7 +54,7 @@ func (e syncing) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return err
 }
 
-// BenchmarkPost measures what a settlement costs its caller, including the
+// BenchmarkPost measures the cost of a settlement for its caller, including the
 // commit.
 func BenchmarkPost(b *testing.B) {
 	s := storage.New(memory.New(), storage.Options{})
@@ -74,8 +74,8 @@ func BenchmarkPost(b *testing.B) {
 	report(b, s)
 }
 
-// BenchmarkScan measures closures that scan what they have just written,
-// compared with the rest of their batch, whose size should not matter.
+// BenchmarkScan measures closures that scan their own writes. The size of the
+// rest of their batch should not matter.
 func BenchmarkScan(b *testing.B) {
 	for _, writers := range []int{1, 64, 512} {
 		b.Run(fmt.Sprintf("writers=%d", writers), func(b *testing.B) {
@@ -101,7 +101,7 @@ func BenchmarkScan(b *testing.B) {
 }
 
 // sell writes like a purchase: records of many kinds of one buyer, some of
-// which it reads first.
+// which it also scans.
 func sell(n uint64) func(storage.Txn) error {
 	return func(txn storage.Txn) error {
 		for kind := range byte(16) {
@@ -118,7 +118,7 @@ func sell(n uint64) func(storage.Txn) error {
 				return false
 			})
 			if err != nil || !found {
-				return fmt.Errorf("what was written is not found: %w", err)
+				return fmt.Errorf("the written key is not found: %w", err)
 			}
 		}
 		return nil

@@ -93,7 +93,7 @@ func (s *Store) gather(jobs []*job) []*job {
 					return jobs
 				}
 				jobs = append(jobs, j)
-			case <-s.hurry:
+			case <-s.commitNow:
 				expired = true
 			case <-timer.C:
 				expired = true
@@ -120,8 +120,8 @@ func (s *Store) gather(jobs []*job) []*job {
 func (s *Store) full() int { return min(s.opts.MaxBatch, s.opts.Queue) }
 
 // yieldToCallers yields to the callers that the last batch woke, as long as more of
-// them queue new closures, up to most. They call again at once, and that nearly
-// fills the batch.
+// them queue new closures, up to most. They usually call again immediately,
+// which nearly fills the batch.
 func (s *Store) yieldToCallers(most int) {
 	for n, queued := 0, -1; n < maxYields && queued < len(s.queue) && len(s.queue) < most; n++ {
 		queued = len(s.queue)
@@ -140,8 +140,8 @@ func (s *Store) commit(jobs []*job) {
 }
 
 // attempt runs jobs once in one engine transaction; the engine may run them
-// more than once. refused reports that the engine refused a write, so that
-// nothing has happened.
+// more than once. The result refused reports that the engine refused a write,
+// so that nothing has happened.
 func (s *Store) attempt(jobs []*job) (refused bool, err error) {
 	// Many callers share the transaction: no single context may end it.
 	err = s.engine.Update(context.Background(), func(t Txn) error {
@@ -161,8 +161,8 @@ func (s *Store) attempt(jobs []*job) (refused bool, err error) {
 
 // conclude handles the result of the first attempt at jobs and gives each job
 // its outcome. After a conflict it runs them again. If the engine refuses the
-// batch, conclude runs it again in halves, so that a closure that the engine
-// cannot accept ends up alone with its error.
+// batch, conclude runs it again in halves, so that only a closure that the
+// engine cannot accept gets its error.
 func (s *Store) conclude(jobs []*job, refused bool, err error) {
 	for try := 1; errors.Is(err, ErrConflict) && try < conflictTries; try++ {
 		s.count(func(stats *Stats) { stats.Conflicts++ })
@@ -194,9 +194,9 @@ func (s *Store) conclude(jobs []*job, refused bool, err error) {
 }
 
 // finish gives jobs the outcome of their batch. If the batch failed, a closure
-// that had failed alone gets the error of the batch as well, because its own
-// reason may depend on writes that were never committed. Each job is counted
-// before its callback runs, so a caller finds its own call in the counts.
+// that had failed alone gets the error of the batch as well. Its own reason may
+// depend on writes that were never committed. Each job is counted before its
+// callback runs, so a caller finds its own call in the counts.
 func (s *Store) finish(jobs []*job, err error) {
 	for _, j := range jobs {
 		if j.ended {
@@ -250,7 +250,7 @@ func (s *Store) callDone(j *job, outcome error) {
 	j.done(outcome)
 }
 
-// fail stops the store for good.
+// fail stops the store permanently.
 func (s *Store) fail(cause error) {
 	if s.Err() != nil {
 		return
@@ -261,7 +261,7 @@ func (s *Store) fail(cause error) {
 }
 
 // unknownOutcome returns the error of the batch that stopped the store: after a
-// restart its writes may or may not be there.
+// restart its writes may or may not exist.
 func (s *Store) unknownOutcome() error {
 	return fmt.Errorf("%w: %w: %w", ErrStopped, ErrUnknown, s.cause)
 }

@@ -1,15 +1,14 @@
 // Package storage stores keys and values for the domain packages and defines
 // the interface of storage engines.
 //
-// An [Engine] is a small ordered key-value store with serializable
-// transactions; an [Opener] is the Caddy module that opens one. [Store] wraps
-// one engine and is the only part that domain packages use: it commits many
-// small changes together, owns the clock by which records expire, and stops for
-// good when it can no longer trust the engine. [Key] builds keys; package table
-// declares records on top of them.
+// An [Engine] is a small ordered key-value store with serializable transactions; an
+// [Opener] is the Caddy module that opens one. [Store] wraps one engine and is the
+// only part that domain packages use. It commits many small changes together, and owns
+// the clock by which records expire. It stops permanently when it can no longer trust
+// the engine. [Key] builds keys; package table declares records on top of them.
 //
-// The package imports no other package of this module and does not know Caddy,
-// so a third party can implement Opener and Engine. Package storagetest tests
+// The package imports neither Caddy nor another package of this module, so that a
+// third party can implement Opener and Engine. Package storagetest tests
 // engines.
 package storage
 
@@ -20,9 +19,9 @@ import (
 	"time"
 )
 
-// Opener is implemented by storage modules: it knows where an engine keeps its
-// data and opens it. Provisioning must not open anything, because `caddy
-// validate` must work beside a running server.
+// Opener is implemented by storage modules. It opens an engine at a configured
+// location. Provisioning must not open anything, because `caddy
+// validate` must work while a server runs.
 type Opener interface {
 	// Key returns an identifier of the location. Two configurations with the
 	// same key share one open engine. For Badger it is the real path of the
@@ -33,21 +32,21 @@ type Opener interface {
 	Open(ctx context.Context) (Engine, error)
 }
 
-// KeyFiler is an optional interface of an [Opener] whose store lies on this
+// KeyFiler is an optional interface of an [Opener] whose store is on this
 // machine.
 type KeyFiler interface {
 	// KeyFile returns the absolute path of the file that holds the master keys of
-	// the store. It lies outside the store, so that a copy of the store does not
+	// the store. It is outside the store, so that a copy of the store does not
 	// contain its keys.
 	KeyFile() string
 }
 
-// MediaDirer is an optional interface of an [Opener] whose store lies on this
+// MediaDirer is an optional interface of an [Opener] whose store is on this
 // machine.
 type MediaDirer interface {
 	// MediaDir returns the absolute path of the default directory for the media
-	// files of the store, and the free space in bytes that these files must leave
-	// on the disk. Zero selects the default of the media package.
+	// files of the store. These files must leave minFree bytes on the disk free.
+	// Zero selects the default of the media package.
 	MediaDir() (path string, minFree int64)
 }
 
@@ -83,8 +82,8 @@ type Reader interface {
 	Get(key []byte) ([]byte, error)
 
 	// Scan calls fn for every key in [lo, hi) in ascending order until fn
-	// returns false. A nil hi means the end. It sees the writes of the same
-	// transaction as they were when Scan began. fn may read, scan and write.
+	// returns false. A nil hi means the end. It sees the writes that the same
+	// transaction had made when Scan began. fn may read, scan and write.
 	Scan(lo, hi []byte, fn func(key, val []byte) bool) error
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestGather runs on a clock that advances only while all goroutines wait, so
+// TestGather uses a clock that advances only while all goroutines wait, so that
 // the times of the callbacks are exact.
 func TestGather(t *testing.T) {
 	t.Parallel()
@@ -19,16 +19,16 @@ func TestGather(t *testing.T) {
 		return func(txn storage.Txn) error { return txn.Set([]byte(key), nil, time.Time{}) }
 	}
 	for _, test := range []struct {
-		name    string
-		opts    storage.Options
-		act     func(t *testing.T, s *storage.Store, post func())
-		told    []time.Duration // time of each callback
-		commits int
+		name     string
+		opts     storage.Options
+		act      func(t *testing.T, s *storage.Store, post func())
+		outcomes []time.Duration // time of each callback
+		commits  int
 	}{
 		{
-			name: "a lone post waits for 100 ms",
-			act:  func(t *testing.T, s *storage.Store, post func()) { post() },
-			told: []time.Duration{100 * time.Millisecond}, commits: 1,
+			name:     "a single post waits for 100 ms",
+			act:      func(t *testing.T, s *storage.Store, post func()) { post() },
+			outcomes: []time.Duration{100 * time.Millisecond}, commits: 1,
 		},
 		{
 			name: "later posts join and do not prolong the wait",
@@ -38,7 +38,7 @@ func TestGather(t *testing.T) {
 					time.Sleep(40 * time.Millisecond)
 				}
 			},
-			told: []time.Duration{100 * time.Millisecond, 100 * time.Millisecond, 100 * time.Millisecond}, commits: 1,
+			outcomes: []time.Duration{100 * time.Millisecond, 100 * time.Millisecond, 100 * time.Millisecond}, commits: 1,
 		},
 		{
 			name: "a post after a commit opens a new batch",
@@ -47,7 +47,7 @@ func TestGather(t *testing.T) {
 				time.Sleep(150 * time.Millisecond)
 				post()
 			},
-			told: []time.Duration{100 * time.Millisecond, 250 * time.Millisecond}, commits: 2,
+			outcomes: []time.Duration{100 * time.Millisecond, 250 * time.Millisecond}, commits: 2,
 		},
 		{
 			name: "an update ends the wait",
@@ -58,18 +58,18 @@ func TestGather(t *testing.T) {
 					t.Error(err)
 				}
 			},
-			told: []time.Duration{30 * time.Millisecond}, commits: 1,
+			outcomes: []time.Duration{30 * time.Millisecond}, commits: 1,
 		},
 		{
-			name: "hurry ends the wait, and not that of the next batch",
+			name: "CommitNow ends the wait, but not that of the next batch",
 			act: func(t *testing.T, s *storage.Store, post func()) {
 				post()
 				time.Sleep(20 * time.Millisecond)
-				s.Hurry()
+				s.CommitNow()
 				time.Sleep(20 * time.Millisecond)
 				post()
 			},
-			told: []time.Duration{20 * time.Millisecond, 140 * time.Millisecond}, commits: 2,
+			outcomes: []time.Duration{20 * time.Millisecond, 140 * time.Millisecond}, commits: 2,
 		},
 		{
 			name: "a full batch does not wait",
@@ -79,7 +79,7 @@ func TestGather(t *testing.T) {
 					post()
 				}
 			},
-			told: []time.Duration{0, 0, 100 * time.Millisecond}, commits: 2,
+			outcomes: []time.Duration{0, 0, 100 * time.Millisecond}, commits: 2,
 		},
 		{
 			name: "a full queue does not wait",
@@ -89,7 +89,7 @@ func TestGather(t *testing.T) {
 					post()
 				}
 			},
-			told: []time.Duration{0, 0, 0, 0}, commits: 2,
+			outcomes: []time.Duration{0, 0, 0, 0}, commits: 2,
 		},
 		{
 			name: "close ends the wait",
@@ -99,19 +99,19 @@ func TestGather(t *testing.T) {
 					t.Error(err)
 				}
 			},
-			told: []time.Duration{0}, commits: 1,
+			outcomes: []time.Duration{0}, commits: 1,
 		},
 		{
-			name: "the wait can be set",
-			opts: storage.Options{Gather: time.Second},
-			act:  func(t *testing.T, s *storage.Store, post func()) { post() },
-			told: []time.Duration{time.Second}, commits: 1,
+			name:     "Gather sets the wait",
+			opts:     storage.Options{Gather: time.Second},
+			act:      func(t *testing.T, s *storage.Store, post func()) { post() },
+			outcomes: []time.Duration{time.Second}, commits: 1,
 		},
 		{
-			name: "a negative wait is none",
-			opts: storage.Options{Gather: -1},
-			act:  func(t *testing.T, s *storage.Store, post func()) { post() },
-			told: []time.Duration{0}, commits: 1,
+			name:     "a negative Gather disables the wait",
+			opts:     storage.Options{Gather: -1},
+			act:      func(t *testing.T, s *storage.Store, post func()) { post() },
+			outcomes: []time.Duration{0}, commits: 1,
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -121,7 +121,7 @@ func TestGather(t *testing.T) {
 				s := storage.New(engine, test.opts)
 				defer s.Close()
 				began := time.Now()
-				var told []time.Duration
+				var outcomes []time.Duration
 				posted := 0
 				test.act(t, s, func() {
 					posted++
@@ -129,7 +129,7 @@ func TestGather(t *testing.T) {
 						if err != nil {
 							t.Error(err)
 						}
-						told = append(told, time.Since(began))
+						outcomes = append(outcomes, time.Since(began))
 					})
 					if err != nil {
 						t.Error(err)
@@ -137,8 +137,8 @@ func TestGather(t *testing.T) {
 				})
 				time.Sleep(time.Minute)
 				synctest.Wait()
-				if fmt.Sprint(told) != fmt.Sprint(test.told) {
-					t.Errorf("the outcomes were told after %v, want %v", told, test.told)
+				if fmt.Sprint(outcomes) != fmt.Sprint(test.outcomes) {
+					t.Errorf("the callbacks ran after %v, want %v", outcomes, test.outcomes)
 				}
 				if n := engine.Commits(); n != test.commits {
 					t.Errorf("there were %d commits, want %d", n, test.commits)
@@ -154,6 +154,6 @@ func TestNowIsTheGivenClock(t *testing.T) {
 	s := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return then }})
 	defer s.Close()
 	if now := s.Now(); !now.Equal(then) {
-		t.Errorf("the store says it is %v, want %v", now, then)
+		t.Errorf("Now returns %v, want %v", now, then)
 	}
 }

@@ -32,7 +32,7 @@ func appendField(key []byte, field any) []byte {
 	case int64:
 		return binary.BigEndian.AppendUint64(key, uint64(field))
 	}
-	panic("storage: a key has fields of type string and int64 alone") // the field is not printed, so that fields do not escape to the heap
+	panic("storage: a key has only fields of type string and int64") // the field is not printed, so that fields do not escape to the heap
 }
 
 // Below returns the bounds for [Reader].Scan of all keys that begin with these

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Stored data has these keys, which never change.
+// TestKeysJoinFieldsWithSlashes has keys of stored data, which must never change.
 func TestKeysJoinFieldsWithSlashes(t *testing.T) {
 	t.Parallel()
 	for want, fields := range map[string][]any{
@@ -27,7 +27,7 @@ func TestKeysJoinFieldsWithSlashes(t *testing.T) {
 	}
 }
 
-func TestAKeyHasNoFieldsOfOtherTypes(t *testing.T) {
+func TestKeyPanicsForOtherTypes(t *testing.T) {
 	t.Parallel()
 	defer func() {
 		if recover() == nil {

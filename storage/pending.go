@@ -7,7 +7,7 @@ import (
 )
 
 // pending holds the writes of a batch, accessible by key and in key order. A
-// key stays once it is there: undoing its write marks it absent.
+// key is never removed: undoing its write marks it absent.
 //
 // The order is built on demand, because most batches never need it. Only new
 // keys are sorted then, and merged with the others in one pass. So closures
@@ -72,13 +72,13 @@ func (p *pending) add(key []byte) *write {
 	return w
 }
 
-// mostKept is the largest number of writes for which a reused pending keeps its
+// maxKept is the largest number of writes for which a reused pending keeps its
 // memory.
-const mostKept = 1 << 14
+const maxKept = 1 << 14
 
 // clear removes the writes and keeps their memory.
 func (p *pending) clear() {
-	if len(p.byKey) > mostKept {
+	if len(p.byKey) > maxKept {
 		*p = newPending()
 		return
 	}

@@ -24,8 +24,8 @@ const efficientBatch = 8
 // pipeline commits jobs and those that arrive meanwhile, until no more arrive.
 // It returns jobs that have arrived and must wait for more Posts.
 //
-// A batch reads a snapshot from before the commit in progress and, on top of
-// it, the writes of that commit, so it sees what it would see after the commit.
+// A batch reads a snapshot from before the commit in progress and, on top of it,
+// the writes of that commit. It thus reads the same values as after the commit.
 // It becomes durable after that commit, and its callers get their outcome after
 // it. If that commit fails, the batch runs again.
 func (s *Store) pipeline(jobs []*job) (rest []*job) {
@@ -44,7 +44,7 @@ func (s *Store) pipeline(jobs []*job) (rest []*job) {
 				ready = first
 			}
 			sent = s.startCommit(ready)
-			next = spare.again(&layer{r, ready.pending})
+			next = spare.reuse(&layer{r, ready.pending})
 			return s.runAhead(next, sent)
 		})
 		switch {
@@ -108,9 +108,9 @@ func (s *Store) startCommit(b *batch) *runningCommit {
 	return f
 }
 
-// runAhead takes and runs jobs while a commit is in progress, and those that
-// have arrived when it ends. If all of them are Posts, it takes them without
-// running them: they wait for more Posts.
+// runAhead takes and runs the jobs that arrive while a commit is in progress. If
+// all of them are Posts, it takes them without running them: they wait for more
+// Posts.
 func (s *Store) runAhead(b *batch, f *runningCommit) error {
 	defer func() { <-f.finished }() // also when a closure ends the goroutine
 	var (
@@ -159,9 +159,9 @@ func (s *Store) runAhead(b *batch, f *runningCommit) error {
 	}
 	// More callers are already waiting, and those that this commit has woken
 	// are about to call again. If their closures take little time compared with
-	// a commit, the next commit includes them. Otherwise the disk would be idle
-	// meanwhile, so the next commit starts with the closures that have run, if
-	// they are enough to share its cost.
+	// a commit, the next commit includes them. Otherwise the disk would be idle,
+	// so the next commit starts with the closures that have run, if they are enough
+	// for an efficient commit.
 	ran := max(len(b.jobs), 1)
 	each, more := busy/time.Duration(ran), len(s.queue)+f.jobs
 	switch {

@@ -27,31 +27,31 @@ func (m medium) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	})
 }
 
-// TestABatchRunsWhileTheOneBeforeIsMadeDurable: a second closure runs while the
-// commit of the first one is in progress.
-func TestABatchRunsWhileTheOneBeforeIsMadeDurable(t *testing.T) {
+// TestABatchRunsDuringThePreviousCommit runs a second closure while the commit of
+// the first one is in progress.
+func TestABatchRunsDuringThePreviousCommit(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		first error    // result of the first commit
-		saw   []string // what each run of the second closure has read
+		saw   []string // the value that each run of the second closure has read
 		kept  string
 	}{
-		"it lands":          {nil, []string{"first"}, "first, second"},
-		"it has no space":   {storage.ErrLowSpace, []string{"first", ""}, ", second"},
-		"nobody knows":      {storage.ErrUnknown, []string{"first", ""}, ", second"},
-		"it is run again":   {storage.ErrConflict, []string{"first", "first"}, "first, second"},
-		"the medium is off": {errors.New("input/output error"), []string{"first"}, ""},
+		"success":            {nil, []string{"first"}, "first, second"},
+		"low space":          {storage.ErrLowSpace, []string{"first", ""}, ", second"},
+		"an unknown outcome": {storage.ErrUnknown, []string{"first", ""}, ", second"},
+		"a conflict":         {storage.ErrConflict, []string{"first", "first"}, "first, second"},
+		"a failed medium":    {errors.New("input/output error"), []string{"first"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				m := medium{memory.New(), make(chan error)}
 				s := storage.New(m, storage.Options{})
-				var told []string
+				var called []string
 				update := func(name string, fn func(storage.Txn) error) chan error {
 					outcome := make(chan error, 1)
 					go func() {
-						outcome <- s.UpdateThen(t.Context(), fn, func(error) { told = append(told, name) })
+						outcome <- s.UpdateThen(t.Context(), fn, func(error) { called = append(called, name) })
 					}()
 					synctest.Wait()
 					return outcome
@@ -64,8 +64,8 @@ func TestABatchRunsWhileTheOneBeforeIsMadeDurable(t *testing.T) {
 					saw = append(saw, string(val))
 					return errors.Join(err, txn.Set(key, []byte(string(val)+", second"), time.Time{}))
 				})
-				if !slices.Equal(saw, []string{"first"}) || len(told) != 0 {
-					t.Errorf("before the first was durable, the second saw %q; told were %q", saw, told)
+				if !slices.Equal(saw, []string{"first"}) || len(called) != 0 {
+					t.Errorf("before the first was durable, the second saw %q; callbacks: %q", saw, called)
 				}
 
 				m.results <- row.first
@@ -77,8 +77,8 @@ func TestABatchRunsWhileTheOneBeforeIsMadeDurable(t *testing.T) {
 				if stopped := row.kept == ""; stopped != errors.Is(err, storage.ErrStopped) || !stopped && err != nil {
 					t.Errorf("the second got %v", err)
 				}
-				if !slices.Equal(saw, row.saw) || !slices.Equal(told, []string{"first", "second"}) {
-					t.Errorf("the second saw %q, want %q; told were %q", saw, row.saw, told)
+				if !slices.Equal(saw, row.saw) || !slices.Equal(called, []string{"first", "second"}) {
+					t.Errorf("the second saw %q, want %q; callbacks: %q", saw, row.saw, called)
 				}
 				var kept []byte
 				if err := m.View(t.Context(), func(r storage.Reader) (err error) {

@@ -52,7 +52,7 @@ func TestAStoreOfANewerBuildIsRefused(t *testing.T) {
 	store := storage.New(memory.New(), storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
 	key := []byte("meta/format")
-	mark := func(format int64) {
+	setFormat := func(format int64) {
 		t.Helper()
 		if err := store.Update(t.Context(), func(txn storage.Txn) error {
 			return storage.SetRecord(txn, key, map[string]int64{"format": format, "created": 5})
@@ -60,7 +60,7 @@ func TestAStoreOfANewerBuildIsRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	marked := func() (have map[string]int64) {
+	storedFormat := func() (have map[string]int64) {
 		t.Helper()
 		if err := store.View(t.Context(), func(r storage.Reader) error {
 			_, err := storage.GetRecord(r, key, &have)
@@ -71,13 +71,13 @@ func TestAStoreOfANewerBuildIsRefused(t *testing.T) {
 		return have
 	}
 	check := func() error { return storage.CheckFormat(t.Context(), store) }
-	for range 2 { // once to mark it, once to find the mark
+	for range 2 { // the first writes the format, the second finds it
 		if err := check(); err != nil {
 			t.Fatal(err)
 		}
 	}
-	own := marked()["format"]
-	mark(own + 1)
+	own := storedFormat()["format"]
+	setFormat(own + 1)
 	if err := check(); err == nil || !strings.Contains(err.Error(), fmt.Sprintf("format %d", own+1)) {
 		t.Errorf("a newer store: %v", err)
 	}

@@ -24,7 +24,7 @@ type Options struct {
 	// MaxBatch is the largest number of closures in one commit. Default: 512.
 	MaxBatch int
 
-	// Gather is how long a batch of Posts alone waits for more of them. An
+	// Gather is how long a batch that has only Posts waits for more of them. An
 	// Update or a full batch ends the wait. Default: 100 ms; negative: no wait.
 	Gather time.Duration
 
@@ -34,20 +34,20 @@ type Options struct {
 
 // Store is the interface of storage to the domain packages. It runs the
 // closures of Update and Post one after another, so that they are serializable
-// whatever the engine checks. It commits many of them in one engine
+// with every engine. It commits many of them in one engine
 // transaction, so that they share its cost.
 //
 // If a closure returns an error or panics, only that closure is rolled back;
 // the others of its batch are committed. A closure sees the writes of every
 // closure before it, except those that failed.
 //
-// A closure may run more than once, so it must have no effect except on its Txn
-// and on variables that it sets anew each time. It must not block, use the
-// store, or keep what it read beyond its return. What it passes to Set belongs
-// to the store from then on, because later closures may read it.
+// A closure may run more than once. It must have no effect except on its Txn
+// and on variables that it sets again in each run. It must not block, use the
+// store, or keep slices that it read after it returns. Slices that it passes to
+// Set belong to the store, because later closures may read them.
 //
 // An error after which the state of the engine is unknown, such as a failed
-// sync, stops the Store for good: see [Store.Failed]. All methods may be called
+// sync, stops the Store permanently: see [Store.Failed]. All methods may be called
 // concurrently.
 type Store struct {
 	engine Engine
@@ -56,10 +56,10 @@ type Store struct {
 	sole   bool   // the engine is [Sole]
 	taken  []*job // jobs that combine has taken from the queue and not finished
 
-	slots chan struct{} // one token per closure that is queued or running
-	queue chan *job     // as large as slots, so that sending never blocks
-	hurry chan struct{} // a token ends the wait of a batch for more Posts
-	idle  chan struct{} // closed when combine has returned
+	slots     chan struct{} // one token per closure that is queued or running
+	queue     chan *job     // as large as slots, so that sending never blocks
+	commitNow chan struct{} // a token ends the wait of a batch for more Posts
+	idle      chan struct{} // closed when combine has returned
 
 	failed  chan struct{}      // closed by fail
 	closing context.Context    // ends when Close begins
@@ -76,7 +76,7 @@ type Store struct {
 	closeErr  error
 }
 
-// Stats counts what a [Store] has done since New.
+// Stats has counts of a [Store] since New.
 type Stats struct {
 	Queued     int    `json:"queued"`      // closures queued or running now
 	Batches    uint64 `json:"batches"`     // engine transactions that committed
@@ -107,15 +107,15 @@ func New(engine Engine, opts Options) *Store {
 		opts.Logger = zap.NewNop()
 	}
 	s := &Store{
-		engine: engine,
-		opts:   opts,
-		log:    opts.Logger,
-		sole:   isSole(engine),
-		slots:  make(chan struct{}, opts.Queue),
-		queue:  make(chan *job, opts.Queue),
-		hurry:  make(chan struct{}, 1),
-		idle:   make(chan struct{}),
-		failed: make(chan struct{}),
+		engine:    engine,
+		opts:      opts,
+		log:       opts.Logger,
+		sole:      isSole(engine),
+		slots:     make(chan struct{}, opts.Queue),
+		queue:     make(chan *job, opts.Queue),
+		commitNow: make(chan struct{}, 1),
+		idle:      make(chan struct{}),
+		failed:    make(chan struct{}),
 	}
 	s.closing, s.end = context.WithCancel(context.Background())
 	go s.combine()
@@ -129,7 +129,7 @@ func (s *Store) Sole() bool { return s.sole }
 // Now returns the time by which records expire.
 func (s *Store) Now() time.Time { return s.opts.Clock() }
 
-// View runs fn with a consistent snapshot of all commits. What fn reads is
+// View runs fn with a consistent snapshot of all commits. Slices that fn reads are
 // valid until fn returns.
 func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 	if err := s.enter(&s.users); err != nil {
@@ -138,7 +138,7 @@ func (s *Store) View(ctx context.Context, fn func(Reader) error) error {
 	defer s.users.Done()
 	err := s.engine.View(ctx, fn)
 	if stop := s.Err(); stop != nil {
-		return stop // what fn saw may be a write that did not become durable
+		return stop // fn may have read a write that did not become durable
 	}
 	return err
 }
@@ -155,11 +155,11 @@ func (s *Store) Update(ctx context.Context, fn func(Txn) error) error {
 	return s.UpdateThen(ctx, fn, nil)
 }
 
-// UpdateThen is Update with a callback that receives the outcome before
-// UpdateThen returns. As in Post, callbacks run one after another in the order
-// of their closures, so that state in memory can follow the store step by step.
-// A callback may run beside closures of later calls. It is not called if fn did
-// not run because ctx ended, or if fn could not be queued.
+// UpdateThen is Update with a callback that receives the outcome before UpdateThen
+// returns. As in Post, callbacks run one after another in the order of their closures.
+// State in memory can thus follow the store step by step. A callback may run concurrently
+// with closures of later calls. It is not called if fn did not run because ctx ended, or
+// if fn was not queued.
 func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	outcome := make(chan error, 1)
 	j := &job{fn: fn, urgent: true, done: func(err error) {
@@ -182,23 +182,23 @@ func (s *Store) UpdateThen(ctx context.Context, fn func(Txn) error, done func(er
 	}
 }
 
-// Post queues fn and returns without waiting for it. done is called once: with
+// Post queues fn and returns without waiting for it. It calls done once: with
 // nil after the writes of fn are durable, or with an error as Update returns
 // it. Post waits while the queue is full. If Post itself returns an error,
 // which may be that of ctx, neither fn nor done is called. Once fn is queued,
 // ctx has no effect.
 //
-// done runs between two commits, beside closures of the next batch. It must be
+// done runs between two commits, concurrently with closures of the next batch. It must be
 // quick and must not call the store. It may be nil.
 func (s *Store) Post(ctx context.Context, fn func(Txn) error, done func(error)) error {
 	return s.put(ctx, &job{fn: fn, done: done})
 }
 
-// Hurry ends the wait of a batch for more Posts. It does not block, and
+// CommitNow ends the wait of a batch for more Posts. It does not block, and
 // closures and their callbacks may call it.
-func (s *Store) Hurry() {
+func (s *Store) CommitNow() {
 	select {
-	case s.hurry <- struct{}{}:
+	case s.commitNow <- struct{}{}:
 	default:
 	}
 }
@@ -216,7 +216,7 @@ func (s *Store) Flush(ctx context.Context) error {
 func (s *Store) Backup(ctx context.Context, w io.Writer) error {
 	backuper, ok := s.engine.(Backuper)
 	if !ok {
-		return fmt.Errorf("storage: this engine takes no backups while in use: %w", errors.ErrUnsupported)
+		return fmt.Errorf("storage: this engine does not support backups while in use: %w", errors.ErrUnsupported)
 	}
 	if err := s.enter(&s.users); err != nil {
 		return err
@@ -246,8 +246,8 @@ func (s *Store) Space() (free, least uint64, err error) {
 	return spacer.Space()
 }
 
-// Adopt applies the settings of a later configuration with the same key to the engine, as far as
-// it can change them while it is open.
+// Adopt applies those settings of a later configuration with the same key that the engine can
+// change while it is open.
 func (s *Store) Adopt(o Opener) {
 	if engine, ok := s.engine.(Adopter); ok {
 		engine.Adopt(o)
@@ -265,9 +265,9 @@ func (s *Store) Err() error {
 }
 
 // Failed returns a channel that is closed when the store has failed. A failed
-// store refuses all calls, including reads, until a restart: a commit that
-// failed may be visible without being durable, so nothing may depend on it, and
-// no retry can repair it.
+// store refuses all calls, including reads, until a restart. A commit that
+// failed may be visible without being durable, so nothing may depend on it. No
+// retry can repair it.
 func (s *Store) Failed() <-chan struct{} { return s.failed }
 
 // Stats returns the counts since New.

@@ -11,13 +11,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// TestCallbacksRunInTheOrderOfCommits: state in memory follows the store, so
-// the callback of a closure must run after those of all earlier closures.
+// TestCallbacksRunInTheOrderOfCommits checks that the callback of a closure runs after
+// those of all earlier closures, because state in memory follows the store.
 func TestCallbacksRunInTheOrderOfCommits(t *testing.T) {
 	t.Parallel()
 	s := storage.New(memory.New(), storage.Options{Gather: -1})
 	defer s.Close()
-	var ran, told []int // each by one goroutine at a time
+	var ran, callbacks []int // each by one goroutine at a time
 	var callers sync.WaitGroup
 	refused := errors.New("refused")
 	for i := range 200 {
@@ -30,19 +30,19 @@ func TestCallbacksRunInTheOrderOfCommits(t *testing.T) {
 				}
 				return nil
 			}, func(err error) {
-				told, called = append(told, i), true
+				callbacks, called = append(callbacks, i), true
 				if errors.Is(err, refused) != (i%7 == 0) {
-					t.Errorf("%d was told %v", i, err)
+					t.Errorf("the callback of %d got %v", i, err)
 				}
 			})
 			if !called || errors.Is(err, refused) != (i%7 == 0) {
-				t.Errorf("%d returned %v, and was told before: %t", i, err, called)
+				t.Errorf("%d returned %v; its callback had run: %t", i, err, called)
 			}
 		})
 	}
 	callers.Wait()
-	if !slices.Equal(ran, told) {
-		t.Errorf("the closures ran as\n%v, the callbacks as\n%v", ran, told)
+	if !slices.Equal(ran, callbacks) {
+		t.Errorf("the closures ran as\n%v, the callbacks as\n%v", ran, callbacks)
 	}
 }
 
@@ -52,8 +52,8 @@ func TestAClosureThatDidNotRunHasNoCallback(t *testing.T) {
 	defer s.Close()
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	err := s.UpdateThen(ctx, func(storage.Txn) error { t.Error("it ran"); return nil }, func(error) { t.Error("its callback ran") })
+	err := s.UpdateThen(ctx, func(storage.Txn) error { t.Error("the closure ran"); return nil }, func(error) { t.Error("the callback ran") })
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("it returned %v", err)
+		t.Errorf("UpdateThen returned %v", err)
 	}
 }

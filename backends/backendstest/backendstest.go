@@ -1,8 +1,8 @@
 // Package backendstest is the conformance suite for adapters of generation
 // services. [Run] tests an adapter against a [MockService]. [CheckStatus] and
-// [CheckError] check what is true of every status and error, whatever the
-// service sent. [Jobs] implements most of a MockService. Only tests import this
-// package. It imports package backends.
+// [CheckError] check the rules that each status and error must follow for any
+// answer of the service. [Jobs] implements most of a MockService. Only tests
+// import this package. It imports package backends.
 package backendstest
 
 import (
@@ -28,9 +28,9 @@ const (
 	Other  Op = "other" // any other request of the adapter
 )
 
-// MockService simulates the vendor's service over HTTP: it accepts jobs and
-// answers as the vendor documents. It rejects a wrong credential. Its methods
-// may be called concurrently.
+// MockService simulates the vendor's service over HTTP. It accepts jobs, answers
+// in the documented form of the vendor, and rejects a wrong credential. Its
+// methods may be called concurrently.
 type MockService interface {
 	http.Handler
 
@@ -45,10 +45,10 @@ type MockService interface {
 	SetState(state backends.State)
 
 	// SetStatusWord makes the service report this word as the state of all
-	// jobs. The empty word restores the vendor's own.
+	// jobs. The empty word restores the words of the vendor.
 	SetStatusWord(word string)
 
-	// ForgetJobs makes the service answer that it knows none of its jobs.
+	// ForgetJobs makes the service answer that its jobs do not exist.
 	ForgetJobs()
 }
 
@@ -102,10 +102,10 @@ func Run(t *testing.T, s Service) {
 		"an Unconfirmed submission is reconciled":                           testReconcile,
 		"errors and failures do not contain the credential":                 testSecretNotRevealed,
 		"the credential is sent to its own service only":                    testCredentialDestination,
-		"every call returns within a second after its context ends":         testContextCancelled,
-		"the caller is not told about a wrong credential":                   testWrongCredential,
+		"each call returns within a second after its context ends":          testContextCancelled,
+		"the caller does not see an error about the credential":             testWrongCredential,
 		"a redirect is not followed":                                        testRedirects,
-		"Retry-After is passed on and capped":                               testRetryAfter,
+		"RetryAfter is set and limited":                                     testRetryAfter,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -124,16 +124,16 @@ type fixture struct {
 
 	mu        sync.Mutex
 	overrides map[Op]overrideFunc
-	seen      map[Op]int
+	received  map[Op]int // the number of requests
 	jobs      int
 }
 
-// overrideFunc answers a request instead of the mock service. pass is the mock.
-type overrideFunc func(w http.ResponseWriter, r *http.Request, pass http.Handler)
+// overrideFunc answers a request instead of the mock service.
+type overrideFunc func(w http.ResponseWriter, r *http.Request, mock http.Handler)
 
 func newFixture(t *testing.T, s Service) *fixture {
 	t.Helper()
-	f := &fixture{Service: s, mock: s.Mock(), overrides: make(map[Op]overrideFunc), seen: make(map[Op]int)}
+	f := &fixture{Service: s, mock: s.Mock(), overrides: make(map[Op]overrideFunc), received: make(map[Op]int)}
 	f.server = httptest.NewServer(f)
 	t.Cleanup(f.server.Close)
 	f.backend = s.Backend(t, f.server.URL)
@@ -144,7 +144,7 @@ func newFixture(t *testing.T, s Service) *fixture {
 func (f *fixture) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	op := f.mock.Op(r)
 	f.mu.Lock()
-	f.seen[op]++
+	f.received[op]++
 	do := f.overrides[op]
 	f.mu.Unlock()
 	if do != nil {
@@ -166,11 +166,11 @@ func (f *fixture) override(op Op, do overrideFunc) {
 func (f *fixture) requests(op Op) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.seen[op]
+	return f.received[op]
 }
 
-// job returns the job with a new token, because a service may accept a token
-// only once.
+// job returns Job with a new token, because a service may accept a token only
+// once.
 func (f *fixture) job() backends.Job {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -180,7 +180,8 @@ func (f *fixture) job() backends.Job {
 	return job
 }
 
-// submit submits a job, which must be accepted, and returns its reference.
+// submit submits a job and returns its reference. It fails the test if the job is
+// not accepted.
 func (f *fixture) submit(t *testing.T) backends.Ref {
 	t.Helper()
 	ref, err := f.backend.Submit(t.Context(), f.job())
@@ -190,7 +191,7 @@ func (f *fixture) submit(t *testing.T) backends.Ref {
 	return ref
 }
 
-// poll returns the status of a job. The poll must succeed.
+// poll returns the status of a job. It fails the test if there is an error.
 func (f *fixture) poll(t *testing.T, ref backends.Ref) backends.Status {
 	t.Helper()
 	status, err := f.backend.Poll(t.Context(), ref)
@@ -201,16 +202,17 @@ func (f *fixture) poll(t *testing.T, ref backends.Ref) backends.Status {
 	return status
 }
 
-// wantError fails the test unless err is a valid error of one of these kinds.
-func (f *fixture) wantError(t *testing.T, what string, err error, kinds ...backends.Kind) *backends.Error {
+// wantError fails the test unless err is a valid error of one of these kinds. It
+// never returns nil.
+func (f *fixture) wantError(t *testing.T, call string, err error, kinds ...backends.Kind) *backends.Error {
 	t.Helper()
 	e := CheckError(t, err, f.Secret)
 	if e == nil {
-		t.Errorf("%s: got %v, want an error that is %v", what, err, kinds)
+		t.Errorf("%s: the error is %v, want one of the kinds %v", call, err, kinds)
 		return new(backends.Error)
 	}
 	if !slices.Contains(kinds, e.Kind) {
-		t.Errorf("%s: is %v, want %v", what, e, kinds)
+		t.Errorf("%s: the error is %v, want one of the kinds %v", call, e, kinds)
 	}
 	return e
 }

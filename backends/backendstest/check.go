@@ -26,36 +26,37 @@ var (
 	}
 )
 
-// longestWait is the maximum RetryAfter that an adapter may return.
-const longestWait = time.Hour
+// maxRetryAfter is the maximum RetryAfter that an adapter may return.
+const maxRetryAfter = time.Hour
 
-// CheckStatus checks what is true of every status. secret must not occur in it.
+// CheckStatus checks the rules for every status. It fails the test if the status
+// contains secret.
 func CheckStatus(t testing.TB, s backends.Status, secret string) {
 	t.Helper()
 	if !slices.Contains(states, s.State) {
 		t.Errorf("the state %q is unknown", s.State)
 	}
 	if s.Progress < 0 || s.Progress > 100 {
-		t.Errorf("progress is %d", s.Progress)
+		t.Errorf("the progress is %d", s.Progress)
 	}
 	if (len(s.Results) > 0) != (s.State == backends.Succeeded) {
-		t.Errorf("%s with %d results", s.State, len(s.Results))
+		t.Errorf("the state is %s, with %d results", s.State, len(s.Results))
 	}
 	if (s.Failure != nil) != (s.State == backends.Failed) {
-		t.Errorf("%s with failure %v", s.State, s.Failure)
+		t.Errorf("the state is %s, with the failure %v", s.State, s.Failure)
 	}
-	if s.RetryAfter < 0 || s.RetryAfter > longestWait {
+	if s.RetryAfter < 0 || s.RetryAfter > maxRetryAfter {
 		t.Errorf("RetryAfter is %s", s.RetryAfter)
 	}
 	for _, r := range s.Results {
 		if u, err := url.Parse(r.URL); r.URL != "" && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil) {
-			t.Errorf("the result is at %q", r.URL)
+			t.Errorf("the URL of a result is %q", r.URL)
 		}
 		if !slices.Contains(types, r.Type) {
-			t.Errorf("a result of type %q", r.Type)
+			t.Errorf("the type of a result is %q", r.Type)
 		}
 		if r.Width < 0 || r.Height < 0 || r.Duration < 0 || math.IsNaN(r.Duration) || math.IsInf(r.Duration, 0) {
-			t.Errorf("a result of %d × %d, %g s", r.Width, r.Height, r.Duration)
+			t.Errorf("a result has %d × %d pixels and %g seconds", r.Width, r.Height, r.Duration)
 		}
 		checkText(t, "format", r.Format, secret)
 	}
@@ -64,7 +65,7 @@ func CheckStatus(t testing.TB, s backends.Status, secret string) {
 			t.Errorf("the reason %q is unknown", f.Reason)
 		}
 		if f.Message == "" {
-			t.Error("a failure without a message")
+			t.Error("the failure has no message")
 		}
 		checkText(t, "message", f.Message, secret)
 		checkText(t, "detail", f.Detail, secret)
@@ -73,8 +74,8 @@ func CheckStatus(t testing.TB, s backends.Status, secret string) {
 	checkText(t, "cost", s.Cost.Amount+s.Cost.Unit, secret)
 }
 
-// CheckError checks what is true of every [backends.Error] and returns it. It
-// returns nil if err is not one. secret must not occur in it.
+// CheckError checks the rules for every [backends.Error] and returns it. It
+// returns nil if err is not one. It fails the test if the error contains secret.
 func CheckError(t testing.TB, err error, secret string) *backends.Error {
 	t.Helper()
 	e, ok := errors.AsType[*backends.Error](err)
@@ -88,27 +89,27 @@ func CheckError(t testing.TB, err error, secret string) *backends.Error {
 		t.Errorf("the reason %q is unknown", e.Reason)
 	}
 	if e.Message == "" {
-		t.Error("an error without a message")
+		t.Error("the error has no message")
 	}
-	if e.RetryAfter < 0 || e.RetryAfter > longestWait {
+	if e.RetryAfter < 0 || e.RetryAfter > maxRetryAfter {
 		t.Errorf("RetryAfter is %s", e.RetryAfter)
 	}
 	checkText(t, "message", e.Message, secret)
 	checkText(t, "detail", e.Detail, secret)
 	checkText(t, "code", e.Code, secret)
 	if text := fmt.Sprintf("%v %+v %#v", err, err, err); strings.Contains(text, secret) && secret != "" {
-		t.Errorf("the error prints the credential: %s", text)
+		t.Errorf("the printed error contains the credential: %s", text)
 	}
 	return e
 }
 
 // checkText checks the length, encoding and content of a text from a service.
-func checkText(t testing.TB, what, text, secret string) {
+func checkText(t testing.TB, field, text, secret string) {
 	t.Helper()
 	if len(text) > backends.MaxText || !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
-		t.Errorf("the %s is %d bytes of %.80q", what, len(text), text)
+		t.Errorf("the %s has %d bytes or an invalid character: %.80q", field, len(text), text)
 	}
 	if secret != "" && strings.Contains(text, secret) {
-		t.Errorf("the %s contains the credential: %s", what, text)
+		t.Errorf("the %s contains the credential: %s", field, text)
 	}
 }

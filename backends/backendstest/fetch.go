@@ -21,9 +21,9 @@ func testFetch(t *testing.T, f *fixture) {
 	status := f.poll(t, ref)
 	if status.Results[0].URL != "" {
 		if fetcher.OnlyBytes() {
-			t.Errorf("only bytes, and a result is at %s", status.Results[0].URL)
+			t.Errorf("OnlyBytes is true, but a result has the URL %s", status.Results[0].URL)
 		}
-		t.Skip("these results are URLs")
+		t.Skip("the mock service returns URLs")
 	}
 	file, content, err := fetcher.Fetch(t.Context(), ref, 0)
 	if err != nil {
@@ -40,12 +40,12 @@ func testFetch(t *testing.T, f *fixture) {
 		t.Errorf("fetched %d bytes, want %d", len(read), len(f.Content))
 	}
 	if content.Size != -1 && content.Size != int64(len(read)) {
-		t.Errorf("%d bytes were announced, %d arrived", content.Size, len(read))
+		t.Errorf("the file has %d bytes, Content.Size is %d", len(read), content.Size)
 	}
 	for _, index := range []int{-1, len(status.Results), 1 << 40} {
 		if file, _, err := fetcher.Fetch(t.Context(), ref, index); err == nil {
 			_ = file.Close()
-			t.Errorf("there is a result %d", index)
+			t.Errorf("the result with the index %d was fetched", index)
 		}
 	}
 
@@ -80,7 +80,7 @@ func testFetch(t *testing.T, f *fixture) {
 		file, _, err := fetcher.Fetch(t.Context(), ref, 0)
 		if err == nil {
 			_ = file.Close()
-			t.Errorf("%d is a file", status)
+			t.Errorf("an answer with status %d is accepted as a file", status)
 			continue
 		}
 		f.wantError(t, "fetch", err, want)
@@ -105,36 +105,36 @@ func testReconcile(t *testing.T, f *fixture) {
 	if !ok {
 		t.Skip("the service cannot find a job by its token")
 	}
-	for _, done := range []bool{true, false} {
+	for _, performed := range []bool{true, false} {
 		f.mock.ForgetJobs()
 		before := f.mock.Accepted()
 		job := f.Job
-		job.Token = backends.Token(map[bool]string{true: "taken", false: "lost"}[done])
-		f.override(Submit, dropConnection(done))
+		job.Token = backends.Token(map[bool]string{true: "accepted", false: "lost"}[performed])
+		f.override(Submit, dropConnection(performed))
 		_, err := f.backend.Submit(t.Context(), job)
 		f.wantError(t, "submit", err, backends.Unconfirmed)
 
-		// While the service is out of order, the outcome remains unknown.
+		// While the service returns errors, the outcome remains unknown.
 		for _, op := range []Op{Submit, Poll, Other} {
 			f.override(op, answer(http503, nil, "{}"))
 		}
 		_, err = reconciler.Reconcile(t.Context(), job)
-		f.wantError(t, "service out of order", err, backends.Busy, backends.Unconfirmed)
+		f.wantError(t, "reconcile while the service returns errors", err, backends.Busy, backends.Unconfirmed)
 		for _, op := range []Op{Submit, Poll, Other} {
 			f.override(op, nil)
 		}
 
 		ref, err := reconciler.Reconcile(t.Context(), job)
-		taken := f.mock.Accepted() - before
+		accepted := f.mock.Accepted() - before
 		switch {
-		case err == nil && taken == 1:
+		case err == nil && accepted == 1:
 			if status := f.poll(t, ref); status.State == backends.Unknown {
-				t.Errorf("the job that was found is %+v", status)
+				t.Errorf("the status of the reconciled job is %+v", status)
 			}
-		case err != nil && !done && taken == 0:
-			f.wantError(t, "there is no job", err, backends.Gone)
+		case err != nil && !performed && accepted == 0:
+			f.wantError(t, "reconcile a lost submission", err, backends.Gone)
 		default:
-			t.Errorf("taken at first: %t; then %d jobs, %+v, %v", done, taken, ref, err)
+			t.Errorf("submission performed: %t; after Reconcile there are %d jobs: %+v, %v", performed, accepted, ref, err)
 		}
 	}
 }
@@ -152,19 +152,17 @@ func testCredentialDestination(t *testing.T, f *fixture) {
 	}))
 	t.Cleanup(other.Close)
 
-	// The service's address was changed and its credential was not: the job is
-	// polled at the old address.
+	// If only the configured address changes, the job is polled at the old address.
 	moved := f.Backend(t, other.URL)
 	if status, err := moved.Poll(t.Context(), ref); err != nil {
-		t.Errorf("after the address has changed: %+v, %v", status, err)
+		t.Errorf("poll after a change of the address: %+v, %v", status, err)
 	}
-	// The address and the credential were both changed: the new credential is
-	// not sent to the old address.
-	stolen := ref
-	stolen.Base, stolen.Account = other.URL, "0000000000000000"
-	stolen.Links = nil
-	_, err := f.backend.Poll(t.Context(), stolen)
-	f.wantError(t, "another address and account", err, backends.Refused)
+	// If the credential changes too, the new one is not sent to the old address.
+	foreign := ref
+	foreign.Base, foreign.Account = other.URL, "0000000000000000"
+	foreign.Links = nil
+	_, err := f.backend.Poll(t.Context(), foreign)
+	f.wantError(t, "poll at another address with another credential", err, backends.Refused)
 	other.Close()
 	if received.Len() > 0 {
 		t.Errorf("the other address received %s", received.String())

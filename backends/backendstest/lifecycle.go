@@ -12,7 +12,7 @@ import (
 func testLifecycle(t *testing.T, f *fixture) {
 	CheckLifecycle(t, f.backend, f.mock, f.Job)
 	if n := f.requests(Submit); n != 1 {
-		t.Errorf("%d requests for one submission", n)
+		t.Errorf("one submission sent %d requests", n)
 	}
 	if n := f.mock.Accepted(); n != 1 {
 		t.Errorf("%d jobs were accepted", n)
@@ -24,9 +24,9 @@ type StateSetter interface {
 	SetState(state backends.State)
 }
 
-// CheckLifecycle submits a job, puts it into each state, also into Failed, and
-// checks that Poll reports that state.
-func CheckLifecycle(t *testing.T, b backends.Backend, stages StateSetter, job backends.Job) {
+// CheckLifecycle submits a job, puts it into each state, and checks that Poll
+// reports this state.
+func CheckLifecycle(t *testing.T, b backends.Backend, setter StateSetter, job backends.Job) {
 	t.Helper()
 	ref, err := b.Submit(t.Context(), job)
 	if err != nil {
@@ -37,7 +37,7 @@ func CheckLifecycle(t *testing.T, b backends.Backend, stages StateSetter, job ba
 	}
 	last := 0
 	for _, state := range []backends.State{backends.Queued, backends.Running, backends.Succeeded, backends.Failed} {
-		stages.SetState(state)
+		setter.SetState(state)
 		status, err := b.Poll(t.Context(), ref)
 		if err != nil {
 			t.Fatalf("%s: %v", state, err)
@@ -50,7 +50,7 @@ func CheckLifecycle(t *testing.T, b backends.Backend, stages StateSetter, job ba
 			continue
 		}
 		if status.Progress < last {
-			t.Errorf("progress falls from %d to %d", last, status.Progress)
+			t.Errorf("the progress falls from %d to %d", last, status.Progress)
 		}
 		last = status.Progress
 		for i, result := range status.Results {
@@ -58,7 +58,7 @@ func CheckLifecycle(t *testing.T, b backends.Backend, stages StateSetter, job ba
 				t.Errorf("result %d is a %s", i, result.Type)
 			}
 			if _, fetch := b.(backends.Fetcher); result.URL == "" && !fetch {
-				t.Errorf("result %d has no address and cannot be fetched", i)
+				t.Errorf("result %d has no URL, and the backend is not a Fetcher", i)
 			}
 		}
 	}
@@ -109,7 +109,7 @@ func testRestart(t *testing.T, f *fixture) {
 	f.backend = f.Backend(t, f.server.URL)
 	f.mock.SetState(backends.Succeeded)
 	if status := f.poll(t, ref); status.State != backends.Succeeded {
-		t.Errorf("after a restart: %+v", status)
+		t.Errorf("the status after a restart is %+v", status)
 	}
 }
 
@@ -120,7 +120,7 @@ func testUnknownStatusWord(t *testing.T, f *fixture) {
 		f.mock.SetStatusWord(word)
 		status := f.poll(t, ref)
 		if status.State != backends.Unknown {
-			t.Errorf("%q is %s", word, status.State)
+			t.Errorf("the state for %q is %s, want %s", word, status.State, backends.Unknown)
 		}
 		if want := backends.Text(word); status.Word != want {
 			t.Errorf("the status word %q is reported as %q", word, status.Word)
@@ -129,7 +129,7 @@ func testUnknownStatusWord(t *testing.T, f *fixture) {
 	f.mock.SetStatusWord("")
 	f.mock.SetState(backends.Succeeded)
 	if status := f.poll(t, ref); status.State != backends.Succeeded {
-		t.Errorf("at the end: %+v", status)
+		t.Errorf("the last status is %+v", status)
 	}
 }
 
@@ -141,7 +141,7 @@ func testUnknownJob(t *testing.T, f *fixture) {
 }
 
 func testResultURLs(t *testing.T, f *fixture) {
-	linker, ok := f.mock.(ResultURLSetter)
+	setter, ok := f.mock.(ResultURLSetter)
 	if !ok {
 		t.Skip("results have no URL")
 	}
@@ -168,13 +168,13 @@ func testResultURLs(t *testing.T, f *fixture) {
 		"https://files.example.com/a\nb.mp4":          false,
 		"https://files.example.com/%zz":               false,
 	} {
-		linker.SetResultURL(address)
+		setter.SetResultURL(address)
 		status := f.poll(t, ref)
 		if good && (status.State != backends.Succeeded || status.Results[0].URL != address) {
-			t.Errorf("%s is reported as %+v", address, status)
+			t.Errorf("the status of a job with the result %s is %+v", address, status)
 		}
 		if !good && status.State != backends.Unknown {
-			t.Errorf("%q makes the job %+v", address, status)
+			t.Errorf("the status of a job with the result %q is %+v, want %s", address, status, backends.Unknown)
 		}
 	}
 }
@@ -182,35 +182,35 @@ func testResultURLs(t *testing.T, f *fixture) {
 func testCheck(t *testing.T, f *fixture) {
 	checker, ok := f.backend.(backends.Checker)
 	if !ok {
-		t.Skip("the service has no free request")
+		t.Skip("the backend is not a Checker")
 	}
 	if err := checker.Check(t.Context()); err != nil {
-		t.Errorf("the service is available, and Check returns %v", err)
+		t.Errorf("the service is available, but Check returns %v", err)
 	}
-	put := func(do overrideFunc) {
+	overrideReads := func(do overrideFunc) {
 		for _, op := range []Op{Poll, Other} {
 			f.override(op, do)
 		}
 	}
 	for _, status := range []int{200, 204, 302, 307, 400, http401, 403, 404, 405, 410, http429, http500, http503} {
 		for _, body := range []string{"", "{}", "[]", "<html>not here</html>", `{"error":{"message":"not ` + f.Secret + `","code":"NOT_FOUND"},"message":"no","code":"NOT_FOUND"}`} {
-			put(answer(status, nil, body))
+			overrideReads(answer(status, nil, body))
 			err := checker.Check(t.Context())
 			if CheckError(t, err, f.Secret) == nil {
-				t.Errorf("Check accepts an answer of %d %s: %v", status, body, err)
+				t.Errorf("Check of a service that answers %d %s returns %v", status, body, err)
 			}
 		}
 	}
-	put(dropConnection(true))
+	overrideReads(dropConnection(true))
 	CheckError(t, checker.Check(t.Context()), f.Secret)
-	put(nil)
+	overrideReads(nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if checker.Check(ctx) == nil {
 		t.Error("Check succeeds after its context ended")
 	}
 	f.server.Close()
-	f.wantError(t, "unreachable", checker.Check(t.Context()), backends.Busy)
+	f.wantError(t, "check of an unreachable service", checker.Check(t.Context()), backends.Busy)
 	if n := f.requests(Submit); n != 0 || f.mock.Accepted() != 0 {
 		t.Errorf("the checks sent %d submissions", n)
 	}
@@ -219,7 +219,7 @@ func testCheck(t *testing.T, f *fixture) {
 func testCancel(t *testing.T, f *fixture) {
 	canceler, ok := f.backend.(backends.Canceler)
 	if !ok {
-		t.Skip("the service cannot cancel")
+		t.Skip("the backend is not a Canceler")
 	}
 	ref := f.submit(t)
 	f.mock.SetState(backends.Running)
@@ -228,7 +228,7 @@ func testCancel(t *testing.T, f *fixture) {
 	}
 	status, err := f.backend.Poll(t.Context(), ref)
 	if backends.KindOf(err) != backends.Gone && (err != nil || status.State != backends.Failed) {
-		t.Errorf("a cancelled job is %+v, %v", status, err)
+		t.Errorf("the status of a cancelled job is %+v, %v", status, err)
 	}
 
 	ref = f.submit(t)
@@ -236,11 +236,11 @@ func testCancel(t *testing.T, f *fixture) {
 	if err := canceler.Cancel(t.Context(), ref); err == nil {
 		t.Error("a finished job was cancelled")
 	} else {
-		f.wantError(t, "cancelling a finished job", err, backends.Refused, backends.Gone)
+		f.wantError(t, "cancel a finished job", err, backends.Refused, backends.Gone)
 	}
 
 	f.mock.ForgetJobs()
-	f.wantError(t, "cancelling no job", canceler.Cancel(t.Context(), ref), backends.Gone)
+	f.wantError(t, "cancel an unknown job", canceler.Cancel(t.Context(), ref), backends.Gone)
 
 	for status, want := range map[int]backends.Kind{
 		http401: backends.Refused, http429: backends.Busy, http500: backends.Unconfirmed, http503: backends.Unconfirmed,

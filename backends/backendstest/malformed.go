@@ -12,30 +12,30 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// huge exceeds the bytes that an adapter reads of an answer, apart from long
+// huge is more than the bytes that an adapter reads of an answer, without the long
 // strings.
 const huge = 5 << 20
 
 // malformed are bodies with status 200 that contain no usable answer.
 var malformed = map[string]string{
-	"nothing":               "",
-	"white space":           " \n",
-	"HTML":                  "<!doctype html><title>502</title>",
-	"an event stream":       "event: completed\ndata: {\"status\":\"succeeded\"}\n\n",
-	"text":                  "ok",
-	"null":                  "null",
-	"a string":              `"task_1"`,
-	"an array":              `[{"id":"x","status":"succeeded"}]`,
-	"an empty object":       `{}`,
-	"half an object":        `{"id":"x","task_id":"x","status":"succ`,
-	"two objects":           `{"id":"x","task_id":"x"}{"id":"y"}`,
-	"bad UTF-8":             "{\"id\":\"\xff\xfe\",\"task_id\":\"\xff\",\"request_id\":\"\xff\",\"status\":\"\xff\"}",
-	"an id of control":      `{"id":"a\u0000b","task_id":"a\nb","request_id":"a b"}`,
-	"an id too long":        `{"id":"` + strings.Repeat("x", 256) + `","task_id":"` + strings.Repeat("x", 256) + `","request_id":"` + strings.Repeat("x", 256) + `"}`,
-	"wrong types":           `{"id":{},"task_id":[],"request_id":true,"status":7,"data":"x","Response":[]}`,
-	"a huge object":         `{"id":"x","task_id":"x","request_id":"x","pad":[` + strings.Repeat("1,", huge/2) + `1]}`,
-	"a huge lot of nothing": strings.Repeat(" ", huge),
-	"deep":                  `{"id":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
+	"nothing":          "",
+	"white space":      " \n",
+	"HTML":             "<!doctype html><title>502</title>",
+	"an event stream":  "event: completed\ndata: {\"status\":\"succeeded\"}\n\n",
+	"text":             "ok",
+	"null":             "null",
+	"a string":         `"task_1"`,
+	"an array":         `[{"id":"x","status":"succeeded"}]`,
+	"an empty object":  `{}`,
+	"half an object":   `{"id":"x","task_id":"x","status":"succ`,
+	"two objects":      `{"id":"x","task_id":"x"}{"id":"y"}`,
+	"bad UTF-8":        "{\"id\":\"\xff\xfe\",\"task_id\":\"\xff\",\"request_id\":\"\xff\",\"status\":\"\xff\"}",
+	"an invalid id":    `{"id":"a\u0000b","task_id":"a\nb","request_id":"a b"}`,
+	"an id too long":   `{"id":"` + strings.Repeat("x", 256) + `","task_id":"` + strings.Repeat("x", 256) + `","request_id":"` + strings.Repeat("x", 256) + `"}`,
+	"wrong types":      `{"id":{},"task_id":[],"request_id":true,"status":7,"data":"x","Response":[]}`,
+	"a huge object":    `{"id":"x","task_id":"x","request_id":"x","pad":[` + strings.Repeat("1,", huge/2) + `1]}`,
+	"huge white space": strings.Repeat(" ", huge),
+	"deep nesting":     `{"id":` + strings.Repeat("[", 20000) + strings.Repeat("]", 20000) + `}`,
 }
 
 func testMalformedSubmission(t *testing.T, f *fixture) {
@@ -45,7 +45,7 @@ func testMalformedSubmission(t *testing.T, f *fixture) {
 		_, err := f.backend.Submit(t.Context(), f.job())
 		f.wantError(t, name, err, backends.Unconfirmed)
 		if n := f.requests(Submit) - before; n != 1 {
-			t.Errorf("%s: %d requests for one submission", name, n)
+			t.Errorf("%s: one submission sent %d requests", name, n)
 		}
 	}
 }
@@ -61,16 +61,16 @@ func testMalformedPoll(t *testing.T, f *fixture) {
 		}
 		CheckStatus(t, status, f.Secret)
 		if status.State != backends.Unknown {
-			t.Errorf("%s: the job is %+v", name, status)
+			t.Errorf("%s: the status is %+v", name, status)
 		}
 	}
 }
 
-// echoRequest answers as the mock and adds a prompt and a picture, as services
-// do that repeat the request in their answer.
-func echoRequest(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+// echoRequest adds a prompt and an image to the answer of the mock. It simulates
+// services that repeat the request in their answer.
+func echoRequest(w http.ResponseWriter, r *http.Request, mock http.Handler) {
 	recorder := httptest.NewRecorder()
-	pass.ServeHTTP(recorder, r)
+	mock.ServeHTTP(recorder, r)
 	body := recorder.Body.Bytes()
 	var members map[string]any
 	if json.Unmarshal(body, &members) == nil {
@@ -100,21 +100,21 @@ func testEchoedRequest(t *testing.T, f *fixture) {
 // replacements are the values that replace each member in turn.
 var replacements = []any{nil, true, -1.5, 1e300, "", "x", "a\u0000\n\u202eb", []any{}, []any{nil, 1.0, "x"}, map[string]any{}}
 
-// mutations returns copies of a JSON value in which each inner part is removed
-// or replaced, one at a time.
+// mutations returns copies of a JSON value. In each of them one inner value is
+// removed, or replaced by an element of with.
 func mutations(value any, with []any) []any {
 	var list []any
 	switch value := value.(type) {
 	case map[string]any:
 		for name := range value {
-			copied := func(set func(map[string]any)) {
+			add := func(change func(map[string]any)) {
 				c := maps.Clone(value)
-				set(c)
+				change(c)
 				list = append(list, c)
 			}
-			copied(func(m map[string]any) { delete(m, name) })
+			add(func(m map[string]any) { delete(m, name) })
 			for _, other := range append(mutations(value[name], with), with...) {
-				copied(func(m map[string]any) { m[name] = other })
+				add(func(m map[string]any) { m[name] = other })
 			}
 		}
 	case []any:
@@ -129,18 +129,18 @@ func mutations(value any, with []any) []any {
 	return list
 }
 
-// mutate answers as the mock, with the mutation of this number applied. It sets
-// more if there is such a mutation.
+// mutate returns an override that applies the mutation with this number to the
+// answer of the mock. It sets more if there is such a mutation.
 func mutate(number int, with []any, more *bool) overrideFunc {
-	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	return func(w http.ResponseWriter, r *http.Request, mock http.Handler) {
 		recorder := httptest.NewRecorder()
-		pass.ServeHTTP(recorder, r)
+		mock.ServeHTTP(recorder, r)
 		body := recorder.Body.Bytes()
 		var value any
 		if json.Unmarshal(body, &value) == nil {
-			if ways := mutations(value, with); number < len(ways) {
+			if list := mutations(value, with); number < len(list) {
 				*more = true
-				body, _ = json.Marshal(ways[number])
+				body, _ = json.Marshal(list[number])
 			}
 		}
 		w.Header().Set("Content-Type", "application/json")
@@ -160,7 +160,7 @@ func testMutatedSubmission(t *testing.T, f *fixture) {
 		case err != nil:
 			f.wantError(t, "submit", err, backends.Unconfirmed, backends.Refused, backends.Busy)
 		case !backends.IsID(ref.ID):
-			t.Errorf("the reference %+v", ref)
+			t.Errorf("the reference %+v has an invalid id", ref)
 		}
 		if !more {
 			return
@@ -180,9 +180,9 @@ func testMutatedPoll(t *testing.T, f *fixture) {
 				f.wantError(t, string(state), err, backends.Busy, backends.Refused, backends.Gone)
 			} else {
 				CheckStatus(t, status, f.Secret)
-				over := status.State == backends.Succeeded || status.State == backends.Failed
-				if over && (state == backends.Queued || state == backends.Running) {
-					t.Errorf("a job that is %s has ended: %+v", state, status)
+				ended := status.State == backends.Succeeded || status.State == backends.Failed
+				if ended && (state == backends.Queued || state == backends.Running) {
+					t.Errorf("the status of a job that is %s is %+v", state, status)
 				}
 			}
 			if !more {

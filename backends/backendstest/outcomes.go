@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// Short names of statuses.
+// Short names of status codes.
 const (
 	http401 = http.StatusUnauthorized
 	http429 = http.StatusTooManyRequests
@@ -35,12 +35,12 @@ func answer(status int, header map[string]string, body string) overrideFunc {
 	}
 }
 
-// dropConnection returns an override that closes the connection, after the
-// service has performed the request if done is set, and before it otherwise.
-func dropConnection(done bool) overrideFunc {
-	return func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
-		if done {
-			pass.ServeHTTP(httptest.NewRecorder(), r)
+// dropConnection returns an override that closes the connection. If perform is
+// set, the service performs the request before.
+func dropConnection(perform bool) overrideFunc {
+	return func(w http.ResponseWriter, r *http.Request, mock http.Handler) {
+		if perform {
+			mock.ServeHTTP(httptest.NewRecorder(), r)
 		}
 		conn, _, err := w.(http.Hijacker).Hijack()
 		if err != nil {
@@ -82,7 +82,7 @@ func testSubmissionOutcomes(t *testing.T, f *fixture) {
 			_, err := f.backend.Submit(t.Context(), f.job())
 			f.wantError(t, fmt.Sprintf("%d %s", status, body), err, want)
 			if n := f.requests(Submit) - before; n != 1 {
-				t.Errorf("%d: %d requests for one submission", status, n)
+				t.Errorf("%d: one submission sent %d requests", status, n)
 			}
 		}
 	}
@@ -92,26 +92,26 @@ func testSubmissionOutcomes(t *testing.T, f *fixture) {
 }
 
 func testDroppedSubmission(t *testing.T, f *fixture) {
-	for _, done := range []bool{false, true} {
+	for _, perform := range []bool{false, true} {
 		before := f.requests(Submit)
-		f.override(Submit, dropConnection(done))
+		f.override(Submit, dropConnection(perform))
 		_, err := f.backend.Submit(t.Context(), f.job())
-		f.wantError(t, fmt.Sprintf("connection dropped, request performed: %t", done), err, backends.Unconfirmed)
+		f.wantError(t, fmt.Sprintf("connection dropped, request performed: %t", perform), err, backends.Unconfirmed)
 		if n := f.requests(Submit) - before; n != 1 {
-			t.Errorf("%d requests for one submission", n)
+			t.Errorf("one submission sent %d requests", n)
 		}
 	}
-	// Go repeats a request by itself if a reused connection breaks.
+	// Go repeats a request if a reused connection breaks.
 	f.override(Submit, nil)
 	_ = f.submit(t)
 	f.override(Submit, dropConnection(true))
 	before := f.requests(Submit)
 	_, err := f.backend.Submit(t.Context(), f.job())
-	f.wantError(t, "dropped on a reused connection", err, backends.Unconfirmed)
+	f.wantError(t, "reused connection dropped", err, backends.Unconfirmed)
 	if n := f.requests(Submit) - before; n != 1 {
-		t.Errorf("%d requests for one submission", n)
+		t.Errorf("one submission sent %d requests", n)
 	}
-	// The header arrives without its body.
+	// The service sends only a part of the body.
 	f.override(Submit, func(w http.ResponseWriter, _ *http.Request, _ http.Handler) {
 		w.Header().Set("Content-Length", "100")
 		_, _ = io.WriteString(w, `{"id":"x"`)
@@ -168,14 +168,14 @@ func testPollOutcomes(t *testing.T, f *fixture) {
 			f.wantError(t, fmt.Sprintf("%d %s: %+v", status, body, got), err, want)
 		}
 	}
-	for _, done := range []bool{false, true} {
-		f.override(Poll, dropConnection(done))
+	for _, perform := range []bool{false, true} {
+		f.override(Poll, dropConnection(perform))
 		_, err := f.backend.Poll(t.Context(), ref)
 		f.wantError(t, "dropped connection", err, backends.Busy)
 	}
 	f.server.Close()
 	_, err := f.backend.Poll(t.Context(), ref)
-	f.wantError(t, "unreachable", err, backends.Busy)
+	f.wantError(t, "poll of an unreachable service", err, backends.Busy)
 }
 
 func testWrongCredential(t *testing.T, f *fixture) {
@@ -202,18 +202,18 @@ func testRedirects(t *testing.T, f *fixture) {
 			f.override(op, answer(status, map[string]string{"Location": target.URL}, ""))
 		}
 		if _, err := f.backend.Submit(t.Context(), f.job()); err == nil {
-			t.Errorf("submit: %d is no error", status)
+			t.Errorf("submit: no error after status %d", status)
 		}
 		if _, err := f.backend.Poll(t.Context(), ref); err == nil {
-			t.Errorf("poll: %d is no error", status)
+			t.Errorf("poll: no error after status %d", status)
 		}
 		if b, ok := f.backend.(backends.Canceler); ok && b.Cancel(t.Context(), ref) == nil {
-			t.Errorf("cancel: %d is no error", status)
+			t.Errorf("cancel: no error after status %d", status)
 		}
 		if b, ok := f.backend.(backends.Fetcher); ok {
 			if file, _, err := b.Fetch(t.Context(), ref, 0); err == nil {
 				_ = file.Close()
-				t.Errorf("fetch: %d is no error", status)
+				t.Errorf("fetch: no error after status %d", status)
 			}
 		}
 	}
@@ -245,19 +245,19 @@ func testRetryAfter(t *testing.T, f *fixture) {
 		f.override(Poll, answer(http503, header, "{}"))
 		_, err := f.backend.Submit(t.Context(), f.job())
 		if e := f.wantError(t, "submit", err, backends.Busy); e.RetryAfter != want {
-			t.Errorf("submit: %q is a wait of %s, want %s", text, e.RetryAfter, want)
+			t.Errorf("submit: RetryAfter for %q is %s, want %s", text, e.RetryAfter, want)
 		}
 		_, err = f.backend.Poll(t.Context(), ref)
 		if e := f.wantError(t, "poll", err, backends.Busy); e.RetryAfter != want {
-			t.Errorf("poll: %q is a wait of %s, want %s", text, e.RetryAfter, want)
+			t.Errorf("poll: RetryAfter for %q is %s, want %s", text, e.RetryAfter, want)
 		}
 	}
-	f.override(Poll, func(w http.ResponseWriter, r *http.Request, pass http.Handler) {
+	f.override(Poll, func(w http.ResponseWriter, r *http.Request, mock http.Handler) {
 		w.Header().Set("Retry-After", "9")
-		pass.ServeHTTP(w, r)
+		mock.ServeHTTP(w, r)
 	})
 	if status := f.poll(t, ref); status.RetryAfter != 9*time.Second {
-		t.Errorf("a good poll asks for %s", status.RetryAfter)
+		t.Errorf("RetryAfter of a successful poll is %s, want 9s", status.RetryAfter)
 	}
 }
 
@@ -285,11 +285,11 @@ func testContextCancelled(t *testing.T, f *fixture) {
 		}
 	}
 	for op, call := range calls {
-		for _, begun := range []bool{false, true} {
+		for _, partial := range []bool{false, true} {
 			ctx, cancel := context.WithCancel(t.Context())
 			f.override(op, func(w http.ResponseWriter, r *http.Request, _ http.Handler) {
 				_, _ = io.Copy(io.Discard, r.Body)
-				if begun {
+				if partial {
 					_, _ = io.WriteString(w, "{")
 					_ = http.NewResponseController(w).Flush()
 				}
@@ -302,7 +302,7 @@ func testContextCancelled(t *testing.T, f *fixture) {
 			select {
 			case err := <-ended:
 				if err == nil {
-					t.Errorf("%s: no error", op)
+					t.Errorf("%s: no error after the context ended", op)
 				}
 				if op == Submit {
 					f.wantError(t, "submit", err, backends.Unconfirmed)

@@ -1,9 +1,8 @@
-// Package demo is a generation service inside the gateway, for trying and
-// testing tasks without an account at a service. It generates images and
-// videos.
+// Package demo is a generation service inside the gateway. It generates images
+// and videos, for demonstrations and tests without an account at a service.
 //
-// [Demo] is the Caddy module. job.go has the state of a job, words.go the words of a
-// prompt that simulate failures; package film draws.
+// [Demo] is the Caddy module. job.go has the state of a job, words.go the words
+// of a prompt that simulate failures; package film generates the files.
 package demo
 
 import (
@@ -37,26 +36,26 @@ func init() {
 //
 //	demo:fail         the model fails
 //	demo:unsafe       a safety check refuses the content
-//	demo:overloaded   the service has no room for it in the end
-//	demo:slow         it takes long; demo:slow=90s so long
-//	demo:stuck        its state is an unknown word, until it is done
-//	demo:busy         the submission is refused once, to be repeated
+//	demo:overloaded   the job fails because the service is overloaded
+//	demo:slow         the job takes 30 seconds; demo:slow=90s sets the duration
+//	demo:stuck        the job has an unknown status word until it succeeds
+//	demo:busy         the first submission is refused as busy
 //	demo:refuse       the submission is refused
-//	demo:doubt        the submission is accepted and not confirmed
+//	demo:doubt        the submission is accepted but not confirmed
 //	demo:lost         the submission is neither accepted nor refused
 //
-// A restart of the process loses no job, because the reference of a job
-// contains its state.
+// The reference of a job contains its state, so jobs continue after a restart
+// of the process.
 type Demo struct {
-	// Takes is how long a job takes, a quarter of it in the queue; at most 1 hour.
-	// Default: 4s.
+	// Takes is how long a job takes, at most 1 hour. The job is queued for the
+	// first quarter of this time. Default: 4s.
 	Takes caddy.Duration `json:"takes,omitempty"`
 
 	now func() time.Time
 
 	mu        sync.Mutex
-	cancelled map[string]time.Time // by reference: when the entry may be removed
-	putOff    map[string]time.Time // by token of a job that was put off once: the same
+	cancelled map[string]time.Time // when the entry may be removed, by reference of a cancelled job
+	postponed map[string]time.Time // when the entry may be removed, by token of a job that was refused as busy
 }
 
 // Limits of the duration of a job.
@@ -79,13 +78,13 @@ func (d *Demo) Provision(caddy.Context) error {
 		d.Takes = caddy.Duration(defaultTakes)
 	}
 	if d.Takes < 0 || time.Duration(d.Takes) > maxTakes {
-		return fmt.Errorf("takes is %s: a job takes more than nothing and at most %s", time.Duration(d.Takes), maxTakes)
+		return fmt.Errorf("takes: %s is out of range; allowed: more than 0 and at most %s", time.Duration(d.Takes), maxTakes)
 	}
 	if d.now == nil {
 		d.now = time.Now
 	}
 	d.cancelled = make(map[string]time.Time)
-	d.putOff = make(map[string]time.Time)
+	d.postponed = make(map[string]time.Time)
 	return nil
 }
 
@@ -99,7 +98,7 @@ func (d *Demo) UnmarshalCaddyfile(tokens *caddyfile.Dispenser) error {
 		"takes": func(value string) error {
 			takes, err := caddy.ParseDuration(value)
 			if err != nil || takes <= 0 || takes > maxTakes {
-				return fmt.Errorf("takes is a duration up to %s, such as 4s", maxTakes)
+				return fmt.Errorf("takes: must be a duration up to %s, such as 4s", maxTakes)
 			}
 			d.Takes = caddy.Duration(takes)
 			return nil
@@ -111,7 +110,7 @@ func (d *Demo) UnmarshalCaddyfile(tokens *caddyfile.Dispenser) error {
 func (d *Demo) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	if err := ctx.Err(); err != nil {
 		return backends.Ref{}, &backends.Error{
-			Kind: backends.Busy, Reason: backends.UpstreamBusy, Message: "the demo was not asked in time", Detail: err.Error(),
+			Kind: backends.Busy, Reason: backends.UpstreamBusy, Message: "the call to the demo was cancelled", Detail: err.Error(),
 		}
 	}
 	r, err := simulate(job.Prompt)
@@ -120,14 +119,14 @@ func (d *Demo) Submit(ctx context.Context, job backends.Job) (backends.Ref, erro
 	}
 	switch {
 	case r.refuse:
-		return backends.Ref{}, backends.Invalid("prompt", "the demo was asked to refuse this prompt")
-	case r.busy && d.first(d.putOff, job.Token):
+		return backends.Ref{}, backends.Invalid("prompt", "demo:refuse refuses this prompt")
+	case r.busy && d.add(d.postponed, job.Token):
 		return backends.Ref{}, &backends.Error{
-			Kind: backends.Busy, Reason: backends.UpstreamBusy, Message: "the demo was asked to be busy once", RetryAfter: time.Second,
+			Kind: backends.Busy, Reason: backends.UpstreamBusy, Message: "demo:busy refuses the first submission", RetryAfter: time.Second,
 		}
 	case r.doubt, r.lost:
 		return backends.Ref{}, &backends.Error{
-			Kind: backends.Unconfirmed, Reason: backends.UpstreamError, Message: "the demo was asked not to say whether it has taken the job",
+			Kind: backends.Unconfirmed, Reason: backends.UpstreamError, Message: "the demo did not confirm whether it has accepted the job",
 		}
 	}
 	return d.accept(job, r)
@@ -168,14 +167,14 @@ func (d *Demo) Cancel(_ context.Context, ref backends.Ref) error {
 	}
 	if state := j.status(d.now()).State; state == backends.Succeeded || state == backends.Failed {
 		return &backends.Error{
-			Kind: backends.Refused, Reason: backends.InvalidInput, Message: "the job is over: it is " + string(state),
+			Kind: backends.Refused, Reason: backends.InvalidInput, Message: "the job has already ended: it is " + string(state),
 		}
 	}
-	d.first(d.cancelled, ref.ID)
+	d.add(d.cancelled, ref.ID)
 	return nil
 }
 
-// Check implements backends.Checker. The demo is always there.
+// Check implements backends.Checker. It always returns nil.
 func (*Demo) Check(context.Context) error { return nil }
 
 // OnlyBytes implements backends.Fetcher.
@@ -195,7 +194,7 @@ func (d *Demo) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadC
 	}
 	scene := film.NewScene(fmt.Appendf(nil, "%s %d", j.Seed, index), j.Width, j.Height)
 	if j.Kind != backends.Image {
-		return io.NopCloser(unless(ctx, scene.Film(j.Length))), backends.Content{Type: "video/mp4", Size: -1}, nil
+		return io.NopCloser(withContext(ctx, scene.Film(j.Length))), backends.Content{Type: "video/mp4", Size: -1}, nil
 	}
 	var file bytes.Buffer
 	if j.Format == "jpeg" {
@@ -206,29 +205,29 @@ func (d *Demo) Fetch(ctx context.Context, ref backends.Ref, index int) (io.ReadC
 	if err != nil {
 		return nil, backends.Content{}, fmt.Errorf("drawing: %w", err)
 	}
-	return io.NopCloser(unless(ctx, &file)), backends.Content{Type: "image/" + j.Format, Size: int64(file.Len())}, nil
+	return io.NopCloser(withContext(ctx, &file)), backends.Content{Type: "image/" + j.Format, Size: int64(file.Len())}, nil
 }
 
-// maxRemembered is the maximum size of each set; beyond it, ids are removed
-// early.
-const maxRemembered = 10_000
+// maxIDs is the maximum size of each set. If a set is full of ids that have not
+// expired, all of them are removed.
+const maxIDs = 10_000
 
-// first adds an id to a set for the longest duration of a job, and reports
-// whether it was new.
-func (d *Demo) first(set map[string]time.Time, id string) bool {
+// add adds an id to a set for the longest duration of a job, and reports whether
+// it was new.
+func (d *Demo) add(set map[string]time.Time, id string) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := d.now()
-	if _, noted := set[id]; noted {
+	if _, ok := set[id]; ok {
 		return false
 	}
-	if len(set) >= maxRemembered {
+	if len(set) >= maxIDs {
 		for id, end := range set {
 			if now.After(end) {
 				delete(set, id)
 			}
 		}
-		if len(set) >= maxRemembered {
+		if len(set) >= maxIDs {
 			clear(set)
 		}
 	}
@@ -236,8 +235,8 @@ func (d *Demo) first(set map[string]time.Time, id string) bool {
 	return true
 }
 
-// unless returns a reader that fails after its context ends.
-func unless(ctx context.Context, r io.Reader) io.Reader {
+// withContext returns a reader that fails after its context ends.
+func withContext(ctx context.Context, r io.Reader) io.Reader {
 	return readerFunc(func(b []byte) (int, error) {
 		if err := ctx.Err(); err != nil {
 			return 0, err

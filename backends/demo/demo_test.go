@@ -24,16 +24,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// clock is a Demo whose time the test sets. It remembers its last job.
-type clock struct {
+// testDemo is a Demo whose time the test sets. It stores the reference of its last
+// job.
+type testDemo struct {
 	*Demo
 	at   time.Time
 	last backends.Ref
 }
 
-func provisioned(t *testing.T) *clock {
+func newDemo(t *testing.T) *testDemo {
 	t.Helper()
-	c := &clock{Demo: new(Demo), at: time.Unix(1_800_000_000, 0)}
+	c := &testDemo{Demo: new(Demo), at: time.Unix(1_800_000_000, 0)}
 	c.now = func() time.Time { return c.at }
 	if err := paymentstest.Provision(t, c.Demo); err != nil {
 		t.Fatal(err)
@@ -41,14 +42,14 @@ func provisioned(t *testing.T) *clock {
 	return c
 }
 
-func (c *clock) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
+func (c *testDemo) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	ref, err := c.Demo.Submit(ctx, job)
 	c.last = ref
 	return ref, err
 }
 
-// SetState implements backendstest.StateSetter by moving the clock.
-func (c *clock) SetState(state backends.State) {
+// SetState implements backendstest.StateSetter by changing the time.
+func (c *testDemo) SetState(state backends.State) {
 	switch state {
 	case backends.Running:
 		c.at = c.at.Add(2 * time.Second)
@@ -72,14 +73,14 @@ func TestJobsReachEveryState(t *testing.T) {
 	for _, kind := range []backends.JobKind{backends.Video, backends.Image, backends.Generations} {
 		job := video("a fox")
 		job.Kind = kind
-		c := provisioned(t)
+		c := newDemo(t)
 		backendstest.CheckLifecycle(t, c, c, job)
 	}
 }
 
 func TestAReferenceIsValidAfterARestart(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	c := newDemo(t)
 	ref, err := c.Submit(t.Context(), video("a fox"))
 	if err != nil || !backends.IsID(ref.ID) {
 		t.Fatalf("%+v, %v", ref, err)
@@ -92,19 +93,19 @@ func TestAReferenceIsValidAfterARestart(t *testing.T) {
 	if err := json.Unmarshal(raw, &read); err != nil {
 		t.Fatal(err)
 	}
-	later := provisioned(t)
+	later := newDemo(t)
 	later.at = c.at.Add(4 * time.Second)
 	if status, err := later.Poll(t.Context(), read); err != nil || status.State != backends.Succeeded {
 		t.Errorf("%+v, %v", status, err)
 	}
-	if !bytes.Equal(fetched(t, later, read, 0), fetched(t, later, read, 0)) {
-		t.Error("the file differs from one time to the next")
+	if !bytes.Equal(fetch(t, later, read, 0), fetch(t, later, read, 0)) {
+		t.Error("two fetches of a result return different files")
 	}
 }
 
-func TestTheLongestJobFitsItsReference(t *testing.T) {
+func TestTheReferenceOfALongJobIsAValidID(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	c := newDemo(t)
 	job := video(strings.Repeat("long ", 5000) + "demo:overloaded demo:slow=1h")
 	job.Kind, job.Output = backends.Generations, backends.Output{Duration: 59.123456789012345, Width: 4096, Height: 4096, Count: 10}
 	if ref, err := c.Submit(t.Context(), job); err != nil || !backends.IsID(ref.ID) {
@@ -112,7 +113,7 @@ func TestTheLongestJobFitsItsReference(t *testing.T) {
 	}
 }
 
-func fetched(t *testing.T, b backends.Fetcher, ref backends.Ref, index int) []byte {
+func fetch(t *testing.T, b backends.Fetcher, ref backends.Ref, index int) []byte {
 	t.Helper()
 	file, content, err := b.Fetch(t.Context(), ref, index)
 	if err != nil {
@@ -124,7 +125,7 @@ func fetched(t *testing.T, b backends.Fetcher, ref backends.Ref, index int) []by
 		t.Fatal(err)
 	}
 	if content.Size != -1 && content.Size != int64(len(read)) {
-		t.Errorf("announced %d bytes, read %d", content.Size, len(read))
+		t.Errorf("the file has %d bytes, Content.Size is %d", len(read), content.Size)
 	}
 	return read
 }
@@ -136,7 +137,7 @@ func TestFilesMatchTheirResults(t *testing.T) {
 		output backends.Output
 		want   backends.Result
 		count  int
-		begins string
+		prefix string
 	}{
 		{backends.Video, backends.Output{Duration: 1, Resolution: "540P", AspectRatio: "9:16"}, backends.Result{Duration: 1, Width: 540, Height: 960, Format: "mp4"}, 1, "\x00\x00\x00\x20ftypisom"},
 		{backends.Video, backends.Output{Width: 64, Height: 64}, backends.Result{Duration: 5, Width: 64, Height: 64, Format: "mp4"}, 1, "\x00\x00\x00\x20ftypisom"},
@@ -145,7 +146,7 @@ func TestFilesMatchTheirResults(t *testing.T) {
 		{backends.Image, backends.Output{Width: 90, Height: 60, Count: 3, Format: "jpeg"}, backends.Result{Width: 90, Height: 60, Format: "jpeg"}, 3, "\xff\xd8"},
 		{backends.Image, backends.Output{Width: 32, Height: 32, Count: 99}, backends.Result{Width: 32, Height: 32, Format: "png"}, 10, "\x89PNG"},
 	} {
-		c := provisioned(t)
+		c := newDemo(t)
 		job := video("a fox")
 		job.Kind, job.Output = row.kind, row.output
 		ref, err := c.Submit(t.Context(), job)
@@ -163,19 +164,19 @@ func TestFilesMatchTheirResults(t *testing.T) {
 			if result != row.want {
 				t.Errorf("got %+v, want %+v", result, row.want)
 			}
-			file := fetched(t, c, ref, i)
+			file := fetch(t, c, ref, i)
 			files[string(file)] = true
-			if !bytes.HasPrefix(file, []byte(row.begins)) {
-				t.Errorf("%s begins % x", result.Format, file[:8])
+			if !bytes.HasPrefix(file, []byte(row.prefix)) {
+				t.Errorf("a file of the format %s begins with % x", result.Format, file[:8])
 			}
 			if row.kind == backends.Image {
 				if got, format, err := image.DecodeConfig(bytes.NewReader(file)); err != nil || format != result.Format || got.Width != result.Width || got.Height != result.Height {
-					t.Errorf("%s of %v, %v", format, got, err)
+					t.Errorf("the image is a %s of %v, %v; want %+v", format, got, err, result)
 				}
 			}
 		}
 		if len(files) != row.count {
-			t.Errorf("%d files differ, of %d", len(files), row.count)
+			t.Errorf("%d results have %d different files", row.count, len(files))
 		}
 	}
 }
@@ -188,11 +189,11 @@ func TestPromptWordsSimulateFailures(t *testing.T) {
 		after  backends.State
 		reason backends.Reason
 	}
-	going := outcome{during: backends.Running, after: backends.Succeeded}
+	success := outcome{during: backends.Running, after: backends.Succeeded}
 	for prompt, want := range map[string]outcome{
-		"a fox":                        going,
-		"a fox demo:nonsense=1 demo:":  going,
-		"pandemo:fail":                 going,
+		"a fox":                        success,
+		"a fox demo:nonsense=1 demo:":  success,
+		"pandemo:fail":                 success,
 		"demo:fail":                    {"", backends.Running, backends.Failed, backends.ModelFailed},
 		"a fox. demo:unsafe.":          {"", backends.Running, backends.Failed, backends.ContentRejected},
 		"demo:overloaded":              {"", backends.Running, backends.Failed, backends.UpstreamBusy},
@@ -211,7 +212,7 @@ func TestPromptWordsSimulateFailures(t *testing.T) {
 		"demo:busy":                    {submit: backends.Busy},
 		"demo:busy demo:unsafe a fox.": {submit: backends.Busy},
 	} {
-		c := provisioned(t)
+		c := newDemo(t)
 		ref, err := c.Submit(t.Context(), video(prompt))
 		if want.submit != "" {
 			if e := backendstest.CheckError(t, err, ""); e == nil || e.Kind != want.submit {
@@ -239,7 +240,7 @@ func TestPromptWordsSimulateFailures(t *testing.T) {
 
 func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	c := newDemo(t)
 	_, err := c.Submit(t.Context(), video("demo:busy"))
 	if e, ok := errors.AsType[*backends.Error](err); !ok || e.RetryAfter != time.Second {
 		t.Errorf("got %v", err)
@@ -248,13 +249,13 @@ func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := c.Submit(t.Context(), video("another, demo:busy")); backends.KindOf(err) != backends.Busy {
-		t.Errorf("another job is not refused as busy: %v", err)
+		t.Errorf("the first submission of another job: %v", err)
 	}
 }
 
 func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	c := newDemo(t)
 	ref, err := c.Reconcile(t.Context(), video("demo:doubt"))
 	if err != nil {
 		t.Fatal(err)
@@ -267,10 +268,10 @@ func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 	}
 }
 
-func TestForeignReferencesAreUnknown(t *testing.T) {
+func TestInvalidReferencesAreGone(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
-	for _, id := range []string{"", "x", "!", "e30", "bnVsbA", "W10", strings.Repeat("A", 400), written(`{"s":"x","d":1,"n":11}`), written(`{"s":"x","d":1,"n":0}`), written(`{"s":"x","d":0,"n":1}`), written(`{"d":1,"n":1}`)} {
+	c := newDemo(t)
+	for _, id := range []string{"", "x", "!", "e30", "bnVsbA", "W10", strings.Repeat("A", 400), encoded(`{"s":"x","d":1,"n":11}`), encoded(`{"s":"x","d":1,"n":0}`), encoded(`{"s":"x","d":0,"n":1}`), encoded(`{"d":1,"n":1}`)} {
 		if status, err := c.Poll(t.Context(), backends.Ref{ID: id}); backends.KindOf(err) != backends.Gone {
 			t.Errorf("%q: %+v, %v", id, status, err)
 		}
@@ -283,19 +284,19 @@ func TestForeignReferencesAreUnknown(t *testing.T) {
 	}
 }
 
-func written(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
+func encoded(text string) string { return base64.RawURLEncoding.EncodeToString([]byte(text)) }
 
 func TestMissingFilesAreNotFetched(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
+	c := newDemo(t)
 	ref, _ := c.Submit(t.Context(), video("a fox"))
 	if _, _, err := c.Fetch(t.Context(), ref, 0); err == nil {
-		t.Error("a job that is not done has a file")
+		t.Error("an unfinished job has a file")
 	}
 	c.at = c.at.Add(time.Minute)
 	for _, index := range []int{-1, 1} {
 		if _, _, err := c.Fetch(t.Context(), ref, index); err == nil {
-			t.Errorf("there is a result %d", index)
+			t.Errorf("the result with the index %d was fetched", index)
 		}
 	}
 	if err := c.Cancel(t.Context(), ref); backends.KindOf(err) != backends.Refused {
@@ -315,14 +316,14 @@ func TestMissingFilesAreNotFetched(t *testing.T) {
 	}
 }
 
-func TestRememberedJobsAreLimited(t *testing.T) {
+func TestTheSetOfPostponedJobsIsLimited(t *testing.T) {
 	t.Parallel()
-	c := provisioned(t)
-	for i := range maxRemembered + 1 {
-		c.first(c.putOff, string(rune(i)))
+	c := newDemo(t)
+	for i := range maxIDs + 1 {
+		c.add(c.postponed, string(rune(i)))
 	}
-	if len(c.putOff) > maxRemembered {
-		t.Errorf("%d jobs are remembered", len(c.putOff))
+	if len(c.postponed) > maxIDs {
+		t.Errorf("the set has %d jobs", len(c.postponed))
 	}
 }
 
@@ -356,7 +357,7 @@ func TestTheDocumentationListsTheWords(t *testing.T) {
 	slices.Sort(known)
 	const reference, begin, end = "../../docs/reference/configuration.md", "### adapter demo\n", "\n### "
 	for file, form := range map[string]string{"demo.go": `(?m)^//\tdemo:([a-z]+) `, reference: "(?m)^\\| `demo:([a-z]+)"} {
-		source, err := os.ReadFile(file) //nolint:gosec // one of two
+		source, err := os.ReadFile(file) //nolint:gosec // a constant path
 		if err != nil {
 			t.Fatal(err)
 		}

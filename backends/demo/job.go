@@ -15,7 +15,7 @@ import (
 // job is the state of a job. It is encoded in the reference, so its names are short.
 type job struct {
 	Token  string           `json:"t"` // the beginning of the job's token, which distinguishes jobs
-	Seed   string           `json:"s"` // input of the picture
+	Seed   string           `json:"s"` // determines the picture
 	Kind   backends.JobKind `json:"k"`
 	Began  int64            `json:"b"` // Unix milliseconds
 	Takes  int64            `json:"d"` // milliseconds
@@ -35,9 +35,9 @@ const (
 	seedBytes     = 6
 )
 
-// accept returns the reference of a job that begins now.
+// accept returns the reference of a new job.
 func (d *Demo) accept(from backends.Job, r simulation) (backends.Ref, error) {
-	// The picture depends neither on the user nor on the time.
+	// The picture does not depend on the user or the time.
 	input, err := json.Marshal([]any{from.Model, from.Prompt, from.NegativePrompt, from.Inputs, from.Seed})
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be read")
@@ -62,7 +62,7 @@ func (d *Demo) accept(from backends.Job, r simulation) (backends.Ref, error) {
 	}
 	text, err := json.Marshal(j)
 	if err != nil {
-		return backends.Ref{}, backends.Invalid("output", "the job cannot be written down")
+		return backends.Ref{}, backends.Invalid("output", "the job cannot be written as JSON")
 	}
 	return backends.Ref{ID: base64.RawURLEncoding.EncodeToString(text)}, nil
 }
@@ -78,7 +78,7 @@ func parse(id string) (job, error) {
 }
 
 func gone() error {
-	return &backends.Error{Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the demo knows no such job"}
+	return &backends.Error{Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the demo does not know this job"}
 }
 
 // words are the demo's status words.

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// simulation is the failures that a prompt requests; the zero value is none.
+// simulation is the set of failures that a prompt requests.
 type simulation struct {
 	end    ending
 	slow   time.Duration // duration of the job
@@ -18,7 +18,7 @@ type simulation struct {
 	lost   bool          // do not accept the submission and return an Unconfirmed error
 }
 
-// ending is how a job ends other than by success.
+// ending is how a job ends; empty if it succeeds.
 type ending string
 
 // The endings.
@@ -26,7 +26,7 @@ const (
 	fail       ending = "fail"
 	unsafe     ending = "unsafe"
 	overloaded ending = "overloaded"
-	stuck      ending = "stuck" // it succeeds after an unknown status word
+	stuck      ending = "stuck" // the job succeeds after an unknown status word
 )
 
 // failures are the endings that fail the job.
@@ -38,9 +38,9 @@ var failures = map[ending]backends.Reason{
 
 // failureMessage is the service's text of a failure.
 var failureMessage = map[backends.Reason]string{
-	backends.ModelFailed:     "the demo was asked to fail",
-	backends.ContentRejected: "the demo was asked to find this content unsafe",
-	backends.UpstreamBusy:    "the demo was asked to have no room",
+	backends.ModelFailed:     "demo:fail fails this job",
+	backends.ContentRejected: "demo:unsafe refuses this content",
+	backends.UpstreamBusy:    "demo:overloaded fails this job",
 	backends.TaskCancelled:   "cancelled",
 }
 
@@ -77,11 +77,11 @@ func simulate(prompt string) (simulation, error) {
 		switch value := found[2]; {
 		case value == "":
 		case found[1] != "slow":
-			return simulation{}, backends.Invalid("prompt", fmt.Sprintf("demo:%s takes no value, not %q", found[1], value))
+			return simulation{}, backends.Invalid("prompt", fmt.Sprintf("demo:%[1]s=%[2]s is not supported; allowed: demo:%[1]s", found[1], value))
 		default:
 			slow, err := time.ParseDuration(value)
 			if err != nil || slow < time.Millisecond || slow > maxTakes {
-				return simulation{}, backends.Invalid("prompt", fmt.Sprintf("demo:slow=%s: want a duration up to %s, such as 90s", value, maxTakes))
+				return simulation{}, backends.Invalid("prompt", fmt.Sprintf("demo:slow=%s must be a duration up to %s, such as 90s", value, maxTakes))
 			}
 			r.slow = slow
 		}

@@ -19,22 +19,22 @@ import (
 
 const key = "id:hushhushhushhush"
 
-// mockService is the queue.
+// mockService simulates the queue.
 type mockService struct {
 	backendstest.Jobs
-	elsewhere string // the host of returned addresses
-	failure   string // the body of a failed result
-	status    int    // of a failed result
+	base    string // of the URLs in answers; empty: that of the mock service
+	failure string // the body of a failed result
+	status  int    // of a failed result
 
 	mu   sync.Mutex
 	path string
 	body string
 }
 
-// Requests lie below owner and app, whatever the path of the model is.
+// The paths of requests begin with owner and app, without the rest of the model's path.
 var taskPath = regexp.MustCompile(`^/fal-ai/wan/requests/([^/]+)(/status)?$`)
 
-// Op implements backendstest.Mock.
+// Op implements backendstest.MockService.
 func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch {
 	case r.Method == http.MethodPost:
@@ -68,12 +68,12 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	state, word := d.State(vendor)
-	spelt, _ := json.Marshal(word)
+	status, _ := json.Marshal(word)
 	link, _ := json.Marshal(d.URL())
-	at := d.at(r) + strings.TrimSuffix(r.URL.Path, "/status")
+	address := d.baseURL(r) + strings.TrimSuffix(r.URL.Path, "/status")
 	switch {
 	case found[2] != "":
-		backendstest.JSON(w, 200, `{"status":%s,"request_id":%q,"queue_position":0,"response_url":%q,"status_url":%q,"logs":null}`, spelt, found[1], at, at+"/status")
+		backendstest.JSON(w, 200, `{"status":%s,"request_id":%q,"queue_position":0,"response_url":%q,"status_url":%q,"logs":null}`, status, found[1], address, address+"/status")
 	case state == backends.Failed:
 		backendstest.JSON(w, d.status, "%s", d.failure)
 	case state != backends.Succeeded:
@@ -83,9 +83,9 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (d *mockService) at(r *http.Request) string {
-	if d.elsewhere != "" {
-		return d.elsewhere
+func (d *mockService) baseURL(r *http.Request) string {
+	if d.base != "" {
+		return d.base
 	}
 	return "http://" + r.Host
 }
@@ -100,9 +100,9 @@ func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	d.path, d.body = r.URL.RequestURI(), string(raw)
 	d.mu.Unlock()
 	id := d.Accept("")
-	at := d.at(r) + "/fal-ai/wan/requests/" + id
+	address := d.baseURL(r) + "/fal-ai/wan/requests/" + id
 	backendstest.JSON(w, 200, `{"status":"IN_QUEUE","request_id":%q,"gateway_request_id":%[1]q,"response_url":%q,"status_url":%q,"cancel_url":%q,"queue_position":3}`,
-		id, at, at+"/status", at+"/cancel")
+		id, address, address+"/status", address+"/cancel")
 }
 
 const refused = `{"detail":[{"loc":["body","prompt"],"msg":"The content could not be processed because it was flagged.","type":"content_policy_violation"}]}`
@@ -113,7 +113,7 @@ func newMockService() *mockService {
 	return d
 }
 
-func provisioned(t *testing.T, address string) *Fal {
+func newAdapter(t *testing.T, address string) *Fal {
 	t.Helper()
 	f := &Fal{URL: address, Key: key, Models: map[string]string{"video-wan-2": "fal-ai/wan/v2.2/text-to-video"}}
 	if err := paymentstest.Provision(t, f); err != nil {
@@ -128,16 +128,16 @@ func job() backends.Job {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, elsewhere := range map[string]string{"its own addresses": "", "addresses elsewhere": "https://evil.example"} {
+	for name, base := range map[string]string{"URLs of the service": "", "URLs of another host": "https://evil.example"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backendstest.Run(t, backendstest.Service{
 				Mock: func() backendstest.MockService {
 					d := newMockService()
-					d.elsewhere = elsewhere
+					d.base = base
 					return d
 				},
-				Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
+				Backend: func(t *testing.T, address string) backends.Backend { return newAdapter(t, address) },
 				Job:     job(), Secret: key,
 			})
 		})
@@ -150,20 +150,20 @@ func TestJobsBecomeInputs(t *testing.T) {
 		change func(*backends.Job)
 		want   string // the body, or the param that is refused
 	}{
-		"as it is": {func(*backends.Job) {}, `{"prompt":"a fox","duration":"5","resolution":"720p"}`},
+		"a job": {func(*backends.Job) {}, `{"prompt":"a fox","duration":"5","resolution":"720p"}`},
 		"images": {func(j *backends.Job) {
 			j.Kind, j.Output = backends.Image, backends.Output{AspectRatio: "1:1", Count: 3, Format: "jpeg"}
 			j.Inputs = []backends.Input{{URL: "https://x.example/a.png"}, {URL: "https://x.example/b.png"}}
 		}, `{"prompt":"a fox","aspect_ratio":"1:1","num_images":3,"output_format":"jpeg","image_urls":["https://x.example/a.png","https://x.example/b.png"]}`},
-		"a frame":         {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "firstFrame"}} }, `{"prompt":"a fox","duration":"5","resolution":"720p","image_url":"u"}`},
-		"a last frame":    {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "lastFrame"}} }, "inputs"},
-		"no such model":   {func(j *backends.Job) { j.Model = "video-y-1" }, "model"},
-		"the vendor says": {func(j *backends.Job) { j.Output.Duration = 99 }, "output.duration"},
+		"a frame":        {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "firstFrame"}} }, `{"prompt":"a fox","duration":"5","resolution":"720p","image_url":"u"}`},
+		"a last frame":   {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "lastFrame"}} }, "inputs"},
+		"unknown model":  {func(j *backends.Job) { j.Model = "video-y-1" }, "model"},
+		"refused by fal": {func(j *backends.Job) { j.Output.Duration = 99 }, "output.duration"},
 	} {
 		d := newMockService()
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
-		f := provisioned(t, server.URL)
+		f := newAdapter(t, server.URL)
 		f.Inputs = map[string]string{"duration": "duration:string", "reference_images": "image_urls"}
 		j := job()
 		row.change(&j)
@@ -193,8 +193,8 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 		"refused content":    {422, refused, backends.Failed, backends.ContentRejected, ""},
 		"a bad input":        {422, `{"detail":[{"loc":["body"],"msg":"m","type":"image_load_error"}]}`, backends.Failed, backends.InvalidInput, ""},
 		"a text":             {400, `{"detail":"bad"}`, backends.Failed, backends.InvalidInput, ""},
-		"nothing":            {400, ``, backends.Failed, backends.InvalidInput, ""},
-		"nothing came":       {422, `{"detail":[{"msg":"m","type":"no_media_generated"}]}`, backends.Failed, backends.ModelFailed, ""},
+		"an empty body":      {400, ``, backends.Failed, backends.InvalidInput, ""},
+		"no media":           {422, `{"detail":[{"msg":"m","type":"no_media_generated"}]}`, backends.Failed, backends.ModelFailed, ""},
 		"too slow":           {422, `{"detail":[{"msg":"m","type":"generation_timeout"}]}`, backends.Failed, backends.TaskTimeout, ""},
 		"downstream":         {422, `{"detail":[{"msg":"m","type":"downstream_service_error"}]}`, backends.Failed, backends.UpstreamBusy, ""},
 		"unavailable":        {422, `{"detail":[{"msg":"m","type":"downstream_service_unavailable"}]}`, backends.Failed, backends.UpstreamBusy, ""},
@@ -204,13 +204,13 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 		"forbidden":          {403, `{"detail":"no"}`, "", "", backends.Refused},
 		"gone":               {404, `{"detail":"no"}`, "", "", backends.Gone},
 		"too many requests":  {429, `{"detail":"no"}`, "", "", backends.Busy},
-		"out of order":       {500, `{"detail":"no"}`, "", "", backends.Busy},
+		"a server error":     {500, `{"detail":"no"}`, "", "", backends.Busy},
 	} {
 		d := newMockService()
 		d.status, d.failure = row.status, row.body
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
-		f := provisioned(t, server.URL)
+		f := newAdapter(t, server.URL)
 		ref, err := f.Submit(t.Context(), job())
 		if err != nil {
 			t.Fatal(err)
@@ -231,13 +231,13 @@ func TestCompletedIsNotSuccess(t *testing.T) {
 
 func TestURLsOfAReferenceMustBeBelowTheBase(t *testing.T) {
 	t.Parallel()
-	f := provisioned(t, "https://queue.example")
+	f := newAdapter(t, "https://queue.example")
 	for name, links := range map[string]map[string]string{
-		"none":          nil,
-		"elsewhere":     {"status": "https://evil.example/status"},
-		"in clear":      {"status": "http://queue.example/status"},
+		"no URL":        nil,
+		"another host":  {"status": "https://evil.example/status"},
+		"http":          {"status": "http://queue.example/status"},
 		"another port":  {"status": "https://queue.example:444/status"},
-		"no address":    {"status": "x"},
+		"not a URL":     {"status": "x"},
 		"with userinfo": {"status": "https://queue.example@evil.example/status"},
 		"a longer name": {"status": "https://queue.example.evil.example/status"},
 	} {
@@ -262,9 +262,9 @@ func TestSettings(t *testing.T) {
 		"a bad URL":     {Key: key, URL: "x", Models: good},
 		"no model":      {Key: key},
 		"no owner":      {Key: key, Models: map[string]string{"a": "name"}},
-		"a way up":      {Key: key, Models: map[string]string{"a": "o/n/../x"}},
+		"dots":          {Key: key, Models: map[string]string{"a": "o/n/../x"}},
 		"a query":       {Key: key, Models: map[string]string{"a": "o/n?fal_webhook=x"}},
-		"no such input": {Key: key, Models: good, Inputs: map[string]string{"frame": "x"}},
+		"unknown input": {Key: key, Models: good, Inputs: map[string]string{"frame": "x"}},
 	} {
 		if err := paymentstest.Provision(t, bad); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)

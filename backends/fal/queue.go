@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// words maps the queue's status words. COMPLETED does not mean success: only
-// the result shows it.
+// words maps the queue's status words. COMPLETED does not mean success: only the
+// result shows whether the job succeeded.
 var words = backends.Words{
 	"in_queue":    backends.Queued,
 	"in_progress": backends.Running,
@@ -30,8 +30,8 @@ var codes = wire.Codes{
 	"internal_server_error":          backends.UpstreamError,
 }
 
-// transient are 4xx statuses of a result that do not mean that the model
-// failed. They concern the account, the request for the result, or the moment.
+// transient are 4xx statuses of a result that do not mean that the model failed.
+// Their cause is the account, the request for the result, or a temporary error.
 var transient = map[int]bool{
 	http.StatusUnauthorized: true, http.StatusPaymentRequired: true, http.StatusForbidden: true, http.StatusNotFound: true,
 	http.StatusMethodNotAllowed: true, http.StatusRequestTimeout: true, http.StatusTooEarly: true, http.StatusTooManyRequests: true,
@@ -125,8 +125,8 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	}
 	// The queue returns the URLs of the request, which are not always below the
 	// model's path. The key must not be sent to another host.
-	at := f.client.Base + "/" + app(model) + "/requests/" + url.PathEscape(r.RequestID)
-	ref.Links = map[string]string{"status": at + "/status", "response": at}
+	address := f.client.Base + "/" + app(model) + "/requests/" + url.PathEscape(r.RequestID)
+	ref.Links = map[string]string{"status": address + "/status", "response": address}
 	for name, link := range map[string]wire.Text{"status": r.StatusURL, "response": r.ResponseURL} {
 		if within := wire.Within(f.client.Base, string(link)); within != "" {
 			ref.Links[name] = within
@@ -135,8 +135,8 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	return ref, nil
 }
 
-// app returns the part of a model's path that its requests lie below: the owner
-// and the app.
+// app returns the part of a model's path that the paths of its requests begin
+// with: the owner and the app.
 func app(model string) string {
 	owner, rest, _ := strings.Cut(model, "/")
 	name, _, _ := strings.Cut(rest, "/")
@@ -152,20 +152,20 @@ func (f *Fal) link(ref backends.Ref, name string) (string, error) {
 	link := wire.Within(base, ref.Links[name])
 	if link == "" {
 		return "", &backends.Error{
-			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the reference of the job names no address at fal",
+			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "the reference of the job has no URL of fal",
 		}
 	}
 	return link, nil
 }
 
 // Poll implements backends.Backend. For a completed request it also reads the
-// result, which alone shows whether the job succeeded.
+// result, because only the result shows whether the job succeeded.
 func (f *Fal) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
-	at, err := f.link(ref, "status")
+	address, err := f.link(ref, "status")
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: at})
+	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: address})
 	if err != nil {
 		return backends.Status{}, err
 	}
@@ -184,11 +184,11 @@ func (f *Fal) Poll(ctx context.Context, ref backends.Ref) (backends.Status, erro
 
 // result reads the result of a completed request.
 func (f *Fal) result(ctx context.Context, ref backends.Ref, word string) (backends.Status, error) {
-	at, err := f.link(ref, "response")
+	address, err := f.link(ref, "response")
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: at})
+	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: address})
 	var status backends.Status
 	switch {
 	case answer.Status/100 == 4 && !transient[answer.Status]:

@@ -23,11 +23,11 @@ func init() {
 }
 
 // Generations runs tasks at `/v1/video/generations` of another gateway. It
-// passes the fields of a call to the gateway's own endpoint of that name on
+// forwards the fields of a call to the gateway's own endpoint of that name
 // unchanged, including unknown fields and metadata. It sends platform tasks as
 // the fields with the same meaning, and all other fields as metadata.
 //
-// It reads both shapes of answer that such gateways have: flat, and wrapped in
+// It reads both forms of answers that such gateways have: flat, and wrapped in
 // code, message and data.
 type Generations struct {
 	// URL is the address of the service, without `/v1`. Required.

@@ -22,28 +22,28 @@ const key = "sk-hushhushhushhush"
 
 var film = []byte(strings.Repeat("film ", 1000))
 
-// shape is the form of a mockService's answers.
-type shape int
+// form is the form of the answers of mockService.
+type form int
 
 const (
-	flat    shape = iota // as documented
-	wrapped              // in code, message and data
-	video                // as an OpenAI video whose content needs the key
-	old                  // wrapped, with the address in fail_reason
+	flat    form = iota // as documented
+	wrapped             // in code, message and data
+	video               // an OpenAI video whose content needs the key
+	old                 // wrapped, with the URL in fail_reason
 )
 
-// vendor has the status words of the shapes.
-var vendor = map[shape]map[backends.State]string{
+// vendor has the status words of the forms.
+var vendor = map[form]map[backends.State]string{
 	flat:    {backends.Queued: "queued", backends.Running: "processing", backends.Succeeded: "succeeded", backends.Failed: "failed"},
 	wrapped: {backends.Queued: "NOT_START", backends.Running: "IN_PROGRESS", backends.Succeeded: "SUCCESS", backends.Failed: "FAILURE"},
 	video:   {backends.Queued: "queued", backends.Running: "in_progress", backends.Succeeded: "completed", backends.Failed: "failed"},
 	old:     {backends.Queued: "SUBMITTED", backends.Running: "IN_PROGRESS", backends.Succeeded: "SUCCESS", backends.Failed: "FAILURE"},
 }
 
-// mockService is another gateway.
+// mockService simulates another gateway.
 type mockService struct {
 	backendstest.Jobs
-	shape shape
+	form form
 
 	mu   sync.Mutex
 	body string
@@ -54,7 +54,7 @@ var (
 	contentPath = regexp.MustCompile(`^/v1/videos/([^/]+)/content$`)
 )
 
-// Op implements backendstest.Mock.
+// Op implements backendstest.MockService.
 func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch {
 	case r.URL.Path == "/v1/video/generations":
@@ -67,11 +67,11 @@ func (*mockService) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// linked is a mockService whose results are links.
-type linked struct{ *mockService }
+// urlService is a mockService whose results are URLs.
+type urlService struct{ *mockService }
 
 // SetResultURL implements backendstest.ResultURLSetter.
-func (l linked) SetResultURL(address string) { l.SetURL(address) }
+func (s urlService) SetResultURL(address string) { s.SetURL(address) }
 
 func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("Authorization") != "Bearer "+key {
@@ -98,7 +98,7 @@ func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 		backendstest.JSON(w, 400, `{"code":"invalid_request","message":"duration is too long","param":"duration","type":"invalid_request_error"}`)
 		return
 	}
-	switch id := d.Accept(""); d.shape {
+	switch id := d.Accept(""); d.form {
 	case flat:
 		backendstest.JSON(w, 201, `{"id":%q,"object":"video","model":"m","created_at":1800000000,"task_id":%[1]q,"status":"processing"}`, id)
 	case video:
@@ -112,18 +112,18 @@ func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 
 func (d *mockService) writeJob(w http.ResponseWriter, r *http.Request, id string) {
 	if !d.Exists(id) {
-		if d.shape == wrapped {
+		if d.form == wrapped {
 			backendstest.JSON(w, 200, `{"code":"task_not_exist","message":"task_not_exist","data":null}`)
 			return
 		}
 		backendstest.JSON(w, 404, `{"code":"task_not_exist","message":"task_not_exist","type":"invalid_request_error","param":""}`)
 		return
 	}
-	state, word := d.State(vendor[d.shape])
-	spelt, _ := json.Marshal(word)
+	state, word := d.State(vendor[d.form])
+	status, _ := json.Marshal(word)
 	link, _ := json.Marshal(d.URL())
 	failed, done := state == backends.Failed, state == backends.Succeeded
-	switch d.shape {
+	switch d.form {
 	case flat:
 		rest := `,"url":"","format":"mp4","error":null`
 		if done {
@@ -131,7 +131,7 @@ func (d *mockService) writeJob(w http.ResponseWriter, r *http.Request, id string
 		} else if failed {
 			rest = `,"url":"","error":{"code":"content_rejected","message":"unsafe"}`
 		}
-		backendstest.JSON(w, 200, `{"task_id":%q,"status":%s%s}`, id, spelt, rest)
+		backendstest.JSON(w, 200, `{"task_id":%q,"status":%s%s}`, id, status, rest)
 	case video:
 		rest := `,"progress":50`
 		if done {
@@ -143,11 +143,11 @@ func (d *mockService) writeJob(w http.ResponseWriter, r *http.Request, id string
 		if state == backends.Queued {
 			rest = `,"progress":0`
 		}
-		backendstest.JSON(w, 200, `{"id":%q,"task_id":%[1]q,"object":"video","status":%s%s}`, id, spelt, rest)
+		backendstest.JSON(w, 200, `{"id":%q,"task_id":%[1]q,"object":"video","status":%s%s}`, id, status, rest)
 	case wrapped, old:
 		progress, result, reason := "50%", `""`, `""`
 		switch {
-		case done && d.shape == old:
+		case done && d.form == old:
 			progress, reason = "100%", string(link)
 		case done:
 			progress, result = "100%", string(link)
@@ -157,11 +157,11 @@ func (d *mockService) writeJob(w http.ResponseWriter, r *http.Request, id string
 			progress = "0%"
 		}
 		backendstest.JSON(w, 200, `{"code":"success","message":"","data":{"task_id":%q,"status":%s,"progress":%q,"result_url":%s,"fail_reason":%s,
-			"submit_time":1800000000,"finish_time":0,"data":{"status":"SUCCESS","url":"https://other.example.com/x.mp4"}}}`, id, spelt, progress, result, reason)
+			"submit_time":1800000000,"finish_time":0,"data":{"status":"SUCCESS","url":"https://other.example.com/x.mp4"}}}`, id, status, progress, result, reason)
 	}
 }
 
-func provisioned(t *testing.T, address string) *Generations {
+func newAdapter(t *testing.T, address string) *Generations {
 	t.Helper()
 	g := &Generations{URL: address, Key: key}
 	if err := paymentstest.Provision(t, g); err != nil {
@@ -180,26 +180,26 @@ func job() backends.Job {
 
 func TestConformance(t *testing.T) {
 	t.Parallel()
-	for name, s := range map[string]shape{"flat": flat, "wrapped": wrapped, "video": video, "old": old} {
+	for name, answers := range map[string]form{"flat": flat, "wrapped": wrapped, "video": video, "old": old} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			backendstest.Run(t, backendstest.Service{
 				Mock: func() backendstest.MockService {
-					d := &mockService{shape: s}
+					d := &mockService{form: answers}
 					d.SetURL(backendstest.DefaultURL)
-					if s == video {
+					if answers == video {
 						return d
 					}
-					return linked{d}
+					return urlService{d}
 				},
-				Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
+				Backend: func(t *testing.T, address string) backends.Backend { return newAdapter(t, address) },
 				Job:     job(), Secret: key, Content: film,
 			})
 		})
 	}
 }
 
-func TestFieldsArePassedOnUnchanged(t *testing.T) {
+func TestFieldsAreForwardedUnchanged(t *testing.T) {
 	t.Parallel()
 	seed := int64(0)
 	for name, row := range map[string]struct {
@@ -216,14 +216,14 @@ func TestFieldsArePassedOnUnchanged(t *testing.T) {
 			},
 			`{"model":"theirs","prompt":"p","width":640,"seed":0,"duration":5,"n":1,"image":"data:image/png;base64,AA==","metadata":{"style":["x",1.50]},"new":null}`,
 		},
-		"null is nothing": {
+		"null fields": {
 			backends.Job{
 				Kind: backends.Generations, Model: "m", Prompt: "p", Output: backends.Output{Duration: 5, Count: 1},
 				Fields: map[string]json.RawMessage{"prompt": json.RawMessage(`"p"`), "duration": json.RawMessage(`null`), "n": json.RawMessage(`null`), "user": json.RawMessage(`null`)},
 			},
 			`{"model":"m","prompt":"p","duration":5,"n":1,"user":null}`,
 		},
-		"nothing given": {backends.Job{Kind: backends.Generations, Model: "m"}, `{"model":"m"}`},
+		"no fields": {backends.Job{Kind: backends.Generations, Model: "m"}, `{"model":"m"}`},
 		"video": {
 			backends.Job{
 				Token: "tok", Kind: backends.Video, Model: "video-x-1", Prompt: "p", NegativePrompt: "n", EnhancePrompt: "enabled", GenerationMode: "g", Seed: &seed,
@@ -253,7 +253,7 @@ func TestFieldsArePassedOnUnchanged(t *testing.T) {
 		d := &mockService{}
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
-		g := provisioned(t, server.URL)
+		g := newAdapter(t, server.URL)
 		g.Models = map[string]string{"ours": "theirs"}
 		if _, err := g.Submit(t.Context(), row.job); err != nil {
 			t.Fatalf("%s: %v", name, err)
@@ -266,7 +266,7 @@ func TestFieldsArePassedOnUnchanged(t *testing.T) {
 			t.Errorf("a field was rewritten: %s", d.body)
 		}
 	}
-	if _, err := provisioned(t, "https://x.example").Submit(t.Context(), backends.Job{Kind: backends.Image}); backends.KindOf(err) != backends.Refused {
+	if _, err := newAdapter(t, "https://x.example").Submit(t.Context(), backends.Job{Kind: backends.Image}); backends.KindOf(err) != backends.Refused {
 		t.Errorf("an image: %v", err)
 	}
 }
@@ -276,7 +276,7 @@ func TestRefusalsNameTheCallersField(t *testing.T) {
 	server := httptest.NewServer(new(mockService))
 	t.Cleanup(server.Close)
 	for kind, want := range map[backends.JobKind]string{backends.Generations: "duration", backends.Video: "output.duration"} {
-		_, err := provisioned(t, server.URL).Submit(t.Context(), backends.Job{Kind: kind, Model: "too-long"})
+		_, err := newAdapter(t, server.URL).Submit(t.Context(), backends.Job{Kind: kind, Model: "too-long"})
 		if e := backendstest.CheckError(t, err, key); e == nil || e.Param != want || e.Reason != backends.InvalidInput || e.Message != "duration is too long" {
 			t.Errorf("%s: %+v", kind, e)
 		}
@@ -300,19 +300,19 @@ func TestErrorsWithStatus200(t *testing.T) {
 			backendstest.JSON(w, 200, `{"code":%q,"message":"no","data":null}`, code)
 		}))
 		t.Cleanup(server.Close)
-		g := provisioned(t, server.URL)
+		g := newAdapter(t, server.URL)
 		if _, err := g.Submit(t.Context(), job()); backends.KindOf(err) != want.submit {
-			t.Errorf("submit: %s is %v, want %s", code, err, want.submit)
+			t.Errorf("submit: the error for %s is %v, want %s", code, err, want.submit)
 		}
 		if _, err := g.Poll(t.Context(), backends.Ref{ID: "x"}); backends.KindOf(err) != want.poll {
-			t.Errorf("poll: %s is %v, want %s", code, err, want.poll)
+			t.Errorf("poll: the error for %s is %v, want %s", code, err, want.poll)
 		}
 	}
 }
 
 func TestEveryStatusWordIsKnown(t *testing.T) {
 	t.Parallel()
-	g := provisioned(t, "https://x.example")
+	g := newAdapter(t, "https://x.example")
 	for word, want := range map[string]backends.State{
 		"NOT_START": backends.Queued, "SUBMITTED": backends.Queued, "QUEUED": backends.Queued, "IN_PROGRESS": backends.Running,
 		"SUCCESS": backends.Succeeded, "FAILURE": backends.Failed, "queued": backends.Queued, "processing": backends.Running,
@@ -321,17 +321,17 @@ func TestEveryStatusWordIsKnown(t *testing.T) {
 	} {
 		got := g.status(task{Status: wire.Text(word), URL: backendstest.DefaultURL}, g.client.Base)
 		if got.State != want {
-			t.Errorf("%q is %s, want %s", word, got.State, want)
+			t.Errorf("the state for %q is %s, want %s", word, got.State, want)
 		}
 	}
 }
 
 func TestAResultThatNeedsTheKeyHasNoURL(t *testing.T) {
 	t.Parallel()
-	d := &mockService{shape: video}
+	d := &mockService{form: video}
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	g := provisioned(t, server.URL)
+	g := newAdapter(t, server.URL)
 	ref, err := g.Submit(t.Context(), job())
 	if err != nil {
 		t.Fatal(err)
@@ -355,7 +355,7 @@ func TestTheKeyIsNotNeededForOtherURLs(t *testing.T) {
 		"": false,
 	} {
 		if got := needsKey("https://gate.example", link); got != want {
-			t.Errorf("%s needs the key: %t", link, got)
+			t.Errorf("needsKey(%q) is %t, want %t", link, got, want)
 		}
 	}
 }
@@ -375,7 +375,7 @@ func TestSettings(t *testing.T) {
 		"a bad URL": {URL: "x.example", Key: key},
 	} {
 		if err := paymentstest.Provision(t, bad); err == nil {
-			t.Errorf("%s is taken", name)
+			t.Errorf("Provision accepts a configuration with %s", name)
 		}
 	}
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// path is the endpoint. Tasks lie below it.
+// path is the endpoint. The paths of tasks are below it.
 const path = "/v1/video/generations"
 
-// words maps the status words of both shapes, and those that such gateways pass
-// on from their own services.
+// words maps the status words of both forms, and those that such gateways
+// forward from their own services.
 var words = backends.Words{
 	"not_start":   backends.Queued,
 	"submitted":   backends.Queued,
@@ -88,7 +88,7 @@ func (g *Generations) body(job backends.Job) ([]byte, error) {
 	case backends.Generations:
 		return wire.GenerationBody(job, model)
 	case backends.Image:
-		return nil, backends.Invalid("model", "this service makes videos and no images")
+		return nil, backends.Invalid("model", "this service generates only videos, not images")
 	}
 	f := fields{
 		Model: model, Prompt: job.Prompt, Duration: json.Number(job.Output.Seconds()), Seed: job.Seed,
@@ -139,7 +139,7 @@ func metadata(job backends.Job) map[string]any {
 	return all
 }
 
-// task is a task in either shape. In the wrapped shape it is in Data.
+// task is a task in either form. In the wrapped form it is in Data.
 type task struct {
 	Code     wire.Text       `json:"code"`
 	Message  wire.Text       `json:"message"`
@@ -156,13 +156,13 @@ type task struct {
 	Metadata wire.Object     `json:"metadata"`
 }
 
-// read reads a task from an answer of either shape.
+// read reads a task from an answer of either form.
 func (g *Generations) read(op wire.Operation, answer wire.Response) (task, error) {
 	var t task
 	if err := g.client.Decode(op, answer, &t); err != nil {
 		return t, err
 	}
-	// In the flat shape only errors have a code.
+	// In the flat form only errors have a code.
 	if t.Code == "" || t.Status != "" {
 		return t, nil
 	}
@@ -247,7 +247,7 @@ func (g *Generations) Check(ctx context.Context) error {
 	case answer.Status == http.StatusNotFound && strings.Contains(strings.ToLower(explanation.Message), "task"):
 		return nil
 	case err == nil:
-		return g.client.Unreadable(wire.Checking, "it does not say that there is no such task")
+		return g.client.Unreadable(wire.Checking, "it is not an error about an unknown task")
 	}
 	return err
 }
@@ -265,8 +265,8 @@ func (g *Generations) status(t task, base string) backends.Status {
 		return g.client.Success(word, backends.VideoFile, link)
 	case backends.Failed:
 		code := string(cmp.Or(t.Error.Code, t.Error.Type))
-		words := string(cmp.Or(t.Error.Message, t.Reason, t.Message))
-		return g.client.Failed(word, g.client.Failure(codes.Reason(code, backends.ModelFailed), code, words))
+		message := string(cmp.Or(t.Error.Message, t.Reason, t.Message))
+		return g.client.Failed(word, g.client.Failure(codes.Reason(code, backends.ModelFailed), code, message))
 	default:
 		return g.client.Unfinished(state, word, t.Progress)
 	}
@@ -275,8 +275,8 @@ func (g *Generations) status(t task, base string) backends.Status {
 // link returns the first URL of the result in the members that may contain it.
 // Old gateways put it into fail_reason.
 func (t task) link() string {
-	for _, place := range []wire.Text{t.URL, t.Result, wire.Text(t.Metadata.Text("url")), t.Reason} {
-		if link := wire.Link(string(place)); link != "" {
+	for _, text := range []wire.Text{t.URL, t.Result, wire.Text(t.Metadata.Text("url")), t.Reason} {
+		if link := wire.Link(string(text)); link != "" {
 			return link
 		}
 	}

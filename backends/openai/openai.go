@@ -23,12 +23,12 @@ func init() {
 }
 
 // OpenAI runs tasks at a server with OpenAI's former videos API (`/v1/videos`).
-// It makes videos from a prompt and at most one reference image. Reading its
+// It generates videos from a prompt and at most one reference image. Reading its
 // results needs the key, so the gateway has to keep media.
 //
 // The API's name of a model is the gateway's without `video-`: `video-wan-2.2`
-// becomes `wan-2.2`. Fields that the API does not have, such as
-// negative_prompt, are not sent.
+// becomes `wan-2.2`. Tasks that set a field which the API does not have, such as
+// negative_prompt, are refused.
 type OpenAI struct {
 	// URL is the address of the API, without `/v1`. Required, because OpenAI
 	// has ended its own.

@@ -16,10 +16,10 @@ import (
 
 const key = "sk-proj-hushhushhush"
 
-// film is the content of the mockService's videos.
+// film is the content of the videos of mockService.
 var film = []byte(strings.Repeat("film ", 100_000))
 
-// mockService is the videos API.
+// mockService simulates the videos API.
 type mockService struct{ backendstest.Jobs }
 
 var (
@@ -28,7 +28,7 @@ var (
 	contentPath = regexp.MustCompile(`^/v1/videos/([^/]+)/content$`)
 )
 
-// Op implements backendstest.Mock.
+// Op implements backendstest.MockService.
 func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch {
 	case submitPath.MatchString(r.URL.Path) && r.Method == http.MethodPost:
@@ -72,8 +72,8 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// submit refuses the same as the API: seconds that are not a string, and any parameter that
-// the API does not have.
+// submit refuses the same bodies as the API: those with seconds that are not a string, or with
+// a parameter that the API does not have.
 func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var body map[string]any
@@ -118,7 +118,7 @@ func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	d.poll(w, d.Accept(""))
 }
 
-// poll answers with the object, which always has the required members.
+// poll answers with the video, which always has the required members.
 func (d *mockService) poll(w http.ResponseWriter, id string) {
 	if !d.Exists(id) {
 		backendstest.JSON(w, 404, `{"error":{"type":"invalid_request_error","message":"Video not found","code":null,"param":null}}`)
@@ -130,13 +130,13 @@ func (d *mockService) poll(w http.ResponseWriter, id string) {
 	if state == backends.Failed {
 		failure = `{"code":"moderation_blocked","message":"Your request was blocked."}`
 	}
-	spelt, _ := json.Marshal(word)
+	status, _ := json.Marshal(word)
 	backendstest.JSON(w, 200, `{"id":%q,"object":"video","model":"wan-2.2","status":%s,"progress":%d,"created_at":1800000000,
 		"completed_at":null,"expires_at":null,"seconds":"8","size":"1280x720","prompt":"a fox","remixed_from_video_id":null,"error":%s}`,
-		id, spelt, progress, failure)
+		id, status, progress, failure)
 }
 
-func provisioned(t *testing.T, address string) *OpenAI {
+func newAdapter(t *testing.T, address string) *OpenAI {
 	t.Helper()
 	o := &OpenAI{URL: address, Key: key}
 	if err := paymentstest.Provision(t, o); err != nil {
@@ -156,7 +156,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	backendstest.Run(t, backendstest.Service{
 		Mock:    func() backendstest.MockService { return new(mockService) },
-		Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
+		Backend: func(t *testing.T, address string) backends.Backend { return newAdapter(t, address) },
 		Job:     job(),
 		Secret:  key,
 		Content: film,
@@ -165,48 +165,48 @@ func TestConformance(t *testing.T) {
 
 func TestJobsAreTranslated(t *testing.T) {
 	t.Parallel()
-	o := provisioned(t, "https://render.example/")
+	o := newAdapter(t, "https://render.example/")
 	o.Models = map[string]string{"video-cheap": "wan-2.2-fast"}
 	for name, row := range map[string]struct {
 		change func(*backends.Job)
 		want   string // JSON, or the param that is refused
 	}{
-		"as it is":      {func(*backends.Job) {}, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"1280x720"}`},
-		"upright":       {func(j *backends.Job) { j.Output.AspectRatio = "9:16" }, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"720x1280"}`},
-		"large":         {func(j *backends.Job) { j.Output.Resolution = "1080P" }, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"1792x1024"}`},
-		"large upright": {func(j *backends.Job) { j.Output = backends.Output{Resolution: "1080p", AspectRatio: "9:16"} }, `{"model":"wan-2.2","prompt":"a fox","size":"1024x1792"}`},
-		"nothing said":  {func(j *backends.Job) { j.Output = backends.Output{} }, `{"model":"wan-2.2","prompt":"a fox"}`},
-		"ratio alone":   {func(j *backends.Job) { j.Output = backends.Output{AspectRatio: "9:16"} }, `{"model":"wan-2.2","prompt":"a fox","size":"720x1280"}`},
-		"another model": {func(j *backends.Job) { j.Model, j.Output = "video-cheap", backends.Output{} }, `{"model":"wan-2.2-fast","prompt":"a fox"}`},
-		"odd seconds":   {func(j *backends.Job) { j.Output = backends.Output{Duration: 4.25} }, `{"model":"wan-2.2","prompt":"a fox","seconds":"4.25"}`},
-		"HTML and snow": {func(j *backends.Job) { j.Prompt, j.Output = "<b>☃&", backends.Output{} }, `{"model":"wan-2.2","prompt":"<b>☃&"}`},
-		"pixels":        {func(j *backends.Job) { j.Output = backends.Output{Width: 720, Height: 1280} }, `{"model":"wan-2.2","prompt":"a fox","size":"720x1280"}`},
-		"other pixels":  {func(j *backends.Job) { j.Output.Width, j.Output.Height = 640, 480 }, "output.width"},
-		"one edge":      {func(j *backends.Job) { j.Output.Width = 720 }, "output.width"},
-		"another ratio": {func(j *backends.Job) { j.Output.AspectRatio = "1:1" }, "output.resolution"},
-		"another size":  {func(j *backends.Job) { j.Output.Resolution = "4K" }, "output.resolution"},
-		"an image":      {func(j *backends.Job) { j.Kind = backends.Image }, "model"},
-		"two of them":   {func(j *backends.Job) { j.Output.Count = 2 }, "output.count"},
-		"two as n":      {func(j *backends.Job) { j.Kind, j.Output.Count = backends.Generations, 2 }, "n"},
-		"a subject":     {func(j *backends.Job) { j.SubjectInputs = make([]backends.SubjectInput, 1) }, "subject_inputs"},
-		"two inputs":    {func(j *backends.Job) { j.Inputs = make([]backends.Input, 2) }, "inputs"},
-		"two images":    {func(j *backends.Job) { j.Kind, j.Inputs = backends.Generations, make([]backends.Input, 2) }, "image"},
-		"a last frame":  {func(j *backends.Job) { j.Inputs = []backends.Input{{Usage: backends.LastFrame}} }, "inputs[0]"},
-		"a video":       {func(j *backends.Job) { j.Inputs = []backends.Input{{Category: "video"}} }, "inputs[0]"},
+		"a job":          {func(*backends.Job) {}, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"1280x720"}`},
+		"portrait":       {func(j *backends.Job) { j.Output.AspectRatio = "9:16" }, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"720x1280"}`},
+		"large":          {func(j *backends.Job) { j.Output.Resolution = "1080P" }, `{"model":"wan-2.2","prompt":"a fox","seconds":"8","size":"1792x1024"}`},
+		"large portrait": {func(j *backends.Job) { j.Output = backends.Output{Resolution: "1080p", AspectRatio: "9:16"} }, `{"model":"wan-2.2","prompt":"a fox","size":"1024x1792"}`},
+		"no output":      {func(j *backends.Job) { j.Output = backends.Output{} }, `{"model":"wan-2.2","prompt":"a fox"}`},
+		"only a ratio":   {func(j *backends.Job) { j.Output = backends.Output{AspectRatio: "9:16"} }, `{"model":"wan-2.2","prompt":"a fox","size":"720x1280"}`},
+		"another model":  {func(j *backends.Job) { j.Model, j.Output = "video-cheap", backends.Output{} }, `{"model":"wan-2.2-fast","prompt":"a fox"}`},
+		"4.25 seconds":   {func(j *backends.Job) { j.Output = backends.Output{Duration: 4.25} }, `{"model":"wan-2.2","prompt":"a fox","seconds":"4.25"}`},
+		"HTML and snow":  {func(j *backends.Job) { j.Prompt, j.Output = "<b>☃&", backends.Output{} }, `{"model":"wan-2.2","prompt":"<b>☃&"}`},
+		"pixels":         {func(j *backends.Job) { j.Output = backends.Output{Width: 720, Height: 1280} }, `{"model":"wan-2.2","prompt":"a fox","size":"720x1280"}`},
+		"other pixels":   {func(j *backends.Job) { j.Output.Width, j.Output.Height = 640, 480 }, "output.width"},
+		"one edge":       {func(j *backends.Job) { j.Output.Width = 720 }, "output.width"},
+		"another ratio":  {func(j *backends.Job) { j.Output.AspectRatio = "1:1" }, "output.resolution"},
+		"4K":             {func(j *backends.Job) { j.Output.Resolution = "4K" }, "output.resolution"},
+		"an image":       {func(j *backends.Job) { j.Kind = backends.Image }, "model"},
+		"two videos":     {func(j *backends.Job) { j.Output.Count = 2 }, "output.count"},
+		"n is 2":         {func(j *backends.Job) { j.Kind, j.Output.Count = backends.Generations, 2 }, "n"},
+		"a subject":      {func(j *backends.Job) { j.SubjectInputs = make([]backends.SubjectInput, 1) }, "subject_inputs"},
+		"two inputs":     {func(j *backends.Job) { j.Inputs = make([]backends.Input, 2) }, "inputs"},
+		"two images":     {func(j *backends.Job) { j.Kind, j.Inputs = backends.Generations, make([]backends.Input, 2) }, "image"},
+		"a last frame":   {func(j *backends.Job) { j.Inputs = []backends.Input{{Usage: backends.LastFrame}} }, "inputs[0]"},
+		"a video":        {func(j *backends.Job) { j.Inputs = []backends.Input{{Category: "video"}} }, "inputs[0]"},
 		"an input image": {func(j *backends.Job) {
 			j.Inputs, j.Output = []backends.Input{{URL: "https://x.example/a.png", Usage: backends.FirstFrame}}, backends.Output{}
 		}, `{"model":"wan-2.2","prompt":"a fox","input_reference":{"image_url":"https://x.example/a.png"}}`},
 	} {
 		j := job()
 		row.change(&j)
-		asked, err := o.translate(j)
+		request, err := o.translate(j)
 		if err != nil {
 			if e := backendstest.CheckError(t, j.Named(err), key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
 				t.Errorf("%s: %v, want %s", name, err, row.want)
 			}
 			continue
 		}
-		got, _ := json.Marshal(asked)
+		got, _ := json.Marshal(request)
 		var a, b submission
 		if json.Unmarshal(got, &a) != nil || json.Unmarshal([]byte(row.want), &b) != nil {
 			t.Errorf("%s: got %s, want %s", name, got, row.want)
@@ -237,12 +237,12 @@ func TestSettings(t *testing.T) {
 		t.Errorf("%v: %s %s", err, o.Key.Reveal(), o.client.Base)
 	}
 	for name, bad := range map[string]*OpenAI{
-		"no key":             {URL: "https://render.example"},
-		"an empty key":       {URL: "https://render.example", Key: "{env.OPENAI_NO_KEY}"},
-		"no URL":             {Key: key},
-		"a URL of no scheme": {Key: key, URL: "render.example"},
-		"a URL with a query": {Key: key, URL: "https://render.example?x"},
-		"a URL with a user":  {Key: key, URL: "https://me:hush@render.example"},
+		"no key":                 {URL: "https://render.example"},
+		"an empty key":           {URL: "https://render.example", Key: "{env.OPENAI_NO_KEY}"},
+		"no URL":                 {Key: key},
+		"a URL without a scheme": {Key: key, URL: "render.example"},
+		"a URL with a query":     {Key: key, URL: "https://render.example?x"},
+		"a URL with a user":      {Key: key, URL: "https://me:hush@render.example"},
 	} {
 		if err := paymentstest.Provision(t, bad); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
@@ -257,15 +257,15 @@ func TestRefusalsNameTheGatewaysFieldAndReason(t *testing.T) {
 		reason backends.Reason
 		param  string
 	}{
-		"seconds":    {func(j *backends.Job) { j.Output.Duration = 5 }, backends.InvalidInput, "output.duration"},
-		"no prompt":  {func(j *backends.Job) { j.Prompt = "" }, backends.InvalidInput, "prompt"},
-		"moderation": {func(j *backends.Job) { j.Prompt = "gore" }, backends.ContentRejected, ""},
-		"duration":   {func(j *backends.Job) { j.Kind, j.Output.Duration = backends.Generations, 5 }, backends.InvalidInput, "duration"},
+		"duration":                {func(j *backends.Job) { j.Output.Duration = 5 }, backends.InvalidInput, "output.duration"},
+		"no prompt":               {func(j *backends.Job) { j.Prompt = "" }, backends.InvalidInput, "prompt"},
+		"moderation":              {func(j *backends.Job) { j.Prompt = "gore" }, backends.ContentRejected, ""},
+		"duration of generations": {func(j *backends.Job) { j.Kind, j.Output.Duration = backends.Generations, 5 }, backends.InvalidInput, "duration"},
 	} {
 		server := serve(t, new(mockService))
 		j := job()
 		row.change(&j)
-		_, err := provisioned(t, server).Submit(t.Context(), j)
+		_, err := newAdapter(t, server).Submit(t.Context(), j)
 		e := backendstest.CheckError(t, err, key)
 		if e == nil || e.Kind != backends.Refused || e.Reason != row.reason || e.Param != row.param {
 			t.Errorf("%s: %+v, want %s at %q", name, e, row.reason, row.param)

@@ -95,11 +95,11 @@ type video struct {
 
 // Submit implements backends.Backend.
 func (o *OpenAI) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
-	asked, err := o.translate(job)
+	request, err := o.translate(job)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
-	body, err := wire.Encode(asked)
+	body, err := wire.Encode(request)
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be written as JSON")
 	}
@@ -114,31 +114,31 @@ func (o *OpenAI) Submit(ctx context.Context, job backends.Job) (backends.Ref, er
 	return o.client.Ref("", v.ID)
 }
 
-// translate returns the request for a job. It refuses a job if the API cannot
-// do something that the caller pays for.
+// translate returns the request for a job. It refuses a job with a feature that
+// the caller pays for and the API does not have.
 func (o *OpenAI) translate(job backends.Job) (submission, error) {
-	asked := submission{Model: wire.Models(o.Models).Name(job.Model), Prompt: job.Prompt, Seconds: job.Output.Seconds()}
+	request := submission{Model: wire.Models(o.Models).Name(job.Model), Prompt: job.Prompt, Seconds: job.Output.Seconds()}
 	size, err := size(job.Output)
 	switch {
 	case err != nil:
-		return asked, err
+		return request, err
 	case job.Kind == backends.Image:
-		return asked, backends.Invalid("model", "this service makes videos and no images")
+		return request, backends.Invalid("model", "this service generates only videos, not images")
 	case job.Choices() > 1:
-		return asked, backends.Invalid("output.count", fmt.Sprintf("this service makes 1 video at a time, not %d", job.Choices()))
+		return request, backends.Invalid("output.count", fmt.Sprintf("this service generates 1 video for a job, not %d", job.Choices()))
 	case len(job.SubjectInputs) > 0:
-		return asked, backends.Invalid("subject_inputs", "this service takes no subjects")
+		return request, backends.Invalid("subject_inputs", "this service does not support subjects")
 	case len(job.Inputs) > 1:
-		return asked, backends.Invalid("inputs", fmt.Sprintf("this service takes 1 input, not %d", len(job.Inputs)))
+		return request, backends.Invalid("inputs", fmt.Sprintf("this service accepts 1 input, not %d", len(job.Inputs)))
 	}
-	asked.Size = size
+	request.Size = size
 	for _, input := range job.Inputs {
 		if input.Category == "video" || input.Usage == backends.LastFrame {
-			return asked, backends.Invalid("inputs[0]", "this service takes a reference image or a first frame")
+			return request, backends.Invalid("inputs[0]", "this service only accepts a reference image or a first frame")
 		}
-		asked.InputReference = &reference{ImageURL: input.URL}
+		request.InputReference = &reference{ImageURL: input.URL}
 	}
-	return asked, wire.CheckFields(job, fields, false)
+	return request, wire.CheckFields(job, fields, false)
 }
 
 // size returns the API's size for an output, or "" if the output sets none.
@@ -147,7 +147,7 @@ func size(out backends.Output) (string, error) {
 	if out.Width > 0 || out.Height > 0 {
 		text := fmt.Sprintf("%dx%d", out.Width, out.Height)
 		if !slices.Contains(allowed, text) {
-			return "", backends.Invalid("output.width", fmt.Sprintf("the size is %s; this service makes %s", text, strings.Join(allowed, ", ")))
+			return "", backends.Invalid("output.width", fmt.Sprintf("%s is not a size of this service; allowed: %s", text, strings.Join(allowed, ", ")))
 		}
 		return text, nil
 	}
@@ -157,7 +157,7 @@ func size(out backends.Output) (string, error) {
 	resolution, ratio := cmp.Or(out.Resolution, defaultResolution), cmp.Or(out.AspectRatio, defaultRatio)
 	text, known := sizes[strings.ToUpper(resolution)+" "+ratio]
 	if !known {
-		return "", backends.Invalid("output.resolution", fmt.Sprintf("%s in %s is no size of this service; it makes %s",
+		return "", backends.Invalid("output.resolution", fmt.Sprintf("%s in %s is not a size of this service; allowed: %s",
 			resolution, ratio, strings.Join(slices.Sorted(maps.Keys(sizes)), ", ")))
 	}
 	return text, nil
@@ -209,12 +209,12 @@ func (o *OpenAI) Check(ctx context.Context) error {
 		return err
 	}
 	if list.Data == nil {
-		return o.client.Unreadable(wire.Checking, "it is no list of videos")
+		return o.client.Unreadable(wire.Checking, "it is not a list of videos")
 	}
 	return nil
 }
 
-// result returns the properties of the video. Its bytes are fetched.
+// result returns the properties of the video. Fetch returns its bytes.
 func (v video) result() backends.Result {
 	r := backends.Result{Type: backends.VideoFile, Duration: v.Seconds.Seconds(), Format: "mp4"}
 	width, height, _ := strings.Cut(string(v.Size), "x")

@@ -24,10 +24,10 @@ func init() {
 
 // Platform runs tasks at another service with this interface
 // (`/v1/platform/video`, `/v1/platform/image`, `/v1/video/generations`), such
-// as another modelgate. The service's model names are the same unless Models
-// says otherwise. Every field is passed on. The token of the task is sent as
-// session_id, so that a submission whose outcome is unknown can be found again
-// and is not repeated.
+// as another modelgate. The service's model names are the same, except for
+// those in Models. Every field is forwarded. The token of the task is sent as
+// session_id, so that a submission whose outcome is unknown can be found and is
+// not repeated.
 type Platform struct {
 	// URL is the address of the service, without `/v1`. Required.
 	URL string `json:"url,omitempty"`

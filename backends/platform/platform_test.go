@@ -27,10 +27,10 @@ const (
 	secret = "whsec_aHVzaGh1c2hodXNoaHVzaA=="
 )
 
-// mockService is another service of this interface.
+// mockService simulates another gateway.
 type mockService struct {
 	backendstest.Jobs
-	bare bool // a duplicate session id is refused without naming the first task
+	omitFirstTask bool // the error for a duplicate session id does not name the first task
 
 	mu   sync.Mutex
 	path string
@@ -39,7 +39,7 @@ type mockService struct {
 
 var taskPath = regexp.MustCompile(`^/v1/platform/tasks/([^/]+)(/cancel)?$`)
 
-// Op implements backendstest.Mock.
+// Op implements backendstest.MockService.
 func (*mockService) Op(r *http.Request) backendstest.Op {
 	found := taskPath.FindStringSubmatch(r.URL.Path)
 	switch {
@@ -60,8 +60,9 @@ var vendor = map[backends.State]string{
 	backends.Queued: "queued", backends.Running: "in_progress", backends.Succeeded: "success", backends.Failed: "failed",
 }
 
-func refuse(w http.ResponseWriter, status int, code, param, more string) {
-	backendstest.JSON(w, status, `{"code":%q,"message":"refused: %[1]s",%s"error":{"code":%[1]q,"message":"refused: %[1]s","type":"t","param":%[3]q}}`, code, more, param)
+// refuse answers with an error. members are further members of the body.
+func refuse(w http.ResponseWriter, status int, code, param, members string) {
+	backendstest.JSON(w, status, `{"code":%q,"message":"refused: %[1]s",%s"error":{"code":%[1]q,"message":"refused: %[1]s","type":"t","param":%[3]q}}`, code, members, param)
 }
 
 func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -106,14 +107,14 @@ func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 		refuse(w, 400, "MISSING_PARAMETER", "model", "")
 	case body.Output.Duration == 7:
 		refuse(w, 400, "INVALID_PARAMETER", "output.duration", "")
-	case strings.Contains(body.Prompt, "poor"):
+	case strings.Contains(body.Prompt, "no quota"):
 		refuse(w, 402, "INSUFFICIENT_QUOTA", "", "")
 	default:
 		token := body.SessionID
 		if token == "" {
 			token = r.Header.Get("Idempotency-Key")
 		}
-		if id := d.Find(token); id != "" && d.bare {
+		if id := d.Find(token); id != "" && d.omitFirstTask {
 			refuse(w, 409, "DUPLICATE_SESSION_ID", "session_id", "")
 			return
 		} else if id != "" {
@@ -130,7 +131,7 @@ func (d *mockService) writeJob(w http.ResponseWriter, id string) {
 	if d.Cancelled(id) {
 		state, word = backends.Failed, vendor[backends.Failed]
 	}
-	spelt, _ := json.Marshal(word)
+	status, _ := json.Marshal(word)
 	link, _ := json.Marshal(d.URL())
 	switch state {
 	case backends.Running:
@@ -140,7 +141,7 @@ func (d *mockService) writeJob(w http.ResponseWriter, id string) {
 	case backends.Failed:
 		rest = `,"progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"unsafe","reason":"CONTENT_REJECTED"}`
 	}
-	backendstest.JSON(w, 200, `{"task_id":%q,"object":"video_task","model":"video-x-1","status":%s,"created_at":1800000000%s}`, id, spelt, rest)
+	backendstest.JSON(w, 200, `{"task_id":%q,"object":"video_task","model":"video-x-1","status":%s,"created_at":1800000000%s}`, id, status, rest)
 }
 
 func newMockService() *mockService {
@@ -149,7 +150,7 @@ func newMockService() *mockService {
 	return d
 }
 
-func provisioned(t *testing.T, address string) *Platform {
+func newAdapter(t *testing.T, address string) *Platform {
 	t.Helper()
 	p := &Platform{URL: address, Key: key, CallbackSecret: secret}
 	if err := paymentstest.Provision(t, p); err != nil {
@@ -172,15 +173,15 @@ func TestConformance(t *testing.T) {
 			t.Parallel()
 			j := job()
 			j.Kind = kind
-			backend := func(t *testing.T, address string) backends.Backend { return provisioned(t, address) }
+			backend := func(t *testing.T, address string) backends.Backend { return newAdapter(t, address) }
 			if kind == backends.Generations {
-				// There the outcome of an unconfirmed submission remains unknown.
+				// These jobs cannot be reconciled, so this hides Reconcile.
 				backend = func(t *testing.T, address string) backends.Backend {
-					type plain interface {
+					type withoutReconcile interface {
 						backends.Backend
 						backends.Canceler
 					}
-					return struct{ plain }{provisioned(t, address)}
+					return struct{ withoutReconcile }{newAdapter(t, address)}
 				}
 			}
 			backendstest.Run(t, backendstest.Service{
@@ -190,7 +191,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func TestEveryFieldIsPassedOn(t *testing.T) {
+func TestEveryFieldIsForwarded(t *testing.T) {
 	t.Parallel()
 	seed := int64(7)
 	full := backends.Job{
@@ -223,7 +224,7 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 		d := newMockService()
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
-		p := provisioned(t, server.URL)
+		p := newAdapter(t, server.URL)
 		p.Models = map[string]string{"video-x-1": "other-x"}
 		j := full
 		j.Kind = row.kind
@@ -234,7 +235,7 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 			t.Fatalf("%s: %v", name, err)
 		}
 		if d.path != row.path {
-			t.Errorf("%s: submitted to %s", name, d.path)
+			t.Errorf("%s: submitted to %s, want %s", name, d.path, row.path)
 		}
 		if row.want == "" {
 			continue
@@ -247,10 +248,10 @@ func TestEveryFieldIsPassedOn(t *testing.T) {
 			t.Errorf("ext_info was rewritten: %s", d.body)
 		}
 	}
-	half := job()
-	half.Output.Duration = 2.5
-	if _, err := provisioned(t, "https://x.example").Submit(t.Context(), half); backends.KindOf(err) != backends.Refused {
-		t.Errorf("half a second: %v", err)
+	fraction := job()
+	fraction.Output.Duration = 2.5
+	if _, err := newAdapter(t, "https://x.example").Submit(t.Context(), fraction); backends.KindOf(err) != backends.Refused {
+		t.Errorf("a duration of 2.5 seconds: %v", err)
 	}
 }
 
@@ -258,29 +259,29 @@ func TestRefusalsNameTheFieldAndHideTheAccount(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(newMockService())
 	t.Cleanup(server.Close)
-	p := provisioned(t, server.URL)
+	p := newAdapter(t, server.URL)
 
 	j := job()
 	j.Output.Duration = 7
 	_, err := p.Submit(t.Context(), j)
 	if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != "output.duration" || e.Reason != backends.InvalidInput {
-		t.Errorf("duration: %v", err)
+		t.Errorf("an invalid duration: %v", err)
 	}
 	j = job()
-	j.Prompt = "poor"
+	j.Prompt = "no quota"
 	_, err = p.Submit(t.Context(), j)
 	if e := backendstest.CheckError(t, err, key); e == nil || e.Reason != backends.UpstreamError || strings.Contains(e.Message, "QUOTA") || !strings.Contains(e.Detail, "INSUFFICIENT_QUOTA") {
-		t.Errorf("money: %v", err)
+		t.Errorf("an account without quota: %v", err)
 	}
 }
 
 func TestADuplicateWithoutItsTaskIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	d := newMockService()
-	d.bare = true
+	d.omitFirstTask = true
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	p := provisioned(t, server.URL)
+	p := newAdapter(t, server.URL)
 	if _, err := p.Submit(t.Context(), job()); err != nil {
 		t.Fatal(err)
 	}
@@ -300,9 +301,9 @@ func TestADuplicateWithoutItsTaskIsUnconfirmed(t *testing.T) {
 	}
 }
 
-func TestReasonsArePassedOn(t *testing.T) {
+func TestReasonsOfFailedTasks(t *testing.T) {
 	t.Parallel()
-	p := provisioned(t, "https://x.example")
+	p := newAdapter(t, "https://x.example")
 	for _, row := range []struct {
 		reason, code string
 		want         backends.Reason
@@ -331,13 +332,13 @@ func TestReasonsArePassedOn(t *testing.T) {
 	}
 	pending := p.status(task{Status: "pending"}, backends.VideoFile)
 	if pending.State != backends.Queued {
-		t.Errorf("pending is %+v", pending)
+		t.Errorf("the status of a pending task is %+v", pending)
 	}
 }
 
-// signed is a callback with its headers.
-func signed(body string, at time.Time, with string) backends.Notification {
-	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(with, "whsec_"))
+// signed returns a callback that was signed with secret at a time.
+func signed(body string, at time.Time, secret string) backends.Notification {
+	key, _ := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret, "whsec_"))
 	stamp := strconv.FormatInt(at.Unix(), 10)
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("msg_1." + stamp + "." + body))
@@ -350,7 +351,7 @@ func signed(body string, at time.Time, with string) backends.Notification {
 
 func TestACallbackNamesTheTaskToPoll(t *testing.T) {
 	t.Parallel()
-	p := provisioned(t, "https://x.example")
+	p := newAdapter(t, "https://x.example")
 	now := time.Unix(1_800_000_000, 0)
 	const good = `{"type":"task.succeeded","data":{"task_id":"task_9"}}`
 	if id, err := p.Notice(signed(good, now, secret)); err != nil || id != "task_9" {
@@ -360,17 +361,17 @@ func TestACallbackNamesTheTaskToPoll(t *testing.T) {
 	forged.Body = []byte(strings.Replace(good, "9", "8", 1))
 	unsigned := signed(good, now, secret)
 	unsigned.Header.Del("Webhook-Signature")
-	nameless := signed(good, now, secret)
-	nameless.Header.Del("Webhook-Id")
+	withoutID := signed(good, now, secret)
+	withoutID.Header.Del("Webhook-Id")
 	for name, n := range map[string]backends.Notification{
-		"forged":         forged,
-		"unsigned":       unsigned,
-		"without id":     nameless,
-		"of another key": signed(good, now, "whsec_b3RoZXJvdGhlcm90aGVyb3RoZXI="),
-		"of no key":      signed(good, now, ""),
-		"old":            signed(good, now.Add(-301*time.Second), secret),
-		"of tomorrow":    signed(good, now.Add(301*time.Second), secret),
-		"no JSON":        signed("x", now, secret),
+		"a changed body": forged,
+		"no signature":   unsigned,
+		"no id":          withoutID,
+		"another secret": signed(good, now, "whsec_b3RoZXJvdGhlcm90aGVyb3RoZXI="),
+		"no secret":      signed(good, now, ""),
+		"too old":        signed(good, now.Add(-301*time.Second), secret),
+		"in the future":  signed(good, now.Add(301*time.Second), secret),
+		"not JSON":       signed("x", now, secret),
 		"another event":  signed(`{"type":"user.created","data":{"task_id":"task_9"}}`, now, secret),
 		"without a task": signed(`{"type":"task.failed","data":{}}`, now, secret),
 	} {
@@ -380,7 +381,7 @@ func TestACallbackNamesTheTaskToPoll(t *testing.T) {
 	}
 	p.CallbackSecret = ""
 	if id, err := p.Notice(signed(good, now, "")); err == nil {
-		t.Errorf("without a secret %q is believed", id)
+		t.Errorf("without a secret the callback for %q is accepted", id)
 	}
 }
 
@@ -398,7 +399,7 @@ func TestSettings(t *testing.T) {
 		"no URL":       {Key: key},
 		"a bad URL":    {URL: "x.example", Key: key},
 		"a bad secret": {URL: "https://x.example", Key: key, CallbackSecret: "hush"},
-		"a short one":  {URL: "https://x.example", Key: key, CallbackSecret: "whsec_aHVzaA=="},
+		"short secret": {URL: "https://x.example", Key: key, CallbackSecret: "whsec_aHVzaA=="},
 	} {
 		if err := paymentstest.Provision(t, bad); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
@@ -417,9 +418,9 @@ func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		t.Cleanup(server.Close)
-		err := provisioned(t, server.URL).Cancel(t.Context(), backends.Ref{ID: "x"})
+		err := newAdapter(t, server.URL).Cancel(t.Context(), backends.Ref{ID: "x"})
 		if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != want {
-			t.Errorf("%s is %v, want %s", answer, err, want)
+			t.Errorf("the error after %s is %v, want %s", answer, err, want)
 		}
 	}
 }

@@ -26,8 +26,8 @@ var words = backends.Words{
 	"failed":      backends.Failed,
 }
 
-// codes maps the reasons of failed tasks and the codes of refusals that do not
-// concern the input.
+// codes maps the reasons of failed tasks and those codes of refusals that are not
+// about the input.
 var codes = wire.Codes{
 	"content_rejected":     backends.ContentRejected,
 	"invalid_input":        backends.InvalidInput,
@@ -168,8 +168,8 @@ func firstTask(body []byte) string {
 
 // Reconcile implements backends.Reconciler. The service accepts a session id
 // once in three days, so Reconcile sends the job again: there is one job in
-// either case. The endpoint of generations has no session id, so the outcome
-// stays unknown there.
+// either case. The endpoint of generations has no session id, so the outcome of
+// its submissions stays unknown.
 func (p *Platform) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	if job.Kind == backends.Generations {
 		return backends.Ref{}, p.client.Unreadable(wire.Submitting, "a job of /v1/video/generations cannot be found by its token")
@@ -190,7 +190,7 @@ func (p *Platform) body(job backends.Job) ([]byte, error) {
 		return wire.GenerationBody(job, model)
 	}
 	if job.Output.Duration != math.Trunc(job.Output.Duration) {
-		return nil, backends.Invalid("output.duration", fmt.Sprintf("this service makes whole seconds, not %s", job.Output.Seconds()))
+		return nil, backends.Invalid("output.duration", fmt.Sprintf("must be whole seconds for this service, not %s", job.Output.Seconds()))
 	}
 	out := job.Output
 	body, err := wire.Encode(submission{
@@ -245,8 +245,8 @@ func (p *Platform) status(t task, makes backends.MediaType) backends.Status {
 		if len(links) == 0 {
 			links = append(links, t.Result.URL)
 		}
-		if made := backends.MediaType(t.Result.Type); made == backends.ImageFile || made == backends.VideoFile {
-			makes = made
+		if reported := backends.MediaType(t.Result.Type); reported == backends.ImageFile || reported == backends.VideoFile {
+			makes = reported
 		}
 		return p.client.Success(t.Status, makes, wire.Strings(links)...)
 	case backends.Failed:
@@ -268,14 +268,14 @@ func (p *Platform) Cancel(ctx context.Context, ref backends.Ref) error {
 	case backends.Failed:
 		return nil
 	case backends.Succeeded:
-		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Refused, Message: "it is " + t.Status})
+		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Refused, Message: "the task was not cancelled: its status is " + t.Status})
 	default:
-		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Unconfirmed, Message: "it is " + t.Status})
+		return p.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: backends.Unconfirmed, Message: "the task was not cancelled: its status is " + t.Status})
 	}
 }
 
-// noTask is the error code for a task that the key does not have. Other servers
-// use other codes.
+// noTask is the error code for a task that the key does not have. Servers without
+// this interface use other codes.
 const noTask = "TASK_NOT_FOUND"
 
 // Check implements backends.Checker: it polls a task that does not exist.
@@ -285,7 +285,7 @@ func (p *Platform) Check(ctx context.Context) error {
 	case answer.Status == http.StatusNotFound && p.client.Explain(answer.Status, answer.Body).Code == noTask:
 		return nil
 	case err == nil:
-		return p.client.Unreadable(wire.Checking, "it is a task that nobody has submitted")
+		return p.client.Unreadable(wire.Checking, "it reports a task that does not exist")
 	}
 	return err
 }
@@ -307,7 +307,7 @@ func (p *Platform) Notice(n backends.Notification) (string, error) {
 		} `json:"data"`
 	}
 	if err := json.Unmarshal(n.Body, &event); err != nil || !events[event.Type] || !backends.IsID(event.Data.TaskID) {
-		return "", fmt.Errorf("the callback is none of %s", strings.Join(slices.Sorted(maps.Keys(events)), " and "))
+		return "", fmt.Errorf("the callback is not supported; allowed: %s, with a task_id", strings.Join(slices.Sorted(maps.Keys(events)), ", "))
 	}
 	return event.Data.TaskID, nil
 }

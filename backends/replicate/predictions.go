@@ -76,7 +76,7 @@ type prediction struct {
 	Metrics     wire.Object     `json:"metrics"`
 }
 
-// explain decodes an error as in RFC 9457.
+// explain decodes an error in the form of RFC 9457.
 func explain(_ int, body []byte) wire.Explanation {
 	var problem struct {
 		Title  wire.Text `json:"title"`
@@ -98,17 +98,17 @@ func (r *Replicate) Submit(ctx context.Context, job backends.Job) (backends.Ref,
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
-	asked := submission{Input: input}
+	request := submission{Input: input}
 	if job.NotifyURL != "" && r.WebhookSecret != "" {
-		asked.Webhook, asked.Events = job.NotifyURL, []string{"completed"}
+		request.Webhook, request.Events = job.NotifyURL, []string{"completed"}
 	}
 	path := "/v1/models/" + model + "/predictions"
 	if strings.HasPrefix(model, "deployments/") {
 		path = "/v1/" + model + "/predictions"
 	} else if _, version, pinned := strings.Cut(model, ":"); pinned {
-		path, asked.Version = "/v1/predictions", version
+		path, request.Version = "/v1/predictions", version
 	}
-	body, err := wire.Encode(asked)
+	body, err := wire.Encode(request)
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
@@ -197,7 +197,7 @@ func (r *Replicate) Cancel(ctx context.Context, ref backends.Ref) error {
 	case backends.Succeeded:
 		kind = backends.Refused
 	}
-	return r.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: kind, Message: "it is " + p.Status})
+	return r.client.StatusError(wire.Cancelling, answer, wire.Explanation{Kind: kind, Message: "the prediction was not cancelled: its status is " + p.Status})
 }
 
 // Check implements backends.Checker: it requests the account of the token.
@@ -230,7 +230,7 @@ func (r *Replicate) Notice(n backends.Notification) (string, error) {
 	}
 	var p prediction
 	if err := json.Unmarshal(n.Body, &p); err != nil || !backends.IsID(p.ID) {
-		return "", errors.New("the webhook has no id of a prediction")
+		return "", errors.New("the webhook has no valid id of a prediction")
 	}
 	return p.ID, nil
 }

@@ -102,7 +102,7 @@ func (r *Replicate) Provision(caddy.Context) error {
 	}
 	for ours, theirs := range r.Models {
 		if !modelForm.MatchString(theirs) {
-			return fmt.Errorf("model %s: %q is none of owner/name, owner/name:version and deployments/owner/name", ours, theirs)
+			return fmt.Errorf("model %s: %q is not valid; allowed: owner/name, owner/name:version and deployments/owner/name", ours, theirs)
 		}
 	}
 	if err := wire.CheckNames(r.Inputs); err != nil {

@@ -27,10 +27,10 @@ const (
 	secret = "whsec_aHVzaGh1c2hodXNoaHVzaA=="
 )
 
-// mockService is Replicate.
+// mockService simulates Replicate.
 type mockService struct {
 	backendstest.Jobs
-	output string // the form of outputs, with %s in the place of the address
+	output string // the form of outputs, with %s for the URL
 
 	mu   sync.Mutex
 	path string
@@ -42,7 +42,7 @@ var (
 	taskPath   = regexp.MustCompile(`^/v1/predictions/([^/]+)(/cancel)?$`)
 )
 
-// Op implements backendstest.Mock.
+// Op implements backendstest.MockService.
 func (*mockService) Op(r *http.Request) backendstest.Op {
 	found := taskPath.FindStringSubmatch(r.URL.Path)
 	switch {
@@ -119,15 +119,15 @@ func (d *mockService) writeJob(w http.ResponseWriter, status int, id string) {
 	} else if state == backends.Failed {
 		failure, metrics = `"NSFW content detected"`, `{"predict_time":1.25}`
 	}
-	spelt, _ := json.Marshal(word)
+	statusWord, _ := json.Marshal(word)
 	backendstest.JSON(w, status, `{"id":%q,"model":"o/n","version":"v","input":{"prompt":"a fox"},"logs":"","status":%s,"output":%s,"error":%s,
-		"data_removed":false,"metrics":%s,"urls":{"get":"https://api.replicate.com/v1/predictions/x"}}`, id, spelt, output, failure, metrics)
+		"data_removed":false,"metrics":%s,"urls":{"get":"https://api.replicate.com/v1/predictions/x"}}`, id, statusWord, output, failure, metrics)
 }
 
 // version is a model version in Replicate's form.
 var version = strings.Repeat("0a", 32)
 
-func provisioned(t *testing.T, address string) *Replicate {
+func newAdapter(t *testing.T, address string) *Replicate {
 	t.Helper()
 	r := &Replicate{URL: address, Key: key, WebhookSecret: secret, Models: map[string]string{
 		"video-x-1": "owner/model", "video-pinned-1": "owner/model:" + version, "video-own-1": "deployments/me/mine",
@@ -153,7 +153,7 @@ func TestConformance(t *testing.T) {
 					d.SetURL(backendstest.DefaultURL)
 					return d
 				},
-				Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
+				Backend: func(t *testing.T, address string) backends.Backend { return newAdapter(t, address) },
 				Job:     job(), Secret: key,
 			})
 		})
@@ -168,11 +168,11 @@ func TestJobsBecomePredictions(t *testing.T) {
 		path   string
 		want   string // the body, or the param that is refused
 	}{
-		"as it is":       {func(*backends.Job) {}, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
+		"a job":          {func(*backends.Job) {}, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
 		"pinned":         {func(j *backends.Job) { j.Model = "video-pinned-1" }, "/v1/predictions", `{"version":"` + version + `","input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
-		"own":            {func(j *backends.Job) { j.Model = "video-own-1" }, "/v1/deployments/me/mine/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
+		"a deployment":   {func(j *backends.Job) { j.Model = "video-own-1" }, "/v1/deployments/me/mine/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
 		"with a webhook": {func(j *backends.Job) { j.NotifyURL = "https://x.example/n" }, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"},"webhook":"https://x.example/n","webhook_events_filter":["completed"]}`},
-		"all of it": {func(j *backends.Job) {
+		"many fields": {func(j *backends.Job) {
 			j.NegativePrompt, j.Seed, j.EnhancePrompt = "n", &seed, "disabled"
 			j.Inputs = []backends.Input{{URL: "https://x.example/a.png", Usage: "firstFrame"}, {URL: "https://x.example/r.png", Category: "image", Usage: "reference"}}
 			j.Output = backends.Output{Duration: 5.5, AspectRatio: "1:1", Count: 2, Format: "png", AudioGeneration: "disabled", MediaName: "m"}
@@ -190,25 +190,25 @@ func TestJobsBecomePredictions(t *testing.T) {
 			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"quality": json.RawMessage(`1`)}
 		}, "", "quality"},
 		"unknown extras":  {func(j *backends.Job) { j.ExtInfo = json.RawMessage(`{"other":1}`) }, "", "ext_info.other"},
-		"a better prompt": {func(j *backends.Job) { j.EnhancePrompt = "enabled" }, "", "enhance_prompt"},
+		"enhanced prompt": {func(j *backends.Job) { j.EnhancePrompt = "enabled" }, "", "enhance_prompt"},
 		"a region":        {func(j *backends.Job) { j.InputRegion = "oversea" }, "", "input_region"},
 		"a mask": {func(j *backends.Job) {
 			j.Inputs = []backends.Input{{URL: "u", Usage: "firstFrame"}, {URL: "r", Usage: "reference", ReferenceType: "mask"}}
 		}, "", "inputs[1].reference_type"},
-		"a last frame":    {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "lastFrame"}} }, "", "inputs"},
-		"a video":         {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Category: "video", Usage: "reference"}} }, "", "inputs"},
-		"a subject":       {func(j *backends.Job) { j.SubjectInputs = []backends.SubjectInput{{URL: "u"}} }, "", "subject_inputs"},
-		"a scene":         {func(j *backends.Job) { j.SceneType = "lip_sync" }, "", "scene_type"},
-		"with sound":      {func(j *backends.Job) { j.Output.AudioGeneration = "enabled" }, "", "output.audio_generation"},
-		"without sound":   {func(j *backends.Job) { j.Output.AudioGeneration = "disabled" }, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
-		"a size":          {func(j *backends.Job) { j.Kind, j.Output.Width = backends.Generations, 640 }, "", "width"},
-		"no such model":   {func(j *backends.Job) { j.Model = "video-y-1" }, "", "model"},
-		"the vendor says": {func(j *backends.Job) { j.Prompt = "long" }, "", ""},
+		"a last frame":  {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Usage: "lastFrame"}} }, "", "inputs"},
+		"a video":       {func(j *backends.Job) { j.Inputs = []backends.Input{{URL: "u", Category: "video", Usage: "reference"}} }, "", "inputs"},
+		"a subject":     {func(j *backends.Job) { j.SubjectInputs = []backends.SubjectInput{{URL: "u"}} }, "", "subject_inputs"},
+		"a scene":       {func(j *backends.Job) { j.SceneType = "lip_sync" }, "", "scene_type"},
+		"with sound":    {func(j *backends.Job) { j.Output.AudioGeneration = "enabled" }, "", "output.audio_generation"},
+		"without sound": {func(j *backends.Job) { j.Output.AudioGeneration = "disabled" }, "/v1/models/owner/model/predictions", `{"input":{"prompt":"a fox","duration":5,"resolution":"720p"}}`},
+		"a size":        {func(j *backends.Job) { j.Kind, j.Output.Width = backends.Generations, 640 }, "", "width"},
+		"unknown model": {func(j *backends.Job) { j.Model = "video-y-1" }, "", "model"},
+		"refused":       {func(j *backends.Job) { j.Prompt = "long" }, "", ""},
 	} {
 		d := &mockService{output: "%s"}
 		server := httptest.NewServer(d)
 		t.Cleanup(server.Close)
-		r := provisioned(t, server.URL)
+		r := newAdapter(t, server.URL)
 		r.Inputs = map[string]string{
 			"reference_images": "refs", "aspect_ratio": "ratio", "ext_info.steps": "num_steps", "ext_info.duration": "duration",
 			"ext_info.secret": "-", "format": "output_format:string", "metadata.style": "style",
@@ -231,7 +231,7 @@ func TestJobsBecomePredictions(t *testing.T) {
 
 func TestOutputsFailuresAndCosts(t *testing.T) {
 	t.Parallel()
-	r := provisioned(t, "https://x.example")
+	r := newAdapter(t, "https://x.example")
 	const a, b = "https://x.example/a.png", "https://x.example/b.png"
 	for body, want := range map[string]struct {
 		state  backends.State
@@ -267,7 +267,7 @@ func TestOutputsFailuresAndCosts(t *testing.T) {
 			links = append(links, result.URL)
 		}
 		if got.State != want.state || !reflect.DeepEqual(links, want.links) || got.Failure != nil && got.Failure.Reason != want.reason {
-			t.Errorf("%s is %+v %+v", body, got, got.Failure)
+			t.Errorf("the status of %s is %+v %+v", body, got, got.Failure)
 		}
 	}
 
@@ -275,7 +275,7 @@ func TestOutputsFailuresAndCosts(t *testing.T) {
 	d.SetURL(a)
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	r = provisioned(t, server.URL)
+	r = newAdapter(t, server.URL)
 	ref, err := r.Submit(t.Context(), job())
 	if err != nil {
 		t.Fatal(err)
@@ -288,7 +288,7 @@ func TestOutputsFailuresAndCosts(t *testing.T) {
 
 func TestAWebhookNamesThePredictionToPoll(t *testing.T) {
 	t.Parallel()
-	r := provisioned(t, "https://x.example")
+	r := newAdapter(t, "https://x.example")
 	notification := func(body string) backends.Notification {
 		mac := hmac.New(sha256.New, []byte("hushhushhushhush"))
 		stamp := strconv.Itoa(1_800_000_000)
@@ -306,7 +306,7 @@ func TestAWebhookNamesThePredictionToPoll(t *testing.T) {
 	}
 	forged := notification(`{"id":"p1"}`)
 	forged.Body = []byte(`{"id":"p2"}`)
-	for name, n := range map[string]backends.Notification{"forged": forged, "nameless": notification(`{}`), "no JSON": notification(`x`)} {
+	for name, n := range map[string]backends.Notification{"a changed body": forged, "no id": notification(`{}`), "not JSON": notification(`x`)} {
 		if id, err := r.Notice(n); err == nil {
 			t.Errorf("%s: %q", name, id)
 		}
@@ -324,15 +324,15 @@ func TestSettings(t *testing.T) {
 	})
 	good := map[string]string{"a": "o/n"}
 	for name, bad := range map[string]*Replicate{
-		"no key":         {Models: good},
-		"a bad URL":      {Key: key, URL: "x", Models: good},
-		"no model":       {Key: key},
-		"no owner":       {Key: key, Models: map[string]string{"a": "name"}},
-		"a path":         {Key: key, Models: map[string]string{"a": "o/../n"}},
-		"a query":        {Key: key, Models: map[string]string{"a": "o/n?x"}},
-		"half a version": {Key: key, Models: map[string]string{"a": "o/n:1"}},
-		"no such input":  {Key: key, Models: good, Inputs: map[string]string{"frame": "x"}},
-		"a bad secret":   {Key: key, Models: good, WebhookSecret: "hush"},
+		"no key":        {Models: good},
+		"a bad URL":     {Key: key, URL: "x", Models: good},
+		"no model":      {Key: key},
+		"no owner":      {Key: key, Models: map[string]string{"a": "name"}},
+		"a path":        {Key: key, Models: map[string]string{"a": "o/../n"}},
+		"a query":       {Key: key, Models: map[string]string{"a": "o/n?x"}},
+		"short version": {Key: key, Models: map[string]string{"a": "o/n:1"}},
+		"unknown input": {Key: key, Models: good, Inputs: map[string]string{"frame": "x"}},
+		"a bad secret":  {Key: key, Models: good, WebhookSecret: "hush"},
 	} {
 		if err := paymentstest.Provision(t, bad); err == nil || strings.Contains(err.Error(), "hush") {
 			t.Errorf("%s: %v", name, err)
@@ -355,9 +355,9 @@ func TestAPendingCancellationIsNotConfirmed(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, answer) }))
 		t.Cleanup(server.Close)
-		err := provisioned(t, server.URL).Cancel(t.Context(), backends.Ref{ID: "x"})
+		err := newAdapter(t, server.URL).Cancel(t.Context(), backends.Ref{ID: "x"})
 		if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != want {
-			t.Errorf("%s is %v, want %s", answer, err, want)
+			t.Errorf("the error after %s is %v, want %s", answer, err, want)
 		}
 	}
 }

@@ -99,11 +99,11 @@ func (v *VOD) translate(job backends.Job) (submission, error) {
 	out := job.Output
 	switch {
 	case out.Duration != math.Trunc(out.Duration):
-		return submission{}, backends.Invalid("output.duration", fmt.Sprintf("this service makes whole seconds, not %s", out.Seconds()))
+		return submission{}, backends.Invalid("output.duration", fmt.Sprintf("must be whole seconds for this service, not %s", out.Seconds()))
 	case job.Kind != backends.Image && job.Choices() > 1:
-		return submission{}, backends.Invalid("output.count", fmt.Sprintf("this service makes 1 video at a time, not %d", job.Choices()))
+		return submission{}, backends.Invalid("output.count", fmt.Sprintf("this service generates 1 video for a job, not %d", job.Choices()))
 	case out.Width > 0 || out.Height > 0 || out.FPS > 0:
-		return submission{}, backends.Invalid("output.width", "this service takes a resolution and a ratio, no width, height or frame rate")
+		return submission{}, backends.Invalid("output.width", "this service does not support width, height and frame rate; allowed: resolution and ratio")
 	}
 	if err := wire.CheckFields(job, fields, true); err != nil {
 		return submission{}, err
@@ -144,7 +144,7 @@ func file(input backends.Input, kind backends.JobKind) fileInfo {
 		f.Usage = usages[backends.Reference]
 	}
 	if !strings.Contains(input.URL, "://") {
-		// A data URL, or Base64 alone.
+		// A data URL, or only Base64.
 		_, data, isURL := strings.Cut(input.URL, ";base64,")
 		if !isURL {
 			data = input.URL

@@ -14,7 +14,7 @@ import (
 const version = "2018-07-17"
 
 // words maps the status words of the outer and the inner task. FINISH does not
-// mean success: the error code of the inner task shows it.
+// mean success: only the error code of the inner task shows whether it succeeded.
 var words = backends.Words{
 	"waiting":    backends.Queued,
 	"processing": backends.Running,
@@ -30,9 +30,9 @@ type code struct {
 	poll   backends.Kind // for a poll
 }
 
-// codes maps the codes of refusals and failed tasks. The service spells
-// VoilationContent this way. A duplicate means that there is a job with the
-// same token.
+// codes maps the codes of refusals and failed tasks. VoilationContent is the
+// spelling of the service. TaskDuplicate means that there is a job with the same
+// token.
 var codes = map[string]code{
 	"RequestLimitExceeded":              {backends.UpstreamBusy, backends.Busy, backends.Busy},
 	"LimitExceeded":                     {backends.UpstreamBusy, backends.Busy, backends.Busy},
@@ -75,7 +75,7 @@ type reply struct {
 		Status      string       `json:"Status"`
 		Video       *task        `json:"AigcVideoTask"`
 		Image       *task        `json:"AigcImageTask"`
-		TaskSet     []taskOfList `json:"TaskSet"`
+		TaskSet     []listedTask `json:"TaskSet"`
 		ScrollToken string       `json:"ScrollToken"`
 		RequestID   wire.Text    `json:"RequestId"`
 	} `json:"Response"`
@@ -102,7 +102,7 @@ type task struct {
 	} `json:"Output"`
 }
 
-type taskOfList struct {
+type listedTask struct {
 	TaskID    wire.Text `json:"TaskId"`
 	SessionID wire.Text `json:"SessionId"`
 }
@@ -126,10 +126,10 @@ func (v *VOD) do(ctx context.Context, op wire.Operation, base, action string, bo
 		return answer, r, err
 	}
 	if e := r.Response.Error; e != nil {
-		means := findCode(string(e.Code))
-		explanation := wire.Explanation{Code: string(e.Code), Message: string(e.Message), Reason: means.reason, Kind: means.submit}
+		found := findCode(string(e.Code))
+		explanation := wire.Explanation{Code: string(e.Code), Message: string(e.Message), Reason: found.reason, Kind: found.submit}
 		if op != wire.Submitting {
-			explanation.Kind = means.poll
+			explanation.Kind = found.poll
 		}
 		return answer, r, v.client.StatusError(op, answer, explanation)
 	}
@@ -138,7 +138,7 @@ func (v *VOD) do(ctx context.Context, op wire.Operation, base, action string, bo
 
 // Submit implements backends.Backend.
 func (v *VOD) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
-	asked, err := v.translate(job)
+	request, err := v.translate(job)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}
@@ -146,14 +146,14 @@ func (v *VOD) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	if job.Kind == backends.Image {
 		action = "CreateAigcImageTask"
 	}
-	_, r, err := v.do(ctx, wire.Submitting, v.client.Base, action, asked)
+	_, r, err := v.do(ctx, wire.Submitting, v.client.Base, action, request)
 	if err != nil {
 		return backends.Ref{}, err
 	}
 	return v.client.Ref(string(job.Kind), r.Response.TaskID)
 }
 
-// Poll implements backends.Backend. The service knows a task for three days.
+// Poll implements backends.Backend. The service keeps a task for three days.
 func (v *VOD) Poll(ctx context.Context, ref backends.Ref) (backends.Status, error) {
 	base, err := v.client.At(ref)
 	if err != nil {
@@ -203,14 +203,14 @@ func (v *VOD) failed(word string, inner *task) backends.Status {
 
 func (v *VOD) succeeded(word string, inner *task, makes backends.MediaType) backends.Status {
 	links := make([]string, 0, len(inner.Output.FileInfos))
-	about := make(map[string]int)
+	indexes := make(map[string]int)
 	for i, file := range inner.Output.FileInfos {
 		links = append(links, string(file.FileURL))
-		about[string(file.FileURL)] = i
+		indexes[string(file.FileURL)] = i
 	}
 	status := v.client.Success(word, makes, links...)
 	for i, result := range status.Results {
-		file := inner.Output.FileInfos[about[result.URL]]
+		file := inner.Output.FileInfos[indexes[result.URL]]
 		result.Duration, result.Width, result.Height = file.MetaData.Duration.Seconds(), file.MetaData.Width.Pixels(), file.MetaData.Height.Pixels()
 		status.Results[i] = result
 	}
@@ -227,7 +227,7 @@ func (v *VOD) Check(ctx context.Context) error {
 	return err
 }
 
-// The pages of the task list that are searched, newest first.
+// Reconcile searches this many pages of the task list, newest first.
 const (
 	pages    = 10
 	pageSize = 100
@@ -237,9 +237,9 @@ const (
 // the job's session id. If it finds none, it sends the job again: the service
 // accepts a session id once in three days, so there is one job in either case.
 func (v *VOD) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
-	asked := map[string]any{"SubAppId": v.app, "Limit": pageSize}
+	query := map[string]any{"SubAppId": v.app, "Limit": pageSize}
 	for range pages {
-		_, r, err := v.do(ctx, wire.Polling, v.client.Base, "DescribeTasks", asked)
+		_, r, err := v.do(ctx, wire.Polling, v.client.Base, "DescribeTasks", query)
 		if err != nil {
 			return backends.Ref{}, err
 		}
@@ -251,7 +251,7 @@ func (v *VOD) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, er
 		if r.Response.ScrollToken == "" {
 			break
 		}
-		asked["ScrollToken"] = r.Response.ScrollToken
+		query["ScrollToken"] = r.Response.ScrollToken
 	}
 	return v.Submit(ctx, job)
 }

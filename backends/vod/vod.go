@@ -29,10 +29,10 @@ func init() {
 
 // VOD runs tasks at Tencent VOD (CreateAigcVideoTask, CreateAigcImageTask). The
 // service has every field of the platform. The token of the task is sent as
-// SessionId, so that a submission whose outcome is unknown can be found again
-// and is not repeated.
+// SessionId, so that a submission whose outcome is unknown can be found and is
+// not repeated.
 //
-// The service's model follows from the name and version in the gateway's:
+// The service's model name and version are parts of the gateway's model name:
 // `video-kling-2.1` is `Kling` `2.1`. The service runs one task at a time
 // unless the account allows more. Set the backend's max_running to that number.
 type VOD struct {

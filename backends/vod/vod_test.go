@@ -22,17 +22,17 @@ const (
 	key = "hushhushhushhush"
 )
 
-// mockService is the service.
+// mockService simulates VOD.
 type mockService struct {
 	backendstest.Jobs
-	blind bool // its list of tasks is empty
+	hideTasks bool // the list of tasks is empty
 
 	mu     sync.Mutex
 	action string
 	body   string
 }
 
-// Op implements backendstest.Mock.
+// Op implements backendstest.MockService.
 func (*mockService) Op(r *http.Request) backendstest.Op {
 	switch r.Header.Get("X-TC-Action") {
 	case "CreateAigcVideoTask", "CreateAigcImageTask":
@@ -50,7 +50,7 @@ var vendor = map[backends.State]string{
 	backends.Queued: "WAITING", backends.Running: "PROCESSING", backends.Succeeded: "FINISH", backends.Failed: "FINISH",
 }
 
-// refuse answers with an error as the service does: with status 200.
+// refuse answers with an error, with status 200 like the service.
 func refuse(w http.ResponseWriter, code, message string) {
 	backendstest.JSON(w, 200, `{"Response":{"Error":{"Code":%q,"Message":%q},"RequestId":"r"}}`, code, message)
 }
@@ -92,8 +92,8 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	case "DescribeTasks":
 		set := ""
-		if found := d.Find(backends.Token("taken")); found != "" && !d.blind {
-			set = fmt.Sprintf(`{"TaskId":"another","SessionId":"another"},{"TaskId":"none"},{"TaskId":%q,"SessionId":%q,"Status":"WAITING"}`, found, backends.Token("taken"))
+		if found := d.Find(backends.Token("accepted")); found != "" && !d.hideTasks {
+			set = fmt.Sprintf(`{"TaskId":"another","SessionId":"another"},{"TaskId":"none"},{"TaskId":%q,"SessionId":%q,"Status":"WAITING"}`, found, backends.Token("accepted"))
 		}
 		backendstest.JSON(w, 200, `{"Response":{"TaskSet":[%s],"ScrollToken":"","RequestId":"r"}}`, set)
 	case "DescribeTaskDetail":
@@ -109,7 +109,7 @@ func (d *mockService) writeJob(w http.ResponseWriter, task string) {
 		return
 	}
 	state, word := d.State(vendor)
-	spelt, _ := json.Marshal(word)
+	status, _ := json.Marshal(word)
 	link, _ := json.Marshal(d.URL())
 	inner, rest := "PROCESSING", `"ErrCode":0,"ErrCodeExt":"","Message":"","Progress":0,"Output":null`
 	switch state {
@@ -122,10 +122,10 @@ func (d *mockService) writeJob(w http.ResponseWriter, task string) {
 		inner, rest = "FINISH", `"ErrCode":70000,"ErrCodeExt":"InvalidParameter.VoilationContent","Message":"unsafe","Progress":100,"Output":null`
 	}
 	backendstest.JSON(w, 200, `{"Response":{"TaskType":"AigcVideoTask","Status":%s,"AigcImageTask":null,"AigcVideoTask":{"TaskId":%q,"Status":%q,%s,"SessionId":"s"},"RequestId":"r"}}`,
-		spelt, task, inner, rest)
+		status, task, inner, rest)
 }
 
-func provisioned(t *testing.T, address string) *VOD {
+func newAdapter(t *testing.T, address string) *VOD {
 	t.Helper()
 	v := &VOD{URL: address, SecretID: id, SecretKey: key, SubAppID: "1500", Models: map[string]string{"video-ours-1": "Kling/3.0-Omni"}}
 	if err := paymentstest.Provision(t, v); err != nil {
@@ -148,7 +148,7 @@ func TestConformance(t *testing.T) {
 	t.Parallel()
 	backendstest.Run(t, backendstest.Service{
 		Mock:    func() backendstest.MockService { return newMockService() },
-		Backend: func(t *testing.T, address string) backends.Backend { return provisioned(t, address) },
+		Backend: func(t *testing.T, address string) backends.Backend { return newAdapter(t, address) },
 		Job:     job(), Secret: key,
 	})
 }
@@ -222,13 +222,13 @@ func TestEveryFieldIsTranslated(t *testing.T) {
 		"metadata": {func(j *backends.Job) {
 			j.Kind, j.Fields = backends.Generations, map[string]json.RawMessage{"metadata": json.RawMessage(`{"style":"x"}`)}
 		}, "", "metadata.style"},
-		"half a second":  {func(j *backends.Job) { j.Output.Duration = 2.5 }, "", "output.duration"},
+		"2.5 seconds":    {func(j *backends.Job) { j.Output.Duration = 2.5 }, "", "output.duration"},
 		"two videos":     {func(j *backends.Job) { j.Output.Count = 2 }, "", "output.count"},
-		"n of two":       {func(j *backends.Job) { j.Kind, j.Output.Count = backends.Generations, 2 }, "", "n"},
+		"n is 2":         {func(j *backends.Job) { j.Kind, j.Output.Count = backends.Generations, 2 }, "", "n"},
 		"a width":        {func(j *backends.Job) { j.Output.Width = 2 }, "", "output.width"},
 		"a height":       {func(j *backends.Job) { j.Output.Height = 2 }, "", "output.width"},
 		"a frame rate":   {func(j *backends.Job) { j.Output.FPS = 2 }, "", "output.width"},
-		"no such model":  {func(j *backends.Job) { j.Model = "video-wan-2.2" }, "", "model"},
+		"unknown model":  {func(j *backends.Job) { j.Model = "video-wan-2.2" }, "", "model"},
 		"no version":     {func(j *backends.Job) { j.Model = "video-kling" }, "", "model"},
 		"an empty model": {func(j *backends.Job) { j.Model = "" }, "", "model"},
 	} {
@@ -237,7 +237,7 @@ func TestEveryFieldIsTranslated(t *testing.T) {
 		t.Cleanup(server.Close)
 		j := full
 		row.change(&j)
-		_, err := provisioned(t, server.URL).Submit(t.Context(), j)
+		_, err := newAdapter(t, server.URL).Submit(t.Context(), j)
 		if err != nil {
 			if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused || e.Param != row.want {
 				t.Errorf("%s: %v, want %s", name, err, row.want)
@@ -251,9 +251,9 @@ func TestEveryFieldIsTranslated(t *testing.T) {
 	}
 }
 
-func TestEveryModelNameIsKnown(t *testing.T) {
+func TestModelNamesAreMapped(t *testing.T) {
 	t.Parallel()
-	v := provisioned(t, "https://x.example")
+	v := newAdapter(t, "https://x.example")
 	for _, theirs := range []string{"Hailuo", "Kling", "Vidu", "GV", "OS", "Hunyuan", "Mingmou", "PixVerse", "Jimeng", "OG", "GG", "SI", "Qwen"} {
 		name, version, err := v.model("video-" + strings.ToLower(theirs) + "-1.0-x")
 		if err != nil || name != theirs || version != "1.0-x" {
@@ -292,20 +292,20 @@ func TestErrorCodesAreFoundByPrefix(t *testing.T) {
 	} {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { refuse(w, text, "no") }))
 		t.Cleanup(server.Close)
-		v := provisioned(t, server.URL)
+		v := newAdapter(t, server.URL)
 		_, err := v.Submit(t.Context(), job())
 		if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != want.submit || e.Reason != want.reason {
-			t.Errorf("submit: %q is %v, want %v", text, err, want)
+			t.Errorf("submit: the error for %q is %v, want %v", text, err, want)
 		}
 		if _, err := v.Poll(t.Context(), backends.Ref{ID: "x"}); backends.KindOf(err) != want.poll {
-			t.Errorf("poll: %q is %v, want %v", text, err, want)
+			t.Errorf("poll: the error for %q is %v, want %v", text, err, want)
 		}
 	}
 }
 
 func TestFinishIsNotSuccess(t *testing.T) {
 	t.Parallel()
-	v := provisioned(t, "https://x.example")
+	v := newAdapter(t, "https://x.example")
 	const files = `"Output":{"FileInfos":[{"FileUrl":"https://x.example/a.mp4","MetaData":{"Duration":5.1,"Width":1280,"Height":720}},{"FileUrl":"https://x.example/b.mp4"}],"Usage":12}`
 	for row, want := range map[[2]string]struct {
 		state  backends.State
@@ -335,14 +335,14 @@ func TestFinishIsNotSuccess(t *testing.T) {
 		got := v.status(row[0], inner, backends.VideoFile)
 		backendstest.CheckStatus(t, got, key)
 		if got.State != want.state || got.Failure != nil && got.Failure.Reason != want.reason {
-			t.Errorf("%v is %+v %+v", row, got, got.Failure)
+			t.Errorf("the status of %v is %+v %+v", row, got, got.Failure)
 		}
 		if got.State != backends.Succeeded {
 			continue
 		}
 		first := backends.Result{URL: "https://x.example/a.mp4", Type: backends.VideoFile, Duration: 5.1, Width: 1280, Height: 720, Format: "mp4"}
 		if len(got.Results) != 2 || got.Results[0] != first || got.Cost != (backends.Cost{Amount: "12", Unit: "units"}) {
-			t.Errorf("%v is %+v", row, got)
+			t.Errorf("the status of %v is %+v", row, got)
 		}
 	}
 }
@@ -350,10 +350,10 @@ func TestFinishIsNotSuccess(t *testing.T) {
 func TestADuplicateThatIsNotListedIsUnconfirmed(t *testing.T) {
 	t.Parallel()
 	d := newMockService()
-	d.blind = true
+	d.hideTasks = true
 	server := httptest.NewServer(d)
 	t.Cleanup(server.Close)
-	v := provisioned(t, server.URL)
+	v := newAdapter(t, server.URL)
 	if _, err := v.Submit(t.Context(), job()); err != nil {
 		t.Fatal(err)
 	}
@@ -361,7 +361,7 @@ func TestADuplicateThatIsNotListedIsUnconfirmed(t *testing.T) {
 		t.Errorf("%+v, %v", ref, err)
 	}
 	if n := d.Accepted(); n != 1 {
-		t.Errorf("%d jobs", n)
+		t.Errorf("the service has %d jobs, want 1", n)
 	}
 }
 
@@ -375,15 +375,15 @@ func TestSettings(t *testing.T) {
 		"vod hush":           ``,
 	})
 	for name, change := range map[string]func(*VOD){
-		"no id":           func(v *VOD) { v.SecretID = "" },
-		"no key":          func(v *VOD) { v.SecretKey = "" },
-		"no application":  func(v *VOD) { v.SubAppID = "" },
-		"a named one":     func(v *VOD) { v.SubAppID = "mine" },
-		"a negative one":  func(v *VOD) { v.SubAppID = "-1" },
-		"a bad URL":       func(v *VOD) { v.URL = "x" },
-		"a bare model":    func(v *VOD) { v.Models = map[string]string{"a": "Kling"} },
-		"a nameless one":  func(v *VOD) { v.Models = map[string]string{"a": "/1"} },
-		"one with no end": func(v *VOD) { v.Models = map[string]string{"a": "Kling/"} },
+		"no id":            func(v *VOD) { v.SecretID = "" },
+		"no key":           func(v *VOD) { v.SecretKey = "" },
+		"no application":   func(v *VOD) { v.SubAppID = "" },
+		"application mine": func(v *VOD) { v.SubAppID = "mine" },
+		"application -1":   func(v *VOD) { v.SubAppID = "-1" },
+		"a bad URL":        func(v *VOD) { v.URL = "x" },
+		"no slash":         func(v *VOD) { v.Models = map[string]string{"a": "Kling"} },
+		"no model name":    func(v *VOD) { v.Models = map[string]string{"a": "/1"} },
+		"no model version": func(v *VOD) { v.Models = map[string]string{"a": "Kling/"} },
 	} {
 		v := &VOD{SecretID: id, SecretKey: key, SubAppID: "1500"}
 		change(v)

@@ -25,10 +25,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// MaxResponse is the maximum length of an answer that is read, in bytes. Long strings are
-// cut before they count. The answer to a submission may be longer by what it
-// repeats of the request. Answers usually have some KiB, because they contain
-// URLs instead of files.
+// MaxResponse is the maximum length of an answer in bytes, after long strings
+// were cut. The answer to a submission may also repeat the request. Answers
+// usually have a few KiB, because they contain URLs instead of files.
 const MaxResponse = 4 << 20
 
 // An answer may repeat the request, which has at most 16 MiB, with each byte
@@ -45,7 +44,8 @@ const (
 	dialTimeout   = 10 * time.Second
 )
 
-// Client calls one service with one credential.
+// Client calls one service with one credential. Its methods may be called
+// concurrently.
 type Client struct {
 	// Service is the name of the service in logs.
 	Service string
@@ -70,10 +70,10 @@ type Client struct {
 	submitClient, client *http.Client
 }
 
-// Connect returns c with its own connections, which Close closes. It uses no
-// proxy of the environment and follows no redirect, so the credential is sent
-// to Base only. Each submission opens a new connection, because Go repeats
-// requests that fail on a reused one.
+// Connect returns c with its own connections, which Close closes. The client
+// ignores the proxies of the environment and does not follow redirects, so it
+// sends the credential to Base only. Each submission opens a new connection,
+// because Go repeats requests that fail on a reused one.
 func Connect(c Client) *Client {
 	c.Base = strings.TrimRight(c.Base, "/")
 	c.submitClient = &http.Client{Transport: transport(true), CheckRedirect: noRedirect}
@@ -147,16 +147,16 @@ func (c *Client) Do(ctx context.Context, call Call) (Response, error) {
 		// The status decides; an incomplete body only explains less.
 		return answer, c.statusError(call.Operation, answer)
 	case err != nil:
-		return answer, c.incomplete(call.Operation, fmt.Sprintf("the answer broke off: %v", err))
+		return answer, c.incomplete(call.Operation, fmt.Sprintf("the answer is incomplete: %v", err))
 	case len(answer.Body) > limit:
 		return answer, c.incomplete(call.Operation, fmt.Sprintf("the answer is longer than %d bytes", limit))
 	}
 	return answer, nil
 }
 
-// readResponse reads an answer with its long strings cut. It reads at most
+// readResponse reads an answer and cuts its long strings. It returns at most
 // limit+1 bytes, so that the caller can detect a longer answer. It returns an
-// error if the answer is longer than maxRead even before strings are cut.
+// error if the answer is longer than maxRead before strings are cut.
 func readResponse(body io.Reader, limit int) ([]byte, error) {
 	limited := &io.LimitedReader{R: body, N: maxRead + 1}
 	answer, err := io.ReadAll(io.LimitReader(&truncatingReader{from: limited}, int64(limit)+1))
@@ -194,7 +194,7 @@ func (c *Client) send(ctx context.Context, call Call) (*http.Response, error) {
 	if call.Method == "" && call.Body != nil {
 		method = http.MethodPost
 	}
-	// Without a connection nothing can have been sent. With one, the outcome is unknown.
+	// If there was no connection, the request was not sent. Otherwise its outcome is unknown.
 	var connected atomic.Bool
 	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
 		GotConn: func(httptrace.GotConnInfo) { connected.Store(true) },
@@ -237,19 +237,19 @@ func (c *Client) account() string {
 	return hex.EncodeToString(mac.Sum(nil)[:accountBytes])
 }
 
-// Ref returns the reference of a job that was just accepted. If the id is
+// Ref returns the reference of a job that the service has accepted. If the id is
 // invalid, it returns an Unconfirmed error, because the job exists and cannot be
 // polled.
 func (c *Client) Ref(kind, id string) (backends.Ref, error) {
 	if !backends.IsID(id) {
-		return backends.Ref{}, c.incomplete(Submitting, "the answer names no job")
+		return backends.Ref{}, c.incomplete(Submitting, "the answer has no valid id of a job")
 	}
 	return backends.Ref{ID: id, Kind: kind, Base: c.Base, Account: c.account()}, nil
 }
 
-// At returns the base URL at which a job is polled, which is that of its
-// submission. If it differs from the configured one, the credential must be
-// unchanged.
+// At returns the base URL at which a job is polled: the one to which it was
+// submitted. If that is not the configured URL and the credential has changed, At
+// returns an error.
 func (c *Client) At(ref backends.Ref) (string, error) {
 	if ref.Base == c.Base || ref.Base == "" {
 		return c.Base, nil
@@ -257,7 +257,7 @@ func (c *Client) At(ref backends.Ref) (string, error) {
 	if ref.Account != c.account() {
 		return "", &backends.Error{
 			Kind: backends.Refused, Reason: backends.UpstreamError, Message: messageFailed,
-			Detail: "the job was sent to " + backends.Text(ref.Base) + " with a credential that is not configured any more",
+			Detail: "the job was sent to " + backends.Text(ref.Base) + " with a credential that is no longer configured",
 		}
 	}
 	return ref.Base, nil

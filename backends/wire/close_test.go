@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// TestAClosedClientFinishesCallsAndAcceptsNewOnes: Caddy cleans up the adapters
-// of a replaced configuration while calls are running.
+// TestAClosedClientFinishesCallsAndAcceptsNewOnes covers a change of the
+// configuration: Caddy cleans up the old adapters while calls are running.
 func TestAClosedClientFinishesCallsAndAcceptsNewOnes(t *testing.T) {
 	t.Parallel()
 	arrived, answer := make(chan struct{}, 2), make(chan struct{})
@@ -33,12 +33,12 @@ func TestAClosedClientFinishesCallsAndAcceptsNewOnes(t *testing.T) {
 	close(answer)
 	for range 2 {
 		if err := <-ended; err != nil {
-			t.Errorf("a call under way: %v", err)
+			t.Errorf("a call that was running when the client was closed: %v", err)
 		}
 	}
 	for _, op := range []wire.Operation{wire.Submitting, wire.Polling} {
 		if _, err := client.Do(t.Context(), wire.Call{Operation: op, URL: server.URL + "/x"}); err != nil {
-			t.Errorf("a call after it: %v", err)
+			t.Errorf("a call after the client was closed: %v", err)
 		}
 		<-arrived
 	}

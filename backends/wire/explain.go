@@ -13,14 +13,14 @@ import (
 // reasons.
 type Codes map[string]backends.Reason
 
-// Reason returns the reason of a code, in any case, or otherwise if the code is
+// Reason returns the reason of a code, ignoring case, or fallback if the code is
 // unknown.
-func (c Codes) Reason(code string, otherwise backends.Reason) backends.Reason {
-	return cmp.Or(c[strings.ToLower(strings.TrimSpace(code))], otherwise)
+func (c Codes) Reason(code string, fallback backends.Reason) backends.Reason {
+	return cmp.Or(c[strings.ToLower(strings.TrimSpace(code))], fallback)
 }
 
-// ErrorBody is an error as most services write it: an object with some of these
-// members, or only a message.
+// ErrorBody is an error in the form of most services: an object with some of
+// these members, or only a message.
 type ErrorBody struct {
 	Code    Text `json:"code"`
 	Type    Text `json:"type"`

@@ -9,8 +9,8 @@ import (
 )
 
 // GenerationBody returns the body of POST /v1/video/generations for a job of
-// that kind: the caller's fields with the service's model name and the defaults
-// that the gateway has set.
+// that kind: the caller's fields, with the service's model name and the
+// gateway's defaults.
 func GenerationBody(job backends.Job, model string) ([]byte, error) {
 	fields := maps.Clone(job.Fields)
 	if fields == nil {
@@ -50,11 +50,11 @@ func GenerationBody(job backends.Job, model string) ([]byte, error) {
 	return body, nil
 }
 
-// isSet reports whether the caller set a field. A field that is null is not
-// set: the gateway priced its default.
+// isSet reports whether the caller set a field. A null does not count: the
+// gateway has priced the default of the field.
 func isSet(fields map[string]json.RawMessage, name string) bool {
-	value, there := fields[name]
-	return there && string(value) != "null"
+	value, ok := fields[name]
+	return ok && string(value) != "null"
 }
 
 // positive returns n as JSON, or "" if it is not positive.

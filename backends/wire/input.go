@@ -11,9 +11,9 @@ import (
 )
 
 // Names maps keys of [jobFields], "ext_info.<member>" and "metadata.<member>"
-// to the names of a model's input. A field without a name is not sent, so that
-// callers cannot change what was priced with their own members. A name that
-// ends in ":string" sends a number as a string.
+// to the names of a model's input. A field without a name is not sent, so that a
+// caller's own members cannot change a priced field. A name that ends in
+// ":string" sends a number as a string.
 type Names map[string]string
 
 // jobField is a field of a job. Operators name it by its key in [jobFields].
@@ -23,11 +23,10 @@ type jobField struct {
 	value    func(backends.Job) any // nil if the job does not set it
 }
 
-// jobFields are all fields of a job except the model, by the key that operators
-// use in the configuration. If a job sets a required field and the model has no
-// name for it, the job is refused, because the caller would pay for something
-// that is not sent. The gateway itself implements the other fields: it names
-// the file and knows the caller's user.
+// jobFields are all fields of a job except the model, by their keys in the
+// configuration. A job that sets a required field is refused if the model has no
+// name for it. Otherwise the caller would pay for something that is not sent. The
+// gateway itself implements the fields that are not required.
 var jobFields = map[string]jobField{
 	"prompt":          {"prompt", true, text(func(j backends.Job) string { return j.Prompt })},
 	"negative_prompt": {"negative_prompt", true, text(func(j backends.Job) string { return j.NegativePrompt })},
@@ -45,14 +44,14 @@ var jobFields = map[string]jobField{
 	"last_frame":          {"inputs", true, text(func(j backends.Job) string { return j.Frame(backends.LastFrame) })},
 	"reference_images":    {"inputs", true, references("image")},
 	"reference_videos":    {"inputs", true, references("video")},
-	"reference_types":     {"inputs[%d].reference_type", true, ofInputs(func(i backends.Input) string { return i.ReferenceType })},
-	"object_ids":          {"inputs[%d].object_id", true, ofInputs(func(i backends.Input) string { return i.ObjectID })},
-	"voice_ids":           {"inputs[%d].voice_id", true, ofInputs(func(i backends.Input) string { return i.VoiceID })},
-	"input_texts":         {"inputs[%d].text", true, ofInputs(func(i backends.Input) string { return i.Text })},
-	"keep_original_sound": {"inputs[%d].keep_original_sound", true, ofInputs(func(i backends.Input) string { return i.KeepOriginalSound })},
-	"subject_images":      {"subject_inputs", true, ofSubjects(func(s backends.SubjectInput) string { return s.URL })},
-	"subject_ids":         {"subject_inputs[%d].id", true, ofSubjects(func(s backends.SubjectInput) string { return s.ID })},
-	"subject_names":       {"subject_inputs[%d].name", true, ofSubjects(func(s backends.SubjectInput) string { return s.Name })},
+	"reference_types":     {"inputs[%d].reference_type", true, perInput(func(i backends.Input) string { return i.ReferenceType })},
+	"object_ids":          {"inputs[%d].object_id", true, perInput(func(i backends.Input) string { return i.ObjectID })},
+	"voice_ids":           {"inputs[%d].voice_id", true, perInput(func(i backends.Input) string { return i.VoiceID })},
+	"input_texts":         {"inputs[%d].text", true, perInput(func(i backends.Input) string { return i.Text })},
+	"keep_original_sound": {"inputs[%d].keep_original_sound", true, perInput(func(i backends.Input) string { return i.KeepOriginalSound })},
+	"subject_images":      {"subject_inputs", true, perSubject(func(s backends.SubjectInput) string { return s.URL })},
+	"subject_ids":         {"subject_inputs[%d].id", true, perSubject(func(s backends.SubjectInput) string { return s.ID })},
+	"subject_names":       {"subject_inputs[%d].name", true, perSubject(func(s backends.SubjectInput) string { return s.Name })},
 	"duration": {"output.duration", true, func(j backends.Job) any {
 		if seconds := j.Output.Seconds(); seconds != "" {
 			return json.Number(seconds)
@@ -87,7 +86,7 @@ func member(j backends.Job, name string) string {
 	return string(value)
 }
 
-// known are the fields of /v1/video/generations that [jobFields] contain.
+// known are the fields of /v1/video/generations that are in [jobFields].
 var known = map[string]bool{
 	"model": true, "prompt": true, "image": true, "duration": true, "width": true, "height": true, "fps": true, "seed": true, "n": true,
 	"response_format": true, "user": true,
@@ -115,18 +114,18 @@ func CheckFields(job backends.Job, supported []string, extended bool) error {
 // by their paths.
 func extras(job backends.Job) map[string]any {
 	all := make(map[string]any)
-	within := func(path string, raw json.RawMessage) {
+	add := func(path string, raw json.RawMessage) {
 		var members Object
 		_ = json.Unmarshal(raw, &members) // an Object accepts any value
 		for name, value := range members {
 			all[path+name] = value
 		}
 	}
-	within("ext_info.", job.ExtInfo)
+	add("ext_info.", job.ExtInfo)
 	for name, raw := range job.Fields {
 		switch {
 		case name == "metadata":
-			within("metadata.", raw)
+			add("metadata.", raw)
 		case !known[name] && string(raw) != "null":
 			all[name] = raw
 		}
@@ -139,13 +138,13 @@ func extras(job backends.Job) map[string]any {
 
 // refusal returns the error for this field. If the field is a list, the error
 // names the first element that sets it.
-func (f jobField) refusal(job backends.Job, why string) *backends.Error {
+func (f jobField) refusal(job backends.Job, reason string) *backends.Error {
 	param := f.param
 	if strings.Contains(param, "%d") {
 		list, _ := f.value(job).([]string)
 		param = fmt.Sprintf(param, slices.IndexFunc(list, func(value string) bool { return value != "" }))
 	}
-	return backends.Invalid(param, why)
+	return backends.Invalid(param, reason)
 }
 
 func text(get func(backends.Job) string) func(backends.Job) any {
@@ -166,10 +165,10 @@ func enabled(get func(backends.Job) string) func(backends.Job) any {
 	}
 }
 
-// above returns the value of a number that is greater than least, its default.
-func above(get func(backends.Job) int, least int) func(backends.Job) any {
+// above returns a number if it is greater than its default, and otherwise nil.
+func above(get func(backends.Job) int, initial int) func(backends.Job) any {
 	return func(j backends.Job) any {
-		if value := get(j); value > least {
+		if value := get(j); value > initial {
 			return value
 		}
 		return nil
@@ -193,15 +192,15 @@ func references(category string) func(backends.Job) any {
 	}
 }
 
-// ofInputs returns one value for each input, in order, or nil if no input sets
+// perInput returns one value for each input, in order, or nil if no input sets
 // it.
-func ofInputs(get func(backends.Input) string) func(backends.Job) any {
+func perInput(get func(backends.Input) string) func(backends.Job) any {
 	return func(j backends.Job) any { return each(j.Inputs, get) }
 }
 
-// ofSubjects returns one value for each subject, in order, or nil if no subject
+// perSubject returns one value for each subject, in order, or nil if no subject
 // sets it.
-func ofSubjects(get func(backends.SubjectInput) string) func(backends.Job) any {
+func perSubject(get func(backends.SubjectInput) string) func(backends.Job) any {
 	return func(j backends.Job) any { return each(j.SubjectInputs, get) }
 }
 
@@ -247,8 +246,8 @@ func Input(job backends.Job, defaults, configured Names) (map[string]any, error)
 		name, named := names[key]
 		switch {
 		case named && name != omitted:
-			name, asText := strings.CutSuffix(name, ":string")
-			if asText {
+			name, isString := strings.CutSuffix(name, ":string")
+			if isString {
 				value = fmt.Sprint(value)
 			}
 			input[name] = value

@@ -41,15 +41,15 @@ var operations = map[Operation]struct {
 	Checking:   {"check", backends.Busy},
 }
 
-// anyOf marks the row for all statuses of a class without a row of their own.
+// anyOf marks the row for the statuses of a class that have no row of their own.
 const anyOf = 0
 
 // outcomes maps each operation and HTTP status to the kind of its error. A
 // status without a row has the kind of its class.
 //
-// 301, 307 and 308 ask for the same request elsewhere, so this one was not
-// performed (RFC 9110, section 15.4). 302 and 303 may follow a request that was
-// performed. 409 reports a job with the same token, so there may be one.
+// A service that answers 301, 307 or 308 has not performed the request (RFC 9110,
+// section 15.4). One that answers 302 or 303 may have performed it. 409 reports a
+// job with the same token, so there may be a job.
 var outcomes = map[Operation]map[int]backends.Kind{
 	Submitting: {
 		http.StatusMovedPermanently:  backends.Refused,
@@ -124,18 +124,18 @@ type Explanation struct {
 	Kind backends.Kind
 }
 
-// Messages for the caller about errors of the operator, the service or the
+// Messages for the caller, about errors of the configuration, the service or the
 // network.
 const (
 	messageFailed      = "the generation service failed"
 	messageAccount     = "the generation service does not accept the gateway's account"
 	messageBusy        = "the generation service is busy; try again later"
-	messageUnconfirmed = "the generation service did not say whether it has taken the job"
-	messageGone        = "the generation service does not know the job any more"
+	messageUnconfirmed = "the generation service did not confirm whether it has accepted the job"
+	messageGone        = "the generation service no longer knows the job"
 )
 
-// statusReasons are the reasons of statuses that do not depend on the job. For
-// any other 4xx the input is invalid.
+// statusReasons are the reasons of statuses that do not depend on the job. Any
+// other 4xx means that the input is invalid.
 var statusReasons = map[int]backends.Reason{
 	http.StatusUnauthorized:          backends.UpstreamError,
 	http.StatusPaymentRequired:       backends.UpstreamError,
@@ -202,14 +202,14 @@ func (c *Client) StatusError(op Operation, answer Response, explanation Explanat
 
 // incomplete returns the error of a 2xx answer that cannot be decoded. A
 // submission with such an answer was probably accepted.
-func (c *Client) incomplete(op Operation, why string) *backends.Error {
-	return c.newError(op, operations[op].interrupted, fmt.Sprintf("%s: %s: %s", c.Service, operations[op].name, why))
+func (c *Client) incomplete(op Operation, reason string) *backends.Error {
+	return c.newError(op, operations[op].interrupted, fmt.Sprintf("%s: %s: %s", c.Service, operations[op].name, reason))
 }
 
 // Unreadable returns the error of a 2xx answer that does not have the expected
-// form. The error does not quote the answer, which belongs to the service.
-func (c *Client) Unreadable(op Operation, why string) *backends.Error {
-	return c.incomplete(op, "the answer cannot be read: "+why)
+// form. The error does not quote the answer, which is untrusted.
+func (c *Client) Unreadable(op Operation, reason string) *backends.Error {
+	return c.incomplete(op, "the answer cannot be read: "+reason)
 }
 
 // transportError returns the error of a call without an answer.
@@ -218,19 +218,19 @@ func (c *Client) transportError(op Operation, connected bool, err error) *backen
 	if connected {
 		kind = operations[op].interrupted
 	}
-	// The URL belongs to the operator and may contain the job's id, so only the
-	// cause is reported.
+	// The error contains only the cause. The URL is internal and may contain the
+	// job's id.
 	if urlErr, ok := errors.AsType[*url.Error](err); ok {
 		err = urlErr.Err
 	}
-	why := err.Error()
+	reason := err.Error()
 	switch {
 	case errors.Is(err, context.Canceled):
-		why = "the call was given up"
+		reason = "the call was cancelled"
 	case errors.Is(err, context.DeadlineExceeded):
-		why = "no answer in time"
+		reason = "no answer in time"
 	}
-	return c.newError(op, kind, fmt.Sprintf("%s: %s: %s", c.Service, operations[op].name, why))
+	return c.newError(op, kind, fmt.Sprintf("%s: %s: %s", c.Service, operations[op].name, reason))
 }
 
 func (c *Client) newError(op Operation, kind backends.Kind, detail string) *backends.Error {
@@ -264,7 +264,7 @@ func (c *Client) clean(text string) string {
 	return backends.Text(text)
 }
 
-// maxRetryAfter is the longest wait that a service can ask for.
+// maxRetryAfter is the longest wait that a service can require.
 const maxRetryAfter = time.Hour
 
 // RetryAfter reads the Retry-After header (RFC 9110, section 10.2.3): seconds,

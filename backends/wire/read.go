@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// maxLink is the maximum length of a result's URL in bytes. Signed URLs have up
-// to some KiB.
+// maxLink is the maximum length of a result's URL in bytes. Signed URLs may have
+// a few KiB.
 const maxLink = 8192
 
 // Decode decodes the JSON object of a 2xx answer. It ignores unknown members,
@@ -53,9 +53,9 @@ func (t *Text) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// Number is a number in an answer. It may be written as a string, also with a
-// percent sign such as "50%". Anything but a finite number is decoded as 0, so
-// that it does not make the rest unreadable.
+// Number is a number in an answer. It may be a string, also with a percent sign
+// such as "50%". Any other value is decoded as 0, so that it does not make the
+// rest unreadable.
 type Number float64
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -71,7 +71,7 @@ func (n *Number) UnmarshalJSON(raw []byte) error {
 // Percent returns the number as a percentage, 0 to 100.
 func (n Number) Percent() int { return int(min(max(n, 0), 100)) }
 
-// maxPixels is greater than the edge of any picture.
+// maxPixels is the maximum width and height of a result.
 const maxPixels = 1 << 16
 
 // Pixels returns the number as a width or height, or 0 if it is out of range.
@@ -82,7 +82,7 @@ func (n Number) Pixels() int {
 	return int(n)
 }
 
-// maxSeconds is longer than any video: one day.
+// maxSeconds is the maximum duration of a video: one day.
 const maxSeconds = 86400
 
 // Seconds returns the number as a duration in seconds, or 0 if it is out of
@@ -94,8 +94,8 @@ func (n Number) Seconds() float64 {
 	return float64(n)
 }
 
-// Cost returns a number of an answer as a cost in a unit. It returns the zero
-// Cost if raw is not a number.
+// Cost returns a number in an answer as a cost in this unit. It returns the zero
+// Cost if raw is not a number of at most 32 bytes.
 func Cost(raw json.RawMessage, unit string) backends.Cost {
 	amount := strings.Trim(string(raw), `"`)
 	value, err := strconv.ParseFloat(amount, 64)
@@ -118,8 +118,8 @@ func Link(text string) string {
 	return text
 }
 
-// Within returns the URL that a service returned for a job, or "" if its scheme
-// or host differs from base, because the credential is sent to base only.
+// Within returns address, which a service returned for a job, or "" if its scheme
+// or host differs from base. The credential is sent to base only.
 func Within(base, address string) string {
 	b, err := url.Parse(base)
 	if err != nil {
@@ -133,9 +133,9 @@ func Within(base, address string) string {
 }
 
 // Success returns the status of a job that succeeded with results at these
-// URLs. It drops invalid URLs and those beyond maxLinks. If none is left, the
-// state is Unknown: the next poll may return the URL, and a failure would be
-// final.
+// URLs. It drops invalid URLs, and all URLs after the first maxLinks. If no URL
+// is left, the state is Unknown: the next poll may return one, but a failure
+// would be final.
 func (c *Client) Success(word string, makes backends.MediaType, links ...string) backends.Status {
 	status := backends.Status{State: backends.Succeeded, Word: c.clean(word), Progress: 100}
 	for _, link := range links {

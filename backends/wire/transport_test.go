@@ -2,17 +2,17 @@ package wire
 
 import "testing"
 
-// TestTransportsUseNoProxyAndDoNotRepeatRequests: the transports use no proxy of
-// the environment, and Go does not repeat a request by itself.
+// TestTransportsUseNoProxyAndDoNotRepeatRequests checks that the transports ignore
+// the proxies of the environment. Without keep-alives, Go does not repeat requests.
 func TestTransportsUseNoProxyAndDoNotRepeatRequests(t *testing.T) {
 	t.Parallel()
 	for _, once := range []bool{true, false} {
-		made := transport(once)
-		if made.Proxy != nil {
-			t.Error("a proxy of the environment is used")
+		got := transport(once)
+		if got.Proxy != nil {
+			t.Error("the transport uses a proxy of the environment")
 		}
-		if made.DisableKeepAlives != once {
-			t.Errorf("connections are kept: %t", !made.DisableKeepAlives)
+		if got.DisableKeepAlives != once {
+			t.Errorf("DisableKeepAlives is %t, want %t", got.DisableKeepAlives, once)
 		}
 	}
 }

@@ -2,22 +2,22 @@ package wire
 
 import "io"
 
-// maxString is the number of bytes that are kept of a string in an answer, in
-// its JSON form. No adapter uses a longer string. An escape may take six bytes
-// for one, so a string that was cut is still too long for a URL.
+// maxString is the maximum length of a string in an answer, in bytes of its JSON
+// form; the rest is cut. No adapter uses a longer string. An escape has up to six
+// bytes for one byte, so a string that was cut is still too long for a URL.
 const maxString = 6 * (maxLink + 1)
 
 // truncatingReader reads JSON and cuts each string after maxString bytes. Some
-// services repeat the request in their answers, including prompts and pictures
-// in Base64. If such an answer could not be read, the outcome of a running job
-// would be unknown.
+// services repeat the request in their answers, including prompts and images in
+// Base64. If the client rejected such an answer, the outcome of the job would be
+// unknown.
 type truncatingReader struct {
 	from io.Reader
 
 	inString bool // between the quotes of a string
 	length   int  // bytes of that string so far
 	cutting  bool // the rest of the string is dropped
-	escape   int  // bytes that belong to the current escape: [escapeLetter] or the number of hexadecimal digits
+	escape   int  // bytes that the current escape still needs: [escapeLetter] or a number of hexadecimal digits
 }
 
 // escapeLetter means that a backslash was read and the letter of the escape

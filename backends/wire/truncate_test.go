@@ -14,26 +14,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/wire"
 )
 
-// answering returns a client of a service that answers every request with the output
-// of text.
-func answering(t *testing.T, text func(w io.Writer)) *wire.Client {
+// answering returns a client of a service that answers every request by calling
+// write.
+func answering(t *testing.T, write func(w io.Writer)) *wire.Client {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
-		text(w)
+		write(w)
 	}))
 	t.Cleanup(server.Close)
 	return client(t, server.URL)
 }
 
-// TestAnAnswerMayRepeatTheRequest: some services repeat the whole request in \u
-// escapes, in the answer to the submission and to every poll.
+// TestAnAnswerMayRepeatTheRequest simulates services that repeat the whole
+// request in \u escapes, in the answers to the submission and to every poll.
 func TestAnAnswerMayRepeatTheRequest(t *testing.T) {
 	t.Parallel()
 	for name, repeats := range map[string]string{
-		"a prompt":           strings.Repeat("\u00e9", 360_000),
-		"a prompt of angles": strings.Repeat("<", 1<<20),
-		"quotes":             strings.Repeat(`"\`, 1<<19),
+		"a prompt":       strings.Repeat("\u00e9", 360_000),
+		"angle brackets": strings.Repeat("<", 1<<20),
+		"quotes":         strings.Repeat(`"\`, 1<<19),
 	} {
 		repeats = "a" + repeats
 		repeated := "a" + escaped(repeats[1:])
@@ -57,13 +57,14 @@ func TestAnAnswerMayRepeatTheRequest(t *testing.T) {
 				t.Errorf("%s, operation %d: %+.80v of %d bytes, %v", name, op, decoded.ID, len(answer.Body), err)
 			}
 			if !strings.HasPrefix(repeats, decoded.Input.Prompt) || len(decoded.Input.Images) != 1 || wire.Link(decoded.Input.Prompt) != "" {
-				t.Errorf("%s: %d bytes of the prompt are not those that were sent", name, len(decoded.Input.Prompt))
+				t.Errorf("%s: the %d bytes of the prompt in the answer differ from the request", name, len(decoded.Input.Prompt))
 			}
 		}
 	}
 }
 
-// escaped is a text in a JSON string with each character written as \u.
+// escaped returns text as the inside of a JSON string, with each character written
+// as \u.
 func escaped(text string) string {
 	var s strings.Builder
 	for _, c := range text {
@@ -72,7 +73,7 @@ func escaped(text string) string {
 	return s.String()
 }
 
-// TestAnAnswerMayRepeatTheRequestInShortStrings: the repeated request may consist of
+// TestAnAnswerMayRepeatTheRequestInShortStrings repeats a request that consists of
 // many short strings, which are not cut.
 func TestAnAnswerMayRepeatTheRequestInShortStrings(t *testing.T) {
 	t.Parallel()
@@ -86,7 +87,7 @@ func TestAnAnswerMayRepeatTheRequestInShortStrings(t *testing.T) {
 	}
 	call.Body = nil
 	if answer, err := c.Do(t.Context(), call); err == nil {
-		t.Errorf("%d bytes that repeat nothing are taken", len(answer.Body))
+		t.Errorf("an answer of %d bytes to a short request is accepted", len(answer.Body))
 	}
 }
 

@@ -14,16 +14,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// Tolerance is the largest difference between the time of a signed notification
+// Tolerance is the maximum difference between the time of a signed notification
 // and now, in the past and in the future.
 const Tolerance = 300 * time.Second
 
 // errUnsigned rejects a notification. It does not say which check failed.
-var errUnsigned = errors.New("the notification is not signed, or not in time")
+var errUnsigned = errors.New("the notification has no valid signature or is too old")
 
-// CheckWebhook verifies a notification that is signed as Standard Webhooks
-// defines: HMAC-SHA256 over id, time and body. One valid signature of several
-// is enough. Without a secret it rejects everything.
+// CheckWebhook verifies the signature of a notification by the Standard Webhooks
+// specification: HMAC-SHA256 over id, time and body. If there are several
+// signatures, one valid signature is enough. Without a secret it rejects every
+// notification.
 func CheckWebhook(n backends.Notification, secret settings.Secret) error {
 	key, signatures, err := webhookHead(n, secret)
 	if err != nil {
@@ -83,7 +84,7 @@ func webhookHead(n backends.Notification, secret settings.Secret) (key []byte, s
 func CheckSecret(secret settings.Secret) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
 	if err != nil || len(key) < 16 {
-		return errors.New("it is whsec_ and at least 16 bytes in Base64")
+		return errors.New("it must be whsec_ followed by at least 16 bytes in Base64")
 	}
 	return nil
 }

@@ -61,7 +61,7 @@ func TestReasonsOfRefusals(t *testing.T) {
 		status      int
 		explanation wire.Explanation
 		reason      backends.Reason
-		shown       bool // the caller reads what the service said
+		shown       bool // the message contains the service's text
 	}{
 		{400, wire.Explanation{}, backends.InvalidInput, true},
 		{422, wire.Explanation{}, backends.InvalidInput, true},
@@ -82,12 +82,12 @@ func TestReasonsOfRefusals(t *testing.T) {
 		{500, wire.Explanation{}, backends.UpstreamError, false},
 		{200, wire.Explanation{Kind: backends.Refused, Reason: backends.InvalidInput}, backends.InvalidInput, true},
 	} {
-		row.explanation.Message = "what the service said"
+		row.explanation.Message = "the text of the service"
 		e := c.StatusError(wire.Submitting, wire.Response{Status: row.status}, row.explanation)
 		if account := row.status >= 401 && row.status <= 403 && !row.shown; account != strings.Contains(e.Message, "account") {
 			t.Errorf("%d has the message %q", row.status, e.Message)
 		}
-		if e.Reason != row.reason || strings.Contains(e.Message, "the service said") != row.shown || !strings.Contains(e.Detail, "the service said") {
+		if e.Reason != row.reason || strings.Contains(e.Message, row.explanation.Message) != row.shown || !strings.Contains(e.Detail, row.explanation.Message) {
 			t.Errorf("%d %+v is %+v", row.status, row.explanation, e)
 		}
 	}
@@ -100,7 +100,7 @@ func TestTheCredentialIsRemovedBeforeATextIsCut(t *testing.T) {
 		f := c.Failure(backends.InvalidInput, "", strings.Repeat("x", backends.MaxText-pad)+secret)
 		for length := 4; length <= len(secret); length++ {
 			if strings.HasSuffix(f.Message, secret[:length]) {
-				t.Errorf("%d before the end has the message %q", pad, f.Message[backends.MaxText-pad:])
+				t.Errorf("the credential begins %d bytes before the limit: the message ends with %q", pad, f.Message[backends.MaxText-pad:])
 			}
 		}
 	}
@@ -122,7 +122,7 @@ func TestOnlyHTTPURLsAreLinks(t *testing.T) {
 		" https://x.example":                                false,
 	} {
 		if got := wire.Link(address); (got != "") != want || got != "" && got != address {
-			t.Errorf("%.60q is a link: %q", address, got)
+			t.Errorf("Link(%.60q) is %q", address, got)
 		}
 	}
 }
@@ -140,12 +140,12 @@ func FuzzLink(f *testing.F) {
 		}
 		r, err := http.NewRequestWithContext(context.Background(), http.MethodGet, link, nil)
 		if err != nil || r.URL.Host == "" || r.URL.User != nil || r.URL.Scheme != "http" && r.URL.Scheme != "https" {
-			t.Errorf("%q is a link: %v", address, err)
+			t.Errorf("Link accepts %q: %v", address, err)
 		}
 	})
 }
 
-func TestNumbersTextsAndCostsOfAnyForm(t *testing.T) {
+func TestAnyJSONDecodesAsNumberCostOrObject(t *testing.T) {
 	t.Parallel()
 	for raw, want := range map[string]float64{
 		`50`: 50, `"50%"`: 50, `"50"`: 50, `12.5`: 12.5, `"100%"`: 100, `-1`: -1, `1e300`: 1e300,
@@ -200,7 +200,7 @@ func TestLinksAreFoundInAnyOutput(t *testing.T) {
 	t.Parallel()
 	const a, b = "https://x.example/a", "https://x.example/b"
 	many := strings.Repeat(`"`+a+`",`, 200)
-	for raw, want := range map[string][2][]string{ // any member, and those called url
+	for raw, want := range map[string][2][]string{ // the links in all members, and those in members named url
 		`"` + a + `"`:                         {{a}, nil},
 		`["` + a + `","x","` + b + `"]`:       {{a, b}, nil},
 		`{"b":"` + b + `","a":["` + a + `"]}`: {{a, b}, nil},
@@ -211,20 +211,20 @@ func TestLinksAreFoundInAnyOutput(t *testing.T) {
 	} {
 		for i, key := range []string{"", "url"} {
 			if got := wire.Links(json.RawMessage(raw), key); !slices.Equal(got, want[i]) {
-				t.Errorf("%.80s by %q has %q, want %q", raw, key, got, want[i])
+				t.Errorf("the links of %.80s with the key %q are %q, want %q", raw, key, got, want[i])
 			}
 		}
 	}
 }
 
-func TestModelsAreNamedByTheirPrefixOrAsWritten(t *testing.T) {
+func TestModelNamesAreMappedOrLoseTheirPrefix(t *testing.T) {
 	t.Parallel()
 	models := wire.Models{"video-a": "b"}
 	for ours, want := range map[string]string{
 		"video-a": "b", "video-wan-2.2": "wan-2.2", "image-x-1": "x-1", "wan-2.2": "wan-2.2", "video-": "video-", "": "", "video-image-1": "image-1",
 	} {
 		if got := models.Name(ours); got != want {
-			t.Errorf("%s is %s, want %s", ours, got, want)
+			t.Errorf("the name of %s is %s, want %s", ours, got, want)
 		}
 	}
 }
@@ -257,8 +257,8 @@ func TestEveryFieldOfAJobIsSentOrRefused(t *testing.T) {
 		"subject_ids": []string{"id"}, "subject_names": []string{"nm"}, "response_format": "b64", "user": "u",
 	}
 	names := make(wire.Names)
-	for word := range want {
-		names[word] = word
+	for key := range want {
+		names[key] = key
 	}
 	if err := wire.CheckNames(names); err != nil {
 		t.Fatal(err)
@@ -267,33 +267,33 @@ func TestEveryFieldOfAJobIsSentOrRefused(t *testing.T) {
 		t.Errorf("got %v, %v, want %v", got, err, want)
 	}
 	if got, err := wire.Input(backends.Job{Output: backends.Output{Count: 1}}, names, nil); err != nil || len(got) != 0 {
-		t.Errorf("a job that says nothing is %v, %v", got, err)
+		t.Errorf("the input of an empty job is %v, %v", got, err)
 	}
 
 	// A requested field without a name is refused, except fields that the gateway handles
 	// itself and disabled features.
-	free := []string{"enhance_prompt", "media_name", "user"}
-	for word := range want {
+	optional := []string{"enhance_prompt", "media_name", "user"}
+	for key := range want {
 		without := make(wire.Names)
 		for name := range names {
-			if name != word {
+			if name != key {
 				without[name] = name
 			}
 		}
 		got, err := wire.Input(job, without, nil)
-		if slices.Contains(free, word) != (err == nil) {
-			t.Errorf("without a name for %s: %v", word, err)
+		if slices.Contains(optional, key) != (err == nil) {
+			t.Errorf("without a name for %s: %v", key, err)
 		}
-		if _, sent := got[word]; sent {
-			t.Errorf("%s is sent without a name", word)
+		if _, sent := got[key]; sent {
+			t.Errorf("%s is sent without a name", key)
 		}
-		omitted, err := wire.Input(job, names, wire.Names{word: "-"})
-		if _, sent := omitted[word]; sent || err != nil || len(omitted) != len(want)-1 {
-			t.Errorf("%s dropped: %v, %v", word, omitted, err)
+		omitted, err := wire.Input(job, names, wire.Names{key: "-"})
+		if _, sent := omitted[key]; sent || err != nil || len(omitted) != len(want)-1 {
+			t.Errorf("with the name - for %s: %v, %v", key, omitted, err)
 		}
 	}
 	if err := wire.CheckNames(wire.Names{"frames": "x"}); err == nil {
-		t.Error("a word of no one's is taken")
+		t.Error("CheckNames accepts an unknown key")
 	}
 }
 
@@ -349,17 +349,17 @@ func TestAFileIsReadableUntilItsContextEnds(t *testing.T) {
 	select {
 	case err := <-ended:
 		if err == nil {
-			t.Error("a file that was given up is whole")
+			t.Error("reading the file ended without an error after its context was cancelled")
 		}
 	case <-time.After(time.Second):
-		t.Error("reading goes on after its context")
+		t.Error("reading the file continues after its context was cancelled")
 	}
 }
 
 func TestSuccessWithoutAResultIsUnknown(t *testing.T) {
 	t.Parallel()
 	c := client(t, "https://x.example")
-	for name, links := range map[string][]string{"none": nil, "an empty one": {""}, "no link": {"file:///etc/passwd"}} {
+	for name, links := range map[string][]string{"no link": nil, "an empty link": {""}, "a link that is not http": {"file:///etc/passwd"}} {
 		if got := c.Success("done", backends.VideoFile, links...); got.State != backends.Unknown || !strings.Contains(got.Word, "done") {
 			t.Errorf("%s: %+v", name, got)
 		}
@@ -375,7 +375,7 @@ func TestSuccessWithoutAResultIsUnknown(t *testing.T) {
 	}
 }
 
-func TestSecretsOfWebhooksAreLongEnough(t *testing.T) {
+func TestWebhookSecretsHaveAMinimumLength(t *testing.T) {
 	t.Parallel()
 	for text, good := range map[string]bool{
 		"whsec_aHVzaGh1c2hodXNoaHVzaA==": true, "aHVzaGh1c2hodXNoaHVzaA==": true,
@@ -398,7 +398,7 @@ func FuzzWebhook(f *testing.F) {
 			Body:   []byte(body), Now: time.Unix(1_800_000_000, 0),
 		}
 		if wire.CheckWebhook(n, "whsec_aHVzaGh1c2hodXNoaHVzaA==") == nil {
-			t.Error(fmt.Sprint("believed: ", id, stamp, signature, body))
+			t.Error(fmt.Sprint("accepted: ", id, stamp, signature, body))
 		}
 	})
 }

@@ -1,9 +1,10 @@
 // Package adminapi serves the operator's routes below /modelgate/ of Caddy's admin
 // endpoint.
 //
-// [API] is the Caddy module. Its routes stand in one table, each with a small handler
-// that gets a call: the request and the [caddymodule.Runtime] that serves it. The exported types are the JSON bodies of
-// answers, which package cli decodes and prints. [Verify] checks a whole store.
+// [API] is the Caddy module. Its routes are in one table, each with a small handler that
+// gets a call: the request and the [caddymodule.Runtime] that serves it. The exported
+// types are the JSON bodies of answers, which package cli decodes and prints. [Verify]
+// checks a whole store.
 package adminapi
 
 import (
@@ -29,8 +30,8 @@ func init() {
 	caddy.RegisterModule(API{})
 }
 
-// API serves the operator's routes below /modelgate/ of Caddy's admin
-// endpoint, and nowhere else. The commands of `caddy modelgate` speak to them.
+// API serves the operator's routes below /modelgate/ of Caddy's admin endpoint. The
+// commands of `caddy modelgate` send requests to them.
 type API struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -38,7 +39,7 @@ func (API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.modelgate", New: func() caddy.Module { return new(API) }}
 }
 
-// Operator is the actor of changes over the admin endpoint, as the audit names it.
+// Operator is the actor of changes by the admin endpoint in the audit log.
 const Operator = "operator"
 
 // call is one request, with the runtime and the app of the configuration that serves it.
@@ -47,7 +48,7 @@ type call struct {
 
 	app *caddymodule.App
 	r   *http.Request
-	q   *query.Query // only routes that change nothing read it
+	q   *query.Query // for routes that change nothing
 }
 
 func (c *call) ctx() context.Context    { return c.r.Context() }
@@ -139,7 +140,7 @@ func writeAnswer(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// Error is the JSON of a fault.
+// Error is a fault in JSON.
 type Error struct {
 	Code    fault.Code `json:"code"`
 	Message string     `json:"message"`
@@ -161,20 +162,20 @@ func listed[T any](items []T, err error) (any, error) {
 	}{items}, err
 }
 
-// Status is what an operator sees of a running gateway.
+// Status is the state of a running gateway.
 type Status struct {
 	Ready       bool          `json:"ready"`
 	Reason      string        `json:"reason,omitempty"` // why it is not ready
 	Version     string        `json:"version"`          // of the running program
-	Commit      string        `json:"commit,omitempty"` // of it
-	Caddy       string        `json:"caddy"`            // version
+	Commit      string        `json:"commit,omitempty"`
+	Caddy       string        `json:"caddy"` // version
 	Store       string        `json:"store"`
 	Calls       int64         `json:"calls_in_flight"`
 	Users       int           `json:"users"`
 	Credentials int           `json:"credentials"`      // in force
-	Models      []string      `json:"models"`           // as callers are shown them
-	Restricted  []string      `json:"users_restricted"` // for what their calls left uncollected
-	LastBackup  int64         `json:"last_backup"`      // Unix seconds; 0: there was none
+	Models      []string      `json:"models"`           // that callers can list
+	Restricted  []string      `json:"users_restricted"` // because of uncollected costs
+	LastBackup  int64         `json:"last_backup"`      // Unix seconds; 0: none
 	Stats       storage.Stats `json:"store_stats"`
 }
 
@@ -203,7 +204,7 @@ func streamBackup(c *call) (any, error) {
 }
 
 // streamed returns an answer of any size. If writing fails in the middle, the gateway closes the
-// connection, so that the client sees that the answer is incomplete.
+// connection, so that the client detects that the answer is incomplete.
 func (c *call) streamed(what, contentType string, write func(io.Writer) error) stream {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", contentType)
@@ -218,9 +219,9 @@ func (c *call) streamed(what, contentType string, write func(io.Writer) error) s
 	}
 }
 
-// writePatience is how long a client may take for one write of a streamed answer. The answer as
-// a whole takes the time that a large store needs.
-const writePatience = time.Minute
+// writeTimeout is how long a client may take for one write of a streamed answer. The whole answer
+// has no time limit, because a store can be large.
+const writeTimeout = time.Minute
 
 // deadlineWriter gives each write a deadline of its own, so that a client that stops reading does
 // not keep the store open.
@@ -230,7 +231,7 @@ type deadlineWriter struct {
 }
 
 func (w deadlineWriter) Write(p []byte) (int, error) {
-	_ = w.control.SetWriteDeadline(time.Now().Add(writePatience))
+	_ = w.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	return w.Writer.Write(p)
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
+func TestAdminRoutesRefuseInvalidRequests(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "taken"}, nil)
@@ -81,7 +81,7 @@ func TestAdminRoutesRefuseWhatTheyCannotDo(t *testing.T) {
 	})
 }
 
-// refusal is a request that an admin route refuses, and how.
+// refusal is a request that an admin route refuses, with the expected answer.
 type refusal struct {
 	method, path string
 	in           any
@@ -98,7 +98,7 @@ func refuses(t *testing.T, g *gatetest.Gate, refusals []refusal) {
 			t.Errorf("%s %s: %v: %s", c.method, c.path, err, answer)
 		}
 		if status != c.status || got.Code != c.code || got.Param != c.param || got.Message == "" {
-			t.Errorf("%s %s is answered %d %s, want %d %s at %q", c.method, c.path, status, answer, c.status, c.code, c.param)
+			t.Errorf("%s %s: got %d %s, want %d %s for %q", c.method, c.path, status, answer, c.status, c.code, c.param)
 		}
 	}
 }
@@ -109,7 +109,7 @@ func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
 	var rotated gatetest.Key
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/rotate", map[string]any{"grace": 60}, &rotated)
 	if rotated.ID != key.ID || rotated.Secret == "" || rotated.Secret == key.Secret {
-		t.Fatalf("%+v was rotated into %+v", key, rotated)
+		t.Fatalf("the rotation of %+v returned %+v", key, rotated)
 	}
 	var minted struct {
 		Token string `json:"access_token"`
@@ -129,15 +129,15 @@ func TestASecretIsShownOnceAndNeverListedOrLogged(t *testing.T) {
 	}
 	for _, secret := range []string{key.Secret, rotated.Secret} {
 		if g.Logged(secret) {
-			t.Error("a secret stands in the log")
+			t.Error("a secret is in the log")
 		}
 		if got := g.Do(t, http.MethodGet, "/v1/models", "Authorization: Bearer "+secret, ""); got.Status != http.StatusOK {
-			t.Errorf("a secret in force is answered %d", got.Status)
+			t.Errorf("a valid secret gets %d", got.Status)
 		}
 	}
 }
 
-func TestStatusTellsHowTheRuntimeIs(t *testing.T) {
+func TestStatusReportsTheRuntime(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_messages {\n models b a\n reverse_proxy BACKEND\n}"})
 	g.NewKey(t, nil)
 	var status struct {
@@ -158,21 +158,21 @@ func TestStatusTellsHowTheRuntimeIs(t *testing.T) {
 	}
 }
 
-func TestWithoutModelgateInTheConfigurationItsAdminRoutesAreNotFound(t *testing.T) {
+func TestAdminRoutesAre404WithoutModelgateInTheConfiguration(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	if err := g.ReloadText("{\n admin " + g.AdminAddress + "\n persist_config off\n}\n"); err != nil {
 		t.Fatal(err)
 	}
-	if status, answer := g.Admin(t, http.MethodGet, "/modelgate/status", nil); status != http.StatusNotFound || !strings.Contains(string(answer), "has no modelgate in it") {
-		t.Errorf("answered %d %s", status, answer)
+	if status, answer := g.Admin(t, http.MethodGet, "/modelgate/status", nil); status != http.StatusNotFound || !strings.Contains(string(answer), "has no modelgate option") {
+		t.Errorf("got %d %s", status, answer)
 	}
 }
 
-func TestTheGateIsNotReachedOverTheSiteForWhatIsTheOperators(t *testing.T) {
+func TestTheSiteDoesNotServeAdminRoutes(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied + "\nrespond site"})
 	for _, path := range []string{"/modelgate/users", "/modelgate/status", "/config/"} {
 		if got := g.Do(t, http.MethodGet, path, "", ""); got.Body != "site" {
-			t.Errorf("%s is answered %d %s on the site", path, got.Status, got.Body)
+			t.Errorf("%s gets %d %s on the site", path, got.Status, got.Body)
 		}
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestEveryChangeIsToldToTheAuditLog(t *testing.T) {
+func TestEveryChangeIsInTheAuditLog(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	var created struct {

@@ -22,9 +22,9 @@ type Call struct {
 	ledger.CallInfo
 	UserID        string       `json:"user_id"`
 	User          string       `json:"user"`                     // the name
-	Uncollected   money.Amount `json:"uncollected,omitempty"`    // of its cost
-	Backend       string       `json:"backend,omitempty"`        // the address that was asked last
-	BackendStatus int          `json:"backend_status,omitempty"` // zero: it gave none
+	Uncollected   money.Amount `json:"uncollected,omitempty"`    // part of the cost
+	Backend       string       `json:"backend,omitempty"`        // the address of the last request
+	BackendStatus int          `json:"backend_status,omitempty"` // zero: the backend did not answer
 }
 
 func shownCall(c *journal.Call, user string) Call {
@@ -52,7 +52,7 @@ func listCalls(c *call) (any, error) {
 	if p.After != "" {
 		at, ok := requestid.Time(p.After)
 		if !ok {
-			c.q.Refuse("after", "is the id of the last call of the list before")
+			c.q.Refuse("after", "must be the id of the last call of the previous page")
 		}
 		if at = at.Add(time.Millisecond); filter.Until.IsZero() || at.Before(filter.Until) {
 			filter.Until = at
@@ -99,25 +99,25 @@ func (c *call) moment(param string, days int) time.Time {
 
 var statusPattern = regexp.MustCompile(`^([1-5])(xx|[0-9]{2})$`)
 
-// callMatch returns whether a call has the status and the cost that the query asks for.
+// callMatch returns a function that reports whether a call has the status and the cost of the query.
 func (c *call) callMatch() func(*journal.Call) bool {
 	status := c.q.Text("status")
 	if status != "" && !statusPattern.MatchString(status) {
 		c.q.Refuse("status", "must be a status such as 200, or a class such as 5xx")
 	}
-	least, err := money.Parse(cmp.Or(c.q.Text("min_cost"), "0"))
+	minCost, err := money.Parse(cmp.Or(c.q.Text("min_cost"), "0"))
 	if err != nil {
 		c.q.Refuse("min_cost", "%v", err)
 	}
 	return func(call *journal.Call) bool {
 		has := strconv.Itoa(call.Status)
-		return call.Cost >= least && (status == "" || status == has || status == has[:1]+"xx")
+		return call.Cost >= minCost && (status == "" || status == has || status == has[:1]+"xx")
 	}
 }
 
-// latestCalls returns the latest calls of the users with these names by id that match, and whether
-// there are more. Calls of one millisecond are in the order of their ids, as in the store. The list
-// begins behind the call after, if that is not empty.
+// latestCalls returns the latest calls that match, and whether there are more. names has the users
+// of the calls, by id. Calls of one millisecond are in the order of their ids, as in the store. If
+// after is not empty, the list begins behind the call with this id.
 func (c *call) latestCalls(names map[string]string, filter ledger.CallFilter, after string, limit int, match func(*journal.Call) bool) (latest []Call, more bool, err error) {
 	order := func(a, b journal.Call) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.ID, b.ID)) }
 	last := journal.Call{ID: after}
@@ -129,7 +129,7 @@ func (c *call) latestCalls(names map[string]string, filter ledger.CallFilter, af
 		err = c.Ledger.ScanCalls(c.ctx(), user, filter, func(record journal.CallRecord) bool {
 			one := record.Call
 			if len(calls) > limit && order(one, calls[limit]) > 0 {
-				return false // those of this user that follow are older still
+				return false // the remaining calls of this user are older
 			}
 			if (after == "" || order(one, last) > 0) && match(&one) {
 				at, _ := slices.BinarySearchFunc(calls, one, order)
@@ -149,21 +149,12 @@ func (c *call) latestCalls(names map[string]string, filter ledger.CallFilter, af
 	return latest, len(calls) > limit, nil
 }
 
-// CallDetail is a call with how its cost came about and what paid for it.
+// CallDetail is a call with the calculation of its cost and its payments.
 type CallDetail struct {
 	Call
-	Why       string             `json:"why"`                 // it was charged so
-	Breakdown *catalog.Breakdown `json:"breakdown,omitempty"` // of the cost; absent: nothing has a price
-	Paid      []CallPayment      `json:"paid"`
-}
-
-// CallPayment is what a settlement of a call took from an account.
-type CallPayment struct {
-	Transfer    journal.ID   `json:"transfer_id"`
-	Time        int64        `json:"time"`    // Unix seconds
-	Account     string       `json:"account"` // wallet or quota/<subscription>/<start>
-	Amount      money.Amount `json:"amount"`
-	Settlements int          `json:"settlements"` // in the transfer, of all users
+	Why       string               `json:"why"`                 // the reason for the charge
+	Breakdown *catalog.Breakdown   `json:"breakdown,omitempty"` // of the cost; absent: the call has no price
+	Paid      []ledger.CallPayment `json:"paid"`
 }
 
 func showCall(c *call) (any, error) {
@@ -182,48 +173,42 @@ func showCall(c *call) (any, error) {
 		}
 		return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it was refused before it reached a backend, is too old, or is no model call; the log has it under this request_id", id)
 	}
-	shown := CallDetail{Call: shownCall(&record.Call, names[record.User]), Why: why(&record.Call), Paid: make([]CallPayment, len(record.Paid))}
+	shown := CallDetail{Call: shownCall(&record.Call, names[record.User]), Why: why(&record.Call)}
 	if shown.Breakdown, err = catalog.ReadBreakdown(record.Breakdown, record.Tokens); err != nil {
 		return nil, err
 	}
-	for i, p := range record.Paid {
-		transfer, err := c.Ledger.Transfer(c.ctx(), p.Transfer)
-		if err != nil {
-			return nil, err
-		}
-		shown.Paid[i] = CallPayment{p.Transfer, transfer.Time / 1000, p.Account, p.Amount, transfer.Count}
-	}
-	return shown, nil
+	shown.Paid, err = c.Ledger.PaymentsOf(c.ctx(), &record)
+	return shown, err
 }
 
-// rules say what decided the charge of a call whose caller disconnected.
+// rules are the explanations of the rules that decide a charge.
 var rules = map[usage.Rule]string{
-	usage.Finish:         "the caller disconnected; the call ran on to its end and is charged as if the caller had waited (on_disconnect finish)",
+	usage.Finish:         "the caller disconnected; the call continued to its end and is charged as if the caller had waited (on_disconnect finish)",
 	usage.Cancel:         "the caller disconnected, and the call was cancelled at once (on_disconnect cancel, or the default for such a call)",
 	usage.Unsent:         "the caller disconnected before a backend had the whole body; the call was cancelled at once and is free",
 	usage.FinishTimeout:  "the caller disconnected, and the call was cancelled after the time of on_disconnect finish",
-	usage.FinishLimit:    "the caller disconnected, and the call was cancelled, because too many calls ran on without their callers",
-	usage.FinishShutdown: "the caller disconnected, and the call was cancelled by the end of the gateway",
+	usage.FinishLimit:    "the caller disconnected, and the call was cancelled, because too many calls of disconnected callers were running",
+	usage.FinishShutdown: "the caller disconnected, and the call was cancelled by the shutdown of the gateway",
 	usage.FailedInput:    "the backend failed before any content; charge_failed_input charges the input",
 }
 
-// endings say how a call ended that has no rule.
+// endings are the explanations of the endings of calls without a rule.
 var endings = map[usage.Ended]string{
-	"":                  "the call is under way; this is what is charged so far",
-	journal.Crashed:     "the gateway ended in the middle; what was charged until then stays charged",
+	"":                  "the call is in flight; this is the charge so far",
+	journal.Crashed:     "the gateway ended during the call; the charge until then remains",
 	usage.Complete:      "the answer is complete",
 	usage.ClientGone:    "the caller disconnected",
 	usage.Timeout:       "the backend was silent for too long",
 	usage.UpstreamError: "the backend failed or broke off",
-	usage.MoneyOut:      "the call came to more than there was, and was ended",
-	usage.Refused:       "the call was refused, by the backend or before it was reached",
+	usage.MoneyOut:      "the call was ended, because its cost exceeded the available money",
+	usage.Refused:       "the call was refused, by the backend or by the gateway",
 }
 
-// bases say what the charged tokens are.
+// bases are the explanations of the charged usage.
 var bases = map[usage.Basis]string{
 	usage.None:      "nothing is charged",
-	usage.Reported:  "charged is the usage that the backend reported",
-	usage.Estimated: "of input and output, the greater of the tokens that the backend reported and of the estimate is charged",
+	usage.Reported:  "the charge is for the usage that the backend reported",
+	usage.Estimated: "the charge is for the larger of the reported and the estimated tokens, for input and for output",
 }
 
 // why returns the rule by which a call was charged, in words.
@@ -231,7 +216,7 @@ func why(c *journal.Call) string {
 	text := cmp.Or(rules[c.Rule], endings[c.Ended], string(c.Ended))
 	basis := bases[c.Usage]
 	if c.Usage == usage.Estimated && (c.Ended == usage.Complete || c.Rule == usage.Finish) {
-		basis = "input or output that the backend did not report is estimated"
+		basis = "the gateway estimated the input or output that the backend did not report"
 	}
 	if basis != "" {
 		text += "; " + basis

@@ -30,8 +30,8 @@ type PaymentRow struct {
 	Count    int64        `json:"count"` // number of transfers
 }
 
-// add counts an amount that a payment service has collected from users. A negative amount is one
-// that the service has paid back.
+// add adds an amount that a payment service has collected from users. A negative amount was paid
+// back.
 func (row *PaymentRow) add(kind journal.Kind, amount money.Amount) {
 	row.Count++
 	row.Net += amount

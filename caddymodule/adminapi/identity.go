@@ -40,8 +40,8 @@ func listUsers(c *call) (any, error) {
 	return listed(shown, err)
 }
 
-// userOf returns the user with this id or name. An empty one returns the zero User,
-// which stands for all users.
+// userOf returns the user with this id or name. If it is empty, userOf returns the zero
+// User, which means all users.
 func (c *call) userOf(idOrName string) (identity.User, error) {
 	if idOrName == "" {
 		return identity.User{}, nil
@@ -88,7 +88,7 @@ func removeUserLimits(c *call) (any, error) {
 	return c.shownUser(c.Directory.ChangeUserLimits(c.ctx(), Operator, c.path("user"), identity.Limits{}.Change()))
 }
 
-// OneTimeCode is a one-time code, which is shown this once.
+// OneTimeCode is a one-time code. Only this answer has it.
 type OneTimeCode struct {
 	Code string `json:"code"`
 }
@@ -98,7 +98,7 @@ func issueResetCode(c *call) (any, error) {
 	return OneTimeCode{code.Reveal()}, err
 }
 
-// AccessToken is an access token, which is shown this once.
+// AccessToken is an access token. Only this answer has it.
 type AccessToken struct {
 	Secret string `json:"access_token,omitempty"`
 }
@@ -108,8 +108,9 @@ func mintToken(c *call) (any, error) {
 	return AccessToken{secret.Reveal()}, err
 }
 
-// Key is a key as operators see it. Its scope is the one that they have set; Owner is
-// what the owner has set. The name of the user is there in lists, and the secret once.
+// Key is a key as operators see it. Its scope is the one of the operators; Owner is the
+// one of the owner. Only lists have the name of the user. Only the answer that creates or
+// rotates a key has the secret.
 type Key struct {
 	identity.Key
 	Owner    identity.Scope `json:"owner,omitzero"`
@@ -162,8 +163,8 @@ type rotation struct {
 }
 
 func rotateKey(c *call, in rotation) (any, error) {
-	if most := int64(identity.MaxGrace / time.Second); in.Grace < 0 || in.Grace > most {
-		return nil, fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %d seconds", most)
+	if maxGrace := int64(identity.MaxGrace / time.Second); in.Grace < 0 || in.Grace > maxGrace {
+		return nil, fault.At(fault.InvalidParameter, "grace", "grace: %d is not supported; allowed: 0 to %d seconds", in.Grace, maxGrace)
 	}
 	key, secret, err := c.Directory.RotateKey(c.ctx(), Operator, c.path("key"), time.Duration(in.Grace)*time.Second)
 	shown, err := shownKey(key, err)

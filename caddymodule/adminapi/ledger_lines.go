@@ -5,15 +5,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
-// LedgerLine is a line of an account with the names of what it is about.
+// LedgerLine is an entry of an account with the calls, the task, the order or the
+// subscription that it is for.
 type LedgerLine struct {
 	ledger.EntryInfo
-	Requests     []string `json:"request_ids,omitempty"`     // of the calls that are settled
-	Task         string   `json:"task_id,omitempty"`         // that money is held for, or that is charged
+	Requests     []string `json:"request_ids,omitempty"`     // of the settled calls
+	Task         string   `json:"task_id,omitempty"`         // of a hold or a charge
 	Order        string   `json:"trade_no,omitempty"`        // that was paid, refunded or disputed
-	Subscription int64    `json:"subscription_id,omitempty"` // that was sold, or whose quota is granted
-	From         int64    `json:"period_start,omitempty"`    // Unix seconds: what was sold or granted is for this time
-	Until        int64    `json:"period_end,omitempty"`
+	Subscription int64    `json:"subscription_id,omitempty"` // that was sold, or whose quota was granted
+	From         int64    `json:"period_start,omitempty"`    // of the subscription or quota, in Unix seconds
+	Until        int64    `json:"period_end,omitempty"`      // Unix seconds
 }
 
 func listLines(c *call) (any, error) {

@@ -10,15 +10,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Wallet is what a user has.
+// Wallet is the money of a user.
 type Wallet struct {
 	UserID   string       `json:"user_id"`
 	User     string       `json:"user"`
 	Currency string       `json:"currency"`
 	Balance  money.Amount `json:"balance"`
 	Held     money.Amount `json:"held"`     // set aside for tasks
-	Reserved money.Amount `json:"reserved"` // by calls under way
-	Owed     money.Amount `json:"owed"`     // receivable; spending is paused while there is one
+	Reserved money.Amount `json:"reserved"` // by calls in flight
+	Owed     money.Amount `json:"owed"`     // receivable; spending is paused while it is not zero
 }
 
 func showWallet(c *call) (any, error) {
@@ -103,7 +103,7 @@ type cancellation struct {
 func cancelSubscription(c *call, in cancellation) (any, error) {
 	id, err := strconv.ParseInt(c.path("id"), 10, 64)
 	if err != nil {
-		return nil, fault.At(fault.InvalidParameter, "id", "a subscription's id is a number")
+		return nil, fault.At(fault.InvalidParameter, "id", "id: it is not a number; allowed: the id of a subscription")
 	}
 	return c.Billing.Cancel(c.ctx(), Operator, id, in.Reason)
 }

@@ -20,8 +20,8 @@ type OrderDetail struct {
 	TakenWallet money.Amount           `json:"taken_wallet"`   // taken from the wallet by refunds and disputes
 	TakenOwed   money.Amount           `json:"taken_owed"`     // booked as a receivable
 	History     []records.StatusChange `json:"history"`
-	Notices     []records.OrderNotice  `json:"notices"`    // the applied ones
-	Mismatches  []Mismatch             `json:"mismatches"` // notices that fit no order or the order's status
+	Notices     []records.OrderNotice  `json:"notices"`    // that were applied
+	Mismatches  []Mismatch             `json:"mismatches"` // notices that do not fit the order or its status
 	Transfers   []OrderTransfer        `json:"transfers"`
 }
 

@@ -13,38 +13,38 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// UserDetail is a user with what support asks first.
+// UserDetail is a user with the data that support needs first.
 type UserDetail struct {
 	User
 	LockedUntil   int64              `json:"login_locked_until,omitempty"` // Unix seconds; 0: log-ins by password are not locked
-	Restricted    *Restriction       `json:"restricted,omitempty"`         // absent: the user's calls are not
+	Restricted    *Restriction       `json:"restricted,omitempty"`         // absent: the user's calls are not restricted
 	Wallet        Wallet             `json:"wallet"`
 	Preference    records.Preference `json:"preference"`
-	Budget        *BudgetUse         `json:"budget,omitempty"` // of all keys together; absent: there is none
-	Keys          int                `json:"keys"`             // that are in force
-	Subscriptions []Subscription     `json:"subscriptions"`    // that are running
+	Budget        *BudgetUse         `json:"budget,omitempty"` // of all keys together; absent: none
+	Keys          int                `json:"keys"`             // number of active keys
+	Subscriptions []Subscription     `json:"subscriptions"`    // the active ones
 	Sessions      []identity.Session `json:"sessions"`
 	Calls         []Call             `json:"calls"`  // the latest
 	Tasks         []Task             `json:"tasks"`  // the latest
-	Orders        []records.Order    `json:"orders"` // the latest that wait for a payment or an operator, or are disputed
+	Orders        []records.Order    `json:"orders"` // the latest that are pending, in review or disputed
 }
 
-// Restriction says why the calls of a user are restricted: what they left uncollected in the last
-// 24 hours.
+// Restriction is the reason why the calls of a user are restricted: their uncollected costs in the
+// last 24 hours.
 type Restriction struct {
 	Uncollected money.Amount `json:"uncollected"`
 	Charged     money.Amount `json:"charged"`
-	Until       int64        `json:"until"` // Unix seconds; if the user makes no call until then
+	Until       int64        `json:"until"` // Unix seconds; later if the user makes more calls
 }
 
-// BudgetUse is how much of a budget is used in its present period.
+// BudgetUse is the usage of a budget in its current period.
 type BudgetUse struct {
 	Limit    money.Amount `json:"limit"`
 	Used     money.Amount `json:"used"`
 	ResetsAt int64        `json:"resets_at,omitempty"` // Unix seconds
 }
 
-// latest is how many calls and tasks are shown with a user.
+// latest is the number of calls and tasks in the answer about a user.
 const latest = 5
 
 func showUser(c *call) (any, error) {

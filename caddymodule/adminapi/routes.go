@@ -12,7 +12,7 @@ import (
 type route struct {
 	pattern string // of http.ServeMux
 	handle  handler
-	early   bool // it is served before the configuration is in force at the store, too
+	early   bool // also serve it before the configuration is in force
 }
 
 // routes is the table of the operator's routes.
@@ -84,8 +84,8 @@ var routes = []route{
 	{pattern: "POST /modelgate/backends/{backend}/enable", handle: setBackend((*task.Engine).Enable)},
 }
 
-// onUser returns a handler for a change of the user of the path, which is answered by
-// an empty object.
+// onUser returns a handler that changes the user of the path. The answer is an empty
+// object.
 func onUser(change func(d *identity.Directory, ctx context.Context, actor, user string) error) handler {
 	return func(c *call) (any, error) { return struct{}{}, change(c.Directory, c.ctx(), Operator, c.path("user")) }
 }

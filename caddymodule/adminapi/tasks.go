@@ -17,24 +17,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Task is a task as operators see it. Its times are Unix seconds, all of
-// them.
+// Task is a task as operators see it. All its times are Unix seconds.
 type Task struct {
 	task.Task
 	task.Detail
 
-	User     string `json:"user,omitempty"` // the name
-	Polled   int64  `json:"polled,omitempty"`
-	Due      int64  `json:"due,omitempty"`
-	Deadline int64  `json:"deadline,omitempty"`
-	Made     int64  `json:"made,omitempty"`
+	User         string `json:"user,omitempty"` // the name
+	Polled       int64  `json:"polled,omitempty"`
+	Due          int64  `json:"due,omitempty"`
+	Deadline     int64  `json:"deadline,omitempty"`
+	CopyingSince int64  `json:"made,omitempty"`
 }
 
 func newTask(t *task.Task, names map[string]string) Task {
 	d := t.Detail
 	return Task{
 		Task: *t, Detail: d, User: names[d.User],
-		Polled: d.Polled / 1000, Due: d.Due / 1000, Deadline: d.Deadline / 1000, Made: d.CopyingSince / 1000,
+		Polled: d.Polled / 1000, Due: d.Due / 1000, Deadline: d.Deadline / 1000, CopyingSince: d.CopyingSince / 1000,
 	}
 }
 
@@ -51,13 +50,13 @@ func (c *call) shownTask(t *task.Task, err error) (any, error) {
 	return newTask(t, names), err
 }
 
-// TaskDetail is a task with what pays for it.
+// TaskDetail is a task with its payments.
 type TaskDetail struct {
 	Task
-	Paid []TaskPayment `json:"paid"` // what is held from each account, or after the end, what each one paid
+	Paid []TaskPayment `json:"paid"` // the hold of each account; after the end, the charge of each account
 }
 
-// TaskPayment is what a task holds from an account, or took from it.
+// TaskPayment is the amount that a task holds from an account or was charged to it.
 type TaskPayment struct {
 	Transfer journal.ID   `json:"transfer_id"`
 	Time     int64        `json:"time"`    // Unix seconds
@@ -101,8 +100,7 @@ func (c *call) shownTasks(tasks []*task.Task) ([]Task, error) {
 	return shown, err
 }
 
-// owner returns whose tasks are asked for: those of the user whom the query names, or
-// all.
+// owner returns the user of the query as the owner of tasks, or all users.
 func (c *call) owner() (task.Owner, error) {
 	user, err := c.userOf(c.q.Text("user"))
 	if err != nil || user.ID == "" {
@@ -111,7 +109,7 @@ func (c *call) owner() (task.Owner, error) {
 	return task.OfUser(user.ID), nil
 }
 
-// Page is one answer of a list. If Next is not empty, the list goes on behind it.
+// Page is one page of a list. If Next is not empty, it is the cursor of the next page.
 type Page[T any] struct {
 	Items []T    `json:"items"`
 	Next  string `json:"next,omitempty"`
@@ -131,52 +129,52 @@ func listTasks(c *call) (any, error) {
 	return Page[Task]{shown, next}, err
 }
 
-// mostUnfinished bounds how many tasks are followed by one command.
-const mostUnfinished = 10_000
+// maxFollowed bounds the tasks that one command follows.
+const maxFollowed = 10_000
 
 func listUnfinishedTasks(c *call) (any, error) {
 	owner, err := c.owner()
 	if err != nil {
 		return nil, err
 	}
-	tasks, more, err := c.Tasks.Unfinished(c.ctx(), owner, mostUnfinished)
+	tasks, more, err := c.Tasks.Unfinished(c.ctx(), owner, maxFollowed)
 	if err != nil {
 		return nil, err
 	}
 	if more {
-		return nil, fault.New(fault.Conflict, "there are more than %d unfinished tasks; ask for those of one user", mostUnfinished)
+		return nil, fault.New(fault.Conflict, "there are more than %d unfinished tasks; name one user", maxFollowed)
 	}
 	return listed(c.shownTasks(tasks))
 }
 
-// WatchRequest asks for tasks whose state is not the known one.
+// WatchRequest requests the tasks whose state is not the known one.
 type WatchRequest struct {
-	Known map[string]string `json:"known"` // the state of each, by task; empty: unknown
+	Known map[string]string `json:"known"` // the known state by task id; empty: none
 	Wait  int64             `json:"wait"`  // seconds
 }
 
-// WatchResponse has the tasks that have changed.
+// WatchResponse has the tasks whose state has changed.
 type WatchResponse struct {
-	Items []Task   `json:"items"`          // whose state has changed
-	Gone  []string `json:"gone,omitempty"` // that do not exist, or no longer
+	Items []Task   `json:"items"`
+	Gone  []string `json:"gone,omitempty"` // ids of tasks that do not exist
 }
 
 // MaxWatched bounds the tasks that one request watches.
 const MaxWatched = 500
 
-// watchTasks answers as soon as the state of a task is not the known one, and at the
-// latest when the wait is over. It may miss a change at the moment when the wait begins;
-// the next request then returns it.
+// watchTasks answers as soon as the state of a task is not the known one, at the latest
+// when the wait is over. It may miss a change while it begins to wait; the next request
+// returns that change.
 func watchTasks(c *call, in WatchRequest) (any, error) {
 	if len(in.Known) == 0 || len(in.Known) > MaxWatched {
-		return nil, fault.At(fault.InvalidParameter, "known", "known has 1 to %d tasks, this has %d", MaxWatched, len(in.Known))
+		return nil, fault.At(fault.InvalidParameter, "known", "known: %d tasks are not supported; allowed: 1 to %d", len(in.Known), MaxWatched)
 	}
-	if most := int64(task.MaxWait / time.Second); in.Wait < 0 || in.Wait > most {
-		return nil, fault.At(fault.InvalidParameter, "wait", "wait is 0 to %d seconds, this is %d", most, in.Wait)
+	if maxWait := int64(task.MaxWait / time.Second); in.Wait < 0 || in.Wait > maxWait {
+		return nil, fault.At(fault.InvalidParameter, "wait", "wait: %d is not supported; allowed: 0 to %d seconds", in.Wait, maxWait)
 	}
-	news, err := c.changes(in.Known)
-	if err != nil || len(news.Items)+len(news.Gone) > 0 || in.Wait == 0 {
-		return news, err
+	changes, err := c.changes(in.Known)
+	if err != nil || len(changes.Items)+len(changes.Gone) > 0 || in.Wait == 0 {
+		return changes, err
 	}
 	c.awaitChange(in.Known, time.Duration(in.Wait)*time.Second)
 	return c.changes(in.Known)
@@ -184,33 +182,33 @@ func watchTasks(c *call, in WatchRequest) (any, error) {
 
 // changes returns the tasks whose state is not the known one.
 func (c *call) changes(known map[string]string) (WatchResponse, error) {
-	news, changed := WatchResponse{}, []*task.Task(nil)
+	response, changed := WatchResponse{}, []*task.Task(nil)
 	for _, id := range slices.Sorted(maps.Keys(known)) {
 		t, err := c.Tasks.Get(c.ctx(), task.Anyone, id)
 		refused, _ := errors.AsType[*fault.Fault](err)
 		switch {
 		case refused != nil && refused.Code == fault.TaskNotFound:
-			news.Gone = append(news.Gone, id)
+			response.Gone = append(response.Gone, id)
 		case err != nil:
-			return news, err
+			return response, err
 		case stateOf(t) != known[id]:
 			changed = append(changed, t)
 		}
 	}
 	var err error
-	news.Items, err = c.shownTasks(changed)
-	return news, err
+	response.Items, err = c.shownTasks(changed)
+	return response, err
 }
 
-// awaitChange returns when a task has changed, or after most.
-func (c *call) awaitChange(tasks map[string]string, most time.Duration) {
-	ctx, cancel := context.WithTimeout(c.ctx(), most)
+// awaitChange blocks until a task has changed, at most for timeout.
+func (c *call) awaitChange(tasks map[string]string, timeout time.Duration) {
+	ctx, cancel := context.WithTimeout(c.ctx(), timeout)
 	defer cancel()
 	var waits sync.WaitGroup
 	for id := range tasks {
 		waits.Go(func() {
-			defer cancel() // one that ends is enough
-			_, _ = c.Tasks.Wait(ctx, task.Anyone, id, most)
+			defer cancel() // one change is enough
+			_, _ = c.Tasks.Wait(ctx, task.Anyone, id, timeout)
 		})
 	}
 	waits.Wait()
@@ -231,7 +229,7 @@ func listDeliveries(c *call) (any, error) {
 }
 
 // Backend is the state of a backend with its adapter and models of the configuration.
-// Oldest is when the task was submitted that has waited longest.
+// Oldest is the submission time of the oldest waiting task.
 type Backend struct {
 	task.BackendStatus
 	Oldest  int64             `json:"oldest,omitempty"` // Unix seconds
@@ -256,7 +254,7 @@ func (c *call) shownBackends() ([]Backend, error) {
 	return shown, err
 }
 
-// setBackend returns a handler that changes whether a backend gets tasks.
+// setBackend returns a handler that drains or enables a backend.
 func setBackend(set func(e *task.Engine, ctx context.Context, actor, backend string) error) handler {
 	return func(c *call) (any, error) {
 		name := c.path("backend")
@@ -280,7 +278,7 @@ const (
 	CheckSkipped = "unchecked"
 )
 
-// BackendCheck is the result of asking a backend whether it would take a job.
+// BackendCheck is the result of the check whether a backend would accept a job.
 type BackendCheck struct {
 	Name   string `json:"name"`
 	State  string `json:"state"`            // "ok", "failed" or "unchecked"
@@ -291,22 +289,22 @@ type BackendCheck struct {
 func checkBackend(c *call) (any, error) {
 	check := BackendCheck{Name: c.path("backend"), State: CheckPassed}
 	begun := time.Now()
-	asked, err := c.Tasks.Check(c.ctx(), check.Name)
+	checked, err := c.Tasks.Check(c.ctx(), check.Name)
 	check.TookMS = time.Since(begun).Milliseconds()
 	refused, _ := errors.AsType[*fault.Fault](err)
 	switch {
 	case refused != nil:
 		return nil, refused
 	case err != nil:
-		check.State, check.Detail = CheckFailed, inWords(err)
-	case !asked:
-		check.State, check.Detail = CheckSkipped, "its adapter has no question to the service that costs nothing: the next task tells"
+		check.State, check.Detail = CheckFailed, operatorText(err)
+	case !checked:
+		check.State, check.Detail = CheckSkipped, "the service has no request without cost that the adapter could send; submit a task to test it"
 	}
 	return check, nil
 }
 
-// inWords returns the text of a backend's error for an operator.
-func inWords(err error) string {
+// operatorText returns the text of a backend's error for an operator.
+func operatorText(err error) string {
 	e, ok := errors.AsType[*backends.Error](err)
 	switch {
 	case !ok:

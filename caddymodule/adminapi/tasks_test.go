@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-func TestAdminRoutesOfTasksRefuseWhatTheyCannotDo(t *testing.T) {
+func TestAdminRoutesOfTasksRefuseInvalidRequests(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config(""))
 	many := make(map[string]string)
@@ -43,33 +43,33 @@ func TestAdminRoutesOfTasksRefuseWhatTheyCannotDo(t *testing.T) {
 		{"POST", "/modelgate/backends/x/enable", nil, 404, "NOT_FOUND", "backend"},
 	})
 	if status, answer := g.Admin(t, http.MethodPost, "/modelgate/tasks/watch", body{"known": body{"x": ""}, "wait": 60}); status != http.StatusOK || !strings.Contains(string(answer), `"gone":["x"]`) {
-		t.Errorf("a task that is not there is %d %s", status, answer)
+		t.Errorf("the watch of a missing task returned %d %s", status, answer)
 	}
 }
 
-func TestAWatcherIsToldOfAChangeWhenItComes(t *testing.T) {
+func TestWatchReturnsAfterAChange(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config("max_running 1"))
 	ann := g.Payer(t)
-	still, moves := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
-	known := map[string]string{still: "queued 0%", moves: "queued 0%"}
-	told := make(chan []byte, 1)
+	unchanged, changed := gatetest.Submit(t, ann), gatetest.Submit(t, ann)
+	known := map[string]string{unchanged: "queued 0%", changed: "queued 0%"}
+	answers := make(chan []byte, 1)
 	go func() {
 		_, body := g.Admin(t, http.MethodPost, "/modelgate/tasks/watch", map[string]any{"known": known, "wait": 60})
-		told <- body
+		answers <- body
 	}()
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("uri") == "/modelgate/tasks/watch" })
-	g.MustAdmin(t, http.MethodPost, "/modelgate/tasks/"+moves+"/cancel", nil, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/tasks/"+changed+"/cancel", nil, nil)
 	select {
-	case body := <-told:
-		var news struct {
+	case body := <-answers:
+		var answer struct {
 			Items []gatetest.Task
 			Gone  []string
 		}
-		if err := json.Unmarshal(body, &news); err != nil || len(news.Gone) != 0 || len(news.Items) != 1 || news.Items[0].ID != moves || news.Items[0].Status != task.Failed {
-			t.Errorf("told is %s: %v", body, err)
+		if err := json.Unmarshal(body, &answer); err != nil || len(answer.Gone) != 0 || len(answer.Items) != 1 || answer.Items[0].ID != changed || answer.Items[0].Status != task.Failed {
+			t.Errorf("the watch returned %s: %v", body, err)
 		}
-	case <-time.After(gatetest.Patience):
-		t.Fatal("nothing is told")
+	case <-time.After(gatetest.Timeout):
+		t.Fatal("the watch did not return")
 	}
 }

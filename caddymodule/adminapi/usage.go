@@ -20,7 +20,7 @@ type UsageRow struct {
 	KeyID  string       `json:"key_id,omitempty"`
 	Model  string       `json:"model,omitempty"`
 	Calls  int64        `json:"calls"`
-	Tasks  int64        `json:"tasks"` // that were charged
+	Tasks  int64        `json:"tasks"` // number of charged tasks
 	Tokens usage.Tokens `json:"tokens"`
 	Cost   money.Amount `json:"cost"`
 	Lost   money.Amount `json:"uncollected,omitempty"`
@@ -34,8 +34,8 @@ var groups = map[string]func(row *UsageRow, u *journal.Usage){
 	"model": func(row *UsageRow, u *journal.Usage) { row.Model = u.Model },
 }
 
-// reportUsage sums up what calls and tasks came to. Every figure is one of the ledger:
-// the costs of all rows together are the revenue of calls and tasks.
+// reportUsage sums up the usage and the cost of calls and tasks. Every figure comes from
+// the ledger: the sum of all costs is the revenue of calls and tasks.
 func reportUsage(c *call) (any, error) {
 	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
@@ -43,7 +43,7 @@ func reportUsage(c *call) (any, error) {
 	}
 	from, to := c.day("from"), c.day("to")
 	if from != "" && to != "" && from > to {
-		c.q.Refuse("to", "is not allowed: the last day is before the first")
+		c.q.Refuse("to", "must not be before `from`")
 	}
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
@@ -89,7 +89,7 @@ func reportUsage(c *call) (any, error) {
 	return listed(rows, err)
 }
 
-// day returns a day of the query, such as 2026-11-20. An absent one is an open end.
+// day returns a day of the query, such as 2026-11-20, or an empty one for no bound.
 func (c *call) day(param string) journal.Day {
 	text := c.q.Text(param)
 	if text == "" {

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// verifyStore checks the open store and sets the metric of problems.
+// verifyStore checks the open store and sets the metric of mismatches.
 func verifyStore(c *call) (any, error) {
 	v, err := Verify(c.ctx(), c.Store)
 	if err == nil {
@@ -29,11 +29,10 @@ type Verification struct {
 	Problems []ledgerverify.Problem `json:"problems"`
 }
 
-// maxProblems bounds the problems of a report: one mistake can affect millions of
-// records.
+// maxProblems bounds the problems of a report: one error can affect millions of records.
 const maxProblems = 100
 
-// domains are the packages whose records refer to the ledger, with their checks.
+// domains are the packages with records that refer to the ledger, and their checks.
 var domains = []struct {
 	name   string
 	verify func(r storage.Reader, now time.Time, problem func(format string, args ...any)) error
@@ -45,12 +44,12 @@ var domains = []struct {
 	}},
 }
 
-// collectEvery is how many bytes Verify reads between two garbage collections. Decoding
-// allocates a multiple of that, and the Go runtime by itself would let the garbage grow
-// to the size of all caches of the store.
-const collectEvery = 4 << 20
+// collectInterval is the number of bytes that Verify reads between two garbage
+// collections. Decoding allocates a multiple of that, and without them the garbage would
+// grow to the size of all caches of the store.
+const collectInterval = 4 << 20
 
-// collectingReader runs the garbage collector after every collectEvery bytes.
+// collectingReader runs the garbage collector after every collectInterval bytes.
 type collectingReader struct {
 	storage.Reader
 	read int
@@ -72,7 +71,7 @@ func (t *collectingReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) er
 }
 
 func (t *collectingReader) count(bytes int) {
-	if t.read += bytes; t.read >= collectEvery {
+	if t.read += bytes; t.read >= collectInterval {
 		t.read = 0
 		runtime.GC()
 	}

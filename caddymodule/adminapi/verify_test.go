@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-func TestVerifyRefusesWhatANewerBuildHasWritten(t *testing.T) {
+func TestVerifyRefusesTheFormatOfANewerBuild(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
@@ -16,7 +16,7 @@ func TestVerifyRefusesWhatANewerBuildHasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Verify(t.Context(), store); err != nil {
-		t.Errorf("what this build has written: %v", err)
+		t.Errorf("the format of this build: %v", err)
 	}
 	if err := store.Update(t.Context(), func(txn storage.Txn) error {
 		return storage.SetRecord(txn, []byte("meta/format"), map[string]int{"format": 99})
@@ -24,6 +24,6 @@ func TestVerifyRefusesWhatANewerBuildHasWritten(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := Verify(t.Context(), store); err == nil || !strings.Contains(err.Error(), "use the build that wrote it") {
-		t.Errorf("what a newer build has written: %v", err)
+		t.Errorf("the format of a newer build: %v", err)
 	}
 }

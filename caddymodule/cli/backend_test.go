@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// backend is a backend as commands print it.
+// backend is a backend in the output of commands.
 type backend struct {
 	Name, Adapter       string
 	Models              []string
@@ -20,7 +20,7 @@ type backend struct {
 	Oldest              int64
 }
 
-func TestABackendIsListedWithWhatItHasToDo(t *testing.T) {
+func TestBackendListPrintsRunningAndWaitingTasks(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("max_running 1")
 	g := gatetest.Start(t, config)
@@ -28,46 +28,46 @@ func TestABackendIsListedWithWhatItHasToDo(t *testing.T) {
 	before := time.Now().Unix()
 	gatetest.Submit(t, ann)
 	gatetest.Submit(t, ann)
-	got := asked[struct{ Items []backend }](t, g, "backend", "list")
+	got := runJSON[struct{ Items []backend }](t, g, "backend", "list")
 	if len(got.Items) != 1 || got.Items[0].Oldest < before || got.Items[0].Oldest > time.Now().Unix() {
-		t.Fatalf("listed are %+v", got)
+		t.Fatalf("the list is %+v", got)
 	}
 	one := got.Items[0]
 	if one.Name != "studio" || one.Adapter != "platform" || !slices.Equal(one.Models, []string{"video-x-*"}) || !one.Configured || one.Drained || one.Running != 1 || one.Waiting != 1 || one.MaxRunning != 1 {
-		t.Errorf("listed is %+v", one)
+		t.Errorf("the list is %+v", one)
 	}
 	rows := table(t, g, "backend", "list")
 	if len(rows) != 2 || rows[0] != "NAME | ADAPTER | MODELS | RUNNING | WAITING | OLDEST WAITS SINCE | STATE" ||
 		!strings.HasPrefix(rows[1], "studio | platform | video-x-* | 1 of 1 | 1 | 20") || !strings.HasSuffix(rows[1], " | enabled") {
-		t.Errorf("printed is %q", rows)
+		t.Errorf("the output is %q", rows)
 	}
 
-	// Without its configuration its tasks wait, and an operator sees that.
+	// A backend that is not configured is listed with its waiting tasks.
 	config.App = ""
 	if err := g.Reload(config); err != nil {
 		t.Fatal(err)
 	}
 	if rows := table(t, g, "backend", "list"); len(rows) != 2 || !strings.HasPrefix(rows[1], "studio | - | - | 1 | 1 | ") || !strings.HasSuffix(rows[1], " | not configured") {
-		t.Errorf("printed is %q", rows)
+		t.Errorf("the output is %q", rows)
 	}
 	if code, _, stderr := g.Command(t, "", "backend", "check", "studio"); code != 3 || !strings.Contains(stderr, "configured") {
-		t.Errorf("its check ends with %d: %s", code, stderr)
+		t.Errorf("a check of a backend that is not configured: exit code %d: %s", code, stderr)
 	}
-	if got := asked[struct{ Items []any }](t, g, "backend", "check"); len(got.Items) != 0 {
-		t.Errorf("checked are %v", got)
+	if got := runJSON[struct{ Items []any }](t, g, "backend", "check"); len(got.Items) != 0 {
+		t.Errorf("the checks are %v", got)
 	}
 }
 
-func TestADrainedBackendKeepsTasksWaitingOverAReload(t *testing.T) {
+func TestADrainedBackendStartsNoTasksAfterAReload(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	g := gatetest.Start(t, config)
 	ann := g.Payer(t)
 	s.SetState(gatetest.JobHalfDone)
 	before := gatetest.Submit(t, ann)
-	for range 2 { // twice is once
-		if got := asked[backend](t, g, "backend", "drain", "studio"); !got.Drained {
-			t.Fatalf("drained it is %+v", got)
+	for range 2 { // the second drain changes nothing
+		if got := runJSON[backend](t, g, "backend", "drain", "studio"); !got.Drained {
+			t.Fatalf("the drained backend is %+v", got)
 		}
 	}
 	waits := gatetest.Submit(t, ann)
@@ -75,21 +75,21 @@ func TestADrainedBackendKeepsTasksWaitingOverAReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.SetState(gatetest.JobDone)
-	g.Until(t, before, task.Success) // what it has runs on
+	g.Until(t, before, task.Success) // a running task continues
 	after := gatetest.Submit(t, ann)
 	for _, id := range []string{waits, after} {
-		if got := asked[gatetest.Task](t, g, "task", "show", id); got.Status != task.Queued || got.Handover != task.None {
-			t.Errorf("a task waits as %+v", got)
+		if got := runJSON[gatetest.Task](t, g, "task", "show", id); got.Status != task.Queued || got.Handover != task.None {
+			t.Errorf("the waiting task is %+v", got)
 		}
 	}
 	if n := s.Accepted(); n != 1 {
-		t.Errorf("the backend was given %d tasks", n)
+		t.Errorf("the backend got %d tasks", n)
 	}
 	if rows := table(t, g, "backend", "list"); !strings.HasSuffix(rows[1], " | drained") || !strings.Contains(rows[1], " | 0 | 2 | ") {
-		t.Errorf("printed is %q", rows)
+		t.Errorf("the output is %q", rows)
 	}
-	if got := asked[backend](t, g, "backend", "enable", "studio"); got.Drained {
-		t.Errorf("enabled it is %+v", got)
+	if got := runJSON[backend](t, g, "backend", "enable", "studio"); got.Drained {
+		t.Errorf("the enabled backend is %+v", got)
 	}
 	for _, id := range []string{waits, after} {
 		g.Until(t, id, task.Success)
@@ -100,48 +100,48 @@ func TestADrainedBackendKeepsTasksWaitingOverAReload(t *testing.T) {
 	g.Verify(t)
 }
 
-// checked is what a check came to.
+// checked is the output of a check.
 type checked struct {
 	Items []struct{ Name, State, Detail string }
 }
 
-func TestACheckTellsWhetherABackendWouldTakeATask(t *testing.T) {
+func TestBackendCheckReportsTheStateOfBackends(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
 	config.App += `
-		backend mute {
-			models video-mute-*
+		backend other {
+			models video-other-*
 			adapter fal {
 				key id:secret
-				model video-mute-1 owner/app
+				model video-other-1 owner/app
 			}
 		}
 	`
 	g := gatetest.Start(t, config)
-	got := asked[checked](t, g, "backend", "check")
+	got := runJSON[checked](t, g, "backend", "check")
 	var states []string
 	for _, one := range got.Items {
 		states = append(states, one.Name+" "+one.State)
 	}
-	if !slices.Equal(states, []string{"mute unchecked", "studio ok"}) {
-		t.Errorf("all of them: %+v", got)
+	if !slices.Equal(states, []string{"other unchecked", "studio ok"}) {
+		t.Errorf("the checks are %+v", got)
 	}
 	if rows := table(t, g, "backend", "check", "studio"); len(rows) != 2 || rows[0] != "NAME | STATE | TOOK | DETAIL" || !strings.HasPrefix(rows[1], "studio | ok | ") {
-		t.Errorf("printed is %q", rows)
+		t.Errorf("the output is %q", rows)
 	}
-	if code, stdout, stderr := g.Command(t, "", "backend", "check", "mute"); code != 4 || !strings.Contains(stdout, "no question to the service that costs nothing") || !strings.Contains(stderr, "cannot be checked") {
-		t.Errorf("one that cannot be asked ends with %d: %s%s", code, stdout, stderr)
+	if code, stdout, stderr := g.Command(t, "", "backend", "check", "other"); code != 4 || !strings.Contains(stdout, "no request without cost") || !strings.Contains(stderr, "cannot be checked") {
+		t.Errorf("a backend without a check: exit code %d: %s%s", code, stdout, stderr)
 	}
 
 	s.Set(func(s *gatetest.MockService) { s.Key = "sk-anotheranotheranother" })
 	code, stdout, stderr := g.Command(t, "", "backend", "check")
 	if code != 1 || !strings.Contains(stdout, "studio  failed") || !strings.Contains(stdout, "does not accept the gateway's account: the platform answered the check with 401") || !strings.Contains(stderr, "the check of studio failed") {
-		t.Errorf("a wrong key ends with %d: %s%s", code, stdout, stderr)
+		t.Errorf("a wrong key: exit code %d: %s%s", code, stdout, stderr)
 	}
 	if strings.Contains(stdout+stderr, gatetest.MockServiceKey) || g.Logged(gatetest.MockServiceKey) {
-		t.Error("the key is shown")
+		t.Error("the output or the log contains the key")
 	}
 	if n := s.Accepted(); n != 0 {
-		t.Errorf("the checks came to %d jobs", n)
+		t.Errorf("the checks created %d jobs", n)
 	}
 }

@@ -40,7 +40,7 @@ func backup(c *call) error {
 	}
 	// The gateway cannot detect whether the file is complete.
 	if err := client.call(c.Context(), http.MethodPost, "/modelgate/backup/completed", nil, new(struct{})); err != nil {
-		fmt.Fprintln(c.ErrOrStderr(), "the gateway did not note this backup:", err)
+		fmt.Fprintln(c.ErrOrStderr(), "the gateway did not record this backup:", err)
 	}
 	if file == "-" {
 		return nil
@@ -51,8 +51,8 @@ func backup(c *call) error {
 	})
 }
 
-// writeWhole writes r to a new file that only its owner can read. The file gets its name
-// when all of it is on the disk.
+// writeWhole writes r to a new file that only its owner can read. It names the file after
+// all of it is on the disk.
 func writeWhole(name string, r io.Reader) (n int64, err error) {
 	if _, err := os.Lstat(name); err == nil {
 		return 0, errExit{exitRefused, fmt.Errorf("%s already exists", name)}
@@ -84,8 +84,8 @@ func restore(c *call) error {
 	})
 }
 
-// restoreInto opens a fresh store by its module, as a configuration would, and
-// reads the backup into it. If that fails, it removes the directory.
+// restoreInto opens a new store by its module, as a configuration would, and reads the
+// backup into it. If that fails, it removes the directory.
 func restoreInto(ctx context.Context, engine, file, directory string) (err error) {
 	backup, err := os.Open(file)
 	if errors.Is(err, os.ErrNotExist) {
@@ -105,7 +105,7 @@ func restoreInto(ctx context.Context, engine, file, directory string) (err error
 	if into, ok := opened.(storage.Backuper); ok {
 		err = into.Restore(ctx, backup)
 	} else {
-		err = errUsage("--engine %s cannot be restored", engine)
+		err = errUsage("--engine %s: the engine has no restore", engine)
 	}
 	if err = errors.Join(err, opened.Close()); err != nil {
 		return errors.Join(err, os.RemoveAll(directory))
@@ -131,7 +131,7 @@ func openFresh(ctx context.Context, engine, directory string) (storage.Engine, e
 	}
 	opener, ok := module.(storage.Opener)
 	if !ok {
-		return nil, errUsage("--engine %s opens no store", engine)
+		return nil, errUsage("--engine %s: the module is not a storage engine", engine)
 	}
 	return opener.Open(ctx)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// delivery is a callback as commands print it.
+// delivery is a callback in the output of commands.
 type delivery struct {
 	ID       string
 	Task     string `json:"task_id"`
@@ -24,7 +24,7 @@ type delivery struct {
 	URL      string
 }
 
-// delivered waits until the callback of a task has been delivered so often.
+// delivered waits until the callback of a task was delivered a number of times.
 func delivered(t *testing.T, g *gatetest.Gate, user, id string, times int) delivery {
 	t.Helper()
 	is := func(d delivery) bool { return d.Task == id && d.State == task.Delivered && d.Attempts == times }
@@ -61,25 +61,25 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 	first := delivered(t, g, ann.UserID, one, 1)
 	delivered(t, g, ann.UserID, two, 1)
 	if first.URL != receiver.URL+"/done" || first.Status != http.StatusNoContent {
-		t.Errorf("delivered is %+v", first)
+		t.Errorf("the delivery is %+v", first)
 	}
 	if rows := table(t, g, "callback", "deliveries", ann.UserID); len(rows) != 3 || rows[0] != "ID | TASK | KEY | STATE | ATTEMPTS | LAST | NEXT | ANSWER | URL" ||
 		!strings.Contains(rows[1], " | delivered | 1 | 20") || !strings.HasSuffix(rows[1], " | - | 204 | "+receiver.URL+"/done") {
-		t.Errorf("printed is %q", rows)
+		t.Errorf("the output is %q", rows)
 	}
 	if rows := table(t, g, "callback", "deliveries", ann.UserID, "--limit", "1"); len(rows) != 3 || !strings.HasPrefix(rows[2], "There are more: --after task_") {
 		t.Errorf("a page is %q", rows)
 	}
 	if rows := table(t, g, "callback", "deliveries", bob.UserID); len(rows) != 1 {
-		t.Errorf("of another user: %q", rows)
+		t.Errorf("the callbacks of another user are %q", rows)
 	}
 
-	if got := asked[delivery](t, g, "callback", "redeliver", one); got.ID != first.ID || got.State != task.Undelivered {
-		t.Errorf("sent again it is %+v", got)
+	if got := runJSON[delivery](t, g, "callback", "redeliver", one); got.ID != first.ID || got.State != task.Undelivered {
+		t.Errorf("the callback after redeliver is %+v", got)
 	}
 	again := delivered(t, g, ann.UserID, one, 2)
 	if again.ID != first.ID {
-		t.Errorf("the callback %s became %s", first.ID, again.ID)
+		t.Errorf("the redelivered callback is %s, want %s", again.ID, first.ID)
 	}
 	g.WaitLine(t, isAudit("callback.redeliver", one))
 	sent := make(map[string]int)
@@ -87,10 +87,10 @@ func TestCallbacksAreListedAndSentAgain(t *testing.T) {
 		sent[<-ids]++
 	}
 	if len(sent) != 2 || sent[first.ID] != 2 {
-		t.Errorf("received are %v", sent)
+		t.Errorf("the receiver got %v", sent)
 	}
 	g.Wait(7 * 24 * time.Hour)
 	if code, _, stderr := g.Command(t, "", "callback", "redeliver", one); code != 4 || !strings.Contains(stderr, "for 7 days") {
-		t.Errorf("after a week it ends with %d: %s", code, stderr)
+		t.Errorf("after a week: exit code %d: %s", code, stderr)
 	}
 }

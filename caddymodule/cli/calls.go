@@ -21,7 +21,7 @@ var printCalls = rows("TIME\tREQUEST\tUSER\tKEY\tMODEL\tSTATUS\tENDED\tINPUT\tOU
 	}
 })
 
-// printCall prints a call: what is known of it, how its cost came about, and what paid for it.
+// printCall prints a call, the calculation of its cost, and its payments.
 var printCall = decoded(func(w *tabwriter.Writer, c *adminapi.CallDetail) {
 	backend := dash(c.Backend)
 	if c.BackendStatus != 0 {
@@ -49,7 +49,7 @@ var printCall = decoded(func(w *tabwriter.Writer, c *adminapi.CallDetail) {
 	if c.Breakdown != nil {
 		printBreakdown(w, c.Breakdown)
 		if shown := c.Cost + c.Uncollected; shown < c.Breakdown.Total {
-			fmt.Fprintf(w, "beyond the bounds of the call\t\t\t-%v\n", c.Breakdown.Total-shown)
+			fmt.Fprintf(w, "above the limits of the call\t\t\t-%v\n", c.Breakdown.Total-shown)
 		}
 		if c.Uncollected > 0 {
 			fmt.Fprintf(w, "uncollected\t\t\t%v\n", c.Uncollected)
@@ -116,7 +116,7 @@ var (
 	})
 )
 
-// printUser prints all that is shown of a user, a table for each kind of thing.
+// printUser prints a user and the records of the user, each kind in a table.
 func printUser(w *tabwriter.Writer, c *call, answer []byte) error {
 	var u adminapi.UserDetail
 	if json.Unmarshal(answer, &u) != nil {
@@ -177,13 +177,13 @@ var printLines = rows("TIME\tKIND\tAMOUNT\tHELD\tBALANCE\tREFERENCE\tREASON", fu
 	return []any{moment(l.Time), l.Kind, l.Amount, l.Held, l.Balance, about(l), l.Reason}
 })
 
-// about names what a line is about.
+// about returns the reference of an entry: calls, subscription, task or order.
 func about(l *adminapi.LedgerLine) string {
 	day := func(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.DateOnly) }
-	const most = 3 // requests in a cell; --json has all
+	const shown = 3 // requests in a cell; --json has all
 	switch n := len(l.Requests); {
-	case n > most:
-		return fmt.Sprintf("%s and %d more", strings.Join(l.Requests[:most], ", "), n-most)
+	case n > shown:
+		return fmt.Sprintf("%s and %d more", strings.Join(l.Requests[:shown], ", "), n-shown)
 	case n > 0:
 		return strings.Join(l.Requests, ", ")
 	case l.Count > 0:

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// ruled is a price with rules.
+// ruled is a price with conditions.
 const ruled = `
 	price ruled {
 		input 3.00
@@ -35,9 +35,9 @@ const ruled = `
 	}
 `
 
-const answered = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
+const messageAnswer = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
 
-// message makes a model call and returns its request id when its record is durable.
+// message makes a model call, waits until its record is durable and returns its request id.
 func message(t *testing.T, g *gatetest.Gate, key gatetest.Key, model string, status int) string {
 	t.Helper()
 	body := `{"model":"` + model + `","max_tokens":9,"messages":[{"role":"user","content":"hi"}]}`
@@ -66,8 +66,8 @@ func (l callList) ids() (ids []string) {
 	return ids
 }
 
-// listed returns the ids of calls as they are listed: the latest first, and those of one
-// millisecond by id.
+// listed sorts the ids of calls like a list: the latest first, calls of one millisecond
+// by id.
 func listed(ids []string) []string {
 	return slices.SortedFunc(slices.Values(ids), func(a, b string) int {
 		first, _ := requestid.Time(a)
@@ -76,18 +76,18 @@ func listed(ids []string) []string {
 	})
 }
 
-func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+func TestCallsCanBeFiltered(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig, Site: gatetest.Proxied})
 	var keys [2]gatetest.Key
 	for i := range keys {
 		keys[i] = g.NewKey(t, nil)
 		g.Credit(t, keys[i].UserID, "1.00")
 	}
-	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, answered))
-	g.Backend.On("dear", gatetest.JSON(http.StatusOK, strings.Replace(answered, `"output_tokens":3`, `"output_tokens":9`, 1)))
+	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, messageAnswer))
+	g.Backend.On("costly", gatetest.JSON(http.StatusOK, strings.Replace(messageAnswer, `"output_tokens":3`, `"output_tokens":9`, 1)))
 	g.Backend.On("broken", gatetest.JSON(http.StatusInternalServerError, `{"type":"error","error":{"type":"api_error","message":"x"}}`))
 	var made []string
-	for i, model := range []string{"cheap", "dear", "cheap", "broken", "cheap"} {
+	for i, model := range []string{"cheap", "costly", "cheap", "broken", "cheap"} {
 		status := http.StatusOK
 		if model == "broken" {
 			status = http.StatusInternalServerError
@@ -106,7 +106,7 @@ func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
 		"":                                    ids,
 		"--user " + keys[1].UserID:            of(1, 3),
 		"--key " + keys[0].ID:                 of(0, 2, 4),
-		"--model dear":                        of(1),
+		"--model costly":                      of(1),
 		"--status 500":                        of(3),
 		"--status 2xx":                        of(0, 1, 2, 4),
 		"--min-cost 0.00009":                  of(1),
@@ -118,29 +118,29 @@ func TestCallsOfAllUsersAreListedByWhatIsAsked(t *testing.T) {
 		"--limit 2 --after " + ids[1]: ids[2:4],
 		"--after " + ids[4]:           nil,
 	} {
-		got := asked[callList](t, g, append([]string{"call", "list"}, strings.Fields(flags)...)...)
+		got := runJSON[callList](t, g, append([]string{"call", "list"}, strings.Fields(flags)...)...)
 		if !slices.Equal(got.ids(), want) {
 			t.Errorf("%s lists %v, want %v", flags, got.ids(), want)
 		}
 		if more := strings.Contains(flags, "--limit 2"); (got.Next != "") != more || more && got.Next != want[1] {
-			t.Errorf("%s goes on behind %q", flags, got.Next)
+			t.Errorf("%s: the next page is after %q", flags, got.Next)
 		}
 	}
 	for flags, message := range map[string]string{
 		"--status ok": "a status such as 200", "--status 600": "a status such as 200", "--min-cost x": "not a decimal number",
-		"--from today": "a day such as", "--after call_1": "the last call of the list before", "--user nobody": "no user",
+		"--from today": "a day such as", "--after call_1": "the last call of the previous page", "--user nobody": "no user",
 	} {
 		if code, _, stderr := g.Command(t, "", append([]string{"call", "list"}, strings.Fields(flags)...)...); code < 3 || !strings.Contains(stderr, message) {
-			t.Errorf("%s ended with %d: %s", flags, code, stderr)
+			t.Errorf("%s: exit code %d: %s", flags, code, stderr)
 		}
 	}
-	if got := table(t, g, "call", "list", "--model", "dear"); len(got) != 2 || !strings.HasPrefix(got[0], "TIME | REQUEST | USER") || !strings.HasSuffix(got[1], " | dear | 200 | complete | 7 | 9 | 0.000097") {
+	if got := table(t, g, "call", "list", "--model", "costly"); len(got) != 2 || !strings.HasPrefix(got[0], "TIME | REQUEST | USER") || !strings.HasSuffix(got[1], " | costly | 200 | complete | 7 | 9 | 0.000097") {
 		t.Errorf("the list is %q", got)
 	}
 }
 
-func TestCallsOfOneMillisecondArePagedWithoutAGapOrARepeat(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+func TestCallsOfOneMillisecondArePagedCompletely(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig, Site: gatetest.Proxied})
 	var users [3]string
 	for i := range users {
 		users[i] = g.NewKey(t, nil).UserID
@@ -148,11 +148,11 @@ func TestCallsOfOneMillisecondArePagedWithoutAGapOrARepeat(t *testing.T) {
 	now := time.Now()
 	var made []string
 	err := gatetest.Runtime(t).Store.Update(t.Context(), func(txn storage.Txn) error {
-		for i := range 60 { // 40 in one millisecond, and 20 in the one before
+		for i := range 60 { // 40 in one millisecond and 20 in the millisecond before
 			at := now.Add(-time.Duration(i/40) * time.Millisecond)
 			c := journal.CallRecord{Call: journal.Call{ID: requestid.At(at), Time: at.UnixMilli(), User: users[i%3], Status: http.StatusOK, Ended: usage.Complete}}
 			key := c.StoreKey(journal.CallPrefix)
-			if err := txn.Set(key, c.Encode(key), now.Add(journal.CallsKept)); err != nil {
+			if err := txn.Set(key, c.Encode(key), now.Add(journal.DefaultRetention)); err != nil {
 				return err
 			}
 			made = append(made, c.ID)
@@ -165,64 +165,64 @@ func TestCallsOfOneMillisecondArePagedWithoutAGapOrARepeat(t *testing.T) {
 	for _, size := range []int{7, 20, 40, 60, 100} {
 		var got []string
 		for after := []string(nil); ; {
-			page := asked[callList](t, g, append([]string{"call", "list", "--limit", strconv.Itoa(size)}, after...)...)
+			page := runJSON[callList](t, g, append([]string{"call", "list", "--limit", strconv.Itoa(size)}, after...)...)
 			if got = append(got, page.ids()...); page.Next == "" || len(got) > len(made) {
 				break
 			}
 			after = []string{"--after", page.Next}
 		}
 		if !slices.Equal(got, listed(made)) {
-			t.Errorf("in pages of %d are listed %v", size, got)
+			t.Errorf("pages of %d list %v", size, got)
 		}
 	}
 }
 
-func TestACallIsShownWithHowItsCostCameAbout(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold + ruled, Site: gatetest.Proxied})
+func TestCallShowPrintsTheStepsOfTheCharge(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig + ruled, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
-	g.Backend.On("ruled", gatetest.JSON(http.StatusOK, strings.Replace(answered, `"input_tokens":7`,
+	g.Backend.On("ruled", gatetest.JSON(http.StatusOK, strings.Replace(messageAnswer, `"input_tokens":7`,
 		`"service_tier":"flex","inference_geo":"us","server_tool_use":{"web_search_requests":2},"input_tokens":301`, 1)))
 	id := message(t, g, key, "ruled", http.StatusOK)
 	got := table(t, g, "call", "show", id)
 	for _, want := range []string{
 		"request | " + id, "model | ruled", "route | messages", "backend | " + g.Backend.Address + ", answered 200", "status | 200", "ended | complete",
-		"why | the answer is complete; charged is the usage that the backend reported",
+		"why | the answer is complete; the charge is for the usage that the backend reported",
 		"prompt above 200 tokens | its prices", "tier flex | x0.50", "geo us | x1.10",
 		"input | 301 | 6.00 per million | 0.0009933", "output | 3 | 15.00 per million | 0.00002475",
 		"rounded up | 0.00101805", "request | 1 | 0.01 | 0.01", "call web_search | 2 | 0.002 | 0.004", "total | 0.01501805", "charged | 0.01501805",
 	} {
 		if !slices.Contains(got, want) {
-			t.Errorf("what is shown lacks %q:\n%s", want, strings.Join(got, "\n"))
+			t.Errorf("the output lacks %q:\n%s", want, strings.Join(got, "\n"))
 		}
 	}
-	line := asked[struct {
+	line := runJSON[struct {
 		Items []struct {
 			Transfer string   `json:"transfer_id"`
 			Requests []string `json:"request_ids"`
 		}
 	}](t, g, "wallet", "ledger", key.UserID).Items[0]
 	if !slices.Equal(line.Requests, []string{id}) || !strings.HasPrefix(got[len(got)-1], "wallet | 0.01501805 | ") || !strings.HasSuffix(got[len(got)-1], " | "+line.Transfer+" | 1") {
-		t.Errorf("it was paid by %q, the ledger has %+v", got[len(got)-1], line)
+		t.Errorf("the payment is %q, the ledger has %+v", got[len(got)-1], line)
 	}
 
-	// The steps stay those of the day when the price changes.
-	if err := g.Reload(gatetest.Config{App: sold + strings.Replace(ruled, "input 3.00", "input 4.00", 1), Site: gatetest.Proxied}); err != nil {
+	// The steps do not change when the price changes.
+	if err := g.Reload(gatetest.Config{App: salesConfig + strings.Replace(ruled, "input 3.00", "input 4.00", 1), Site: gatetest.Proxied}); err != nil {
 		t.Fatal(err)
 	}
 	if again := table(t, g, "call", "show", id); !slices.Equal(again, got) {
-		t.Errorf("after a change of the price it is %q", again)
+		t.Errorf("after a change of the price the output is %q", again)
 	}
 	for none, ours := range map[string]bool{"req_011CSHoEeqs5C35K2UUqR7Fy": false, "req_" + strings.Repeat("A", 26): true, "key_1": false} {
 		code, _, stderr := g.Command(t, "", "call", "show", none)
 		if code != 3 || !strings.Contains(stderr, "no record of a call") || ours == strings.Contains(stderr, "may be the vendor's; the gateway's id is in the header X-Request-Id") {
-			t.Errorf("%s ended with %d: %s", none, code, stderr)
+			t.Errorf("%s: exit code %d: %s", none, code, stderr)
 		}
 	}
 }
 
-func TestACallSaysWhyItWasChargedAsItWas(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold + "charge_failed_input on\n", Site: gatetest.Proxied})
+func TestCallShowPrintsTheReasonOfTheCharge(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig + "charge_failed_input on\n", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
 	for name, c := range map[string]struct {
@@ -230,12 +230,12 @@ func TestACallSaysWhyItWasChargedAsItWas(t *testing.T) {
 		status int
 		want   []string
 	}{
-		"unreported": {gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}]}`), 200, []string{"the answer is complete", "did not report is estimated"}},
+		"unreported": {gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}]}`), 200, []string{"the answer is complete", "the backend did not report"}},
 		"refused":    {gatetest.JSON(http.StatusBadRequest, `{"type":"error","error":{"type":"invalid_request_error","message":"x"}}`), 400, []string{"was refused", "nothing is charged"}},
 		"failed":     {gatetest.Body(http.StatusOK, "text/html", "<html>down</html>"), 200, []string{"charge_failed_input charges the input"}},
 	} {
 		g.Backend.On(name, c.script)
-		shown := asked[struct {
+		shown := runJSON[struct {
 			Why    string
 			Status int `json:"backend_status"`
 		}](t, g, "call", "show", message(t, g, key, name, c.status))
@@ -247,24 +247,24 @@ func TestACallSaysWhyItWasChargedAsItWas(t *testing.T) {
 	}
 }
 
-func TestAUserIsShownWithAllThatSupportAsksFirst(t *testing.T) {
+func TestUserShowPrintsMoneySessionsAndLatestRecords(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
-	config.App += sold + gatetest.Selling[:strings.Index(gatetest.Selling, "plan 1")] + "base_url http://127.0.0.1:PORT\n"
+	config.App += salesConfig + gatetest.Selling[:strings.Index(gatetest.Selling, "plan 1")] + "base_url http://127.0.0.1:PORT\n"
 	config.Site += "\nmodelgate_console\n"
 	g := gatetest.Start(t, config)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	key := g.NewKey(t, map[string]any{"user": "ann"})
 	g.Credit(t, "ann", "100.00")
-	asked[struct{}](t, g, "user", "limit", "ann", "--budget", "50", "--reset", "day")
-	asked[struct{}](t, g, "subscription", "grant", "ann", "1", "--reason", "a present")
+	runJSON[struct{}](t, g, "user", "limit", "ann", "--budget", "50", "--reset", "day")
+	runJSON[struct{}](t, g, "subscription", "grant", "ann", "1", "--reason", "a present")
 	cookie := g.Login(t, "ann", gatetest.Password)
 	g.Post(t, cookie, "/api/user/demo/pay", `{"amount":"5.00"}`)
-	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, answered))
+	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, messageAnswer))
 	id := message(t, g, key, "cheap", http.StatusOK)
 	made := gatetest.Submit(t, key)
 
-	shown := asked[struct {
+	shown := runJSON[struct {
 		Name          string
 		Limits        struct{ Budget string }
 		Wallet        struct{ Balance, Held, Owed string }
@@ -294,29 +294,29 @@ func TestAUserIsShownWithAllThatSupportAsksFirst(t *testing.T) {
 	got := strings.Join(table(t, g, "user", "show", "ann"), "\n")
 	for _, want := range []string{"ann", "Money\n", "of 50.00 used", "Keys in force: 1.", "Subscriptions\n", "1 Starter | active | 12.00", "Sessions\n", "Latest calls\n", id, "Latest tasks\n", made, "Unsettled orders\n", "5.00 USD | pending"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("what is shown lacks %q:\n%s", want, got)
+			t.Errorf("the output lacks %q:\n%s", want, got)
 		}
 	}
-	asked[struct{}](t, g, "user", "create", "bob")
+	runJSON[struct{}](t, g, "user", "create", "bob")
 	got = strings.Join(table(t, g, "user", "show", "bob"), "\n")
 	for _, none := range []string{"Subscriptions: none", "Sessions: none", "Latest calls: none", "Latest tasks: none", "Unsettled orders: none"} {
 		if !strings.Contains(got, none) {
-			t.Errorf("a new user is\n%s", got)
+			t.Errorf("user show of a new user prints\n%s", got)
 		}
 	}
 }
 
-func TestLinesOfTheLedgerNameWhatTheyAreAbout(t *testing.T) {
+func TestLedgerLinesNameTheirSubject(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
-	config.App += sold + gatetest.Selling[:strings.Index(gatetest.Selling, "plan 1")] + "base_url http://127.0.0.1:PORT\n"
+	config.App += salesConfig + gatetest.Selling[:strings.Index(gatetest.Selling, "plan 1")] + "base_url http://127.0.0.1:PORT\n"
 	config.Site += gatetest.Console
 	g := gatetest.Start(t, config)
 	buyer := g.NewBuyer(t, nil)
 	order := buyer.TopUp(t, "30.00")
 	subscription := buyer.Buy(t, 1)
 	began := g.Now().UTC()
-	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, answered))
+	g.Backend.On("cheap", gatetest.JSON(http.StatusOK, messageAnswer))
 	id := message(t, g, buyer.Key, "cheap", http.StatusOK) // paid by the quota
 	s.SetState(gatetest.JobDone)
 	made := gatetest.Submit(t, buyer.Key)
@@ -348,7 +348,7 @@ func TestLinesOfTheLedgerNameWhatTheyAreAbout(t *testing.T) {
 			t.Errorf("%s has\n%s", same, other)
 		}
 	}
-	answer := asked[struct {
+	answer := runJSON[struct {
 		Account string
 		Items   []struct {
 			Kind         string
@@ -358,13 +358,13 @@ func TestLinesOfTheLedgerNameWhatTheyAreAbout(t *testing.T) {
 		}
 	}](t, g, "wallet", "ledger", buyer.UserID, "--account", quota)
 	if !strings.HasPrefix(answer.Account, quota+"/") || answer.Items[0].Task != made || answer.Items[len(answer.Items)-1].Subscription != subscription || answer.Items[len(answer.Items)-1].From == 0 {
-		t.Errorf("as JSON it is %+v", answer)
+		t.Errorf("the JSON is %+v", answer)
 	}
 	for account, message := range map[string]string{
 		quota + "/2020-01-01": "began only on " + day, "quota/77": "there is no subscription 77", quota + "/2020-13-01": "wallet, receivable or quota/",
 	} {
 		if code, _, stderr := g.Command(t, "", "wallet", "ledger", buyer.UserID, "--account", account); code < 3 || !strings.Contains(stderr, message) {
-			t.Errorf("%s ended with %d: %s", account, code, stderr)
+			t.Errorf("%s: exit code %d: %s", account, code, stderr)
 		}
 	}
 	g.Verify(t)

@@ -1,12 +1,12 @@
-// Package cli is the command `caddy modelgate` with its commands, each a noun and a
-// verb. Most of them send one request to the admin endpoint of a running Caddy and
-// print the answer, whose types are those of package adminapi. The commands restore,
-// init, demo and version need no server, nor do verify and doctor with a file.
+// Package cli is the command `caddy modelgate` with its subcommands. Most of them send one
+// request to the admin endpoint of a running Caddy and print the answer, which has a type
+// of package adminapi. The commands restore, init, demo and version need no server, nor do
+// verify and doctor with a file.
 //
-// The commands stand in one table, [commands]. A row says the words, the arguments and
-// the flags of a command, the request that it sends, and how the answer is printed. A
-// command that does more has a function of its own. [call] is one run of a command,
-// [client] sends requests, and a [printer] writes an answer in words.
+// The table [commands], in commands.go, orders.go and export.go, has a row for each command: its words, arguments and flags, its
+// request, and the printer of the answer. A command that does more has its own function.
+// [call] is one run of a command, [client] sends requests, and a [printer] prints an
+// answer as text.
 package cli
 
 import (
@@ -34,8 +34,8 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 3 not found, 4 refused,
 		CobraFunc: func(cmd *cobra.Command) {
 			cmd.PersistentFlags().Bool("json", false, "Print the answer as one line of JSON")
 			cmd.PersistentFlags().String("address", "", "Address of Caddy's admin endpoint (default: "+caddy.DefaultAdminListen+")")
-			cmd.PersistentFlags().Bool("yes", false, "Do not ask before what cannot be undone")
-			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, minusIsNoFlag(err)) })
+			cmd.PersistentFlags().Bool("yes", false, "Do not ask for confirmation of changes that cannot be undone")
+			cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return misused(cmd, explainMinus(err)) })
 			for _, c := range commands {
 				cmd.AddCommand(c.cobra())
 			}
@@ -54,15 +54,15 @@ type command struct {
 
 	request  string            // method and path; {argument} stands for the value of an argument
 	paged    bool              // the answer is a page; pages are requested up to --limit
-	question string            // is asked before the request; {argument} as in request
+	question string            // for confirmation before the request; {argument} as in request
 	edit     func(*call) error // changes the request; it runs before the question
 	print    printer
 
 	run func(*call) error // replaces the request
 }
 
-// flag is a flag of a command. Arguments and flags become members of the request:
-// of its JSON body, or of its query if the method is GET.
+// flag is a flag of a command. Arguments and flags become members of the request: of the
+// JSON body, or of the query if the method is GET.
 type flag struct {
 	name  string
 	value any // the default; its type is that of the flag
@@ -74,7 +74,7 @@ type flag struct {
 
 var argument = regexp.MustCompile(`[<[](\w+)[]>]`)
 
-// cobra returns the command as Cobra has it.
+// cobra returns the command as a Cobra command.
 func (c *command) cobra() *cobra.Command {
 	cmd := &cobra.Command{Use: c.use, Short: c.short, Long: c.long}
 	if c.subcommands != nil {
@@ -95,9 +95,9 @@ func (c *command) cobra() *cobra.Command {
 	cmd.Args = func(cmd *cobra.Command, given []string) error {
 		switch {
 		case optional && len(given) > len(names):
-			return misused(cmd, fmt.Errorf("%d arguments given, at most %d is taken", len(given), len(names)))
+			return misused(cmd, fmt.Errorf("too many arguments: %d; allowed: at most %d", len(given), len(names)))
 		case !optional && len(given) != len(names):
-			return misused(cmd, fmt.Errorf("%s given, %d needed", counted(len(given), "argument", "arguments"), len(names)))
+			return misused(cmd, fmt.Errorf("wrong number of arguments: %d; allowed: %d", len(given), len(names)))
 		}
 		return nil
 	}
@@ -135,7 +135,7 @@ func (f *flag) add(flags *pflag.FlagSet) {
 	}
 }
 
-// needsCommand makes a command that is called without a subcommand fail.
+// needsCommand makes a command fail if it is called without a subcommand.
 func needsCommand(cmd *cobra.Command) {
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -155,7 +155,7 @@ const (
 	exitUnreachable = 5
 )
 
-// errExit is what a command returns to end with a code other than 1.
+// errExit is the error of a command that ends with a code other than 1.
 type errExit struct {
 	code int
 	err  error
@@ -164,13 +164,13 @@ type errExit struct {
 func (e errExit) Error() string { return e.err.Error() }
 func (e errExit) Unwrap() error { return e.err }
 
-// errUsage says that a command was called in a wrong way.
+// errUsage returns the error for wrong arguments or flags.
 func errUsage(format string, args ...any) error {
 	return errExit{exitUsage, fmt.Errorf(format, args...)}
 }
 
-// exit ends a command with a code above 1. Only Caddy can make the error that
-// carries such a code, so exit calls Caddy's wrapper.
+// exit ends a command with a code above 1. Only Caddy can create an error with such a
+// code, so exit calls Caddy's wrapper.
 func exit(cmd *cobra.Command, code int, err error) error {
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
 	cmd.Root().SilenceErrors, cmd.Root().SilenceUsage = true, true
@@ -178,21 +178,20 @@ func exit(cmd *cobra.Command, code int, err error) error {
 	return caddycmd.WrapCommandFuncForCobra(func(caddycmd.Flags) (int, error) { return code, nil })(cmd, nil)
 }
 
-// misused ends a command whose arguments or flags have the wrong form, and prints
-// the right one.
+// misused ends a command with wrong arguments or flags, and prints its usage.
 func misused(cmd *cobra.Command, err error) error {
 	err = exit(cmd, exitUsage, err)
 	fmt.Fprint(cmd.ErrOrStderr(), cmd.UsageString())
 	return err
 }
 
-// minusIsNoFlag explains the error for a negative number, which is read as a flag.
-// It returns other errors unchanged.
-func minusIsNoFlag(err error) error {
+// explainMinus explains the error for a negative number, which Cobra reads as a flag. It
+// returns other errors unchanged.
+func explainMinus(err error) error {
 	var unknown interface{ GetSpecifiedShortnames() string }
 	if errors.As(err, &unknown) {
 		if word := unknown.GetSpecifiedShortnames(); word != "" && slices.Contains([]byte("0123456789"), word[0]) {
-			return fmt.Errorf("-%s was read as a flag: amounts and numbers have no minus here; debit takes money away", word)
+			return fmt.Errorf("-%s is not a flag: amounts and numbers must not be negative; use debit to take money", word)
 		}
 	}
 	return err

@@ -24,8 +24,8 @@ type client struct {
 	origin string
 }
 
-// socketOrigin is the origin of requests over a socket. They need a host, which has no
-// meaning.
+// socketOrigin is the origin of requests over a socket. HTTP needs a host, but the
+// server ignores it.
 const socketOrigin = "http://127.0.0.1"
 
 // newClient returns a client for the address that --address names.
@@ -67,8 +67,8 @@ func (c *client) call(ctx context.Context, method, path string, in, out any) err
 	return nil
 }
 
-// ask sends one request without a body to the admin endpoint that --address names.
-func (c *call) ask(method, path string, out any) error {
+// send sends one request without a body to the admin endpoint of --address.
+func (c *call) send(method, path string, out any) error {
 	client, err := newClient(c.Command)
 	if err != nil {
 		return err
@@ -92,13 +92,12 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	req.Header.Set("Content-Type", "application/json")
 	if c.origin != socketOrigin {
-		// A server that enforces origins requires the header, but refuses it over a
-		// socket.
+		// A server that checks origins requires the header, but refuses it over a socket.
 		req.Header.Set("Origin", c.origin)
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, errExit{exitUnreachable, fmt.Errorf("no Caddy answers at its admin endpoint: %w", err)}
+		return nil, errExit{exitUnreachable, fmt.Errorf("the admin endpoint of Caddy cannot be reached: %w", err)}
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil
@@ -112,7 +111,7 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	return nil, errExit{exitCodeOf(refusal.Code), errors.New(refusal.Message)}
 }
 
-// exitCodeOf is the exit code for a fault of the server.
+// exitCodeOf returns the exit code for a fault of the server.
 func exitCodeOf(code fault.Code) int {
 	switch status := (&fault.Fault{Code: code}).Status(); {
 	case status == http.StatusNotFound:

@@ -43,8 +43,8 @@ func runDemo(c *call) error {
 	select {} // until a signal ends the process
 }
 
-// program returns the shell command that calls this program again. `go run` removes its binary
-// afterwards.
+// program returns the shell command that runs this program again. `go run` removes its binary, so
+// for it the command is `go run` again.
 func program() string {
 	if name := filepath.ToSlash(os.Args[0]); !strings.Contains(name, "/go-build") {
 		return name

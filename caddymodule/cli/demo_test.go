@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestTheDemoColorsOnlyTerminals runs a demo to its end with its output in a file.
+// TestTheDemoColorsOnlyTerminals runs a demo whose output is not a terminal.
 func TestTheDemoColorsOnlyTerminals(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -33,21 +33,21 @@ func TestTheDemoColorsOnlyTerminals(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bufio.NewScanner(stdout).Scan() {
-		t.Error("it prints nothing")
+		t.Error("the demo printed nothing")
 	}
 	if err := demo.Process.Signal(os.Interrupt); err != nil {
 		t.Error(err)
 	}
 	if err := demo.Wait(); err != nil || !strings.Contains(log.String(), "exiting") || strings.Contains(log.String(), "\x1b[") {
-		t.Errorf("%v, it logs %q", err, log.String())
+		t.Errorf("%v, the log is %q", err, log.String())
 	}
 }
 
-func TestTheDemoRefusesAnAddressThatIsNone(t *testing.T) {
+func TestTheDemoRefusesAnInvalidAddress(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{"8080", "127.0.0.1:99999", "[::1:80"} {
 		if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "demo", "--listen", address); code != 2 || !strings.Contains(stderr, "--listen") {
-			t.Errorf("%s: ended with %d: %s%s", address, code, stdout, stderr)
+			t.Errorf("%s: exit code %d: %s%s", address, code, stdout, stderr)
 		}
 	}
 }

@@ -20,13 +20,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/doctor"
 )
 
-// examine prints what the doctor finds in a configuration: the one of --config, or the
-// running one, which it then asks for its status, too.
+// examine prints the findings of the doctor about the configuration of --config or the
+// running one. For the running one it also examines the status.
 func examine(c *call) error {
 	var config any
 	file := c.flag("config")
 	if file == "" {
-		if err := c.ask(http.MethodGet, "/config/", &config); err != nil {
+		if err := c.send(http.MethodGet, "/config/", &config); err != nil {
 			return err
 		}
 	} else {
@@ -60,8 +60,9 @@ func examine(c *call) error {
 	return err
 }
 
-// environmentOf returns the variables of this process, and those of the file environment beside a
-// configuration file, as init writes it. If there is that file, it has all variables of the server.
+// environmentOf returns the variables of this process and of the file environment, which init
+// writes into the directory of the configuration file. With that file, all variables of the server
+// are known.
 func environmentOf(file string) doctor.Environment {
 	text, err := os.ReadFile(filepath.Join(filepath.Dir(file), "environment"))
 	if file == "" || err != nil {
@@ -82,11 +83,11 @@ func environmentOf(file string) doctor.Environment {
 	}
 }
 
-// examineRunning returns what the status of a running gateway shows. It ignores errors:
-// a configuration without modelgate has no status.
+// examineRunning returns findings about the status of a running gateway. It ignores
+// errors: a configuration without modelgate has no status.
 func examineRunning(c *call) (findings []doctor.Finding) {
 	var s adminapi.Status
-	if err := c.ask(http.MethodGet, "/modelgate/status", &s); err != nil {
+	if err := c.send(http.MethodGet, "/modelgate/status", &s); err != nil {
 		return nil
 	}
 	const day = 24 * time.Hour
@@ -97,14 +98,14 @@ func examineRunning(c *call) (findings []doctor.Finding) {
 		}
 		findings = append(findings, doctor.Finding{
 			Level: "warning", Where: "apps.modelgate.storage", What: what,
-			Remedy: "make one every day, and keep it on another machine: caddy modelgate backup <file>",
+			Remedy: "make a backup every day, and keep it on another machine: caddy modelgate backup <file>",
 		})
 	}
 	if len(s.Restricted) > 0 {
 		findings = append(findings, doctor.Finding{
 			Level: "warning", Where: "apps.modelgate.uncollected_tolerance",
 			What:   fmt.Sprintf("calls of %d users cost more than could be collected, so these users can make only one call at a time: %s", len(s.Restricted), strings.Join(s.Restricted, ", ")),
-			Remedy: "look at `usage report --by user,model` for what they call, and whether context and max_output of its price hold; the restriction ends by itself",
+			Remedy: "find the models with `usage report --by user,model`, and check context and max_output of their prices; the restriction ends by itself",
 		})
 	}
 	return findings

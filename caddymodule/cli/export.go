@@ -13,9 +13,9 @@ import (
 
 // paymentsCommands and ledgerCommands are the commands for bookkeeping.
 var (
-	paymentsCommands = command{use: "payments", short: "What payment services have taken from users", subcommands: []command{
+	paymentsCommands = command{use: "payments", short: "Payments that payment services have collected from users", subcommands: []command{
 		{
-			use: "report", short: "Sums up what was paid, refunded and disputed, each for the UTC day on which it was booked, to match payouts",
+			use: "report", short: "Sums up payments, refunds and disputes by the UTC day on which they were booked, to compare with payouts",
 			request: "GET /modelgate/payments", edit: oneForm, print: printPayments,
 			flags: []flag{
 				{name: "by", value: []string{"day", "provider"}, help: "Group by: day, provider, or both with a comma", to: "group"},
@@ -27,7 +27,7 @@ var (
 
 	ledgerCommands = command{use: "ledger", short: "The ledger of all accounts", subcommands: []command{
 		{
-			use: "export", short: "Prints all transfers, a line for each account that one has changed",
+			use: "export", short: "Prints all transfers, one line for each account that a transfer changes",
 			request: "GET /modelgate/ledger", run: exportLedger,
 			flags: []flag{
 				fromFlag, toFlag,
@@ -36,8 +36,8 @@ var (
 		},
 	}}
 
-	fromFlag = flag{name: "from", value: "", help: "First UTC day, as 2026-11-01, or first moment, as 2026-11-01T14:00:00Z"}
-	toFlag   = flag{name: "to", value: "", help: "Last UTC day, or the moment at which the interval ends"}
+	fromFlag = flag{name: "from", value: "", help: "First UTC day, as 2026-11-01, or start time, as 2026-11-01T14:00:00Z"}
+	toFlag   = flag{name: "to", value: "", help: "Last UTC day, or end time"}
 )
 
 var paymentRows = rows("DAY\tPROVIDER\tCURRENCY\tORDERS\tGROSS\tREFUNDS\tDISPUTES\tRESTORED\tNET\tCOUNT", func(row *adminapi.PaymentRow) []any {
@@ -66,10 +66,11 @@ func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
 	return out.Error()
 }
 
-// exportLedger copies the export to the output. It returns an error if the export is incomplete.
+// exportLedger copies the export to standard output. It returns an error if the export is
+// incomplete.
 func exportLedger(c *call) error {
 	if !c.isSet("csv") || c.isSet("json") {
-		return errUsage("an export has one form, --csv")
+		return errUsage("the export has only the form --csv")
 	}
 	if err := c.prepare(); err != nil {
 		return err

@@ -21,11 +21,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 )
 
-// written is the result of init, which --json prints.
-type written struct {
+// initResult is the answer of init, which --json prints.
+type initResult struct {
 	Caddyfile   string   `json:"caddyfile"`
 	Environment string   `json:"environment"`
-	Missing     []string `json:"missing"` // variables that the operator has to fill in
+	Missing     []string `json:"missing"` // variables that the operator must set
 }
 
 // initialize writes a Caddyfile and its environment into a directory.
@@ -34,13 +34,13 @@ func initialize(c *call) error {
 	if err != nil {
 		return err
 	}
-	made := written{filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment"), nil}
+	made := initResult{filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment"), nil}
 	for _, file := range []string{made.Caddyfile, made.Environment} {
 		if _, err := os.Lstat(file); err == nil {
 			return errExit{exitRefused, fmt.Errorf("%s already exists", file)}
 		}
 	}
-	choice := flagged(c)
+	choice := choiceOf(c)
 	if choice.Data, err = filepath.Abs(cmp.Or(choice.Data, filepath.Join(dir, "store"))); err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func initialize(c *call) error {
 		return config, secrets, missing, err
 	}
 	if !slices.ContainsFunc(backendFlags, c.Flags().Changed) {
-		err = ask(c, choice, func(partial starter.Choice) error {
+		err = completeChoice(c, choice, func(partial starter.Choice) error {
 			partial.Anthropic = true // a choice needs one backend
 			_, _, _, err := render(&partial)
 			return err
@@ -77,25 +77,25 @@ func initialize(c *call) error {
 	return c.printed(made, func(w *tabwriter.Writer, _ *call, _ []byte) error { return introduce(w, &made, choice) })
 }
 
-// introduce prints the next steps of the operator.
-func introduce(w *tabwriter.Writer, made *written, choice *starter.Choice) error {
+// introduce prints the next steps for the operator.
+func introduce(w *tabwriter.Writer, made *initResult, choice *starter.Choice) error {
 	fmt.Fprintf(w, "%s\n%s (secrets; keep a copy in another place)\n\nNext:\n\n", made.Caddyfile, made.Environment)
 	if len(made.Missing) > 0 {
 		fmt.Fprintf(w, "# Write these into %s: %s\n", filepath.Base(made.Environment), strings.Join(made.Missing, ", "))
 	}
-	fmt.Fprintln(w, "# Compare the prices in the Caddyfile with what you pay, then start it")
+	fmt.Fprintln(w, "# Compare the prices in the Caddyfile with what you pay, then start the gateway")
 	fmt.Fprintf(w, "%s run --config %s --envfile %s\n\n", program(), made.Caddyfile, made.Environment)
 	_, err := fmt.Fprintf(w, "# In another terminal: a user, money and a key\n%[1]s modelgate user create alice\n"+
 		"%[1]s modelgate wallet credit alice 5.00 --reason 'to try'\n%[1]s modelgate key create alice\n\n"+
-		"# The first call, with the key that the last command has printed\n%[2]s\n", program(), choice.FirstCall("sk-…"))
+		"# The first call, with the key that the last command prints\n%[2]s\n", program(), choice.FirstCall("sk-…"))
 	return err
 }
 
 // backendFlags are the flags that name backends.
 var backendFlags = []string{"anthropic", "anthropic-url", "openai", "vllm", "vllm-models", "ollama", "ollama-models", "tasks", "tasks-models"}
 
-// flagged returns the choice in the flags.
-func flagged(c *call) *starter.Choice {
+// choiceOf returns the choice that the flags make.
+func choiceOf(c *call) *starter.Choice {
 	server := func(name string) starter.Server {
 		listed := c.Flags().Lookup(name + "-models").Value.(pflag.SliceValue).GetSlice()
 		return starter.Server{Address: c.flag(name), Models: separated(strings.Join(listed, ","))}
@@ -107,15 +107,15 @@ func flagged(c *call) *starter.Choice {
 	}
 }
 
-// separated returns the words of a text, between commas or spaces.
+// separated returns the words of a text, which commas or spaces separate.
 func separated(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ',' || unicode.IsSpace(r) })
 }
 
-// ask completes a choice without backends by the answers of the operator. It repeats a question
-// whose answer check refuses.
-func ask(c *call, choice *starter.Choice, check func(partial starter.Choice) error) error {
-	failed := check(*choice) // by a flag, so that no answer can be accepted
+// completeChoice completes a choice without backends with the answers of the operator. If check refuses an
+// answer, it repeats the question.
+func completeChoice(c *call, choice *starter.Choice, check func(partial starter.Choice) error) error {
+	failed := check(*choice) // by a flag, so no answer can be accepted
 	in := bufio.NewScanner(c.InOrStdin())
 	question := func(text string, set func(with *starter.Choice, answer string)) {
 		for wrong := failed; failed == nil; {
@@ -139,7 +139,7 @@ func ask(c *call, choice *starter.Choice, check func(partial starter.Choice) err
 	server := func(text string, of func(*starter.Choice) *starter.Server) {
 		question(text+" (empty: none):", func(with *starter.Choice, answer string) {
 			if answer != "" {
-				*of(with) = starter.Server{Address: answer, Models: []string{"video-any"}} // until they are known
+				*of(with) = starter.Server{Address: answer, Models: []string{"video-any"}} // until the next answer
 			}
 		})
 		if of(choice).Address != "" {
@@ -180,7 +180,7 @@ func checkConfig(file, text string) error {
 	return nil
 }
 
-// writeNew creates a file. It returns an error if the file exists.
+// writeNew creates a file and writes it to disk. It returns an error if the file exists.
 func writeNew(name, text string, mode os.FileMode) error {
 	file, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode) //nolint:gosec // the operator names it
 	if err != nil {

@@ -17,9 +17,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestWhatInitWritesServesPaidCalls starts the configuration that init has written, by the printed
-// command, and makes a paid call to a server.
-func TestWhatInitWritesServesPaidCalls(t *testing.T) {
+// TestTheConfigurationOfInitServesPaidCalls starts the configuration of init with the printed
+// command and makes a paid call.
+func TestTheConfigurationOfInitServesPaidCalls(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "respond ok"}) // for its backend
 	g.Backend.On("local-1", gatetest.JSON(http.StatusOK, `{"id":"x","object":"chat.completion","model":"local-1","choices":[{"index":0,"message":{"role":"assistant","content":"hi"},"finish_reason":"stop"}],"usage":{"prompt_tokens":1000,"completion_tokens":1000,"total_tokens":2000}}`))
 	front := httptest.NewServer(http.StripPrefix("/proxy", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: g.Backend.Address})))
@@ -32,13 +32,13 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 		Missing                []string
 	}
 	if err := json.Unmarshal([]byte(stdout), &made); err != nil || code != 0 || strings.Join(made.Missing, " ") != "ANTHROPIC_API_KEY" {
-		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	if info, err := os.Stat(made.Environment); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the environment: %v, %v", info.Mode(), err)
 	}
 	if code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", made.Caddyfile); code != 0 || !strings.Contains(stdout, "the variable ANTHROPIC_API_KEY, which is sent to api.anthropic.com:443, is still replace-me") || strings.Contains(stdout, "MODELGATE_SECRET") {
-		t.Errorf("the doctor ends with %d: %s%s", code, stdout, stderr)
+		t.Errorf("the doctor: exit code %d: %s%s", code, stdout, stderr)
 	}
 
 	program, err := os.Executable()
@@ -47,9 +47,9 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	}
 	text, err := os.ReadFile(made.Caddyfile)
 	if err != nil || strings.Count(string(text), ":9180 {") != 1 {
-		t.Fatalf("it serves no metrics (%v):\n%s", err, text)
+		t.Fatalf("the configuration serves no metrics (%v):\n%s", err, text)
 	}
-	metrics := freeAddress(t) // another program may have the port
+	metrics := freeAddress(t) // another program may use port 9180
 	if err := os.WriteFile(made.Caddyfile, []byte(strings.Replace(string(text), ":9180 {", metrics[strings.LastIndex(metrics, ":"):]+" {", 1)), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,7 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	for _, words := range []string{"user create alice", "wallet credit alice 5.00 --reason try", "key create alice --json"} {
 		code, stdout, stderr := gatetest.Caddy(t, "", append(append([]string{"modelgate"}, strings.Fields(words)...), "--address", admin)...)
 		if code != 0 {
-			t.Fatalf("%s ended with %d: %s", words, code, stderr)
+			t.Fatalf("%s: exit code %d: %s", words, code, stderr)
 		}
 		_ = json.Unmarshal([]byte(stdout), &key)
 	}
@@ -93,20 +93,20 @@ func TestWhatInitWritesServesPaidCalls(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if body, err := io.ReadAll(resp.Body); err != nil || resp.StatusCode != http.StatusOK || !strings.Contains(string(body), `"content":"hi"`) {
-		t.Fatalf("answered %s %s, %v", resp.Status, body, err)
+		t.Fatalf("got %s %s, %v", resp.Status, body, err)
 	}
 	gatetest.Eventually(t, "the call is paid", func() (none struct{}, ok bool) {
 		_, stdout, _ := gatetest.Caddy(t, "", "modelgate", "wallet", "show", "alice", "--address", admin)
 		return none, strings.Contains(stdout, "4.9992 USD") // 1,000 tokens at 0.20 and 1,000 at 0.60 per million
 	})
 
-	// The command that it prints for the first call, if the server is the only backend.
+	// The command that init prints for the first call, if the server is the only backend.
 	_, stdout, stderr = gatetest.Caddy(t, "", "modelgate", "init", t.TempDir(), "--domain", site, "--vllm", g.Backend.Address, "--vllm-models", "local-1")
 	_, first, _ := strings.Cut(stdout, "\n# The first call")
 	_, first, _ = strings.Cut(first, "\n")
 	shell := exec.CommandContext(t.Context(), "sh", "-e", "-c", strings.Replace(first, "sk-…", key.Secret, 1)) //nolint:gosec // the command under test
 	if body, err := shell.Output(); err != nil || !strings.Contains(string(body), `"content":"hi"`) {
-		t.Fatalf("%q answered %s, %v (%s)", first, body, err, stderr)
+		t.Fatalf("%q got %s, %v (%s)", first, body, err, stderr)
 	}
 	resp, err = http.Get("http://" + metrics + "/metrics") //nolint:noctx // of this test
 	if err != nil {
@@ -128,16 +128,16 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-func TestInitAsksWhatNoFlagSays(t *testing.T) {
+func TestInitPromptsForMissingFlags(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	code, stdout, stderr := gatetest.Caddy(t, "ai.example.com\nno\nY\n\nlocalhost:11434\nllama3:8b, phi4\n\n", "modelgate", "init", dir)
 	if code != 0 || strings.Count(stderr, "?") != 2 || !strings.Contains(stderr, "Its models, separated by spaces or commas:") {
-		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	file, environment := filepath.Join(dir, "Caddyfile"), filepath.Join(dir, "environment")
 	if !strings.Contains(stdout, " run --config "+file+" --envfile "+environment+"\n") || !strings.Contains(stdout, "OPENAI_API_KEY") {
-		t.Errorf("it says %s", stdout)
+		t.Errorf("init prints %s", stdout)
 	}
 	text, err := os.ReadFile(file) //nolint:gosec // of this test
 	if err != nil {
@@ -148,19 +148,19 @@ func TestInitAsksWhatNoFlagSays(t *testing.T) {
 		"@ollama modelgate_model llama3:8b phi4": true, "price phi4 {": true, "modelgate_tasks": false, "@openai modelgate_model gpt-5 gpt-5-mini*": true, "# Guesses": true,
 	} {
 		if strings.Contains(string(text), word) != want {
-			t.Errorf("%s: %t, in\n%s", word, !want, text)
+			t.Errorf("contains %q: %t, want %t:\n%s", word, !want, want, text)
 		}
 	}
 
 	secrets, _ := os.ReadFile(environment) //nolint:gosec // of this test
 	if code, _, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--openai"); code != 4 || !strings.Contains(stderr, "already exists") {
-		t.Errorf("a second time it ended with %d: %s", code, stderr)
+		t.Errorf("a second run: exit code %d: %s", code, stderr)
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
 	if code, _, _ := gatetest.Caddy(t, "", "modelgate", "init", dir, "--openai"); code != 4 {
-		t.Errorf("over an environment it ended with %d", code)
+		t.Errorf("with an existing environment file: exit code %d", code)
 	}
 	if after, _ := os.ReadFile(environment); string(after) != string(secrets) { //nolint:gosec // of this test
 		t.Error("the secrets were changed")
@@ -173,14 +173,14 @@ func TestInitRepeatsAQuestionAfterAWrongAnswer(t *testing.T) {
 	answers := "a b\nhttp://ai.example\nai.example.com\nno\nno\nx/y\n10.0.0.5:8000\n\na{b\nqwen\nlocalhost:11434\nqwen\nllama\n"
 	code, stdout, stderr := gatetest.Caddy(t, answers, "modelgate", "init", dir)
 	if code != 0 {
-		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	for word, count := range map[string]int{
 		"Domain of the site": 3, "of a vLLM server": 2, "Its models": 5, "of an Ollama server": 1, "Serve models of OpenAI?": 1,
-		`--domain "a b" is not an address`: 1, "not encrypted": 1, "--vllm-models go together": 1, "price qwen is there twice": 1,
+		`--domain "a b" is not an address`: 1, "not encrypted": 1, "--vllm-models are required together": 1, "price qwen is given twice": 1,
 	} {
 		if strings.Count(stderr, word) != count {
-			t.Errorf("%d times %s, want %d, in\n%s", strings.Count(stderr, word), word, count, stderr)
+			t.Errorf("%q is printed %d times, want %d:\n%s", word, strings.Count(stderr, word), count, stderr)
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile")) //nolint:gosec // of this test
@@ -194,19 +194,19 @@ func TestInitRepeatsAQuestionAfterAWrongAnswer(t *testing.T) {
 		dir := t.TempDir()
 		code, stdout, stderr := gatetest.Caddy(t, answers, "modelgate", "init", dir)
 		if files, err := os.ReadDir(dir); code != 2 || !strings.Contains(stderr, "Error: --vllm") || err != nil || len(files) > 0 {
-			t.Errorf("after %q it ended with %d, %d files: %s%s", answers, code, len(files), stdout, stderr)
+			t.Errorf("after %q: exit code %d, %d files: %s%s", answers, code, len(files), stdout, stderr)
 		}
 	}
 }
 
-func TestInitRefusesWhatCannotBeServed(t *testing.T) {
+func TestInitRefusesInvalidFlags(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
 		"":                                           "no backend is named",
-		"--vllm 10.0.0.5:8000":                       "--vllm-models go together",
+		"--vllm 10.0.0.5:8000":                       "--vllm-models are required together",
 		"--tasks-models video-a":                     "no backend is named",
 		"--data a{b":                                 "must not have quotation marks",
-		"--ollama-models a --openai":                 "--ollama-models go together",
+		"--ollama-models a --openai":                 "--ollama-models are required together",
 		"--vllm ftp://x --vllm-models a":             "the scheme is http or https",
 		"--vllm https://x/?a --vllm-models a":        "a query or a fragment",
 		"--vllm https://u@x --vllm-models a":         "it has a user",
@@ -219,12 +219,12 @@ func TestInitRefusesWhatCannotBeServed(t *testing.T) {
 		"--tasks x:1 --tasks-models hunyuan":         "does not begin with video- or image-",
 		"--openai --domain ai.example.com/path":      "is not an address",
 		"--openai --domain http://ai.example":        "not encrypted",
-		"--vllm x:1 --vllm-models a,a":               "price a is there twice",
+		"--vllm x:1 --vllm-models a,a":               "price a is given twice",
 	} {
 		dir := t.TempDir()
 		code, stdout, stderr := gatetest.Caddy(t, "", append([]string{"modelgate", "init", dir}, strings.Fields(args)...)...)
 		if files, err := os.ReadDir(dir); code != 2 || !strings.Contains(stderr, want) || err != nil || len(files) > 0 {
-			t.Errorf("%s: ended with %d, %d files: %s%s", args, code, len(files), stdout, stderr)
+			t.Errorf("%s: exit code %d, %d files: %s%s", args, code, len(files), stdout, stderr)
 		}
 	}
 }
@@ -235,7 +235,7 @@ func TestInitServesOtherAddressesWithAPath(t *testing.T) {
 	code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--anthropic-url", "https://claude.example.com/proxy/",
 		"--vllm", "https://openrouter.ai/api/v1", "--vllm-models", "qwen/qwen3 gpt-oss", "--tasks", "http://10.0.0.5/v1", "--tasks-models", "video-hunyuan-1.5")
 	if code != 0 || !strings.Contains(stdout, `"model": "claude-sonnet-4-5"`) {
-		t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	environment, err := os.ReadFile(filepath.Join(dir, "environment")) //nolint:gosec // of this test
 	if err != nil || !strings.Contains(string(environment), "\nVLLM_API_KEY=replace-me\n") {

@@ -17,24 +17,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// The functions here read flags whose text is not their value, and change requests
-// by flags that are no members of them.
+// This file has the parsers of flags, and the functions that change a request for flags
+// that are not members of it.
 
 func parseReason(f *pflag.Flag) (any, error) {
 	if f.Value.String() == "" {
-		return nil, errUsage("--reason is required: why is this done?")
+		return nil, errUsage("--reason is required; it is recorded")
 	}
 	return f.Value.String(), nil
 }
 
-// notEmpty refuses an empty value. It would mean no bound at all, which a script with
-// an unset variable does not mean.
+// notEmpty returns an error for an empty value. It would mean no bound, but a script with
+// an unset variable does not intend that.
 func notEmpty(f *pflag.Flag) (any, error) {
 	switch {
 	case !f.Changed:
 		return nil, nil
 	case strings.Trim(f.Value.String(), "[]\", ") == "":
-		return nil, errUsage("--%s is empty; leave it out for no bound", f.Name)
+		return nil, errUsage("--%s is empty; omit it for no bound", f.Name)
 	}
 	if list, ok := f.Value.(pflag.SliceValue); ok {
 		return list.GetSlice(), nil
@@ -54,9 +54,9 @@ func parseExpiry(f *pflag.Flag) (any, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, errUsage("--expires %q is neither a duration as 30d nor a time as 2027-01-31T00:00:00Z", word)
+		return nil, errUsage("--expires %q is not supported; allowed: a duration such as 30d, or a time such as 2027-01-31T00:00:00Z", word)
 	case !t.After(now):
-		return nil, errUsage("--expires %q does not lie in the future", word)
+		return nil, errUsage("--expires %q is not in the future", word)
 	}
 	return t.Unix(), nil
 }
@@ -65,7 +65,7 @@ func parseExpiry(f *pflag.Flag) (any, error) {
 func parseGrace(f *pflag.Flag) (any, error) {
 	grace, err := caddy.ParseDuration(f.Value.String())
 	if err != nil || grace < 0 || grace > identity.MaxGrace {
-		return nil, errUsage("--grace %q is no duration such as 24h, of at most 30d", f.Value)
+		return nil, errUsage("--grace %q is not supported; allowed: a duration such as 24h, at most 30d", f.Value)
 	}
 	return int64(grace / time.Second), nil
 }
@@ -87,26 +87,26 @@ func parseReset(f *pflag.Flag) (any, error) {
 	}
 	reset, err := calendar.ParseReset(f.Value.String())
 	if err != nil || f.Value.String() == "" {
-		return nil, errUsage("--reset %q is not never, day, week or month", f.Value)
+		return nil, errUsage("--reset %q is not supported; allowed: never, day, week, month", f.Value)
 	}
 	return reset, nil
 }
 
-// changeLimits removes all limits with --none.
+// changeLimits removes all limits if --none is set.
 func changeLimits(c *call) error {
 	given := len(c.members) > 0
 	switch none := c.isSet("none"); {
 	case none && given:
-		return errUsage("--none takes all limits away and goes with no other")
+		return errUsage("--none removes all limits; it excludes other limits")
 	case none:
 		c.method = http.MethodDelete
 	case !given:
-		return errUsage("no limit is given; --none takes all away")
+		return errUsage("a limit is missing; --none removes all limits")
 	}
 	return nil
 }
 
-// revokeToken revokes the access token with --revoke, instead of making one.
+// revokeToken revokes the access token if --revoke is set, instead of creating one.
 func revokeToken(c *call) error {
 	if c.isSet("revoke") {
 		c.method, c.question = http.MethodDelete, fmt.Sprintf("Revoke the access token of %s for good?", c.args["user"])
@@ -117,7 +117,7 @@ func revokeToken(c *call) error {
 func numberPlan(c *call) error {
 	plan, err := strconv.ParseInt(c.args["plan"], 10, 64)
 	if err != nil {
-		return errUsage("a plan is named by its number, not %q", c.args["plan"])
+		return errUsage("<plan> %q is not a number; allowed: the id of a plan", c.args["plan"])
 	}
 	delete(c.members, "plan")
 	c.members["plan_id"] = plan
@@ -126,16 +126,16 @@ func numberPlan(c *call) error {
 
 func oneForm(c *call) error {
 	if c.isSet("csv") && c.isSet("json") {
-		return errUsage("--csv and --json are two forms of one answer: give one of them")
+		return errUsage("--csv and --json exclude each other")
 	}
 	return nil
 }
 
-// longestLine bounds what is read as a password, in bytes.
-const longestLine = 4 << 10
+// maxPasswordLine bounds the line with the password, in bytes.
+const maxPasswordLine = 4 << 10
 
-// addPassword adds the first line of a file or of standard input, with its white
-// space. It is no argument, because every process of the machine can read those.
+// addPassword adds the first line of a file or of standard input, with its white space.
+// A password is not an argument, because every process of the machine can read arguments.
 func addPassword(c *call) error {
 	stdin, in := c.isSet("password-stdin"), c.InOrStdin()
 	switch file := c.Flags().Lookup("password-file"); {
@@ -151,7 +151,7 @@ func addPassword(c *call) error {
 		defer opened.Close()
 		in = opened
 	}
-	text, err := io.ReadAll(io.LimitReader(in, longestLine))
+	text, err := io.ReadAll(io.LimitReader(in, maxPasswordLine))
 	if err != nil {
 		return fmt.Errorf("reading the password: %w", err)
 	}

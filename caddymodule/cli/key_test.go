@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// A name that an older release has let in must not write to the operator's
+// Names of older releases may contain control characters, which must not reach the
 // terminal.
-func TestANameThatCannotBeSeenIsQuotedInTables(t *testing.T) {
+func TestNamesWithControlCharactersAreQuotedInTables(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"":              "\t-\t",

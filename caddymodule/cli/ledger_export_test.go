@@ -18,13 +18,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// exported is an export of the ledger, one map for each line.
+// exported exports the ledger and returns one map per line.
 func exported(t *testing.T, g *gatetest.Gate, flags ...string) (lines []map[string]string) {
 	t.Helper()
 	code, stdout, stderr := g.Command(t, "", append([]string{"ledger", "export"}, flags...)...)
 	rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
 	if code != 0 || err != nil {
-		t.Fatalf("the export %q ends with %d, %v: %s", flags, code, err, stderr)
+		t.Fatalf("the export %q: exit code %d, %v: %s", flags, code, err, stderr)
 	}
 	for _, row := range rows[1:] {
 		line := make(map[string]string)
@@ -45,21 +45,21 @@ func amountOf(t *testing.T, text string) money.Amount {
 	return amount
 }
 
-func TestThePaymentReportIsWhatTheLedgerHasOfEachDay(t *testing.T) {
-	g := gatetest.Start(t, till)
+func TestThePaymentReportMatchesTheLedger(t *testing.T) {
+	g := gatetest.Start(t, paymentConfig)
 	ann := g.NewBuyer(t, nil)
 	today := func() string { return g.Now().UTC().Format(time.DateOnly) }
 	waitForMidnight(g)
 	one, first := ann.TopUp(t, "10.00"), today()
 	ann.TopUp(t, "5.00")
-	ann.Told(t, "refunded", one, "1.00")
-	ann.Ask(t, http.MethodPost, "/api/user/demo/pay", `{"amount":"4.00"}`) // not paid
+	ann.Notify(t, "refunded", one, "1.00")
+	ann.Request(t, http.MethodPost, "/api/user/demo/pay", `{"amount":"4.00"}`) // not paid
 	g.Wait(24 * time.Hour)
 	second := today()
-	ann.Told(t, "disputed", one, "9.00")
+	ann.Notify(t, "disputed", one, "9.00")
 	g.Wait(24 * time.Hour)
 	third := today()
-	ann.Told(t, "restored", one, "9.00")
+	ann.Notify(t, "restored", one, "9.00")
 	ann.TopUp(t, "2.00")
 
 	const head = "day,provider,currency,orders,gross,refunds,disputes,restored,net,count\n"
@@ -72,7 +72,7 @@ func TestThePaymentReportIsWhatTheLedgerHasOfEachDay(t *testing.T) {
 	} {
 		code, stdout, stderr := g.Command(t, "", append([]string{"payments", "report", "--csv"}, strings.Fields(flags)...)...)
 		if code != 0 || stdout != head+want {
-			t.Errorf("%s ended with %d: %s%s, want\n%s", flags, code, stdout, stderr, head+want)
+			t.Errorf("%s: exit code %d: %s%s, want\n%s", flags, code, stdout, stderr, head+want)
 		}
 	}
 	if got := table(t, g, "payments", "report", "--by", "provider"); !slices.Equal(got, []string{
@@ -87,7 +87,7 @@ func TestThePaymentReportIsWhatTheLedgerHasOfEachDay(t *testing.T) {
 		}
 	}
 	reported := make(map[string]money.Amount)
-	for _, row := range asked[struct {
+	for _, row := range runJSON[struct {
 		Items []struct {
 			Day string
 			Net money.Amount
@@ -100,18 +100,18 @@ func TestThePaymentReportIsWhatTheLedgerHasOfEachDay(t *testing.T) {
 	}
 	for _, args := range []string{"--by week", "--csv --json", "--from yesterday", "--from 2026-11-02 --to 2026-11-01"} {
 		if code, stdout, _ := g.Command(t, "", append([]string{"payments", "report"}, strings.Fields(args)...)...); code != 2 && code != 4 {
-			t.Errorf("%s ended with %d: %s", args, code, stdout)
+			t.Errorf("%s: exit code %d: %s", args, code, stdout)
 		}
 	}
 }
 
 func TestTheLedgerIsExportedWithAllAccounts(t *testing.T) {
-	g := gatetest.Start(t, till)
+	g := gatetest.Start(t, paymentConfig)
 	waitForMidnight(g)
 	ann := g.NewBuyer(t, nil)
 	number := ann.TopUp(t, "10.00")
 	ann.Buy(t, 1)
-	asked[struct{}](t, g, "wallet", "debit", ann.UserID, "1.00", "--reason", "=SUM(A1)")
+	runJSON[struct{}](t, g, "wallet", "debit", ann.UserID, "1.00", "--reason", "=SUM(A1)")
 	g.Wait(24 * time.Hour)
 	g.Credit(t, ann.UserID, "3.00")
 	today := g.Now().UTC().Format(time.DateOnly)
@@ -121,36 +121,36 @@ func TestTheLedgerIsExportedWithAllAccounts(t *testing.T) {
 		sums[line["transfer_id"]] += amountOf(t, line["amount"])
 		balances[line["account"]] += amountOf(t, line["amount"])
 		if line["user_id"] != ann.UserID || line["time"] == "" || line["number"] == "0" {
-			t.Errorf("a line is %v", line)
+			t.Errorf("the line is %v", line)
 		}
 		if line["kind"] == "topup" && line["reference"] != number || line["kind"] == "debit" && (line["reason"] != "'=SUM(A1)" || line["actor"] != "operator") {
-			t.Errorf("a line is %v", line)
+			t.Errorf("the line is %v", line)
 		}
 	}
 	if len(sums) != 4 || slices.ContainsFunc(slices.Collect(maps.Values(sums)), func(sum money.Amount) bool { return sum != 0 }) {
-		t.Errorf("the transfers come to %v", sums)
+		t.Errorf("the sums of the transfers are %v", sums)
 	}
 	if got, want := balances["u/"+ann.UserID+"/wallet"], g.Wallet(t, ann.UserID).Balance; got != want {
-		t.Errorf("the wallet is exported with %v, and has %v", got, want)
+		t.Errorf("the export of the wallet sums to %v, want %v", got, want)
 	}
 	if got := exported(t, g, "--from", today); len(got) != 2 || got[0]["kind"] != "credit" || got[1]["kind"] != "credit" {
-		t.Errorf("of today are %v", got)
+		t.Errorf("the lines of today are %v", got)
 	}
 	if got := exported(t, g, "--to", today+"T00:00:00Z"); len(got) != len(lines)-2 {
-		t.Errorf("before today are %d lines of %d", len(got), len(lines))
+		t.Errorf("%d of %d lines are from before today", len(got), len(lines))
 	}
 	yesterday := g.Now().UTC().AddDate(0, 0, -1).Format(time.DateOnly)
 	if got := exported(t, g, "--from", yesterday, "--to", yesterday); len(got) != len(lines)-2 {
-		t.Errorf("of yesterday are %d lines of %d", len(got), len(lines))
+		t.Errorf("%d of %d lines are from yesterday", len(got), len(lines))
 	}
 	for flags, code := range map[string]int{"--json": 2, "--csv=false": 2, "--from never": 4} {
 		if got, stdout, _ := g.Command(t, "", append([]string{"ledger", "export"}, strings.Fields(flags)...)...); got != code || stdout != "" {
-			t.Errorf("%s ended with %d: %s", flags, got, stdout)
+			t.Errorf("%s: exit code %d: %s", flags, got, stdout)
 		}
 	}
 }
 
-func TestAnExportNamesTheTaskOfAHoldAndOfItsEnd(t *testing.T) {
+func TestAnExportNamesTheTaskOfAHoldAndItsSettlement(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	g := gatetest.Start(t, s.Config(""))
 	ann := g.Payer(t)
@@ -160,7 +160,7 @@ func TestAnExportNamesTheTaskOfAHoldAndOfItsEnd(t *testing.T) {
 	kinds := make(map[string]int)
 	for _, line := range exported(t, g) {
 		if line["task_id"] != "" && line["task_id"] != id || line["kind"] == "credit" && line["task_id"] != "" {
-			t.Errorf("a line is %v", line)
+			t.Errorf("the line is %v", line)
 		}
 		if line["task_id"] == id {
 			kinds[line["kind"]]++
@@ -171,8 +171,8 @@ func TestAnExportNamesTheTaskOfAHoldAndOfItsEnd(t *testing.T) {
 	}
 }
 
-func TestAnExportThatBreaksOffFails(t *testing.T) {
-	g := gatetest.Start(t, till)
+func TestAnIncompleteExportFails(t *testing.T) {
+	g := gatetest.Start(t, paymentConfig)
 	store := gatetest.Runtime(t).Store
 	err := store.Update(t.Context(), func(txn storage.Txn) error {
 		for n := range 3000 { // more than one batch
@@ -195,7 +195,7 @@ func TestAnExportThatBreaksOffFails(t *testing.T) {
 	}
 	code, stdout, stderr := g.Command(t, "", "ledger", "export")
 	if code != 1 || !strings.Contains(stderr, "the export is incomplete") || strings.Count(stdout, "\n") < 1000 {
-		t.Errorf("an export that broke off after %d lines ended with %d: %s", strings.Count(stdout, "\n"), code, stderr)
+		t.Errorf("an export that stopped after %d lines: exit code %d: %s", strings.Count(stdout, "\n"), code, stderr)
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
 		return l.Text("msg") == "ledger export failed" && strings.Contains(l.Text("error"), last.String())

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-const sold = `
+const salesConfig = `
 	price * {
 		input 1.00
 		output 10.00
@@ -31,41 +31,41 @@ const sold = `
 	}
 `
 
-// asked runs a command with --json and decodes what it prints.
-func asked[T any](t *testing.T, g *gatetest.Gate, args ...string) (out T) {
+// runJSON runs a command with --json and decodes its output.
+func runJSON[T any](t *testing.T, g *gatetest.Gate, args ...string) (out T) {
 	t.Helper()
 	code, stdout, stderr := g.Command(t, "", append(args, "--json")...)
 	if err := json.Unmarshal([]byte(stdout), &out); code != 0 || err != nil {
-		t.Fatalf("%v ended with %d, %v: %s%s", args, code, err, stdout, stderr)
+		t.Fatalf("%v: exit code %d, %v: %s%s", args, code, err, stdout, stderr)
 	}
 	return out
 }
 
-func TestAnOperatorMovesMoneyAndSeesWhatBecameOfIt(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+func TestCommandsMoveMoneyAndListItsTransfers(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig, Site: gatetest.Proxied})
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
 	type change struct {
 		Amount, Balance string
 		Replayed        bool
 	}
 	credit := []string{"wallet", "credit", "ann", "5.00", "--reason", "a gift", "--idempotency-key", "k1"}
-	if got := asked[change](t, g, credit...); got != (change{"5.00", "5.00", false}) {
-		t.Errorf("a credit came to %+v", got)
+	if got := runJSON[change](t, g, credit...); got != (change{"5.00", "5.00", false}) {
+		t.Errorf("a credit returned %+v", got)
 	}
-	if got := asked[change](t, g, credit...); got != (change{"5.00", "5.00", true}) {
-		t.Errorf("again with its key it came to %+v", got)
+	if got := runJSON[change](t, g, credit...); got != (change{"5.00", "5.00", true}) {
+		t.Errorf("a repeated credit returned %+v", got)
 	}
-	if got := asked[change](t, g, "wallet", "debit", "ann", "1.50", "--reason", "a fee"); got != (change{"-1.50", "3.50", false}) {
-		t.Errorf("a debit came to %+v", got)
+	if got := runJSON[change](t, g, "wallet", "debit", "ann", "1.50", "--reason", "a fee"); got != (change{"-1.50", "3.50", false}) {
+		t.Errorf("a debit returned %+v", got)
 	}
 	type lines struct {
 		Total int
 		Items []struct{ Kind, Amount, Balance, Reason string }
 	}
-	if got := asked[lines](t, g, "wallet", "ledger", "ann"); got.Total != 2 || got.Items[0].Kind != "debit" || got.Items[0].Reason != "a fee" || got.Items[1].Balance != "5.00" {
+	if got := runJSON[lines](t, g, "wallet", "ledger", "ann"); got.Total != 2 || got.Items[0].Kind != "debit" || got.Items[0].Reason != "a fee" || got.Items[1].Balance != "5.00" {
 		t.Errorf("the ledger has %+v", got)
 	}
-	if w := asked[gatetest.Wallet](t, g, "wallet", "show", "ann"); w.Balance != 3_500_000_000 {
+	if w := runJSON[gatetest.Wallet](t, g, "wallet", "show", "ann"); w.Balance != 3_500_000_000 {
 		t.Errorf("the wallet has %+v", w)
 	}
 
@@ -73,28 +73,28 @@ func TestAnOperatorMovesMoneyAndSeesWhatBecameOfIt(t *testing.T) {
 		ID     int64 `json:"subscription_id"`
 		Status string
 	}
-	granted := asked[subscription](t, g, "subscription", "grant", "ann", "1", "--reason", "for testing")
+	granted := runJSON[subscription](t, g, "subscription", "grant", "ann", "1", "--reason", "for testing")
 	if granted != (subscription{1, "active"}) {
-		t.Errorf("granted was %+v", granted)
+		t.Errorf("the granted subscription is %+v", granted)
 	}
-	if got := asked[subscription](t, g, "subscription", "cancel", "1", "--reason", "done", "--yes"); got.Status != "cancelled" {
-		t.Errorf("cancelled it is %+v", got)
+	if got := runJSON[subscription](t, g, "subscription", "cancel", "1", "--reason", "done", "--yes"); got.Status != "cancelled" {
+		t.Errorf("the cancelled subscription is %+v", got)
 	}
-	if got := asked[struct{ Items []subscription }](t, g, "subscription", "list", "--user", "ann"); len(got.Items) != 1 {
-		t.Errorf("listed are %+v", got)
+	if got := runJSON[struct{ Items []subscription }](t, g, "subscription", "list", "--user", "ann"); len(got.Items) != 1 {
+		t.Errorf("the list is %+v", got)
 	}
-	if got := asked[struct{ Items []struct{ Title string } }](t, g, "plan", "list"); len(got.Items) != 1 || got.Items[0].Title != "Starter" {
-		t.Errorf("plans are %+v", got)
+	if got := runJSON[struct{ Items []struct{ Title string } }](t, g, "plan", "list"); len(got.Items) != 1 || got.Items[0].Title != "Starter" {
+		t.Errorf("the plans are %+v", got)
 	}
 	g.Verify(t)
 }
 
-// table is what a command prints for people: rows of cells.
+// table runs a command and returns its rows, with " | " between the cells.
 func table(t *testing.T, g *gatetest.Gate, args ...string) (rows []string) {
 	t.Helper()
 	code, stdout, stderr := g.Command(t, "", args...)
 	if code != 0 {
-		t.Fatalf("%v ended with %d: %s%s", args, code, stdout, stderr)
+		t.Fatalf("%v: exit code %d: %s%s", args, code, stdout, stderr)
 	}
 	columns := regexp.MustCompile(` {2,}`)
 	for line := range strings.Lines(stdout) {
@@ -103,10 +103,10 @@ func table(t *testing.T, g *gatetest.Gate, args ...string) (rows []string) {
 	return rows
 }
 
-func TestWhatIsWrittenOffIsShownAndStandsInTheLedgerAndInTheAudit(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold + "base_url http://127.0.0.1:PORT\npayment demo\n", Site: gatetest.Proxied + "\nmodelgate_console\n"})
+func TestAWriteOffIsInTheLedgerAndInTheAuditLog(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig + "base_url http://127.0.0.1:PORT\npayment demo\n", Site: gatetest.Proxied + "\nmodelgate_console\n"})
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
-	token := asked[struct {
+	token := runJSON[struct {
 		Secret string `json:"access_token"`
 	}](t, g, "user", "token", "ann")
 	var order struct {
@@ -126,15 +126,15 @@ func TestWhatIsWrittenOffIsShownAndStandsInTheLedgerAndInTheAudit(t *testing.T) 
 		}
 	}
 	onPage("pay")
-	asked[struct{}](t, g, "wallet", "debit", "ann", "7.00", "--reason", "spent")
-	onPage("dispute") // 3.00 of the wallet, and 7.00 are owed
-	asked[struct{}](t, g, "wallet", "credit", "ann", "2.00", "--reason", "a part")
+	runJSON[struct{}](t, g, "wallet", "debit", "ann", "7.00", "--reason", "spent")
+	onPage("dispute") // takes 3.00 from the wallet; 7.00 are owed
+	runJSON[struct{}](t, g, "wallet", "credit", "ann", "2.00", "--reason", "a part")
 
 	if got := table(t, g, "wallet", "clear", "ann", "--reason", "settled"); !slices.Equal(got, []string{"AMOUNT | BALANCE | OWED | WRITTEN OFF", "-2.00 | 0.00 | 0.00 | 5.00"}) {
-		t.Errorf("clearing prints %q", got)
+		t.Errorf("wallet clear prints %q", got)
 	}
 	if got := table(t, g, "wallet", "ledger", "ann", "--limit", "1", "--skip", "1"); len(got) != 3 || got[2] != "There are more: --skip 2" {
-		t.Errorf("a part of the ledger is %q", got)
+		t.Errorf("a page of the ledger is %q", got)
 	}
 	got := table(t, g, "wallet", "ledger", "ann", "--account", "receivable")
 	if len(got) < 3 || got[0] != "TIME | KIND | AMOUNT | HELD | BALANCE | REFERENCE | REASON" ||
@@ -147,31 +147,31 @@ func TestWhatIsWrittenOffIsShownAndStandsInTheLedgerAndInTheAudit(t *testing.T) 
 	g.Verify(t)
 }
 
-func TestListsNameUsersAndSayWhatWasDoneBefore(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+func TestListsNameUsersAndRepeatedGrantsChangeNothing(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig, Site: gatetest.Proxied})
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]string{"name": "ann"}, nil)
-	asked[struct{}](t, g, "key", "create", "ann")
+	runJSON[struct{}](t, g, "key", "create", "ann")
 	grant := []string{"subscription", "grant", "ann", "1", "--reason", "sorry", "--idempotency-key", "g1"}
-	if got := table(t, g, grant...); strings.Contains(got[0], "before") {
-		t.Errorf("a first grant prints %q", got)
+	if got := table(t, g, grant...); strings.Contains(got[0], "Nothing was changed") {
+		t.Errorf("the first grant prints %q", got)
 	}
-	if got := table(t, g, grant...); got[0] != "This was done before, with this idempotency key; nothing was done now." {
-		t.Errorf("a second grant prints %q", got)
+	if got := table(t, g, grant...); got[0] != "Nothing was changed: an earlier command had this idempotency key. This is its result." {
+		t.Errorf("the second grant prints %q", got)
 	}
 	for _, noun := range []string{"key", "subscription"} {
 		if got := table(t, g, noun, "list"); len(got) != 2 || !strings.Contains(got[1], " | ann | ") {
-			t.Errorf("the list of each %s is %q", noun, got)
+			t.Errorf("%s list prints %q", noun, got)
 		}
 	}
 	cancel := []string{"subscription", "cancel", "1", "--reason", "x", "--yes"}
 	table(t, g, cancel...)
 	if code, _, stderr := g.Command(t, "", cancel...); code != 4 || !strings.Contains(stderr, "was cancelled already") {
-		t.Errorf("cancelling twice ended with %d: %s", code, stderr)
+		t.Errorf("cancelling twice: exit code %d: %s", code, stderr)
 	}
 }
 
-func TestWhatNobodyHadIsAColumnOfTheReport(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied})
+func TestTheReportHasAColumnForUncollectedCosts(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
 	call := func(model string, input int) {
@@ -187,22 +187,22 @@ func TestWhatNobodyHadIsAColumnOfTheReport(t *testing.T) {
 	if got := table(t, g, "usage", "report", "--by", "model"); !slices.Equal(got, []string{"MODEL | CALLS | INPUT | OUTPUT | COST", "a | 1 | 7 | 3 | 0.000037"}) {
 		t.Errorf("the report is %q", got)
 	}
-	made := asked[callList](t, g, "call", "list", "--user", key.UserID).ids()
+	made := runJSON[callList](t, g, "call", "list", "--user", key.UserID).ids()
 	if got := table(t, g, "wallet", "ledger", key.UserID); len(made) != 1 || !strings.HasSuffix(strings.TrimSuffix(got[1], " |"), " | "+made[0]) {
 		t.Errorf("the calls are %v, the ledger is %q", made, got)
 	}
-	asked[struct{}](t, g, "key", "limit", key.ID, "--budget", "0.0002")
-	call("b", 900) // more than its body let expect, and than the budget has
+	runJSON[struct{}](t, g, "key", "limit", key.ID, "--budget", "0.0002")
+	call("b", 900) // more than the estimate and than the budget
 	if got := table(t, g, "usage", "report", "--by", "model"); len(got) != 3 || got[0] != "MODEL | CALLS | INPUT | OUTPUT | COST | UNCOLLECTED" ||
 		!strings.HasSuffix(got[1], " | 0.00") || strings.HasSuffix(got[2], " | 0.00") {
 		t.Errorf("the report is %q", got)
 	}
 }
 
-func TestTasksAreAColumnOfTheReport(t *testing.T) {
+func TestTheReportHasAColumnForTasks(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
-	config.App += sold
+	config.App += salesConfig
 	g := gatetest.Start(t, config)
 	key := g.Payer(t)
 	g.Backend.On("a", gatetest.JSON(http.StatusOK, `{"choices":[{"text":"four","finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3}}`))
@@ -213,7 +213,7 @@ func TestTasksAreAColumnOfTheReport(t *testing.T) {
 	g.Until(t, gatetest.Submit(t, key), task.Success)
 	g.Until(t, gatetest.Submit(t, key), task.Success)
 	s.SetState(gatetest.JobRejected)
-	g.Until(t, gatetest.Submit(t, key), task.Failed) // which costs nothing, and does not count
+	g.Until(t, gatetest.Submit(t, key), task.Failed) // not charged and not counted
 	if got := g.WalletAtRest(t, key.UserID); got.Balance.String() != "98.399963" {
 		t.Errorf("the wallet has %+v", got)
 	}
@@ -222,23 +222,23 @@ func TestTasksAreAColumnOfTheReport(t *testing.T) {
 	}) {
 		t.Errorf("the report is %q", got)
 	}
-	var told struct {
+	var answer struct {
 		Today, Month struct {
 			Calls, Tasks int
 			Cost         string
 		}
 	}
 	got := g.Do(t, http.MethodGet, "/v1/usage", "X-Api-Key: "+key.Secret, "")
-	if err := json.Unmarshal([]byte(got.Body), &told); err != nil || told.Today != told.Month || told.Today.Calls != 1 || told.Today.Tasks != 2 || told.Today.Cost != "1.600037" {
-		t.Errorf("a key is told %s, %v", got.Body, err)
+	if err := json.Unmarshal([]byte(got.Body), &answer); err != nil || answer.Today != answer.Month || answer.Today.Calls != 1 || answer.Today.Tasks != 2 || answer.Today.Cost != "1.600037" {
+		t.Errorf("/v1/usage returns %s, %v", got.Body, err)
 	}
 	g.Verify(t)
 }
 
-func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
+func TestTheUsageReportMatchesTheLedger(t *testing.T) {
 	s := gatetest.NewMockService(t)
 	config := s.Config("")
-	config.App += sold
+	config.App += salesConfig
 	g := gatetest.Start(t, config)
 	const answer = `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":7,"output_tokens":3}}`
 	var taken money.Amount
@@ -260,7 +260,7 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 		code, stdout, stderr := g.Command(t, "", "usage", "report", "--by", by, "--csv")
 		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
 		if code != 0 || err != nil {
-			t.Fatalf("by %s it ended with %d, %v: %s", by, code, err, stderr)
+			t.Fatalf("by %s: exit code %d, %v: %s", by, code, err, stderr)
 		}
 		var sum money.Amount
 		for _, row := range rows[1:] {
@@ -274,13 +274,13 @@ func TestUsageAddsUpToWhatTheLedgerTook(t *testing.T) {
 			}
 		}
 		if sum != taken || taken != 3*(7*1000+3*10_000)+80*money.Unit/100 {
-			t.Errorf("by %s it sums up to %v, %v was taken", by, sum, taken)
+			t.Errorf("by %s the sum is %v, want %v", by, sum, taken)
 		}
 	}
 }
 
-func TestABackupIsVerifiedWithoutItsServer(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: sold, Site: gatetest.Proxied, Storage: `badger "` + filepath.ToSlash(filepath.Join(t.TempDir(), "store")) + `"`})
+func TestABackupCanBeVerifiedWithoutAServer(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: salesConfig, Site: gatetest.Proxied, Storage: `badger "` + filepath.ToSlash(filepath.Join(t.TempDir(), "store")) + `"`})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "5.00")
 	code, stdout, stderr := g.Command(t, "", "backup", "-")
@@ -293,6 +293,6 @@ func TestABackupIsVerifiedWithoutItsServer(t *testing.T) {
 	}
 	code, stdout, stderr = gatetest.Caddy(t, "", "modelgate", "verify", "--backup", file)
 	if code != 0 || !strings.Contains(stdout, "Everything adds up.") || !strings.Contains(stdout, "2 accounts, 1 entry, 1 transfer,") {
-		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -11,30 +11,30 @@ import (
 
 // orderCommands, listMismatches and mismatchCommands are the commands for orders and mismatches.
 var (
-	orderCommands = command{use: "order", short: "Orders, by which users pay in", subcommands: []command{
+	orderCommands = command{use: "order", short: "Orders, by which users top up their wallets", subcommands: []command{
 		{
 			use: "list", short: "Lists orders, latest first", request: "GET /modelgate/orders", paged: true, print: printOrders,
 			flags: append([]flag{
 				userFlag, providerFlag, fromFlag, toFlag,
 				{name: "status", value: "all", help: "Only those that are pending, paid, failed, expired, refunded, disputed or review"},
-			}, pageFlags("The last order of the list before: goes on behind it")...),
+			}, pageFlags("The last order of the previous list; continues after it")...),
 		},
-		{use: "show <order>", short: "Shows an order with its notices, and what it has moved", request: "GET /modelgate/orders/{order}", print: printOrder},
+		{use: "show <order>", short: "Shows an order with its notices and transfers", request: "GET /modelgate/orders/{order}", print: printOrder},
 	}}
 
 	listMismatches = command{
-		use: "mismatches", short: "Lists what payment services have signed and what fitted no order: it credited nothing",
+		use: "mismatches", short: "Lists the signed notices of payment services that match no order and credited nothing",
 		request: "GET /modelgate/mismatches", paged: true, print: printMismatches,
 		flags: append([]flag{
 			userFlag, providerFlag,
 			{name: "kind", value: "all", help: "Only notices of this kind: paid, failed, refunded, disputed, restored or ignored"},
 			{name: "status", value: "open", help: "Only those that are open or resolved; or all"},
-		}, pageFlags("The last mismatch of the list before: goes on behind it")...),
+		}, pageFlags("The last mismatch of the previous list; continues after it")...),
 	}
 
-	mismatchCommands = command{use: "mismatch", short: "Notices of payment services that fitted no order", subcommands: []command{
+	mismatchCommands = command{use: "mismatch", short: "Notices of payment services that match no order", subcommands: []command{
 		{
-			use: "resolve <id>", short: "Records that a mismatch is closed, and why; it is then no longer listed as open",
+			use: "resolve <id>", short: "Records that a mismatch is resolved, and the reason",
 			request: "POST /modelgate/mismatches/{id}/resolve", print: printMismatches, flags: []flag{reasonFlag("audit log, and with the mismatch")},
 		},
 	}}

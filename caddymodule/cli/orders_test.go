@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// till is the configuration of a gate with a payment service.
-var till = gatetest.Config{App: "base_url http://127.0.0.1:PORT\n" + gatetest.Selling, Site: gatetest.Proxied + gatetest.Console}
+// paymentConfig is a configuration with a payment service.
+var paymentConfig = gatetest.Config{App: "base_url http://127.0.0.1:PORT\n" + gatetest.Selling, Site: gatetest.Proxied + gatetest.Console}
 
 type order struct {
 	TradeNo  string `json:"trade_no"`
@@ -35,13 +35,14 @@ func (p orderPage) numbers() (numbers []string) {
 	return numbers
 }
 
-// waitForMidnight moves the clock just past midnight, so that no day begins between two steps.
+// waitForMidnight sets the clock to one second after midnight, so that no day begins during
+// the test.
 func waitForMidnight(g *gatetest.Gate) {
 	g.Wait(g.Now().UTC().Truncate(24 * time.Hour).Add(24*time.Hour + time.Second).Sub(g.Now()))
 }
 
-func TestAnOperatorFindsOrders(t *testing.T) {
-	g := gatetest.Start(t, till)
+func TestOrdersCanBeFiltered(t *testing.T) {
+	g := gatetest.Start(t, paymentConfig)
 	waitForMidnight(g)
 	ann, bob := g.NewBuyer(t, nil), g.NewBuyer(t, nil)
 	first := ann.TopUp(t, "1.00")
@@ -49,11 +50,11 @@ func TestAnOperatorFindsOrders(t *testing.T) {
 	second := bob.TopUp(t, "2.00")
 	g.Wait(24 * time.Hour)
 	third := ann.TopUp(t, "3.00")
-	bob.Told(t, "refunded", second, "2.00")
+	bob.Notify(t, "refunded", second, "2.00")
 	g.Wait(24 * time.Hour)
-	fourth := ann.Ask(t, http.MethodPost, "/api/user/demo/pay", `{"amount":"4.00"}`).TradeNo
+	fourth := ann.Request(t, http.MethodPost, "/api/user/demo/pay", `{"amount":"4.00"}`).TradeNo
 	g.Wait(48 * time.Hour) // it expires
-	fifth := bob.Ask(t, http.MethodPost, "/api/user/demo/pay", `{"amount":"5.00"}`).TradeNo
+	fifth := bob.Request(t, http.MethodPost, "/api/user/demo/pay", `{"amount":"5.00"}`).TradeNo
 	today := func(days int) string { return g.Now().UTC().AddDate(0, 0, days).Format(time.DateOnly) }
 	for _, c := range []struct {
 		flags string
@@ -77,15 +78,15 @@ func TestAnOperatorFindsOrders(t *testing.T) {
 		{"--limit 2 --after " + fifth, []string{fourth, third}},
 		{"--user " + bob.UserID + " --after " + fifth, []string{second}},
 	} {
-		if got := asked[orderPage](t, g, append([]string{"order", "list"}, strings.Fields(c.flags)...)...).numbers(); !slices.Equal(got, c.want) {
+		if got := runJSON[orderPage](t, g, append([]string{"order", "list"}, strings.Fields(c.flags)...)...).numbers(); !slices.Equal(got, c.want) {
 			t.Errorf("order list %s: %q, want %q", c.flags, got, c.want)
 		}
 	}
-	if got := asked[orderPage](t, g, "order", "list", "--limit", "2"); got.Next != fourth {
-		t.Errorf("the list goes on behind %q, want %q", got.Next, fourth)
+	if got := runJSON[orderPage](t, g, "order", "list", "--limit", "2"); got.Next != fourth {
+		t.Errorf("the next page is after %q, want %q", got.Next, fourth)
 	}
-	if got := asked[orderPage](t, g, "order", "list", "--limit", "1", "--status", "refunded").Items[0]; got.User != bob.UserID || got.UserName == "" || got.Refunded != "2.00" || got.Payment != "pay_"+second {
-		t.Errorf("an order is %+v", got)
+	if got := runJSON[orderPage](t, g, "order", "list", "--limit", "1", "--status", "refunded").Items[0]; got.User != bob.UserID || got.UserName == "" || got.Refunded != "2.00" || got.Payment != "pay_"+second {
+		t.Errorf("the order is %+v", got)
 	}
 	if got := table(t, g, "order", "list", "--limit", "1"); len(got) != 3 || got[0] != "ORDER | USER | PROVIDER | AMOUNT | STATUS | OPENED | PAID | PAYMENT | REFUNDED | DISPUTED" ||
 		!strings.HasPrefix(got[1], fifth+" | user-") || !strings.Contains(got[1], " | demo | 5.00 USD | pending | ") || got[2] != "There are more: --after "+fifth {
@@ -93,16 +94,16 @@ func TestAnOperatorFindsOrders(t *testing.T) {
 	}
 }
 
-func TestAnOrderIsShownWithWhatLedToItAndWhatItMoved(t *testing.T) {
-	g := gatetest.Start(t, till)
+func TestOrderShowPrintsHistoryNoticesAndTransfers(t *testing.T) {
+	g := gatetest.Start(t, paymentConfig)
 	ann := g.NewBuyer(t, nil)
 	number := ann.TopUp(t, "10.00")
-	ann.Told(t, "refunded", number, "2.00")
-	ann.Told(t, "disputed", number, "8.00")
-	ann.Told(t, "restored", number, "8.00")
-	ann.Told(t, "paid", number, "11.00") // a mismatch: another amount
+	ann.Notify(t, "refunded", number, "2.00")
+	ann.Notify(t, "disputed", number, "8.00")
+	ann.Notify(t, "restored", number, "8.00")
+	ann.Notify(t, "paid", number, "11.00") // a mismatch: another amount
 	type event struct{ Kind, Amount, Status, Reason string }
-	got := asked[struct {
+	got := runJSON[struct {
 		order
 		TakenWallet string `json:"taken_wallet"`
 		History     []event
@@ -123,7 +124,7 @@ func TestAnOrderIsShownWithWhatLedToItAndWhatItMoved(t *testing.T) {
 		t.Errorf("its notices are %+v, want %+v", got.Notices, want)
 	}
 	if len(got.Mismatches) != 1 || got.Mismatches[0].Reason != "the order is over 10.00" {
-		t.Errorf("what did not fit is %+v", got.Mismatches)
+		t.Errorf("the mismatches are %+v", got.Mismatches)
 	}
 	var moved []string
 	for _, x := range got.Transfers {
@@ -134,7 +135,7 @@ func TestAnOrderIsShownWithWhatLedToItAndWhatItMoved(t *testing.T) {
 		}
 	}
 	if want := []string{"topup 10.00", "refund -2.00", "dispute -8.00", "restore 8.00"}; !slices.Equal(moved, want) {
-		t.Errorf("the wallet was moved by %q, want %q", moved, want)
+		t.Errorf("the transfers of the wallet are %q, want %q", moved, want)
 	}
 	shown := table(t, g, "order", "show", number)
 	for _, want := range []string{"order | " + number, "payment | pay_" + number, "STATUS | SINCE", "NOTICE | RECEIVED | AMOUNT | EVENT | PAYMENT | DISPUTE | EFFECT", "TRANSFER | TIME | KIND | ACCOUNT | AMOUNT"} {
@@ -143,22 +144,22 @@ func TestAnOrderIsShownWithWhatLedToItAndWhatItMoved(t *testing.T) {
 		}
 	}
 	if text := strings.Join(shown, "\n"); !strings.Contains(text, "the order is over 10.00") || !strings.Contains(text, "u/"+ann.UserID+"/wallet | -8.00") {
-		t.Errorf("shown is\n%s", text)
+		t.Errorf("the output is\n%s", text)
 	}
 	if code, _, stderr := g.Command(t, "", "order", "show", strings.Repeat("A", 32)); code != 3 {
-		t.Errorf("an order that does not exist ends with %d: %s", code, stderr)
+		t.Errorf("an order that does not exist: exit code %d: %s", code, stderr)
 	}
 	g.Verify(t)
 }
 
-func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
-	g := gatetest.Start(t, till)
+func TestAResolvedMismatchIsNotListedAsOpen(t *testing.T) {
+	g := gatetest.Start(t, paymentConfig)
 	ann, bob := g.NewBuyer(t, nil), g.NewBuyer(t, nil)
 	number := ann.TopUp(t, "10.00")
 	g.Wait(time.Second)
-	ann.Told(t, "paid", number, "11.00")
+	ann.Notify(t, "paid", number, "11.00")
 	g.Wait(time.Second)
-	bob.Told(t, "refunded", strings.Repeat("B", 32), "3.00") // a mismatch: no such order
+	bob.Notify(t, "refunded", strings.Repeat("B", 32), "3.00") // a mismatch: no such order
 	type mismatch struct {
 		ID, Kind, User, Order string
 		Resolved              *struct {
@@ -168,11 +169,11 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 	}
 	list := func(flags ...string) (items []mismatch) {
 		t.Helper()
-		return asked[struct{ Items []mismatch }](t, g, append([]string{"wallet", "mismatches"}, flags...)...).Items
+		return runJSON[struct{ Items []mismatch }](t, g, append([]string{"wallet", "mismatches"}, flags...)...).Items
 	}
 	open := list()
 	if len(open) != 2 || open[0].Kind != "refunded" || open[0].User != "" || open[1].Kind != "paid" || open[1].User != ann.UserID || open[1].Order != number {
-		t.Fatalf("open are %+v", open)
+		t.Fatalf("the open mismatches are %+v", open)
 	}
 	for flags, want := range map[string][]mismatch{
 		"--user " + ann.UserID: open[1:], "--user " + bob.UserID: nil, "--provider demo": open, "--provider stripe": nil, "--kind refunded": open[:1], "--kind disputed": nil,
@@ -183,18 +184,18 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 		}
 	}
 	resolve := []string{"mismatch", "resolve", open[1].ID, "--reason", "paid back at the service"}
-	if got := asked[mismatch](t, g, resolve...); got.ID != open[1].ID || got.Resolved == nil {
-		t.Errorf("resolved it is %+v", got)
+	if got := runJSON[mismatch](t, g, resolve...); got.ID != open[1].ID || got.Resolved == nil {
+		t.Errorf("the resolved mismatch is %+v", got)
 	}
-	ann.Told(t, "paid", number, "11.00") // a repeated notice, which creates no second mismatch
+	ann.Notify(t, "paid", number, "11.00") // a repeated notice, which creates no second mismatch
 	if got := list(); !slices.Equal(got, open[:1]) {
-		t.Errorf("open are %+v", got)
+		t.Errorf("the open mismatches are %+v", got)
 	}
 	if got := list("--status", "resolved"); len(got) != 1 || got[0].Resolved.Reason != "paid back at the service" || got[0].Resolved.Actor != "operator" || got[0].Resolved.Time == 0 {
-		t.Errorf("resolved are %+v", got)
+		t.Errorf("the resolved mismatches are %+v", got)
 	}
 	if got := list("--status", "all"); len(got) != 2 {
-		t.Errorf("all are %+v", got)
+		t.Errorf("all mismatches are %+v", got)
 	}
 	if got := table(t, g, "wallet", "mismatches", "--status", "all"); len(got) != 3 || got[0] != "ID | TIME | PROVIDER | KIND | USER | TRADE NO | PAYMENT | AMOUNT | REASON | RESOLVED" ||
 		!strings.HasSuffix(got[2], " | 11.00 USD | the order is over 10.00 | paid back at the service") {
@@ -214,7 +215,7 @@ func TestAMismatchThatIsResolvedIsNotOpenAnyMore(t *testing.T) {
 		{resolve[:3], 2, "--reason is required"},
 	} {
 		if code, _, stderr := g.Command(t, "", c.args...); code != c.code || !strings.Contains(stderr, c.want) {
-			t.Errorf("%q ends with %d: %s", c.args, code, stderr)
+			t.Errorf("%q: exit code %d: %s", c.args, code, stderr)
 		}
 	}
 	g.Verify(t)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// console is a gate with people.
+// console is a configuration with the console.
 var console = gatetest.Config{Site: "modelgate_console"}
 
 func self(t *testing.T, g *gatetest.Gate, cookie string) int {
@@ -20,26 +20,26 @@ func self(t *testing.T, g *gatetest.Gate, cookie string) int {
 	return g.Do(t, http.MethodGet, "/api/user/self", cookie, "").Status
 }
 
-func TestAUserIsCreatedWithAPasswordFromAFileOrStandardInputAlone(t *testing.T) {
+func TestAPasswordIsReadOnlyFromAFileOrStandardInput(t *testing.T) {
 	g := gatetest.Start(t, console)
 	file := filepath.Join(t.TempDir(), "password")
 	if err := os.WriteFile(file, []byte(gatetest.Password+" \r\nsecond line\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if code, stdout, stderr := g.Command(t, "", "user", "create", "ann", "--password-file", file); code != 0 || strings.Contains(stdout+stderr, gatetest.Password) {
-		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	if g.Login(t, "ann", gatetest.Password+" ") == "" || g.Login(t, "ann", gatetest.Password) != "" {
-		t.Error("the password is not the line as it stands")
+		t.Error("the password is not exactly the first line of the file")
 	}
 	if code, _, stderr := g.Command(t, gatetest.Password, "user", "create", "bob", "--password-stdin"); code != 0 || g.Login(t, "bob", gatetest.Password) == "" {
-		t.Errorf("ended with %d: %s", code, stderr)
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 	for name, c := range map[string]struct {
 		stdin string
 		args  []string
 		code  int
-		says  string
+		want  string
 	}{
 		"a weak password":     {"short", []string{"--password-stdin"}, 4, "password"},
 		"the name itself":     {"new-person", []string{"--password-stdin"}, 4, "password"},
@@ -51,19 +51,19 @@ func TestAUserIsCreatedWithAPasswordFromAFileOrStandardInputAlone(t *testing.T) 
 		"a password in argv":  {"", []string{"--password", gatetest.Password}, 2, "unknown flag"},
 	} {
 		code, _, stderr := g.Command(t, c.stdin, append([]string{"user", "create", "new-person"}, c.args...)...)
-		if code != c.code || !strings.Contains(stderr, c.says) {
-			t.Errorf("%s: ended with %d: %s", name, code, stderr)
+		if code != c.code || !strings.Contains(stderr, c.want) {
+			t.Errorf("%s: exit code %d: %s", name, code, stderr)
 		}
 	}
 	if code, _, _ := g.Command(t, "", "user", "show", "new-person"); code != 3 {
 		t.Error("a refused password left a user behind")
 	}
 	if g.Logged(gatetest.Password) {
-		t.Error("a password stands in the log")
+		t.Error("a password is in the log")
 	}
 }
 
-func TestOperatorsTakeFactorsAwayResetPasswordsAndSignOut(t *testing.T) {
+func TestCommandsResetFactorsAndPasswordsAndSignOut(t *testing.T) {
 	g := gatetest.Start(t, console)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	cookie := g.Login(t, "ann", gatetest.Password)
@@ -76,10 +76,10 @@ func TestOperatorsTakeFactorsAwayResetPasswordsAndSignOut(t *testing.T) {
 	}
 
 	if code, _, stderr := g.Command(t, "n\n", "user", "reset-2fa", "ann"); code != 4 || !strings.Contains(stderr, "not confirmed") {
-		t.Errorf("without a yes it ended with %d: %s", code, stderr)
+		t.Errorf("without --yes: exit code %d: %s", code, stderr)
 	}
-	if code, stdout, stderr := g.Command(t, "", "user", "reset-2fa", "ann", "--yes"); code != 0 || !strings.Contains(stdout, "no second factor now") {
-		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	if code, stdout, stderr := g.Command(t, "", "user", "reset-2fa", "ann", "--yes"); code != 0 || !strings.Contains(stdout, "now has no second factor") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	if _, stdout, _ := g.Command(t, "", "user", "list"); strings.Contains(stdout, "totp") {
 		t.Errorf("the list is\n%s", stdout)
@@ -87,33 +87,33 @@ func TestOperatorsTakeFactorsAwayResetPasswordsAndSignOut(t *testing.T) {
 
 	again := g.Login(t, "ann", gatetest.Password)
 	if self(t, g, again) != http.StatusOK {
-		t.Error("a log-in without factors is not whole")
+		t.Error("a log-in without factors is not complete")
 	}
 	if code, stdout, _ := g.Command(t, "", "user", "sign-out", "ann"); code != 0 || !strings.Contains(stdout, "signed out everywhere") {
-		t.Errorf("ended with %d: %s", code, stdout)
+		t.Errorf("exit code %d: %s", code, stdout)
 	}
 	for _, c := range []string{cookie, again} {
 		if got := self(t, g, c); got != http.StatusUnauthorized {
-			t.Errorf("a session that was signed out is answered %d", got)
+			t.Errorf("a session after the sign-out gets %d", got)
 		}
 	}
 
 	ended, stdout, _ := g.Command(t, "", "user", "reset-password", "ann", "--json")
 	var issued struct{ Code string }
 	if err := json.Unmarshal([]byte(stdout), &issued); ended != 0 || err != nil || issued.Code == "" {
-		t.Fatalf("ended with %d: %s", ended, stdout)
+		t.Fatalf("exit code %d: %s", ended, stdout)
 	}
 	const next = "a password that is remembered"
 	g.Post(t, "", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":%q}`, issued.Code, next))
 	if g.Login(t, "ann", next) == "" || g.Login(t, "ann", gatetest.Password) != "" {
-		t.Error("the new password is not the one")
+		t.Error("the new password did not replace the old one")
 	}
 	if g.Logged(issued.Code) {
-		t.Error("the code stands in the log")
+		t.Error("the code is in the log")
 	}
 	for _, verb := range []string{"reset-2fa", "sign-out", "reset-password", "unblock"} {
 		if code, _, _ := g.Command(t, "", "user", verb, "nobody", "--yes"); code != 3 {
-			t.Errorf("%s of nobody ended with %d", verb, code)
+			t.Errorf("%s of an unknown user: exit code %d", verb, code)
 		}
 	}
 	for _, action := range []string{"user.reset_2fa", "user.sign_out", "totp.enable", "login"} {
@@ -121,38 +121,38 @@ func TestOperatorsTakeFactorsAwayResetPasswordsAndSignOut(t *testing.T) {
 	}
 }
 
-func TestOperatorsLetAUserTryAgain(t *testing.T) {
+func TestUnblockAllowsLogInsAgain(t *testing.T) {
 	g := gatetest.Start(t, console)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	for range 10 {
 		g.Login(t, "ann", "a wrong password")
 	}
 	if g.Login(t, "ann", gatetest.Password) != "" {
-		t.Fatal("a name may be tried without end")
+		t.Fatal("log-ins are not locked after ten wrong passwords")
 	}
-	if code, stdout, stderr := g.Command(t, "", "user", "unblock", "ann"); code != 0 || !strings.Contains(stdout, "may try again") {
-		t.Errorf("ended with %d: %s%s", code, stdout, stderr)
+	if code, stdout, stderr := g.Command(t, "", "user", "unblock", "ann"); code != 0 || !strings.Contains(stdout, "can try again") {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	if g.Login(t, "ann", gatetest.Password) == "" {
-		t.Error("the user may not try again")
+		t.Error("the user still cannot log in")
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
 		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "user.unblock" && l.Text("actor") == "operator"
 	})
 }
 
-func TestAUserWhoseNameIsAFlagIsNotMade(t *testing.T) {
+func TestAUserNameCannotLookLikeAFlag(t *testing.T) {
 	g := gatetest.Start(t, console)
 	for _, name := range []string{"-ann", "..", "."} {
 		code, _, stderr := gatetest.Caddy(t, gatetest.Password, "modelgate", "user", "create", "--password-stdin", "--address", g.AdminAddress, "--", name)
-		if code != 4 || !strings.Contains(stderr, "does not begin with -") {
-			t.Errorf("%q ended with %d: %s", name, code, stderr)
+		if code != 4 || !strings.Contains(stderr, "must not begin with -") {
+			t.Errorf("%q: exit code %d: %s", name, code, stderr)
 		}
 	}
 }
 
-func TestAUserIsShownWithWhatRefusesTheUser(t *testing.T) {
-	g := gatetest.Start(t, gatetest.Config{App: "price dear {\ninput 1\noutput 10\ncontext 200000\nmax_output 1000\n}", Site: gatetest.Proxied + "modelgate_console\n"})
+func TestUserShowPrintsRestrictionsAndLocks(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "price costly {\ninput 1\noutput 10\ncontext 200000\nmax_output 1000\n}", Site: gatetest.Proxied + "modelgate_console\n"})
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
 	key := g.NewKey(t, map[string]any{"user": "ann"})
 	g.Credit(t, "ann", "0.001")
@@ -161,17 +161,17 @@ func TestAUserIsShownWithWhatRefusesTheUser(t *testing.T) {
 		return stdout
 	}
 	if got := shown(); strings.Contains(got, "restricted") || strings.Contains(got, "locked") {
-		t.Errorf("nothing refuses the user:\n%s", got)
+		t.Errorf("a user without restrictions is shown as\n%s", got)
 	}
-	g.Backend.On("dear", gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":150000,"output_tokens":1}}`))
-	message(t, g, key, "dear", http.StatusOK)
+	g.Backend.On("costly", gatetest.JSON(http.StatusOK, `{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":150000,"output_tokens":1}}`))
+	message(t, g, key, "costly", http.StatusOK)
 	for range 10 {
 		g.Login(t, "ann", "a wrong password")
 	}
 	got := shown()
 	for _, want := range []string{"Calls are restricted: 0.14901 is uncollected, 0.001 was charged", "Log-ins by password are locked until 20"} {
 		if !strings.Contains(got, want) {
-			t.Errorf("what is shown lacks %q:\n%s", want, got)
+			t.Errorf("the output lacks %q:\n%s", want, got)
 		}
 	}
 }

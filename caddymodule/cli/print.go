@@ -19,10 +19,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// printer writes an answer in words. Cells that tabs part are aligned.
+// printer prints an answer as text. It separates cells by tabs.
 type printer func(w *tabwriter.Writer, c *call, answer []byte) error
 
-var errNotAdmin = errExit{exitUnreachable, errors.New("what answers at this address is not Caddy's admin endpoint")}
+var errNotAdmin = errExit{exitUnreachable, errors.New("the server at this address is not Caddy's admin endpoint")}
 
 // both prints an answer with two printers.
 func both(one, two printer) printer {
@@ -32,18 +32,18 @@ func both(one, two printer) printer {
 }
 
 // decoded prints an answer of type T.
-func decoded[T any](words func(w *tabwriter.Writer, answer *T)) printer {
+func decoded[T any](print func(w *tabwriter.Writer, answer *T)) printer {
 	return func(w *tabwriter.Writer, _ *call, answer []byte) error {
 		var value T
 		if json.Unmarshal(answer, &value) != nil {
 			return errNotAdmin
 		}
-		words(w, &value)
+		print(w, &value)
 		return nil
 	}
 }
 
-// rows prints a T, or each of a list of them, as a row below the heads.
+// rows prints one T, or each T of a list, as a row below the heads.
 func rows[T any](heads string, cells func(*T) []any) printer {
 	return func(w *tabwriter.Writer, _ *call, answer []byte) error {
 		var list struct {
@@ -69,15 +69,15 @@ func rows[T any](heads string, cells func(*T) []any) printer {
 
 func row(cells ...any) string { return strings.Join(words(cells), "\t") }
 
-// says prints a sentence about an argument.
-func says(argument, sentence string) printer {
+// sentence prints a sentence about an argument.
+func sentence(argument, text string) printer {
 	return func(w *tabwriter.Writer, c *call, _ []byte) error {
-		_, err := fmt.Fprintf(w, "%s %s.\n", c.args[argument], sentence)
+		_, err := fmt.Fprintf(w, "%s %s.\n", c.args[argument], text)
 		return err
 	}
 }
 
-// counted writes a number with what it counts.
+// counted returns a number with the noun in the singular or the plural.
 func counted[N int | int64](n N, one, more string) string {
 	if n == 1 {
 		return "1 " + one
@@ -85,7 +85,7 @@ func counted[N int | int64](n N, one, more string) string {
 	return fmt.Sprintf("%d %s", n, more)
 }
 
-// moment writes Unix seconds for people, and zero as a dash.
+// moment returns Unix seconds as a readable time in UTC, and zero as a dash.
 func moment(seconds int64) string {
 	if seconds == 0 {
 		return "-"
@@ -101,8 +101,8 @@ func words[T any](values []T) []string {
 	return out
 }
 
-// dash writes a word for a table: an empty one as a dash, and quoted if it has
-// characters that are not visible. Today's names have none; stored ones may.
+// dash returns a word for a table: a dash if it is empty, and quoted if it has characters
+// that are not visible. New names cannot have such characters; stored ones may.
 func dash(word string) string {
 	switch {
 	case word == "":
@@ -137,7 +137,7 @@ var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tSTATE", func(u
 var printKeys = rows("ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tLIMITS\tEXPIRES\tSTATE", keyCells)
 
 func keyCells(k *adminapi.Key) []any {
-	// The scope is the one that the operator has set; the owner's is beside it.
+	// The scope of the operator, and then that of the owner.
 	expires, now := identity.Key{Scope: k.Scope, Operator: k.Owner}.ExpiresAt(), time.Now().Unix()
 	state := "active"
 	switch {
@@ -146,13 +146,13 @@ func keyCells(k *adminapi.Key) []any {
 	case expires != 0 && expires <= now:
 		state = "expired"
 	case k.PreviousUntil > now:
-		state = "active; the secret before until " + moment(k.PreviousUntil)
+		state = "active; previous secret until " + moment(k.PreviousUntil)
 	}
 	var ownLimits []string
 	if k.Owner.Limits != (identity.Limits{}) {
 		ownLimits = []string{k.Owner.Limits.String()}
 	}
-	// and adds what the owner has set to what the operator has set.
+	// and adds the values of the owner to those of the operator.
 	and := func(operator, owner []string) string {
 		cell := cmp.Or(strings.Join(operator, ","), "all")
 		if len(owner) > 0 {
@@ -167,34 +167,34 @@ func keyCells(k *adminapi.Key) []any {
 }
 
 var printSecret = decoded(func(w *tabwriter.Writer, k *adminapi.Key) {
-	fmt.Fprintf(w, "\nThe key, shown this once:\n\n%s\n", k.Secret)
+	fmt.Fprintf(w, "\nThe key, which is shown only once:\n\n%s\n", k.Secret)
 })
 
 func printToken(w *tabwriter.Writer, c *call, answer []byte) error {
 	if c.isSet("revoke") {
-		return says("user", "has no access token now")(w, c, answer)
+		return sentence("user", "has no access token now")(w, c, answer)
 	}
 	return decoded(func(w *tabwriter.Writer, token *adminapi.AccessToken) {
-		fmt.Fprintf(w, "The access token, shown this once:\n\n%s\n", token.Secret)
+		fmt.Fprintf(w, "The access token, which is shown only once:\n\n%s\n", token.Secret)
 	})(w, c, answer)
 }
 
 func printResetCode(w *tabwriter.Writer, c *call, answer []byte) error {
 	return decoded(func(w *tabwriter.Writer, code *adminapi.OneTimeCode) {
-		fmt.Fprintf(w, "The code for %s, shown this once; it holds for 24 hours and ends with the next one:\n\n%s\n\nIt is sent with the new password to POST /api/user/password/reset.\n",
+		fmt.Fprintf(w, "The code for %s, which is shown only once, is valid for 24 hours or until the next one:\n\n%s\n\nThe user sends it with the new password to POST /api/user/password/reset.\n",
 			c.args["user"], code.Code)
 	})(w, c, answer)
 }
 
 var printRotation = decoded(func(w *tabwriter.Writer, done *caddymodule.KeyRotation) {
-	fmt.Fprintf(w, "%s sealed anew.\n", counted(done.Resealed, "secret was", "secrets were"))
+	fmt.Fprintf(w, "%s sealed with the new key.\n", counted(done.Resealed, "secret was", "secrets were"))
 	switch {
 	case done.KeyFile != "":
-		fmt.Fprintf(w, "The new key stands in %s; make a copy of it, apart from those of the store.\n", done.KeyFile)
+		fmt.Fprintf(w, "The new key is in %s; keep a copy of it apart from the backups of the store.\n", done.KeyFile)
 	case done.Single:
-		fmt.Fprintln(w, "The configuration has one master key: to change it, put a new one before it, reload, and rotate.")
+		fmt.Fprintln(w, "The configuration has one master key. To change it, put a new one before it, reload, and rotate.")
 	default:
-		fmt.Fprintln(w, "The keys after the first can be taken out of the configuration.")
+		fmt.Fprintln(w, "You can now remove the keys after the first from the configuration.")
 	}
 })
 
@@ -204,7 +204,7 @@ var printWallet = rows("USER\tBALANCE\tHELD\tRESERVED\tOWED", func(a *adminapi.W
 
 var printReplayed = decoded(func(w *tabwriter.Writer, answer *struct{ Replayed bool }) {
 	if answer.Replayed {
-		fmt.Fprintln(w, "This was done before, with this idempotency key; nothing was done now.")
+		fmt.Fprintln(w, "Nothing was changed: an earlier command had this idempotency key. This is its result.")
 	}
 })
 
@@ -216,7 +216,7 @@ var printClearing = rows("AMOUNT\tBALANCE\tOWED\tWRITTEN OFF", func(c *billing.W
 	return []any{c.Amount, c.Balance, c.Owed, c.WrittenOff}
 })
 
-// printSkip says how to list the lines that follow.
+// printSkip prints how to list the following lines.
 func printSkip(w *tabwriter.Writer, c *call, answer []byte) error {
 	return decoded(func(w *tabwriter.Writer, list *struct {
 		Items []struct{}
@@ -249,7 +249,7 @@ var printTasks = rows("TASK\tUSER\tMODEL\tBACKEND\tSTATUS\tPROGRESS\tSUBMITTED\t
 	return []any{t.ID, dash(t.User), dash(t.Model), t.Backend, t.Status, t.Progress, moment(t.CreatedAt), moment(t.CompletedAt), t.Charged}
 })
 
-// printTask prints what is known of a task, a line for each thing.
+// printTask prints a task, one line for each property that has a value.
 var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.TaskDetail) {
 	known := func(is bool, value string) string { // an empty value has no line
 		if !is {
@@ -267,14 +267,14 @@ var printTask = decoded(func(w *tabwriter.Writer, t *adminapi.TaskDetail) {
 	}
 	lines := [][2]string{
 		{"task", t.ID}, {"status", t.State()}, {"model", dash(t.Model)}, {"user", dash(t.User) + ", key " + t.Key},
-		{"backend", t.Backend}, {"hand-over", string(t.Delivery)}, {"job there", job}, {"session id", known(t.SessionID != "", dash(t.SessionID))},
-		{"submitted", at(t.CreatedAt)}, {"completed", at(t.CompletedAt)}, {"asked last", at(t.Polled)},
-		{"without an answer", known(t.Failing > 0, counted(t.Failing, "time", "times"))}, {"unknown word", known(t.UnknownStatus != "", dash(t.UnknownStatus))},
-		{"made, not copied since", at(t.Made)},
-		{"looked at next", known(!over && t.Due != t.Deadline, at(t.Due))}, // a task that waits for its slot is not polled before
-		{"fails if not over", known(!over, at(t.Deadline))}, {"held", known(!over, t.Held.String())}, {"charged", known(over, t.Charged.String())},
+		{"backend", t.Backend}, {"delivery", string(t.Delivery)}, {"backend job", job}, {"session id", known(t.SessionID != "", dash(t.SessionID))},
+		{"submitted", at(t.CreatedAt)}, {"completed", at(t.CompletedAt)}, {"last poll", at(t.Polled)},
+		{"failed polls in a row", known(t.Failing > 0, strconv.Itoa(t.Failing))}, {"unknown status", known(t.UnknownStatus != "", dash(t.UnknownStatus))},
+		{"copying since", at(t.CopyingSince)},
+		{"next step", known(!over && t.Due != t.Deadline, at(t.Due))}, // a task that waits for a slot has none
+		{"deadline", known(!over, at(t.Deadline))}, {"held", known(!over, t.Held.String())}, {"charged", known(over, t.Charged.String())},
 		{"price rule", t.Rule},
-		{"its backend took", known(t.VendorCost.Amount != "", dash(t.VendorCost.Amount+" "+t.VendorCost.Unit))}, {"failed", failed}, {"loss", t.Loss},
+		{"cost at the backend", known(t.VendorCost.Amount != "", dash(t.VendorCost.Amount+" "+t.VendorCost.Unit))}, {"failed", failed}, {"loss", t.Loss},
 	}
 	if t.Result != nil {
 		for _, link := range t.Result.URLs {

@@ -15,7 +15,7 @@ import (
 // showStatus prints the status and fails if the gateway is not ready.
 func showStatus(c *call) error {
 	var status adminapi.Status
-	if err := c.ask(http.MethodGet, "/modelgate/status", &status); err != nil {
+	if err := c.send(http.MethodGet, "/modelgate/status", &status); err != nil {
 		return err
 	}
 	err := c.printed(status, decoded(func(w *tabwriter.Writer, s *adminapi.Status) {
@@ -47,8 +47,8 @@ func showVersion(c *call) error {
 	})
 }
 
-// checkBackends checks one backend, or each that is configured. It fails if a backend
-// would not take a task, or if the one that is named cannot be checked.
+// checkBackends checks one backend, or each configured one. It fails if a backend would not
+// accept a task, or if the named one cannot be checked.
 func checkBackends(c *call) error {
 	var names []string
 	one, only := c.args["backend"]
@@ -56,7 +56,7 @@ func checkBackends(c *call) error {
 		names = []string{one}
 	} else {
 		var list struct{ Items []adminapi.Backend }
-		if err := c.ask(http.MethodGet, "/modelgate/backends", &list); err != nil {
+		if err := c.send(http.MethodGet, "/modelgate/backends", &list); err != nil {
 			return err
 		}
 		for _, b := range list.Items {
@@ -68,7 +68,7 @@ func checkBackends(c *call) error {
 	checks := make([]adminapi.BackendCheck, len(names))
 	var failed []string
 	for i, name := range names {
-		if err := c.ask(http.MethodPost, "/modelgate/backends/"+url.PathEscape(name)+"/check", &checks[i]); err != nil {
+		if err := c.send(http.MethodPost, "/modelgate/backends/"+url.PathEscape(name)+"/check", &checks[i]); err != nil {
 			return err
 		}
 		if checks[i].State == adminapi.CheckFailed {

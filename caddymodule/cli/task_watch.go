@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// maxWatch bounds --timeout: by then every task is over.
+	// maxWatch bounds --timeout: every task ends within this time.
 	maxWatch = 72 * time.Hour
 
 	// watchWait is how long one request waits for a change. It is shorter than the time
@@ -27,19 +27,19 @@ const (
 
 func watchTasks(c *call) error {
 	word := c.flag("timeout")
-	most, err := caddy.ParseDuration(word)
-	if err != nil || most <= 0 || most > maxWatch {
-		return errUsage("--timeout %q is no duration such as 30m, of at most 72h", word)
+	timeout, err := caddy.ParseDuration(word)
+	if err != nil || timeout <= 0 || timeout > maxWatch {
+		return errUsage("--timeout %q is not supported; allowed: a duration such as 30m, at most 72h", word)
 	}
 	one, only := c.args["task"]
 	if only && c.Flags().Changed("user") {
-		return errUsage("--user goes without a task")
+		return errUsage("--user and [task] exclude each other")
 	}
 	client, err := newClient(c.Command)
 	if err != nil {
 		return err
 	}
-	w := watcher{client: client, out: c.OutOrStdout(), asJSON: c.isSet("json"), known: make(map[string]string), end: time.Now().Add(most)}
+	w := watcher{client: client, out: c.OutOrStdout(), asJSON: c.isSet("json"), known: make(map[string]string), end: time.Now().Add(timeout)}
 	if only {
 		w.next = []string{one}
 	} else {
@@ -67,20 +67,20 @@ func watchTasks(c *call) error {
 	return nil
 }
 
-// watcher follows tasks, as many at a time as one request takes.
+// watcher follows tasks, at most as many at a time as one request can name.
 type watcher struct {
 	client *client
 	out    io.Writer
 	asJSON bool
 	end    time.Time
 
-	next  []string          // tasks to follow when there is room
-	known map[string]string // tasks that are followed, with the state that was printed last
+	next  []string          // tasks to follow later
+	known map[string]string // tasks that are followed, with the last printed state
 
 	tasks, failed, gone int
 }
 
-// follow prints every change of the tasks until all are over or the time is.
+// follow prints every change of the tasks until all have ended or the timeout is over.
 func (w *watcher) follow(ctx context.Context) error {
 	for {
 		for len(w.known) < adminapi.MaxWatched && len(w.next) > 0 {
@@ -93,24 +93,24 @@ func (w *watcher) follow(ctx context.Context) error {
 		}
 		// Round up to a second, so that the last request waits as well.
 		wait := min(left+time.Second-1, watchWait) / time.Second
-		var news adminapi.WatchResponse
-		if err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &news); err != nil {
+		var changes adminapi.WatchResponse
+		if err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &changes); err != nil {
 			return err
 		}
-		for _, id := range news.Gone {
+		for _, id := range changes.Gone {
 			delete(w.known, id)
 			w.gone++
 		}
-		for i := range news.Items {
-			if err := w.saw(&news.Items[i]); err != nil {
+		for i := range changes.Items {
+			if err := w.update(&changes.Items[i]); err != nil {
 				return err
 			}
 		}
 	}
 }
 
-// saw records the state of a task and prints it.
-func (w *watcher) saw(t *adminapi.Task) error {
+// update records the state of a task and prints it.
+func (w *watcher) update(t *adminapi.Task) error {
 	w.known[t.ID] = t.State()
 	if t.CompletedAt != 0 {
 		delete(w.known, t.ID)

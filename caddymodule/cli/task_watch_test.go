@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-func TestMoreTasksAreFollowedThanOneRequestTakes(t *testing.T) {
+func TestWatchFollowsMoreTasksThanOneRequestAllows(t *testing.T) {
 	t.Parallel()
 	const tasks = 3*adminapi.MaxWatched + 7
 	requests := 0
@@ -23,25 +23,25 @@ func TestMoreTasksAreFollowedThanOneRequestTakes(t *testing.T) {
 		if err := json.NewDecoder(r.Body).Decode(&in); err != nil || len(in.Known) == 0 || len(in.Known) > adminapi.MaxWatched {
 			t.Errorf("%d tasks are watched: %v", len(in.Known), err)
 		}
-		if most := int64(watchWait / time.Second); in.Wait < 1 || in.Wait > most {
+		if maxWait := int64(watchWait / time.Second); in.Wait < 1 || in.Wait > maxWait {
 			t.Errorf("the wait is %d s", in.Wait)
 		}
 		requests++
-		var news adminapi.WatchResponse
-		for id, state := range in.Known { // each runs first, then it is over
+		var answer adminapi.WatchResponse
+		for id, state := range in.Known { // each task runs first and then ends
 			one := adminapi.Task{Task: task.Task{ID: id, Status: task.InProgress, Progress: "50%"}}
 			switch {
 			case id == "task 0":
-				news.Gone = append(news.Gone, id)
+				answer.Gone = append(answer.Gone, id)
 				continue
 			case id == "task 1" && state != "":
 				one.Task = task.Task{ID: id, Status: task.Failed, CompletedAt: 1, Error: &task.Error{Reason: backends.ModelFailed, Message: "m"}}
 			case state != "":
 				one.Task = task.Task{ID: id, Status: task.Success, CompletedAt: 1, Result: &task.Result{URL: "u"}}
 			}
-			news.Items = append(news.Items, one)
+			answer.Items = append(answer.Items, one)
 		}
-		_ = json.NewEncoder(w).Encode(news)
+		_ = json.NewEncoder(w).Encode(answer)
 	}))
 	defer server.Close()
 	var out strings.Builder
@@ -65,7 +65,7 @@ func TestMoreTasksAreFollowedThanOneRequestTakes(t *testing.T) {
 	}
 }
 
-func TestWatchingEndsWithItsTime(t *testing.T) {
+func TestWatchEndsAtItsTimeout(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_ = json.NewEncoder(w).Encode(adminapi.WatchResponse{})

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// printUsage prints a usage report. Tasks and uncollected costs have a column only if
-// there are some.
+// printUsage prints a usage report. Tasks and uncollected costs have a column only if they
+// are not all zero.
 func printUsage(w *tabwriter.Writer, c *call, answer []byte) error {
 	var list struct {
 		Items []adminapi.UsageRow `json:"items"`
@@ -60,8 +60,8 @@ func printUsage(w *tabwriter.Writer, c *call, answer []byte) error {
 	return nil
 }
 
-// writeUsageCSV writes every column, whatever the report is grouped by, so that programs
-// can rely on the columns.
+// writeUsageCSV writes every column for every grouping, so that programs can rely on the
+// columns.
 func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
 	w := csv.NewWriter(out)
 	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected", "tasks"))

@@ -19,7 +19,7 @@ func verify(c *call) (err error) {
 	if file := c.flag("backup"); file != "" {
 		v, err = verifyBackup(c.Context(), c.flag("engine"), file)
 	} else {
-		err = c.ask(http.MethodPost, "/modelgate/verify", &v)
+		err = c.send(http.MethodPost, "/modelgate/verify", &v)
 	}
 	if err != nil {
 		return err
@@ -33,7 +33,8 @@ func verify(c *call) (err error) {
 	return nil
 }
 
-// verifyBackup restores a backup into a temporary store beside it, and checks that.
+// verifyBackup restores a backup into a temporary store in the same directory and checks
+// that store.
 func verifyBackup(ctx context.Context, engine, file string) (v adminapi.Verification, err error) {
 	dir, err := os.MkdirTemp(filepath.Dir(file), ".modelgate-verify-*")
 	if err != nil {

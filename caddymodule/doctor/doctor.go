@@ -1,8 +1,8 @@
-// Package doctor looks for what is dangerous or broken in a configuration of Caddy
-// that has modelgate in it.
+// Package doctor searches for dangerous and broken settings in a configuration of Caddy
+// with modelgate.
 //
-// [Examine] runs every check over the decoded JSON of a configuration and returns its
-// [Finding]s. It starts nothing and asks no server; the command is in package cli.
+// [Examine] runs every check on the decoded JSON of a configuration and returns its
+// [Finding]s. It starts nothing and sends no requests; package cli has the command.
 package doctor
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Finding is one thing that the doctor names.
+// Finding is one dangerous or broken setting.
 type Finding struct {
 	Level  string `json:"level"` // "error", "warning" or "note"
 	Where  string `json:"where"` // a path in the JSON configuration
@@ -30,8 +30,8 @@ func Examine(config any, admin string, env Environment) []Finding {
 	return append(findings, checkEnvironment(config, env)...)
 }
 
-// takesNoRequests reports whether a log is limited to loggers that write no requests, or
-// discards everything.
+// takesNoRequests reports whether a log discards everything, or has only loggers that do
+// not write requests.
 func takesNoRequests(log any) bool {
 	if output, _ := at(log, "writer", "output").(string); output == "discard" {
 		return true
@@ -45,14 +45,14 @@ func takesNoRequests(log any) bool {
 	return len(include) > 0
 }
 
-// checkExit looks for a gateway that waits without limit for open streams when it is
-// stopped.
+// checkExit searches for a gateway that waits without limit for open streams when it
+// stops.
 func checkExit(config any) []Finding {
 	if !hasHandler(config, "modelgate_messages", "modelgate_completions") || at(config, "apps", "http", "grace_period") != nil {
 		return nil
 	}
 	return []Finding{{
-		"warning", "apps.http.grace_period", "there is none: Caddy waits without limit for open streams when it is stopped",
+		"warning", "apps.http.grace_period", "grace_period is missing: Caddy waits without limit for open streams when it stops",
 		"add to the global options: grace_period 5m",
 	}}
 }
@@ -95,8 +95,8 @@ func inClear(value any) bool {
 	return !strings.Contains(word, "{")
 }
 
-// fromElsewhere is the remedy for secrets in clear.
-const fromElsewhere = "read it from the environment or a file: {env.NAME} or {file./path}"
+// usePlaceholder is the remedy for secrets in clear.
+const usePlaceholder = "read it from the environment or a file: {env.NAME} or {file./path}"
 
 func checkProxy(path string, proxy map[string]any) []Finding {
 	var findings []Finding
@@ -113,14 +113,14 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 			if inClear(value) {
 				findings = append(findings, Finding{
 					"warning", path, "a key is in clear in the configuration, which Caddy saves and logs at debug level",
-					fromElsewhere,
+					usePlaceholder,
 				})
 			}
 		}
 	}
 	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
 		findings = append(findings, Finding{
-			"error", path, "response_buffers holds streams back until the buffer is full",
+			"error", path, "response_buffers delays streams until the buffer is full",
 			"remove the line",
 		})
 	}

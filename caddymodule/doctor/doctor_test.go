@@ -24,31 +24,32 @@ const (
 `
 	redacted = "format modelgate_redact {\n wrap json\n }"
 
-	// byHand is a filter that leaves links to results and nothing else.
-	byHand = "format filter {\n request>headers delete\n resp_headers delete\n request>uri regexp ([?].*|sk-.*) x\n }"
+	// linksInClear is a filter that hides everything except links to results.
+	linksInClear = "format filter {\n request>headers delete\n resp_headers delete\n request>uri regexp ([?].*|sk-.*) x\n }"
 )
 
-func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
+func TestTheDoctorReportsDangerousAndBrokenConfigurations(t *testing.T) {
 	t.Parallel()
 	site := func(inner string) string {
 		return "http://:8080 {\n modelgate_messages {\n" + inner + "\n}\n}\n"
 	}
-	// selling is a gateway that sells, with more words in its option and its block.
+	// selling returns a gateway with prices. It adds option to the global option and block to
+	// the handler.
 	selling := func(option, block string) string {
 		return "{\n" + closed + filtered + "modelgate {\n price a-* {\n request 1\n}\n" + option + "\n}\n}\n" +
 			"http://:8080 {\n modelgate_console\n modelgate_messages {\n" + block + "\nrespond ok\n}\n}\n"
 	}
-	// only is a block without other routes.
+	// only returns selling without the last route of the handler.
 	only := func(option, block string) string {
 		return strings.Replace(selling(option, block), "\nrespond ok\n}", "\n}", 1)
 	}
-	// tasking is one that sells, too, with a door for tasks.
-	tasking := func(option, door string) string {
-		return strings.Replace(selling(option, ""), "modelgate_console", "modelgate_console\n "+door, 1)
+	// withTasks returns selling with a directive for tasks.
+	withTasks := func(option, directive string) string {
+		return strings.Replace(selling(option, ""), "modelgate_console", "modelgate_console\n "+directive, 1)
 	}
 	const (
 		secure  = "base_url https://x.example\n"
-		keeping = "family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}"
+		backend = "family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}"
 		stripe  = "payment stripe {\n secret_key {env.NOPE}\n webhook_secret {file./nope}\n}\n"
 	)
 	proxy := func(inner string) string { return site("reverse_proxy 127.0.0.1:1 {\n" + inner + "\n}") }
@@ -56,29 +57,29 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		caddyfile string
 		findings  []string // "level where: words of what", in order
 	}{
-		"all is well":              {"{\n" + filtered + "}\n" + site("reverse_proxy 127.0.0.1:1"), nil},
-		"logs in clear":            {"{\ngrace_period 5m\n}\n" + site("reverse_proxy 127.0.0.1:1"), []string{"error logging.logs.default: request header X-Api-Key, request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter key"}},
-		"a log to nowhere":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), []string{"warning apps.http.grace_period: without limit"}},
-		"a log of its own calls":   {"{\n" + filtered + "log calls {\n include http.handlers.modelgate_messages\n}\n}\n" + site("respond ok"), nil},
-		"an access log in clear":   {"{\n" + filtered + "log access {\n include http.log.access\n}\n}\n" + site("respond ok"), []string{"error logging.logs.access: response header X-Debug-Key, an API key in the response header X-Note"}},
-		"an open admin endpoint":   {"{\n" + filtered + "admin :2019\n}\n" + site("respond ok"), []string{"error admin.listen: every client that can connect"}},
-		"a named admin endpoint":   {"{\n" + filtered + "admin 192.0.2.1:2019\n}\n" + site("respond ok"), []string{"error admin.listen: every client that can connect"}},
-		"a closed admin endpoint":  {"{\n" + filtered + "admin off\n}\n" + site("respond ok"), nil},
-		"admin over a socket":      {"{\n" + filtered + "admin unix//run/caddy.sock\n}\n" + site("respond ok"), nil},
-		"admin on the loopback":    {"{\n" + filtered + "admin [::1]:2019\n}\n" + site("respond ok"), nil},
-		"retries without buffers":  {"{\n" + filtered + "}\n" + proxy("lb_retries 2"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
-		"try_duration":             {"{\n" + filtered + "}\n" + proxy("lb_try_duration 5s"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
-		"retries with buffers":     {"{\n" + filtered + "}\n" + proxy("lb_retries 2\nrequest_buffers 32MiB"), nil},
-		"a gate within a gate":     {"{\n" + filtered + "}\n" + site("modelgate_auth"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: which removes the caller's key"}},
-		"a filter of few headers":  {"{\n" + strings.Replace(filtered, redacted, "format filter {\n request>headers>X-Api-Key delete\n request>uri query {\n delete key\n }\n}", 1) + "}\n" + site("respond ok"), []string{"error logging.logs.default: in clear: request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter Key, query parameter api_key"}},
-		"credentials in the log":   {"{\ngrace_period 5m\nservers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error logging.logs.default: request header Authorization, request header Cookie"}},
-		"credentials are hidden":   {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), nil},
-		"response buffers":         {"{\n" + filtered + "}\n" + proxy("response_buffers 1MiB"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
-		"within a handle":          {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: holds streams back"}},
-		"all is sold well":         {selling(secure+stripe, "models a-1"), nil},
-		"money without paying":     {selling("base_url http://localhost:8080\n payment demo", ""), []string{"warning apps.modelgate.payments: without paying"}},
-		"plans and nothing to pay": {"{\n" + closed + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
-		"payments and no console":  {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: users cannot order"}},
+		"no finding":              {"{\n" + filtered + "}\n" + site("reverse_proxy 127.0.0.1:1"), nil},
+		"logs in clear":           {"{\ngrace_period 5m\n}\n" + site("reverse_proxy 127.0.0.1:1"), []string{"error logging.logs.default: request header X-Api-Key, request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter key"}},
+		"a discarded log":         {"{\n log {\n output discard\n}\n}\n" + site("respond ok"), []string{"warning apps.http.grace_period: without limit"}},
+		"a log of calls":          {"{\n" + filtered + "log calls {\n include http.handlers.modelgate_messages\n}\n}\n" + site("respond ok"), nil},
+		"an access log in clear":  {"{\n" + filtered + "log access {\n include http.log.access\n}\n}\n" + site("respond ok"), []string{"error logging.logs.access: response header X-Debug-Key, an API key in the response header X-Note"}},
+		"an open admin endpoint":  {"{\n" + filtered + "admin :2019\n}\n" + site("respond ok"), []string{"error admin.listen: every client that can connect"}},
+		"a named admin endpoint":  {"{\n" + filtered + "admin 192.0.2.1:2019\n}\n" + site("respond ok"), []string{"error admin.listen: every client that can connect"}},
+		"a closed admin endpoint": {"{\n" + filtered + "admin off\n}\n" + site("respond ok"), nil},
+		"admin over a socket":     {"{\n" + filtered + "admin unix//run/caddy.sock\n}\n" + site("respond ok"), nil},
+		"admin on the loopback":   {"{\n" + filtered + "admin [::1]:2019\n}\n" + site("respond ok"), nil},
+		"retries without buffers": {"{\n" + filtered + "}\n" + proxy("lb_retries 2"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
+		"try_duration":            {"{\n" + filtered + "}\n" + proxy("lb_try_duration 5s"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: without request_buffers"}},
+		"retries with buffers":    {"{\n" + filtered + "}\n" + proxy("lb_retries 2\nrequest_buffers 32MiB"), nil},
+		"a gate within a gate":    {"{\n" + filtered + "}\n" + site("modelgate_auth"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: which removes the caller's key"}},
+		"a filter of few headers": {"{\n" + strings.Replace(filtered, redacted, "format filter {\n request>headers>X-Api-Key delete\n request>uri query {\n delete key\n }\n}", 1) + "}\n" + site("respond ok"), []string{"error logging.logs.default: in clear: request header Api-Key, request header X-Auth-Token, request header X-Goog-Api-Key, request header X_Api_Key, request header Stripe-Signature, query parameter Key, query parameter api_key"}},
+		"credentials in the log":  {"{\ngrace_period 5m\nservers {\n log_credentials\n}\n}\n" + site("respond ok"), []string{"error logging.logs.default: request header Authorization, request header Cookie"}},
+		"credentials are hidden":  {"{\n" + filtered + "servers {\n log_credentials\n}\n}\n" + site("respond ok"), nil},
+		"response buffers":        {"{\n" + filtered + "}\n" + proxy("response_buffers 1MiB"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0]: delays streams"}},
+		"within a handle":         {"{\n" + filtered + "}\n" + site("handle {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}"), []string{"error apps.http.servers.srv0.routes[0].handle[0].routes[0].handle[0].routes[0].handle[0]: delays streams"}},
+		"prices and payments":     {selling(secure+stripe, "models a-1"), nil},
+		"demo payments":           {selling("base_url http://localhost:8080\n payment demo", ""), []string{"warning apps.modelgate.payments: without paying"}},
+		"plans without prices":    {"{\n" + closed + filtered + "modelgate {\n plan 1 A {\n price 1\n quota 1\n duration 1 month\n }\n}\n}\n" + site("respond ok"), []string{"warning apps.modelgate: every call is free"}},
+		"payments, no console":    {strings.Replace(selling(secure+stripe, ""), "modelgate_console", "", 1), []string{"error apps.modelgate.payments: users cannot order"}},
 		"secrets in clear": {
 			selling(secure+"payment stripe {\n secret_key sk_live_x\n webhook_secret whsec_x\n}\npayment epay {\n url https://x.example\n pid 1\n key hush\n currency USD\n}", ""),
 			[]string{
@@ -87,80 +88,80 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 			},
 		},
 		"a model without a price": {
-			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price"},
+			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed but has no price"},
 		},
 		"a free model":           {selling(secure+"unpriced allow", "models a-1 b"), nil},
-		"people in clear":        {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
-		"people on this machine": {selling("base_url http://[::1]:8080", ""), nil},
+		"a console in clear":     {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
+		"a local console":        {selling("base_url http://[::1]:8080", ""), nil},
 		"a site without a name":  {selling("", ""), []string{"warning apps.modelgate.base_url: in clear"}},
-		"passkeys for another":   {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
-		"passkeys for a parent":  {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
+		"passkeys of others":     {selling(secure+"passkey {\n rp_id y.example\n}", ""), []string{"error apps.modelgate.passkey: browsers would refuse it"}},
+		"passkeys of the parent": {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n}", ""), nil},
 		"passkeys elsewhere":     {selling("base_url https://ai.x.example\npasskey {\n rp_id x.example\n origin https://b.x.example\n}", ""), []string{"warning apps.modelgate.passkey.origins: do not work at that address"}},
 		"a master key in clear":  {selling(secure+"secret AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=", ""), []string{"error apps.modelgate.secrets[0]: in clear"}},
 		"a master key elsewhere": {selling(secure+"secret {env.NOPE} {file./nope}", ""), nil},
-		"tasks are sold well": {
-			tasking(secure+"family E video-a-*\nprice video-a-* {\n second 1\n}\nbackend a {\n models video-a-*\n adapter fal {\n key {env.NOPE}\n model video-a-1 a/b\n}\n}", "modelgate_tasks"), nil,
+		"tasks with prices": {
+			withTasks(secure+"family E video-a-*\nprice video-a-* {\n second 1\n}\nbackend a {\n models video-a-*\n adapter fal {\n key {env.NOPE}\n model video-a-1 a/b\n}\n}", "modelgate_tasks"), nil,
 		},
-		"no door for tasks": {
-			tasking(secure+"family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", ""),
+		"no directive for tasks": {
+			withTasks(secure+"family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", ""),
 			[]string{"warning apps.modelgate.backends: API keys cannot submit"},
 		},
-		"a door for no tasks":  {tasking(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
-		"tasks without a site": {tasking("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
-		"an admin endpoint beside money": {
+		"no backend for tasks": {withTasks(secure, "modelgate_tasks"), []string{"warning apps.modelgate.backends: every image and every video is refused"}},
+		"tasks without a site": {withTasks("family E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), []string{"warning apps.modelgate.base_url: in clear", "error apps.modelgate.base_url: does not start"}},
+		"an admin endpoint on TCP with prices": {
 			strings.Replace(selling(secure, ""), "admin unix//run/modelgate/admin.sock|0220", "", 1),
 			[]string{"warning admin.listen: listens at localhost:2019; every program on this machine can credit wallets"},
 		},
-		"no admin endpoint beside money": {strings.Replace(selling(secure, ""), "admin unix//run/modelgate/admin.sock|0220", "admin off", 1), nil},
+		"no admin endpoint with prices": {strings.Replace(selling(secure, ""), "admin unix//run/modelgate/admin.sock|0220", "admin off", 1), nil},
 		"a proxy that is not trusted": {
 			strings.Replace(selling(secure, ""), trusted, "", 1),
-			[]string{"warning apps.http.servers.srv0.trusted_proxies: every caller has its address"},
+			[]string{"warning apps.http.servers.srv0.trusted_proxies: apply to the proxy's address"},
 		},
 		"a host in clear behind a proxy": {
 			strings.NewReplacer(trusted, "", "http://:8080", "http://x.example:8080").Replace(selling(secure, "")),
-			[]string{"warning apps.http.servers.srv0.trusted_proxies: every caller has its address"},
+			[]string{"warning apps.http.servers.srv0.trusted_proxies: apply to the proxy's address"},
 		},
 		"no proxy at the port of https":  {strings.NewReplacer(trusted, "", "http://:8080", "x.example").Replace(selling(secure, "")), nil},
 		"no proxy at another https port": {strings.NewReplacer(trusted, "", "http://:8080", "https://x.example:8443").Replace(selling(secure, "")), nil},
 		"no proxy at a certificate":      {strings.NewReplacer(trusted, "", "http://:8080", "https://:8443 {\n tls internal {\n on_demand\n}\n}\nhttps://y.example:8443").Replace(selling(secure, "")), nil},
-		"prices for generations alone": {
-			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), "price a-* {\n request 1\n}", "", 1),
+		"prices only for generations": {
+			strings.Replace(withTasks(secure+backend, "modelgate_tasks"), "price a-* {\n request 1\n}", "", 1),
 			[]string{"error apps.http.servers.srv0.routes[0].handle[0]: every call of it is refused"},
 		},
-		"prices for generations alone, of which calls are free": {
-			strings.Replace(tasking(secure+keeping+"\nunpriced allow", "modelgate_tasks"), "price a-* {\n request 1\n}", "", 1), nil,
+		"prices only for generations, free calls": {
+			strings.Replace(withTasks(secure+backend+"\nunpriced allow", "modelgate_tasks"), "price a-* {\n request 1\n}", "", 1), nil,
 		},
 		"prices of other models": {
 			only(secure+"unpriced refuse", "@b modelgate_model b-*\nrespond @b ok\n@c modelgate_model c\nhandle @c {\n respond yes\n}\nhandle {\n@d modelgate_model d\n respond @d ok\n}\nrequest_header X-Y z"),
 			[]string{
 				"error apps.http.servers.srv0.routes[0].handle[0]: every call of it is refused",
-				"warning apps.modelgate.prices[0]: a-* has a price for calls, and no route takes it",
+				"warning apps.modelgate.prices[0]: a-* has a price for calls, but no route matches it",
 			},
 		},
 		"a route without a price": {
 			only(secure, "@b modelgate_model b-* a-1\nrespond @b yes"),
-			[]string{"warning apps.http.servers.srv0.routes[0].handle[0].routes: a route takes b-*, which has no price"},
+			[]string{"warning apps.http.servers.srv0.routes[0].handle[0].routes: a route matches b-*, which has no price"},
 		},
-		"a price that no route takes": {
+		"a price without a route": {
 			only(secure+"price c {\n request 1\n}", "models a-2 b\n@a modelgate_model a-*\nrespond @a yes"),
 			[]string{
-				"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and has no price",
-				"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed and no route takes it",
-				"warning apps.modelgate.prices[1]: c has a price for calls, and no route takes it",
+				"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed but has no price",
+				"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed but no route matches it",
+				"warning apps.modelgate.prices[1]: c has a price for calls, but no route matches it",
 			},
 		},
 		"a family and a price without a backend": {
-			tasking(secure+keeping+"\nfamily A y-*\nprice video-y-1 {\n second 1\n}", "modelgate_tasks"),
+			withTasks(secure+backend+"\nfamily A y-*\nprice video-y-1 {\n second 1\n}", "modelgate_tasks"),
 			[]string{
-				"warning apps.modelgate.prices[2]: video-y-1 has a price for generations, and no backend runs it",
+				"warning apps.modelgate.prices[2]: video-y-1 has a price for generations, but no backend runs it",
 				"warning apps.modelgate.families[1]: no backend runs y-*",
 			},
 		},
 		"families without any backend": {
 			selling(secure+"family A y-*", ""), []string{"warning apps.modelgate.families[0]: no backend runs y-*"},
 		},
-		"generations by the request": {
-			tasking(secure+"family E x-*\nprice video-x-* {\n request 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil,
+		"a price per generation": {
+			withTasks(secure+"family E x-*\nprice video-x-* {\n request 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil,
 		},
 		"payments in another currency": {
 			selling(secure+"payment epay {\n url https://x.example\n pid 1\n key {env.NOPE}\n}", ""),
@@ -172,17 +173,17 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 		"payments in the currency": {
 			selling(secure+"currency CNY\npayment epay {\n url https://x.example\n pid 1\n key {env.NOPE}\n}", ""), nil,
 		},
-		"links of the services": {tasking(secure+"media off\nfamily E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil},
+		"links of the services": {withTasks(secure+"media off\nfamily E x-*\nprice x-* {\n image 1\n}\nbackend a {\n models x-*\n adapter fal\n}", "modelgate_tasks"), nil},
 		"models of no family, without a price": {
-			tasking(secure+"backend a {\n models video-x-1\n adapter fal\n}", "modelgate_tasks"),
+			withTasks(secure+"backend a {\n models video-x-1\n adapter fal\n}", "modelgate_tasks"),
 			[]string{"warning apps.modelgate.backends[0].models: is in no family", "warning apps.modelgate.backends[0].models: has no price"},
 		},
-		"tasks for trying": {
-			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models video-x-1\n adapter demo\n}", "modelgate_tasks"),
+		"tasks with the demo adapter": {
+			withTasks(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models video-x-1\n adapter demo\n}", "modelgate_tasks"),
 			[]string{"note apps.modelgate.backends[0].adapter: without a model"},
 		},
 		"secrets of tasks in clear": {
-			tasking(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models x-*\n adapter fal {\n key hush\n}\n}\ncallback {\n url http://x.example\n secret whsec_x\n}\n"+
+			withTasks(secure+"unpriced allow\nfamily E x-*\nbackend a {\n models x-*\n adapter fal {\n key hush\n}\n}\ncallback {\n url http://x.example\n secret whsec_x\n}\n"+
 				"media {\n s3 {\n access_key {env.NOPE}\n secret_key hush\n}\n}", "modelgate_tasks"),
 			[]string{
 				"warning apps.modelgate.backends[0].adapter.key: in clear", "warning apps.modelgate.callback.url: in clear",
@@ -190,17 +191,17 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 			},
 		},
 		"links in the log": {
-			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), redacted, byHand, 1),
+			strings.Replace(withTasks(secure+backend, "modelgate_tasks"), redacted, linksInClear, 1),
 			[]string{"warning logging.logs.default: a link opens its result without a key"},
 		},
 		"links in another log": {
-			strings.Replace(tasking(secure+keeping, "modelgate_tasks"), "log default", "log access {\n include http.log.access\n"+byHand+"\n}\nlog default", 1),
+			strings.Replace(withTasks(secure+backend, "modelgate_tasks"), "log default", "log access {\n include http.log.access\n"+linksInClear+"\n}\nlog default", 1),
 			[]string{"warning logging.logs.access: a link opens its result without a key"},
 		},
-		"no links":                 {strings.Replace(selling(secure, ""), redacted, byHand, 1), nil},
-		"an exit without end":      {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without limit"}},
-		"nothing that could wait":  {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
-		"a proxy that is not ours": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
+		"a log without links":   {strings.Replace(selling(secure, ""), redacted, linksInClear, 1), nil},
+		"no grace period":       {strings.Replace(selling(secure, ""), "grace_period 5m", "", 1), []string{"warning apps.http.grace_period: without limit"}},
+		"no gateway":            {"{\n log {\n output discard\n}\n}\nhttp://:8080 {\n respond ok\n}\n", nil},
+		"another reverse_proxy": {"{\n" + filtered + "}\nhttp://:8080 {\n reverse_proxy 127.0.0.1:1 {\n response_buffers 1MiB\n}\n}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -213,7 +214,7 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 				Findings []struct{ Level, Where, What, Remedy string }
 			}
 			if err := json.Unmarshal([]byte(stdout), &got); err != nil || len(got.Findings) != len(c.findings) {
-				t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+				t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 			}
 			failed := 0
 			for i, want := range c.findings {
@@ -227,13 +228,13 @@ func TestTheDoctorNamesWhatIsDangerousOrBroken(t *testing.T) {
 				}
 			}
 			if code != failed {
-				t.Errorf("ended with %d, want %d", code, failed)
+				t.Errorf("exit code %d, want %d", code, failed)
 			}
 		})
 	}
 }
 
-func TestTheDoctorLooksAtTheKeyFile(t *testing.T) {
+func TestTheDoctorChecksTheKeyFile(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Caddyfile")
@@ -241,39 +242,39 @@ func TestTheDoctorLooksAtTheKeyFile(t *testing.T) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	examined := func() (int, string) {
+	runDoctor := func() (int, string) {
 		code, stdout, _ := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
 		return code, stdout
 	}
-	if code, found := examined(); code != 0 || !strings.Contains(found, "nothing found") {
-		t.Errorf("before there is one: %d %s", code, found)
+	if code, found := runDoctor(); code != 0 || !strings.Contains(found, "nothing found") {
+		t.Errorf("without a key file: %d %s", code, found)
 	}
 	key := filepath.Join(dir, "store.key")
 	if err := os.WriteFile(key, []byte("AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if code, found := examined(); code != 0 || !strings.Contains(found, "note") || !strings.Contains(found, "keep a copy of the key") || strings.Contains(found, "AAEC") {
-		t.Errorf("of a good one: %d %s", code, found)
+	if code, found := runDoctor(); code != 0 || !strings.Contains(found, "note") || !strings.Contains(found, "keep a copy of the key") || strings.Contains(found, "AAEC") {
+		t.Errorf("with a key file: %d %s", code, found)
 	}
 	if err := os.Chmod(key, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	if code, found := examined(); code != 1 || !strings.Contains(found, "chmod 600 "+key) {
-		t.Errorf("of one that is open to others: %d %s", code, found)
+	if code, found := runDoctor(); code != 1 || !strings.Contains(found, "chmod 600 "+key) {
+		t.Errorf("with a key file that others can read: %d %s", code, found)
 	}
 }
 
-func TestTheDoctorLooksAtTheRunningConfiguration(t *testing.T) {
+func TestTheDoctorChecksTheRunningConfiguration(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	code, stdout, _ := gatetest.Caddy(t, "", "modelgate", "doctor", "--address", g.AdminAddress)
 	if code != 1 || !strings.Contains(stdout, "logging.logs.default") || !strings.Contains(stdout, "→") {
-		t.Errorf("ended with %d: %s", code, stdout)
+		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }
 
-// TestTheConfigurationsOfTheGuidesAreSound reads the Caddyfile of the guide on
-// production, and that of the guide on prices with its global options.
-func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
+// TestTheDoctorAcceptsTheConfigurationsOfTheGuides checks the Caddyfile of the guide on
+// production, alone and combined with those of other guides.
+func TestTheDoctorAcceptsTheConfigurationsOfTheGuides(t *testing.T) {
 	t.Parallel()
 	block := func(guide, has string) string {
 		text, err := os.ReadFile(filepath.Join("../../docs/guide", guide))
@@ -302,14 +303,14 @@ func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
 	store, calls := parts(serving)
 	prices, _ := parts(block("pricing.md", "payment stripe"))
 	tasks, console := parts(block("generation.md", "adapter replicate"))
-	assembled := func(prices string) string {
+	assemble := func(prices string) string {
 		return strings.Replace(options, "{\n", admin, 1) + "\tmodelgate {\n" + store + prices + tasks + "\t}\n}\nai.example.com {\n" + calls + console + "}\n"
 	}
 	for name, c := range map[string]struct{ caddyfile, want string }{
 		"serving":              {serving, "nothing found"},
 		"selling":              {selling, "nothing found"},
-		"all of the guides":    {assembled(strings.Replace(prices, "\t\tbase_url https://ai.example.com\n", "", 1)), "nothing found"},
-		"without prices calls": {assembled(""), "every call of it is refused"},
+		"all of the guides":    {assemble(strings.Replace(prices, "\t\tbase_url https://ai.example.com\n", "", 1)), "nothing found"},
+		"without prices calls": {assemble(""), "every call of it is refused"},
 	} {
 		caddyfile := c.caddyfile
 		file := filepath.Join(t.TempDir(), "Caddyfile")
@@ -318,13 +319,14 @@ func TestTheConfigurationsOfTheGuidesAreSound(t *testing.T) {
 		}
 		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
 		if (code == 0) != (c.want == "nothing found") || !strings.Contains(stdout, c.want) {
-			t.Errorf("%s: ended with %d: %s%s\n%s", name, code, stdout, stderr, caddyfile)
+			t.Errorf("%s: exit code %d: %s%s\n%s", name, code, stdout, stderr, caddyfile)
 		}
 	}
 }
 
-// TestTheDoctorNamesVariablesThatAreNotSet reads the environment beside the configuration.
-func TestTheDoctorNamesVariablesThatAreNotSet(t *testing.T) {
+// TestTheDoctorReportsVariablesThatAreNotSet has an environment file in the folder of the
+// Caddyfile.
+func TestTheDoctorReportsVariablesThatAreNotSet(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "Caddyfile")
@@ -334,7 +336,7 @@ func TestTheDoctorNamesVariablesThatAreNotSet(t *testing.T) {
 		t.Helper()
 		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "doctor", "--config", file)
 		if code != 0 {
-			t.Fatalf("ended with %d: %s%s", code, stdout, stderr)
+			t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 		}
 		return stdout
 	}
@@ -342,7 +344,7 @@ func TestTheDoctorNamesVariablesThatAreNotSet(t *testing.T) {
 		t.Fatal(err)
 	}
 	if found := findings(); strings.Contains(found, "DOCTOR_") {
-		t.Errorf("the variables of the server are not known, and it says %s", found)
+		t.Errorf("without an environment file, the doctor prints %s", found)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "environment"), []byte("# a comment\nDOCTOR_MASTER=x\nDOCTOR_TASKS=replace-me\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -353,7 +355,7 @@ func TestTheDoctorNamesVariablesThatAreNotSet(t *testing.T) {
 		"the variable DOCTOR_TASKS is still replace-me": true, " apps.modelgate.backends[0].adapter.key ": true,
 	} {
 		if strings.Contains(found, words) != want {
-			t.Errorf("%q: %t, in %s", words, !want, found)
+			t.Errorf("contains %q: %t, want %t: %s", words, !want, want, found)
 		}
 	}
 }

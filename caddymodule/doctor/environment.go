@@ -15,8 +15,7 @@ type Environment func(name string) (value string, known bool)
 // placeholder matches a variable of the environment in a value.
 var placeholder = regexp.MustCompile(`\{env\.([^{}]+)\}`)
 
-// checkEnvironment searches for credentials whose variable is empty, or was not filled in after
-// init.
+// checkEnvironment searches for credentials whose variable is empty or still has the value of init.
 func checkEnvironment(config any, env Environment) (findings []Finding) {
 	check := func(path, what string, value any) {
 		text, _ := value.(string)
@@ -30,7 +29,7 @@ func checkEnvironment(config any, env Environment) (findings []Finding) {
 				state = "still " + value
 			}
 			findings = append(findings, Finding{
-				"warning", path, fmt.Sprintf("the variable %s%s is %s: what needs it fails", found[1], what, state),
+				"warning", path, fmt.Sprintf("the variable %s%s is %s: requests that need it fail", found[1], what, state),
 				"write its value into the environment of the server, and restart the server",
 			})
 		}

@@ -17,11 +17,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// checkLogs looks for logs that would contain the credentials of requests. It gives the
-// encoder of each log an entry such as Caddy's, with a marked credential in each place
-// where callers and backends are known to put one, and looks for the marks in the
-// output. It does not see what a plugin or a directive such as log_append adds to
-// entries under other names.
+// checkLogs searches for logs that would contain the credentials of requests. It gives
+// the encoder of each log an entry such as Caddy's, with a marked credential in each place
+// where callers and backends are known to put one, and searches for the marks in the
+// output. It does not find credentials that a plugin or a directive such as log_append
+// adds under other names.
 func checkLogs(config any) []Finding {
 	logs, _ := at(config, "logging", "logs").(map[string]any)
 	if _, ok := logs["default"]; !ok {
@@ -51,8 +51,7 @@ func checkLogs(config any) []Finding {
 	return findings
 }
 
-// logsCredentials reports whether a server gives its log the headers that Caddy
-// hides otherwise.
+// logsCredentials reports whether a server logs the headers that Caddy hides by default.
 func logsCredentials(config any) bool {
 	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
 	for _, server := range servers {
@@ -70,8 +69,8 @@ const (
 	markedKey    = "sk-" + markedSecret
 )
 
-// places are the places of requests and answers where credentials are known to be: the
-// name that a finding shows, and how the mark is put there.
+// places are the known places of credentials in requests and answers: the name in a
+// finding, and a function that puts the mark there.
 var places = slices.Concat(
 	placesOf("request header ", func(r *http.Request, _ http.Header, name string) { r.Header[name] = []string{markedSecret} },
 		"Authorization", "Cookie", "X-Api-Key", "Api-Key", "X-Auth-Token", "X-Goog-Api-Key", "X_Api_Key", "Stripe-Signature"),
@@ -87,7 +86,7 @@ var places = slices.Concat(
 	placesOf("an API key in the response header ", func(_ *http.Request, answer http.Header, name string) { answer[name] = []string{markedKey} }, "X-Note"),
 )
 
-// place is a place where a credential may stand.
+// place is a place that can contain a credential.
 type place struct {
 	name string
 	put  func(r *http.Request, answer http.Header)
@@ -100,8 +99,8 @@ func placesOf(kind string, put func(r *http.Request, answer http.Header, name st
 	return list
 }
 
-// shownBy returns the places whose content a log would show, and whether it would show
-// a link to a result.
+// shownBy returns the places whose content a log would contain, and whether it would
+// contain a link to a result.
 func shownBy(log any, credentials bool) (shown []string, link bool, err error) {
 	encoder, stop, err := encoderOf(log)
 	if err != nil {
@@ -133,7 +132,7 @@ func shownBy(log any, credentials bool) (shown []string, link bool, err error) {
 	return shown, link, err
 }
 
-// encoderOf creates the encoder of a log. It can be used until stop is called.
+// encoderOf creates the encoder of a log. The caller must call stop after its use.
 func encoderOf(log any) (encoder zapcore.Encoder, stop func(), err error) {
 	raw, err := json.Marshal(at(log, "encoder"))
 	if err != nil || string(raw) == "null" {

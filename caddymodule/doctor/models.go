@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
-// checkPrices searches for models whose calls are all refused or all free, and for prices of
-// models that no route serves.
+// checkPrices searches for models whose calls are all refused or all free, and for prices
+// of models without a route.
 func checkPrices(config any) []Finding {
 	prices := pricesOf(config)
 	if len(prices) == 0 {
@@ -19,8 +19,8 @@ func checkPrices(config any) []Finding {
 			return nil
 		}
 		return []Finding{{
-			"warning", "apps.modelgate", "plans or top-ups are sold, and no model has a price: every call is free",
-			"add a price block for what is sold: price <pattern> { input … output … context … max_output … }",
+			"warning", "apps.modelgate", "plans or top-ups are on sale, but no model has a price: every call is free",
+			"add a price block for the models: price <pattern> { input … output … context … max_output … }",
 		}}
 	}
 	var priced catalog.Patterns
@@ -31,25 +31,25 @@ func checkPrices(config any) []Finding {
 	}
 	free := at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced
 	var findings []Finding
-	var taken catalog.Patterns
+	var matched catalog.Patterns
 	for _, b := range blocksOf(config) {
-		taken = append(taken, b.taken...)
+		matched = append(matched, b.matched...)
 		findings = append(findings, b.check(priced, free)...)
 	}
-	generated := patternsOf(config, "backends")
+	generations := patternsOf(config, "backends")
 	for i := range prices {
 		p := &prices[i]
 		path := fmt.Sprintf("apps.modelgate.prices[%d]", i)
-		made := slices.ContainsFunc(generated, func(models catalog.Pattern) bool { return overlap(p.Model, models) })
-		if p.ForCalls() && !made && !meetsAny(p.Model, taken) {
+		generated := slices.ContainsFunc(generations, func(models catalog.Pattern) bool { return overlapGenerations(p.Model, models) })
+		if p.ForCalls() && !generated && !overlapsAny(p.Model, matched) {
 			findings = append(findings, Finding{
-				"warning", path, fmt.Sprintf("%s has a price for calls, and no route takes it: every call of it returns 404 MODEL_NOT_FOUND", p.Model),
+				"warning", path, fmt.Sprintf("%s has a price for calls, but no route matches it: every call of it returns 404 MODEL_NOT_FOUND", p.Model),
 				"add a route for it to modelgate_messages or modelgate_completions, or remove the price",
 			})
 		}
-		if len(p.Image)+len(p.Second) > 0 && !made {
+		if len(p.Image)+len(p.Second) > 0 && !generated {
 			findings = append(findings, Finding{
-				"warning", path, fmt.Sprintf("%s has a price for generations, and no backend runs it: every task of it is refused", p.Model),
+				"warning", path, fmt.Sprintf("%s has a price for generations, but no backend runs it: every task of it is refused", p.Model),
 				"add it to the models of a backend, or remove the price",
 			})
 		}
@@ -57,8 +57,8 @@ func checkPrices(config any) []Finding {
 	return findings
 }
 
-// pricesOf returns the prices. If they cannot be decoded, it returns none, because the start of
-// the configuration reports the error.
+// pricesOf returns the prices. If they cannot be decoded, it returns none: Caddy reports
+// the error when it starts the configuration.
 func pricesOf(config any) []catalog.Price {
 	var prices []catalog.Price
 	raw, err := json.Marshal(at(config, "apps", "modelgate", "prices"))
@@ -79,33 +79,33 @@ func sells(config any) bool {
 
 // block is a directive of model calls.
 type block struct {
-	path   string
-	listed []catalog.Pattern // in the word models
-	taken  []catalog.Pattern // matched by its routes
+	path    string
+	listed  []catalog.Pattern // by the word models
+	matched []catalog.Pattern // that its routes match
 }
 
 // blocksOf returns the directives of model calls.
 func blocksOf(config any) (blocks []block) {
 	walk(config, "", func(path string, object map[string]any) {
 		if handler, _ := object["handler"].(string); handler == "modelgate_messages" || handler == "modelgate_completions" {
-			blocks = append(blocks, block{path, patterns(object["models"]), takenBy(object["routes"])})
+			blocks = append(blocks, block{path, patterns(object["models"]), matchedPatterns(object["routes"])})
 		}
 	})
 	return blocks
 }
 
-// takenBy returns the models that routes can match: every model, unless a route has the
+// matchedPatterns returns the models that routes can match: every model, unless a route has the
 // matcher modelgate_model.
-func takenBy(routes any) (taken []catalog.Pattern) {
+func matchedPatterns(routes any) (matched []catalog.Pattern) {
 	list, _ := routes.([]any)
 	for _, route := range list {
 		handlers, _ := at(route, "handle").([]any)
 		sets, _ := at(route, "match").([]any)
 		for _, set := range sets {
 			if models := patterns(at(set, "modelgate_model", "patterns")); len(models) > 0 {
-				taken = append(taken, models...)
+				matched = append(matched, models...)
 			} else {
-				taken = append(taken, "*")
+				matched = append(matched, "*")
 			}
 		}
 		if len(sets) > 0 {
@@ -114,22 +114,22 @@ func takenBy(routes any) (taken []catalog.Pattern) {
 		for _, handler := range handlers {
 			switch name, _ := at(handler, "handler").(string); name {
 			case "subroute":
-				taken = append(taken, takenBy(at(handler, "routes"))...)
+				matched = append(matched, matchedPatterns(at(handler, "routes"))...)
 			case "headers", "vars", "map", "log_append", "request_body", "rewrite": // these do not answer requests
 			default:
-				taken = append(taken, "*")
+				matched = append(matched, "*")
 			}
 		}
 	}
-	return taken
+	return matched
 }
 
-// check returns the findings about the models of the block. It gets the patterns that have a
-// price for calls, and whether other models are free.
+// check returns the findings about the models of the block. priced has the patterns with a
+// price for calls; free means that calls of other models are free.
 func (b block) check(priced catalog.Patterns, free bool) []Finding {
-	if !free && !slices.ContainsFunc(b.taken, func(models catalog.Pattern) bool { return meetsAny(models, priced) }) {
+	if !free && !slices.ContainsFunc(b.matched, func(models catalog.Pattern) bool { return overlapsAny(models, priced) }) {
 		return []Finding{{
-			"error", b.path, "there are prices, and none for calls of a model that this block takes: every call of it is refused",
+			"error", b.path, "there are prices, but none for calls of a model that this block takes: every call of it is refused",
 			"add a price for calls: price <model> { input … output … context … max_output … }, or let models without a price be free: unpriced allow",
 		}}
 	}
@@ -137,18 +137,18 @@ func (b block) check(priced catalog.Patterns, free bool) []Finding {
 	add := func(path, what, remedy string) {
 		findings = append(findings, Finding{"warning", path, what, remedy})
 	}
-	const giveOne = "let models without a price be free: unpriced allow"
-	for _, models := range b.taken {
-		if !free && !meetsAny(models, priced) {
-			add(b.path+".routes", fmt.Sprintf("a route takes %s, which has no price: every call of it is refused", models), "give it a price, remove the route, or "+giveOne)
+	const allowUnpriced = "let models without a price be free: unpriced allow"
+	for _, models := range b.matched {
+		if !free && !overlapsAny(models, priced) {
+			add(b.path+".routes", fmt.Sprintf("a route matches %s, which has no price: every call of it is refused", models), "give it a price, remove the route, or "+allowUnpriced)
 		}
 	}
 	for _, model := range b.listed {
-		if !free && !meetsAny(model, priced) {
-			add(b.path+".models", fmt.Sprintf("%s is listed and has no price: every call of it is refused", model), "give it a price, take it off the list, or "+giveOne)
+		if !free && !overlapsAny(model, priced) {
+			add(b.path+".models", fmt.Sprintf("%s is listed but has no price: every call of it is refused", model), "give it a price, remove it from the list, or "+allowUnpriced)
 		}
-		if !meetsAny(model, b.taken) {
-			add(b.path+".models", fmt.Sprintf("%s is listed and no route takes it: every call of it returns 404 MODEL_NOT_FOUND", model), "add a route for it, or take it off the list")
+		if !overlapsAny(model, b.matched) {
+			add(b.path+".models", fmt.Sprintf("%s is listed but no route matches it: every call of it returns 404 MODEL_NOT_FOUND", model), "add a route for it, or remove it from the list")
 		}
 	}
 	return findings
@@ -173,18 +173,19 @@ func patternsOf(config any, list string) (models []catalog.Pattern) {
 	return models
 }
 
-// meet reports whether any model can match both patterns.
-func meet(a, b catalog.Pattern) bool {
+// overlap reports whether any model can match both patterns.
+func overlap(a, b catalog.Pattern) bool {
 	return a.Match(strings.TrimSuffix(string(b), "*")) || b.Match(strings.TrimSuffix(string(a), "*"))
 }
 
-// meetsAny reports whether any model can match both a pattern and one of the others.
-func meetsAny(pattern catalog.Pattern, others []catalog.Pattern) bool {
-	return slices.ContainsFunc(others, func(other catalog.Pattern) bool { return meet(pattern, other) })
+// overlapsAny reports whether any model can match both a pattern and one of the others.
+func overlapsAny(pattern catalog.Pattern, others []catalog.Pattern) bool {
+	return slices.ContainsFunc(others, func(other catalog.Pattern) bool { return overlap(pattern, other) })
 }
 
-// overlap is meet for generations: the prefix of a kind, such as video-, is ignored.
-func overlap(a, b catalog.Pattern) bool { return meet(bare(a), bare(b)) }
+// overlapGenerations is overlap for generations: it ignores the prefix of a kind, such as
+// video-.
+func overlapGenerations(a, b catalog.Pattern) bool { return overlap(bare(a), bare(b)) }
 
 func bare(pattern catalog.Pattern) catalog.Pattern {
 	for _, kind := range []catalog.Kind{catalog.Video, catalog.Image} {

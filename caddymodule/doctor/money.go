@@ -17,14 +17,14 @@ import (
 // paymentSecrets are the fields of payment services that hold a secret.
 var paymentSecrets = []string{"key", "secret", "secret_key", "webhook_secret"}
 
-// checkPayments looks for payment services that cannot work or that give away money, and
-// for secrets in clear.
+// checkPayments searches for payment services that cannot work or that give away money,
+// and for secrets in clear.
 func checkPayments(config any) []Finding {
 	var findings []Finding
 	names := paymentsOf(config)
 	if len(names) > 0 && !hasHandler(config, "modelgate_console") {
 		findings = append(findings, Finding{
-			"error", "apps.modelgate.payments", "there is no modelgate_console: users cannot order, and the gateway gets no notices of payments",
+			"error", "apps.modelgate.payments", "modelgate_console is missing: users cannot order, and the gateway gets no notices of payments",
 			"add modelgate_console to the site that base_url names",
 		})
 	}
@@ -40,7 +40,7 @@ func checkPayments(config any) []Finding {
 		if err := checkCurrency(service, cmp.Or(currency, caddymodule.DefaultCurrency)); err != nil {
 			findings = append(findings, Finding{
 				"error", fmt.Sprintf("apps.modelgate.payments[%d]", i), err.Error() + ": the configuration does not start",
-				"set currency in the modelgate option to that of the service, or take another service",
+				"set currency in the modelgate option to that of the service, or use another service",
 			})
 		}
 		for _, name := range paymentSecrets {
@@ -48,7 +48,7 @@ func checkPayments(config any) []Finding {
 				findings = append(findings, Finding{
 					"warning", fmt.Sprintf("apps.modelgate.payments[%d].%s", i, name),
 					"a secret of the payment service is in clear in the configuration, which Caddy saves and shows at its admin endpoint",
-					fromElsewhere,
+					usePlaceholder,
 				})
 			}
 		}
@@ -62,7 +62,7 @@ func checkCurrency(service any, currency string) error {
 	name, _ := at(service, "provider").(string)
 	info, err := caddy.GetModule(caddymodule.PaymentsNamespace + "." + name)
 	if err != nil {
-		return nil // the start of the configuration reports it
+		return nil // Caddy reports it when it starts the configuration
 	}
 	raw, err := json.Marshal(service)
 	if err != nil {
@@ -79,8 +79,8 @@ func checkCurrency(service any, currency string) error {
 	return nil
 }
 
-// checkBaseURL looks for a site to which users would send passwords, keys and tokens in
-// clear.
+// checkBaseURL searches for a site to which users would send passwords, keys and tokens
+// in clear.
 func checkBaseURL(config any) []Finding {
 	base, _ := at(config, "apps", "modelgate", "base_url").(string)
 	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || starter.IsLoopback(u.Hostname()) {

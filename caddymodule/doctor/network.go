@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 )
 
-// checkAdmin checks who can reach the admin endpoint: every client that reaches it can create
-// keys and credit wallets. address is the default if the configuration names no address.
+// checkAdmin checks which clients can reach the admin endpoint: each of them can create keys and
+// credit wallets. address is the default if the configuration names no address.
 func checkAdmin(config any, address string) []Finding {
 	if off, _ := at(config, "admin", "disabled").(bool); off {
 		return nil
@@ -26,20 +26,20 @@ func checkAdmin(config any, address string) []Finding {
 		return nil
 	case named != "" && !starter.IsLoopback(endpoint.Host):
 		return []Finding{{
-			"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every client that can connect can make API keys and read the store", listen),
+			"error", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every client that can connect can create API keys and read the store", listen),
 			"listen at localhost:2019 or at a unix socket",
 		}}
 	case len(pricesOf(config)) > 0 || sells(config):
 		return []Finding{{
 			"warning", "admin.listen", fmt.Sprintf("the admin endpoint listens at %s; every program on this machine can credit wallets and read the store", listen),
-			"listen at a unix socket, by this line of the global options: admin unix//run/modelgate/admin.sock|0220 (and CADDY_ADMIN=unix//run/modelgate/admin.sock for the commands). The unit of deploy/systemd does so by CADDY_ADMIN: with it there is nothing to do",
+			"listen at a unix socket by this global option: admin unix//run/modelgate/admin.sock|0220 (and CADDY_ADMIN=unix//run/modelgate/admin.sock for the commands). The unit of deploy/systemd already sets CADDY_ADMIN",
 		}}
 	}
 	return nil
 }
 
-// checkTrustedProxies searches for servers behind another proxy that would use the address of
-// the proxy as that of every caller.
+// checkTrustedProxies searches for servers behind another proxy that would use the proxy's address
+// as the address of every caller.
 func checkTrustedProxies(config any) (findings []Finding) {
 	text, _ := at(config, "apps", "modelgate", "base_url").(string)
 	if base, err := url.Parse(text); err != nil || base.Scheme != "https" {
@@ -54,7 +54,7 @@ func checkTrustedProxies(config any) (findings []Finding) {
 		}
 		findings = append(findings, Finding{
 			"warning", "apps.http.servers." + name + ".trusted_proxies",
-			"base_url has https and this server has not, so a proxy is in front of it; without trusted_proxies every caller has its address, by which ip_ranges of keys and limits of log-ins are checked",
+			"base_url has https but this server does not, so a proxy is in front of it; without trusted_proxies, ip_ranges of keys and limits of log-ins apply to the proxy's address",
 			"name the proxy in the global options: servers { trusted_proxies static 10.0.0.0/8 }",
 		})
 	}

@@ -14,27 +14,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 )
 
-// checkSessions looks for log-ins whose encryption is unknown, because there is no
-// base_url.
+// checkSessions searches for log-ins whose encryption is unknown, because base_url is
+// missing.
 func checkSessions(config any) []Finding {
 	if base, _ := at(config, "apps", "modelgate", "base_url").(string); base != "" || !hasHandler(config, "modelgate_console") {
 		return nil
 	}
 	return []Finding{{
-		"warning", "apps.modelgate.base_url", "there is none: browsers may send the cookies of sessions in clear, and there are no passkeys",
-		"name the site, as base_url https://ai.example.com",
+		"warning", "apps.modelgate.base_url", "base_url is missing: browsers may send session cookies in clear, and there are no passkeys",
+		"set the address of the site, such as base_url https://ai.example.com",
 	}}
 }
 
-// checkPasskeys looks for settings of passkeys that browsers would refuse.
+// checkPasskeys searches for settings of passkeys that browsers would refuse.
 func checkPasskeys(config any) []Finding {
-	said := at(config, "apps", "modelgate", "passkey")
-	if said == nil {
+	configured := at(config, "apps", "modelgate", "passkey")
+	if configured == nil {
 		return nil
 	}
 	base, _ := at(config, "apps", "modelgate", "base_url").(string)
 	var passkey caddymodule.Passkey
-	raw, err := json.Marshal(said)
+	raw, err := json.Marshal(configured)
 	if err == nil {
 		err = json.Unmarshal(raw, &passkey)
 	}
@@ -56,7 +56,7 @@ func checkPasskeys(config any) []Finding {
 	return nil
 }
 
-// checkSecrets looks at how the master key is kept.
+// checkSecrets checks where the master key is kept.
 func checkSecrets(config any) []Finding {
 	keys, _ := at(config, "apps", "modelgate", "secrets").([]any)
 	var findings []Finding
@@ -64,7 +64,7 @@ func checkSecrets(config any) []Finding {
 		if inClear(key) {
 			findings = append(findings, Finding{
 				"error", fmt.Sprintf("apps.modelgate.secrets[%d]", i), "a master key is in clear in the configuration, which Caddy saves and shows at its admin endpoint",
-				fromElsewhere,
+				usePlaceholder,
 			})
 		}
 	}
@@ -79,7 +79,7 @@ func checkSecrets(config any) []Finding {
 	if errors.Is(err, fs.ErrNotExist) {
 		return findings // the first start creates it, or it is on another machine
 	}
-	if err != nil && !errors.Is(err, fs.ErrPermission) { // this process may not read it, as it should be
+	if err != nil && !errors.Is(err, fs.ErrPermission) { // only the server needs permission
 		findings = append(findings, Finding{
 			"error", "apps.modelgate.storage", err.Error(),
 			"make it readable only by its owner: chmod 600 " + path,

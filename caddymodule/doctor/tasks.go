@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// checkTasks looks for generation tasks that cannot be submitted, and for results that
-// cannot be fetched.
+// checkTasks searches for settings that prevent the submission of tasks or the download
+// of results.
 func checkTasks(config any) []Finding {
 	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
 	routed := hasHandler(config, "modelgate_tasks")
 	if len(rows) == 0 && routed {
 		return []Finding{{
-			"warning", "apps.modelgate.backends", "there is modelgate_tasks and no backend: every image and every video is refused",
+			"warning", "apps.modelgate.backends", "there is modelgate_tasks but no backend: every image and every video is refused",
 			"add a backend: backend <name> { models … adapter … }",
 		}}
 	}
@@ -30,7 +30,7 @@ func checkTasks(config any) []Finding {
 	}
 	if !routed {
 		findings = append(findings, Finding{
-			"warning", "apps.modelgate.backends", "there is no modelgate_tasks: API keys cannot submit tasks, and links to results do not work",
+			"warning", "apps.modelgate.backends", "modelgate_tasks is missing: API keys cannot submit tasks, and links to results do not work",
 			"add modelgate_tasks to the site that base_url names",
 		})
 	}
@@ -38,8 +38,8 @@ func checkTasks(config any) []Finding {
 	own, _ := at(config, "apps", "modelgate", "media", "base_url").(string)
 	if off, _ := at(config, "apps", "modelgate", "media", "off").(bool); !off && base+own == "" {
 		findings = append(findings, Finding{
-			"error", "apps.modelgate.base_url", "there is none: the links to the results of backends are made of it, and the configuration does not start",
-			"name the site, as base_url https://ai.example.com, or give out the links of the services: media off",
+			"error", "apps.modelgate.base_url", "base_url is missing: the links to results need it, so the configuration does not start",
+			"set the address of the site, such as base_url https://ai.example.com, or use the links of the services: media off",
 		})
 	}
 	for i, row := range rows {
@@ -47,7 +47,7 @@ func checkTasks(config any) []Finding {
 	}
 	if url, _ := at(config, "apps", "modelgate", "callback", "url").(string); strings.HasPrefix(url, "http://") {
 		findings = append(findings, Finding{
-			"warning", "apps.modelgate.callback.url", "callbacks are sent in clear, with the links to results: others on the network can fetch the results",
+			"warning", "apps.modelgate.callback.url", "callbacks are sent in clear, with the links to results: others on the network can download the results",
 			"use https for the receiver",
 		})
 	}
@@ -57,13 +57,13 @@ func checkTasks(config any) []Finding {
 	return findings
 }
 
-// checkFamilies searches for models of families that no backend runs.
+// checkFamilies searches for models in families that no backend runs.
 func checkFamilies(config any) (findings []Finding) {
 	run := patternsOf(config, "backends")
 	families, _ := at(config, "apps", "modelgate", "families").([]any)
 	for i, row := range families {
 		for _, models := range patterns(at(row, "models")) {
-			if !slices.ContainsFunc(run, func(other catalog.Pattern) bool { return overlap(models, other) }) {
+			if !slices.ContainsFunc(run, func(other catalog.Pattern) bool { return overlapGenerations(models, other) }) {
 				findings = append(findings, Finding{
 					"warning", fmt.Sprintf("apps.modelgate.families[%d]", i), fmt.Sprintf("no backend runs %s: every task of it is refused", models),
 					"add it to the models of a backend, or remove it from the family",
@@ -82,7 +82,7 @@ func checkBackend(config any, path string, row any) []Finding {
 	var findings []Finding
 	if adapter, _ := at(row, "adapter", "adapter").(string); adapter == "demo" {
 		findings = append(findings, Finding{
-			"note", path + ".adapter", "the demo adapter makes test pictures without a model",
+			"note", path + ".adapter", "the demo adapter generates test pictures without a model",
 			"remove it before users pay for tasks",
 		})
 	}
@@ -94,10 +94,10 @@ func checkBackend(config any, path string, row any) []Finding {
 	families := patternsOf(config, "families")
 	for _, models := range patterns(at(row, "models")) {
 		name := string(models)
-		if !slices.ContainsFunc(families, func(other catalog.Pattern) bool { return overlap(models, other) }) {
+		if !slices.ContainsFunc(families, func(other catalog.Pattern) bool { return overlapGenerations(models, other) }) {
 			findings = append(findings, Finding{
-				"warning", path + ".models", name + " is in no family: platform tasks of it are refused, and only /v1/video/generations takes it",
-				"add it to one: family <A to F> " + name,
+				"warning", path + ".models", name + " is in no family: platform tasks of it are refused; only /v1/video/generations accepts it",
+				"add it to a family: family <A to F> " + name,
 			})
 		}
 		if unpricedGeneration(config, models) {
@@ -111,7 +111,7 @@ func checkBackend(config any, path string, row any) []Finding {
 }
 
 func clearSecret(path, of string) Finding {
-	return Finding{"warning", path, "a secret " + of + " is in clear in the configuration, which Caddy saves and shows at its admin endpoint", fromElsewhere}
+	return Finding{"warning", path, "a secret " + of + " is in clear in the configuration, which Caddy saves and shows at its admin endpoint", usePlaceholder}
 }
 
 // unpricedGeneration reports whether the configuration has prices, but none for generations by
@@ -122,39 +122,39 @@ func unpricedGeneration(config any, pattern catalog.Pattern) bool {
 		return false
 	}
 	return !slices.ContainsFunc(prices, func(p catalog.Price) bool {
-		return (len(p.Second)+len(p.Image) > 0 || p.Request > 0) && overlap(p.Model, pattern)
+		return (len(p.Second)+len(p.Image) > 0 || p.Request > 0) && overlapGenerations(p.Model, pattern)
 	})
 }
 
-// checkMedia checks the free disk space for results, and the secrets of the bucket.
+// checkMedia checks the disk space for results and the secrets of the bucket.
 func checkMedia(config any) []Finding {
-	said := at(config, "apps", "modelgate", "media")
+	settings := at(config, "apps", "modelgate", "media")
 	for _, name := range []string{"access_key", "secret_key"} {
-		if secret := at(said, "s3", name); secret != nil && inClear(secret) {
+		if secret := at(settings, "s3", name); secret != nil && inClear(secret) {
 			return []Finding{clearSecret("apps.modelgate.media.s3."+name, "of the bucket")}
 		}
 	}
 	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
-	path, _ := at(said, "path").(string)
+	path, _ := at(settings, "path").(string)
 	if path == "" {
 		if store, _ := at(config, "apps", "modelgate", "storage", "path").(string); store != "" {
 			path = store + ".media"
 		}
 	}
-	if off, _ := at(said, "off").(bool); off || len(rows) == 0 || path == "" || at(said, "s3") != nil {
+	if off, _ := at(settings, "off").(bool); off || len(rows) == 0 || path == "" || at(settings, "s3") != nil {
 		return nil
 	}
 	path, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
 	if err != nil {
-		return nil // the start of the configuration reports it
+		return nil // Caddy reports it when it starts the configuration
 	}
-	free, least, err := media.Room(path)
+	free, least, err := media.FreeSpace(path)
 	if err != nil || free >= least {
 		return nil
 	}
 	return []Finding{{
-		"warning", "apps.modelgate.media", fmt.Sprintf("%s has %s free, and results are copied only while %s stay free: tasks do not end until there is enough space",
+		"warning", "apps.modelgate.media", fmt.Sprintf("%s has %s free, but the gateway copies results only while %s are free: tasks do not end until there is enough space",
 			path, humanize.IBytes(free), humanize.IBytes(least)),
-		"free some space, or name another directory: media { path … }",
+		"free some space, or use another directory: media { path … }",
 	}}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Source has the services of one open store that count by themselves.
+// Source has the services of one open store that have their own counters.
 type Source struct {
 	Store     *storage.Store
 	Directory *identity.Directory
@@ -31,45 +31,43 @@ type Source struct {
 	// LastBackup returns when the last backup was completed, in Unix seconds; 0 if none was.
 	LastBackup func(context.Context) (int64, error)
 
-	// Tolerance returns the tolerance of the configuration in force; false if there
-	// is none.
+	// Tolerance returns the tolerance of the active configuration; false if there is none.
 	Tolerance func() (ledger.Tolerance, bool)
 
-	// Backlog returns a count of the unfinished tasks that is not older than a minute;
-	// false if there is none.
+	// Backlog returns a count of the unfinished tasks that is at most a minute old;
+	// false if the count failed.
 	Backlog func() (Backlog, bool)
 }
 
-// Backlog counts the unfinished tasks, and those of them that no backend works on.
+// Backlog counts the unfinished tasks, and those whose backend is not configured.
 type Backlog struct {
 	task.Backlog
-	Abandoned map[string]int64 // tasks, by the backend that is not configured
+	Abandoned map[string]int64 // number of tasks by backend that is not configured
 }
 
-// collector reads the open stores at each scrape, so that it counts nothing on the
-// way of a call.
+// collector reads the open stores at each scrape, so it adds no work to calls.
 type collector struct {
 	sources iter.Seq2[string, Source]
 }
 
 var (
-	storeCommits  = prometheus.NewDesc("modelgate_store_commits_total", "Changes made durable.", []string{"store"}, nil)
-	storeBatches  = prometheus.NewDesc("modelgate_store_batches_total", "Transactions of the engine that made them durable.", []string{"store"}, nil)
+	storeCommits  = prometheus.NewDesc("modelgate_store_commits_total", "Durable changes.", []string{"store"}, nil)
+	storeBatches  = prometheus.NewDesc("modelgate_store_batches_total", "Transactions of the engine for these changes.", []string{"store"}, nil)
 	storeQueue    = prometheus.NewDesc("modelgate_store_queue", "Changes waiting for a commit.", []string{"store"}, nil)
-	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after a fail stop; nothing is served until a restart.", []string{"store"}, nil)
+	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after the store has failed; the gateway serves nothing until a restart.", []string{"store"}, nil)
 	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
-	storeFree     = prometheus.NewDesc("modelgate_store_free_bytes", "Bytes that are free on the medium of the store.", []string{"store"}, nil)
-	storeMinFree  = prometheus.NewDesc("modelgate_store_min_free_bytes", "Bytes below which changes are refused.", []string{"store"}, nil)
-	lastBackup    = prometheus.NewDesc("modelgate_last_backup_timestamp_seconds", "When the last backup was completed, in Unix seconds; 0 if there was none.", []string{"store"}, nil)
+	storeFree     = prometheus.NewDesc("modelgate_store_free_bytes", "Free bytes on the medium of the store.", []string{"store"}, nil)
+	storeMinFree  = prometheus.NewDesc("modelgate_store_min_free_bytes", "Free bytes below which changes are refused.", []string{"store"}, nil)
+	lastBackup    = prometheus.NewDesc("modelgate_last_backup_timestamp_seconds", "Time of the last completed backup in Unix seconds; 0 if there was none.", []string{"store"}, nil)
 	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
 
-	detached       = prometheus.NewDesc("modelgate_detached", "Calls that run on without their callers.", []string{"store"}, nil)
-	reservations   = prometheus.NewDesc("modelgate_reservations", "Reservations that have not ended.", []string{"store"}, nil)
-	reserved       = prometheus.NewDesc("modelgate_reserved", "What they hold, in units of the currency.", []string{"store"}, nil)
+	detached       = prometheus.NewDesc("modelgate_detached", "Detached calls, whose callers have disconnected.", []string{"store"}, nil)
+	reservations   = prometheus.NewDesc("modelgate_reservations", "Open reservations.", []string{"store"}, nil)
+	reserved       = prometheus.NewDesc("modelgate_reserved", "Reserved amount of open reservations, in units of the currency.", []string{"store"}, nil)
 	settlements    = prometheus.NewDesc("modelgate_settlements_queued", "Settlements of calls that are not durable yet.", []string{"store"}, nil)
-	atRisk         = prometheus.NewDesc("modelgate_settlements_at_risk", "What those have charged, which a crash would forget, in units of the currency.", []string{"store"}, nil)
-	restricted     = prometheus.NewDesc("modelgate_users_restricted", "Users whose calls are restricted for what earlier calls left uncollected.", []string{"store"}, nil)
-	ledgerMismatch = prometheus.NewDesc("modelgate_ledger_mismatch", "Contradictions found in the ledger, while charging and by the last verify. Anything but 0 is an alarm.", []string{"store"}, nil)
+	atRisk         = prometheus.NewDesc("modelgate_settlements_at_risk", "Charges of settlements that are not durable yet, which a crash would lose, in units of the currency.", []string{"store"}, nil)
+	restricted     = prometheus.NewDesc("modelgate_users_restricted", "Users whose calls are restricted because of uncollected costs.", []string{"store"}, nil)
+	ledgerMismatch = prometheus.NewDesc("modelgate_ledger_mismatch", "Mismatches in the ledger that charges and the last verification found. Alert if it is not 0.", []string{"store"}, nil)
 )
 
 // taskDesc describes a metric of tasks; each has the store as its first label.
@@ -78,25 +76,25 @@ func taskDesc(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
-	tasksSubmitted  = taskDesc("tasks_submitted_total", "Generation tasks that were made, by type.", "type")
-	tasksEnded      = taskDesc("tasks_ended_total", "Generation tasks that ended, by type and status; refused are those whose submission was answered by the refusal of the service.", "type", "status")
-	tasksUnfinished = taskDesc("tasks_unfinished", "Generation tasks that are not over, counted once a minute at most.", "backend", "type", "status")
-	tasksOldest     = taskDesc("tasks_oldest_seconds", "Age of the oldest of these; 0 when there is none.")
-	tasksAbandoned  = taskDesc("tasks_abandoned", "Those of them that wait for a backend which is not configured any more. Anything but 0 is an alarm.", "backend")
-	taskPolls       = taskDesc("task_polls_total", "Questions to backends what has become of a task.")
-	taskPollErrors  = taskDesc("task_poll_errors_total", "Of these, those without an answer.")
-	taskStrange     = taskDesc("task_strange_words_total", "Of these, those that were answered by a word for the state that no adapter knows.")
-	taskLosses      = taskDesc("task_losses_total", "Jobs that were made and nobody was charged for: the operator's loss.")
-	callbacksSent   = taskDesc("callbacks_total", "Attempts at callbacks: delivered, failed and to be tried again, or dead.", "outcome")
-	callbacksWait   = taskDesc("callbacks_waiting", "Callbacks that are not delivered yet, counted once a minute at most.")
-	mediaCopies     = taskDesc("media_copies_total", "Files that were copied.")
-	mediaBytes      = taskDesc("media_bytes_total", "Bytes of these.")
-	mediaFailures   = taskDesc("media_failures_total", "Attempts at copies that failed; they are tried again.")
-	mediaRemoved    = taskDesc("media_removed_total", "Files that were removed.")
+	tasksSubmitted  = taskDesc("tasks_submitted_total", "Created generation tasks, by type.", "type")
+	tasksEnded      = taskDesc("tasks_ended_total", "Ended generation tasks, by type and status; refused: the service refused the submission.", "type", "status")
+	tasksUnfinished = taskDesc("tasks_unfinished", "Unfinished generation tasks, counted at most once a minute.", "backend", "type", "status")
+	tasksOldest     = taskDesc("tasks_oldest_seconds", "Age of the oldest unfinished generation task; 0 if there is none.")
+	tasksAbandoned  = taskDesc("tasks_abandoned", "Unfinished generation tasks of backends that are no longer configured. Alert if it is not 0.", "backend")
+	taskPolls       = taskDesc("task_polls_total", "Polls of tasks at backends.")
+	taskPollErrors  = taskDesc("task_poll_errors_total", "Polls without an answer.")
+	unknownStatuses = taskDesc("task_strange_words_total", "Polls that returned a status which the adapter does not know.")
+	taskLosses      = taskDesc("task_losses_total", "Generated jobs that no user was charged for: the operator's loss.")
+	callbacksSent   = taskDesc("callbacks_total", "Attempts at callbacks: delivered; failed, to be retried; dead, not retried.", "outcome")
+	callbacksWait   = taskDesc("callbacks_waiting", "Callbacks that are not delivered yet, counted at most once a minute.")
+	mediaCopies     = taskDesc("media_copies_total", "Copied files.")
+	mediaBytes      = taskDesc("media_bytes_total", "Bytes of copied files.")
+	mediaFailures   = taskDesc("media_failures_total", "Failed attempts to copy a file; they are retried.")
+	mediaRemoved    = taskDesc("media_removed_total", "Removed files.")
 )
 
 var taskDescs = []*prometheus.Desc{
-	tasksSubmitted, tasksEnded, tasksUnfinished, tasksOldest, tasksAbandoned, taskPolls, taskPollErrors, taskStrange, taskLosses,
+	tasksSubmitted, tasksEnded, tasksUnfinished, tasksOldest, tasksAbandoned, taskPolls, taskPollErrors, unknownStatuses, taskLosses,
 	callbacksSent, callbacksWait, mediaCopies, mediaBytes, mediaFailures, mediaRemoved,
 }
 
@@ -123,9 +121,9 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(storeQueue, prometheus.GaugeValue, float64(stats.Queued), store)
 		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
 		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
-		if free, least, err := s.Store.Space(); err == nil {
+		if free, minFree, err := s.Store.Space(); err == nil {
 			ch <- prometheus.MustNewConstMetric(storeFree, prometheus.GaugeValue, float64(free), store)
-			ch <- prometheus.MustNewConstMetric(storeMinFree, prometheus.GaugeValue, float64(least), store)
+			ch <- prometheus.MustNewConstMetric(storeMinFree, prometheus.GaugeValue, float64(minFree), store)
 		}
 		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(s.Directory.Count()), store)
 		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(s.Detached.Held()), store)
@@ -140,8 +138,8 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectStored sends the metrics that are read from the store. It omits a metric if the
-// store does not answer in time.
+// collectStored sends the metrics that it reads from the store. It omits a metric if the
+// store does not answer within a second.
 func (s *Source) collectStored(store string, ch chan<- prometheus.Metric) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -157,7 +155,7 @@ func (s *Source) collectStored(store string, ch chan<- prometheus.Metric) {
 	}
 }
 
-// collectTasks sends what the tasks and their files have come to.
+// collectTasks sends the metrics of tasks and their files.
 func (s *Source) collectTasks(store string, ch chan<- prometheus.Metric) {
 	send := func(desc *prometheus.Desc, kind prometheus.ValueType, value float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(desc, kind, value, append([]string{store}, labels...)...)
@@ -175,7 +173,7 @@ func (s *Source) collectTasks(store string, ch chan<- prometheus.Metric) {
 	}
 	count(taskPolls, f.Polls)
 	count(taskPollErrors, f.PollErrors)
-	count(taskStrange, f.UnknownStatuses)
+	count(unknownStatuses, f.UnknownStatuses)
 	count(taskLosses, f.Losses)
 	count(callbacksSent, f.Delivered, "delivered")
 	count(callbacksSent, f.Undelivered, "failed")

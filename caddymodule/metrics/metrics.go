@@ -1,9 +1,8 @@
-// Package metrics owns the Prometheus metrics of the gateway: their names, their
-// labels and when they are counted.
+// Package metrics owns the Prometheus metrics of the gateway: their names and labels.
 //
-// [Metrics] are the counters that calls and log-ins write, by route ([Route]). What
-// the services of an open store count themselves is read at each scrape, from a
-// [Source]. The package knows the services below internal and nothing of Caddy.
+// [Metrics] are the counters that calls and log-ins write, by route ([Route]). The
+// services of an open store have their own counters, which a scrape reads from a
+// [Source]. The package may import the services below internal, but not Caddy.
 package metrics
 
 import (
@@ -21,9 +20,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Metrics are the collectors of this process, made once and registered again
-// with the registry of each configuration. Their labels are words of the code
-// and of the configuration; no key, user or model name as sent is ever one.
+// Metrics are the collectors of this process. They are created once and registered with
+// the registry of each configuration. Their labels come from the code and from the
+// configuration, never from a request: no label is a key, a user or a model name.
 type Metrics struct {
 	requests   *prometheus.CounterVec
 	duration   *prometheus.HistogramVec
@@ -51,26 +50,26 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		}, labels)
 	}
 	return &Metrics{
-		requests:   counter("requests_total", "Model calls that reached a backend's block, by how they ended.", "route", "ended", "usage"),
+		requests:   counter("requests_total", "Ended model calls that the gateway forwarded to a backend.", "route", "ended", "usage"),
 		duration:   seconds("request_duration_seconds", "Time from the head of a model call to the end of its answer.", "route"),
 		firstChunk: seconds("first_chunk_seconds", "Time from the head of a model call to the first byte of its answer.", "route"),
-		tokens:     counter("tokens_total", "Tokens of model calls as they count for the bill, by kind.", "route", "kind"),
-		refusals:   counter("refusals_total", "Calls refused before a backend was asked, by code.", "route", "code"),
-		spend:      counter("spend_total", "What calls were charged, in units of the currency.", "route"),
-		lost:       counter("uncollected_total", "What calls cost beyond what users were charged: the operator's loss, in units of the currency.", "route"),
+		tokens:     counter("tokens_total", "Charged tokens of model calls, by kind.", "route", "kind"),
+		refusals:   counter("refusals_total", "Calls that the gateway refused without a backend, by error code.", "route", "code"),
+		spend:      counter("spend_total", "Charges of calls, in units of the currency.", "route"),
+		lost:       counter("uncollected_total", "Costs of calls that users were not charged: the operator's loss, in units of the currency.", "route"),
 		cut:        counter("usage_cut_total", "Calls whose backend reported more usage than a call can have.", "route"),
-		auth:       counter("auth_events_total", "What people have tried to be let in or to prove themselves by, and how it went.", "event", "outcome"),
+		auth:       counter("auth_events_total", "Log-ins, registrations and proofs of identity, by outcome.", "event", "outcome"),
 		orders:     counter("payment_orders_total", "Requests for an order at a payment service, by result.", "provider", "result"),
 		notices:    counter("payment_notices_total", "Notices of payment services, by result.", "provider", "result"),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "in_flight", Help: "Model calls under way.",
+			Namespace: namespace, Name: "in_flight", Help: "Model calls in flight.",
 		}, []string{"route"}),
 	}
 })
 
-// Provide registers the collectors with a configuration's registry. The open stores
-// are asked for at each scrape: sources yields their services by their keys. The version
-// and the commit are those of the program.
+// Provide registers the collectors with a configuration's registry. At each scrape,
+// sources yields the services of the open stores by their keys. The version and the
+// commit are those of the program.
 func Provide(registry *prometheus.Registry, version, commit string, sources iter.Seq2[string, Source]) (*Metrics, error) {
 	m := makeMetrics()
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
@@ -87,21 +86,21 @@ func Provide(registry *prometheus.Registry, version, commit string, sources iter
 	return m, nil
 }
 
-// Route has the meters of one route, looked up once.
+// Route has the metrics of one route.
 type Route struct {
 	route    string
 	all      *Metrics
 	InFlight prometheus.Gauge
 
-	complete   prometheus.Counter // of requests: the common case, reported and complete
+	complete   prometheus.Counter // of requests that are complete with reported usage, the common case
 	duration   prometheus.Observer
 	firstChunk prometheus.Observer
 	tokens     [usage.Kinds]prometheus.Counter
 	spend      prometheus.Counter
 }
 
-// The values of labels, so that each counter is there from the start: the first increment
-// of a counter that appears with it is not seen by a query of its increase.
+// The values of labels, so that each counter exists from the start. If a counter appeared
+// with its first increment, a query of its increase would miss that increment.
 var (
 	endings  = []usage.Ended{usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused}
 	bases    = []usage.Basis{usage.None, usage.Reported, usage.Estimated}
@@ -114,7 +113,7 @@ var (
 	}
 )
 
-// Route returns the meters of a route; its name is a word of the code.
+// Route returns the metrics of a route.
 func (m *Metrics) Route(name string) *Route {
 	for _, ended := range endings {
 		for _, basis := range bases {
@@ -141,13 +140,13 @@ func (m *Metrics) Route(name string) *Route {
 	return r
 }
 
-// Refused counts a call that no backend was asked for.
+// Refused counts a call that the gateway refused without a backend.
 func (r *Route) Refused(code string) {
 	r.all.refusals.WithLabelValues(r.route, code).Inc()
 }
 
-// Ended counts a call that a backend was asked for. firstChunk is zero when
-// nothing of an answer came.
+// Ended counts a call that the gateway forwarded to a backend. firstChunk is zero if no
+// byte of an answer arrived.
 func (r *Route) Ended(ended usage.Ended, basis usage.Basis, firstChunk, total time.Duration, tokens usage.Tokens) {
 	if ended == usage.Complete && basis == usage.Reported {
 		r.complete.Inc()
@@ -179,16 +178,15 @@ func (r *Route) Charged(charged, lost money.Amount, cut bool) {
 	}
 }
 
-// AuthEvent makes the counters of an event of [Metrics.Auth].
+// AuthEvent creates the counters of an event of [Metrics.Auth], at zero.
 func (m *Metrics) AuthEvent(event string) {
 	for _, outcome := range outcomes {
 		m.auth.WithLabelValues(event, outcome)
 	}
 }
 
-// Auth counts an attempt to be let in or to prove oneself. Its name is a word of
-// the code, and so are the outcomes: success, failure, which was the person's,
-// limited, which means too often, and error, which was ours.
+// Auth counts a log-in, a registration or a proof of identity. The outcomes are success,
+// failure (of the user), limited (too many attempts) and error (of the gateway).
 func (m *Metrics) Auth(event string, refused *fault.Fault) {
 	outcome := "success"
 	if refused != nil {
@@ -206,8 +204,8 @@ func (m *Metrics) Auth(event string, refused *fault.Fault) {
 
 // The results of notices that package billing does not see.
 const (
-	NoticeRefused billing.Result = "refused" // the signature or the time is wrong
-	NoticeFailed  billing.Result = "error"   // it could not be recorded
+	NoticeRefused billing.Result = "refused" // its signature or its time is wrong
+	NoticeFailed  billing.Result = "error"   // the gateway could not record it
 )
 
 // The results of requests for an order.
@@ -247,6 +245,6 @@ func (m *Metrics) Notice(provider string, result billing.Result) {
 	m.notices.WithLabelValues(provider, string(result)).Inc()
 }
 
-// units is an amount as a metric shows it. Metrics are floats by their nature:
-// they are for curves and alarms, the ledger is for sums.
+// units returns an amount in units of the currency. Prometheus has only floats: metrics
+// are for graphs and alerts, the ledger is for exact sums.
 func units(a money.Amount) float64 { return float64(a) / float64(money.Unit) }

@@ -1,9 +1,8 @@
-// Package redactlog is the log encoder modelgate_redact, a Caddy module. It hides
-// credentials in each entry and gives the entry to another encoder, which writes it.
+// Package redactlog has the log encoder modelgate_redact, a Caddy module. It hides
+// credentials in each entry and passes the entry to another encoder, which writes it.
 //
-// [Encoder] is the module. What counts as a credential is decided by package redact;
-// this package knows where in a log entry texts and headers are, and hides the secret
-// part of links to results.
+// [Encoder] is the module. Package redact decides what is a credential. This package
+// finds texts and headers in a log entry, and hides the secret part of links to results.
 package redactlog
 
 import (
@@ -27,11 +26,10 @@ func init() {
 	caddy.RegisterModule(new(Encoder))
 }
 
-// Encoder is a log encoder that hides credentials before another encoder
-// writes the entry. It hides the values of headers that have the name of a
-// credential, and in all texts of the entry the query parameters that have one,
-// whatever has the form of an API key, and the secret part of links to results.
-// Names are compared without regard to case and separators.
+// Encoder is a log encoder that hides credentials before another encoder writes the
+// entry. It hides the values of headers with the name of a credential. In all texts of
+// the entry it hides query parameters with such a name, API keys, and the secret part of
+// links to results. Case and separators in names do not matter.
 type Encoder struct {
 	// WrappedRaw is the encoder that writes the entry. Default: `json`.
 	WrappedRaw json.RawMessage `json:"wrap,omitempty" caddy:"namespace=caddy.logging.encoders inline_key=format"`
@@ -107,7 +105,7 @@ func (e *Encoder) Clone() zapcore.Encoder {
 // EncodeEntry implements zapcore.Encoder.
 func (e *Encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buffer.Buffer, error) {
 	entry.Message = redactText(entry.Message)
-	wrapped := e.wrapped.Clone() // fields that are added stay in the encoder
+	wrapped := e.wrapped.Clone() // because AddTo adds fields to the encoder
 	object := redactedObject{wrapped, e.headers}
 	for i := range fields {
 		fields[i].AddTo(object)
@@ -115,7 +113,7 @@ func (e *Encoder) EncodeEntry(entry zapcore.Entry, fields []zapcore.Field) (*buf
 	return wrapped.EncodeEntry(entry, nil)
 }
 
-// redactText hides what is secret in a text.
+// redactText hides the credentials in a text.
 func redactText(text string) string {
 	text = redact.Text(text)
 	if !strings.Contains(text, media.Path) {
@@ -134,20 +132,20 @@ func redactText(text string) string {
 	return strings.Join(parts, media.Path)
 }
 
-// redactedObject hides credentials in what is added to an object.
+// redactedObject hides credentials in the fields of an object.
 type redactedObject struct {
 	zapcore.ObjectEncoder
 	headers bool // keys are the names of headers
 }
 
-// under returns whether what stands under a key has the names of headers for its
-// keys: in Caddy's entries these are headers, resp_headers and push_headers, and
-// env, the headers as FastCGI has them.
+// under reports whether the keys of the value of a field are names of headers. In Caddy's
+// entries these fields are headers, resp_headers and push_headers, and env, which has the
+// headers for FastCGI.
 func (o redactedObject) under(key string) bool {
 	return o.headers || strings.HasSuffix(key, "headers") || strings.HasSuffix(key, "header") || key == "env"
 }
 
-// hides reports whether all that stands under a key is hidden.
+// hides reports whether the whole value of a field is hidden.
 func (o redactedObject) hides(key string) bool { return o.headers && redact.Name(key) }
 
 // AddString implements zapcore.ObjectEncoder.
@@ -191,8 +189,8 @@ func redactedFields(fields zapcore.ObjectMarshaler, headers bool) zapcore.Object
 	})
 }
 
-// redactedElements returns the elements of an array, without credentials; one word
-// if all of the array is hidden.
+// redactedElements returns the elements of an array, without credentials. If the whole
+// array is hidden, it returns one replacement.
 func redactedElements(elements zapcore.ArrayMarshaler, headers, hidden bool) zapcore.ArrayMarshaler {
 	return zapcore.ArrayMarshalerFunc(func(to zapcore.ArrayEncoder) error {
 		if hidden {
@@ -203,7 +201,7 @@ func redactedElements(elements zapcore.ArrayMarshaler, headers, hidden bool) zap
 	})
 }
 
-// redactedArray hides credentials in what is added to an array.
+// redactedArray hides credentials in the elements of an array.
 type redactedArray struct {
 	zapcore.ArrayEncoder
 	headers bool
@@ -230,8 +228,8 @@ func (a redactedArray) AppendReflected(value any) error {
 	return a.ArrayEncoder.AppendReflected(redactValue(value, a.headers))
 }
 
-// redactValue returns a value as its JSON has it, without credentials. A value
-// that has no JSON is returned as it is, for the wrapped encoder to say so.
+// redactValue returns the decoded JSON of a value, without credentials. If the value has
+// no JSON, redactValue returns it unchanged, and the wrapped encoder reports the error.
 func redactValue(value any, headers bool) any {
 	text, err := json.Marshal(value)
 	if err != nil {

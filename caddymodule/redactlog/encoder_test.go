@@ -14,9 +14,9 @@ func TestMain(m *testing.M) { gatetest.Main(m) }
 
 const redacting = "modelgate_redact {\nwrap json\n}"
 
-// TestNoCredentialReachesTheLogs sends a marked credential in every place that is
-// known, and looks for it in all that is logged at the level DEBUG: the access
-// log, and the log of what reverse_proxy sent and got.
+// TestNoCredentialReachesTheLogs sends a marked credential in every known place and
+// searches for it in all logs at level DEBUG: the access log and the log of
+// reverse_proxy.
 func TestNoCredentialReachesTheLogs(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
 		LogFormat: redacting,
@@ -45,7 +45,7 @@ func TestNoCredentialReachesTheLogs(t *testing.T) {
 	for _, name := range []string{"X-Debug-Key", "Set-Cookie", "X_Api_Key", "Www-Authenticate-Token", "X-Secrets", "X-Tokens"} {
 		places = append(places, place{answer: name + "=" + plain})
 	}
-	// What has the form of a key is hidden wherever it is.
+	// Text with the form of a key is hidden everywhere.
 	places = append(places,
 		place{header: "X-Note: KEY"}, place{header: "User-Agent: KEY"}, place{path: "/KEY/x"}, place{path: "?note=KEY"},
 		place{answer: "X-Note=KEY"}, place{answer: "Location=https://x.example/?x=KEY"},
@@ -65,7 +65,7 @@ func TestNoCredentialReachesTheLogs(t *testing.T) {
 			path = "/" + path
 		}
 		const body = `{"model":"echo"}`
-		wire := g.Dial(t) // clients take an address apart before they send it
+		wire := g.Dial(t) // HTTP clients would normalize the address
 		wire.Send(t, "POST "+path+" HTTP/1.1\nHost: "+g.Address+"\nConnection: close\nX-Place: "+id+"\nX-Answer: "+fill(p.answer)+
 			"\nContent-Length: "+strconv.Itoa(len(body))+"\n"+strings.TrimLeft(fill(p.header)+"\n", "\n")+"\n"+body)
 		wire.Receive(t, "POST")

@@ -26,16 +26,16 @@ var text string
 
 var caddyfile = template.Must(template.New("Caddyfile").Funcs(template.FuncMap{"names": names, "unit": unit}).Parse(text))
 
-// Choice is the backends that an operator wants to use, and the address of the gateway.
+// Choice has the backends that an operator wants to use, and the address of the gateway.
 type Choice struct {
 	Domain    string // of the site: a name, or an address with http:// or https://
 	Data      string // directory of the store
 	Anthropic bool
 	OpenAI    bool
-	Messages  Server // the interface of Anthropic; without an address, that of Anthropic
+	Messages  Server // with the interface of Anthropic; without an address: Anthropic
 	VLLM      Server
 	Ollama    Server
-	Tasks     Server // has OpenAI's former interface of videos
+	Tasks     Server // with OpenAI's former interface of videos
 }
 
 // Server is a server of the operator.
@@ -50,7 +50,7 @@ func (s Server) Names() string { return names(s.Models) }
 // URL returns the address with a scheme, and without its path.
 func (s Server) URL() string { return strings.TrimSuffix(s.base(), s.Path()) }
 
-// Path returns the path before the one that clients add, which begins with /v1.
+// Path returns the path of the address without /v1, which clients add.
 func (s Server) Path() string {
 	u, err := url.Parse(s.base())
 	if err != nil {
@@ -67,7 +67,8 @@ func (s Server) base() string {
 	return address
 }
 
-// Keyed reports whether the server gets a key: over http it would be sent in clear.
+// Keyed reports whether the gateway sends a key to the server. Over http it would be in
+// clear.
 func (s Server) Keyed() bool { return strings.HasPrefix(s.Address, "https://") }
 
 // Price is the price of a model, per million tokens.
@@ -75,12 +76,12 @@ type Price struct {
 	Model                                              string
 	Input, Output, CacheRead, CacheWrite, CacheWrite1h string
 	Context, MaxOutput                                 int
-	Guessed                                            bool   // Context and MaxOutput are
+	Guessed                                            bool   // Context and MaxOutput are guesses
 	Above                                              *Price // prompts above 200,000 tokens
 }
 
-// Example prices, from the price lists of the vendors in 2025. A * takes the names with a date, too.
-// gpt-5 has none: gpt-5* would be gpt-5-pro, which costs more.
+// Example prices, from the price lists of the vendors in 2025. A * matches the names with a date, too.
+// gpt-5 has no *, because gpt-5* would match gpt-5-pro, which costs more.
 var (
 	anthropicPrices = []Price{
 		{
@@ -95,10 +96,10 @@ var (
 	}
 )
 
-// AnthropicModels returns the models of Anthropic that are offered.
+// AnthropicModels returns the names of the models of Anthropic.
 func (*Choice) AnthropicModels() []string { return modelsOf(anthropicPrices) }
 
-// OpenAIModels returns the patterns of the models of OpenAI that are offered.
+// OpenAIModels returns the patterns of the models of OpenAI.
 func (*Choice) OpenAIModels() (patterns []string) {
 	for _, price := range openAIPrices {
 		patterns = append(patterns, price.Model)
@@ -164,8 +165,8 @@ func (c *Choice) BaseURL() string {
 	return "https://" + c.Domain
 }
 
-// Others returns the address of all other hosts at the port of the site, or an empty string
-// where Caddy serves them: beside a site of TLS it redirects or refuses them.
+// Others returns the address of all other hosts at the port of the site. It returns an
+// empty string for a site with TLS, because Caddy redirects or refuses other hosts there.
 func (c *Choice) Others() string {
 	u, err := url.Parse(c.BaseURL())
 	if err != nil || u.Scheme != "http" {
@@ -174,14 +175,15 @@ func (c *Choice) Others() string {
 	return "http://:" + cmp.Or(u.Port(), "80")
 }
 
-// Bind returns the host to listen at if only this machine can reach it.
+// Bind returns the host to listen at if only this machine can reach it, else an empty
+// string.
 func (c *Choice) Bind() string {
 	u, err := url.Parse(c.BaseURL())
 	switch {
 	case err != nil || !IsLoopback(u.Hostname()):
 		return ""
 	case net.ParseIP(u.Hostname()) == nil:
-		return "localhost" // not each system knows the names below it
+		return "localhost" // some systems do not resolve names below it
 	}
 	return u.Hostname()
 }
@@ -200,13 +202,12 @@ var (
 	taskForm    = regexp.MustCompile(`^(video|image)-`)
 )
 
-// notQuotable reports whether a path cannot stand between quotation marks, or in a comment, of a
-// Caddyfile.
+// notQuotable reports whether a Caddyfile cannot contain a path in quotation marks or in a comment.
 func notQuotable(path string) bool {
 	return strings.ContainsAny(path, "\"{}") || strings.ContainsFunc(path, unicode.IsControl) || strings.HasSuffix(path, `\`)
 }
 
-// check returns an error if the choice cannot be served.
+// check returns an error if no configuration is possible for the choice.
 func (c *Choice) check() error {
 	if !c.Anthropic && !c.OpenAI && c.VLLM.Address+c.Ollama.Address+c.Tasks.Address == "" {
 		return fmt.Errorf("no backend is named; allowed: --anthropic, --openai, --vllm, --ollama or --tasks")
@@ -223,7 +224,7 @@ func (c *Choice) check() error {
 	}{{"vllm", c.VLLM}, {"ollama", c.Ollama}, {"tasks", c.Tasks}, {"anthropic-url", c.Messages}} {
 		flag, server := named.flag, named.server
 		if (server.Address == "") != (len(server.Models) == 0) && flag != "anthropic-url" {
-			return fmt.Errorf("--%s and --%s-models go together: the address of a server and its models", flag, flag)
+			return fmt.Errorf("--%s and --%s-models are required together: the address of a server and its models", flag, flag)
 		}
 		if err := checkAddress(flag, server.Address); err != nil {
 			return err
@@ -253,7 +254,7 @@ func checkAddress(flag, address string) error {
 	case strings.ContainsAny(address, "?#"):
 		reason = "it has a query or a fragment"
 	case strings.Contains(address, "@"):
-		reason = "it has a user; the key belongs in the environment"
+		reason = "it has a user; set the key in the environment"
 	case !found && strings.Contains(address, "/"):
 		reason = "an address with a path needs http:// or https://"
 	case flag == "tasks" && strings.Contains(rest, "/"):
@@ -262,12 +263,12 @@ func checkAddress(flag, address string) error {
 	return fmt.Errorf("--%s %q is not an address such as 10.0.0.5:8000 or https://ai.example.com/v1: %s", flag, address, reason)
 }
 
-// Unset is the value of a key that the operator has to write into the environment.
+// Unset is the value of a variable that the operator must set in the environment.
 const Unset = "replace-me"
 
-// Render returns the texts of the Caddyfile and of the environment, and the variables that
-// are still [Unset]. The keys of vendors come from getenv. file and environment are the names
-// of the files.
+// Render returns the Caddyfile, the environment with the secrets, and the variables that are
+// still [Unset]. The keys of vendors come from getenv. file and environment are the names of
+// the files.
 func (c *Choice) Render(file, environment string, getenv func(string) string) (config, secrets string, missing []string, err error) {
 	if err := c.check(); err != nil {
 		return "", "", nil, err
@@ -305,7 +306,7 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 	return out.String(), strings.Join(lines, "\n") + "\n", missing, nil
 }
 
-// notGraphic reports whether a character is not one of ASCII that is seen.
+// notGraphic reports whether a character is not a visible ASCII character.
 func notGraphic(c rune) bool { return c <= ' ' || c > '~' }
 
 // AnthropicServer returns the server of the dialect anthropic.

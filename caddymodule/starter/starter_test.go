@@ -15,9 +15,9 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/internal/gatetest" // a build with all modules
 )
 
-// TestEveryChoiceIsAConfiguration adapts and provisions the configuration of every choice,
-// with its environment, and checks each with the doctor.
-func TestEveryChoiceIsAConfiguration(t *testing.T) {
+// TestEveryChoiceMakesAValidConfiguration adapts and provisions the configuration of every
+// choice with its environment, and checks it with the doctor.
+func TestEveryChoiceMakesAValidConfiguration(t *testing.T) {
 	for n := 1; n < 1<<5; n++ {
 		for _, domain := range []string{"ai.example.com", "http://localhost:8080", "http://[::1]:8080", "http://x.localhost:8080", "https://ai.example.com:8443"} {
 			choice := starter.Choice{Domain: domain, Data: filepath.Join(t.TempDir(), "a store"), Anthropic: n&1 != 0, OpenAI: n&2 != 0}
@@ -50,7 +50,7 @@ func TestEveryChoiceIsAConfiguration(t *testing.T) {
 				}
 			}
 			if unset != len(missing) || n != 4 && n != 8 && n != 12 && unset == 0 {
-				t.Errorf("%v is said to be missing in\n%s", missing, environment)
+				t.Errorf("%v is reported missing in\n%s", missing, environment)
 			}
 			adapted, warnings, err := caddyconfig.GetAdapter("caddyfile").Adapt([]byte(text), map[string]any{"filename": "Caddyfile"})
 			if err != nil || len(warnings) > 0 {
@@ -62,16 +62,16 @@ func TestEveryChoiceIsAConfiguration(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, finding := range doctor.Examine(decoded, caddy.DefaultAdminListen, os.LookupEnv) {
-				if strings.HasSuffix(finding.What, " is still "+starter.Unset+": what needs it fails") {
+				if strings.HasSuffix(finding.What, " is still "+starter.Unset+": requests that need it fail") {
 					unset--
 					continue
 				}
-				if finding.Level == "error" || finding.Level == "warning" && !strings.HasPrefix(finding.Where, "admin") { // where the endpoint is, the operator decides
-					t.Errorf("the doctor finds %+v in\n%s", finding, text)
+				if finding.Level == "error" || finding.Level == "warning" && !strings.HasPrefix(finding.Where, "admin") { // the operator chooses the admin endpoint
+					t.Errorf("the doctor reports %+v for\n%s", finding, text)
 				}
 			}
 			if unset != 0 {
-				t.Errorf("the doctor finds %d variables too few that are not set, in\n%s", unset, text)
+				t.Errorf("the doctor does not report %d variables that are not set, for\n%s", unset, text)
 			}
 			if err := caddy.StrictUnmarshalJSON(adapted, &config); err != nil {
 				t.Fatal(err)
@@ -83,7 +83,7 @@ func TestEveryChoiceIsAConfiguration(t *testing.T) {
 	}
 }
 
-func TestTheKeysOfVendorsComeFromTheEnvironment(t *testing.T) {
+func TestTheKeysOfVendorsAreReadFromTheEnvironment(t *testing.T) {
 	t.Parallel()
 	choice := starter.Choice{Domain: "ai.example.com", Data: "/store", Anthropic: true, OpenAI: true}
 	environment := make(map[string]bool)
@@ -97,6 +97,6 @@ func TestTheKeysOfVendorsComeFromTheEnvironment(t *testing.T) {
 		environment[secrets] = true
 	}
 	if len(environment) != 2 {
-		t.Error("two gateways have one master key")
+		t.Error("two gateways have the same master key")
 	}
 }

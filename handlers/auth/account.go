@@ -7,22 +7,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// ErrUnauthenticated is the one answer of the console to a request that is not authenticated:
-// without a credential, with one of another class, or with one that is malformed, unknown, ended,
-// replaced, revoked, or of a disabled user.
+// ErrUnauthenticated is the only answer of the console to a request that is not authenticated. Its
+// credential is missing, of another class, malformed, unknown, ended, replaced, revoked, or of a
+// disabled user.
 var ErrUnauthenticated = fault.New(fault.NotLoggedIn, "the request is not logged in: log in, or send an access token as \"Authorization: Bearer mgat_...\"")
 
 // HalfOpen is the answer to a half-open session if a request needs more than that. The session
 // has proved the password, and the second factor is due.
 var HalfOpen = fault.New(fault.SecondFactorRequired, "the second factor is still due: send its code to /api/user/login/2fa, or log in by passkey")
 
-// Account returns the account of a console request: by the access token in Authorization, or by
-// the session in the cookie of this name. It reads no other place, and an API key is not
-// accepted. The session may be half-open, which the caller checks.
+// Account returns the account of a console request, by the access token in Authorization or by
+// the session in the cookie of this name. It does not accept an API key. The session may be
+// half-open, which the caller checks.
 //
-// A Bearer token counts before the cookie, which browsers send by themselves. If both are in
-// force and of different users, the request is refused, because software behind might pick the
-// other one.
+// A Bearer token takes precedence over the cookie, which browsers send automatically. If both are
+// valid and of different users, the request is refused, because a server behind the gateway might
+// use the other one.
 func Account(r *http.Request, directory *identity.Directory, cookie string) (*identity.Account, *fault.Fault) {
 	token, f := accessToken(r.Header)
 	if f != nil {
@@ -56,7 +56,7 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 	if account == nil {
 		return nil, ErrUnauthenticated
 	}
-	here := *account // that of a token is shared
+	here := *account // the account of a token is shared
 	if addr := Address(r); addr.IsValid() {
 		here.Address = addr.String()
 	}
@@ -67,7 +67,7 @@ func Account(r *http.Request, directory *identity.Directory, cookie string) (*id
 var twoUsers = fault.At(fault.InvalidParameter, "Authorization", "the access token and the session's cookie are of different users; send one")
 
 // accessToken returns the text that was sent as an access token, of any class, or "". Schemes
-// other than Bearer are ignored, because an operator may require Basic in front.
+// other than Bearer are ignored, because an operator may require Basic in addition.
 func accessToken(header http.Header) (string, *fault.Fault) {
 	authorization, f := single(header, "Authorization")
 	if f != nil {

@@ -28,11 +28,11 @@ func directory(t *testing.T) (d *identity.Directory, token, key string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, made, err := d.CreateKey(t.Context(), "operator", "ann", identity.KeySpec{})
+	_, secret, err := d.CreateKey(t.Context(), "operator", "ann", identity.KeySpec{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return d, minted.Reveal(), made.Reveal()
+	return d, minted.Reveal(), secret.Reveal()
 }
 
 func TestAnAccessTokenIsReadFromOneHeaderOnly(t *testing.T) {
@@ -43,7 +43,7 @@ func TestAnAccessTokenIsReadFromOneHeaderOnly(t *testing.T) {
 		code   fault.Code // empty: admitted
 	}{
 		"a token":                     {http.Header{"Authorization": {"Bearer " + token}}, ""},
-		"in any case of the scheme":   {http.Header{"Authorization": {"bearer " + token}}, ""},
+		"another case of the scheme":  {http.Header{"Authorization": {"bearer " + token}}, ""},
 		"repeated equal":              {http.Header{"Authorization": {"Bearer " + token, "Bearer " + token}}, ""},
 		"equal in x-api-key, too":     {http.Header{"Authorization": {"Bearer " + token}, "X-Api-Key": {token}}, ""},
 		"nothing":                     {http.Header{}, fault.NotLoggedIn},
@@ -54,8 +54,8 @@ func TestAnAccessTokenIsReadFromOneHeaderOnly(t *testing.T) {
 		"a token in a cookie":         {http.Header{"Cookie": {"session=" + token}}, fault.NotLoggedIn},
 		"an API key":                  {http.Header{"Authorization": {"Bearer " + key}}, fault.NotLoggedIn},
 		"an API key in x-api-key":     {http.Header{"X-Api-Key": {key}}, fault.NotLoggedIn},
-		"junk":                        {http.Header{"Authorization": {"Bearer mgat_0"}}, fault.NotLoggedIn},
-		"a token with a tail":         {http.Header{"Authorization": {"Bearer " + token + " "}}, fault.NotLoggedIn},
+		"an invalid token":            {http.Header{"Authorization": {"Bearer mgat_0"}}, fault.NotLoggedIn},
+		"a token with a space":        {http.Header{"Authorization": {"Bearer " + token + " "}}, fault.NotLoggedIn},
 		"two different":               {http.Header{"Authorization": {"Bearer " + token, "Bearer " + key}}, fault.InvalidParameter},
 		"a token and basic":           {http.Header{"Authorization": {"Bearer " + token, "Basic a"}}, fault.InvalidParameter},
 		"a token beside an API key":   {http.Header{"Authorization": {"Bearer " + token}, "X-Api-Key": {key}}, fault.InvalidParameter},
@@ -75,7 +75,7 @@ func TestAnAccessTokenIsReadFromOneHeaderOnly(t *testing.T) {
 				t.Fatalf("answered %v, want %s", f, c.code)
 			}
 			if c.code == fault.NotLoggedIn && f != ErrUnauthenticated {
-				t.Errorf("a text of its own: %v", f)
+				t.Errorf("another error than ErrUnauthenticated: %v", f)
 			}
 		})
 	}

@@ -12,7 +12,7 @@ import (
 
 func TestTheCallersAddressIsCaddysClientIP(t *testing.T) {
 	t.Parallel()
-	for told, want := range map[any]netip.Addr{
+	for value, want := range map[any]netip.Addr{
 		"192.0.2.7":   netip.MustParseAddr("192.0.2.7"),
 		"2001:db8::7": netip.MustParseAddr("2001:db8::7"),
 		"@":           {}, // a socket in the file system
@@ -24,11 +24,11 @@ func TestTheCallersAddressIsCaddysClientIP(t *testing.T) {
 		r.RemoteAddr = "198.51.100.1:1000"
 		r.Header.Set("X-Forwarded-For", "198.51.100.2")
 		r.Header.Set("User-Agent", "browser/1.0")
-		if told != nil {
-			caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, told)
+		if value != nil {
+			caddyhttp.SetVar(r.Context(), caddyhttp.ClientIPVarKey, value)
 		}
 		if device := Device(r); device.Address != want || device.Agent != "browser/1.0" {
-			t.Errorf("%v: %+v, want %v", told, device, want)
+			t.Errorf("%v: %+v, want %v", value, device, want)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// principalVar is the request variable in which modelgate_auth leaves the principal for
-// directives behind it, since it removes the credential.
+// principalVar is the request variable in which modelgate_auth stores the principal for later
+// directives, because it removes the credential.
 const principalVar = "modelgate.principal"
 
 // Authenticate returns the principal of a request.

@@ -7,14 +7,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Cookie returns the value of the cookie of a name, or "". It refuses cookies of one name that
-// differ: they come from different hosts or paths, and one of them may have been planted.
+// Cookie returns the value of the cookie with this name, or "". It refuses cookies of one name
+// with different values: an attacker may have set one of them from another host or path.
 func Cookie(header http.Header, name string) (secret string, f *fault.Fault) {
-	for crumb, value := range crumbs(header) {
+	for cookie, value := range cookies(header) {
 		switch {
-		case crumb != name || value == secret:
+		case cookie != name || value == secret:
 		case secret != "":
-			return "", fault.At(fault.InvalidParameter, "Cookie", "the cookie %s is there more than once, with different values; delete the cookies of this site", name)
+			return "", fault.At(fault.InvalidParameter, "Cookie", "the cookie %s is given more than once, with different values; delete the cookies of this site", name)
 		default:
 			secret = value
 		}
@@ -22,14 +22,14 @@ func Cookie(header http.Header, name string) (secret string, f *fault.Fault) {
 	return secret, nil
 }
 
-// crumbs yields the cookies of a request, by name and value, as they were written: it keeps
-// quotes and skips no unusual name. Software behind may read cookies in another way, but
-// [dropCookies] removes what was read here.
-func crumbs(header http.Header) func(yield func(name, value string) bool) {
+// cookies yields the names and values of the cookies of a request, as they were sent. It keeps
+// quotes and unusual names. A server behind the gateway may parse cookies differently, but
+// [dropCookies] removes every cookie that was read here.
+func cookies(header http.Header) func(yield func(name, value string) bool) {
 	return func(yield func(name, value string) bool) {
 		for _, line := range header["Cookie"] {
-			for crumb := range strings.SplitSeq(line, ";") {
-				if name, value, ok := cut(crumb); ok && !yield(name, value) {
+			for pair := range strings.SplitSeq(line, ";") {
+				if name, value, ok := cut(pair); ok && !yield(name, value) {
 					return
 				}
 			}
@@ -37,8 +37,8 @@ func crumbs(header http.Header) func(yield func(name, value string) bool) {
 	}
 }
 
-func cut(crumb string) (name, value string, ok bool) {
-	name, value, ok = strings.Cut(crumb, "=")
+func cut(pair string) (name, value string, ok bool) {
+	name, value, ok = strings.Cut(pair, "=")
 	return strings.Trim(name, " \t"), strings.Trim(value, " \t"), ok
 }
 
@@ -48,10 +48,10 @@ func dropCookies(header http.Header, names ...string) {
 	var lines []string
 	for _, line := range header["Cookie"] {
 		var kept []string
-		for crumb := range strings.SplitSeq(line, ";") {
-			name, _, _ := cut(crumb)
+		for pair := range strings.SplitSeq(line, ";") {
+			name, _, _ := cut(pair)
 			if !isOneOf(name, names) {
-				kept = append(kept, strings.Trim(crumb, " \t"))
+				kept = append(kept, strings.Trim(pair, " \t"))
 			}
 		}
 		if len(kept) > 0 {
@@ -65,7 +65,8 @@ func dropCookies(header http.Header, names ...string) {
 	header["Cookie"] = lines
 }
 
-// isOneOf ignores case, as software behind might.
+// isOneOf reports whether name is one of names. It ignores case, because a server behind the
+// gateway might do so.
 func isOneOf(name string, names []string) bool {
 	for _, n := range names {
 		if strings.EqualFold(name, n) {

@@ -15,19 +15,19 @@ func TestADuplicateCookieIsRejected(t *testing.T) {
 		secret string
 		code   fault.Code
 	}{
-		"none":                  {nil, "", ""},
-		"alone":                 {[]string{"sid=a"}, "a", ""},
-		"among others":          {[]string{"x=1; sid=a;y=2"}, "a", ""},
-		"in another line":       {[]string{"x=1", "sid=a"}, "a", ""},
-		"twice the same":        {[]string{"sid=a; sid=a", "sid=a"}, "a", ""},
-		"twice, and different":  {[]string{"sid=a; sid=b"}, "", fault.InvalidParameter},
-		"different in lines":    {[]string{"sid=a", "sid=b"}, "", fault.InvalidParameter},
-		"in quotes":             {[]string{`sid="a"`}, `"a"`, ""},
-		"with an equals sign":   {[]string{"sid=a=b"}, "a=b", ""},
-		"another case":          {[]string{"SID=a"}, "", ""},
-		"a name that begins so": {[]string{"sid2=a; xsid=b"}, "", ""},
-		"white space around":    {[]string{" sid = a ; x=1"}, "a", ""},
-		"no value":              {[]string{"sid; sid=; x"}, "", ""},
+		"none":                    {nil, "", ""},
+		"alone":                   {[]string{"sid=a"}, "a", ""},
+		"among others":            {[]string{"x=1; sid=a;y=2"}, "a", ""},
+		"in another line":         {[]string{"x=1", "sid=a"}, "a", ""},
+		"twice the same":          {[]string{"sid=a; sid=a", "sid=a"}, "a", ""},
+		"twice, and different":    {[]string{"sid=a; sid=b"}, "", fault.InvalidParameter},
+		"different in lines":      {[]string{"sid=a", "sid=b"}, "", fault.InvalidParameter},
+		"in quotes":               {[]string{`sid="a"`}, `"a"`, ""},
+		"with an equals sign":     {[]string{"sid=a=b"}, "a=b", ""},
+		"another case":            {[]string{"SID=a"}, "", ""},
+		"a name that contains it": {[]string{"sid2=a; xsid=b"}, "", ""},
+		"white space around":      {[]string{" sid = a ; x=1"}, "a", ""},
+		"no value":                {[]string{"sid; sid=; x"}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -46,13 +46,13 @@ func TestADuplicateCookieIsRejected(t *testing.T) {
 func TestSessionCookiesAreRemovedAndOthersPass(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ before, after []string }{
-		"none":         {nil, nil},
-		"ours alone":   {[]string{"sid=a"}, nil},
-		"both of ours": {[]string{"sid=a; sid_passkey=b"}, nil},
-		"among others": {[]string{"x=1; sid=a;y=2", "sid=b", "z"}, []string{"x=1; y=2", "z"}},
-		"in any case":  {[]string{"SID=a; Sid =b; x=1"}, []string{"x=1"}},
-		"without =":    {[]string{"sid; x=1"}, []string{"x=1"}},
-		"only others":  {[]string{"sidx=a; x=sid"}, []string{"sidx=a; x=sid"}},
+		"none":             {nil, nil},
+		"only the session": {[]string{"sid=a"}, nil},
+		"both cookies":     {[]string{"sid=a; sid_passkey=b"}, nil},
+		"among others":     {[]string{"x=1; sid=a;y=2", "sid=b", "z"}, []string{"x=1; y=2", "z"}},
+		"in any case":      {[]string{"SID=a; Sid =b; x=1"}, []string{"x=1"}},
+		"without =":        {[]string{"sid; x=1"}, []string{"x=1"}},
+		"only others":      {[]string{"sidx=a; x=sid"}, []string{"sidx=a; x=sid"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -65,8 +65,8 @@ func TestSessionCookiesAreRemovedAndOthersPass(t *testing.T) {
 	}
 }
 
-// FuzzCookies checks that nothing of a removed cookie remains, whatever the
-// form of the header.
+// FuzzCookies checks that nothing of a removed cookie remains in any form of the
+// header.
 func FuzzCookies(f *testing.F) {
 	f.Add("sid=a; x=1", "sid=b")
 	f.Add(" sid = a ;;SID=b", "sid;sid_passkey=")
@@ -75,7 +75,7 @@ func FuzzCookies(f *testing.F) {
 		header := http.Header{"Cookie": {one, two}}
 		secret, refused := Cookie(header, "sid")
 		if refused != nil && secret != "" {
-			t.Errorf("refused, and %q", secret)
+			t.Errorf("refused, but returned %q", secret)
 		}
 		dropCookies(header, "sid", "sid_passkey")
 		for _, name := range []string{"sid", "SID", "sid_passkey"} {
@@ -85,7 +85,7 @@ func FuzzCookies(f *testing.F) {
 		}
 		for _, cookie := range (&http.Request{Header: header}).Cookies() {
 			if isOneOf(cookie.Name, []string{"sid", "sid_passkey"}) {
-				t.Errorf("the library finds %v in %q", cookie, header["Cookie"])
+				t.Errorf("net/http finds %v in %q", cookie, header["Cookie"])
 			}
 		}
 	})

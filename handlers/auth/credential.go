@@ -1,7 +1,6 @@
 // Package auth reads the credential of a request and returns its [identity.Principal] or
-// [identity.Account]. It has the directives modelgate_auth and modelgate_stepup. [Payer] says
-// under which budgets the requests of a principal are paid, and [Subjects] in which rates they
-// count.
+// [identity.Account]. It has the directives modelgate_auth and modelgate_stepup. [Payer]
+// returns the budgets of a principal, and [Subjects] its rate limits.
 package auth
 
 import (
@@ -11,13 +10,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// refusal is the one answer to a key that is unknown, malformed, revoked, expired, or of a
-// disabled user. Its bytes are equal, so that nothing can be learned from it.
+// refusal is the only answer to a key that is unknown, malformed, revoked, expired, or of a
+// disabled user. Its bytes are always the same, so that they do not reveal the reason.
 var refusal = fault.New(fault.Unauthorized, "the API key is missing or not valid; send it as \"Authorization: Bearer sk-...\" or \"x-api-key: sk-...\"")
 
-// Credential returns the API key of a request, from Authorization or x-api-key only. Two that
-// differ are INVALID_PARAMETER: if the gateway picked one, software behind could pick the other
-// and see another caller.
+// Credential returns the API key of a request, from Authorization or x-api-key only. If the two
+// differ, it returns INVALID_PARAMETER, because a server behind the gateway could use the other
+// one.
 func Credential(header http.Header) (string, *fault.Fault) {
 	authorization, f := single(header, "Authorization")
 	if f != nil {
@@ -49,14 +48,14 @@ func Credential(header http.Header) (string, *fault.Fault) {
 // differ is the answer to two credentials that differ.
 var differ = fault.At(fault.InvalidParameter, "Authorization", "Authorization and x-api-key hold different credentials; send one")
 
-// bearer returns the token in the value of an Authorization header, if it is of
-// that scheme (RFC 6750, section 2.1).
+// bearer returns the token of an Authorization header with the Bearer scheme
+// (RFC 6750, section 2.1).
 func bearer(authorization string) (token string, ok bool) {
 	scheme, token, ok := strings.Cut(authorization, " ")
 	return strings.TrimLeft(token, " "), ok && strings.EqualFold(scheme, "Bearer")
 }
 
-// single returns the one value of a header. Repeats are allowed when equal.
+// single returns the only value of a header. Equal repeats are allowed.
 func single(header http.Header, name string) (string, *fault.Fault) {
 	values := header[name]
 	if len(values) == 0 {
@@ -64,7 +63,7 @@ func single(header http.Header, name string) (string, *fault.Fault) {
 	}
 	for _, value := range values[1:] {
 		if value != values[0] {
-			return "", fault.At(fault.InvalidParameter, name, "%s is there more than once, with different values", name)
+			return "", fault.At(fault.InvalidParameter, name, "%s is given more than once, with different values", name)
 		}
 	}
 	return values[0], nil

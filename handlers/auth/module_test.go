@@ -41,7 +41,7 @@ func TestAGuardedRouteRequiresAKeyAndRemovesIt(t *testing.T) {
 		t.Errorf("the backend saw %d calls", len(g.Backend.Seen("m")))
 	}
 	if got := g.Do(t, http.MethodGet, "/open", "", ""); got.Body != "open" {
-		t.Errorf("what is not guarded is answered %d", got.Status)
+		t.Errorf("an unguarded path is answered %d", got.Status)
 	}
 }
 
@@ -73,8 +73,8 @@ func TestAnAccessTokenCannotCallModels(t *testing.T) {
 		for _, header := range []string{"Authorization: Bearer ", "X-Api-Key: "} {
 			token := g.Do(t, http.MethodPost, path, header+minted.Token, "{}")
 			unknown := g.Do(t, http.MethodPost, path, header+"sk-unknown", "{}")
-			mute := strings.NewReplacer(token.RequestID(), "ID", unknown.RequestID(), "ID")
-			if token.Status != http.StatusUnauthorized || mute.Replace(token.Body) != mute.Replace(unknown.Body) {
+			ids := strings.NewReplacer(token.RequestID(), "ID", unknown.RequestID(), "ID")
+			if token.Status != http.StatusUnauthorized || ids.Replace(token.Body) != ids.Replace(unknown.Body) {
 				t.Errorf("%s is answered %d %s to an access token, %d %s to an unknown key", path, token.Status, token.Body, unknown.Status, unknown.Body)
 			}
 		}
@@ -96,8 +96,8 @@ func TestAMisspeltPathBehindAGuardIs404(t *testing.T) {
 
 func TestAKeyIsCheckedAgainstItsModelsAndAddresses(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: "modelgate_auth\nrespond passed"})
-	elsewhere := g.NewKey(t, map[string]any{"ip_ranges": []string{"192.0.2.0/24"}}).Secret
-	if got := g.Do(t, http.MethodGet, "/x", "X-Api-Key: "+elsewhere, ""); got.Status != http.StatusForbidden || !strings.Contains(got.Body, "FORBIDDEN") {
+	otherAddress := g.NewKey(t, map[string]any{"ip_ranges": []string{"192.0.2.0/24"}}).Secret
+	if got := g.Do(t, http.MethodGet, "/x", "X-Api-Key: "+otherAddress, ""); got.Status != http.StatusForbidden || !strings.Contains(got.Body, "FORBIDDEN") {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
 }

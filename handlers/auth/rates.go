@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// Subjects returns the two subjects whose rates limit the requests of a principal:
-// the key, with the rates of [caddymodule.Limits.OfKey], and the user, whose rates
-// apply to all of the user's keys together.
+// Subjects returns the two subjects whose rates limit the requests of a principal.
+// The key has the rates of [caddymodule.Limits.OfKey]. The rates of the user apply
+// to all of the user's keys together.
 func Subjects(p *identity.Principal, limits *caddymodule.Limits) (key, user limit.Subject) {
 	l := p.UserLimits
 	return limit.Subject{ID: p.KeyID, Rates: limits.OfKey(p)}, limit.Subject{ID: p.UserID, Rates: limit.Rates{

@@ -24,14 +24,14 @@ func init() {
 	})
 }
 
-// StepUp lets a request pass only if its user is logged in, by a session or an access token, and
-// the credential has a step-up in force, granted at POST /api/verify. A user without a second
-// factor does not pass. The directive guards what an operator serves beside the gateway; the
-// console's routes have their own checks. Refusals have the form of the console: 401 NOT_LOGGED_IN
-// or SECOND_FACTOR_REQUIRED, 403 VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
+// StepUp lets a request pass only if its user is logged in, by a session or an access token. The
+// credential must have a step-up in force, which POST /api/verify grants. A user without a
+// second factor does not pass. The directive guards other services of the operator; the
+// console's routes have their own checks. Refusals have the form of the console: 401
+// NOT_LOGGED_IN or SECOND_FACTOR_REQUIRED, 403 VERIFICATION_REQUIRED or VERIFICATION_EXPIRED.
 //
-// The gateway's cookies, Authorization and X-Api-Key are removed from the request. A request with a
-// session that another site's page may have sent is refused, unless it only reads.
+// The gateway's cookies, Authorization and X-Api-Key are removed from the request. If a
+// request has a session and may come from another site's page, it is refused unless it only reads.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -96,7 +96,7 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 		return nil, f
 	case account.HalfOpen:
 		return nil, HalfOpen
-	case account.Session && s.crossOrigin.Check(acting(r)) != nil:
+	case account.Session && s.crossOrigin.Check(asUnsafe(r)) != nil:
 		return nil, fault.New(fault.CrossOrigin, "this request was sent by the page of another site")
 	}
 	if err := runtime.Directory.Fresh(r.Context(), account); err != nil {
@@ -113,9 +113,9 @@ func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {
 	return account, nil
 }
 
-// acting returns the request as the cross-origin check must see it: a GET that asks for another
-// protocol, such as WebSocket, may do more than read.
-func acting(r *http.Request) *http.Request {
+// asUnsafe returns the request for the cross-origin check. A GET with an Upgrade header, such as a
+// WebSocket handshake, may do more than read, so asUnsafe returns it as a POST.
+func asUnsafe(r *http.Request) *http.Request {
 	if r.Header.Get("Upgrade") == "" {
 		return r
 	}

@@ -24,12 +24,12 @@ const guarded = `
 	respond /open "open"
 `
 
-const secretWord = "correct horse battery staple"
+const password = "correct horse battery staple"
 
 // login registers a user and returns the cookie of the session.
 func login(t *testing.T, g *gatetest.Gate, name string) (cookie string) {
 	t.Helper()
-	body := fmt.Sprintf(`{"username":%q,"password":%q}`, name, secretWord)
+	body := fmt.Sprintf(`{"username":%q,"password":%q}`, name, password)
 	post(t, g, "", "/api/user/register", body)
 	return cookieOf(t, post(t, g, "", "/api/user/login", body))
 }
@@ -46,11 +46,11 @@ func post(t *testing.T, g *gatetest.Gate, headers, path, body string) gatetest.A
 
 func cookieOf(t *testing.T, answer gatetest.Answer) string {
 	t.Helper()
-	crumb, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
-	if crumb == "" {
-		t.Fatal("no cookie came")
+	value, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	if value == "" {
+		t.Fatal("the answer has no cookie")
 	}
-	return "Cookie: " + crumb
+	return "Cookie: " + value
 }
 
 // enrol enrols an authenticator app, and returns its secret and the session's
@@ -60,7 +60,7 @@ func enrol(t *testing.T, g *gatetest.Gate, cookie string) (seed, renewed string)
 	var e struct {
 		Data struct{ Secret string }
 	}
-	answer := post(t, g, cookie, "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, secretWord))
+	answer := post(t, g, cookie, "/api/user/2fa/setup", fmt.Sprintf(`{"password":%q}`, password))
 	if err := json.Unmarshal([]byte(answer.Body), &e); err != nil {
 		t.Fatal(err)
 	}
@@ -81,42 +81,42 @@ func code(t *testing.T, g *gatetest.Gate, seed string) string {
 func TestStepUpAcceptsARecentSecondFactor(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "registration open", Site: guarded})
 	key := g.NewKey(t, nil)
-	ask := func(method, headers string) gatetest.Answer { return g.Do(t, method, "/app/x?q=1", headers, "") }
+	request := func(method, headers string) gatetest.Answer { return g.Do(t, method, "/app/x?q=1", headers, "") }
 	refused := func(what string, got gatetest.Answer, status int, code string) {
 		t.Helper()
 		if got.Status != status || !strings.HasPrefix(got.Body, `{"success":false,"message":`) || !strings.Contains(got.Body, `"code":"`+code+`"`) || got.RequestID() == "" {
 			t.Errorf("%s is answered %d %s, want %d %s", what, got.Status, got.Body, status, code)
 		}
 	}
-	refused("anonymous", ask("GET", ""), 401, "NOT_LOGGED_IN")
-	refused("an API key", ask("GET", "Authorization: Bearer "+key.Secret), 401, "NOT_LOGGED_IN")
+	refused("anonymous", request("GET", ""), 401, "NOT_LOGGED_IN")
+	refused("an API key", request("GET", "Authorization: Bearer "+key.Secret), 401, "NOT_LOGGED_IN")
 
 	cookie := login(t, g, "ann")
-	refused("who has no factor", ask("GET", cookie), 403, "VERIFICATION_REQUIRED")
+	refused("a user without a factor", request("GET", cookie), 403, "VERIFICATION_REQUIRED")
 	seed, cookie := enrol(t, g, cookie)
-	refused("who has not verified", ask("GET", cookie), 403, "VERIFICATION_REQUIRED")
-	half := cookieOf(t, post(t, g, "", "/api/user/login", fmt.Sprintf(`{"username":"ann","password":%q}`, secretWord)))
-	refused("who is half in", ask("GET", half), 401, "SECOND_FACTOR_REQUIRED")
+	refused("an unverified session", request("GET", cookie), 403, "VERIFICATION_REQUIRED")
+	half := cookieOf(t, post(t, g, "", "/api/user/login", fmt.Sprintf(`{"username":"ann","password":%q}`, password)))
+	refused("a half-open session", request("GET", half), 401, "SECOND_FACTOR_REQUIRED")
 
 	cookie = cookieOf(t, post(t, g, cookie, "/api/verify", `{"method":"2fa",`+code(t, g, seed)[1:]))
 	if n := g.Backend.Total(); n != 0 {
 		t.Fatalf("%d requests passed", n)
 	}
-	got := ask("GET", cookie+"; theirs=1\nAuthorization: Basic Zm9vOmJhcg==")
+	got := request("GET", cookie+"; other=1\nAuthorization: Basic Zm9vOmJhcg==")
 	if got.Status != http.StatusOK {
 		t.Fatalf("answered %d %s", got.Status, got.Body)
 	}
 	seen := g.Backend.Seen("")[0]
-	if seen.Header.Get("Authorization") != "" || seen.Header.Get("Cookie") != "theirs=1" || seen.URI != "/app/x?q=1" || !strings.HasPrefix(seen.Header.Get("X-User"), "usr_") {
+	if seen.Header.Get("Authorization") != "" || seen.Header.Get("Cookie") != "other=1" || seen.URI != "/app/x?q=1" || !strings.HasPrefix(seen.Header.Get("X-User"), "usr_") {
 		t.Errorf("the app saw %+v", seen)
 	}
 
 	// The browser also sends the cookie for a page of another site.
-	refused("another site's page", ask("POST", cookie+"\nSec-Fetch-Site: cross-site"), 403, "CROSS_ORIGIN")
-	refused("a neighbour's page", ask("DELETE", cookie+"\nOrigin: https://elsewhere.example"), 403, "CROSS_ORIGIN")
-	refused("a neighbour's page that opens a socket", ask("GET", cookie+"\nConnection: Upgrade\nUpgrade: websocket\nSec-Fetch-Site: same-site"), 403, "CROSS_ORIGIN")
-	if got := ask("POST", cookie+"\nSec-Fetch-Site: same-origin"); got.Status != http.StatusOK {
-		t.Errorf("its own page is answered %d %s", got.Status, got.Body)
+	refused("another site's page", request("POST", cookie+"\nSec-Fetch-Site: cross-site"), 403, "CROSS_ORIGIN")
+	refused("a page of another origin", request("DELETE", cookie+"\nOrigin: https://elsewhere.example"), 403, "CROSS_ORIGIN")
+	refused("a WebSocket of another origin", request("GET", cookie+"\nConnection: Upgrade\nUpgrade: websocket\nSec-Fetch-Site: same-site"), 403, "CROSS_ORIGIN")
+	if got := request("POST", cookie+"\nSec-Fetch-Site: same-origin"); got.Status != http.StatusOK {
+		t.Errorf("a page of the same origin is answered %d %s", got.Status, got.Body)
 	}
 
 	// Another credential of the same user has no step-up.
@@ -129,17 +129,17 @@ func TestStepUpAcceptsARecentSecondFactor(t *testing.T) {
 		t.Fatal(err)
 	}
 	token := "Authorization: Bearer " + minted.Data.Token
-	refused("the user's token", ask("GET", token), 403, "VERIFICATION_REQUIRED")
+	refused("the user's token", request("GET", token), 403, "VERIFICATION_REQUIRED")
 	post(t, g, token, "/api/verify", `{"method":"2fa",`+code(t, g, seed)[1:])
-	if got := ask("POST", token+"\nSec-Fetch-Site: cross-site"); got.Status != http.StatusOK {
-		t.Errorf("a token, which no browser sends by itself, is answered %d %s", got.Status, got.Body)
+	if got := request("POST", token+"\nSec-Fetch-Site: cross-site"); got.Status != http.StatusOK {
+		t.Errorf("a token from another site is answered %d %s", got.Status, got.Body)
 	}
-	refused("a token and another's cookie", ask("GET", token+"\n"+login(t, g, "bob")), 400, "INVALID_PARAMETER")
+	refused("a token and another user's cookie", request("GET", token+"\n"+login(t, g, "bob")), 400, "INVALID_PARAMETER")
 
 	g.Wait(301 * time.Second)
-	refused("a stamp that is over", ask("GET", cookie), 403, "VERIFICATION_EXPIRED")
+	refused("an expired step-up", request("GET", cookie), 403, "VERIFICATION_EXPIRED")
 	if got := g.Do(t, http.MethodGet, "/open", "", ""); got.Body != "open" {
-		t.Errorf("what is not guarded is answered %d", got.Status)
+		t.Errorf("an unguarded path is answered %d", got.Status)
 	}
 	metrics := func() string {
 		_, body := g.Admin(t, http.MethodGet, "/metrics", nil)

@@ -11,7 +11,7 @@ import (
 )
 
 // unread sends the head of a call without its body, and returns the answer: 100 if the
-// gateway asks for the body.
+// gateway requests the body.
 func unread(t *testing.T, g *gatetest.Gate, path, key, announced string) gatetest.Answer {
 	t.Helper()
 	conn := g.Dial(t)
@@ -21,22 +21,22 @@ func unread(t *testing.T, g *gatetest.Gate, path, key, announced string) gatetes
 
 func TestACallerWithoutMoneyIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
-	poor := g.NewKey(t, nil)
-	rich := g.NewKey(t, nil)
-	g.Credit(t, rich.UserID, "1.00")
+	withoutMoney := g.NewKey(t, nil)
+	withMoney := g.NewKey(t, nil)
+	g.Credit(t, withMoney.UserID, "1.00")
 	for _, announced := range []string{"Content-Length: 30000000", "Content-Length: 100", "Transfer-Encoding: chunked"} {
-		got := unread(t, g, messages, poor.Secret, announced)
+		got := unread(t, g, messages, withoutMoney.Secret, announced)
 		refusal{402, "billing_error", fault.InsufficientQuota, "there is no money for this request: 0.00 is available", ""}.check(t, messages, got)
-		if got = unread(t, g, messages, rich.Secret, announced); got.Status != http.StatusContinue {
+		if got = unread(t, g, messages, withMoney.Secret, announced); got.Status != http.StatusContinue {
 			t.Errorf("with money: answered %d %s", got.Status, got.Body)
 		}
 		// Counting tokens costs nothing.
-		if got = unread(t, g, countTokens, poor.Secret, announced); got.Status != http.StatusContinue {
+		if got = unread(t, g, countTokens, withoutMoney.Secret, announced); got.Status != http.StatusContinue {
 			t.Errorf("counting: answered %d %s", got.Status, got.Body)
 		}
 	}
 	if taken := gatetest.Runtime(t).Bodies.Users.Used(); taken > 9*(17<<10) {
-		t.Errorf("%d bytes are taken for bodies of which nothing has come", taken)
+		t.Errorf("%d bytes are reserved for bodies that have not arrived", taken)
 	}
 }
 
@@ -53,7 +53,7 @@ func TestAUsedUpBudgetIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 	refusal{402, "billing_error", fault.InsufficientKeyQuota, "the budget of this API key is used up", ""}.check(t, messages, got)
 }
 
-func TestWhereAModelIsFreeNobodyNeedsMoney(t *testing.T) {
+func TestFreeModelsNeedNoMoney(t *testing.T) {
 	for name, app := range map[string]string{
 		"no prices":      "",
 		"a price of 0":   prices + "price free {\n input 0\n output 0\n}",
@@ -68,11 +68,11 @@ func TestWhereAModelIsFreeNobodyNeedsMoney(t *testing.T) {
 	}
 }
 
-func TestRatesAreHeldBeforeTheBodyIsRead(t *testing.T) {
+func TestRateLimitsApplyBeforeTheBodyIsRead(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	for name, c := range map[string]struct {
-		limits map[string]any
-		said   string
+		limits  map[string]any
+		message string
 	}{
 		"requests": {map[string]any{"requests_per_second": 1}, "the limit of 1 request per second of your key is reached"},
 		"tokens":   {map[string]any{"tokens_per_minute": 1000}, "the limit of 1000 tokens per minute of your key is reached"},
@@ -85,7 +85,7 @@ func TestRatesAreHeldBeforeTheBodyIsRead(t *testing.T) {
 					break
 				}
 			}
-			refusal{429, "rate_limit_error", fault.RateLimited, c.said, ""}.check(t, messages, got)
+			refusal{429, "rate_limit_error", fault.RateLimited, c.message, ""}.check(t, messages, got)
 			if got.Header.Get("Retry-After") == "" {
 				t.Errorf("headers %v", got.Header)
 			}
@@ -93,9 +93,9 @@ func TestRatesAreHeldBeforeTheBodyIsRead(t *testing.T) {
 	}
 }
 
-// TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead: the length of a chunked body is
-// only known at its end.
-func TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead(t *testing.T) {
+// TestChunkedBodiesCountTowardTheTokenLimit sends chunked bodies, whose length is
+// only known at their end.
+func TestChunkedBodiesCountTowardTheTokenLimit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, map[string]any{"limits": map[string]any{"tokens_per_minute": 1000}}).Secret
 	chunked := func(size int) gatetest.Answer {
@@ -121,7 +121,7 @@ func TestABodyOfUnknownLengthCountsItsTokensWhenItIsRead(t *testing.T) {
 	}
 }
 
-func TestTokensAreCountedSoOftenInAMinute(t *testing.T) {
+func TestCountTokensHasItsOwnRateLimit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n count_tokens_per_minute 2\n}", Site: gatetest.Proxied})
 	key, other := g.NewKey(t, nil), g.NewKey(t, nil)
 	var second gatetest.Key // of the same user
@@ -137,9 +137,9 @@ func TestTokensAreCountedSoOftenInAMinute(t *testing.T) {
 		t.Errorf("headers %v", got.Header)
 	}
 	if got := post(t, g, countTokens, other.Secret, "m", ""); got.Status != http.StatusOK {
-		t.Errorf("another user is answered %d %s", got.Status, got.Body)
+		t.Errorf("another user: answered %d %s", got.Status, got.Body)
 	}
 	if got := post(t, g, messages, key.Secret, "m", ""); got.Status != http.StatusOK {
-		t.Errorf("a call is answered %d %s", got.Status, got.Body)
+		t.Errorf("a model call: answered %d %s", got.Status, got.Body)
 	}
 }

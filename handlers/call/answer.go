@@ -18,8 +18,8 @@ import (
 )
 
 // answer is the ResponseWriter that the operator's routes write to. It forwards
-// the bytes of the backend's answer without change, reads usage from them, and
-// replaces an answer that callers must not see by an error in the dialect.
+// the bytes of the backend's answer without change, and reads usage from them. It
+// replaces an answer that callers must not see with an error of the dialect.
 //
 // The routes and the watch write from different goroutines, so mu guards every
 // write to the caller.
@@ -32,7 +32,7 @@ type answer struct {
 	closed bool // the call has ended: nothing more is written to the caller
 
 	head       bool         // the routes have written a response header
-	passed     bool         // and it is the one that is forwarded
+	passed     bool         // that header is forwarded
 	status     int          // of the backend's answer
 	fault      *fault.Fault // the error that replaces the backend's answer, or nil
 	dropped    int          // bytes of the body that fault replaces
@@ -55,7 +55,7 @@ type answer struct {
 
 	watch watch
 
-	site      []headerField // headers that were there before the routes ran
+	site      []headerField // headers that were set before the routes ran
 	siteSpace [4]headerField
 }
 
@@ -91,7 +91,7 @@ func (a *answer) writeHeader(status int) {
 	}
 	header := a.Header()
 	if a.call.cause() != nil {
-		return // the proxy's error for a cancelled request; settle writes a more exact one
+		return // the proxy's error for a cancelled request; settle writes a more exact error
 	}
 	a.head, a.status = true, status
 	for name := range header { // handlers other than reverse_proxy may have set them
@@ -151,9 +151,9 @@ var backendFaults = map[int]bool{
 var unavailable = fault.New(fault.UpstreamUnavailable, "the backend of this model cannot be reached or used now; try again later").After(5 * time.Second)
 
 // judge returns the error that replaces the backend's answer, or nil. It replaces refusals of
-// the operator's credentials, redirects, streams in answer to a count of tokens, and errors
-// that are not JSON, such as the HTML page of a proxy, because clients of the dialect cannot
-// read them. An error 5xx keeps its status.
+// the operator's credentials, redirects, streams that answer count_tokens, and errors that are
+// not JSON. Clients of the dialect cannot read the latter, such as the HTML page of a proxy. A
+// 5xx error keeps its status.
 func (a *answer) judge(header http.Header) *fault.Fault {
 	serverError := a.status >= 500 && a.status < 600
 	switch {
@@ -177,7 +177,7 @@ func (a *answer) judge(header http.Header) *fault.Fault {
 	return unavailable
 }
 
-// retryAfter returns how long the backend asks callers to wait, at most an hour. It
+// retryAfter returns how long callers must wait by the header of the backend, at most an hour. It
 // returns 5 s if Retry-After is not a number of seconds.
 func retryAfter(header http.Header) time.Duration {
 	if seconds, err := strconv.ParseUint(header.Get("Retry-After"), 10, 32); err == nil {
@@ -186,7 +186,7 @@ func retryAfter(header http.Header) time.Duration {
 	return 5 * time.Second
 }
 
-// refuse replaces the backend's answer by f.
+// refuse replaces the backend's answer with f.
 func (a *answer) refuse(f *fault.Fault) {
 	a.fault = f
 	if a.callerGone {
@@ -197,7 +197,7 @@ func (a *answer) refuse(f *fault.Fault) {
 	_ = a.control.Flush() // the routes return only when the backend's body has ended
 }
 
-// replace answers f with the headers of the site and those of the gateway. It removes
+// replace writes f to the caller, with the headers of the site and of the gateway. It removes
 // all headers that the routes have set, because they belong to the backend's answer.
 func (a *answer) replace(f *fault.Fault) {
 	header := a.ResponseWriter.Header()
@@ -208,8 +208,8 @@ func (a *answer) replace(f *fault.Fault) {
 	a.call.route.Dialect.Refuse(a.ResponseWriter, f, a.call.id)
 }
 
-// maxDropped is how many bytes are read of a body that is not forwarded. If the body
-// is longer, the connection to the backend is closed.
+// maxDropped is the maximum number of bytes that are read of a body that is not
+// forwarded. If the body is longer, the connection to the backend is closed.
 const maxDropped = 256 << 10
 
 var (
@@ -291,7 +291,7 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 	return io.Copy(struct{ io.Writer }{a}, r)
 }
 
-// FlushError implements the flushing of http.ResponseController.
+// FlushError implements flushing for http.ResponseController.
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -315,7 +315,7 @@ func (a *answer) complete(cleanly bool) bool {
 	case a.meter == nil || a.meter.Unreadable() || !a.stream && !a.json:
 		return cleanly
 	case !a.received && !a.stream:
-		return cleanly // an empty body, which is charged nothing
+		return cleanly // an empty body costs nothing
 	}
 	return a.meter.Finished()
 }

@@ -21,8 +21,8 @@ import (
 const headroom = 64
 
 // body is a request body in memory. It is read completely before the call is forwarded,
-// because it must be checked and priced, and because forwarding it while the answer arrives
-// can cut answers.
+// because it must be checked and priced. Also, a body that is forwarded while the answer
+// arrives can cut the answer.
 //
 // A transport may still read it after the answer is complete. So reads copy under a lock, and
 // retire removes the buffer before it is used again.
@@ -99,7 +99,7 @@ func tooLarge(limit int64) *fault.Fault {
 }
 
 // readBody reads the whole body of r, at most limit bytes, within the limits of the
-// configuration. Its memory counts in the share of the user with this id.
+// configuration. Its memory counts toward the share of this user.
 func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runtime, user string, limit int64, limits *caddymodule.Limits) (*body, *fault.Fault) {
 	b := &body{start: headroom}
 	runtime.Bodies.Users.Open(&b.memory, w, user, limits.Bodies())
@@ -112,7 +112,7 @@ func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runti
 		f = lost
 	}
 	if !guard.Stop() {
-		f = tooSlow // even if the body was just complete: the connection cannot be used any more
+		f = tooSlow // even if the body was just complete: the connection cannot be used again
 	}
 	if f != nil {
 		b.retire()
@@ -121,8 +121,8 @@ func readBody(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runti
 	return b, nil
 }
 
-// The memory for a body at its beginning, and after the first growth. A Content-Length alone
-// claims little memory, because the body may never arrive.
+// The buffer sizes of a body at its beginning and after the first growth, in bytes. A
+// Content-Length alone reserves little memory, because the body may never arrive.
 const (
 	firstBuffer  = 16 << 10
 	secondBuffer = 256 << 10
@@ -178,8 +178,8 @@ func (b *body) fill(r *http.Request, limit int64) *fault.Fault {
 	return f
 }
 
-// grow replaces the buffer by one with a capacity of at least size, if there is memory for
-// it.
+// grow replaces the buffer with one of at least size bytes. It returns a fault if there is no
+// memory for it.
 func (b *body) grow(size int) *fault.Fault {
 	if f := b.memory.Resize(int64(capacityOf(size))); f != nil {
 		return f
@@ -191,7 +191,7 @@ func (b *body) grow(size int) *fault.Fault {
 	return nil
 }
 
-// pools have buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are garbage collected.
+// pools hold buffers of 4 KiB to 4 MiB, by powers of two. Larger ones are garbage collected.
 var pools [11]sync.Pool
 
 const smallestPool = 12 // 4 KiB
@@ -206,7 +206,7 @@ func capacityOf(size int) int {
 	return size
 }
 
-// getBuffer returns a buffer with the capacity of at least size.
+// getBuffer returns a buffer with a capacity of at least size.
 func getBuffer(size int) []byte {
 	i := poolOf(size)
 	if i >= len(pools) {

@@ -22,7 +22,7 @@ func tooLarge(limit string) refusal {
 	return refusal{413, "request_too_large", fault.PayloadTooLarge, "the body is larger than " + limit, ""}
 }
 
-func TestACallerIsKnownBeforeAByteOfTheBodyIsRead(t *testing.T) {
+func TestHeadersAreCheckedBeforeTheBodyIsRead(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	good := g.NewKey(t, nil).Secret
 	for name, c := range map[string]struct {
@@ -32,15 +32,15 @@ func TestACallerIsKnownBeforeAByteOfTheBodyIsRead(t *testing.T) {
 		"no credential, small body announced":  {headOf(messages, "", "Content-Length: 100"), unauthorized},
 		"no credential, large body announced":  {headOf(messages, "", "Content-Length: 20000000"), unauthorized},
 		"no credential, chunked":               {headOf(messages, "", "Transfer-Encoding: chunked"), unauthorized},
-		"no credential, body asked leave for":  {headOf(messages, "", "Content-Length: 100\nExpect: 100-continue"), unauthorized},
+		"no credential, 100-continue expected": {headOf(messages, "", "Content-Length: 100\nExpect: 100-continue"), unauthorized},
 		"bad version":                          {strings.Replace(headOf(messages, good, "Content-Length: 100"), "2023-06-01", "soon", 1), refusal{400, "invalid_request_error", fault.InvalidParameter, "the header anthropic-version must be one date such as 2023-06-01", ""}},
 		"encoded":                              {headOf(messages, good, "Content-Length: 100\nContent-Encoding: gzip"), refusal{415, "invalid_request_error", fault.UnsupportedMediaType, `Content-Encoding "gzip": send the body without an encoding`, ""}},
 		"33 MiB announced":                     {headOf(messages, good, "Content-Length: "+itoa(33<<20)), tooLarge("32 MiB")},
 		"9 MiB announced on the other dialect": {headOf(chat, good, "Content-Length: "+itoa(9<<20)), tooLarge("8 MiB")},
-		"33 MiB announced, leave asked for":    {headOf(messages, good, "Content-Length: "+itoa(33<<20)+"\nExpect: 100-continue"), tooLarge("32 MiB")},
+		"33 MiB announced, 100-continue":       {headOf(messages, good, "Content-Length: "+itoa(33<<20)+"\nExpect: 100-continue"), tooLarge("32 MiB")},
 		"wrong method":                         {strings.Replace(headOf(messages, good, "Content-Length: 100"), "POST", "PUT", 1), refusal{405, "invalid_request_error", fault.MethodNotAllowed, "/v1/messages takes POST", ""}},
 		"misspelt path":                        {headOf("/v1/messages/", good, "Content-Length: 100"), notFound},
-		"path of nobody":                       {headOf("/v1/messages/nobody", good, "Content-Length: 100"), notFound},
+		"unknown path":                         {headOf("/v1/messages/unknown", good, "Content-Length: 100"), notFound},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -60,13 +60,13 @@ func TestACallerIsKnownBeforeAByteOfTheBodyIsRead(t *testing.T) {
 	})
 }
 
-func TestABodyOfTheGreatestSizePassesAndOneByteMoreIs413(t *testing.T) {
+func TestBodySizeLimit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for _, c := range []struct {
 		path  string
 		limit int
-		said  string
+		name  string // of the limit
 	}{{messages, 32 << 20, "32 MiB"}, {chat, 8 << 20, "8 MiB"}} {
 		for _, chunked := range []bool{false, true} {
 			name := c.path
@@ -91,14 +91,14 @@ func TestABodyOfTheGreatestSizePassesAndOneByteMoreIs413(t *testing.T) {
 					}
 					got := conn.Receive(t, http.MethodPost)
 					if size > c.limit {
-						tooLarge(c.said).check(t, c.path, got)
+						tooLarge(c.name).check(t, c.path, got)
 						if len(g.Backend.Seen(model)) != 0 {
 							t.Error("the body reached the backend")
 						}
 						continue
 					}
 					if seen := g.Backend.Seen(model); got.Status != http.StatusOK || len(seen) != 1 || string(seen[0].Body) != body {
-						t.Errorf("a body of the greatest size was answered %d %.200s", got.Status, got.Body)
+						t.Errorf("a body of the maximum size was answered %d %.200s", got.Status, got.Body)
 					}
 				}
 			})
@@ -116,7 +116,7 @@ func TestAnEncodedBodyIs415(t *testing.T) {
 		}
 		got := g.Do(t, http.MethodPost, path, headersFor(path, key)+"Content-Encoding: identity", bodyFor(path, "plain", ""))
 		if got.Status != http.StatusOK {
-			t.Errorf("identity is no encoding, and was answered %d", got.Status)
+			t.Errorf("Content-Encoding identity: answered %d", got.Status)
 		}
 	}
 	if n := len(g.Backend.Seen("encoded")); n != 0 {
@@ -124,7 +124,7 @@ func TestAnEncodedBodyIs415(t *testing.T) {
 	}
 }
 
-func TestABodyThatTricklesInIsEndedBy408(t *testing.T) {
+func TestASlowBodyIs408(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_read 100ms\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	late := refusal{408, "invalid_request_error", fault.RequestTimeout, "the body did not arrive in time", ""}
@@ -144,7 +144,7 @@ func TestABodyThatTricklesInIsEndedBy408(t *testing.T) {
 	}
 }
 
-func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
+func TestAnIncompleteBodyIsNotForwarded(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	conn := g.Dial(t)
@@ -158,7 +158,7 @@ func TestABodyThatBreaksOffIsNotForwarded(t *testing.T) {
 }
 
 // uploading sends the first bytes of a body of 30 MiB, and waits until the gateway has
-// claimed the memory for it.
+// reserved the memory for it.
 func uploading(t *testing.T, g *gatetest.Gate, key string, sent int) *gatetest.Wire {
 	t.Helper()
 	runtime := gatetest.Runtime(t)
@@ -166,9 +166,9 @@ func uploading(t *testing.T, g *gatetest.Gate, key string, sent int) *gatetest.W
 	conn := g.Dial(t)
 	conn.Send(t, headOf(messages, key, "Content-Length: "+itoa(30<<20)))
 	conn.Send(t, strings.Repeat(" ", sent))
-	gatetest.Eventually(t, "that the memory is taken", func() (taken int64, ok bool) {
-		taken = runtime.Bodies.Users.Used() - before
-		return taken, taken >= int64(sent)
+	gatetest.Eventually(t, "the memory is reserved", func() (used int64, ok bool) {
+		used = runtime.Bodies.Users.Used() - before
+		return used, used >= int64(sent)
 	})
 	return conn
 }
@@ -179,18 +179,18 @@ var (
 	wasSlow     = refusal{503, "overloaded_error", fault.Overloaded, "the body arrived slowly, and its memory was needed for others; try again", ""}
 )
 
-func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
+func TestEachUserHasAShareOfTheBodyMemory(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
 	a := g.NewKey(t, nil)
 	var second gatetest.Key // of the same user
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": a.UserID}, &second)
 	other := g.NewKey(t, nil).Secret
 
-	// A body that is only announced claims little memory.
+	// A body that is only announced reserves little memory.
 	for range 20 {
 		g.Dial(t).Send(t, headOf(messages, a.Secret, "Content-Length: "+itoa(30<<20)))
 	}
-	// A running call has claimed 20 MiB of the 32 MiB.
+	// A running call has reserved 20 MiB of the 32 MiB.
 	seen, end := make(chan struct{}), make(chan struct{})
 	g.Backend.On("large", func(w http.ResponseWriter, r *http.Request) {
 		close(seen)
@@ -227,17 +227,17 @@ func TestAUserHasAShareOfTheMemoryForBodies(t *testing.T) {
 	if got := first.Receive(t, http.MethodPost); got.Status != http.StatusOK {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
-	gatetest.Eventually(t, "that the memory is given back", func() (taken int64, ok bool) {
-		taken = gatetest.Runtime(t).Bodies.Users.Used()
-		return taken, taken < 1<<20
+	gatetest.Eventually(t, "the memory is released", func() (used int64, ok bool) {
+		used = gatetest.Runtime(t).Bodies.Users.Used()
+		return used, used < 1<<20
 	})
 	whole(second.Secret)
 }
 
-func TestASlowBodyLosesItsMemoryToOneThatNeedsIt(t *testing.T) {
+func TestASlowBodyYieldsItsMemoryToAFasterOne(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
 	var slow []*gatetest.Wire
-	for range 2 { // both together claim all memory except 4 MiB; the first is slower
+	for range 2 { // together they reserve all memory except 4 MiB; the first is slower
 		slow = append(slow, uploading(t, g, g.NewKey(t, nil).Secret, 20<<20))
 		g.Wait(time.Minute)
 	}
@@ -256,7 +256,7 @@ func TestASlowBodyLosesItsMemoryToOneThatNeedsIt(t *testing.T) {
 	}
 }
 
-func TestBodiesOfCallsUnderWayKeepTheirMemory(t *testing.T) {
+func TestBodiesOfRunningCallsKeepTheirMemory(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n body_memory 64MiB\n}", Site: gatetest.Proxied})
 	end := make(chan struct{})
 	g.Backend.On("large", func(w http.ResponseWriter, r *http.Request) {
@@ -267,14 +267,14 @@ func TestBodiesOfCallsUnderWayKeepTheirMemory(t *testing.T) {
 		gatetest.JSON(200, `{}`)(w, r)
 	})
 	body := bodyFor(messages, "large", `,"x":"`+strings.Repeat("x", 30<<20)+`"`)
-	var under []*gatetest.Wire
+	var running []*gatetest.Wire
 	for range 2 {
 		conn := g.Dial(t)
 		conn.Send(t, headOf(messages, g.NewKey(t, nil).Secret, "Content-Length: "+itoa(len(body))))
 		conn.Send(t, body)
-		under = append(under, conn)
+		running = append(running, conn)
 	}
-	gatetest.Eventually(t, "that both are at the backend", func() (n int, ok bool) {
+	gatetest.Eventually(t, "both calls are at the backend", func() (n int, ok bool) {
 		n = len(g.Backend.Seen("large"))
 		return n, n == 2
 	})
@@ -284,7 +284,7 @@ func TestBodiesOfCallsUnderWayKeepTheirMemory(t *testing.T) {
 	go func() { _, _ = conn.Write([]byte(strings.Repeat(" ", 30<<20))) }()
 	budgetFull.check(t, messages, conn.Receive(t, http.MethodPost))
 	close(end)
-	for _, conn := range under {
+	for _, conn := range running {
 		if got := conn.Receive(t, http.MethodPost); got.Status != http.StatusOK {
 			t.Errorf("answered %d %s", got.Status, got.Body)
 		}

@@ -35,7 +35,7 @@ type call struct {
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // when the call began
 	request    modelcall.Request
-	trimsUsage bool // the gateway, not the caller, asked for the usage chunk, and removes it from the stream
+	trimsUsage bool // the gateway requested the usage chunk, and removes it from the stream
 	body       *body
 	answer     *answer
 	bill       bill
@@ -43,8 +43,8 @@ type call struct {
 	ctx      context.Context // of the call to the backend; it is cancelled with a cause
 	cancel   context.CancelCauseFunc
 	delivery delivery
-	backend  string      // the address that reverse_proxy has asked last; empty if it has asked none
-	stopExit func() bool // not nil: the call runs on without its caller
+	backend  string      // the address to which reverse_proxy sent the last request; empty if it sent none
+	stopExit func() bool // not nil: the call continues without its caller
 	readAll  bool        // the caller disconnected after the end of the answer
 	finished bool        // the answer is complete, whether the caller was connected or not
 
@@ -68,7 +68,7 @@ func newCall(b *block, rt *route) *call {
 	return &call{block: b, route: rt, id: requestid.At(now), started: now}
 }
 
-// serve checks a call, forwards it and settles it. Only a call without f is checked.
+// serve checks a call, forwards it and settles it. If f is not nil, it refuses the call with f.
 func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) error {
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(c.placeholder)
@@ -110,7 +110,7 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	}
 	if c.body, f = readBody(w, r, c.runtime, c.principal.UserID, c.route.MaxBody, &c.block.app.Limits); f == nil {
 		c.bodyBytes = len(c.body.bytes())
-		if f = c.consider(r.Context()); f != nil {
+		if f = c.checkAndReserve(r.Context()); f != nil {
 			c.body.retire()
 		}
 	}
@@ -120,9 +120,9 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	return f
 }
 
-// consider checks the body of a call, the caller's rights and the funds. The
-// last step reserves its greatest price.
-func (c *call) consider(ctx context.Context) (f *fault.Fault) {
+// checkAndReserve checks the body of a call and the caller's rights, and reserves the
+// greatest price of the call.
+func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
 		return f
 	}
@@ -160,7 +160,7 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 	return nil
 }
 
-// forward runs the operator's routes and settles the call, however they return.
+// forward runs the operator's routes and settles the call, even if they panic.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
 	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
@@ -174,7 +174,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	caddyhttp.SetVar(r.Context(), callVar, c)
 
 	// disconnected handles the end of the caller's request. The call to the backend may
-	// run on.
+	// continue.
 	c.ctx, c.cancel = context.WithCancelCause(c.runtime.Lifetime(r.Context()))
 	defer c.cancel(nil)
 	c.answer = newAnswer(w, c)

@@ -62,8 +62,8 @@ var messageEvents = []string{
 	"event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
 }
 
-// chatChunks is a chat stream without usage, usageChunk is its report of usage, and
-// doneChunk its end.
+// chatChunks is a chat stream without usage. usageChunk is its usage report, and
+// doneChunk is its end.
 var chatChunks = []string{
 	"data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\"},\"finish_reason\":null}]}\n\n",
 	"data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"},\"finish_reason\":null}]}\n\n",
@@ -84,7 +84,7 @@ func begun(path string) string {
 	return strings.Join(chatChunks[:2], "")
 }
 
-// errorEvent returns the event with which the gate ends a broken stream of path.
+// errorEvent returns the event with which the gateway ends a broken stream of path.
 func errorEvent(path, kind, code, message, requestID string) string {
 	if path == messages {
 		return fmt.Sprintf("event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":%q,\"message\":%q},\"request_id\":%q}\n\n", kind, message, requestID)
@@ -117,7 +117,7 @@ func wantCall(t *testing.T, g *gatetest.Gate, a gatetest.Answer, ended, basis st
 			line.Number("input"), line.Number("output"), ended, basis, input, output, line)
 	}
 	if n := g.CallLines(a.RequestID()); n != 1 {
-		t.Errorf("%d lines were logged of one call", n)
+		t.Errorf("one call has %d log lines", n)
 	}
 }
 
@@ -134,7 +134,7 @@ func gzipped(t *testing.T, text string) string {
 	return packed.String()
 }
 
-func TestACallReachesTheBackendByteForByteAndItsAnswerTheCaller(t *testing.T) {
+func TestRequestsAndAnswersAreForwardedByteForByte(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	odd := ` ,"temperature" : 1.0e-0,"x_unknown":{"a":[1,1.00,"\u00e9\/"]}, "x_big":123456789012345678901234567890 `
@@ -158,7 +158,7 @@ func TestACallReachesTheBackendByteForByteAndItsAnswerTheCaller(t *testing.T) {
 				t.Fatalf("the backend saw %q", seen)
 			}
 			if seen[0].URI != c.path+"?beta=true" {
-				t.Errorf("the backend was asked for %s", seen[0].URI)
+				t.Errorf("the backend received a request for %s", seen[0].URI)
 			}
 			if c.path == countTokens {
 				wantCall(t, g, got, "complete", "none", 0, 0) // free
@@ -169,7 +169,7 @@ func TestACallReachesTheBackendByteForByteAndItsAnswerTheCaller(t *testing.T) {
 	}
 }
 
-func TestUsageIsReadFromACompressedAnswerThatPassesAsItIs(t *testing.T) {
+func TestUsageIsReadFromCompressedAnswers(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	packed := gzipped(t, messageAnswer)
@@ -182,12 +182,12 @@ func TestUsageIsReadFromACompressedAnswerThatPassesAsItIs(t *testing.T) {
 	})
 	got := g.Do(t, http.MethodPost, messages, headersFor(messages, key.Secret)+"Accept-Encoding: br, gzip;q=0.5", bodyFor(messages, "packed", ""))
 	if got.Body != packed || got.Header.Get("Content-Encoding") != "gzip" {
-		t.Errorf("the packed answer did not pass as it was: %q", got.Header)
+		t.Errorf("the compressed answer was changed: headers %q", got.Header)
 	}
 	wantCall(t, g, got, "complete", "reported", 9, 4)
 }
 
-func TestEncodingsAreOfferedToTheBackendOnlyWhereTheyCanBeReadOnTheWay(t *testing.T) {
+func TestOnlyReadableEncodingsAreOfferedToTheBackend(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	for name, c := range map[string]struct{ accept, more, want string }{

@@ -2,8 +2,9 @@
 // operator's routes, reads the usage of the answer, and settles. The directives
 // modelgate_messages and modelgate_completions are two tables of routes over the same code.
 //
-// What a body asks for is in internal/modelcall, what passes to a backend in
-// internal/forwarding, and what an answer used in internal/usage.
+// Package modelcall parses the bodies, package forwarding filters the headers, and package
+// usage reads the usage of answers. The routes are in routes.go, the reading of bodies in body.go,
+// reservations in admission.go and money.go, the end in settle.go, the log line in log_line.go.
 package call
 
 import (
@@ -27,21 +28,21 @@ import (
 )
 
 // block is the configuration of both directives: a list of models, and the routes to the
-// backends. It never calls the handler after the directive for a path of its own.
+// backends. For its own paths, it never calls the next handler.
 type block struct {
-	// Names of models in the answer of GET /v1/models, beside the exact names of
-	// modelgate_model matchers.
+	// Names of models in the answer of GET /v1/models, in addition to the exact names
+	// of modelgate_model matchers.
 	Models []string `json:"models,omitempty"`
 
 	// Headers of callers that go to the backends, and headers of backends that go to
-	// callers, beside those that always do. A name that ends with an asterisk is a
-	// prefix.
+	// callers, in addition to those that always do. A name that ends with an asterisk
+	// is a prefix.
 	PassUp   []string `json:"pass_up,omitempty"`
 	PassDown []string `json:"pass_down,omitempty"`
 
-	// Members that a call with a price may have beside those that the gateway knows,
-	// by their exact names: NAME for a member of the body, and tools[].NAME,
-	// fallbacks[].NAME and functions[].NAME for a member of an element. They are not
+	// Members that a call with a price may have in addition to those that the gateway
+	// knows, by their exact names. NAME is a member of the body; tools[].NAME,
+	// fallbacks[].NAME and functions[].NAME are members of an element. They are not
 	// priced.
 	PassMembers []string `json:"pass_members,omitempty"`
 
@@ -64,7 +65,7 @@ type block struct {
 }
 
 // errNoRoute is the error of the routes if none of them matches the call.
-var errNoRoute = errors.New("no route takes this model")
+var errNoRoute = errors.New("no route matches this model")
 
 func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table) error {
 	b.logger = ctx.Logger()
@@ -119,7 +120,7 @@ func (b *block) compilePassed() (err error) {
 	return nil
 }
 
-// validateModels returns an error if a name is not that of a model.
+// validateModels returns an error if a name is not an exact model name.
 func validateModels(names []string) error {
 	for _, name := range names {
 		p, err := catalog.ParsePattern(name)
@@ -127,7 +128,7 @@ func validateModels(names []string) error {
 			return err
 		}
 		if !p.Exact() {
-			return fmt.Errorf("models lists names, and %q is a pattern", name)
+			return fmt.Errorf("models: %q is a pattern: only exact names are allowed", name)
 		}
 	}
 	return nil
@@ -146,8 +147,8 @@ func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	return newCall(b, b.routes[i]).serve(w, r, f)
 }
 
-// lookUp answers GET /v1/models and GET /v1/usage. They are not calls: they are neither metered
-// nor logged, except in the access log.
+// lookUp answers GET /v1/models and GET /v1/usage. They are not metered, and only
+// the access log records them.
 func (b *block) lookUp(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string) {
 	repl, _ := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer)
 	if f == nil {

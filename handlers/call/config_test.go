@@ -40,12 +40,12 @@ func TestRoutesOfABlockAreTriedInTheOrderOfTheFile(t *testing.T) {
 	}
 	for _, model := range []string{"gpt-40", "Claude-big", "lasting", "claude"} {
 		got := post(t, g, messages, key, model, "")
-		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists those there are`, "model"}.check(t, messages, got)
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists the available models`, "model"}.check(t, messages, got)
 		wantCall(t, g, got, "refused", "none", 0, 0)
 	}
 }
 
-func TestAModelWithoutAPriceOrARouteIsRefusedAlikeAndLeavesNoRecord(t *testing.T) {
+func TestAModelWithoutAPriceOrARouteIs404WithoutARecord(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: `
 		modelgate_messages {
 			@routed modelgate_model unpriced priced-routed
@@ -53,9 +53,9 @@ func TestAModelWithoutAPriceOrARouteIsRefusedAlikeAndLeavesNoRecord(t *testing.T
 		}`})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
-	for model, reason := range map[string]string{"unpriced": "the model has no price for calls", "priced-unrouted": "no route takes this model"} {
+	for model, reason := range map[string]string{"unpriced": "the model has no price for calls", "priced-unrouted": "no route matches this model"} {
 		got := post(t, g, messages, key.Secret, model, "")
-		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists those there are`, "model"}.check(t, messages, got)
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists the available models`, "model"}.check(t, messages, got)
 		if line := g.CallLine(t, got.RequestID()); line.Text("error") != reason || line.Text("ended") != "refused" {
 			t.Errorf("logged %v", line)
 		}
@@ -68,12 +68,12 @@ func TestAModelWithoutAPriceOrARouteIsRefusedAlikeAndLeavesNoRecord(t *testing.T
 		return string(list), strings.Contains(string(list), got.RequestID())
 	})
 	if strings.Count(list, `"request_id"`) != 1 {
-		t.Errorf("a call that no backend heard of is a record: %s", list)
+		t.Errorf("a call that no backend received has a record: %s", list)
 	}
 	g.Verify(t)
 }
 
-func TestABlockNeverFallsThroughAndNeverAnswersAnEmpty200(t *testing.T) {
+func TestAnUnroutedCallIsNeitherPassedOnNorAnsweredEmpty(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: `
 		modelgate_completions {
 			@mute modelgate_model mute
@@ -87,11 +87,11 @@ func TestABlockNeverFallsThroughAndNeverAnswersAnEmpty200(t *testing.T) {
 			@terse modelgate_model terse
 			respond @terse 200
 		}
-		respond "slipped past" 418`})
+		respond "passed on" 418`})
 	key := g.NewKey(t, nil).Secret
 	for _, model := range []string{"mute", "none", "unknown"} {
 		got := post(t, g, chat, key, model, "")
-		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists those there are`, "model"}.check(t, chat, got)
+		refusal{404, "not_found_error", fault.ModelNotFound, `there is no model "` + model + `" here; GET /v1/models lists the available models`, "model"}.check(t, chat, got)
 	}
 	unavailable.check(t, chat, post(t, g, chat, key, "abort", ""))
 	if got := post(t, g, chat, key, "text", ""); got.Body != "hello" {
@@ -99,7 +99,7 @@ func TestABlockNeverFallsThroughAndNeverAnswersAnEmpty200(t *testing.T) {
 	}
 }
 
-func TestAHandlerThatSaysNothingIs503(t *testing.T) {
+func TestAHandlerThatWritesNothingIs503(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: `
 		modelgate_messages {
 			modelgate_test_mute
@@ -175,21 +175,22 @@ func TestASecondAttemptSendsTheWholeBodyAgain(t *testing.T) {
 	}
 }
 
-// The documentation of failover says: a call is retried after a listed status. After a
-// connection that breaks before the response header, it is retried only if that is listed.
-func TestACallIsTriedAgainWhereTheConfigurationSaysSo(t *testing.T) {
+// TestCallsAreRetriedOnlyAsConfigured checks the documentation of failover. A call is retried
+// after a listed status. If the connection breaks before the response header, the call is
+// retried only if that is listed.
+func TestCallsAreRetriedOnlyAsConfigured(t *testing.T) {
 	for name, c := range map[string]struct {
 		expression string
 		script     http.HandlerFunc
-		asked      int
+		calls      int // that the backends receive
 	}{
-		"a status":                 {"{rp.status_code} in [429, 503]", gatetest.JSON(503, `{}`), 3},
-		"another status":           {"{rp.status_code} in [429, 503]", gatetest.JSON(500, `{}`), 1},
-		"broken off":               {"{rp.status_code} in [429, 503]", gatetest.Reset, 1},
-		"broken off, listed":       {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.Reset, 3},
-		"a status beside":          {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.JSON(503, `{}`), 3},
-		"another status beside":    {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.JSON(500, `{}`), 1},
-		"broken off in the answer": {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.Then(gatetest.JSON(200, `{"content":[`), flush, gatetest.Reset), 1},
+		"a status":               {"{rp.status_code} in [429, 503]", gatetest.JSON(503, `{}`), 3},
+		"another status":         {"{rp.status_code} in [429, 503]", gatetest.JSON(500, `{}`), 1},
+		"a reset":                {"{rp.status_code} in [429, 503]", gatetest.Reset, 1},
+		"a reset, listed":        {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.Reset, 3},
+		"a status or a reset":    {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.JSON(503, `{}`), 3},
+		"another status, listed": {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.JSON(500, `{}`), 1},
+		"a reset in the answer":  {"{rp.status_code} in [429, 503] || {rp.is_transport_error}", gatetest.Then(gatetest.JSON(200, `{"content":[`), flush, gatetest.Reset), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gatetest.Start(t, gatetest.Config{Site: `
@@ -205,8 +206,8 @@ func TestACallIsTriedAgainWhereTheConfigurationSaysSo(t *testing.T) {
 			key := g.NewKey(t, nil).Secret
 			g.Backend.On("tried", c.script)
 			post(t, g, messages, key, "tried", "")
-			if n := len(g.Backend.Seen("tried")); n != c.asked {
-				t.Errorf("the backends were asked %d times, want %d", n, c.asked)
+			if n := len(g.Backend.Seen("tried")); n != c.calls {
+				t.Errorf("the backends received %d calls, want %d", n, c.calls)
 			}
 		})
 	}
@@ -219,7 +220,7 @@ func TestAModelMatcherOutsideOfABlockMatchesNothing(t *testing.T) {
 	}
 }
 
-func TestPlaceholdersOfACallStandInTheAccessLog(t *testing.T) {
+func TestPlaceholdersInTheAccessLog(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: `
 		log
 		log_append user {http.auth.user.id}

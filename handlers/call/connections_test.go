@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestConnectionsToABackendAreKeptForTheNextCalls(t *testing.T) {
-	const atOnce = 40 // more connections than Caddy keeps by default
+func TestBackendConnectionsAreReused(t *testing.T) {
+	const parallel = 40 // more connections than Caddy keeps by default
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 
@@ -18,7 +18,7 @@ func TestConnectionsToABackendAreKeptForTheNextCalls(t *testing.T) {
 	round := func() {
 		t.Helper()
 		var arrived, calls sync.WaitGroup
-		arrived.Add(atOnce)
+		arrived.Add(parallel)
 		g.Backend.On("m", func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			opened[r.RemoteAddr] = true
@@ -27,7 +27,7 @@ func TestConnectionsToABackendAreKeptForTheNextCalls(t *testing.T) {
 			arrived.Wait()
 			gatetest.JSON(http.StatusOK, messageAnswer)(w, r)
 		})
-		for range atOnce {
+		for range parallel {
 			calls.Go(func() {
 				if a := post(t, g, messages, key.Secret, "m", ""); a.Status != http.StatusOK {
 					t.Errorf("%d %s", a.Status, a.Body)
@@ -39,7 +39,7 @@ func TestConnectionsToABackendAreKeptForTheNextCalls(t *testing.T) {
 	for range 3 {
 		round()
 	}
-	if len(opened) != atOnce {
-		t.Errorf("%d calls at once, three times, opened %d connections", atOnce, len(opened))
+	if len(opened) != parallel {
+		t.Errorf("three rounds of %d parallel calls opened %d connections", parallel, len(opened))
 	}
 }

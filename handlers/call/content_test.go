@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestAStreamThatBreaksOffIsChargedOnlyIfContentCame(t *testing.T) {
+func TestABrokenStreamIsChargedOnlyAfterContent(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	const chatInput = 2 // "hello"
 	delta := func(members string) string {
@@ -24,15 +24,15 @@ func TestAStreamThatBreaksOffIsChargedOnlyIfContentCame(t *testing.T) {
 		"an empty text, spaced":       {messages, []string{messageEvents[0], opening(`"text": "", "type": "text"`)}, 0},
 		"an empty thought":            {messages, []string{messageEvents[0], opening(`"type":"thinking","thinking":"","signature":""`)}, 0},
 		"empty blocks and deltas":     {messages, []string{messageEvents[0], messageEvents[1], delta(`"type":"text_delta","text":""`), messageEvents[5], messageEvents[1]}, 0},
-		"a text that opens with some": {messages, []string{messageEvents[0], opening(`"type":"text","text":"Hello"`)}, 25 + 2*10},
+		"a text that opens non-empty": {messages, []string{messageEvents[0], opening(`"type":"text","text":"Hello"`)}, 25 + 2*10},
 		"a sealed thought":            {messages, []string{messageEvents[0], opening(`"type":"thinking","thinking":"","signature":""`), delta(`"type":"signature_delta","signature":"abc"`)}, 25 + 10},
 		"a redacted thought":          {messages, []string{messageEvents[0], opening(`"type":"redacted_thinking","data":"abc"`)}, 25 + 10},
 		"a tool":                      {messages, []string{messageEvents[0], opening(`"type":"tool_use","id":"a","name":"b","input":{}`)}, 25 + 10},
-		"a tool of the backend's":     {messages, []string{messageEvents[0], opening(`"type":"server_tool_use","id":"a","name":"b","input":{}`)}, 25 + 10},
-		"a chat's role":               {chat, chatChunks[:1], 0},
-		"a chat's empty content":      {chat, []string{chatChunk(`"role":"assistant"`), chatChunk(`"content":""`), chatChunk(`"content":null,"reasoning_content":""`)}, 0},
-		"a chat's content":            {chat, chatChunks[:2], chatInput + 2*10},
-		"a chat's tool":               {chat, []string{chatChunk(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`)}, chatInput + 10},
+		"a server tool":               {messages, []string{messageEvents[0], opening(`"type":"server_tool_use","id":"a","name":"b","input":{}`)}, 25 + 10},
+		"chat: a role":                {chat, chatChunks[:1], 0},
+		"chat: empty content":         {chat, []string{chatChunk(`"role":"assistant"`), chatChunk(`"content":""`), chatChunk(`"content":null,"reasoning_content":""`)}, 0},
+		"chat: content":               {chat, chatChunks[:2], chatInput + 2*10},
+		"chat: a tool":                {chat, []string{chatChunk(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`)}, chatInput + 10},
 		"an empty completion":         {completions, []string{"data: {\"choices\":[{\"index\":0,\"text\":\"\",\"finish_reason\":null}]}\n\n"}, 0},
 	} {
 		for ending, end := range map[string]http.HandlerFunc{"by a reset": gatetest.Reset, "by its end": portions()} {
@@ -47,7 +47,7 @@ func TestAStreamThatBreaksOffIsChargedOnlyIfContentCame(t *testing.T) {
 					t.Errorf("logged %v", line)
 				}
 				if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-					t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
+					t.Errorf("the wallet has %v, want a charge of %v", w.Balance, c.cost)
 				}
 			})
 		}

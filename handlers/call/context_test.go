@@ -12,14 +12,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// claims returns a messages answer that reports so many tokens, with the usage members of more.
+// claims returns a messages answer that reports these tokens, with the usage members of more.
 func claims(input, output int, more string) http.HandlerFunc {
 	return gatetest.JSON(200, reporting(fmt.Sprintf(
 		`{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":%d}}`, input, output), `"x":0`+more))
 }
 
-// prices has a context of 10,000 tokens.
-func TestAPromptLongerThanTheContextIsReservedAndChargedWhole(t *testing.T) {
+func TestAPromptLongerThanTheContextIsChargedInFull(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	long := strings.Repeat("word ", 12_000)
 	for name, c := range map[string]struct {
@@ -40,9 +39,9 @@ func TestAPromptLongerThanTheContextIsReservedAndChargedWhole(t *testing.T) {
 			body := fmt.Sprintf(`{"model":%q,%s}`, model, c.body)
 			g.Backend.On(model, c.answer)
 			reserved := money.Amount((len(body)+2)/3 + 15*10)
-			poor := g.NewKey(t, nil)
-			g.Credit(t, poor.UserID, (reserved - 1).String())
-			if got := g.Do(t, http.MethodPost, c.path, headersFor(c.path, poor.Secret), body); got.Status != http.StatusPaymentRequired {
+			almostFunded := g.NewKey(t, nil)
+			g.Credit(t, almostFunded.UserID, (reserved - 1).String())
+			if got := g.Do(t, http.MethodPost, c.path, headersFor(c.path, almostFunded.Secret), body); got.Status != http.StatusPaymentRequired {
 				t.Errorf("with less than is reserved: answered %d %s", got.Status, got.Body)
 			}
 			key := g.NewKey(t, nil)
@@ -70,11 +69,11 @@ func TestAPromptOfMoreTokensThanTheContextIsRefused(t *testing.T) {
 		prompt, param string // empty param: the call is accepted
 		tokens        int
 	}{
-		"as many as fit":        {tokens(10_000), "", 0},
-		"one more":              {tokens(10_001), "prompt", 10_001},
-		"each fits":             {"[" + tokens(9_000) + ", " + tokens(9_000) + "]", "", 0},
-		"one does not":          {"[" + tokens(1) + ",[],\n" + tokens(10_002) + "]", "prompt[2]", 10_002},
-		"the last of ones that": {"[" + tokens(10_000) + "," + tokens(10_000) + "," + tokens(10_001) + "]", "prompt[2]", 10_001},
+		"as many as fit":         {tokens(10_000), "", 0},
+		"one more":               {tokens(10_001), "prompt", 10_001},
+		"each fits":              {"[" + tokens(9_000) + ", " + tokens(9_000) + "]", "", 0},
+		"one does not":           {"[" + tokens(1) + ",[],\n" + tokens(10_002) + "]", "prompt[2]", 10_002},
+		"only the last does not": {"[" + tokens(10_000) + "," + tokens(10_000) + "," + tokens(10_001) + "]", "prompt[2]", 10_001},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -101,19 +100,19 @@ func TestAPromptOfMoreTokensThanTheContextIsRefused(t *testing.T) {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}
 			if len(g.Backend.Seen(model)) != 0 {
-				t.Error("the backend was asked")
+				t.Error("the backend received the call")
 			}
 			free := "free " + name
 			g.Backend.On(free, gatetest.JSON(200, `{"choices":[{"text":"x"}]}`))
 			if got := ask(free); got.Status != http.StatusOK {
-				t.Errorf("a model without a price answered %d %s", got.Status, got.Body)
+				t.Errorf("a model without a price: answered %d %s", got.Status, got.Body)
 			}
 		})
 	}
 }
 
-// scale makes prices so high that a few thousand tokens are above the amount that may stay
-// uncollected of each user.
+// scale makes prices so high that a few thousand tokens cost more than may stay uncollected
+// per user.
 const scale = 100_000
 
 // scaled multiplies each price of a configuration by scale.
@@ -127,7 +126,7 @@ func scaled(config string) string {
 	})
 }
 
-func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
+func TestUsageBeyondTheBoundsIsUncollected(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: scaled(ruledPrices + prices + `
 		price written* {
 			input 0.001
@@ -154,12 +153,12 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 		"both":                     {"priced", "", claims(30_000, 500, ""), 10_640, 24_360},
 		"cached input":             {"priced", "", claims(0, 4, `,"cache_read_input_tokens":30000`), 1_040, 2_000},
 		"input written to a cache": {"written", "", claims(0, 4, `,"cache_creation_input_tokens":30000,"cache_creation":{"ephemeral_1h_input_tokens":30000}`), 40_040, 80_000},
-		"the dearest kinds":        {"written", "", claims(9_000, 4, `,"cache_creation_input_tokens":3000`), 9_000 + 2_000 + 40, 4_000},
+		"the most expensive kinds": {"written", "", claims(9_000, 4, `,"cache_creation_input_tokens":3000`), 9_000 + 2_000 + 40, 4_000},
 		"searches":                 {"ruled", searches, claims(9, 4, `,"server_tool_use":{"web_search_requests":5}`), 49 + 3_000, 2_000},
 		"searches undeclared":      {"ruled", "", claims(9, 4, `,"server_tool_use":{"web_search_requests":12}`), 49 + 10_000, 2_000},
 		"an advisor":               {"ruled", advisor, claims(9, 4, `,"iterations":[{"type":"message","input_tokens":9,"output_tokens":4},`+pass+","+pass+","+pass+`]`), 49 + 350, 700},
 		"beyond a threshold":       {"ruled", "", claims(30_000, 4, ""), 20_000 + 80, 40_000},
-		"a nonsense":               {"priced", "", claims(9, 1<<53, ""), 649, 10 * (10_000 + 640)}, // at most ten times the bound
+		"a huge number":            {"priced", "", claims(9, 1<<53, ""), 649, 10 * (10_000 + 640)}, // at most ten times the bound
 		"a stream": {
 			"priced", streamed, gatetest.Stream(messageStream("", `"input_tokens":30000`)...), 10_000 + 150, 20_000,
 		},
@@ -188,16 +187,16 @@ func TestWhatIsCutOfAReportIsUncollected(t *testing.T) {
 				t.Errorf("logged %v, want %v, and %v uncollected", line, c.cost, c.lost)
 			}
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != 1000*money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
+				t.Errorf("the wallet has %v, want a charge of %v", w.Balance, c.cost)
 			}
 			_, status := g.Admin(t, http.MethodGet, "/modelgate/usage?user="+key.UserID, nil)
 			if (c.lost > 0) != strings.Contains(string(status), `"uncollected":"`+c.lost.String()+`"`) {
-				t.Errorf("the record of usage is %s, want %v uncollected", status, c.lost)
+				t.Errorf("the usage record is %s, want %v uncollected", status, c.lost)
 			}
 			_, status = g.Admin(t, http.MethodGet, "/modelgate/status", nil)
 			post(t, g, messages, key.Secret, model, c.more) // restricted, if an amount was uncollected
 			if _, status = g.Admin(t, http.MethodGet, "/modelgate/status", nil); strings.Contains(string(status), key.UserID) != (c.lost > 0) {
-				t.Errorf("the status tells %s", status)
+				t.Errorf("the status is %s", status)
 			}
 			g.WalletAtRest(t, key.UserID)
 			g.Verify(t)
@@ -212,8 +211,8 @@ func TestManyCompactionsAreChargedWithinTheReservation(t *testing.T) {
 		more     string
 		reserved money.Amount
 	}{
-		"asked for":    {`,"context_management":{"edits":[{"type":"compact_20260112"}]}`, 2*10_000 + 2*640},
-		"not foreseen": {``, 10_000 + 640}, // the reported input grows the reservation
+		"requested":   {`,"context_management":{"edits":[{"type":"compact_20260112"}]}`, 2*10_000 + 2*640},
+		"unrequested": {``, 10_000 + 640}, // the reported input grows the reservation
 	} {
 		for _, stream := range []string{"", streamed} {
 			t.Run(name+stream[:min(len(stream), 1)], func(t *testing.T) {
@@ -227,7 +226,7 @@ func TestManyCompactionsAreChargedWithinTheReservation(t *testing.T) {
 				}
 				got := post(t, g, messages, key.Secret, model, stream+c.more)
 				if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.reserved {
-					t.Errorf("the wallet has %v, the call should have cost %v, which is its bound", w.Balance, c.reserved)
+					t.Errorf("the wallet has %v, want a charge of %v, which is its bound", w.Balance, c.reserved)
 				}
 				if line := g.CallLine(t, got.RequestID()); line["usage_cut"] != true || line.Text("uncollected") == "" {
 					t.Errorf("logged %v", line)

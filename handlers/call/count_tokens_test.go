@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestACountOfTokensIsNoFreeCall sends members to count_tokens that only a call may have.
-func TestACountOfTokensIsNoFreeCall(t *testing.T) {
+// TestCountTokensIsNotAFreeModelCall sends members to count_tokens that only a call may have.
+func TestCountTokensIsNotAFreeModelCall(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices + "limits {\n count_tokens_per_minute 100\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	for name, more := range map[string]string{
@@ -21,7 +21,7 @@ func TestACountOfTokensIsNoFreeCall(t *testing.T) {
 			model := modelName("priced " + name)
 			g.Backend.On(model, func(w http.ResponseWriter, r *http.Request) {
 				if r.URL.Path != countTokens {
-					t.Errorf("the backend is asked for %s", r.URL)
+					t.Errorf("the backend received a request for %s", r.URL)
 				}
 				gatetest.JSON(200, `{"input_tokens":5}`)(w, r)
 			})
@@ -30,14 +30,14 @@ func TestACountOfTokensIsNoFreeCall(t *testing.T) {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}
 			if w := g.Wallet(t, key.UserID); w.Balance != 0 || w.Reserved != 0 || w.Owed != 0 {
-				t.Errorf("there are %+v", w)
+				t.Errorf("the wallet is %+v", w)
 			}
-			// A backend that answers a count of tokens with a model call.
+			// The backend answers count_tokens with a model call.
 			for kind, script := range map[string]http.HandlerFunc{"a stream": gatetest.Stream(messageEvents...), "an answer": gatetest.JSON(200, messageAnswer)} {
 				g.Backend.On(model, script)
 				got := post(t, g, countTokens, key.Secret, model, more)
 				if want := map[bool]int{true: 503, false: 200}[kind == "a stream"]; got.Status != want {
-					t.Errorf("%s is answered %d %.60q", kind, got.Status, got.Body)
+					t.Errorf("%s: answered %d %.60q", kind, got.Status, got.Body)
 				}
 			}
 		})

@@ -89,7 +89,7 @@ func TestCredentialsAreNotForwarded(t *testing.T) {
 				}
 			}
 			if got.Header.Get("Anthropic-Ratelimit-Requests-Remaining") != "" {
-				t.Error("the caller saw how far the operator's own limits are used up")
+				t.Error("the caller saw the operator's own rate limits")
 			}
 			// The log of this Gate is at DEBUG, and reverse_proxy writes the
 			// request into it.
@@ -103,8 +103,8 @@ func TestCredentialsAreNotForwarded(t *testing.T) {
 	}
 }
 
-// If a backend breaks the connection, reverse_proxy logs the request at WARN. It
-// hides only Authorization and cookies.
+// TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer breaks the connection to the backend.
+// reverse_proxy then logs the request at WARN, and hides only Authorization and cookies.
 func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 	const credential = "header_up Api-Key operators-secret"
 	for name, proxy := range map[string]string{
@@ -136,7 +136,7 @@ func TestTheOperatorsCredentialIsNotLoggedAfterABrokenAnswer(t *testing.T) {
 				case r.Header.Get("X-First") != "":
 					gatetest.JSON(http.StatusServiceUnavailable, `{}`)(w, r)
 				default:
-					t.Error("the backend was asked without the credential")
+					t.Error("the backend received no credential")
 				}
 			})
 			post(t, g, messages, key, "breaks", "")
@@ -174,7 +174,7 @@ func TestTheOperatorsCredentialIsNotRepeated(t *testing.T) {
 			}
 			g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "handled request" })
 			if seen := g.Backend.Seen("m-1"); len(seen) != 1 || !strings.Contains(fmt.Sprint(seen[0].Header), secret) {
-				t.Errorf("the backend was sent %v", seen)
+				t.Errorf("the backend received %v", seen)
 			}
 			if g.Logged(secret) {
 				t.Error("the credential is in the log")

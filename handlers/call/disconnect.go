@@ -11,14 +11,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// This file handles calls whose callers disconnect. The call to
-// the backend is cancelled, or it runs on: the call is then detached. A detached
-// call differs from others in three ways: nothing is written to the caller, its
-// time is bounded, and it ends when the process begins to exit.
+// This file handles calls whose callers disconnect. The call to the backend is
+// cancelled, or it continues without its caller: it is detached. Nothing is
+// written to the caller of a detached call. Its time is bounded, and it ends
+// when the process begins to exit.
 
-// reportTimeout is how long the gateway waits, after the caller has disconnected, for
-// the final usage report of an answer that is complete, and for the backend to close
-// it.
+// reportTimeout is how long a call continues after its answer is complete and its
+// caller has disconnected. Meanwhile the backend sends the final usage report and
+// closes the answer.
 const reportTimeout = 800 * time.Millisecond
 
 // disconnected is called when the caller's request ends before the call does.
@@ -56,7 +56,7 @@ func (a *answer) detachOrCancel() {
 	c.cancel(context.Canceled)
 }
 
-// finishFor returns for how long the call may run on without its caller; zero
+// finishFor returns for how long the call may continue without its caller; zero
 // means that it is cancelled. The mutex is held.
 func (a *answer) finishFor() time.Duration {
 	c := a.call
@@ -74,9 +74,9 @@ func (a *answer) finishFor() time.Duration {
 	return finish
 }
 
-// sent reports whether the body was handed to a backend that has not refused the
-// call, by a status or by an error event before any content. The mutex is held,
-// or the answer has ended.
+// sent reports whether the body was sent to a backend that has not refused the
+// call. A status, or an error event before any content, is a refusal. The mutex is
+// held, or the answer has ended.
 func (a *answer) sent() bool {
 	switch {
 	case !a.head:
@@ -87,7 +87,7 @@ func (a *answer) sent() bool {
 	return a.meter == nil || a.meter.Began() || !a.meter.Failed()
 }
 
-// detached reports whether the call runs on without its caller. The mutex is
+// detached reports whether the call continues without its caller. The mutex is
 // held, or the answer has ended.
 func (c *call) detached() bool { return c.stopExit != nil }
 
@@ -135,10 +135,10 @@ func (c *call) endDetached() {
 	}
 }
 
-// delivery records whether a backend has received the body of a call. A call makes
-// several trips to backends, one after another, if the operator's routes retry.
+// delivery records whether a backend has received the body of a call. A trip is one
+// request to a backend. If the operator's routes retry, a call makes several trips.
 type delivery struct {
-	trips   uint          // begun
+	trips   uint          // the number of trips that have begun
 	written atomic.Uint32 // a bit per trip: the whole body was written
 	refused atomic.Uint32 // a bit per trip: the answer had an error status
 }
@@ -147,8 +147,8 @@ type delivery struct {
 // the bit of the trip. All trips from the 32nd on share one bit.
 //
 // The transports of net/http, HTTP/2 and HTTP/3 report through an httptrace that they
-// have written the body. reverse_proxy puts a new trace into the context of each trip,
-// and begin extends it, which costs one allocation. A second trace would be composed
+// have written the body. begin extends the trace that reverse_proxy puts into the
+// context of each trip, which costs one allocation. A second trace would be composed
 // with it by reflection, and a wrapped body would be sent in a separate write.
 func (d *delivery) begin(req *http.Request) (_ *http.Request, trip uint32) {
 	trip = 1 << min(d.trips, 31)
@@ -177,9 +177,9 @@ func (d *delivery) end(trip uint32, resp *http.Response) {
 	}
 }
 
-// Delivered records that a handler that answers by itself, such as modelgate_demo, has the body
-// of the call as a backend has it: its work is charged after the caller disconnects. The handler
-// finds the call in the request variable [callVar].
+// Delivered records that a handler that answers calls itself, such as modelgate_demo, has
+// received the body. The call is then charged if the caller disconnects, as with a backend. The
+// handler finds the call in the request variable [callVar].
 func (c *call) Delivered() { c.delivery.written.Or(1 << 31) }
 
 // done reports whether a backend has received the body and has not refused it.

@@ -18,8 +18,8 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 	ordinary := gatetest.Config{Global: overHTTP2, App: thinking, Site: gatetest.Proxied}
 	cancelled := ordinary
 	cancelled.App = "on_disconnect cancel\n" + thinking
-	brief := ordinary
-	brief.App = "on_disconnect finish 50ms\n" + thinking
+	shortFinish := ordinary
+	shortFinish.App = "on_disconnect finish 50ms\n" + thinking
 	full := ordinary
 	full.App = "limits {\n detached_per_user 1\n}\n" + thinking
 	asked := strings.Repeat("word ", 60) // 300 bytes, without the role
@@ -42,20 +42,20 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 		{"a stream with content", "priced", streamed, "cancel", ordinary, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
 		{"a stream with content that thinks, where the operator cancels", "optional", streamed + `,"thinking":{"type":"enabled"}`, "cancel", cancelled, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
 		{"a stream with content that does not think", "optional", streamed + `,"thinking":{"type":"disabled"},"reasoning_effort":"none"`, "cancel", ordinary, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
-		{"after its time without content", "priced", streamed, "finish_timeout", brief, nil, "", input, input + 5, 0},
-		{"after its time with content", "thinking", streamed, "finish_timeout", brief, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
-		{"beyond the limit", "priced", streamed, "finish_limit", full, nil, "", input, input + 5, 0},
+		{"after the time limit, without content", "priced", streamed, "finish_timeout", shortFinish, nil, "", input, input + 5, 0},
+		{"after the time limit, with content", "thinking", streamed, "finish_timeout", shortFinish, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
+		{"beyond the detached limit", "priced", streamed, "finish_limit", full, nil, "", input, input + 5, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			g := gatetest.Start(t, c.config)
-			for _, d := range departures {
+			for _, d := range disconnects {
 				t.Run(d.name, func(t *testing.T) {
 					key := g.NewKey(t, nil)
 					g.Credit(t, key.UserID, "1.00")
 					if c.rule == "finish_limit" {
 						script, reached, on, _ := interrupted(nil, gatetest.JSON(500, `{"type":"error","error":{}}`))
 						g.Backend.On("priced other", script)
-						_, leave := departures[0].call(t, g, messages, key.Secret, "priced other", "")
+						_, leave := disconnects[0].call(t, g, messages, key.Secret, "priced other", "")
 						<-reached
 						leave()
 						awaitDetached(t, 1)
@@ -65,7 +65,7 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 					script, reached, _, gone := interrupted(c.first, nil)
 					g.Backend.On(model, script)
 					read, leave := d.call(t, g, messages, key.Secret, model, c.more+long)
-					within(t, gatetest.Patience, "the call", reached)
+					within(t, gatetest.Timeout, "the call", reached)
 					if c.read != "" {
 						read(c.read)
 					}
@@ -76,10 +76,10 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 						t.Errorf("logged %v", line)
 					}
 					if cost := amount(t, line.Text("cost")); cost < c.least+c.output || cost > c.most+c.output {
-						t.Errorf("it cost %v", cost)
+						t.Errorf("the call cost %v", cost)
 					}
-					if why := whyCharged(t, g, line.Text("request_id")); !strings.HasSuffix(why, "the greater of the tokens that the backend reported and of the estimate is charged") {
-						t.Errorf("it is explained by %q", why)
+					if why := whyCharged(t, g, line.Text("request_id")); !strings.HasSuffix(why, "the charge is for the larger of the reported and the estimated tokens, for input and for output") {
+						t.Errorf("the explanation is %q", why)
 					}
 				})
 			}
@@ -119,15 +119,15 @@ func TestARefusedOrUnsentCallIsFreeAfterADisconnect(t *testing.T) {
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
 
-	_, leave := departures[0].call(t, g, messages, key.Secret, "priced-silent", "")
-	within(t, gatetest.Patience, "the connection", dialed)
+	_, leave := disconnects[0].call(t, g, messages, key.Secret, "priced-silent", "")
+	within(t, gatetest.Timeout, "the connection", dialed)
 	leave()
 	line := g.CallLineOf(t, "priced-silent")
 	if line.Text("ended") != "client_gone" || line.Text("usage") != "none" || line.Text("rule") != "unsent" {
 		t.Errorf("logged %v", line)
 	}
 	if why := whyCharged(t, g, line.Text("request_id")); !strings.Contains(why, "before a backend had the whole body") || strings.Contains(why, "on_disconnect") {
-		t.Errorf("it is explained by %q", why)
+		t.Errorf("the explanation is %q", why)
 	}
 	for name, refusal := range map[string]http.HandlerFunc{
 		"a 400":                      gatetest.JSON(400, `{"type":"error","error":{}}`),
@@ -141,7 +141,7 @@ func TestARefusedOrUnsentCallIsFreeAfterADisconnect(t *testing.T) {
 			model := modelName("priced " + name)
 			script, reached, on, _ := interrupted(nil, refusal)
 			g.Backend.On(model, script)
-			_, leave := departures[0].call(t, g, messages, key.Secret, model, streamed)
+			_, leave := disconnects[0].call(t, g, messages, key.Secret, model, streamed)
 			<-reached
 			leave()
 			awaitDetached(t, 1)
@@ -219,7 +219,7 @@ func TestFailedInputIsChargedIfConfigured(t *testing.T) {
 					t.Errorf("%s: logged %v, want %v", f.model, line, want)
 				}
 				if w := g.WalletAtRest(t, key.UserID); w.Balance != before-want {
-					t.Errorf("%s has cost %v, want %v", f.model, before-w.Balance, want)
+					t.Errorf("%s cost %v, want %v", f.model, before-w.Balance, want)
 				}
 			}
 			g.Verify(t)
@@ -261,7 +261,7 @@ func TestChainedGatewaysChargeADisconnectTheSame(t *testing.T) {
 			conn := g.Dial(t)
 			conn.Send(t, headOf(messages, outer.Secret, "X-Inner-Key: "+inner.Secret+"\nContent-Length: "+itoa(len(body))))
 			conn.Send(t, body)
-			within(t, gatetest.Patience, "the call", reached)
+			within(t, gatetest.Timeout, "the call", reached)
 			if c.read != "" {
 				readUntil(t, conn, c.read)
 			}
@@ -278,7 +278,7 @@ func TestChainedGatewaysChargeADisconnectTheSame(t *testing.T) {
 					return w.Balance, w.Reserved == 0 && w.Balance < money.Unit
 				})
 				if w := g.Wallet(t, key.UserID); w.Balance != money.Unit-c.cost {
-					t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
+					t.Errorf("the wallet has %v, want a charge of %v", w.Balance, c.cost)
 				}
 			}
 			if line := g.CallLineOf(t, model); line.Text("rule") != c.rule && line.Text("rule") != "" {
@@ -320,7 +320,7 @@ func TestAnIncompletelySentBodyIsFree(t *testing.T) {
 }
 
 func TestADisconnectAfterTheBodyOverHTTP2IsCharged(t *testing.T) {
-	// The response header shows that the backend has received the body, whatever the transport reports.
+	// The response header proves that the backend has received the body, even if the transport does not report it.
 	script, reached, on, _ := interrupted(gatetest.Stream(messageEvents[0]), portions(messageEvents[1:]...))
 	backend := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
@@ -333,7 +333,7 @@ func TestADisconnectAfterTheBodyOverHTTP2IsCharged(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: "modelgate_messages {\n reverse_proxy h2c://" + strings.TrimPrefix(backend.URL, "http://") + "\n}"})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
-	read, leave := departures[0].call(t, g, messages, key.Secret, "priced", streamed)
+	read, leave := disconnects[0].call(t, g, messages, key.Secret, "priced", streamed)
 	<-reached
 	read("message_start")
 	leave()

@@ -43,14 +43,14 @@ func chatChunk(members string) string {
 	return "data: {\"id\":\"chatcmpl-1\",\"choices\":[{\"index\":0,\"delta\":{" + members + "},\"finish_reason\":null}]}\n\n"
 }
 
-// departure is one way in which a caller disconnects.
-type departure struct {
+// disconnect is one way in which a caller disconnects.
+type disconnect struct {
 	name  string
 	proto string // of the connection
 	leave func(*net.TCPConn) error
 }
 
-var departures = []departure{
+var disconnects = []disconnect{
 	{"close", "h1", (*net.TCPConn).Close},
 	{"reset", "h1", func(c *net.TCPConn) error { _ = c.SetLinger(0); return c.Close() }},
 	{"half-close", "h1", (*net.TCPConn).CloseWrite},
@@ -62,7 +62,7 @@ const overHTTP2 = "servers {\n protocols h1 h2 h2c\n}"
 
 // call makes a call. It returns a function that reads the answer up to a text, and one
 // that disconnects.
-func (d departure) call(t *testing.T, g *gatetest.Gate, path, key, model, more string) (read func(until string), leave func()) {
+func (d disconnect) call(t *testing.T, g *gatetest.Gate, path, key, model, more string) (read func(until string), leave func()) {
 	t.Helper()
 	body := bodyFor(path, model, more)
 	if d.proto == "h1" {
@@ -115,11 +115,11 @@ func readUntil(t *testing.T, r io.Reader, until string) {
 	}
 }
 
-// awaitDetached waits until so many calls are detached.
+// awaitDetached waits until the number of detached calls is calls.
 func awaitDetached(t *testing.T, calls int64) {
 	t.Helper()
 	runtime := gatetest.Runtime(t)
-	gatetest.Eventually(t, fmt.Sprintf("%d calls run on without their callers", calls), func() (int64, bool) {
+	gatetest.Eventually(t, fmt.Sprintf("%d calls are detached", calls), func() (int64, bool) {
 		n := runtime.Detached.Held()
 		return n, n == calls
 	})
@@ -155,46 +155,46 @@ func portions(parts ...string) http.HandlerFunc {
 func TestADetachedCallCompletesAndIsChargedInFull(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Global: overHTTP2, App: thinking, Site: gatetest.Proxied})
 	half := len(messageAnswer) / 2
-	type runsOn struct {
+	type detached struct {
 		name, path, model, more string
 		first, second           http.HandlerFunc
 		read                    string
 		cost                    money.Amount
 	}
 	// A content block was opened, but no content was sent.
-	opened := func(name, members string) runsOn {
-		return runsOn{"a stream that has opened " + name, messages, "priced", streamed, gatetest.Stream(messageEvents[0], opening(members)), portions(messageEvents[4:]...), "content_block_start", 25 + 15*10}
+	opened := func(name, members string) detached {
+		return detached{"a stream that has opened " + name, messages, "priced", streamed, gatetest.Stream(messageEvents[0], opening(members)), portions(messageEvents[4:]...), "content_block_start", 25 + 15*10}
 	}
 	// Content was sent, but it does not show the whole cost.
-	asking := func(name, more string) runsOn {
-		return runsOn{"a stream with content that asks for " + name, messages, "optional", streamed + more, gatetest.Stream(messageEvents[:4]...), portions(messageEvents[4:]...), "Hello", 25 + 15*10}
+	requesting := func(name, more string) detached {
+		return detached{"a stream with content that requests " + name, messages, "optional", streamed + more, gatetest.Stream(messageEvents[:4]...), portions(messageEvents[4:]...), "Hello", 25 + 15*10}
 	}
-	chatAsking := func(name, more string) runsOn {
-		return runsOn{"a chat stream with content that asks for " + name, chat, "optional", streamed + more, gatetest.Stream(chatChunks[:2]...), portions(chatChunks[2], usageChunk, doneChunk), "Hello", 7 + 2*10}
+	chatRequesting := func(name, more string) detached {
+		return detached{"a chat stream with content that requests " + name, chat, "optional", streamed + more, gatetest.Stream(chatChunks[:2]...), portions(chatChunks[2], usageChunk, doneChunk), "Hello", 7 + 2*10}
 	}
-	bringing := func(name, members string) runsOn {
-		return runsOn{"a chat stream with content that brings " + name, chat, "priced", streamed, gatetest.Stream(chatChunks[1], chatChunk(members)), portions(chatChunks[2], usageChunk, doneChunk), "READ", 7 + 2*10}
+	containing := func(name, members string) detached {
+		return detached{"a chat stream that contains " + name, chat, "priced", streamed, gatetest.Stream(chatChunks[1], chatChunk(members)), portions(chatChunks[2], usageChunk, doneChunk), "READ", 7 + 2*10}
 	}
-	for _, c := range []runsOn{
+	for _, c := range []detached{
 		opened("a text", `"type":"text","text":""`),
 		opened("a redacted thought", `"type":"redacted_thinking","data":"abcd"`),
 		opened("a tool", `"type":"tool_use","id":"a","name":"b","input":{}`),
 		{"a chat stream that has named a tool", chat, "priced", streamed, gatetest.Stream(chatChunks[0], chatChunk(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`)), portions(chatChunks[2], usageChunk, doneChunk), "tool_calls", 7 + 2*10},
-		asking("thinking", `,"thinking":{"type":"enabled","budget_tokens":1024}`),
-		asking("effort", `,"reasoning_effort":"low"`),
-		asking("another model", `,"fallbacks":[{"model":"priced-2"}]`),
-		asking("a look at an image", `,"system":[{"type":"image","source":{"type":"url","url":"https://images.example.com/1.png"}}]`),
-		asking("a compaction", `,"context_management":{"edits":[{"type":"compact_20260112"}]}`),
-		chatAsking("effort", `,"reasoning_effort":"low"`),
-		chatAsking("reasoning", `,"reasoning":{"max_tokens":100}`),
-		chatAsking("thinking", `,"thinking":{"type":"enabled"}`),
-		chatAsking("speech", `,"modalities":["text","audio"],"audio":{"voice":"alloy","format":"pcm16"}`),
-		chatAsking("an image", `,"modalities":["text","image"]`),
-		bringing("speech", `"audio":{"data":"READ"}`),
-		bringing("an image", `"images":[{"image_url":{"url":"data:image/png;base64,READ"}}]`),
-		bringing("reasoning", `"reasoning_content":"READ"`),
+		requesting("thinking", `,"thinking":{"type":"enabled","budget_tokens":1024}`),
+		requesting("effort", `,"reasoning_effort":"low"`),
+		requesting("another model", `,"fallbacks":[{"model":"priced-2"}]`),
+		requesting("an image to be read", `,"system":[{"type":"image","source":{"type":"url","url":"https://images.example.com/1.png"}}]`),
+		requesting("a compaction", `,"context_management":{"edits":[{"type":"compact_20260112"}]}`),
+		chatRequesting("effort", `,"reasoning_effort":"low"`),
+		chatRequesting("reasoning", `,"reasoning":{"max_tokens":100}`),
+		chatRequesting("thinking", `,"thinking":{"type":"enabled"}`),
+		chatRequesting("speech", `,"modalities":["text","audio"],"audio":{"voice":"alloy","format":"pcm16"}`),
+		chatRequesting("an image", `,"modalities":["text","image"]`),
+		containing("speech", `"audio":{"data":"READ"}`),
+		containing("an image", `"images":[{"image_url":{"url":"data:image/png;base64,READ"}}]`),
+		containing("reasoning", `"reasoning_content":"READ"`),
 		{
-			"a stream with content that asks for a search", messages, "optional", streamed + `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":1}]`,
+			"a stream with content that requests a search", messages, "optional", streamed + `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":1}]`,
 			gatetest.Stream(messageEvents[:4]...), portions(append([]string{messageEvents[4], messageEvents[5]}, messageStream("", `"server_tool_use":{"web_search_requests":1}`)[6:]...)...), "Hello", 25 + 15*10 + 1000,
 		},
 		{
@@ -210,7 +210,7 @@ func TestADetachedCallCompletesAndIsChargedInFull(t *testing.T) {
 		{"a stream with content and a price of reasoning", messages, "thinking", streamed, gatetest.Stream(messageEvents[:4]...), portions(messageEvents[4:]...), "Hello", 25 + 15*10},
 		{"a chat stream with content and a price of reasoning", chat, "thinking", streamed, gatetest.Stream(chatChunks[:2]...), portions(chatChunks[2], usageChunk, doneChunk), "Hello", 7 + 2*10},
 	} {
-		for _, d := range departures {
+		for _, d := range disconnects {
 			t.Run(c.name+" by "+d.name, func(t *testing.T) {
 				key := g.NewKey(t, nil)
 				g.Credit(t, key.UserID, "1.00")
@@ -218,14 +218,14 @@ func TestADetachedCallCompletesAndIsChargedInFull(t *testing.T) {
 				script, reached, on, gone := interrupted(c.first, c.second)
 				g.Backend.On(model, script)
 				read, leave := d.call(t, g, c.path, key.Secret, model, c.more)
-				within(t, gatetest.Patience, "the call", reached)
+				within(t, gatetest.Timeout, "the call", reached)
 				if c.read != "" {
 					read(c.read)
 				}
 				leave()
 				awaitDetached(t, 1)
 				if w := g.Wallet(t, key.UserID); w.Reserved == 0 {
-					t.Error("nothing is reserved any more")
+					t.Error("the reservation was released")
 				}
 				close(on)
 				line := g.CallLineOf(t, model)
@@ -257,7 +257,7 @@ func TestADetachedCallKeepsItsSlotAndSurvivesAReload(t *testing.T) {
 	g.Credit(t, key.UserID, "1.00")
 	script, reached, on, gone := interrupted(nil, gatetest.Stream(messageEvents...))
 	g.Backend.On("priced", script)
-	_, leave := departures[0].call(t, g, messages, key.Secret, "priced", streamed)
+	_, leave := disconnects[0].call(t, g, messages, key.Secret, "priced", streamed)
 	<-reached
 	leave()
 	awaitDetached(t, 1)
@@ -285,7 +285,7 @@ func TestADetachedCallKeepsItsSlotAndSurvivesAReload(t *testing.T) {
 	g.Verify(t)
 }
 
-func TestADetachedCallIsTimedAndChargedAsOthers(t *testing.T) {
+func TestADetachedCallHasTheUsualTimeoutsAndCharges(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n first_byte 1s\n idle 200ms\n}\n" + prices, Site: gatetest.Proxied})
 	start := strings.Replace(messageEvents[0], `"input_tokens":25`, `"input_tokens":5000`, 1)
 	wait := func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
@@ -294,12 +294,12 @@ func TestADetachedCallIsTimedAndChargedAsOthers(t *testing.T) {
 		ended         string
 		cost          string
 	}{
-		"silent before the head":  {nil, wait, "timeout", "0.00"},
-		"silent before content":   {gatetest.Stream(messageEvents[0]), wait, "timeout", "0.00"},
-		"broken off":              {nil, gatetest.Reset, "upstream_error", "0.00"},
-		"broken off in content":   {nil, gatetest.Then(gatetest.Stream(messageEvents[:4]...), gatetest.Reset), "upstream_error", "0.000000055"},
-		"silent in content":       {nil, gatetest.Then(gatetest.Stream(messageEvents[:4]...), wait), "timeout", "0.000000055"},
-		"more than there is left": {nil, gatetest.Then(gatetest.Stream(append([]string{start}, messageEvents[1:4]...)...), wait), "money_out", "0.000002"},
+		"silent before the head": {nil, wait, "timeout", "0.00"},
+		"silent before content":  {gatetest.Stream(messageEvents[0]), wait, "timeout", "0.00"},
+		"a reset":                {nil, gatetest.Reset, "upstream_error", "0.00"},
+		"a reset in content":     {nil, gatetest.Then(gatetest.Stream(messageEvents[:4]...), gatetest.Reset), "upstream_error", "0.000000055"},
+		"silent in content":      {nil, gatetest.Then(gatetest.Stream(messageEvents[:4]...), wait), "timeout", "0.000000055"},
+		"more than the balance":  {nil, gatetest.Then(gatetest.Stream(append([]string{start}, messageEvents[1:4]...)...), wait), "money_out", "0.000002"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			key := g.NewKey(t, nil)
@@ -307,7 +307,7 @@ func TestADetachedCallIsTimedAndChargedAsOthers(t *testing.T) {
 			model := modelName("priced " + name)
 			script, reached, on, _ := interrupted(c.first, c.second)
 			g.Backend.On(model, script)
-			read, leave := departures[0].call(t, g, messages, key.Secret, model, streamed)
+			read, leave := disconnects[0].call(t, g, messages, key.Secret, model, streamed)
 			<-reached
 			if c.first != nil {
 				read("message_start")
@@ -345,7 +345,7 @@ func TestNothingIsWrittenToAHalfClosedConnection(t *testing.T) {
 	close(on)
 	rest, _ := io.ReadAll(conn)
 	if text := string(rest); strings.Contains(text, "content_block") || strings.HasSuffix(text, "0\r\n\r\n") {
-		t.Errorf("after that came %q", text)
+		t.Errorf("after the half-close the caller got %q", text)
 	}
 	if line := g.CallLineOf(t, "priced"); line.Text("rule") != "finish" || line.Text("usage") != "reported" {
 		t.Errorf("logged %v", line)

@@ -34,12 +34,12 @@ func (c *call) estimateMedia(meter *usage.Reader) (t usage.Tokens) {
 	return t
 }
 
-// estimateInput returns what the input of a call with the outcome o is estimated at.
+// estimateInput returns the estimated input tokens of a call with the outcome o.
 //
-// Where its backend has reported some input and its caller has not left it, the
-// estimate is of text alone: a failure of the backend does not make a call dearer.
-// What cannot be measured counts only when the call has ended: while it is under way
-// it may still be reported, and a crash charges nothing for it.
+// If the backend has reported some input and the caller has not disconnected, only
+// text is estimated. A failure of the backend must not make the call more expensive.
+// Input that cannot be measured counts only after the call has ended. While the call
+// runs, the backend may still report it, and a crash charges nothing for it.
 func (c *call) estimateInput(o *usage.Outcome) usage.Tokens {
 	in := &c.bill.input
 	if in.text == nil {

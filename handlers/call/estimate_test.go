@@ -36,7 +36,7 @@ func abandon(t *testing.T, g *gatetest.Gate, key gatetest.Key, path, model, body
 	conn := g.Dial(t)
 	conn.Send(t, headOf(path, key.Secret, "Content-Length: "+itoa(len(body))))
 	conn.Send(t, body)
-	within(t, gatetest.Patience, "the call", reached)
+	within(t, gatetest.Timeout, "the call", reached)
 	if len(events) > 0 {
 		readUntil(t, conn, events[len(events)-1][:20])
 	}
@@ -44,7 +44,7 @@ func abandon(t *testing.T, g *gatetest.Gate, key gatetest.Key, path, model, body
 	return g.CallLineOf(t, model)
 }
 
-func TestAnAbandonedCallIsChargedAllThatItsBodyHolds(t *testing.T) {
+func TestAnAbandonedCallIsChargedForItsWholeBody(t *testing.T) {
 	const (
 		image    = 5_000
 		whole    = 200_000 // the context
@@ -60,30 +60,30 @@ func TestAnAbandonedCallIsChargedAllThatItsBodyHolds(t *testing.T) {
 		path, list, more string
 		input            money.Amount // that is charged
 	}{
-		"text alone":                      {messages, `{"type":"text","text":"abc"}`, "", asked + 1},
-		"an inline image":                 {messages, source("image", `"data":"`+pixels+`","type":"base64","media_type":"image/png"`), "", asked + image*2},
-		"two in chat":                     {chat, strings.Repeat(`{"type":"image_url","image_url":{"url":"data:image/png;base64,`+pixels+`"}},`, 2) + `{"type":"text","text":"abc"}`, "", asked + 1 + 2*image*2},
-		"a link to an image":              {messages, source("image", `"type":"url","url":"https://example.com/a.png"`), "", asked + image*2},
-		"one that says so behind":         {messages, `{"source":{"url":"https:\/\/example.com\/a.png","type":"url"},"type":"image"}`, "", asked + image*2},
-		"a link to an image in chat":      {chat, link(1), "", asked + image*2},
-		"one as a text":                   {chat, `{"type":"image_url","image_url":"HTTP://example.com/a.png"}`, "", asked + image*2},
-		"more than the context":           {chat, link(50), "", whole*2 - asked},
-		"a link in the result of a tool":  {messages, `{"type":"tool_result","tool_use_id":"a","content":[` + source("image", `"type":"url","url":"https://example.com/a.png"`) + `]}`, "", asked + image*2},
-		"an image in a document":          {messages, source("document", `"type":"content","content":[{"type":"text","text":"abc"},`+source("image", `"type":"base64","media_type":"image/png","data":"`+pixels+`"`)+`]`), "", asked + 1 + image*2},
-		"inline audio":                    {chat, `{"type":"input_audio","input_audio":{"data":"` + pixels + `","format":"wav"}}`, "", asked + (3202/16+1)*4},
-		"audio as a link that holds it":   {chat, `{"type":"audio_url","audio_url":{"url":"data:audio/wav;base64,` + pixels + `"}}`, "", asked + (3224/16+1)*4},
-		"a text document":                 {messages, source("document", `"type":"text","media_type":"text/plain","data":"`+pixels+`"`), "", (13 + 3200 + 2) / 3},
-		"text as a link that holds it":    {chat, `{"type":"image_url","image_url":{"url":"data:text/plain,` + pixels + `"}}`, "", (13 + 3216 + 2) / 3},
-		"a PDF":                           {messages, source("document", `"type":"base64","media_type":"application/pdf","data":"AAAA"`), "", whole},
-		"a link to a document":            {messages, source("document", `"type":"url","url":"https://example.com/a.pdf"`), "", whole},
-		"a link of an image's, elsewhere": {messages, source("image", `"type":"url","url":"gs://bucket/a.mp4"`), "", whole},
-		"a link to a video":               {chat, `{"type":"video_url","video_url":{"url":"https://example.com/a.mp4"}}`, "", whole},
-		"a link to audio":                 {chat, `{"type":"audio_url","audio_url":{"url":"https://example.com/a.mp3"}}`, "", whole},
-		"one beside an image":             {chat, link(1) + `,{"type":"file","file":{"file_data":"https://example.com/a.pdf"}}`, "", whole + image},
-		"a file":                          {messages, source("document", `"type":"file","file_id":"file_1"`), "", whole},
-		"a file in chat":                  {chat, `{"type":"file","file":{"file_id":"file-1"}}`, "", whole},
-		"an unknown part":                 {chat, `{"type":"hologram","x":1}`, "", whole},
-		"a search":                        {messages, `{"type":"text","text":"abc"}`, `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":2}]`, whole},
+		"text alone":                     {messages, `{"type":"text","text":"abc"}`, "", asked + 1},
+		"an inline image":                {messages, source("image", `"data":"`+pixels+`","type":"base64","media_type":"image/png"`), "", asked + image*2},
+		"two images in chat":             {chat, strings.Repeat(`{"type":"image_url","image_url":{"url":"data:image/png;base64,`+pixels+`"}},`, 2) + `{"type":"text","text":"abc"}`, "", asked + 1 + 2*image*2},
+		"a link to an image":             {messages, source("image", `"type":"url","url":"https://example.com/a.png"`), "", asked + image*2},
+		"a type after the source":        {messages, `{"source":{"url":"https:\/\/example.com\/a.png","type":"url"},"type":"image"}`, "", asked + image*2},
+		"a link to an image in chat":     {chat, link(1), "", asked + image*2},
+		"a link as a string":             {chat, `{"type":"image_url","image_url":"HTTP://example.com/a.png"}`, "", asked + image*2},
+		"more links than the context":    {chat, link(50), "", whole*2 - asked},
+		"a link in the result of a tool": {messages, `{"type":"tool_result","tool_use_id":"a","content":[` + source("image", `"type":"url","url":"https://example.com/a.png"`) + `]}`, "", asked + image*2},
+		"an image in a document":         {messages, source("document", `"type":"content","content":[{"type":"text","text":"abc"},`+source("image", `"type":"base64","media_type":"image/png","data":"`+pixels+`"`)+`]`), "", asked + 1 + image*2},
+		"inline audio":                   {chat, `{"type":"input_audio","input_audio":{"data":"` + pixels + `","format":"wav"}}`, "", asked + (3202/16+1)*4},
+		"audio as a data URL":            {chat, `{"type":"audio_url","audio_url":{"url":"data:audio/wav;base64,` + pixels + `"}}`, "", asked + (3224/16+1)*4},
+		"a text document":                {messages, source("document", `"type":"text","media_type":"text/plain","data":"`+pixels+`"`), "", (13 + 3200 + 2) / 3},
+		"text as a data URL":             {chat, `{"type":"image_url","image_url":{"url":"data:text/plain,` + pixels + `"}}`, "", (13 + 3216 + 2) / 3},
+		"a PDF":                          {messages, source("document", `"type":"base64","media_type":"application/pdf","data":"AAAA"`), "", whole},
+		"a link to a document":           {messages, source("document", `"type":"url","url":"https://example.com/a.pdf"`), "", whole},
+		"an image link with gs":          {messages, source("image", `"type":"url","url":"gs://bucket/a.mp4"`), "", whole},
+		"a link to a video":              {chat, `{"type":"video_url","video_url":{"url":"https://example.com/a.mp4"}}`, "", whole},
+		"a link to audio":                {chat, `{"type":"audio_url","audio_url":{"url":"https://example.com/a.mp3"}}`, "", whole},
+		"a file link beside an image":    {chat, link(1) + `,{"type":"file","file":{"file_data":"https://example.com/a.pdf"}}`, "", whole + image},
+		"a file":                         {messages, source("document", `"type":"file","file_id":"file_1"`), "", whole},
+		"a file in chat":                 {chat, `{"type":"file","file":{"file_id":"file-1"}}`, "", whole},
+		"an unknown part":                {chat, `{"type":"hologram","x":1}`, "", whole},
+		"a search":                       {messages, `{"type":"text","text":"abc"}`, `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":2}]`, whole},
 	} {
 		t.Run(name, func(t *testing.T) {
 			g := gatetest.Start(t, gatetest.Config{App: "on_disconnect cancel\n" + estimatePrices, Site: gatetest.Proxied})
@@ -97,7 +97,7 @@ func TestAnAbandonedCallIsChargedAllThatItsBodyHolds(t *testing.T) {
 				t.Errorf("logged %v", line)
 			}
 			if more := amount(t, line.Text("cost")) - c.input; name == "a search" && (more < 0 || more > 1100) || name != "a search" && more != 0 && c.input < whole || more < 0 {
-				t.Errorf("it cost %s, want %v for its input", line.Text("cost"), c.input)
+				t.Errorf("the call cost %s, want %v for its input", line.Text("cost"), c.input)
 			}
 			g.WalletAtRest(t, key.UserID)
 			g.Verify(t)
@@ -175,7 +175,7 @@ func TestEveryEndingWithoutAReportEstimatesTheImages(t *testing.T) {
 			if rule == "finish_limit" {
 				script, reached, on, _ := interrupted(nil, gatetest.JSON(500, `{"type":"error","error":{}}`))
 				g.Backend.On("media other", script)
-				_, leave := departures[0].call(t, g, messages, key.Secret, "media other", "")
+				_, leave := disconnects[0].call(t, g, messages, key.Secret, "media other", "")
 				<-reached
 				leave()
 				awaitDetached(t, 1)
@@ -199,7 +199,7 @@ func TestEveryEndingWithoutAReportEstimatesTheImages(t *testing.T) {
 	})
 }
 
-func TestTheEstimateOfARestrictedUserIsThatOfTheBody(t *testing.T) {
+func TestARestrictedUserIsChargedTheEstimateOfTheBody(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: scaled("on_disconnect cancel\n" + estimatePrices), Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1000.00")
@@ -208,7 +208,7 @@ func TestTheEstimateOfARestrictedUserIsThatOfTheBody(t *testing.T) {
 	g.WalletAtRest(t, key.UserID)
 	line := abandon(t, g, key, messages, "media call", parts("media call", `{"type":"text","text":"abc"}`))
 	if _, status := g.Admin(t, http.MethodGet, "/modelgate/status", nil); !strings.Contains(string(status), `"users_restricted":["`+key.UserID+`"]`) {
-		t.Errorf("the status tells %s", status)
+		t.Errorf("the status is %s", status)
 	}
 	if line.Text("cost") != money.Amount(scale).String() {
 		t.Errorf("logged %v", line)

@@ -10,11 +10,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-const brokeOff = "the backend broke off in the middle of its answer"
+const incomplete = "the backend ended its answer before it was complete"
 
 var unavailable = refusal{503, "overloaded_error", fault.UpstreamUnavailable, "the backend of this model cannot be reached or used now; try again later", ""}
 
-func TestWhatSpeaksOfTheOperatorOrIsNoDialectIsAnsweredInOurWords(t *testing.T) {
+func TestErrorsAboutTheOperatorsAccountAreReplaced(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	const secret = "sk-operator-secret"
@@ -32,28 +32,28 @@ func TestWhatSpeaksOfTheOperatorOrIsNoDialectIsAnsweredInOurWords(t *testing.T) 
 		want       refusal
 		retryAfter string
 	}{
-		"401 JSON":       {401, "application/json", `{"error":{"message":"bad key ` + secret + `"}}`, unavailable, "5"},
-		"402 JSON":       {402, "application/json", `{"error":{"message":"no credit ` + secret + `"}}`, unavailable, "5"},
-		"403 JSON":       {403, "application/json", `{"error":{"message":"` + secret + `"}}`, unavailable, "5"},
-		"401 HTML":       {401, "text/html", html, unavailable, "5"},
-		"401 as events":  {401, "text/event-stream", "data: " + secret + "\n\n", unavailable, "5"},
-		"301":            {301, "text/html", html, unavailable, "5"},
-		"302":            {302, "application/json", `{}`, unavailable, "5"},
-		"307":            {307, "", "", unavailable, "5"},
-		"502 HTML":       {502, "text/html", html, failed(502, "api_error"), "5"},
-		"500 text":       {500, "text/plain", secret, failed(500, "api_error"), "5"},
-		"503 of no kind": {503, "", "", unavailable, "5"},
-		"404 HTML":       {404, "text/html", html, unavailable, "5"},
-		"504 text":       {504, "text/plain", secret, late, ""},
-		"413 HTML":       {413, "text/html", html, large, ""},
-		"429 text":       {429, "text/plain", secret, busy, "5"},
-		"a large page":   {500, "text/html", strings.Repeat(html, 100_000), failed(500, "api_error"), "5"},
-		"500 empty":      {500, "application/json", "", failed(500, "api_error"), "5"},
-		"502 empty":      {502, "", "", failed(502, "api_error"), "5"},
-		"504 empty":      {504, "application/json", "", late, ""},
-		"522 HTML":       {522, "text/html", html, failed(522, "api_error"), "5"},
-		"529 text":       {529, "text/plain", html, failed(529, "overloaded_error"), "5"},
-		"600 text":       {600, "text/plain", html, unavailable, "5"},
+		"401 JSON":      {401, "application/json", `{"error":{"message":"bad key ` + secret + `"}}`, unavailable, "5"},
+		"402 JSON":      {402, "application/json", `{"error":{"message":"no credit ` + secret + `"}}`, unavailable, "5"},
+		"403 JSON":      {403, "application/json", `{"error":{"message":"` + secret + `"}}`, unavailable, "5"},
+		"401 HTML":      {401, "text/html", html, unavailable, "5"},
+		"401 as events": {401, "text/event-stream", "data: " + secret + "\n\n", unavailable, "5"},
+		"301":           {301, "text/html", html, unavailable, "5"},
+		"302":           {302, "application/json", `{}`, unavailable, "5"},
+		"307":           {307, "", "", unavailable, "5"},
+		"502 HTML":      {502, "text/html", html, failed(502, "api_error"), "5"},
+		"500 text":      {500, "text/plain", secret, failed(500, "api_error"), "5"},
+		"503 no type":   {503, "", "", unavailable, "5"},
+		"404 HTML":      {404, "text/html", html, unavailable, "5"},
+		"504 text":      {504, "text/plain", secret, late, ""},
+		"413 HTML":      {413, "text/html", html, large, ""},
+		"429 text":      {429, "text/plain", secret, busy, "5"},
+		"a large page":  {500, "text/html", strings.Repeat(html, 100_000), failed(500, "api_error"), "5"},
+		"500 empty":     {500, "application/json", "", failed(500, "api_error"), "5"},
+		"502 empty":     {502, "", "", failed(502, "api_error"), "5"},
+		"504 empty":     {504, "application/json", "", late, ""},
+		"522 HTML":      {522, "text/html", html, failed(522, "api_error"), "5"},
+		"529 text":      {529, "text/plain", html, failed(529, "overloaded_error"), "5"},
+		"600 text":      {600, "text/plain", html, unavailable, "5"},
 	} {
 		for _, path := range []string{messages, chat} {
 			t.Run(path+" "+name, func(t *testing.T) {
@@ -76,7 +76,7 @@ func TestWhatSpeaksOfTheOperatorOrIsNoDialectIsAnsweredInOurWords(t *testing.T) 
 				}
 				for header, values := range got.Header {
 					if strings.Contains(strings.Join(values, " "), secret) || header == "Etag" || header == "Content-Language" {
-						t.Errorf("%s: %q came through", header, values)
+						t.Errorf("%s: %q was forwarded", header, values)
 					}
 				}
 				wantCall(t, g, got, "upstream_error", "none", 0, 0)
@@ -113,7 +113,7 @@ func TestAJSONErrorOfABackendPassesByteForByte(t *testing.T) {
 						t.Errorf("answered %d %q %v", got.Status, got.Body, got.Header)
 					}
 					if !strings.HasPrefix(got.RequestID(), "req_") || got.RequestID() == "req_backend" {
-						t.Errorf("X-Request-Id %q is not ours", got.RequestID())
+						t.Errorf("X-Request-Id %q is not the gateway's", got.RequestID())
 					}
 					wantCall(t, g, got, ended, "none", 0, 0)
 				})
@@ -122,7 +122,7 @@ func TestAJSONErrorOfABackendPassesByteForByte(t *testing.T) {
 	}
 }
 
-func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
+func TestABackendWithoutAnAnswerIs503(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: `
 		modelgate_messages {
 			@down modelgate_model down
@@ -135,8 +135,8 @@ func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
 			reverse_proxy BACKEND
 		}`})
 	key := g.NewKey(t, nil).Secret
-	g.Backend.On("dies", gatetest.Reset)
-	g.Backend.On("babbles", func(w http.ResponseWriter, _ *http.Request) {
+	g.Backend.On("resets", gatetest.Reset)
+	g.Backend.On("not-http", func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
 		if err != nil {
 			panic(err)
@@ -152,7 +152,7 @@ func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
 		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: upgrade\r\nUpgrade: bare\r\n\r\nHTTP/1.1 200 OK\r\n\r\n")
 		conn.Close()
 	})
-	for _, model := range []string{"down", "dies", "babbles", "switches"} {
+	for _, model := range []string{"down", "resets", "not-http", "switches"} {
 		for _, path := range []string{messages, chat} {
 			for _, more := range []string{"", streamed} {
 				got := post(t, g, path, key, model, more)
@@ -162,14 +162,14 @@ func TestABackendThatIsDownOrDiesBeforeItsHeadIs503(t *testing.T) {
 				}
 				wantCall(t, g, got, "upstream_error", "none", 0, 0)
 				if why := g.CallLine(t, got.RequestID()).Text("error"); why == "" || model == "down" && !strings.Contains(why, "refused") {
-					t.Errorf("%s: the log says %q of the reason", model, why)
+					t.Errorf("%s: the log has the reason %q", model, why)
 				}
 			}
 		}
 	}
 }
 
-func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
+func TestAnIncompleteAnswerNeverLooksComplete(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	long := "data: {\"x\":\"" + strings.Repeat("x", 17<<20) + "\"}\n\n"
@@ -178,7 +178,7 @@ func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 			more   string
 			script http.HandlerFunc
 			sent   string // the part that the caller always receives
-			told   bool   // an error event ends the body; otherwise the connection is closed
+			event  bool   // an error event ends the body; otherwise the connection is closed
 			basis  string
 		}{
 			"reset between events":       {streamed, gatetest.Then(gatetest.Stream(begun(path)), gatetest.Reset), begun(path), true, "estimated"},
@@ -200,10 +200,10 @@ func TestABackendThatBreaksOffNeverLooksLikeACleanEnd(t *testing.T) {
 				if got.Status != http.StatusOK || !strings.HasPrefix(got.Body, c.sent) {
 					t.Errorf("answered %d %.500q, want %.500q", got.Status, got.Body, c.sent)
 				}
-				if (got.Err == nil) != c.told {
+				if (got.Err == nil) != c.event {
 					t.Errorf("the body ended with %v", got.Err)
 				}
-				if want := c.sent + errorEvent(path, "overloaded_error", "UPSTREAM_UNAVAILABLE", brokeOff, got.RequestID()); c.told && got.Body != want {
+				if want := c.sent + errorEvent(path, "overloaded_error", "UPSTREAM_UNAVAILABLE", incomplete, got.RequestID()); c.event && got.Body != want {
 					t.Errorf("the caller got\n%s\nwant\n%s", got.Body, want)
 				}
 				if name == "shorter than announced" {
@@ -228,7 +228,7 @@ func short(body string) http.HandlerFunc {
 	}
 }
 
-func TestABackendsOwnErrorEventIsTheLastWord(t *testing.T) {
+func TestTheBackendsErrorEventEndsTheStream(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for path, event := range map[string]string{
@@ -264,7 +264,7 @@ func TestAnEmptyAnswerOfABackendPassesAndIsFree(t *testing.T) {
 	}
 }
 
-func TestAFailedStoreIsToldBy503AndNothingIsForwarded(t *testing.T) {
+func TestAFailedStoreIs503(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied + "\nmodelgate_health"})
 	key := g.NewKey(t, nil).Secret
 	g.FailStore(t)

@@ -14,8 +14,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 )
 
-// returned is the ResponseWriter of a handler that may have returned. After that, a real
-// server has released its writer, and a use of it ends the process.
+// returned is the ResponseWriter of a handler that may have returned. A real server has then
+// released its writer, and using it ends the process.
 type returned struct {
 	http.ResponseWriter
 	gone atomic.Bool
@@ -39,7 +39,7 @@ func (s slow) Read([]byte) (int, error) {
 
 func (slow) Close() error { return nil }
 
-func TestTheGuardOfABodyLeavesAResponseAloneWhoseHandlerHasReturned(t *testing.T) {
+func TestNoReadDeadlineIsSetAfterTheHandlerReturned(t *testing.T) {
 	t.Parallel()
 	for range 500 { // timer and body end at the same instant, in either order
 		synctest.Test(t, func(t *testing.T) {
@@ -50,7 +50,7 @@ func TestTheGuardOfABodyLeavesAResponseAloneWhoseHandlerHasReturned(t *testing.T
 			w.gone.Store(true)
 			synctest.Wait()
 			if w.late.Load() {
-				t.Fatal("the deadline was set afterwards")
+				t.Fatal("the deadline was set after the handler had returned")
 			}
 			if refused == nil {
 				b.retire()

@@ -27,7 +27,7 @@ func TestARetryCanMatchForwardedHeaders(t *testing.T) {
 	g.Backend.On("busy", gatetest.JSON(http.StatusServiceUnavailable, `{}`))
 	post(t, g, messages, key, "busy", "")
 	if n := len(g.Backend.Seen("busy")); n != 2 {
-		t.Errorf("the backend was asked %d times, want 2", n)
+		t.Errorf("the backend received %d calls, want 2", n)
 	}
 }
 
@@ -43,10 +43,10 @@ func TestBothRequestIDsAreReturned(t *testing.T) {
 		t.Errorf("request-id: %q, want the backend's", named.Header.Get("Request-Id"))
 	}
 	if unnamed.Header.Get("Request-Id") != unnamed.RequestID() {
-		t.Errorf("request-id: %q, want ours", unnamed.Header.Get("Request-Id"))
+		t.Errorf("request-id: %q, want the gateway's", unnamed.Header.Get("Request-Id"))
 	}
 	if named.RequestID() == unnamed.RequestID() {
-		t.Error("two calls have one id")
+		t.Error("two calls have the same id")
 	}
 }
 
@@ -195,7 +195,7 @@ func TestABackendLearnsTheCallersAddressOnlyByHeaderUp(t *testing.T) {
 		got := g.Do(t, http.MethodPost, c.path, sent, bodyFor(c.path, c.model, ""))
 		seen := g.Backend.Seen(c.model)
 		if got.Status != http.StatusOK || len(seen) != 1 {
-			t.Fatalf("%s is answered %d %s", c.model, got.Status, got.Body)
+			t.Fatalf("%s: answered %d %s", c.model, got.Status, got.Body)
 		}
 		for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "Forwarded", "X-Real-Ip", "Via"} {
 			if fmt.Sprint(seen[0].Header[name]) != fmt.Sprint(c.want[name]) {
@@ -280,7 +280,7 @@ func TestOnlyListedResponseHeadersAreReturned(t *testing.T) {
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "handled request" && l.Number("status") == 529 })
 	if g.Logged("it was secret-of-the-operator") || g.Logged("late secret-of-the-operator") {
-		t.Error("the credential stands in the log")
+		t.Error("the credential is in the log")
 	}
 }
 
@@ -363,7 +363,7 @@ func TestInterimAnswersAreNotForwarded(t *testing.T) {
 		t.Errorf("answered %d %v %s", got.Status, got.Header, got.Body)
 	}
 	if g.Logged("of the account") {
-		t.Error("a header of an interim answer stands in the log")
+		t.Error("a header of an interim answer is in the log")
 	}
 }
 
@@ -378,8 +378,8 @@ func TestPassUpAndPassDownRefuseForbiddenNames(t *testing.T) {
 		"pass_up Connection":         "pass_up: Connection never passes",
 		"pass_down X-Ok set-cookie":  "pass_down: Set-Cookie never passes",
 		"pass_down Location":         "pass_down: Location never passes",
-		"pass_up \"X Y\"":            "neither the name of a header",
-		"pass_down X-*-Y":            "neither the name of a header",
+		"pass_up \"X Y\"":            "allowed: the name of a header",
+		"pass_down X-*-Y":            "allowed: the name of a header",
 		"pass_down OpenAI-Project":   "pass_down: Openai-Project never passes",
 		"pass_up X-A\n\t\tpass_up *": "",
 	} {

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// TestHiddenReasoningIsChargedWhenTheCallerLeaves disconnects the caller at each point of a
+// TestHiddenReasoningIsChargedAfterADisconnect disconnects the caller at each point of a
 // stream of a reasoning model, with and without a usage report.
-func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
+func TestHiddenReasoningIsChargedAfterADisconnect(t *testing.T) {
 	const app = prices + `
 		price reasoner* {
 			input 0.001
@@ -36,9 +36,9 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 		rest  []string
 		some  money.Amount // charged for the output that is known without the report
 	}{
-		"before all":      {messageEvents[:1], "message_start", false, messageEvents[1:], 10},
-		"in a hidden one": {[]string{messageEvents[0], opening(`"type":"redacted_thinking","data":"abc"`)}, "redacted", true, messageEvents[4:], 10},
-		"in the text":     {messageEvents[:4], "Hello", true, messageEvents[4:], 30},
+		"before content": {messageEvents[:1], "message_start", false, messageEvents[1:], 10},
+		"in a thought":   {[]string{messageEvents[0], opening(`"type":"redacted_thinking","data":"abc"`)}, "redacted", true, messageEvents[4:], 10},
+		"in the text":    {messageEvents[:4], "Hello", true, messageEvents[4:], 30},
 	}
 	for bound, endings := range map[string]map[string]struct {
 		second func(rest []string) http.HandlerFunc
@@ -46,11 +46,11 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 		rule   func(began bool) string
 	}{
 		"1h": {
-			"the report comes": {
+			"with a report": {
 				func(rest []string) http.HandlerFunc { return portions(rest...) },
 				func(bool, money.Amount) money.Amount { return 25 + 150 }, func(bool) string { return "finish" },
 			},
-			"the report never comes": {
+			"without a report": {
 				func([]string) http.HandlerFunc { return portions() },
 				func(began bool, some money.Amount) money.Amount {
 					if !began {
@@ -59,7 +59,7 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 					return 25 + some
 				}, func(bool) string { return "" },
 			},
-			"the backend breaks off": {
+			"a reset": {
 				func([]string) http.HandlerFunc { return gatetest.Reset },
 				func(began bool, some money.Amount) money.Amount {
 					if !began {
@@ -93,8 +93,8 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 							script, reached, on, gone := interrupted(gatetest.Stream(p.first...), second)
 							model := modelName("reasoner " + t.Name())
 							g.Backend.On(model, script)
-							read, leave := departures[0].call(t, g, messages, key.Secret, model, streamed)
-							within(t, gatetest.Patience, "the call", reached)
+							read, leave := disconnects[0].call(t, g, messages, key.Secret, model, streamed)
+							within(t, gatetest.Timeout, "the call", reached)
 							read(p.until)
 							leave()
 							if e.second != nil {
@@ -108,7 +108,7 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 							if e.second != nil {
 								close(on)
 							} else {
-								within(t, gatetest.Patience, "the end of the call to the backend", gone)
+								within(t, gatetest.Timeout, "the end of the call to the backend", gone)
 							}
 							line := g.CallLineOf(t, model)
 							want := e.cost(p.began, p.some)
@@ -116,7 +116,7 @@ func TestHiddenReasoningIsChargedWhenTheCallerLeaves(t *testing.T) {
 								t.Errorf("logged %v, want %v", line, want)
 							}
 							if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-want {
-								t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, want)
+								t.Errorf("the wallet has %v, want a charge of %v", w.Balance, want)
 							}
 							g.Verify(t)
 						})

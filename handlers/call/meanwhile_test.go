@@ -19,14 +19,15 @@ func underWay(t *testing.T, g *gatetest.Gate, key gatetest.Key, path, model, mor
 	}, rest))
 	done := make(chan gatetest.Answer, 1)
 	go func() { done <- post(t, g, path, key.Secret, model, more) }()
-	within(t, gatetest.Patience, "the call", begun)
+	within(t, gatetest.Timeout, "the call", begun)
 	meanwhile()
 	close(release)
 	return <-done
 }
 
-// TestACallIsChargedOnceWhateverChangesWhileItRuns changes the configuration and the state of a running call.
-func TestACallIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
+// TestChangesDuringACallDoNotAffectItsCharge changes the configuration, the key, the user and
+// the wallet of a running call.
+func TestChangesDuringACallDoNotAffectItsCharge(t *testing.T) {
 	config := gatetest.Config{App: prices, Site: gatetest.Proxied}
 	g := gatetest.Start(t, config)
 	nothing := func(http.ResponseWriter, *http.Request) {}
@@ -48,25 +49,25 @@ func TestACallIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 		"the wallet is emptied": func(key gatetest.Key) {
 			status, body := g.Admin(t, http.MethodPost, "/modelgate/wallets/"+key.UserID+"/debit", map[string]any{"amount": "1.00", "reason": "a test"})
 			if status == http.StatusOK {
-				t.Errorf("what is reserved was debited: %s", body)
+				t.Errorf("the reserved amount was debited: %s", body)
 			}
 		},
-		"the price is removed": func(gatetest.Key) { reload("price other {\nrequest 1\n}") },
-		"all prices are gone":  func(gatetest.Key) { reload("") },
-		"the price is doubled": func(gatetest.Key) { reload(strings.ReplaceAll(prices, "0.0", "0.1")) },
-		"models become free":   func(gatetest.Key) { reload("unpriced allow") },
+		"the price is removed":   func(gatetest.Key) { reload("price other {\nrequest 1\n}") },
+		"all prices are removed": func(gatetest.Key) { reload("") },
+		"the price is doubled":   func(gatetest.Key) { reload(strings.ReplaceAll(prices, "0.0", "0.1")) },
+		"models become free":     func(gatetest.Key) { reload("unpriced allow") },
 	} {
 		for kind, c := range map[string]struct {
 			more        string
 			first, rest http.HandlerFunc
 			cost        money.Amount
 		}{
-			"whole":          {"", nothing, gatetest.JSON(200, messageAnswer), 49},
-			"a stream":       {streamed, nothing, gatetest.Stream(messageEvents...), 175},
-			"a begun stream": {streamed, gatetest.Stream(messageEvents[:4]...), portions(messageEvents[4:]...), 175},
-			"lines":          {streamed, gatetest.Body(200, "application/x-ndjson", linesOf(messageEvents[:4]...)), portions(linesOf(messageEvents[4:]...)), 175},
-			"a broken one":   {streamed, gatetest.Stream(messageEvents[:4]...), gatetest.Reset, 55},
-			"a refused one":  {"", nothing, gatetest.JSON(400, `{"type":"error","error":{}}`), 0},
+			"whole":         {"", nothing, gatetest.JSON(200, messageAnswer), 49},
+			"a stream":      {streamed, nothing, gatetest.Stream(messageEvents...), 175},
+			"mid-stream":    {streamed, gatetest.Stream(messageEvents[:4]...), portions(messageEvents[4:]...), 175},
+			"lines":         {streamed, gatetest.Body(200, "application/x-ndjson", linesOf(messageEvents[:4]...)), portions(linesOf(messageEvents[4:]...)), 175},
+			"a broken one":  {streamed, gatetest.Stream(messageEvents[:4]...), gatetest.Reset, 55},
+			"a refused one": {"", nothing, gatetest.JSON(400, `{"type":"error","error":{}}`), 0},
 		} {
 			t.Run(name+" "+kind, func(t *testing.T) {
 				reload(prices)
@@ -77,7 +78,7 @@ func TestACallIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 					t.Errorf("logged %v, want %v", line, c.cost)
 				}
 				if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-					t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+					t.Errorf("the wallet has %v, want a charge of %v\n%s", w.Balance, c.cost, got.Body)
 				}
 				g.Verify(t)
 			})
@@ -87,8 +88,8 @@ func TestACallIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 
 // TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered includes malformed reports of that model.
 func TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered(t *testing.T) {
-	const dear = "price dear {\ninput 0.01\noutput 0.1\ncontext 10000\nmax_output 1000\n}\n"
-	g := gatetest.Start(t, gatetest.Config{App: prices + dear, Site: gatetest.Proxied})
+	const expensive = "price expensive {\ninput 0.01\noutput 0.1\ncontext 10000\nmax_output 1000\n}\n"
+	g := gatetest.Start(t, gatetest.Config{App: prices + expensive, Site: gatetest.Proxied})
 	answer := func(members string) http.HandlerFunc {
 		return gatetest.JSON(200, strings.Replace(messageAnswer, `"id":"msg_1",`, members, 1))
 	}
@@ -98,13 +99,13 @@ func TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered(t *testing.T) {
 		script http.HandlerFunc
 		cost   money.Amount
 	}{
-		"the first answered":      {`,"fallbacks":[{"model":"dear"}]`, answer(`"model":"priced",`), 49},
-		"the second answered":     {`,"fallbacks":[{"model":"dear"}]`, answer(`"model":"dear",`), 490},
-		"a dated name":            {`,"fallbacks":[{"model":"dear"}]`, answer(`"model":"dear-20260101",`), 490},
-		"a name of neither":       {`,"fallbacks":[{"model":"dear"}]`, answer(`"model":"cheap",`), 490},
-		"a name that is a number": {`,"fallbacks":[{"model":"dear"}]`, answer(`"model":7,`), 49},
-		"with a pass":             {`,"fallbacks":[{"model":"dear"}]`, gatetest.JSON(200, strings.Replace(messageAnswer, figures, figures+`,"iterations":[{"type":"message","input_tokens":9,"output_tokens":0},{"type":"fallback_message","model":"dear","input_tokens":9,"output_tokens":4}]`, 1)), 490},
-		"twice the same":          {`,"fallbacks":[{"model":"dear"},{"model":"dear"}]`, answer(`"model":"dear",`), 490},
+		"the first answered":      {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"priced",`), 49},
+		"the second answered":     {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"expensive",`), 490},
+		"a dated name":            {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"expensive-20260101",`), 490},
+		"a name of neither":       {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"cheap",`), 490},
+		"a name that is a number": {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":7,`), 49},
+		"with a pass":             {`,"fallbacks":[{"model":"expensive"}]`, gatetest.JSON(200, strings.Replace(messageAnswer, figures, figures+`,"iterations":[{"type":"message","input_tokens":9,"output_tokens":0},{"type":"fallback_message","model":"expensive","input_tokens":9,"output_tokens":4}]`, 1)), 490},
+		"the same twice":          {`,"fallbacks":[{"model":"expensive"},{"model":"expensive"}]`, answer(`"model":"expensive",`), 490},
 		"itself":                  {`,"fallbacks":[{"model":"priced itself"}]`, answer(`"model":"priced itself",`), 49},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -118,16 +119,16 @@ func TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered(t *testing.T) {
 			}
 			got := post(t, g, messages, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+				t.Errorf("the wallet has %v, want a charge of %v\n%s", w.Balance, c.cost, got.Body)
 			}
 		})
 	}
 	g.Verify(t)
 }
 
-// TestTwoGatewaysInARowChargeOddReportsTheSame chains two gateways: the inner one forwards
+// TestChainedGatewaysChargeMalformedReportsTheSame chains two gateways: the inner one forwards
 // the backend's report to the outer one.
-func TestTwoGatewaysInARowChargeOddReportsTheSame(t *testing.T) {
+func TestChainedGatewaysChargeMalformedReportsTheSame(t *testing.T) {
 	route := func(directive, header, prefix string) string {
 		return directive + ` {
 			pass_up X-Inner X-Inner-Key

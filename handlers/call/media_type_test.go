@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// linesOf returns the texts of the events of a stream, one per line.
+// linesOf returns the data of the events of a stream, one per line.
 func linesOf(events ...string) string {
 	var lines strings.Builder
 	for line := range strings.Lines(strings.Join(events, "")) {
@@ -23,7 +23,7 @@ func linesOf(events ...string) string {
 	return lines.String()
 }
 
-func TestTheReportOfAStreamCountsWhateverItsMediaTypeAndForm(t *testing.T) {
+func TestStreamUsageIsReadInAnyMediaTypeAndForm(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	as := func(media, text string) http.HandlerFunc {
 		return func(w http.ResponseWriter, _ *http.Request) {
@@ -50,21 +50,21 @@ func TestTheReportOfAStreamCountsWhateverItsMediaTypeAndForm(t *testing.T) {
 			"with empty ones": func(lines string) string { return strings.ReplaceAll(lines, "\n", "\r\n\r\n") },
 		} {
 			if form == "JSON sequence" && media == "text/event-stream" {
-				continue // no text begins like this
+				continue // an event stream cannot begin like this
 			}
 			calls["messages, "+form+" as "+media] = reported{messages, streamed, as(media, separated(linesOf(messageEvents...))), 25 + 150, "reported"}
 			calls["chat, "+form+" as "+media] = reported{chat, streamed, as(media, separated(linesOf(chatStream...))), 7 + 20, "reported"}
 		}
 		calls["a whole answer as "+media] = reported{chat, streamed, as(media, chatAnswer), 9 + 40, "reported"}
 		calls["an answer with a mark as "+media] = reported{messages, "", as(media, "\ufeff"+messageAnswer), 9 + 40, "reported"}
-		calls["an answer with another behind it as "+media] = reported{messages, "", as(media, messageAnswer+"\n{}"), 9 + 40, "reported"}
+		calls["an answer and another after it as "+media] = reported{messages, "", as(media, messageAnswer+"\n{}"), 9 + 40, "reported"}
 		calls["events with a mark as "+media] = reported{chat, streamed, as(media, "\ufeff"+strings.Join(chatStream, "")+doneChunk), 7 + 20, "reported"}
 	}
 	charges(t, g, calls)
 	g.Verify(t)
 }
 
-func TestAWholeAnswerIsNotCutForWhatStandsAroundIt(t *testing.T) {
+func TestTextAroundACompleteAnswerIsIgnored(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	packed := gzipped(t, messageAnswer)
 	var opened bytes.Buffer // compressed data without its end, which can still be decompressed
@@ -81,13 +81,13 @@ func TestAWholeAnswerIsNotCutForWhatStandsAroundIt(t *testing.T) {
 		basis          string
 	}{
 		"a byte order mark":            {"", "\ufeff" + messageAnswer, false, 49, "reported"},
-		"a second text":                {"", messageAnswer + messageAnswer, false, 49, "reported"},
-		"a text without meaning":       {"", messageAnswer + "\n[DONE]", false, 49, "reported"},
-		"a bracket too many":           {"", messageAnswer + "}", false, 49, "reported"},
+		"the same JSON twice":          {"", messageAnswer + messageAnswer, false, 49, "reported"},
+		"a text that is not JSON":      {"", messageAnswer + "\n[DONE]", false, 49, "reported"},
+		"an extra bracket":             {"", messageAnswer + "}", false, 49, "reported"},
 		"a compression without an end": {"gzip", opened.String(), false, 49, "reported"},
-		"no JSON any more":             {"", part + `"]]`, false, 2 + 20, "estimated"},
-		"a text that breaks off":       {"", part, true, 2 + 20, "estimated"},
-		"a second one that breaks off": {"", messageAnswer + part, true, 9 + 60, "estimated"},
+		"invalid JSON":                 {"", part + `"]]`, false, 2 + 20, "estimated"},
+		"incomplete JSON":              {"", part, true, 2 + 20, "estimated"},
+		"a second incomplete JSON":     {"", messageAnswer + part, true, 9 + 60, "estimated"},
 		"a compression cut short":      {"gzip", packed[:len(packed)-30], true, 2 + 40, "estimated"},
 		"a compression cut shorter":    {"gzip", packed[:5], true, 0, "none"},
 	} {
@@ -111,38 +111,38 @@ func TestAWholeAnswerIsNotCutForWhatStandsAroundIt(t *testing.T) {
 				t.Errorf("logged %v", line)
 			}
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
+				t.Errorf("the wallet has %v, want a charge of %v", w.Balance, c.cost)
 			}
 		})
 	}
 	g.Verify(t)
 }
 
-func TestWhateverTextAStreamDeliversCountsForTheEstimate(t *testing.T) {
+func TestAllDeliveredTextCountsTowardTheEstimate(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	const thirty = "a text that has 30 bytes in it"
 	calls := make(map[string]reported)
 	for name, delta := range map[string]string{
-		"content":              `"content":"%s"`,
-		"parts of content":     `"content":[{"type":"thinking","thinking":[{"type":"text","text":"%s"}]}]`,
-		"refusal":              `"refusal":"%s"`,
-		"reasoning":            `"reasoning":"%s"`,
-		"reasoning_content":    `"reasoning_content":"%s"`,
-		"reasoning_text":       `"reasoning_text":"%s"`,
-		"thinking":             `"thinking":"%s"`,
-		"thinking_blocks":      `"thinking_blocks":[{"type":"thinking","thinking":"%s","signature":"c2lnbmF0dXJl"}]`,
-		"thought":              `"thought":{"summary":"%s","id":"thought_1"}`,
-		"reasoning_details":    `"reasoning_details":[{"type":"reasoning.text","text":"%s","format":"anthropic-claude-v1","signature":"abc","index":0,"id":"rs_1"}]`,
-		"summaries":            `"reasoning_details":[{"type":"reasoning.summary","summary":"%s","index":0}]`,
-		"twice":                `"reasoning":"%[1]s","reasoning_details":[{"type":"reasoning.text","text":"%[1]s"}]`,
-		"three times":          `"reasoning_content":"%[1]s","thinking_blocks":[{"type":"thinking","thinking":"%[1]s"}],"reasoning_details":[{"text":"%[1]s"}]`,
-		"transcript":           `"audio":{"id":"audio_1","transcript":"%s"}`,
-		"arguments":            `"tool_calls":[{"index":0,"function":{"arguments":"%s"}}]`,
-		"legacy arguments":     `"function_call":{"arguments":"%s"}`,
-		"input of a tool":      `"tool_calls":[{"index":0,"type":"custom","custom":{"input":"%s"}}]`,
-		"annotations":          `"annotations":[{"type":"url_citation","url_citation":{"url":"https://a.example","content":"%s"}}]`,
-		"of no known name":     `"monologue":{"parts":[{"kind_id":"a","words":"%s"}]}`,
-		"with what is no text": `"role":"assistant","content":"%s","message_id":"0123456789","logprobs":{"content":[{"token":"0123456789"}]}`,
+		"content":            `"content":"%s"`,
+		"parts of content":   `"content":[{"type":"thinking","thinking":[{"type":"text","text":"%s"}]}]`,
+		"refusal":            `"refusal":"%s"`,
+		"reasoning":          `"reasoning":"%s"`,
+		"reasoning_content":  `"reasoning_content":"%s"`,
+		"reasoning_text":     `"reasoning_text":"%s"`,
+		"thinking":           `"thinking":"%s"`,
+		"thinking_blocks":    `"thinking_blocks":[{"type":"thinking","thinking":"%s","signature":"c2lnbmF0dXJl"}]`,
+		"thought":            `"thought":{"summary":"%s","id":"thought_1"}`,
+		"reasoning_details":  `"reasoning_details":[{"type":"reasoning.text","text":"%s","format":"anthropic-claude-v1","signature":"abc","index":0,"id":"rs_1"}]`,
+		"summaries":          `"reasoning_details":[{"type":"reasoning.summary","summary":"%s","index":0}]`,
+		"twice":              `"reasoning":"%[1]s","reasoning_details":[{"type":"reasoning.text","text":"%[1]s"}]`,
+		"three times":        `"reasoning_content":"%[1]s","thinking_blocks":[{"type":"thinking","thinking":"%[1]s"}],"reasoning_details":[{"text":"%[1]s"}]`,
+		"transcript":         `"audio":{"id":"audio_1","transcript":"%s"}`,
+		"arguments":          `"tool_calls":[{"index":0,"function":{"arguments":"%s"}}]`,
+		"legacy arguments":   `"function_call":{"arguments":"%s"}`,
+		"input of a tool":    `"tool_calls":[{"index":0,"type":"custom","custom":{"input":"%s"}}]`,
+		"annotations":        `"annotations":[{"type":"url_citation","url_citation":{"url":"https://a.example","content":"%s"}}]`,
+		"an unknown member":  `"monologue":{"parts":[{"kind_id":"a","words":"%s"}]}`,
+		"with other members": `"role":"assistant","content":"%s","message_id":"0123456789","logprobs":{"content":[{"token":"0123456789"}]}`,
 	} {
 		delta = fmt.Sprintf(delta, thirty)
 		calls["chat "+name] = reported{chat, streamed, gatetest.Stream(chatChunks[0], chatChunk(delta), chatChunks[2], doneChunk), 2 + 100, "estimated"}

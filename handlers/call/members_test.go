@@ -24,7 +24,7 @@ const passing = `
 	}
 `
 
-func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
+func TestUnknownMembersAreRefusedForPricedModels(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: openPrices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
@@ -47,15 +47,15 @@ func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
 		"generationConfig":        {messages, `,"generationConfig":{"maxOutputTokens":5000}`, "generationConfig", "generationConfig"},
 		"chat_template":           {chat, `,"chat_template":"{% for i in range(9999) %}x{% endfor %}"`, "chat_template", "chat_template"},
 		"an empty list":           {chat, `,"web_search":[]`, "web_search", "web_search"},
-		"nought":                  {chat, `,"web_search":0`, "web_search", "web_search"},
+		"zero":                    {chat, `,"web_search":0`, "web_search", "web_search"},
 		"escaped":                 {chat, `,"web\u005fsearch":true`, "web_search", "web_search"},
 		"another case":            {chat, `,"Top_K":5`, "Top_K", "Top_K"},
 		"second of a name":        {chat, `,"web_search":false,"web_search":true`, "web_search", "web_search"},
-		"an odd name":             {chat, `,"a b":1`, `[\"a b\"]`, ""},
+		"a name with a space":     {chat, `,"a b":1`, `[\"a b\"]`, ""},
 		"a long name":             {chat, `,"` + strings.Repeat("x", 5000) + `":1`, `[\"` + strings.Repeat("x", 64) + `…\"]`, ""},
 		"no name":                 {chat, `,"":1`, `[\"\"]`, ""},
 		"in extra_body":           {chat, `,"extra_body":{"web_search":true}`, "extra_body.web_search", "web_search"},
-		"in its google":           {chat, `,"extra_body":{"google":{"tools":[{}]}}`, "extra_body.google.tools", "tools"},
+		"in extra_body.google":    {chat, `,"extra_body":{"google":{"tools":[{}]}}`, "extra_body.google.tools", "tools"},
 		"a prompt of chat":        {chat, `,"prompt":["a","b"]`, "prompt", "prompt"},
 		"of messages":             {messages, `,"prompt":"a"`, "prompt", "prompt"},
 		"messages of completions": {completions, `,"messages":[{"role":"user","content":"x"}]`, "messages", "messages"},
@@ -67,25 +67,25 @@ func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
 		"a tool by its name":      {chat, `,"tools":[{"google_search":{}}]`, "tools[0].google_search", "tools[].google_search"},
 		"an empty list as a tool": {messages, `,"tools":[{"googleSearch":[]}]`, "tools[0].googleSearch", "tools[].googleSearch"},
 		"a tool without a type":   {chat, `,"tools":[{"type":"function","function":{"name":"f"}},{}]`, "tools[1].type", ""},
-		"one with a null for it":  {chat, `,"tools":[{"type":null,"function":{"name":"f"}}]`, "tools[0].type", ""},
-		"one of messages in chat": {chat, `,"tools":[{` + weather + `}]`, "tools[0].type", ""},
-		"one in completions":      {completions, `,"tools":[{}]`, "tools[0].type", ""},
+		"a tool with a null type": {chat, `,"tools":[{"type":null,"function":{"name":"f"}}]`, "tools[0].type", ""},
+		"a messages tool in chat": {chat, `,"tools":[{` + weather + `}]`, "tools[0].type", ""},
+		"a tool of completions":   {completions, `,"tools":[{}]`, "tools[0].type", ""},
 		"beside a function":       {chat, `,"tools":[{"type":"function","function":{"name":"f"},"google_search":{}}]`, "tools[0].google_search", "tools[].google_search"},
 		"a file search beside it": {chat, `,"tools":[{"type":"function","function":{"name":"f"},"fileSearch":{}}]`, "tools[0].fileSearch", "tools[].fileSearch"},
 		"beside a custom tool":    {messages, `,"tools":[{` + weather + `,"url_context":{}}]`, "tools[0].url_context", "tools[].url_context"},
 		"a server tool's model":   {messages, `,"tools":[{"type":"web_search_20250305","name":"web_search","model":"media 2"}]`, "tools[0].type", ""},
 		"a tool of a message":     {chat, `,"messages":[{"role":"system","content":"x","tools":[{"google_search":{}}]}]`, "messages[0].tools[0].google_search", "tools[].google_search"},
-		"an untyped one":          {chat, `,"messages":[{"role":"system","content":"x","tools":[{}]}]`, "messages[0].tools[0].type", ""},
-		"a server's of a message": {chat, `,"messages":[{"role":"system","content":"x","tools":[{"type":"web_search"}]}]`, "tools of messages[0]", ""},
+		"an untyped tool in one":  {chat, `,"messages":[{"role":"system","content":"x","tools":[{}]}]`, "messages[0].tools[0].type", ""},
+		"server tool, in message": {chat, `,"messages":[{"role":"system","content":"x","tools":[{"type":"web_search"}]}]`, "tools of messages[0]", ""},
 		"a tool that is added": {
 			messages, `,"messages":[{"role":"user","content":[{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"type":"web_search_20260209","name":"web_search"}}}]}]`,
 			"tools of messages[0]", "",
 		},
-		"one beside its type": {
+		"a member beside its type": {
 			messages, `,"messages":[{"role":"user","content":[{"type":"tool_addition","tool":{"type":"tool_definition","definition":{"name":"x","google_search":{}}}}]}]`,
 			"messages[0].content[0].tool.definition.google_search", "tools[].google_search",
 		},
-		"of functions":        {chat, `,"functions":[{"googleSearch":{}}]`, "functions[0].googleSearch", "functions[].googleSearch"},
+		"in functions":        {chat, `,"functions":[{"googleSearch":{}}]`, "functions[0].googleSearch", "functions[].googleSearch"},
 		"a fallback's output": {messages, `,"fallbacks":[{"model":"media-2","n_predict":5000}]`, "fallbacks[0].n_predict", "fallbacks[].n_predict"},
 		"a fallback's tier":   {messages, `,"fallbacks":[{"model":"media-2","serviceTier":"priority"}]`, "fallbacks[0].serviceTier", "fallbacks[].serviceTier"},
 
@@ -120,7 +120,7 @@ func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
 			case got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "`"+c.param+"`") || len(g.Backend.Seen(priced)) != 0:
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			case c.word != "" && !strings.Contains(got.Body, "`pass_member "+c.word+"`"):
-				t.Errorf("the word of the operator is missing: %s", got.Body)
+				t.Errorf("the answer does not name pass_member: %s", got.Body)
 			}
 			if line := g.CallLine(t, got.RequestID()); c.word != "" && line.Text("code") != "UNPRICED_OPTION" {
 				t.Errorf("logged %v", line)
@@ -129,13 +129,13 @@ func TestAMemberThatIsNotKnownIsRefusedWhereTheModelHasAPrice(t *testing.T) {
 				return // names a model with a price
 			}
 			if got := g.Do(t, http.MethodPost, c.path, headersFor(c.path, key.Secret), body(free)); got.Status != http.StatusOK {
-				t.Errorf("a model without a price answered %d %s", got.Status, got.Body)
+				t.Errorf("a model without a price: answered %d %s", got.Status, got.Body)
 			}
 		})
 	}
 }
 
-func TestSharedStateMayNotChooseToolsOrAModelForAPrice(t *testing.T) {
+func TestStoredToolsAndModelsAreRefusedForPricedModels(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: openPrices + "\nstate shared", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
@@ -148,12 +148,12 @@ func TestSharedStateMayNotChooseToolsOrAModelForAPrice(t *testing.T) {
 			t.Errorf("%s: answered %d %s, want %d", more, got.Status, got.Body, status)
 		}
 		if got := post(t, g, chat, key.Secret, "free shared", more); got.Status != 200 {
-			t.Errorf("%s: a model without a price answered %d %s", more, got.Status, got.Body)
+			t.Errorf("%s: a model without a price: answered %d %s", more, got.Status, got.Body)
 		}
 	}
 }
 
-func TestMembersThatTheOperatorNamesPass(t *testing.T) {
+func TestPassMember(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: openPrices, Site: passing})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
@@ -180,7 +180,7 @@ func TestMembersThatTheOperatorNamesPass(t *testing.T) {
 	}
 }
 
-func TestWhatIsNoMemberCannotPass(t *testing.T) {
+func TestPassMemberRefusesInvalidNames(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	for line, want := range map[string]string{
 		"pass_member":                        "wrong argument count",
@@ -189,7 +189,7 @@ func TestWhatIsNoMemberCannotPass(t *testing.T) {
 		"pass_member messages[].a":           "is not the name of a member",
 		"pass_member tools[].":               "is not the name of a member",
 		"pass_member a.b":                    "is not the name of a member",
-		"pass_member a\n\t\tpass_member b a": "a is there twice",
+		"pass_member a\n\t\tpass_member b a": "a is given twice",
 	} {
 		err := g.Reload(gatetest.Config{Site: "modelgate_messages {\n" + line + "\nreverse_proxy BACKEND\n}"})
 		if err == nil || !strings.Contains(err.Error(), want) {

@@ -45,7 +45,7 @@ func TestEveryModelOfABodyIsCheckedAndPriced(t *testing.T) {
 			t.Errorf("%s %s: answered %d %s, want %d at %s", c.path, c.more, got.Status, got.Body, c.status, c.param)
 		}
 		if seen := len(g.Backend.Seen(model)); seen != map[int]int{200: 1}[c.status] {
-			t.Errorf("%s %s: the backend was asked %d times", c.path, c.more, seen)
+			t.Errorf("%s %s: the backend received %d calls", c.path, c.more, seen)
 		}
 	}
 }
@@ -58,7 +58,7 @@ func TestAFreeModelMayNotNameAPricedModel(t *testing.T) {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
 	if got := post(t, g, messages, key.Secret, "free", `,"fallbacks":[{"model":"free-2"}]`); got.Status != 200 {
-		t.Errorf("a fallback that is free, too: answered %d %s", got.Status, got.Body)
+		t.Errorf("a free fallback: answered %d %s", got.Status, got.Body)
 	}
 }
 
@@ -74,7 +74,7 @@ func TestVendorStateIsRefusedUnlessShared(t *testing.T) {
 				t.Errorf("%q: answered %d %s", word, got.Status, got.Body)
 			}
 			if got := post(t, g, chat, key.Secret, "kept", `,"store":true`); got.Status != 200 {
-				t.Errorf("%q: store alone is answered %d %s", word, got.Status, got.Body)
+				t.Errorf("%q: only store: answered %d %s", word, got.Status, got.Body)
 			}
 		})
 	}
@@ -90,7 +90,7 @@ func TestModelNamesArePrintableAndTrimmed(t *testing.T) {
 		}
 	}
 	if n := g.Backend.Total(); n != 0 {
-		t.Errorf("the backend was asked %d times", n)
+		t.Errorf("the backend received %d calls", n)
 	}
 	for _, name := range []string{"media 1", "media-ü", "media/模型-7b"} {
 		if got := post(t, g, messages, key.Secret, name, ""); got.Status != 200 {
@@ -107,19 +107,19 @@ func TestPatternsDoNotMatchAmbiguousModelNames(t *testing.T) {
 			g.Credit(t, key.UserID, "1.00")
 			scoped := g.NewKey(t, map[string]any{"models": []string{"free-*"}})
 			g.Credit(t, scoped.UserID, "1.00")
-			for _, rest := range []string{"a:online", "a,dear-1", "a/../dear-1", "a/%2E%2e/dear-1", `a\..\dear-1`} {
+			for _, rest := range []string{"a:online", "a,costly-1", "a/../costly-1", "a/%2E%2e/costly-1", `a\..\costly-1`} {
 				if got := post(t, g, chat, key.Secret, "media-"+rest, ""); got.Status != http.StatusNotFound {
 					t.Errorf("%q: answered %d %s", rest, got.Status, got.Body)
 				}
 				if got := post(t, g, chat, key.Secret, "media-a", fmt.Sprintf(`,"models":[%q]`, "media-"+rest)); got.Status != http.StatusBadRequest {
-					t.Errorf("%q beside another: answered %d %s", rest, got.Status, got.Body)
+					t.Errorf("%q in models: answered %d %s", rest, got.Status, got.Body)
 				}
 				if got := post(t, g, chat, scoped.Secret, "free-"+rest, ""); got.Status != http.StatusForbidden {
-					t.Errorf("%q out of the scope: answered %d %s", rest, got.Status, got.Body)
+					t.Errorf("%q outside the scope: answered %d %s", rest, got.Status, got.Body)
 				}
 			}
 			if n := g.Backend.Total(); n != 0 {
-				t.Errorf("the backend was asked %d times", n)
+				t.Errorf("the backend received %d calls", n)
 			}
 		})
 	}
@@ -156,7 +156,7 @@ func TestMembersThatMultiplyAnswersAreRefusedForPricedModels(t *testing.T) {
 			free := "free answers " + name
 			g.Backend.On(free, gatetest.JSON(200, answer))
 			if got := post(t, g, c.path, key.Secret, free, c.more); got.Status != http.StatusOK {
-				t.Errorf("a model without a price answered %d %s", got.Status, got.Body)
+				t.Errorf("a model without a price: answered %d %s", got.Status, got.Body)
 			}
 		})
 	}

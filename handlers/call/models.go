@@ -17,7 +17,7 @@ import (
 
 const modelsPath = "/v1/models"
 
-// serveModels answers the list of models that the key may use, or one of them. The dialect is
+// serveModels writes the list of models that the key may use, or one of them. The dialect is
 // anthropic if the request has the version header, and openai otherwise.
 func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.Principal, requestID string) *fault.Fault {
 	d := reply.DialectOf(r, b.app.VersionHeader)

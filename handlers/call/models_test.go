@@ -26,7 +26,7 @@ const offering = `
 	}
 `
 
-func TestModelsAreListedByTheKeysScopeInEachDialect(t *testing.T) {
+func TestTheModelListFollowsTheScopeOfTheKey(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "family E video-sora-2 video-sora-* sora-3", Site: offering})
 	for name, c := range map[string]struct {
 		scope map[string]any
@@ -97,7 +97,7 @@ func decode(t *testing.T, got gatetest.Answer, into any) {
 	}
 }
 
-func TestOneModelIsAllThatFollowsAndMayHoldSlashes(t *testing.T) {
+func TestModelNamesWithSlashesCanBeLookedUp(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: offering})
 	all, some := g.NewKey(t, nil).Secret, g.NewKey(t, map[string]any{"models": []string{"gpt-*"}}).Secret
 	missing := refusal{404, "not_found_error", fault.ModelNotFound, "there is no model of this name for your key", "model"}
@@ -118,12 +118,12 @@ func TestOneModelIsAllThatFollowsAndMayHoldSlashes(t *testing.T) {
 		})
 	}
 	got := g.Do(t, http.MethodGet, "/v1/models/claude-1", "Authorization: Bearer "+some, "")
-	missing.check(t, "", got) // although other keys may use it
+	missing.check(t, "", got) // other keys may use it
 	got = g.Do(t, http.MethodGet, "/v1/models/claude-1", "Authorization: Bearer "+some+"\nAnthropic-Version: 2023-06-01", "")
 	missing.check(t, messages, got)
 }
 
-func TestTheListOfModelsDemandsAKey(t *testing.T) {
+func TestTheModelListRequiresAKey(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: offering})
 	for _, path := range []string{"/v1/models", "/v1/models/claude-1"} {
 		unauthorized.check(t, "", g.Do(t, http.MethodGet, path, "", ""))
@@ -131,6 +131,6 @@ func TestTheListOfModelsDemandsAKey(t *testing.T) {
 	}
 	key := g.NewKey(t, nil).Secret
 	if got := g.Do(t, http.MethodHead, "/v1/models", "Authorization: Bearer "+key, ""); got.Status != http.StatusOK || got.Body != "" {
-		t.Errorf("HEAD is answered %d %s", got.Status, got.Body)
+		t.Errorf("HEAD: answered %d %s", got.Status, got.Body)
 	}
 }

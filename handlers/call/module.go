@@ -23,7 +23,7 @@ func init() {
 // Messages serves POST /v1/messages, POST /v1/messages/count_tokens and
 // GET /v1/models, to callers with an API key, and lets every other path pass.
 //
-// These placeholders are set, the last ones when the call has ended:
+// It sets these placeholders, the last ones when the call has ended:
 //
 // Placeholder | Description
 // ------------|-------------
@@ -104,7 +104,7 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 			continue
 		}
 		if b.Models != nil {
-			return h.Err("models is there twice")
+			return h.Err("models is given twice")
 		}
 		if b.Models = h.RemainingArgs(); len(b.Models) == 0 {
 			return h.ArgErr()

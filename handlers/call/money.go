@@ -3,7 +3,6 @@ package call
 import (
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"go.uber.org/zap"
@@ -23,16 +22,16 @@ import (
 type bill struct {
 	price       *catalog.Price // nil: the call costs nothing
 	bounds      catalog.Bounds
-	unseen      bool // the cost may include more than the text shows; see [catalog.Ask.CostsUnseen]
+	unseen      bool // the cost may include more than the text shows; see [catalog.CallSpec.CostsUnseen]
 	restricted  bool // the call reserves the whole context, because too much of earlier calls is uncollected
 	input       inputFacts
 	pcm         bool                // the call asks for uncompressed speech
 	reservation *ledger.Reservation // nil on routes that are free
 	grant       limit.Grant
 
-	settled      time.Time     // when a running call was last settled
-	inputChecked bool          // the reported input was compared with the reservation
-	short        *ledger.Short // set if the reported input could not be reserved completely
+	settled      time.Time         // when a running call was last settled
+	inputChecked bool              // the reported input was compared with the reservation
+	short        *ledger.Shortfall // set if the reported input could not be reserved completely
 
 	charged     money.Amount
 	uncollected money.Amount // part of the cost that was not charged
@@ -61,7 +60,7 @@ func (c *call) findPrice() *fault.Fault {
 	if f != nil {
 		return f
 	}
-	ask := c.request.Ask(c.body.bytes(), c.bill.restricted)
+	ask := c.request.Spec(c.body.bytes(), c.bill.restricted)
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
 		c.bill.input = inputFacts{media: ask.Media, links: ask.Links, unmeasured: ask.FullContext}
@@ -73,17 +72,17 @@ func (c *call) findPrice() *fault.Fault {
 	return f
 }
 
-// errNoPrice is why a model is not for sale, in the log line.
+// errNoPrice is the reason in the log line if a model has no price.
 var errNoPrice = errors.New("the model has no price for calls")
 
-// noModel refuses a model without a price or a route. The log line has the reason, which only the
-// operator can use.
+// noModel refuses a model without a price or a route. Only the log line has the reason, because
+// only the operator can use it.
 func noModel(code fault.Code, param, model string) *fault.Fault {
-	return fault.At(code, param, "there is no model %q here; GET /v1/models lists those there are", model)
+	return fault.At(code, param, "there is no model %q here; GET /v1/models lists the available models", model)
 }
 
-// checkNamed checks the further models that the body names, such as fallbacks, as the
-// model of the call is checked: by the name, the scope of the key and the price.
+// checkNamed checks the further models that the body names, such as fallbacks. Like the
+// model of the call, each needs a valid name, the scope of the key and a price.
 func (c *call) checkNamed() *fault.Fault {
 	app := c.block.app
 	for i := range c.request.Named {
@@ -112,49 +111,6 @@ func (c *call) checkNamed() *fault.Fault {
 	return nil
 }
 
-// admit checks the rate limits before the body is read. If every call has a price, it
-// also refuses a caller without funds.
-func (c *call) admit(r *http.Request) *fault.Fault {
-	limits := &c.block.app.Limits
-	key, user := auth.Subjects(c.principal, limits)
-	grant, refused := c.runtime.Rates.Admit(c.started, limit.Request{Key: key, User: user, Units: usage.Estimate(max(r.ContentLength, 0))})
-	if refused != nil {
-		c.rateLimits = refused.Status
-		return auth.RateLimited(refused)
-	}
-	c.bill.grant, c.rateLimits = grant, grant.Status
-	var f *fault.Fault
-	switch {
-	case c.route.free:
-		if refused = c.runtime.Rates.Take(c.started, "count_tokens/"+c.principal.UserID, 1, limit.PerMinute(limits.CountTokensPerMinute)); refused != nil {
-			f = fault.New(fault.RateLimited, "the limit of %d counts of tokens per minute of your account is reached", refused.Limit).After(refused.RetryAfter)
-		}
-	case c.block.app.CallsCost():
-		f = auth.CheckFunds(r.Context(), c.runtime, c.principal)
-	}
-	if f != nil {
-		c.bill.release(c.started)
-	}
-	return f
-}
-
-// extend checks the rate limits that depend on the body.
-func (c *call) extend() *fault.Fault {
-	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.Stream)
-	c.rateLimits = c.bill.grant.Status
-	if refused != nil {
-		return auth.RateLimited(refused)
-	}
-	return nil
-}
-
-// estimate returns the estimated input in tokens of a body with so many bytes of text.
-// A prompt that is given as tokens is counted, not estimated.
-func (c *call) estimate(text int64) int64 {
-	tokens, bytes := c.request.PromptTokens()
-	return usage.Estimate(max(text-bytes, 0)) + tokens
-}
-
 // reserve reserves the greatest price of the call, or refuses the call.
 func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.route.free {
@@ -162,7 +118,7 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	}
 	var greatest money.Amount
 	if c.bill.price != nil {
-		greatest = c.bill.price.Greatest(c.bill.bounds)
+		greatest = c.bill.price.HighestCost(c.bill.bounds)
 	}
 	payer := auth.Payer(c.principal)
 	payer.Tolerance = c.block.app.Tolerance()
@@ -170,16 +126,16 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if errors.Is(err, ledger.ErrFullContext) {
 		c.bill.restricted, payer.FullContext = true, true
 		var f *fault.Fault
-		if c.bill.bounds, f = c.bill.price.Bounds(c.request.Ask(c.body.bytes(), true)); f != nil {
+		if c.bill.bounds, f = c.bill.price.Bounds(c.request.Spec(c.body.bytes(), true)); f != nil {
 			return f
 		}
-		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.bill.price.Greatest(c.bill.bounds))
+		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.bill.price.HighestCost(c.bill.bounds))
 	}
 	if err == nil {
 		c.bill.reservation, c.bill.settled = r, c.started
 		return nil
 	}
-	var short *ledger.Short
+	var short *ledger.Shortfall
 	switch {
 	case errors.Is(err, ledger.ErrOneAtATime):
 		return oneAtATime
@@ -189,14 +145,14 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	return fault.FromStore(err)
 }
 
-// oneAtATime refuses a call while another one is under way, if the user is restricted
+// oneAtATime refuses a call while another one is running, if the user is restricted
 // because of uncollected amounts.
 var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cost more than could be collected: "+
-	"until that is less than the operator tolerates, your calls are made one at a time").After(time.Second)
+	"until that amount is below the operator's tolerance, only one call at a time is allowed").After(time.Second)
 
 // unaffordable returns the fault for missing funds. It names the amounts needed and
 // available, and the max_tokens that the available amount would cover.
-func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
+func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 	hint := ""
 	if short.Owed == 0 {
 		hint = c.affordable(short.Available)
@@ -209,7 +165,7 @@ func (c *call) unaffordable(short *ledger.Short) *fault.Fault {
 
 // affordable returns the hint with the max_tokens that available would cover, or "".
 func (c *call) affordable(available money.Amount) string {
-	a := c.request.Ask(c.body.bytes(), c.bill.restricted)
+	a := c.request.Spec(c.body.bytes(), c.bill.restricted)
 	if !a.HasMaxTokens {
 		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // adding the member makes the body longer
 	}
@@ -259,11 +215,12 @@ func (b *bill) cost(report *usage.Report, basis usage.Basis) catalog.Charge {
 	return b.price.Charge(b.bounds, report)
 }
 
-// settleEvery is the interval at which a long call is settled. A crash loses less than that.
+// settleEvery is the interval at which a long call is settled. A crash loses at most the
+// charge of one interval.
 const settleEvery = 10 * time.Second
 
 // errMoneyOut cancels a call that costs more than is available.
-var errMoneyOut = errors.New("the money has run out")
+var errMoneyOut = errors.New("the call costs more than is available")
 
 // settleRunning checks and settles a stream while it runs. When the stream begins, it
 // compares the reported input with the reservation. Every settleEvery, it settles the
@@ -297,9 +254,9 @@ func (c *call) settleRunning(now time.Time) error {
 }
 
 // reserveReported grows the reservation if it does not cover the input that a stream
-// reports at its start with all the output that the call allows. If the balance does not
+// reports at its start, and all output that the call allows. If the balance does not
 // cover that, it reserves what is available and returns the shortage.
-func (b *bill) reserveReported(meter *usage.Reader) *ledger.Short {
+func (b *bill) reserveReported(meter *usage.Reader) *ledger.Shortfall {
 	report := meter.Report()
 	if !report.Input {
 		return nil
@@ -310,8 +267,8 @@ func (b *bill) reserveReported(meter *usage.Reader) *ledger.Short {
 	if more <= 0 {
 		return nil
 	}
-	_, lacks := b.reservation.Grow(more)
-	return lacks
+	_, short := b.reservation.Grow(more)
+	return short
 }
 
 // charge settles the ended call by the billing rule. It charges at most the amount that
@@ -330,7 +287,7 @@ func (c *call) charge() {
 	case c.ended != usage.ClientGone:
 		c.rule = ""
 	case c.rule == usage.Cancel && c.basis == usage.None && b.price != nil && !o.Sent:
-		c.rule = usage.Unsent // whatever on_disconnect is
+		c.rule = usage.Unsent // with every value of on_disconnect
 	}
 	b.grant.End(time.Now(), c.tokens.AllInput()+c.tokens.AllOutput())
 	if b.reservation == nil {
@@ -359,7 +316,7 @@ func (c *call) charge() {
 	}
 }
 
-// record returns the call as the ledger keeps it.
+// record returns the record of the call for the ledger.
 func (c *call) record() journal.Call {
 	return journal.Call{
 		ID: c.id, Time: c.started.UnixMilli(), User: c.principal.UserID, Key: c.principal.KeyID,

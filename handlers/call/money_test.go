@@ -35,7 +35,7 @@ func amount(t testing.TB, text string) money.Amount {
 	return a
 }
 
-func TestACallPaysWhatItsUsageCostsToTheNanoUnit(t *testing.T) {
+func TestCallsAreChargedToTheNanoUnit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	for name, c := range map[string]struct {
 		path, more string
@@ -67,17 +67,17 @@ func TestACallPaysWhatItsUsageCostsToTheNanoUnit(t *testing.T) {
 			g.Backend.On(model, c.script)
 			got := post(t, g, c.path, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+				t.Errorf("the wallet has %v, want a charge of %v\n%s", w.Balance, c.cost, got.Body)
 			}
 			if line := g.CallLine(t, got.RequestID()); c.path != countTokens && line.Text("cost") != c.cost.String() {
-				t.Errorf("logged as %q, want %v", line.Text("cost"), c.cost)
+				t.Errorf("logged the cost %q, want %v", line.Text("cost"), c.cost)
 			}
 			g.Verify(t)
 		})
 	}
 }
 
-func TestACallerWhoLeavesPaysForWhatWasDelivered(t *testing.T) {
+func TestADisconnectedCallerPaysForDeliveredContent(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
@@ -100,10 +100,10 @@ func TestACallerWhoLeavesPaysForWhatWasDelivered(t *testing.T) {
 	}
 }
 
-func TestLeavingBeforeTheReportOfUsageIsNotCheaper(t *testing.T) {
+func TestDisconnectingBeforeTheUsageReportIsNotCheaper(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	for name, more := range map[string]string{
-		"asked by the gate":     streamed,
+		"asked by the gateway":  streamed,
 		"refused by the caller": streamed + `,"stream_options":{"include_usage":false}`,
 		"asked by the caller":   streamed + `,"stream_options":{"include_usage":true}`,
 	} {
@@ -136,7 +136,7 @@ func TestLeavingBeforeTheReportOfUsageIsNotCheaper(t *testing.T) {
 	}
 }
 
-func TestWhoCannotPayIsToldWhatWouldFitAndNoBackendIsAsked(t *testing.T) {
+func TestInsufficientFundsNameTheAffordableMaxTokens(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	for name, c := range map[string]struct {
 		path, credit, kind string
@@ -166,7 +166,7 @@ func TestWhoCannotPayIsToldWhatWouldFitAndNoBackendIsAsked(t *testing.T) {
 				t.Fatalf("answered %d %s", got.Status, got.Body)
 			}
 			if len(g.Backend.Seen(model)) != 0 {
-				t.Error("the backend was asked")
+				t.Error("the backend received the call")
 			}
 			if line := g.CallLine(t, got.RequestID()); line.Text("code") != c.code {
 				t.Errorf("the code is %s", line.Text("code"))
@@ -177,7 +177,7 @@ func TestWhoCannotPayIsToldWhatWouldFitAndNoBackendIsAsked(t *testing.T) {
 			var most int
 			_, after, _ := strings.Cut(answer.Error.Message, "max_tokens of at most ")
 			if _, err := fmt.Sscanf(after, "%d would fit", &most); err != nil {
-				t.Fatalf("told only %q", answer.Error.Message)
+				t.Fatalf("the message is only %q", answer.Error.Message)
 			}
 			g.Backend.On(model, gatetest.JSON(200, messageAnswer))
 			ask := func(tokens int) int {
@@ -185,16 +185,16 @@ func TestWhoCannotPayIsToldWhatWouldFitAndNoBackendIsAsked(t *testing.T) {
 				return g.Do(t, http.MethodPost, c.path, headersFor(c.path, key.Secret), body).Status
 			}
 			if status := ask(most + 5); status != http.StatusPaymentRequired {
-				t.Errorf("a few tokens more than would fit: %d", status)
+				t.Errorf("with 5 tokens more than proposed: answered %d", status)
 			}
 			if status := ask(most); status != http.StatusOK {
-				t.Errorf("what would fit: %d", status)
+				t.Errorf("with the proposed max_tokens: answered %d", status)
 			}
 		})
 	}
 }
 
-func TestAWalletForSevenCallsAndAHalfPaysForSeven(t *testing.T) {
+func TestParallelCallsCannotOverspendAWallet(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	// The call uses its whole reservation: all tokens of the body, and max_tokens of output.
@@ -231,15 +231,15 @@ func TestAWalletForSevenCallsAndAHalfPaysForSeven(t *testing.T) {
 	g.Verify(t)
 }
 
-func TestAModelWithoutAPriceIsNotForSaleUnlessTheOperatorSaysSo(t *testing.T) {
+func TestUnpricedModelsAreRefusedUnlessAllowed(t *testing.T) {
 	const video = "price video-* {\n second 0.10\n}\n"
 	for name, c := range map[string]struct {
 		app    string
 		model  string
 		status int
 	}{
-		"prices, and none for this":  {prices, "other", 404},
-		"a price of seconds alone":   {prices + video, "video-x", 404},
+		"no price for this model":    {prices, "other", 404},
+		"only a price of seconds":    {prices + video, "video-x", 404},
 		"unpriced models allowed":    {prices + "unpriced allow", "other", 200},
 		"no prices at all: no money": {"", "other", 200},
 	} {
@@ -253,13 +253,13 @@ func TestAModelWithoutAPriceIsNotForSaleUnlessTheOperatorSaysSo(t *testing.T) {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}
 			if seen := len(g.Backend.Seen(c.model)); seen != map[int]int{200: 1, 404: 0}[c.status] {
-				t.Errorf("the backend was asked %d times", seen)
+				t.Errorf("the backend received %d calls", seen)
 			}
 		})
 	}
 }
 
-func TestAPriceChangedByReloadDoesNotTouchCallsUnderWay(t *testing.T) {
+func TestAReloadDoesNotChangeThePriceOfRunningCalls(t *testing.T) {
 	config := gatetest.Config{App: prices, Site: gatetest.Proxied}
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
@@ -289,7 +289,7 @@ func TestAPriceChangedByReloadDoesNotTouchCallsUnderWay(t *testing.T) {
 	}
 }
 
-func TestABackendThatClaimsTooMuchIsCutAndTheRestIsNotCollected(t *testing.T) {
+func TestExcessiveUsageReportsAreCut(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	claim := func(input, output int) http.HandlerFunc {
 		return gatetest.JSON(200, fmt.Sprintf(`{"type":"message","content":[{"type":"text","text":"x"}],"usage":{"input_tokens":%d,"output_tokens":%d}}`, input, output))
@@ -303,7 +303,7 @@ func TestABackendThatClaimsTooMuchIsCutAndTheRestIsNotCollected(t *testing.T) {
 		"more output than was asked for": {9, 500, "1.00", 9 + 64*10, "0.00000436"},
 		"more input than the model has":  {90_000, 4, "1.00", 10_000 + 40, "0.00008"},
 		"more input than the body":       {5_000, 4, "1.00", 5_000 + 40, ""},
-		"and than there is":              {5_000, 4, "0.000002", 2_000, "0.00000304"},
+		"more than the balance":          {5_000, 4, "0.000002", 2_000, "0.00000304"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -323,7 +323,7 @@ func TestABackendThatClaimsTooMuchIsCutAndTheRestIsNotCollected(t *testing.T) {
 	}
 }
 
-func TestAStreamThatRunsDryEndsWithAnErrorEventAndIsChargedWhatThereIs(t *testing.T) {
+func TestAStreamWithoutFundsEndsWithAnErrorEvent(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "0.000002")
@@ -349,7 +349,7 @@ func TestAStreamThatRunsDryEndsWithAnErrorEventAndIsChargedWhatThereIs(t *testin
 	g.Verify(t)
 }
 
-func TestRatesRefuseWithWhenToTryAgain(t *testing.T) {
+func TestRateLimitedAnswersHaveRetryAfter(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	for name, c := range map[string]struct {
 		path   string
@@ -380,7 +380,7 @@ func TestRatesRefuseWithWhenToTryAgain(t *testing.T) {
 	}
 }
 
-func TestStreamsAtOnceAreLimitedAndTheirEndMakesRoom(t *testing.T) {
+func TestConcurrentStreamsAreLimited(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, map[string]any{"limits": map[string]any{"streams": 1}})
 	release := make(chan struct{})
@@ -399,11 +399,11 @@ func TestStreamsAtOnceAreLimitedAndTheirEndMakesRoom(t *testing.T) {
 	}
 	g.CallLine(t, held.Header.Get("X-Request-Id"))
 	if got := post(t, g, messages, key.Secret, "free", streamed); got.Status != http.StatusOK {
-		t.Errorf("after the first had ended a stream was answered %d", got.Status)
+		t.Errorf("after the end of the first, a stream was answered %d", got.Status)
 	}
 }
 
-func TestAKeyIsToldItsLimitsAndWhatItHasUsed(t *testing.T) {
+func TestTheUsageRouteShowsTheLimitsAndUsageOfAKey(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, map[string]any{"limits": map[string]any{"budget": "0.5", "reset": "month", "streams": 3}})
 	other := g.NewKey(t, nil)
@@ -433,6 +433,6 @@ func TestAKeyIsToldItsLimitsAndWhatItHasUsed(t *testing.T) {
 	if answer.KeyID != key.ID || answer.Budget.Used != "0.000000049" || answer.Budget.Remaining != "0.499999951" || answer.Budget.ResetsAt == 0 ||
 		*answer.Rates["streams"] != 3 || answer.Rates["tokens_per_minute"] != nil ||
 		answer.Today.Calls != 1 || answer.Today.Tokens.Input != 9 || answer.Today.Cost != "0.000000049" {
-		t.Errorf("told %s", got.Body)
+		t.Errorf("answered %s", got.Body)
 	}
 }

@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// trap is a site that answers 418 to every request that bypasses the gate.
+// trap is a site that answers 418 to every request that the gateway passes on.
 const trap = gatetest.Proxied + `
-	respond "slipped past" 418
+	respond "passed on" 418
 `
 
 var notFound = refusal{404, "not_found_error", fault.NotFound, "there is nothing at this path", ""}
@@ -29,7 +29,7 @@ func wire(t *testing.T, g *gatetest.Gate, method, target, key, body string) gate
 	return conn.Receive(t, method)
 }
 
-func TestAMisspeltPathIs404InTheDialectOfItsPrefixAndNothingBehindTheGateSeesIt(t *testing.T) {
+func TestAMisspeltPathIs404AndIsNotPassedOn(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: trap})
 	key := g.NewKey(t, nil).Secret
 	body := bodyFor(messages, "never", "")
@@ -65,19 +65,19 @@ func TestAMisspeltPathIs404InTheDialectOfItsPrefixAndNothingBehindTheGateSeesIt(
 	})
 }
 
-func TestPathsThatAreNotOursPass(t *testing.T) {
+func TestOtherPathsPass(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: trap})
 	for _, target := range []string{"/", "/index.html", "/v2/messages", "/messages", "/v1messages", "/v10/messages", "/healthz", "/apis", "/x/v1/messages"} {
 		t.Run(target, func(t *testing.T) {
 			t.Parallel()
-			if got := wire(t, g, http.MethodGet, target, "", ""); got.Body != "slipped past" {
+			if got := wire(t, g, http.MethodGet, target, "", ""); got.Body != "passed on" {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}
 		})
 	}
 }
 
-func TestAPathBelowOursThatNobodyServesIs404InItsDialect(t *testing.T) {
+func TestAnUnknownPathIs404InItsDialect(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for target, want := range map[string]string{
@@ -104,12 +104,12 @@ func TestAPathBelowOursThatNobodyServesIs404InItsDialect(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		if n := g.Backend.Total(); n != 0 {
-			t.Errorf("%d calls to nowhere reached the backend", n)
+			t.Errorf("%d calls to unknown paths reached the backend", n)
 		}
 	})
 }
 
-func TestABaseURLWithV1TwiceIsNamedInTheDialectOfThePath(t *testing.T) {
+func TestABaseURLWithV1TwiceIsReportedInTheDialect(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	twice := notFound
@@ -130,7 +130,7 @@ func TestABaseURLWithV1TwiceIsNamedInTheDialectOfThePath(t *testing.T) {
 	}
 }
 
-func TestAWrongMethodIs405AndNamesTheRightOnes(t *testing.T) {
+func TestAWrongMethodIs405WithAllow(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: trap})
 	key := g.NewKey(t, nil).Secret
 	for target, allow := range map[string]string{

@@ -23,7 +23,7 @@ func subscriptionOf(t *testing.T, g *gatetest.Gate, b gatetest.Buyer) subscripti
 	var list struct{ Items []subscription }
 	g.MustAdmin(t, http.MethodGet, "/modelgate/subscriptions?user="+b.UserID, nil, &list)
 	if len(list.Items) != 1 {
-		t.Fatalf("there are %d subscriptions", len(list.Items))
+		t.Fatalf("the buyer has %d subscriptions, want 1", len(list.Items))
 	}
 	return list.Items[0]
 }
@@ -53,9 +53,9 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 		}
 	`, Site: gatetest.Proxied + gatetest.Console})
 	another := func(t *testing.T, b gatetest.Buyer) money.Amount {
-		g.Backend.On("priced between", gatetest.JSON(200, messageAnswer))
-		if got := post(t, g, messages, b.Secret, "priced between", ""); got.Status != http.StatusOK {
-			t.Errorf("the call between is answered %d %s", got.Status, got.Body)
+		g.Backend.On("priced other", gatetest.JSON(200, messageAnswer))
+		if got := post(t, g, messages, b.Secret, "priced other", ""); got.Status != http.StatusOK {
+			t.Errorf("the other call: answered %d %s", got.Status, got.Body)
 		}
 		return 49
 	}
@@ -63,9 +63,9 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 		plan int
 		// meanwhile makes the change and returns what it spent in addition to the call.
 		meanwhile func(t *testing.T, b gatetest.Buyer, subscription int64) money.Amount
-		// used returns the expected usage of the last quota, and taken the expected charge to
-		// the wallet, for a call of some cost.
-		used, taken func(cost money.Amount) money.Amount
+		// used returns the expected usage of the last quota. charged returns the expected charge
+		// to the wallet. Both get the cost of the call.
+		used, charged func(cost money.Amount) money.Amount
 	}{
 		"nothing changes": {1, func(*testing.T, gatetest.Buyer, int64) money.Amount { return 0 },
 			func(c money.Amount) money.Amount { return c }, func(money.Amount) money.Amount { return 0 }},
@@ -85,13 +85,13 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 			func(money.Amount) money.Amount { return 49 }, func(money.Amount) money.Amount { return 0 }},
 		"it is renewed": {1, func(t *testing.T, b gatetest.Buyer, id int64) money.Amount {
 			g.Credit(t, b.UserID, "0.50")
-			b.Ask(t, http.MethodPost, "/api/subscription/wallet/renew", fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"r"}`, id))
+			b.Request(t, http.MethodPost, "/api/subscription/wallet/renew", fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"r"}`, id))
 			return 0
 		}, func(c money.Amount) money.Amount { return c }, func(money.Amount) money.Amount { return 0 }},
 		"it ends and is renewed": {3, func(t *testing.T, b gatetest.Buyer, id int64) money.Amount {
 			g.Wait(25 * time.Hour)
 			g.Credit(t, b.UserID, "0.50")
-			b.Ask(t, http.MethodPost, "/api/subscription/wallet/renew", fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"r"}`, id))
+			b.Request(t, http.MethodPost, "/api/subscription/wallet/renew", fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"r"}`, id))
 			return another(t, b)
 		}, func(money.Amount) money.Amount { return 49 }, func(money.Amount) money.Amount { return 0 }},
 		"another is bought": {1, func(t *testing.T, b gatetest.Buyer, _ int64) money.Amount {
@@ -104,7 +104,7 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 			return 0
 		}, func(c money.Amount) money.Amount { return c }, func(money.Amount) money.Amount { return 0 }},
 		"another preference": {1, func(t *testing.T, b gatetest.Buyer, _ int64) money.Amount {
-			b.Ask(t, http.MethodPut, "/api/subscription/self/preference", `{"preference":"wallet_only"}`)
+			b.Request(t, http.MethodPut, "/api/subscription/self/preference", `{"preference":"wallet_only"}`)
 			return 0
 		}, func(c money.Amount) money.Amount { return c }, func(money.Amount) money.Amount { return 0 }},
 		"a quota that does not suffice": {4, func(*testing.T, gatetest.Buyer, int64) money.Amount { g.Wait(25 * time.Hour); return 0 },
@@ -114,8 +114,8 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 			return 0
 		}, func(c money.Amount) money.Amount { return min(c, 20) }, func(c money.Amount) money.Amount { return c - min(c, 20) }},
 	} {
-		for way, w := range ways {
-			t.Run(name+" "+way, func(t *testing.T) {
+		for form, w := range callForms {
+			t.Run(name+" "+form, func(t *testing.T) {
 				b := g.NewBuyer(t, nil)
 				g.Credit(t, b.UserID, "1.50")
 				id := b.Buy(t, c.plan)
@@ -130,8 +130,8 @@ func TestACallIsPaidFromThePeriodInWhichItBegan(t *testing.T) {
 				})
 				wallet := g.WalletAtRest(t, b.UserID)
 				g.Verify(t)
-				if spent := money.Unit - wallet.Balance; spent != c.taken(w.cost) {
-					t.Errorf("%v of the wallet was spent, want %v", spent, c.taken(w.cost))
+				if spent := money.Unit - wallet.Balance; spent != c.charged(w.cost) {
+					t.Errorf("%v of the wallet was spent, want %v", spent, c.charged(w.cost))
 				}
 				if c.used != nil {
 					if s := subscriptionOf(t, g, b); s.Used != c.used(w.cost) || s.Held != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// ruledPrices use every word of the price configuration. As in prices, an input token
+// ruledPrices uses every word of the price configuration. As in prices, an input token
 // costs one nano-unit and an output token ten.
 const ruledPrices = `
 	price ruled* {
@@ -37,7 +37,7 @@ const ruledPrices = `
 	}
 `
 
-// searchEvent begins a search that the backend makes.
+// searchEvent is the event that begins a search by the backend.
 const searchEvent = "event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"server_tool_use\",\"id\":\"srvtoolu_1\",\"name\":\"web_search\",\"input\":{}}}\n\n"
 
 // reporting adds members to the usage object of an answer.
@@ -57,7 +57,7 @@ func messageStream(start, end string) []string {
 	return events
 }
 
-func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
+func TestAllReportedUsageIsCharged(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: ruledPrices, Site: gatetest.Proxied})
 	const (
 		compacted = `"iterations":[{"type":"compaction","input_tokens":180,"output_tokens":7},{"type":"message","input_tokens":9,"output_tokens":4}]`
@@ -77,14 +77,14 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 		cost       money.Amount
 		field, is  string // of the log line
 	}{
-		"a tier":          {messages, "", plain(`"service_tier":"priority"`), 9*3 + 4*30, "service_tier", "priority"},
-		"the usual one":   {messages, "", plain(`"service_tier":"standard","inference_geo":"global"`), 49, "service_tier", ""},
-		"a speed":         {messages, "", plain(`"speed":"fast"`), 49 * 6, "speed", "fast"},
-		"a region":        {messages, "", plain(`"inference_geo":"us"`), 54, "inference_geo", "us"},  // 53.9
-		"both":            {messages, "", plain(`"speed":"fast","inference_geo":"us"`), 324, "", ""}, // 323.4
-		"an unknown tier": {messages, "", plain(`"service_tier":"scale"`), 49 * 6, "service_tier", "scale"},
-		"searches":        {messages, "", plain(searched), 49 + 2000, "", ""},
-		"searches too many": {
+		"a tier":            {messages, "", plain(`"service_tier":"priority"`), 9*3 + 4*30, "service_tier", "priority"},
+		"the standard tier": {messages, "", plain(`"service_tier":"standard","inference_geo":"global"`), 49, "service_tier", ""},
+		"a speed":           {messages, "", plain(`"speed":"fast"`), 49 * 6, "speed", "fast"},
+		"a region":          {messages, "", plain(`"inference_geo":"us"`), 54, "inference_geo", "us"},  // 53.9
+		"both":              {messages, "", plain(`"speed":"fast","inference_geo":"us"`), 324, "", ""}, // 323.4
+		"an unknown tier":   {messages, "", plain(`"service_tier":"scale"`), 49 * 6, "service_tier", "scale"},
+		"searches":          {messages, "", plain(searched), 49 + 2000, "", ""},
+		"too many searches": {
 			messages, `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":3}]`,
 			plain(`"server_tool_use":{"web_search_requests":300}`), 49 + 3000, "usage_cut", "true",
 		},
@@ -93,7 +93,7 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"content":[`,
 				`"content":[`+strings.Repeat(`{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}},`, 2), 1)), 49 + 2000, "", "",
 		},
-		"text for no tokens of output": {
+		"text with 0 reported tokens": {
 			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":0`, 1)), 9 + 4*10, "usage", "estimated",
 		},
 		"a long prompt":      {messages, "", plain(`"cache_read_input_tokens":300`), 9*2 + 30 + 4*20, "", ""},
@@ -116,19 +116,19 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 		"stream, refused midway": {messages, streamed, gatetest.Stream(
 			append(append([]string(nil), messageEvents[:6]...), strings.Replace(messageEvents[6], "end_turn", "refusal", 1), messageEvents[7])...), 25 + 150, "", ""},
 		"chat stream": {chat, streamed, gatetest.Stream(append(tiered("flex", append(append([]string(nil), chatChunks...), usageChunk)...), doneChunk)...), 14, "service_tier", "flex"}, // 13.5
-		"broken off": {
+		"a reset": {
 			messages, streamed, gatetest.Then(gatetest.Stream(messageStream(`"service_tier":"priority"`, "")[:4]...), gatetest.Reset),
 			25*3 + 3*30, "service_tier", "priority",
 		},
-		"broken off after a search": {
+		"a reset after a search": {
 			messages, streamed, gatetest.Then(gatetest.Stream(append([]string{messageEvents[0], searchEvent}, messageEvents[1:4]...)...), gatetest.Reset),
 			25 + 6*10 + 1000, "", "", // the name of the tool is 10 bytes, "Hello ü" is 8
 		},
-		"broken off in us": {
+		"a reset in us": {
 			messages, streamed, gatetest.Then(gatetest.Stream(messageStream(`"speed":"fast","inference_geo":"us"`, "")[:4]...), gatetest.Reset),
 			363, "inference_geo", "us", // (25 + 3 × 10) × 6.6
 		},
-		"chat broken off": {
+		"chat, a reset": {
 			chat, streamed, gatetest.Then(gatetest.Stream(tiered("flex", append([]string(nil), chatChunks[:2]...)...)...), gatetest.Reset),
 			(2 + 2*10) / 2, "service_tier", "flex",
 		},
@@ -141,7 +141,7 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 			g.Backend.On(model, c.script)
 			got := post(t, g, c.path, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+				t.Errorf("the wallet has %v, want a charge of %v\n%s", w.Balance, c.cost, got.Body)
 			}
 			// The record of the call contains the breakdown of the same cost.
 			var shown struct {
@@ -153,14 +153,14 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 				return body, status == http.StatusOK && json.Unmarshal(body, &shown) == nil
 			})
 			if shown.Cost != c.cost || (shown.Breakdown == nil) != (c.cost == 0) || c.cost > 0 && c.field != "usage_cut" && shown.Breakdown.Total != c.cost {
-				t.Errorf("its record says %+v, %+v", shown, shown.Breakdown)
+				t.Errorf("the record is %+v, %+v", shown, shown.Breakdown)
 			}
 			line := g.CallLine(t, got.RequestID())
-			said := line.Text(c.field)
+			value := line.Text(c.field)
 			if cut, ok := line[c.field].(bool); ok {
-				said = strconv.FormatBool(cut)
+				value = strconv.FormatBool(cut)
 			}
-			if line.Text("cost") != c.cost.String() || c.field != "" && said != c.is {
+			if line.Text("cost") != c.cost.String() || c.field != "" && value != c.is {
 				t.Errorf("logged %v, want a cost of %v, and %s %q", line, c.cost, c.field, c.is)
 			}
 			g.Verify(t)
@@ -168,7 +168,7 @@ func TestACallIsChargedByAllThatItsAnswerReports(t *testing.T) {
 	}
 }
 
-func TestTheDearestTierThatMayServeACallIsReserved(t *testing.T) {
+func TestTheMostExpensivePossibleTierIsReserved(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: ruledPrices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	// At its normal price the call costs at most about 700 nano-units. The most expensive tier in
@@ -178,7 +178,7 @@ func TestTheDearestTierThatMayServeACallIsReserved(t *testing.T) {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
 	if len(g.Backend.Seen("ruled")) != 0 {
-		t.Error("the backend was asked")
+		t.Error("the backend received the call")
 	}
 	g.Credit(t, key.UserID, "0.000005")
 	g.Backend.On("ruled", gatetest.JSON(200, messageAnswer))
@@ -196,23 +196,23 @@ func TestAnOptionWithoutAPriceIsRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		path, more, param string // empty param: the call is accepted
 	}{
-		"a tier":              {messages, `,"service_tier":"batch"`, "service_tier"},
-		"a tier of chat":      {chat, `,"service_tier":"scale"`, "service_tier"},
-		"the usual tier":      {messages, `,"service_tier":"standard_only","speed":"standard","inference_geo":"global"`, ""},
-		"a listed tier":       {chat, `,"service_tier":"flex"`, ""},
-		"a speed":             {messages, `,"speed":"warp"`, "speed"},
-		"a listed speed":      {messages, `,"speed":"fast"`, ""},
-		"a region":            {messages, `,"inference_geo":"eu"`, "inference_geo"},
-		"a listed region":     {messages, `,"inference_geo":"us"`, ""},
-		"a tool":              {messages, `,"tools":[{"type":"code_execution_20250825","name":"code_execution"}]`, "tools[0].type"},
-		"a listed tool":       {messages, `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":2}]`, ""},
-		"a tool of one's own": {messages, `,"tools":[{"name":"web_search","input_schema":{}}]`, ""},
-		"a search in chat":    {chat, `,"web_search_options":{}`, ""},
-		"audio":               {chat, `,"modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}`, ""},
-		"images":              {chat, `,"modalities":["text","image"]`, "modalities"},
-		"an advisor":          {messages, `,"tools":[{"type":"advisor_20260301","name":"advisor","model":"ruled advisor","max_uses":1}]`, ""},
-		"a fallback":          {messages, `,"speed":"fast","fallbacks":[{"model":"priced"}]`, "speed"},
-		"no output":           {messages, "", ""},
+		"a tier":           {messages, `,"service_tier":"batch"`, "service_tier"},
+		"a tier of chat":   {chat, `,"service_tier":"scale"`, "service_tier"},
+		"the usual tier":   {messages, `,"service_tier":"standard_only","speed":"standard","inference_geo":"global"`, ""},
+		"a listed tier":    {chat, `,"service_tier":"flex"`, ""},
+		"a speed":          {messages, `,"speed":"warp"`, "speed"},
+		"a listed speed":   {messages, `,"speed":"fast"`, ""},
+		"a region":         {messages, `,"inference_geo":"eu"`, "inference_geo"},
+		"a listed region":  {messages, `,"inference_geo":"us"`, ""},
+		"a tool":           {messages, `,"tools":[{"type":"code_execution_20250825","name":"code_execution"}]`, "tools[0].type"},
+		"a listed tool":    {messages, `,"tools":[{"type":"web_search_20250305","name":"web_search","max_uses":2}]`, ""},
+		"a custom tool":    {messages, `,"tools":[{"name":"web_search","input_schema":{}}]`, ""},
+		"a search in chat": {chat, `,"web_search_options":{}`, ""},
+		"audio":            {chat, `,"modalities":["text","audio"],"audio":{"voice":"a","format":"wav"}`, ""},
+		"images":           {chat, `,"modalities":["text","image"]`, "modalities"},
+		"an advisor":       {messages, `,"tools":[{"type":"advisor_20260301","name":"advisor","model":"ruled advisor","max_uses":1}]`, ""},
+		"a fallback":       {messages, `,"speed":"fast","fallbacks":[{"model":"priced"}]`, "speed"},
+		"no output":        {messages, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -237,7 +237,7 @@ func TestAnOptionWithoutAPriceIsRefused(t *testing.T) {
 	}
 }
 
-func TestModelsThatACallNamesArePaidAtTheirOwnPrices(t *testing.T) {
+func TestNamedModelsAreChargedAtTheirOwnPrices(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: ruledPrices + prices, Site: gatetest.Proxied})
 	const (
 		advisor  = `,"tools":[{"type":"advisor_20260301","name":"advisor","model":"priced-sage","max_uses":1}]`
@@ -264,14 +264,14 @@ func TestModelsThatACallNamesArePaidAtTheirOwnPrices(t *testing.T) {
 			g.Backend.On(model, gatetest.JSON(200, c.answer))
 			got := post(t, g, messages, key.Secret, model, c.more)
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+				t.Errorf("the wallet has %v, want a charge of %v\n%s", w.Balance, c.cost, got.Body)
 			}
 			g.Verify(t)
 		})
 	}
 }
 
-func TestTheRefusalOfAudioNamesTheMemberThatAskedForIt(t *testing.T) {
+func TestTheRefusalOfAudioNamesItsMember(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")

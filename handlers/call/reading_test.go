@@ -36,7 +36,7 @@ func TestABackendReadsTheBodyAsItWasChecked(t *testing.T) {
 	}
 }
 
-func TestAPingInAStreamOfAnnouncedLengthPushesNothingOut(t *testing.T) {
+func TestPingsDoNotTruncateAStreamWithAContentLength(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n ping 50ms\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	first := "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":1,\"output_tokens\":1}}}\n\n"

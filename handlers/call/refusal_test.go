@@ -74,9 +74,9 @@ func (want refusal) check(t *testing.T, path string, got gatetest.Answer) {
 
 func TestEveryBadCredentialIsTheSame401InEachDialect(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
-	good, revoked, shut := g.NewKey(t, nil), g.NewKey(t, nil), g.NewKey(t, nil)
+	good, revoked, disabled := g.NewKey(t, nil), g.NewKey(t, nil), g.NewKey(t, nil)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+revoked.ID+"/revoke", nil, nil)
-	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+shut.UserID+"/disable", nil, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+disabled.UserID+"/disable", nil, nil)
 	before := g.Backend.Total()
 	other := "0"
 	if strings.HasSuffix(good.Secret, other) {
@@ -85,13 +85,13 @@ func TestEveryBadCredentialIsTheSame401InEachDialect(t *testing.T) {
 	credentials := map[string]string{
 		"none":               "",
 		"empty":              "X-Api-Key:",
-		"not of the form":    "X-Api-Key: sk-junk",
+		"malformed":          "X-Api-Key: sk-invalid",
 		"SQL":                "X-Api-Key: sk-' OR 1=1 --",
 		"wrong checksum":     "X-Api-Key: " + good.Secret[:len(good.Secret)-1] + other,
 		"other case":         "X-Api-Key: " + strings.ToUpper(good.Secret),
 		"unknown":            "X-Api-Key: sk-00000000000000000000000000000000000000000003P9rQy",
 		"revoked":            "X-Api-Key: " + revoked.Secret,
-		"of a disabled user": "Authorization: Bearer " + shut.Secret,
+		"of a disabled user": "Authorization: Bearer " + disabled.Secret,
 		"Basic":              "Authorization: Basic " + good.Secret,
 		"no scheme":          "Authorization: " + good.Secret,
 		"scheme alone":       "Authorization: Bearer",
@@ -121,12 +121,12 @@ func TestEveryBadCredentialIsTheSame401InEachDialect(t *testing.T) {
 	})
 }
 
-func TestACredentialIsTakenInEitherHeaderAndRefusedWhenTheyDiffer(t *testing.T) {
+func TestEitherCredentialHeaderIsAcceptedUnlessTheyDiffer(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	one, two := g.NewKey(t, nil).Secret, g.NewKey(t, nil).Secret
 	differ := refusal{400, "invalid_request_error", fault.InvalidParameter, "Authorization and x-api-key hold different credentials; send one", "Authorization"}
 	twice := func(name string) refusal {
-		return refusal{400, "invalid_request_error", fault.InvalidParameter, name + " is there more than once, with different values", name}
+		return refusal{400, "invalid_request_error", fault.InvalidParameter, name + " is given more than once, with different values", name}
 	}
 	mixed := refusal{400, "invalid_request_error", fault.InvalidParameter, "x-api-key and an Authorization that is not a Bearer token contradict each other; send one credential", "Authorization"}
 	for name, c := range map[string]struct {
@@ -139,7 +139,7 @@ func TestACredentialIsTakenInEitherHeaderAndRefusedWhenTheyDiffer(t *testing.T) 
 		"both equal":                  {"Authorization: Bearer " + one + "\nX-Api-Key: " + one, refusal{}},
 		"repeated equal":              {"X-Api-Key: " + one + "\nX-Api-Key: " + one, refusal{}},
 		"both, different":             {"Authorization: Bearer " + one + "\nX-Api-Key: " + two, differ},
-		"one of them junk":            {"Authorization: Bearer junk\nX-Api-Key: " + one, differ},
+		"one of them invalid":         {"Authorization: Bearer invalid\nX-Api-Key: " + one, differ},
 		"x-api-key twice, different":  {"X-Api-Key: " + one + "\nX-Api-Key: " + two, twice("X-Api-Key")},
 		"Bearer twice, different":     {"Authorization: Bearer " + one + "\nAuthorization: Bearer " + two, twice("Authorization")},
 		"Basic beside x-api-key":      {"Authorization: Basic " + one + "\nX-Api-Key: " + one, mixed},
@@ -165,7 +165,7 @@ func TestACredentialIsTakenInEitherHeaderAndRefusedWhenTheyDiffer(t *testing.T) 
 	}
 }
 
-func TestMessagesDemandAVersionInTheFormOfADate(t *testing.T) {
+func TestMessagesRequireAVersionDate(t *testing.T) {
 	const named = "the header anthropic-version "
 	missing := refusal{400, "invalid_request_error", fault.MissingParameter, named + "is required, with a date such as 2023-06-01", "anthropic-version"}
 	wrong := refusal{400, "invalid_request_error", fault.InvalidParameter, named + "must be one date such as 2023-06-01", "anthropic-version"}
@@ -193,7 +193,7 @@ func TestMessagesDemandAVersionInTheFormOfADate(t *testing.T) {
 	})
 }
 
-func TestTheVersionHeaderHasTheNameThatIsConfigured(t *testing.T) {
+func TestTheVersionHeaderIsConfigurable(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "version_header acme-version", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	got := g.Do(t, http.MethodPost, messages, "X-Api-Key: "+key+"\nAnthropic-Version: 2023-06-01", bodyFor(messages, "m", ""))
@@ -284,7 +284,7 @@ func TestABadBodyIs400AndNeverReachesTheBackend(t *testing.T) {
 	})
 }
 
-func TestAKeyIsUsedOnlyForItsModelsAndFromItsAddresses(t *testing.T) {
+func TestAKeyIsLimitedToItsModelsAndAddresses(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	forbidden := func(message, param string) refusal {
 		return refusal{403, "permission_error", fault.Forbidden, message, param}
@@ -319,7 +319,7 @@ func TestAKeyIsUsedOnlyForItsModelsAndFromItsAddresses(t *testing.T) {
 	}
 }
 
-func TestRevokingDisablingAndEnablingHoldOnTheNextRequest(t *testing.T) {
+func TestRevokingAndDisablingApplyToTheNextRequest(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	status := func() int { return post(t, g, chat, key.Secret, "m", "").Status }
@@ -334,7 +334,7 @@ func TestRevokingDisablingAndEnablingHoldOnTheNextRequest(t *testing.T) {
 	} {
 		g.MustAdmin(t, http.MethodPost, step.path, map[string]any{}, nil)
 		if got := status(); got != step.want {
-			t.Errorf("after %s a call is answered %d, want %d", step.path, got, step.want)
+			t.Errorf("after %s: answered %d, want %d", step.path, got, step.want)
 		}
 	}
 }

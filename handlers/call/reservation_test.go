@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// mediaPrices have a model with a context of 200,000 tokens, at one nano-unit per token.
+// mediaPrices is a price with a context of 200,000 tokens. An input token costs one nano-unit.
 const mediaPrices = `
 	price media* {
 		input 0.001
@@ -23,13 +23,13 @@ const mediaPrices = `
 	}
 `
 
-// parts returns a valid body for path with one message that has these parts.
+// parts returns a valid body with one message that has the parts in list.
 func parts(model, list string) string {
 	return fmt.Sprintf(`{"model":%q,"max_tokens":10,"messages":[{"role":"user","content":[%s]}]}`, model, list)
 }
 
-// reserves checks how much a body reserves: the call is served with exactly that amount
-// in the wallet, and refused with a billionth less.
+// reserves checks the amount that a body reserves. The call is served with exactly that
+// amount in the wallet, and refused with 10⁻⁹ less.
 func reserves(t *testing.T, g *gatetest.Gate, path, model, body string, most money.Amount) {
 	t.Helper()
 	g.Backend.On(model, gatetest.JSON(200, `{"usage":{"input_tokens":1,"output_tokens":0,"prompt_tokens":1,"completion_tokens":0}}`))
@@ -65,7 +65,7 @@ func TestAnUnboundedBodyReservesTheWholeContext(t *testing.T) {
 			messages, `{"type":"image","source":{"data":"` + pixels + `","type":"base64","media_type":"image/png"}}`,
 			func(b string) money.Amount { return third(b, 3002) + 50_000 },
 		},
-		"two in chat": {
+		"two images in chat": {
 			chat, strings.Repeat(`{"type":"image_url","image_url":{"url":"data:image/png;base64,`+pixels+`"}},`, 2) + `{"type":"text","text":"x"}`,
 			func(b string) money.Amount { return third(b, 2*3024) + 100_000 },
 		},
@@ -103,20 +103,20 @@ func TestMediaOutsideTheContentReserveTheSame(t *testing.T) {
 		member string
 		input  func(body string) money.Amount
 	}{
-		"links":              {`"images":["https://example.com/a.png"]`, whole},
-		"images":             {`"images":[{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`, whole},
-		"images in Base64":   {`"images":["` + pixels + `"]`, whole},
-		"no images":          {`"images":[]`, func(b string) money.Amount { return third(b, 0) }},
-		"a null":             {`"images":null,"file":null`, func(b string) money.Amount { return third(b, 0) }},
-		"a link":             {`"image_url":{"url":"https://example.com/a.png"}`, whole},
-		"a link as a text":   {`"image":"https://example.com/a.png"`, whole},
-		"an inline image":    {`"image_url":{"url":"data:image/png;base64,` + pixels + `"}`, func(b string) money.Amount { return third(b, 3024) + 50_000 }},
-		"a video":            {`"Video_URL":"https://example.com/a.mp4"`, whole},
-		"a file":             {`"file":{"file_data":"data:application/pdf;base64,AAAA"}`, whole},
-		"files":              {`"files":[{"url":"https://example.com/a.pdf"}]`, whole},
-		"a link to audio":    {`"audio":{"url":"https://example.com/a.mp3"}`, whole},
-		"inline audio":       {`"audio":{"data":"` + pixels + `"}`, func(b string) money.Amount { return third(b, 3002) + 3002/16 + 1 }},
-		"the text of a tool": {`"tool_calls":[{"function":{"name":"f","arguments":"https://example.com/a.png"}}]`, func(b string) money.Amount { return third(b, 0) }},
+		"links":                   {`"images":["https://example.com/a.png"]`, whole},
+		"images":                  {`"images":[{"type":"image_url","image_url":{"url":"https://example.com/a.png"}}]`, whole},
+		"images in Base64":        {`"images":["` + pixels + `"]`, whole},
+		"no images":               {`"images":[]`, func(b string) money.Amount { return third(b, 0) }},
+		"a null":                  {`"images":null,"file":null`, func(b string) money.Amount { return third(b, 0) }},
+		"a link":                  {`"image_url":{"url":"https://example.com/a.png"}`, whole},
+		"a link as a string":      {`"image":"https://example.com/a.png"`, whole},
+		"an inline image":         {`"image_url":{"url":"data:image/png;base64,` + pixels + `"}`, func(b string) money.Amount { return third(b, 3024) + 50_000 }},
+		"a video":                 {`"Video_URL":"https://example.com/a.mp4"`, whole},
+		"a file":                  {`"file":{"file_data":"data:application/pdf;base64,AAAA"}`, whole},
+		"files":                   {`"files":[{"url":"https://example.com/a.pdf"}]`, whole},
+		"a link to audio":         {`"audio":{"url":"https://example.com/a.mp3"}`, whole},
+		"inline audio":            {`"audio":{"data":"` + pixels + `"}`, func(b string) money.Amount { return third(b, 3002) + 3002/16 + 1 }},
+		"the arguments of a tool": {`"tool_calls":[{"function":{"name":"f","arguments":"https://example.com/a.png"}}]`, func(b string) money.Amount { return third(b, 0) }},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -127,11 +127,11 @@ func TestMediaOutsideTheContentReserveTheSame(t *testing.T) {
 	}
 }
 
-// This reproduces a past fault: 12 concurrent calls, each of 2 KB with 50 links to
-// images, with 0.05 in the wallet.
+// TestCallsWithLinksCannotSpendBeyondTheBalance reproduces a past fault. It makes 12 concurrent
+// calls of 2 KB with 50 links to images each, with 0.05 in the wallet.
 func TestCallsWithLinksCannotSpendBeyondTheBalance(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: `
-		price dear* {
+		price costly* {
 			input 3
 			output 15
 			context 200000
@@ -140,8 +140,8 @@ func TestCallsWithLinksCannotSpendBeyondTheBalance(t *testing.T) {
 	`, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "0.05")
-	g.Backend.On("dear", gatetest.JSON(200, `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":150000,"completion_tokens":1}}`))
-	body := parts("dear", strings.TrimSuffix(strings.Repeat(`{"type":"image_url","image_url":{"url":"https://example.com/a.png"}},`, 50), ","))
+	g.Backend.On("costly", gatetest.JSON(200, `{"choices":[{"message":{"content":"x"}}],"usage":{"prompt_tokens":150000,"completion_tokens":1}}`))
+	body := parts("costly", strings.TrimSuffix(strings.Repeat(`{"type":"image_url","image_url":{"url":"https://example.com/a.png"}},`, 50), ","))
 	var refused atomic.Int64
 	var calls sync.WaitGroup
 	for range 12 {
@@ -152,8 +152,8 @@ func TestCallsWithLinksCannotSpendBeyondTheBalance(t *testing.T) {
 		})
 	}
 	calls.Wait()
-	if w := g.WalletAtRest(t, key.UserID); refused.Load() != 12 || w.Balance != amount(t, "0.05") || len(g.Backend.Seen("dear")) != 0 {
-		t.Errorf("%d of 12 were refused, %v is left, the backend was asked %d times", refused.Load(), w.Balance, len(g.Backend.Seen("dear")))
+	if w := g.WalletAtRest(t, key.UserID); refused.Load() != 12 || w.Balance != amount(t, "0.05") || len(g.Backend.Seen("costly")) != 0 {
+		t.Errorf("%d of 12 were refused, %v is left, the backend received %d calls", refused.Load(), w.Balance, len(g.Backend.Seen("costly")))
 	}
 	g.Verify(t)
 }
@@ -220,7 +220,7 @@ func TestAUserBeyondTheToleranceCallsOneAtATime(t *testing.T) {
 		t.Errorf("another user: answered %d %s", got.Status, got.Body)
 	}
 	if _, status := g.Admin(t, http.MethodGet, "/modelgate/status", nil); !strings.Contains(string(status), `"users_restricted":["`+key.UserID+`"]`) {
-		t.Errorf("the status tells %s", status)
+		t.Errorf("the status is %s", status)
 	}
 
 	g.Credit(t, key.UserID, "1.00")
@@ -235,15 +235,15 @@ func TestAUserBeyondTheToleranceCallsOneAtATime(t *testing.T) {
 	go func() { done <- post(t, g, messages, key.Secret, "media held", "") }()
 	<-reached
 	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusTooManyRequests || got.Header.Get("Retry-After") == "" {
-		t.Errorf("a second call at once: answered %d %s", got.Status, got.Body)
+		t.Errorf("a second, parallel call: answered %d %s", got.Status, got.Body)
 	}
 	close(release)
 	if got := <-done; got.Status != http.StatusOK {
-		t.Errorf("the first: answered %d %s", got.Status, got.Body)
+		t.Errorf("the first call: answered %d %s", got.Status, got.Body)
 	}
 	g.WalletAtRest(t, key.UserID)
 	if got := post(t, g, messages, key.Secret, "media modest", ""); got.Status != http.StatusOK {
-		t.Errorf("after it: answered %d %s", got.Status, got.Body)
+		t.Errorf("after the first call: answered %d %s", got.Status, got.Body)
 	}
 	g.Verify(t)
 }
@@ -254,25 +254,25 @@ func TestMembersThatRaiseTheOutputReserveIt(t *testing.T) {
 		path, more string
 		output     int // reserved, and the maximum that is charged
 	}{
-		"none":                   {chat, ``, 10},
-		"null":                   {chat, `,"n_predict":null`, 10},
-		"n_predict":              {chat, `,"n_predict":5000`, 1000},
-		"escaped":                {chat, `,"n\u005fpredict":5000`, 1000},
-		"num_predict":            {completions, `,"num_predict":-1`, 1000},
-		"max_new_tokens":         {completions, `,"max_new_tokens":5000`, 1000},
-		"max_output_tokens":      {messages, `,"max_output_tokens":"5000"`, 1000},
-		"max_generated_tokens":   {chat, `,"max_generated_tokens":5000`, 1000},
-		"max_tokens_to_sample":   {messages, `,"max_tokens_to_sample":5000`, 1000},
-		"max_length":             {chat, `,"max_length":5000`, 1000},
-		"min_tokens":             {chat, `,"min_tokens":5000`, 1000},
-		"thinking_budget":        {chat, `,"thinking_budget":5000`, 1000},
-		"of thinking, in vLLM":   {chat, `,"thinking_token_budget":5000`, 1000},
-		"of thinking, in Gemini": {chat, `,"extra_body":{"google":{"thinking_config":{"thinking_budget":5000}}}`, 1000},
-		"reasoning":              {chat, `,"reasoning":{"max_tokens":5000}`, 1000},
-		"reasoning by effort":    {chat, `,"reasoning":{"effort":"low"}`, 10},
-		"the other dialect's":    {messages, `,"max_completion_tokens":5000`, 1000},
-		"in extra_body":          {chat, `,"extra_body":{"n_predict":5000}`, 1000},
-		"not at the top":         {chat, `,"metadata":{"n_predict":5000}`, 10},
+		"none":                          {chat, ``, 10},
+		"null":                          {chat, `,"n_predict":null`, 10},
+		"n_predict":                     {chat, `,"n_predict":5000`, 1000},
+		"escaped":                       {chat, `,"n\u005fpredict":5000`, 1000},
+		"num_predict":                   {completions, `,"num_predict":-1`, 1000},
+		"max_new_tokens":                {completions, `,"max_new_tokens":5000`, 1000},
+		"max_output_tokens":             {messages, `,"max_output_tokens":"5000"`, 1000},
+		"max_generated_tokens":          {chat, `,"max_generated_tokens":5000`, 1000},
+		"max_tokens_to_sample":          {messages, `,"max_tokens_to_sample":5000`, 1000},
+		"max_length":                    {chat, `,"max_length":5000`, 1000},
+		"min_tokens":                    {chat, `,"min_tokens":5000`, 1000},
+		"thinking_budget":               {chat, `,"thinking_budget":5000`, 1000},
+		"thinking budget of vLLM":       {chat, `,"thinking_token_budget":5000`, 1000},
+		"thinking budget of Gemini":     {chat, `,"extra_body":{"google":{"thinking_config":{"thinking_budget":5000}}}`, 1000},
+		"reasoning":                     {chat, `,"reasoning":{"max_tokens":5000}`, 1000},
+		"reasoning by effort":           {chat, `,"reasoning":{"effort":"low"}`, 10},
+		"a member of the other dialect": {messages, `,"max_completion_tokens":5000`, 1000},
+		"in extra_body":                 {chat, `,"extra_body":{"n_predict":5000}`, 1000},
+		"not at the top level":          {chat, `,"metadata":{"n_predict":5000}`, 10},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -300,7 +300,7 @@ func TestAnUnboundedMaxTokensIsNotProposed(t *testing.T) {
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "0.000001")
 	for more, proposed := range map[string]bool{``: true, `,"n_predict":5000`: false} {
-		got := post(t, g, completions, key.Secret, "media dear", `,"max_tokens":1000`+more)
+		got := post(t, g, completions, key.Secret, "media costly", `,"max_tokens":1000`+more)
 		if got.Status != http.StatusPaymentRequired || strings.Contains(got.Body, "would fit") != proposed {
 			t.Errorf("%s: answered %d %s", more, got.Status, got.Body)
 		}

@@ -21,7 +21,7 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 	a := c.answer
 	a.end()
 	defer c.endDetached()
-	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // net/http compares the value, too
+	if panicked != nil && panicked != http.ErrAbortHandler { //nolint:errorlint // net/http also compares the value
 		err = errors.New("a handler panicked")
 	}
 
@@ -36,7 +36,7 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 	}
 
 	if a.callerGone && !a.headSent {
-		// The caller does not read this status. It is for the access log, as in
+		// The caller does not read this status. The access log records it, as in
 		// Caddy's reverse_proxy.
 		c.status = statusClientGone
 		a.ResponseWriter.WriteHeader(c.status)
@@ -69,7 +69,7 @@ func (c *call) beforeAnswer(err error) {
 	case errors.Is(err, errNoRoute):
 		c.ended, c.failure = usage.Refused, err
 		c.refusal = noModel(fault.ModelNotFound, "model", c.request.Model)
-		if c.backend == "" { // as one that the gate refused, it is no record of the store
+		if c.backend == "" { // the store keeps no record of a refused call that no backend received
 			c.bill.reservation.Release()
 			c.bill.reservation = nil
 		}
@@ -127,7 +127,7 @@ func (c *call) conclude(broken bool, err error) (abort bool) {
 		return true
 	default:
 		c.ended = usage.UpstreamError
-		c.refusal = fault.New(fault.UpstreamUnavailable, "the backend broke off in the middle of its answer")
+		c.refusal = fault.New(fault.UpstreamUnavailable, "the backend ended its answer before it was complete")
 	}
 	if !a.intact() {
 		return true

@@ -19,7 +19,7 @@ var pings = map[string]string{
 	chat:     ": ping\n\n",
 }
 
-// soon is the limit for events that must happen at once.
+// soon is the time limit of events that must happen immediately.
 const soon = time.Second
 
 func within(t *testing.T, d time.Duration, what string, done <-chan struct{}) {
@@ -87,7 +87,7 @@ func TestASilentStreamGetsPingsBetweenItsEvents(t *testing.T) {
 	}
 }
 
-func TestNothingIsPutIntoAnEventNorIntoWhatIsNoEventStream(t *testing.T) {
+func TestNoPingsWithinEventsOrOutsideStreams(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n ping 20ms\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for name, c := range map[string]struct {
@@ -144,13 +144,13 @@ func TestABackendThatDoesNotBeginInTimeIs504(t *testing.T) {
 	}
 }
 
-func TestABackendThatFallsSilentIsEndedAndTheCallerTold(t *testing.T) {
+func TestASilentStreamEndsWithAnErrorEvent(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n idle 100ms\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for _, path := range []string{messages, chat} {
 		for name, c := range map[string]struct {
 			more, head, sent string
-			told             bool // an error event ends the body; otherwise the connection is closed
+			event            bool // an error event ends the body; otherwise the connection is closed
 		}{
 			"in a stream":        {streamed, "text/event-stream", begun(path), true},
 			"within an event":    {streamed, "text/event-stream", begun(path) + "data: {\"ty", false},
@@ -167,13 +167,13 @@ func TestABackendThatFallsSilentIsEndedAndTheCallerTold(t *testing.T) {
 				})
 				got := post(t, g, path, key, model, c.more)
 				want := c.sent
-				if c.told {
+				if c.event {
 					want += errorEvent(path, "timeout_error", "UPSTREAM_TIMEOUT", "the backend of this model did not answer in time", got.RequestID())
 				}
-				if path == chat && !c.told && c.more != "" {
+				if path == chat && !c.event && c.more != "" {
 					want = got.Body // the trimmer may hold back an incomplete event
 				}
-				if got.Body != want || (got.Err == nil) != c.told {
+				if got.Body != want || (got.Err == nil) != c.event {
 					t.Errorf("the caller got (%v)\n%q\nwant\n%q", got.Err, got.Body, want)
 				}
 				within(t, soon, "the end of the call to the backend", gone)
@@ -186,12 +186,12 @@ func TestABackendThatFallsSilentIsEndedAndTheCallerTold(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesCancelsTheBackendWithinASecond(t *testing.T) {
+func TestADisconnectCancelsTheBackendWithinASecond(t *testing.T) {
 	for name, proxy := range map[string]string{
 		"plain":                "reverse_proxy BACKEND",
 		"flush_interval -1":    "reverse_proxy BACKEND {\n flush_interval -1\n}",
 		"within a subroute":    "handle {\n reverse_proxy BACKEND {\n flush_interval -1\n}\n}",
-		"with a short wait":    "reverse_proxy BACKEND {\n flush_interval 10ms\n}",
+		"flush_interval 10ms":  "reverse_proxy BACKEND {\n flush_interval 10ms\n}",
 		"with request_buffers": "reverse_proxy BACKEND {\n request_buffers 1MiB\n}",
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -250,7 +250,7 @@ func TestACallerWhoLeavesCancelsTheBackendWithinASecond(t *testing.T) {
 	}
 }
 
-func TestACallerWhoLeavesAfterTheLastEventHasHadAllOfIt(t *testing.T) {
+func TestADisconnectAfterTheLastEventIsComplete(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for path, text := range map[string]string{messages: strings.Join(messageEvents, ""), chat: strings.Join(chatChunks, "") + doneChunk} {
@@ -269,7 +269,7 @@ func TestACallerWhoLeavesAfterTheLastEventHasHadAllOfIt(t *testing.T) {
 	}
 }
 
-func TestACallerWhoReadsNoMoreDoesNotHoldABackendForEver(t *testing.T) {
+func TestACallerThatStopsReadingDoesNotBlockTheBackend(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Global: "servers {\n timeouts {\n write_idle 100ms\n}\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	gone := make(chan struct{})
@@ -284,7 +284,7 @@ func TestACallerWhoReadsNoMoreDoesNotHoldABackendForEver(t *testing.T) {
 		}
 	})
 	open(t.Context(), t, g, messages, key, "stuck", streamed) // read nothing
-	within(t, gatetest.Patience, "the end of the call to the backend", gone)
+	within(t, gatetest.Timeout, "the end of the call to the backend", gone)
 	if line := g.CallLineOf(t, "stuck"); line.Text("ended") != "client_gone" {
 		t.Errorf("logged %v", line)
 	}

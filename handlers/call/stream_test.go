@@ -27,7 +27,7 @@ func cuts(text string, seed uint64) []string {
 	return portions
 }
 
-func TestAStreamReachesTheCallerByteForByteHoweverItIsCut(t *testing.T) {
+func TestStreamsAreForwardedByteForByte(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	whole := map[string]string{
@@ -44,7 +44,7 @@ func TestAStreamReachesTheCallerByteForByteHoweverItIsCut(t *testing.T) {
 					t.Parallel()
 					model := t.Name()
 					g.Backend.On(model, gatetest.Stream(cuts(want, seed)...))
-					// The caller asks for usage, so the gate adds and removes nothing.
+					// The caller requests usage, so the gateway adds and removes nothing.
 					got := post(t, g, path, key, model, `,"stream":true,"stream_options":{"include_usage":true}`)
 					if got.Body != want || got.Err != nil || got.Header.Get("Content-Type") != "text/event-stream" {
 						t.Errorf("the caller got (%v)\n%q\nwant\n%q", got.Err, got.Body, want)
@@ -60,7 +60,7 @@ func TestAStreamReachesTheCallerByteForByteHoweverItIsCut(t *testing.T) {
 	}
 }
 
-func TestEachEventIsFlushedAsItComes(t *testing.T) {
+func TestEachEventIsFlushedImmediately(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	for path, events := range map[string][]string{messages: messageEvents, chat: append(chatChunks, doneChunk)} {
@@ -98,31 +98,31 @@ func fullRead(resp *http.Response, p []byte) (n int, err error) {
 	return n, err
 }
 
-func TestUsageIsAskedOfAStreamAndItsChunkTakenOutWhereTheCallerDidNotAsk(t *testing.T) {
+func TestAnUnrequestedUsageChunkIsRemoved(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
-	const asked = `"include_usage":true`
+	const include = `"include_usage":true`
 	for _, path := range []string{chat, completions} {
 		first := bodyFor(path, "MODEL", "")
 		first = first[1 : len(first)-1] // the members of a valid body
 		for name, c := range map[string]struct {
 			body, sent string
-			ours       bool // the gate asked for the chunk
+			added      bool // the gateway requested the chunk
 		}{
 			"absent":         {`{` + first + `,"stream":true}`, `{"stream_options":{"include_usage":true},` + first + `,"stream":true}`, true},
 			"absent, spaced": {" {\n " + first + " ,\t\"stream\" : true } \n", ` {"stream_options":{"include_usage":true},` + "\n " + first + " ,\t\"stream\" : true } \n", true},
 			"far from the start": {strings.Repeat(" ", 200) + `{` + first + `,"stream":true}`,
 				strings.Repeat(" ", 200) + `{"stream_options":{"include_usage":true},` + first + `,"stream":true}`, true},
-			"empty":          {`{` + first + `,"stream":true,"stream_options":{}}`, `{` + first + `,"stream":true,"stream_options":{` + asked + `}}`, true},
-			"empty, spaced":  {`{"stream_options": { } ,` + first + `,"stream":true}`, `{"stream_options": {` + asked + ` } ,` + first + `,"stream":true}`, true},
-			"other":          {`{` + first + `,"stream":true,"stream_options":{"x":[1.0]}}`, `{` + first + `,"stream":true,"stream_options":{` + asked + `,"x":[1.0]}}`, true},
-			"null":           {`{` + first + `,"stream_options":null,"stream":true}`, `{` + first + `,"stream_options":{` + asked + `},"stream":true}`, true},
-			"true":           {`{` + first + `,"stream_options":{"include_usage":true},"stream":true}`, "", false},
-			"false":          {`{` + first + `,"stream_options":{"include_usage":false},"stream":true}`, "", false},
-			"escaped name":   {`{` + first + `,"stream_options":{"include_us\u0061ge":true},"stream":true}`, "", false},
-			"not a stream":   {`{` + first + `}`, "", false},
-			"stream:false":   {`{` + first + `,"stream":false}`, "", false},
-			"of a large one": {`{"x":"` + strings.Repeat("x", 300_000) + `",` + first + `,"stream":true}`, `{"stream_options":{"include_usage":true},"x":"` + strings.Repeat("x", 300_000) + `",` + first + `,"stream":true}`, true},
+			"empty":         {`{` + first + `,"stream":true,"stream_options":{}}`, `{` + first + `,"stream":true,"stream_options":{` + include + `}}`, true},
+			"empty, spaced": {`{"stream_options": { } ,` + first + `,"stream":true}`, `{"stream_options": {` + include + ` } ,` + first + `,"stream":true}`, true},
+			"other":         {`{` + first + `,"stream":true,"stream_options":{"x":[1.0]}}`, `{` + first + `,"stream":true,"stream_options":{` + include + `,"x":[1.0]}}`, true},
+			"null":          {`{` + first + `,"stream_options":null,"stream":true}`, `{` + first + `,"stream_options":{` + include + `},"stream":true}`, true},
+			"true":          {`{` + first + `,"stream_options":{"include_usage":true},"stream":true}`, "", false},
+			"false":         {`{` + first + `,"stream_options":{"include_usage":false},"stream":true}`, "", false},
+			"escaped name":  {`{` + first + `,"stream_options":{"include_us\u0061ge":true},"stream":true}`, "", false},
+			"not a stream":  {`{` + first + `}`, "", false},
+			"stream:false":  {`{` + first + `,"stream":false}`, "", false},
+			"a large body":  {`{"x":"` + strings.Repeat("x", 300_000) + `",` + first + `,"stream":true}`, `{"stream_options":{"include_usage":true},"x":"` + strings.Repeat("x", 300_000) + `",` + first + `,"stream":true}`, true},
 		} {
 			t.Run(path+" "+name, func(t *testing.T) {
 				t.Parallel()
@@ -130,7 +130,7 @@ func TestUsageIsAskedOfAStreamAndItsChunkTakenOutWhereTheCallerDidNotAsk(t *test
 				named := func(s string) string { return strings.Replace(s, "MODEL", model, 1) }
 				want := strings.Join(chatChunks, "") + doneChunk
 				g.Backend.On(model, gatetest.Stream(cuts(strings.Join(chatChunks, "")+usageChunk+doneChunk, 7)...))
-				if !c.ours {
+				if !c.added {
 					c.sent = c.body
 					want = strings.Join(chatChunks, "") + usageChunk + doneChunk
 				}
@@ -149,7 +149,7 @@ func TestUsageIsAskedOfAStreamAndItsChunkTakenOutWhereTheCallerDidNotAsk(t *test
 	}
 }
 
-func TestUsageNullIsTakenOutWhereTheCallerDidNotAsk(t *testing.T) {
+func TestUnrequestedNullUsageIsRemoved(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	plain := strings.Join(chatChunks, "")
@@ -163,20 +163,20 @@ func TestUsageNullIsTakenOutWhereTheCallerDidNotAsk(t *testing.T) {
 		}
 		wantCall(t, g, got, "complete", "reported", 7, 2)
 		if got := post(t, g, chat, key, model, streamed+`,"stream_options":{"include_usage":true}`); got.Body != withNull+usageChunk+doneChunk {
-			t.Errorf("the caller who asked got\n%s", got.Body)
+			t.Errorf("with include_usage the caller got\n%s", got.Body)
 		}
 	}
 }
 
-func TestAStreamThatBringsNoUsageIsEstimated(t *testing.T) {
+func TestAStreamWithoutUsageIsEstimated(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
-	g.Backend.On("mute", gatetest.Stream(append(chatChunks, doneChunk)...))
-	got := post(t, g, chat, key, "mute", streamed)
+	g.Backend.On("unreported", gatetest.Stream(append(chatChunks, doneChunk)...))
+	got := post(t, g, chat, key, "unreported", streamed)
 	wantCall(t, g, got, "complete", "estimated", 2, 2) // "hello" and "Hello" have five bytes each; a third of that is rounded up to 2
 }
 
-func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
+func TestAnEncodedStreamPassesUnchanged(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: "limits {\n ping 20ms\n}", Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
 	packed := gzipped(t, strings.Join(messageEvents, ""))
@@ -192,7 +192,7 @@ func TestAnEncodedStreamPassesAsItIs(t *testing.T) {
 	close(quiet)
 	var got bytes.Buffer
 	if _, err := got.ReadFrom(resp.Body); err != nil || got.String() != packed {
-		t.Errorf("the packed bytes did not pass as they were (%v): %d bytes, want %d", err, got.Len(), len(packed))
+		t.Errorf("the compressed bytes were changed (%v): %d bytes, want %d", err, got.Len(), len(packed))
 	}
 	wantCall(t, g, gatetest.Answer{Header: resp.Header}, "complete", "reported", 25, 15)
 }
@@ -222,14 +222,14 @@ func TestALineOfAStreamMayHave16MiB(t *testing.T) {
 		got := post(t, g, path, key.Secret, model, streamed)
 		want := strings.Replace(first+line+strings.Join(rest, ""), usageChunk, "", 1)
 		if got.Err != nil || got.Body != want {
-			t.Fatalf("%s: %d bytes of %d came (%v)", path, len(got.Body), len(want), got.Err)
+			t.Fatalf("%s: %d bytes of %d arrived (%v)", path, len(got.Body), len(want), got.Err)
 		}
 		if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-cost {
-			t.Errorf("%s: the wallet has %v, the call should have cost %v", path, w.Balance, cost)
+			t.Errorf("%s: the wallet has %v, want a charge of %v", path, w.Balance, cost)
 		}
 
 		// A longer line ends the call, which is charged as an incomplete answer. The estimate
-		// is limited to max_tokens, or to the greatest output of the model.
+		// is limited to max_tokens, or to max_output of the model.
 		model, cost = "priced too long "+path, money.Amount(25+64*10)
 		if path == chat {
 			cost = 2 + 1000*10

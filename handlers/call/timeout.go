@@ -22,8 +22,8 @@ func (errTimeout) Temporary() bool { return true }
 type watch struct {
 	timer   *time.Timer
 	due     time.Time // when the timer fires
-	firstBy time.Time // when the head must have arrived
-	endBy   time.Time // when a detached call must have ended; zero: no bound
+	firstBy time.Time // the deadline of the response header
+	endBy   time.Time // the deadline of a detached call; zero: none
 	idle    time.Duration
 	ping    time.Duration // zero: none
 	recheck time.Duration // until the next check, if an answer is being written or an event is incomplete
@@ -100,7 +100,7 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 	return max(due, time.Millisecond)
 }
 
-// check is the function of the timer.
+// check runs when the timer fires.
 func (w *watch) check(a *answer) {
 	if !a.mu.TryLock() {
 		// The answer is being written. The watch does not end a call whose caller

@@ -17,13 +17,13 @@ import (
 // slowCaller is a ResponseWriter whose writes block for a while.
 type slowCaller struct {
 	header http.Header
-	takes  time.Duration
+	delay  time.Duration
 }
 
 func (c *slowCaller) Header() http.Header { return c.header }
 func (c *slowCaller) WriteHeader(int)     {}
 func (c *slowCaller) Write(p []byte) (int, error) {
-	time.Sleep(c.takes)
+	time.Sleep(c.delay)
 	return len(p), nil
 }
 
@@ -36,7 +36,7 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 			route: &route{Route: reply.Route{Dialect: dialect.Anthropic}},
 		}
 		c.ctx, c.cancel = context.WithCancelCause(t.Context())
-		caller := &slowCaller{header: make(http.Header), takes: 3*idle + 500*time.Millisecond}
+		caller := &slowCaller{header: make(http.Header), delay: 3*idle + 500*time.Millisecond}
 		a := newAnswer(caller, c)
 		a.watch.start(a)
 		defer a.watch.stop()
@@ -46,16 +46,16 @@ func TestASlowCallerIsNotASilentBackend(t *testing.T) {
 		a.mu.Unlock()
 		for range 3 {
 			if _, err := a.Write([]byte("more")); err != nil || c.cause() != nil {
-				t.Fatalf("while the caller read slowly: %v, %v", err, c.cause())
+				t.Fatalf("while the caller reads slowly: %v, %v", err, c.cause())
 			}
-			time.Sleep(idle - time.Second) // the backend is slow, too
+			time.Sleep(idle - time.Second) // the backend is slow as well
 			if c.cause() != nil {
-				t.Fatal("the time of the caller counted as that of the backend")
+				t.Fatal("the time of the caller counts as time of the backend")
 			}
 		}
 		time.Sleep(3 * time.Second)
 		if !c.timedOut() {
-			t.Error("a backend that is silent too long is waited for")
+			t.Error("the call continues although the backend is silent too long")
 		}
 	})
 }

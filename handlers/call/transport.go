@@ -19,11 +19,11 @@ import (
 
 // transport is Caddy's transport with five changes.
 //
-// A small call goes upstream in one write, its head together with its body.
-// net/http flushes the head by itself unless it sees that the body is in memory,
-// and behind Caddy's wrappers it does not see that. The second write is a tenth of
-// what a small call costs (measured: 1.11 × the calls per CPU-second). Such a call
-// can also be repeated, because its body is still there.
+// A small call goes upstream in one write, its head together with its body. net/http
+// flushes the head alone unless it sees that the body is in memory. Caddy's wrappers
+// hide that. The second write takes a tenth of the cost of a small call (measured:
+// 1.11 × the calls per CPU-second). Such a call can also be repeated, because its
+// body is still in memory.
 //
 // A request that was sent keeps no headers. They contain the operator's credential for the
 // backend, which reverse_proxy would write into its log whenever an answer ends early. It
@@ -37,8 +37,8 @@ import (
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
-// It is one machine word with the same value as the transport that it replaces, because a
-// health check that Caddy has started may read it at the same time.
+// It is one machine word with the same value as the transport that it replaces. A health
+// check that Caddy has started may read it concurrently.
 type transport struct{ *reverseproxy.HTTPTransport }
 
 // matchedTransport is the transport if lb_retry_match reads the request that was sent. It
@@ -80,10 +80,10 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if !ok {
 		return t.HTTPTransport.RoundTrip(&sent) // a health check
 	}
-	if asked, ok := reverseproxy.GetDialInfo(req.Context()); ok {
-		c.backend = asked.Address
+	if dial, ok := reverseproxy.GetDialInfo(req.Context()); ok {
+		c.backend = dial.Address
 	}
-	// Vendors must not see that the call comes through a gateway. A value that the operator sets
+	// Vendors must not see that a gateway sends the call. A value that the operator sets
 	// is kept. Retries share the headers with an attempt that may still be sending, so they must
 	// not delete again.
 	if via := req.Header["Via"]; len(via) == 1 && strings.HasSuffix(via[0], " Caddy") {
@@ -101,7 +101,7 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	resp, err := t.HTTPTransport.RoundTrip(out)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		// A call cannot ask for another protocol. Without this check reverse_proxy would
-		// hand the bare connection to the caller.
+		// give the raw connection to the caller.
 		resp.Body.Close()
 		return nil, errSwitched
 	}
@@ -147,8 +147,8 @@ func useTransport(routes caddyhttp.RouteList) {
 
 // The greatest number of idle connections to a backend: Caddy's default, and that of the
 // gateway. A model answers slowly, so many calls run at the same time. Beyond this number each
-// call would close its connection, and the next one would open another (measured: a twelfth of
-// the cost of a call, with 64 concurrent calls).
+// call would close its connection, and the next one would open another. That is a twelfth of
+// the cost of a call (measured with 64 concurrent calls).
 const (
 	caddyIdleConnections = 32
 	idleConnections      = 1024

@@ -9,21 +9,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestAWholeStreamIsChargedItsInputWhateverItsDialect(t *testing.T) {
+func TestACompleteStreamIsChargedItsInputInEachDialect(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	const input = 2 // "hello"
 	const gemini = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hello\"}]}}]}\n\n"
-	const mistake = "data: {\"error\":{\"message\":\"no\"}}\n\n"
+	const failure = "data: {\"error\":{\"message\":\"no\"}}\n\n"
 	charges(t, g, map[string]reported{
 		"another dialect":                 {chat, streamed, gatetest.Stream(gemini, doneChunk), input, "estimated"},
 		"another dialect of completions":  {completions, streamed, gatetest.Stream(gemini, doneChunk), input, "estimated"},
 		"text":                            {chat, streamed, gatetest.Stream("data: Hello\n\n", doneChunk), input, "estimated"},
 		"text as another media type":      {chat, streamed, gatetest.Body(200, "text/plain", "data: Hello\n\n"+doneChunk), input, "estimated"},
-		"a reason to end alone":           {chat, streamed, gatetest.Stream(chatChunks[0], chatChunks[2], doneChunk), 0, "none"},
-		"the end alone":                   {chat, streamed, gatetest.Stream(doneChunk), 0, "none"},
-		"the end after signs of life":     {chat, streamed, gatetest.Stream(": ping\n\n", "data:\n\n", "event: ping\n\n", doneChunk), 0, "none"},
-		"an error":                        {chat, streamed, gatetest.Stream(mistake, doneChunk), 0, "none"},
-		"an error in another dialect":     {chat, streamed, gatetest.Stream(gemini, mistake, doneChunk), 0, "none"},
+		"only a finish reason":            {chat, streamed, gatetest.Stream(chatChunks[0], chatChunks[2], doneChunk), 0, "none"},
+		"only the end":                    {chat, streamed, gatetest.Stream(doneChunk), 0, "none"},
+		"only pings and the end":          {chat, streamed, gatetest.Stream(": ping\n\n", "data:\n\n", "event: ping\n\n", doneChunk), 0, "none"},
+		"an error":                        {chat, streamed, gatetest.Stream(failure, doneChunk), 0, "none"},
+		"an error in another dialect":     {chat, streamed, gatetest.Stream(gemini, failure, doneChunk), 0, "none"},
 		"another dialect with its report": {chat, streamed, gatetest.Stream(gemini, usageChunk, doneChunk), 7 + 20, "reported"},
 	})
 	g.Verify(t)
@@ -32,7 +32,7 @@ func TestAWholeStreamIsChargedItsInputWhateverItsDialect(t *testing.T) {
 // page is the answer of a proxy in front of a backend that is down.
 const page = "<!DOCTYPE html>\n<html><head><script>x={\"text\":\"Hello\",\"usage\":{\"output_tokens\":900}}</script></head><body>We are back soon.</body></html>\n"
 
-func TestAPageInThePlaceOfAnAnswerIsAFailedCall(t *testing.T) {
+func TestAWebPageInsteadOfAnAnswerIsAFailedCall(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices + `
 		price strict* {
 			input 0.001
@@ -47,22 +47,22 @@ func TestAPageInThePlaceOfAnAnswerIsAFailedCall(t *testing.T) {
 		script http.HandlerFunc
 		page   bool
 	}{
-		"a page":                {html(page), true},
-		"XHTML":                 {gatetest.Body(200, "application/xhtml+xml", "\n<html></html>"), true},
-		"a page of JSON":        {gatetest.Body(200, "application/json", page), true},
-		"a page with a mark":    {gatetest.Body(200, "", "\ufeff"+page), true},
-		"a page without tags":   {html("We are back soon."), true},
-		"a page as a stream":    {gatetest.Stream(page), true},
-		"a page in parts":       {gatetest.Then(gatetest.Body(200, "text/html", "<"), portions(page[1:2], page[2:])), true},
-		"a compressed page":     {encoded("gzip", "text/html", gzipped(t, page)), true},
-		"a page that is unread": {encoded("br", "text/html", "compressed"), true},
-		"an answer as a page":   {html("\n" + chatAnswer), false},
-		"a stream as a page":    {html(strings.Join(chatChunks, "") + usageChunk + doneChunk), false},
-		"an answer in a text":   {gatetest.Body(200, "text/plain", "Hello"), false},
-		"a thought in a text":   {gatetest.Body(200, "text/plain", "<think>Hello</think>"), false},
-		"an empty answer":       {html(""), false},
-		"a list as an answer":   {html("[" + chatAnswer + "]"), false},
-		"a compressed answer":   {encoded("gzip", "text/html", gzipped(t, chatAnswer)), false},
+		"a page":                        {html(page), true},
+		"XHTML":                         {gatetest.Body(200, "application/xhtml+xml", "\n<html></html>"), true},
+		"a page with the type JSON":     {gatetest.Body(200, "application/json", page), true},
+		"a page with a byte order mark": {gatetest.Body(200, "", "\ufeff"+page), true},
+		"a page without tags":           {html("We are back soon."), true},
+		"a page as a stream":            {gatetest.Stream(page), true},
+		"a page in parts":               {gatetest.Then(gatetest.Body(200, "text/html", "<"), portions(page[1:2], page[2:])), true},
+		"a compressed page":             {encoded("gzip", "text/html", gzipped(t, page)), true},
+		"a page that cannot be read":    {encoded("br", "text/html", "compressed"), true},
+		"an answer with the type HTML":  {html("\n" + chatAnswer), false},
+		"a stream with the type HTML":   {html(strings.Join(chatChunks, "") + usageChunk + doneChunk), false},
+		"an answer with the type text":  {gatetest.Body(200, "text/plain", "Hello"), false},
+		"a thought with the type text":  {gatetest.Body(200, "text/plain", "<think>Hello</think>"), false},
+		"an empty answer":               {html(""), false},
+		"a list as an answer":           {html("[" + chatAnswer + "]"), false},
+		"a compressed answer":           {encoded("gzip", "text/html", gzipped(t, chatAnswer)), false},
 	} {
 		for _, form := range []struct{ name, more string }{{"whole", ""}, {"streamed", streamed}} {
 			for model, input := range map[string]money.Amount{"priced": 0, "strict": 2} {
@@ -78,7 +78,7 @@ func TestAPageInThePlaceOfAnAnswerIsAFailedCall(t *testing.T) {
 						t.Errorf("logged %v", line)
 					}
 					if c.page && w.Balance != money.Unit-input {
-						t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, input)
+						t.Errorf("the wallet has %v, want a charge of %v", w.Balance, input)
 					}
 					if got.Status != http.StatusOK || got.Err != nil && name != "a page as a stream" {
 						t.Errorf("answered %d %q %v", got.Status, got.Body, got.Err)
@@ -98,7 +98,7 @@ func encoded(encoding, contentType, body string) http.HandlerFunc {
 	}
 }
 
-func TestMediaWithoutAReportAreChargedByWhatCame(t *testing.T) {
+func TestUnreportedMediaAreChargedByTheirLength(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: `
 		price priced* {
 			input 0.001
@@ -114,22 +114,22 @@ func TestMediaWithoutAReportAreChargedByWhatCame(t *testing.T) {
 	sound := func(format string) string {
 		return `,"modalities":["text","audio"],"audio":{"voice":"alloy","format":"` + format + `"}`
 	}
-	spoken := func(members string) http.HandlerFunc {
+	speechAnswer := func(members string) http.HandlerFunc {
 		return gatetest.JSON(200, `{"choices":[{"index":0,"message":{"role":"assistant",`+members+`},"finish_reason":"stop"}]}`)
 	}
-	said := spoken(`"audio":{"id":"audio_1","data":"` + speech + `"}`)
+	answer := speechAnswer(`"audio":{"id":"audio_1","data":"` + speech + `"}`)
 	halves := gatetest.Stream(chatChunk(`"audio":{"id":"audio_1","data":"`+speech[:32_000]+`"}`), chatChunk(`"audio":{"data":"`+speech[32_000:]+`"}`), chatChunks[2], doneChunk)
 	const drawn = `"images":[{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}},{"type":"image_url","image_url":{"url":"https://a.example/b.png"}}]`
 	charges(t, g, map[string]reported{
-		"speech":                       {chat, sound("wav"), said, input + 20*100, "estimated"},
+		"speech":                       {chat, sound("wav"), answer, input + 20*100, "estimated"},
 		"speech in a stream":           {chat, streamed + sound("pcm16"), halves, input + 20*100, "estimated"},
-		"compressed speech":            {chat, sound("opus"), said, input + 256*100, "estimated"},
-		"speech of no format":          {chat, `,"modalities":["text","audio"]`, said, input + 256*100, "estimated"},
-		"speech with its transcript":   {chat, sound("wav"), spoken(`"audio":{"data":"` + speech + `","transcript":"Hello"}`), input + 20*100 + 2*10, "estimated"},
-		"more than was asked for":      {chat, `,"max_tokens":7` + sound("wav"), said, input + 7*100, "estimated"},
+		"compressed speech":            {chat, sound("opus"), answer, input + 256*100, "estimated"},
+		"speech without a format":      {chat, `,"modalities":["text","audio"]`, answer, input + 256*100, "estimated"},
+		"speech with its transcript":   {chat, sound("wav"), speechAnswer(`"audio":{"data":"` + speech + `","transcript":"Hello"}`), input + 20*100 + 2*10, "estimated"},
+		"more than max_tokens":         {chat, `,"max_tokens":7` + sound("wav"), answer, input + 7*100, "estimated"},
 		"speech with a report":         {chat, sound("wav"), gatetest.JSON(200, `{"choices":[{"index":0,"message":{"audio":{"data":"`+speech+`"}},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":4,"completion_tokens_details":{"audio_tokens":3}}}`), 9 + 3*100 + 10, "reported"},
 		"speech with a report of none": {chat, sound("wav"), gatetest.JSON(200, `{"choices":[{"index":0,"message":{"audio":{"data":"`+speech+`"}},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":0}}`), 9 + 20*100, "estimated"},
-		"images":                       {chat, `,"modalities":["text","image"]`, spoken(drawn), input + 10_000*200, "estimated"},
+		"images":                       {chat, `,"modalities":["text","image"]`, speechAnswer(drawn), input + 10_000*200, "estimated"},
 		"images in a stream":           {chat, streamed + `,"modalities":["text","image"]`, gatetest.Stream(chatChunk(drawn), chatChunks[2], doneChunk), input + 10_000*200, "estimated"},
 	})
 	g.Verify(t)

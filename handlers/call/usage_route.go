@@ -27,8 +27,8 @@ type keyUsage struct {
 	Budget   *budgetUsed `json:"budget"` // null: there is none
 	Rates    rates       `json:"rates"`
 	User     userLimits  `json:"user"`
-	Today    journal.Sum `json:"today"` // the present day, in UTC
-	Month    journal.Sum `json:"month"` // the present calendar month, in UTC
+	Today    journal.Sum `json:"today"` // the current day, in UTC
+	Month    journal.Sum `json:"month"` // the current calendar month, in UTC
 }
 
 type budgetUsed struct {
@@ -52,7 +52,7 @@ type rates struct {
 	TokensPerMinute   *int64 `json:"tokens_per_minute"`
 }
 
-// serveUsage answers the limits and the usage of a key.
+// serveUsage writes the limits and the usage of a key.
 func (b *block) serveUsage(w http.ResponseWriter, r *http.Request, runtime *caddymodule.Runtime, p *identity.Principal, requestID string) *fault.Fault {
 	key, user := auth.Subjects(p, &b.app.Limits)
 	answer := keyUsage{

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestAKeyIsToldTheLimitsOfItsUser: these limits also refuse calls of the key.
-func TestAKeyIsToldTheLimitsOfItsUser(t *testing.T) {
+// TestTheUsageRouteShowsTheLimitsOfTheUser reads the limits that apply to all keys of the user.
+func TestTheUsageRouteShowsTheLimitsOfTheUser(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
@@ -33,7 +33,7 @@ func TestAKeyIsToldTheLimitsOfItsUser(t *testing.T) {
 		return answer
 	}
 	if got := usage(); got.User.Budget != nil || len(got.User.Rates) != 3 || got.User.Rates["streams"] != nil {
-		t.Errorf("without limits it is told %+v", got)
+		t.Errorf("without limits: %+v", got)
 	}
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+key.UserID+"/limits",
 		map[string]any{"budget": "0.50", "reset": "day", "streams": 7, "requests_per_second": 50}, nil)
@@ -42,12 +42,12 @@ func TestAKeyIsToldTheLimitsOfItsUser(t *testing.T) {
 	g.WalletAtRest(t, key.UserID)
 	got := usage()
 	if b := got.User.Budget; b == nil || b.Limit != "0.50" || b.Used != "0.000000049" || b.Remaining != "0.499999951" || b.Reset != "day" || b.ResetsAt == 0 {
-		t.Errorf("the budget of the user is told as %+v", b)
+		t.Errorf("the budget of the user is %+v", b)
 	}
 	if r := got.User.Rates; *r["streams"] != 7 || *r["requests_per_second"] != 50 || r["tokens_per_minute"] != nil {
-		t.Errorf("the rates of the user are told as %v", r)
+		t.Errorf("the rates of the user are %v", r)
 	}
 	if got.Budget != nil || got.Rates["streams"] != nil {
-		t.Errorf("the key, which has no limits, is told %+v", got.limits)
+		t.Errorf("the key without limits has %+v", got.limits)
 	}
 }

@@ -37,17 +37,17 @@ func TestChatAnswersTheLastUserText(t *testing.T) {
 			map[int]result{0: {Text: "The tool answered: rain", End: "stop"}}, tokens("The tool answered: rain")},
 		{`"messages":[{"role":"tool","content":"rain"},{"role":"assistant","content":"It rains."},{"role":"user","content":"hi"}],` + chatWeather, weatherCall, 3},
 	} {
-		for way, ask := range map[string]func(*testing.T, string, string) (map[int]result, completed){"whole": whole, "stream": streamed} {
-			all, last := ask(t, chatPath, `{"model":"m",`+c.fields+`}`)
+		for mode, send := range map[string]func(*testing.T, string, string) (map[int]result, completed){"whole": whole, "stream": streamed} {
+			all, last := send(t, chatPath, `{"model":"m",`+c.fields+`}`)
 			if !reflect.DeepEqual(all, c.result) {
-				t.Errorf("%s %s: %+v", way, c.fields, all)
+				t.Errorf("%s %s: %+v", mode, c.fields, all)
 			}
 			if last.Usage.Completion != c.completion {
-				t.Errorf("%s %s: %+v", way, c.fields, last.Usage)
+				t.Errorf("%s %s: %+v", mode, c.fields, last.Usage)
 			}
-			object := map[string]string{"whole": "chat.completion", "stream": "chat.completion.chunk"}[way]
+			object := map[string]string{"whole": "chat.completion", "stream": "chat.completion.chunk"}[mode]
 			if last.Object != object {
-				t.Errorf("%s %s: object %q", way, c.fields, last.Object)
+				t.Errorf("%s %s: object %q", mode, c.fields, last.Object)
 			}
 		}
 	}
@@ -63,13 +63,14 @@ func TestChatCountsMessagesAndTools(t *testing.T) {
 	}
 }
 
-// The id, type and name of a call are sent once, with its first piece.
+// TestAStreamedToolCallIsNamedOnce checks that the id, type and name of a call are in its
+// first piece only.
 func TestAStreamedToolCallIsNamedOnce(t *testing.T) {
 	t.Parallel()
 	got := post(chatPath, `{"model":"m","stream":true,"messages":[{"role":"user","content":"hi"}],`+chatWeather+`}`).Body.String()
 	for _, once := range []string{`"id":"call_`, `"type":"function"`, `"name":"weather"`, `"role":"assistant"`} {
 		if n := strings.Count(got, once); n != 1 {
-			t.Errorf("%s is there %d times: %s", once, n, got)
+			t.Errorf("the stream contains %s %d times: %s", once, n, got)
 		}
 	}
 }

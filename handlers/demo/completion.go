@@ -8,11 +8,11 @@ import (
 // maxChoices is the maximum n, best_of, and number of choices of one answer.
 const maxChoices = 128
 
-// choices returns the number of choices for each of so many prompts.
+// choices returns the number of choices for each prompt.
 func (q *request) choices(prompts int) (int, error) {
 	switch {
 	case prompts > maxChoices:
-		return 0, invalid("prompt", "prompt: at most %d prompts are answered at once.", maxChoices)
+		return 0, invalid("prompt", "prompt: at most %d prompts are allowed.", maxChoices)
 	case q.N == nil:
 		return 1, nil
 	case *q.N < 1 || *q.N > maxChoices/prompts:
@@ -32,26 +32,26 @@ func answerCompletions(q *request, r simulation) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	tried := n
+	attempts := n
 	if q.BestOf != nil {
-		tried = *q.BestOf
+		attempts = *q.BestOf
 	}
 	switch {
-	case tried < n || tried > maxChoices:
+	case attempts < n || attempts > maxChoices:
 		return nil, invalid("best_of", "best_of: must be from n to %d.", maxChoices)
-	case tried > n && q.Stream:
-		return nil, invalid("best_of", "best_of: what is not known to be best cannot be streamed.")
+	case attempts > n && q.Stream:
+		return nil, invalid("best_of", "best_of: must be equal to n in a stream.")
 	}
 	c := completion{request: q, simulation: r}
 	for _, prompt := range q.Prompt {
 		// The space separates the answer from the echoed prompt.
-		s := speak(" "+words(r, prompt, false), limit, q.Stop)
+		s := generate(" "+answerText(r, prompt, false), limit, q.Stop)
 		if q.Echo {
 			s.echo = prompt
 		}
-		c.choices = append(c.choices, slices.Repeat([]speech{s}, n)...)
+		c.choices = append(c.choices, slices.Repeat([]generated{s}, n)...)
 		c.prompt += tokens(prompt)
-		c.output += tried * len(s.pieces)
+		c.output += attempts * len(s.pieces)
 	}
 	return c.answer("cmpl-", "text_completion", "text_completion")
 }
@@ -72,7 +72,7 @@ func answerChat(q *request, r simulation) (*answer, error) {
 	}
 	c := completion{
 		request: q, simulation: r, chat: true,
-		choices: slices.Repeat([]speech{s}, n), prompt: q.input().total(), output: n * len(s.pieces),
+		choices: slices.Repeat([]generated{s}, n), prompt: q.input().total(), output: n * len(s.pieces),
 	}
 	return c.answer("chatcmpl-", "chat.completion", "chat.completion.chunk")
 }
@@ -83,8 +83,8 @@ type completion struct {
 
 	simulation     simulation
 	chat           bool
-	choices        []speech // by their index
-	prompt, output int      // tokens
+	choices        []generated // by index
+	prompt, output int         // tokens
 
 	id, object string
 	created    int64
@@ -98,7 +98,7 @@ func (c *completion) answer(idPrefix, whole, chunk string) (*answer, error) {
 		pieces += len(s.pieces)
 	}
 	if size > maxBody {
-		return nil, invalid("n", "n: so many choices of this answer are larger than 32 MiB.")
+		return nil, invalid("n", "n: the choices together are larger than 32 MiB.")
 	}
 	c.id, c.created, c.object = newID(idPrefix), time.Now().Unix(), whole
 	if c.Stream {
@@ -116,12 +116,12 @@ func (c *completion) answer(idPrefix, whole, chunk string) (*answer, error) {
 	return &answer{whole: c.body(c.usage(), choices...)}, nil
 }
 
-// completionsEndings are the vendor's names of endings.
+// completionsEndings has the vendor's names of endings.
 var completionsEndings = map[ending]any{finished: "stop", stopped: "stop", limited: "length", calling: "tool_calls"}
 
 // stream sends the completion as events, with the choices interleaved.
 func (c *completion) stream(s *sender) {
-	var usage any = absent // of chunks: null if usage was requested, until the last one has it
+	var usage any = absent // in a chunk; if usage was requested, null except in the last chunk
 	if c.StreamOptions.IncludeUsage {
 		usage = nil
 	}
@@ -157,8 +157,8 @@ func (c *completion) stream(s *sender) {
 	s.write("", []byte("[DONE]"))
 }
 
-// step returns a piece of a choice in a stream; the empty one is its end.
-func (c *completion) step(of speech, piece string) any {
+// step returns a piece of a choice in a stream; the empty piece ends the choice.
+func (c *completion) step(of generated, piece string) any {
 	switch {
 	case !c.chat:
 		return piece
@@ -171,7 +171,7 @@ func (c *completion) step(of speech, piece string) any {
 }
 
 // message returns a choice of chat as a message.
-func (c *completion) message(s speech) object {
+func (c *completion) message(s generated) object {
 	content, calls := any(s.text()), any(absent)
 	if s.call != nil {
 		content, calls = nil, []object{{"id", newID("call_"), "type", "function", "function", object{"name", s.call.name, "arguments", s.text()}}}

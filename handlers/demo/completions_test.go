@@ -6,8 +6,7 @@ import (
 	"testing"
 )
 
-// completed is a completion, a chat completion, or a chunk of one, as a client
-// decodes it.
+// completed is a completion, a chat completion, or a chunk of a stream.
 type completed struct {
 	Object  string
 	Choices []struct {
@@ -71,7 +70,7 @@ func whole(t *testing.T, path, body string) (map[int]result, completed) {
 	return all, got
 }
 
-// streamed requests a stream with usage and returns the same.
+// streamed requests a stream with usage and returns its choices and its last chunk.
 func streamed(t *testing.T, path, body string) (map[int]result, completed) {
 	t.Helper()
 	got := post(path, strings.Replace(body, `{`, `{"stream":true,"stream_options":{"include_usage":true},`, 1))
@@ -83,7 +82,7 @@ func streamed(t *testing.T, path, body string) (map[int]result, completed) {
 	}
 	for _, e := range list[:len(list)-1] {
 		if last.Usage != nil {
-			t.Errorf("%s comes after the usage", e.data)
+			t.Errorf("%s follows the usage", e.data)
 		}
 		last = parse[completed](t, []byte(e.data))
 		if usageOnly := len(last.Choices) == 0; usageOnly != (last.Usage != nil) || !strings.Contains(e.data, `"usage":`) {
@@ -118,13 +117,13 @@ func TestCompletionsContinueThePrompt(t *testing.T) {
 			2: {Text: "two two two You said: two two", End: "length"},
 			3: {Text: "two two two You said: two two", End: "length"}}, 4, 14},
 	} {
-		for way, ask := range map[string]func(*testing.T, string, string) (map[int]result, completed){"whole": whole, "stream": streamed} {
-			all, last := ask(t, completionsPath, `{"model":"m",`+c.fields+`}`)
+		for mode, send := range map[string]func(*testing.T, string, string) (map[int]result, completed){"whole": whole, "stream": streamed} {
+			all, last := send(t, completionsPath, `{"model":"m",`+c.fields+`}`)
 			if !reflect.DeepEqual(all, c.result) {
-				t.Errorf("%s %s: %+v", way, c.fields, all)
+				t.Errorf("%s %s: %+v", mode, c.fields, all)
 			}
 			if last.Usage.Prompt != c.prompt || last.Usage.Completion != c.completion || last.Object != "text_completion" {
-				t.Errorf("%s %s: %+v", way, c.fields, last.Usage)
+				t.Errorf("%s %s: %+v", mode, c.fields, last.Usage)
 			}
 		}
 	}
@@ -138,7 +137,7 @@ func TestBestOfIsCountedButNotShown(t *testing.T) {
 	}
 }
 
-// A caller that did not request usage in a stream must not receive it.
+// TestAStreamReportsUsageOnlyOnRequest checks streams without stream_options.
 func TestAStreamReportsUsageOnlyOnRequest(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{completionsPath, chatPath} {

@@ -2,9 +2,9 @@
 // like a model, in the dialects of both vendors, and simulates failures on
 // request.
 //
-// [Demo] is the Caddy module. A request is read in request.go, the text is made in
-// speech.go and tools.go, the answer in messages.go and completion.go, and sent in
-// wire.go. The words of a prompt that simulate failures are in words.go.
+// [Demo] is the Caddy module. request.go reads a request, text.go and tools.go
+// generate the text, messages.go and completion.go build the answer, and wire.go
+// sends it. words.go has the words of a prompt that simulate failures.
 package demo
 
 import (
@@ -30,12 +30,12 @@ func init() {
 }
 
 const (
-	// maxBody is the maximum size of a request, and about that of an answer:
-	// the gateway's own limit for a messages body
+	// maxBody is the maximum size in bytes of a request, and approximately of an
+	// answer: the gateway's limit for a messages body
 	// (docs/reference/http.md#bodies).
 	maxBody = 32 << 20
 
-	// defaultPace is slow enough to watch a stream and fast enough not to wait for it.
+	// defaultPace makes the events of a stream visible without a long wait.
 	defaultPace = 15 * time.Millisecond
 )
 
@@ -51,34 +51,34 @@ const (
 // counts the pieces of all text in the request, including system and tools, but
 // not images. The handler supports the limits on tokens, stop sequences, `n`,
 // `best_of`, `echo`, arrays of prompts and `stream_options.include_usage`. If
-// the request has tools and its last message is not a tool result, the
-// requested tool, or else the first one, is called with arguments for the
-// required properties of its schema. If these exceed the limit on tokens, the
-// answer is text. Thinking, if enabled, comes before the answer. Text up to a
+// the request has tools and its last message is not a tool result, the answer
+// is a tool call. It calls the requested tool, by default the first one, with
+// arguments for the required properties of its schema. If these exceed the
+// limit on tokens, the answer is text. Thinking, if enabled, precedes the answer. Text up to a
 // `cache_control` counts as written to the cache.
 //
 // These words, anywhere in the last user text or the prompt, simulate failures of
 // backends; several can be combined:
 //
-// Word | What happens
-// -----|-------------
+// Word | Effect
+// -----|-------
 // `demo:401` | 401, as when a vendor refuses the operator's key
 // `demo:429` | 429 with `Retry-After: 1`
-// `demo:500` | 500, an error inside the vendor
+// `demo:500` | 500, an internal error of the vendor
 // `demo:529` | 529, the vendor is overloaded
-// `demo:html` | 502 with a page of HTML, as from a proxy in between
+// `demo:html` | 502 with a page of HTML, as from a proxy
 // `demo:empty` | 200 without a body
-// `demo:slow` | the first byte comes after 3 s; `demo:slow=500ms` after 500 ms
-// `demo:stall` | a stream is silent for 60 s after its third piece, then goes on; `demo:stall=20s` for 20 s
+// `demo:slow` | the first byte is sent after 3 s; `demo:slow=500ms` after 500 ms
+// `demo:stall` | a stream pauses for 60 s after its third piece, then continues; `demo:stall=20s` for 20 s
 // `demo:break` | the connection breaks in the middle of the answer
 // `demo:error` | a stream ends with an error event after its third piece; without a stream 529
 // `demo:nousage` | no usage is reported
 // `demo:cached` | the input counts as read from the cache: on messages the text up to the last `cache_control`, elsewhere the whole prompt
 // `demo:long=N` | the answer is N pieces long, at most 65536
-// `demo:gzip` | a JSON answer is compressed with gzip, asked for or not
+// `demo:gzip` | a JSON answer is compressed with gzip, even without `Accept-Encoding`
 //
-// Durations are at most 1 h. The answer to an invalid value is 400. Any other
-// word is ordinary text.
+// Durations are at most 1 h. The answer to an invalid value is 400. Other words
+// are ordinary text.
 type Demo struct {
 	// Pace is the pause after each piece of a stream. Default: 15 ms; 0 streams
 	// without a pause.
@@ -121,8 +121,8 @@ var (
 	}
 )
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler. Its own errors are those of
-// a client that left before the first byte, with status 499.
+// ServeHTTP implements caddyhttp.MiddlewareHandler. It returns an error with
+// status 499 if the client disconnects before the first byte.
 func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	for _, e := range endpoints {
 		if !strings.HasSuffix(r.URL.Path, e.suffix) {
@@ -135,9 +135,9 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 			return nil
 		}
 		if err != nil {
-			return gone(err)
+			return disconnected(err)
 		}
-		return s.give(a)
+		return s.answer(a)
 	}
 	return next.ServeHTTP(w, r)
 }
@@ -146,7 +146,7 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 func (e endpoint) read(w http.ResponseWriter, r *http.Request) (*answer, error) {
 	if r.Method != http.MethodPost {
 		w.Header().Set("Allow", http.MethodPost)
-		return nil, &refusal{status: http.StatusMethodNotAllowed, message: "This path takes POST only."}
+		return nil, &refusal{status: http.StatusMethodNotAllowed, message: "This path accepts only POST."}
 	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
 	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
@@ -155,7 +155,7 @@ func (e endpoint) read(w http.ResponseWriter, r *http.Request) (*answer, error) 
 	if err != nil {
 		return nil, err
 	}
-	// From now on a call of the gateway counts as one that a backend works on.
+	// From now on a call of the gateway counts as delivered to its backend.
 	if call, ok := caddyhttp.GetVar(r.Context(), "modelgate.call").(interface{ Delivered() }); ok {
 		call.Delivered()
 	}
@@ -183,7 +183,7 @@ func (d *Demo) UnmarshalCaddyfile(c *caddyfile.Dispenser) error {
 		switch c.Val() {
 		case "pace":
 			if d.Pace != nil {
-				return c.Err("pace is given twice")
+				return c.Err("pace is set twice")
 			}
 			var text string
 			if !c.AllArgs(&text) {

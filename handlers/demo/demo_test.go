@@ -44,7 +44,7 @@ type reply struct {
 	aborted bool  // the handler aborted
 }
 
-// serve calls d with r.
+// serve calls the handler with a request and returns the answer.
 func serve(d *Demo, r *http.Request) (got reply) {
 	got.ResponseRecorder = httptest.NewRecorder()
 	defer func() {
@@ -87,7 +87,7 @@ func parse[T any](t *testing.T, data []byte) T {
 // event is one server-sent event.
 type event struct{ name, data string }
 
-// events splits a stream into its events and fails for anything else.
+// events splits a stream into its events, and fails if a line is not part of an event.
 func events(t *testing.T, stream string) []event {
 	t.Helper()
 	var all []event
@@ -150,7 +150,7 @@ func TestABodyOver32MiBIsRefused(t *testing.T) {
 func TestInvalidRequestsAreRefusedInTheDialect(t *testing.T) {
 	t.Parallel()
 	const user = `"messages":[{"role":"user","content":"hi"}]`
-	for _, c := range []struct{ path, body, says string }{
+	for _, c := range []struct{ path, body, text string }{
 		{messagesPath, ``, "JSON"},
 		{messagesPath, `{"model":`, "JSON"},
 		{messagesPath, `[]`, "JSON"},
@@ -180,7 +180,7 @@ func TestInvalidRequestsAreRefusedInTheDialect(t *testing.T) {
 		{completionsPath, `{"model":"m","echo":true,"n":128,"prompt":"` + strings.Repeat("x", 300_000) + `"}`, "32 MiB"},
 		{chatPath, `{"model":"m"}`, "messages"},
 		{chatPath, `{` + user + `}`, "model"},
-		{chatPath, `{"model":"m","messages":[{"role":"nobody","content":"hi"}]}`, "messages.0.role"},
+		{chatPath, `{"model":"m","messages":[{"role":"unknown","content":"hi"}]}`, "messages.0.role"},
 		{chatPath, `{"model":"m","messages":[{"role":"user"}]}`, "messages.0.content"},
 		{chatPath, `{"model":"m","max_tokens":0,` + user + `}`, "max_tokens"},
 		{chatPath, `{"model":"m","max_completion_tokens":0,` + user + `}`, "max_completion_tokens"},
@@ -189,18 +189,18 @@ func TestInvalidRequestsAreRefusedInTheDialect(t *testing.T) {
 		{chatPath, `{"model":"m","tool_choice":{"type":"function","function":{"name":"x"}},` + user + `}`, "tool_choice"},
 	} {
 		got := post(c.path, c.body)
-		var said struct {
+		var answer struct {
 			Type  string
 			Error struct{ Type, Message string }
 		}
-		if err := json.Unmarshal(got.Body.Bytes(), &said); err != nil {
+		if err := json.Unmarshal(got.Body.Bytes(), &answer); err != nil {
 			t.Errorf("%s %.99s: %v", c.path, c.body, err)
 			continue
 		}
-		if got.Code != http.StatusBadRequest || said.Error.Type != "invalid_request_error" || !strings.Contains(said.Error.Message, c.says) {
-			t.Errorf("%s %.99s: status %d, %+v, want a message with %q", c.path, c.body, got.Code, said, c.says)
+		if got.Code != http.StatusBadRequest || answer.Error.Type != "invalid_request_error" || !strings.Contains(answer.Error.Message, c.text) {
+			t.Errorf("%s %.99s: status %d, %+v, want a message with %q", c.path, c.body, got.Code, answer, c.text)
 		}
-		if messages := c.path == messagesPath || c.path == countPath; messages != (said.Type == "error") {
+		if messages := c.path == messagesPath || c.path == countPath; messages != (answer.Type == "error") {
 			t.Errorf("%s %.99s: not in the dialect: %s", c.path, c.body, got.Body)
 		}
 	}
@@ -243,7 +243,7 @@ func TestEventsAreFlushedAndADisconnectEndsTheStream(t *testing.T) {
 	defer res.Body.Close()
 	// The stream stalls after its third piece, which must have arrived.
 	var seen []byte
-	for strings.Count(string(seen), "text_delta") < turnAfter {
+	for strings.Count(string(seen), "text_delta") < failAfterPieces {
 		buf := make([]byte, 512)
 		n, err := res.Body.Read(buf)
 		if seen = append(seen, buf[:n]...); err != nil {
@@ -256,8 +256,8 @@ func TestEventsAreFlushedAndADisconnectEndsTheStream(t *testing.T) {
 
 func TestADisconnectBeforeTheFirstByteIsA499(t *testing.T) {
 	t.Parallel()
-	ctx, leave := context.WithCancel(t.Context())
-	leave()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
 	r := httptest.NewRequest(http.MethodPost, countPath, strings.NewReader(`{"model":"m","messages":[{"role":"user","content":"hi"}]}`))
 	got := serve(unpaced, r.WithContext(ctx))
 	if failed, ok := errors.AsType[caddyhttp.HandlerError](got.err); !ok || failed.StatusCode != 499 {
@@ -275,7 +275,7 @@ func TestCaddyfile(t *testing.T) {
 		{input: "modelgate_demo {\n pace\n}", err: "wrong argument count"},
 		{input: "modelgate_demo {\n pace 1s 2s\n}", err: "wrong argument count"},
 		{input: "modelgate_demo {\n pace soon\n}", err: "pace: "},
-		{input: "modelgate_demo {\n pace 1s\n pace 1s\n}", err: "pace is given twice"},
+		{input: "modelgate_demo {\n pace 1s\n pace 1s\n}", err: "pace is set twice"},
 		{input: "modelgate_demo {\n pace 1s {\n pace 2s\n }\n}", err: "{"},
 		{input: "modelgate_demo {\n pause 1s\n}", err: `unknown word "pause"`},
 	} {
@@ -296,7 +296,7 @@ func TestCaddyfile(t *testing.T) {
 func TestANegativePaceIsRefused(t *testing.T) {
 	t.Parallel()
 	if err := (&Demo{Pace: new(caddy.Duration(-1))}).Validate(); err == nil {
-		t.Error("no error")
+		t.Error("a negative pace returned no error")
 	}
 	if err := unpaced.Validate(); err != nil {
 		t.Error(err)
@@ -310,11 +310,11 @@ func TestTheModuleIsRegistered(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, ok := info.New().(*Demo); !ok {
-		t.Errorf("New makes a %T", info.New())
+		t.Errorf("New returns a %T", info.New())
 	}
 }
 
-// The words are documented in the comment of Demo and implemented by the table.
+// TestTheDocumentationListsAllSimulationWords compares the comment of Demo with the table.
 func TestTheDocumentationListsAllSimulationWords(t *testing.T) {
 	t.Parallel()
 	file, err := parser.ParseFile(token.NewFileSet(), "demo.go", nil, parser.ParseComments)
@@ -338,8 +338,8 @@ func TestTheDocumentationListsAllSimulationWords(t *testing.T) {
 	}
 }
 
-// For any input, the answer is valid JSON or an error, and the handler does not
-// panic.
+// FuzzAnswer checks for any input that the answer is valid JSON or an error, and
+// that the handler does not panic.
 func FuzzAnswer(f *testing.F) {
 	for _, body := range []string{
 		`{"model":"m","max_tokens":9,"system":"s","messages":[{"role":"user","content":"hi"}]}`,

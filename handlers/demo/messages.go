@@ -19,7 +19,7 @@ func answerMessages(q *request, r simulation) (*answer, error) {
 	}
 	m := &messagesReply{model: q.Model, simulation: r, input: q.input()}
 	if q.Thinking.Type == "enabled" || q.Thinking.Type == "adaptive" {
-		thought := speak("The user wants an answer. I shall repeat what I was told.", left, nil)
+		thought := generate("The user wants an answer. I shall repeat what I was told.", left, nil)
 		m.parts, m.thought = []part{{thought, "thinking", ""}}, len(thought.pieces)
 		left -= m.thought
 	}
@@ -42,20 +42,20 @@ func answerMessages(q *request, r simulation) (*answer, error) {
 	return &answer{whole: m.body(content, messagesEndings[m.last.end], orNull(m.last.stop), m.pieces())}, nil
 }
 
-// messagesReply is a message as it is sent. Fields that the vendor's SDK
+// messagesReply is the answer to a messages request. Fields that the vendor's SDK
 // requires are always present, null if they have no value.
 type messagesReply struct {
 	model      string
 	simulation simulation
 	input      input
 	parts      []part
-	thought    int    // pieces of thinking
-	last       speech // the last part, also if it is empty
+	thought    int       // pieces of thinking
+	last       generated // the last part, even if it is empty
 }
 
 // part is one block of a reply.
 type part struct {
-	speech
+	generated
 
 	kind string // text, thinking or tool_use
 	id   string // of a tool_use
@@ -64,7 +64,7 @@ type part struct {
 // thinkingSignature replaces the vendor's signature.
 const thinkingSignature = "bW9kZWxnYXRlIGRlbW8="
 
-// messagesEndings are the vendor's names of endings.
+// messagesEndings has the vendor's names of endings.
 var messagesEndings = map[ending]any{finished: "end_turn", limited: "max_tokens", stopped: "stop_sequence", calling: "tool_use"}
 
 // block returns the block with a part of its text; the empty text begins a
@@ -96,12 +96,12 @@ func (p part) step(piece string) object {
 // pieces returns the number of pieces of all parts, which is the output.
 func (m *messagesReply) pieces() (n int) {
 	for _, p := range m.parts {
-		n += len(p.speech.pieces)
+		n += len(p.generated.pieces)
 	}
 	return n
 }
 
-// body returns the message as JSON after so many output tokens.
+// body returns the message as JSON. output is the number of output tokens.
 func (m *messagesReply) body(content []object, reason, sequence any, output int) object {
 	return object{
 		"id", newID("msg_"), "type", "message", "role", "assistant", "model", m.model, "content", content,
@@ -138,7 +138,7 @@ func (m *messagesReply) stream(s *sender) {
 	for i, p := range m.parts {
 		step := func(delta object) object { return object{"type", "content_block_delta", "index", i, "delta", delta} }
 		s.event("content_block_start", object{"type", "content_block_start", "index", i, "content_block", p.block("", "")})
-		for _, piece := range p.speech.pieces {
+		for _, piece := range p.generated.pieces {
 			s.piece("content_block_delta", step(p.step(piece)))
 		}
 		if p.kind == "thinking" {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// messageRead is a message as a client decodes it.
+// messageRead is a decoded message.
 type messageRead struct {
 	Content []struct {
 		Type, Text, Thinking, Signature, ID, Name string
@@ -39,15 +39,15 @@ func (m messageRead) text(t *testing.T) string {
 	return m.Content[0].Text
 }
 
-// ask returns a messages request with max_tokens 999, a user message with this
+// messagesBody returns a messages request with max_tokens 999, a user message with this
 // JSON content, and further fields.
-func ask(content, fields string) string {
+func messagesBody(content, fields string) string {
 	return fmt.Sprintf(`{"model":"m","max_tokens":999,"messages":[{"role":"user","content":%s}]%s}`, content, fields)
 }
 
 func TestMessagesRepeatTheLastUserText(t *testing.T) {
 	t.Parallel()
-	for _, c := range []struct{ messages, said string }{
+	for _, c := range []struct{ messages, text string }{
 		{`{"role":"user","content":"hi <you> & \"me\""}`, `You said: hi <you> & "me"`},
 		{`{"role":"user","content":""}`, "You said nothing."},
 		{`{"role":"user","content":[]}`, "You said nothing."},
@@ -58,7 +58,7 @@ func TestMessagesRepeatTheLastUserText(t *testing.T) {
 			"The tool answered: 42\n43"},
 	} {
 		got := read[messageRead](t, messagesPath, `{"model":"m","max_tokens":999,"messages":[`+c.messages+`]}`)
-		if said := got.text(t); said != c.said || got.StopReason != "end_turn" || got.StopSequence != nil {
+		if text := got.text(t); text != c.text || got.StopReason != "end_turn" || got.StopSequence != nil {
 			t.Errorf("%s: %+v", c.messages, got)
 		}
 	}
@@ -74,11 +74,11 @@ func TestMessagesStopAtMaxTokens(t *testing.T) {
 
 func TestMessagesStopAtAStopSequence(t *testing.T) {
 	t.Parallel()
-	got := read[messageRead](t, messagesPath, ask(`"one two three"`, `,"stop_sequences":["three"," two"]`))
+	got := read[messageRead](t, messagesPath, messagesBody(`"one two three"`, `,"stop_sequences":["three"," two"]`))
 	if got.text(t) != "You said: one" || got.StopReason != "stop_sequence" || *got.StopSequence != " two" {
 		t.Errorf("%+v", got)
 	}
-	got = read[messageRead](t, messagesPath, ask(`"hi"`, `,"stop_sequences":["You"]`))
+	got = read[messageRead](t, messagesPath, messagesBody(`"hi"`, `,"stop_sequences":["You"]`))
 	if len(got.Content) != 0 || got.StopReason != "stop_sequence" || got.Usage.Output != 1 {
 		t.Errorf("stopped at once: %+v", got)
 	}
@@ -96,7 +96,7 @@ func TestMessagesCallATool(t *testing.T) {
 		{weather + `,"tool_choice":{"type":"any"}`, "weather", `{"city":"example"}`},
 		{weather + `,"tool_choice":{"type":"tool","name":"clock"}`, "clock", `{}`},
 	} {
-		got := read[messageRead](t, messagesPath, ask(`"hi"`, c.fields))
+		got := read[messageRead](t, messagesPath, messagesBody(`"hi"`, c.fields))
 		if len(got.Content) != 1 || got.StopReason != "tool_use" {
 			t.Fatalf("%s: %+v", c.fields, got)
 		}
@@ -110,12 +110,12 @@ func TestMessagesCallATool(t *testing.T) {
 	}
 }
 
-func TestMessagesAnswerInWordsInsteadOfATool(t *testing.T) {
+func TestMessagesAnswerWithTextInsteadOfATool(t *testing.T) {
 	t.Parallel()
 	for name, body := range map[string]string{
-		"tool_choice none": ask(`"hi"`, weather+`,"tool_choice":{"type":"none"}`),
-		"a result":         ask(`[{"type":"tool_result","tool_use_id":"x","content":"rain"}]`, weather),
-		"no client tool":   ask(`"hi"`, `,"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
+		"tool_choice none": messagesBody(`"hi"`, weather+`,"tool_choice":{"type":"none"}`),
+		"a result":         messagesBody(`[{"type":"tool_result","tool_use_id":"x","content":"rain"}]`, weather),
+		"no client tool":   messagesBody(`"hi"`, `,"tools":[{"type":"web_search_20250305","name":"web_search"}]`),
 		"too few tokens":   `{"model":"m","max_tokens":2,"messages":[{"role":"user","content":"hi"}]` + weather + `}`,
 	} {
 		got := read[messageRead](t, messagesPath, body)
@@ -131,7 +131,7 @@ func TestMessagesThinkFirst(t *testing.T) {
 		`,"thinking":{"type":"enabled","budget_tokens":1024}`: "text",
 		`,"thinking":{"type":"adaptive"}` + weather:           "tool_use",
 	} {
-		got := read[messageRead](t, messagesPath, ask(`"hi"`, fields))
+		got := read[messageRead](t, messagesPath, messagesBody(`"hi"`, fields))
 		if len(got.Content) != 2 || got.Content[1].Type != then {
 			t.Fatalf("%s: %+v", fields, got)
 		}
@@ -140,12 +140,12 @@ func TestMessagesThinkFirst(t *testing.T) {
 			t.Errorf("%s: %+v", fields, got)
 		}
 	}
-	if got := read[messageRead](t, messagesPath, ask(`"hi"`, `,"thinking":{"type":"disabled"}`)); got.text(t) == "" {
+	if got := read[messageRead](t, messagesPath, messagesBody(`"hi"`, `,"thinking":{"type":"disabled"}`)); got.text(t) == "" {
 		t.Errorf("disabled: %+v", got)
 	}
 	short := read[messageRead](t, messagesPath, `{"model":"m","max_tokens":3,"thinking":{"type":"enabled"},"messages":[{"role":"user","content":"hi"}]}`)
 	if len(short.Content) != 1 || short.Content[0].Type != "thinking" || short.StopReason != "max_tokens" || short.Usage.Output != 3 {
-		t.Errorf("a limit within the thoughts: %+v", short)
+		t.Errorf("max_tokens ends the thinking: %+v", short)
 	}
 }
 
@@ -156,16 +156,16 @@ func TestMessagesCountTheirTokens(t *testing.T) {
 		name, body                       string
 		fresh, written5m, written1h, hit int
 	}{
-		{"text alone", ask(`"aaa bbb"`, ``), 2, 0, 0, 0},
-		{"system and message", ask(`"aaa bbb"`, `,"system":"ccc"`), 3, 0, 0, 0},
-		{"images do not count", ask(`[{"type":"image","source":{"data":"aaaa"}},{"type":"text","text":"aaa"}]`, ``), 1, 0, 0, 0},
-		{"system kept", ask(`"aaa bbb"`, `,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral"}}]`), 2, 1, 0, 0},
-		{"one hour, then five minutes", ask(`[{"type":"text","text":"aaa bbb","cache_control":{"type":"ephemeral","ttl":"5m"}},{"type":"text","text":"ddd"}]`,
+		{"text alone", messagesBody(`"aaa bbb"`, ``), 2, 0, 0, 0},
+		{"system and message", messagesBody(`"aaa bbb"`, `,"system":"ccc"`), 3, 0, 0, 0},
+		{"images do not count", messagesBody(`[{"type":"image","source":{"data":"aaaa"}},{"type":"text","text":"aaa"}]`, ``), 1, 0, 0, 0},
+		{"cached system", messagesBody(`"aaa bbb"`, `,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral"}}]`), 2, 1, 0, 0},
+		{"one hour, then five minutes", messagesBody(`[{"type":"text","text":"aaa bbb","cache_control":{"type":"ephemeral","ttl":"5m"}},{"type":"text","text":"ddd"}]`,
 			`,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral","ttl":"1h"}}]`), 1, 2, 1, 0},
-		{"all kept", ask(`"aaa bbb"`, `,"cache_control":{"type":"ephemeral"}`), 0, 2, 0, 0},
-		{"tools kept", ask(`"aaa"`, `,"tool_choice":{"type":"none"},"tools":[{"name":"nnn","description":"ddd","input_schema":{},"cache_control":{"type":"ephemeral"}}]`), 1, 3, 0, 0},
-		{"read from the cache", ask(`"demo:cached"`, `,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral"}}]`), 2, 0, 0, 1},
-		{"nothing to read", ask(`"demo:cached"`, ``), 2, 0, 0, 0},
+		{"all cached", messagesBody(`"aaa bbb"`, `,"cache_control":{"type":"ephemeral"}`), 0, 2, 0, 0},
+		{"cached tools", messagesBody(`"aaa"`, `,"tool_choice":{"type":"none"},"tools":[{"name":"nnn","description":"ddd","input_schema":{},"cache_control":{"type":"ephemeral"}}]`), 1, 3, 0, 0},
+		{"read from the cache", messagesBody(`"demo:cached"`, `,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral"}}]`), 2, 0, 0, 1},
+		{"nothing to read", messagesBody(`"demo:cached"`, ``), 2, 0, 0, 0},
 	} {
 		u := read[messageRead](t, messagesPath, c.body).Usage
 		if u.Input != c.fresh || u.CacheKinds.Ephemeral5m != c.written5m || u.CacheKinds.Ephemeral1h != c.written1h ||
@@ -176,21 +176,22 @@ func TestMessagesCountTheirTokens(t *testing.T) {
 			InputTokens int `json:"input_tokens"`
 		}](t, countPath, c.body).InputTokens
 		if counted != c.fresh+c.written5m+c.written1h+c.hit {
-			t.Errorf("%s: count_tokens says %d", c.name, counted)
+			t.Errorf("%s: count_tokens returns %d", c.name, counted)
 		}
 	}
 }
 
-// A stream must have the same content as the JSON answer to the same request.
-func TestMessagesStreamsAddUpToTheWhole(t *testing.T) {
+// TestMessagesStreamsMatchTheJSONAnswer compares the content of a stream with the JSON
+// answer to the same request.
+func TestMessagesStreamsMatchTheJSONAnswer(t *testing.T) {
 	t.Parallel()
 	for _, body := range []string{
-		ask(`"hello there"`, ``),
-		ask(`"hello there"`, `,"stop_sequences":["there"]`),
-		ask(`"hello there"`, `,"stop_sequences":["You"]`),
-		ask(`"hello there"`, `,"thinking":{"type":"enabled"}`),
-		ask(`"hello there"`, `,"thinking":{"type":"enabled"}`+weather),
-		ask(`"demo:cached"`, `,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral"}}]`),
+		messagesBody(`"hello there"`, ``),
+		messagesBody(`"hello there"`, `,"stop_sequences":["there"]`),
+		messagesBody(`"hello there"`, `,"stop_sequences":["You"]`),
+		messagesBody(`"hello there"`, `,"thinking":{"type":"enabled"}`),
+		messagesBody(`"hello there"`, `,"thinking":{"type":"enabled"}`+weather),
+		messagesBody(`"demo:cached"`, `,"system":[{"type":"text","text":"ccc","cache_control":{"type":"ephemeral"}}]`),
 	} {
 		whole := read[messageRead](t, messagesPath, body)
 		streamed := assemble(t, post(messagesPath, strings.Replace(body, `{`, `{"stream":true,`, 1)).Body.String())
@@ -206,7 +207,7 @@ func TestMessagesStreamsAddUpToTheWhole(t *testing.T) {
 	}
 }
 
-// assemble returns the message of a stream's events, as a client does.
+// assemble returns the message of the events of a stream.
 func assemble(t *testing.T, stream string) messageRead {
 	t.Helper()
 	var m messageRead

@@ -76,8 +76,8 @@ func (l *list) UnmarshalJSON(data []byte) (err error) {
 	return err
 }
 
-// oneOrMany decodes a string, which one converts to an item, or an array of
-// items. Absent and null mean no items.
+// oneOrMany decodes an array of items, or a string, which the function one converts
+// to an item. Absent and null mean no items.
 func oneOrMany[T any](data []byte, one func(string) T) ([]T, error) {
 	switch {
 	case len(data) == 0 || data[0] == 'n':
@@ -103,7 +103,7 @@ func (c content) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// resultText returns the text of a tool_result and ignores anything else.
+// resultText returns the text of a tool_result and ignores other content.
 func (b block) resultText() string {
 	var c content
 	if json.Unmarshal(b.Result, &c) != nil {
@@ -126,8 +126,8 @@ func (m message) result() (text string, found bool) {
 	return strings.Join(texts, "\n"), texts != nil
 }
 
-// asked returns the last text of a user.
-func (q *request) asked() string {
+// lastUserText returns the last text of a user.
+func (q *request) lastUserText() string {
 	for _, m := range slices.Backward(q.Messages) {
 		if text := m.Content.text(); m.Role == "user" && text != "" {
 			return text
@@ -141,9 +141,9 @@ func (e endpoint) answer(body []byte) (*answer, error) {
 	q := new(request)
 	if err := json.Unmarshal(body, q); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
-			return nil, invalid(wrong.Field, "%s: a value of kind %s does not fit here.", wrong.Field, wrong.Value)
+			return nil, invalid(wrong.Field, "%s: a value of kind %s is not allowed here.", wrong.Field, wrong.Value)
 		}
-		return nil, invalid("", "The body is not the JSON object expected here: %v.", err)
+		return nil, invalid("", "The body is not a JSON object of this endpoint: %v.", err)
 	}
 	if q.Model == "" {
 		return nil, missing("model")
@@ -153,12 +153,12 @@ func (e endpoint) answer(body []byte) (*answer, error) {
 		if err := e.checkMessages(q.Messages); err != nil {
 			return nil, err
 		}
-		texts = []string{q.asked()}
+		texts = []string{q.lastUserText()}
 	} else if len(q.Prompt) == 0 {
 		return nil, missing("prompt")
 	}
 	for param, stops := range map[string][]string{"stop": q.Stop, "stop_sequences": q.StopSequences} {
-		if at := slices.Index(stops, ""); at >= 0 { // every text contains it
+		if at := slices.Index(stops, ""); at >= 0 { // every text contains the empty sequence
 			return nil, invalid(fmt.Sprintf("%s.%d", param, at), "%s: a stop sequence must not be empty.", param)
 		}
 	}
@@ -191,7 +191,7 @@ func (e endpoint) checkMessages(messages []message) error {
 
 // limit returns the limit on tokens of a request, or the maximum.
 func (q *request) limit(least int) (int, error) {
-	limit := maxSpeech
+	limit := maxPieces
 	for _, set := range []struct {
 		param string
 		to    *int
@@ -206,15 +206,15 @@ func (q *request) limit(least int) (int, error) {
 	return limit, nil
 }
 
-// input is the input in tokens. Its kinds are disjoint, as in messages.
+// input has the numbers of input tokens. Its kinds are disjoint, as in messages.
 type input struct {
 	fresh, cached5m, cached1h int
 }
 
 func (in input) total() int { return in.fresh + in.cached5m + in.cached1h }
 
-// keep counts the tokens so far as cached if c requests it.
-func (in *input) keep(c *cacheControl) {
+// markCached counts the tokens so far as cached if c is set.
+func (in *input) markCached(c *cacheControl) {
 	switch {
 	case c == nil:
 		return
@@ -233,14 +233,14 @@ func (q *request) input() (in input) {
 		for _, text := range []string{t.Name, t.Description, string(t.InputSchema), t.Function.Name, t.Function.Description, string(t.Function.Parameters)} {
 			in.fresh += tokens(text)
 		}
-		in.keep(t.CacheControl)
+		in.markCached(t.CacheControl)
 	}
 	for _, m := range append([]message{{Content: q.System}}, q.Messages...) {
 		for _, b := range m.Content {
 			in.fresh += tokens(b.Text) + tokens(b.resultText())
-			in.keep(b.CacheControl)
+			in.markCached(b.CacheControl)
 		}
 	}
-	in.keep(q.CacheControl)
+	in.markCached(q.CacheControl)
 	return in
 }

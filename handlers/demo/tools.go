@@ -24,7 +24,7 @@ type toolRequest struct {
 
 // toolChoice is a string, or an object that may name a tool.
 type toolChoice struct {
-	Type     string `json:"type"` // or the word
+	Type     string `json:"type"` // or the string
 	Name     string `json:"name"`
 	Function struct {
 		Name string `json:"name"`
@@ -46,7 +46,7 @@ type tool struct {
 	schema json.RawMessage
 }
 
-// tool returns the requested tool, or else the first one; nil if no tool is
+// tool returns the requested tool, by default the first one; nil if no tool is
 // called.
 func (q *request) tool() (*tool, error) {
 	name := q.ToolChoice.Function.Name
@@ -54,17 +54,17 @@ func (q *request) tool() (*tool, error) {
 		name = q.ToolChoice.Name
 	}
 	for _, t := range q.Tools {
-		made := tool{t.Name, t.InputSchema}
+		found := tool{t.Name, t.InputSchema}
 		if t.Type == "function" {
-			made = tool{t.Function.Name, t.Function.Parameters}
+			found = tool{t.Function.Name, t.Function.Parameters}
 		} else if t.InputSchema == nil {
 			continue
 		}
-		if name == "" || made.name == name {
+		if name == "" || found.name == name {
 			if q.ToolChoice.Type == "none" {
 				return nil, nil
 			}
-			return &made, nil
+			return &found, nil
 		}
 	}
 	if name != "" {
@@ -98,7 +98,7 @@ type schema struct {
 	Required   []string                   `json:"required"`
 }
 
-// formats are sample strings by format.
+// formats has a sample string for each format.
 var formats = map[string]string{
 	"date":      "2026-01-31",
 	"time":      "12:00:00Z",
@@ -166,7 +166,7 @@ func (s *schema) object(depth int) map[string]any {
 		return object
 	}
 	for _, name := range s.Required {
-		if _, made := object[name]; !made {
+		if _, exists := object[name]; !exists {
 			object[name] = sample(s.Properties[name], depth+1)
 		}
 	}

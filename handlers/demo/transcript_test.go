@@ -8,25 +8,25 @@ import (
 	"testing"
 )
 
-var update = flag.Bool("update", false, "write the transcripts anew")
+var update = flag.Bool("update", false, "rewrite the transcripts")
 
-// changing matches what differs between runs.
-var changing = []struct {
-	what *regexp.Regexp
-	by   string
+// replacements removes the parts of answers that differ between runs.
+var replacements = []struct {
+	pattern *regexp.Regexp
+	by      string
 }{
 	{regexp.MustCompile(`"(msg_|toolu_|cmpl-|chatcmpl-|call_)[A-Z2-7]{26}"`), `"${1}ID"`},
 	{regexp.MustCompile(`"created":[1-9][0-9]{9},`), `"created":0,`},
 }
 
-// The transcripts are the exact bytes of requests and answers.
+// TestTranscripts compares answers with the files in testdata, byte by byte.
 func TestTranscripts(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ file, path, body string }{
-		{"messages.json", messagesPath, ask(`"hello there"`, ``)},
-		{"messages.sse", messagesPath, ask(`"hello there"`, `,"stream":true`)},
-		{"messages_tool.json", messagesPath, ask(`"hello there"`, `,"thinking":{"type":"enabled"}`+weather)},
-		{"messages_tool.sse", messagesPath, ask(`"hello there"`, `,"stream":true,"thinking":{"type":"enabled"}`+weather)},
+		{"messages.json", messagesPath, messagesBody(`"hello there"`, ``)},
+		{"messages.sse", messagesPath, messagesBody(`"hello there"`, `,"stream":true`)},
+		{"messages_tool.json", messagesPath, messagesBody(`"hello there"`, `,"thinking":{"type":"enabled"}`+weather)},
+		{"messages_tool.sse", messagesPath, messagesBody(`"hello there"`, `,"stream":true,"thinking":{"type":"enabled"}`+weather)},
 		{"completions.json", completionsPath, `{"model":"m","prompt":"hello there","n":2}`},
 		{"completions.sse", completionsPath, `{"model":"m","prompt":"hello there","n":2,"stream":true,"stream_options":{"include_usage":true}}`},
 		{"chat.json", chatPath, `{"model":"m","messages":[{"role":"user","content":"hello there"}]}`},
@@ -39,8 +39,8 @@ func TestTranscripts(t *testing.T) {
 			t.Errorf("%s: Content-Type %q", c.file, reply.Header().Get("Content-Type"))
 		}
 		got := reply.Body.Bytes()
-		for _, change := range changing {
-			got = change.what.ReplaceAll(got, []byte(change.by))
+		for _, r := range replacements {
+			got = r.pattern.ReplaceAll(got, []byte(r.by))
 		}
 		file := filepath.Join("testdata", c.file)
 		if *update {

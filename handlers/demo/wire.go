@@ -72,7 +72,7 @@ func invalid(param, format string, args ...any) *refusal {
 // missing returns the error for a missing field param.
 func missing(param string) *refusal { return invalid(param, "%s: this field is required.", param) }
 
-// kinds maps a status to the error types of the dialects, and to the message of
+// kinds has, for each status, the error types of the dialects and the message of
 // a simulated error.
 var kinds = map[int]struct{ messages, completions, code, message string }{
 	http.StatusBadRequest:            {"invalid_request_error", "invalid_request_error", "", ""},
@@ -87,9 +87,9 @@ var kinds = map[int]struct{ messages, completions, code, message string }{
 // simulated returns the error that simulates a status.
 func simulated(status int) *refusal { return &refusal{status: status, message: kinds[status].message} }
 
-// dialect contains the differences between the vendors.
+// dialect has the differences between the vendors.
 type dialect struct {
-	idHeader   string // header with
+	idHeader   string // header of
 	errorEvent string // name of the error event
 	errorBody  func(f *refusal, requestID string) object
 }
@@ -123,11 +123,11 @@ type answer struct {
 	simulation simulation
 	whole      any           // the JSON answer
 	events     func(*sender) // sends the answer as a stream instead; nil for JSON
-	pieces     int           // how many pieces events sends
+	pieces     int           // number of pieces that events sends
 }
 
 // sender sends one answer and simulates the failures that the prompt requests.
-// It keeps the first error of a stream and then does nothing.
+// After the first error of a stream it sends nothing.
 type sender struct {
 	ctx        context.Context
 	w          http.ResponseWriter
@@ -135,30 +135,31 @@ type sender struct {
 	pace       time.Duration
 	simulation simulation
 
-	turn, said int // the piece after which the simulated failure occurs; pieces sent
-	over       bool
-	err        error
+	failAfter int // number of the piece after which the simulated failure occurs
+	sent      int // pieces
+	ended     bool
+	err       error
 }
 
-// turnAfter is the number of pieces before a simulated failure of a stream. A
-// shorter stream fails after its last piece.
-const turnAfter = 3
+// failAfterPieces is the number of pieces before a simulated failure of a stream.
+// A shorter stream fails after its last piece.
+const failAfterPieces = 3
 
-// badGateway is an HTML page like those of proxies.
+// badGateway is an HTML page like the error page of a proxy.
 const badGateway = `<html>
 <head><title>502 Bad Gateway</title></head>
 <body><h1>502 Bad Gateway</h1></body>
 </html>
 `
 
-// give sends a. The error means that the client disconnected before the first
-// byte. If it disconnects later, give aborts the handler as reverse_proxy does,
-// so that an incomplete answer never looks complete.
-func (s *sender) give(a *answer) error {
+// answer sends a. It returns an error if the client disconnects before the first
+// byte. If the client disconnects later, answer aborts the handler as
+// reverse_proxy does, so that an incomplete answer never looks complete.
+func (s *sender) answer(a *answer) error {
 	r := a.simulation
-	s.simulation, s.turn = r, min(turnAfter, a.pieces)
+	s.simulation, s.failAfter = r, min(failAfterPieces, a.pieces)
 	if err := wait(s.ctx, r.slow); err != nil {
-		return gone(err)
+		return disconnected(err)
 	}
 	switch {
 	case r.status != 0:
@@ -198,7 +199,7 @@ func (s *sender) sendWhole(body []byte) {
 		s.w.Header().Set("Content-Type", "application/json")
 		s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = s.w.Write(body[:len(body)/2])
-		http.NewResponseController(s.w).Flush() // otherwise the half would stay in the server's buffer
+		http.NewResponseController(s.w).Flush() // otherwise the server would not send its buffer
 		panic(http.ErrAbortHandler)
 	}
 	s.send(http.StatusOK, "application/json", body)
@@ -227,13 +228,13 @@ func (s *sender) send(status int, contentType string, body []byte) {
 }
 
 // piece sends an event with a piece of the answer, then pauses. After piece
-// number turn it simulates the failure of a stream.
+// number failAfter it simulates the failure of a stream.
 func (s *sender) piece(name string, data any) {
 	s.event(name, data)
-	if s.over {
+	if s.ended {
 		return
 	}
-	if s.said++; s.said == s.turn {
+	if s.sent++; s.sent == s.failAfter {
 		s.fail(wait(s.ctx, s.simulation.stall))
 		if s.simulation.breakOff {
 			panic(http.ErrAbortHandler)
@@ -241,18 +242,18 @@ func (s *sender) piece(name string, data any) {
 		if s.simulation.fail {
 			f := simulated(statusOverloaded)
 			s.event(s.dialect.errorEvent, s.dialect.errorBody(f, s.w.Header().Get(s.dialect.idHeader)))
-			s.over = true
+			s.ended = true
 		}
 	}
 	s.fail(wait(s.ctx, s.pace))
 }
 
-// event sends one event and flushes it. Without a name it has data only.
+// event sends one event and flushes it. An event without a name has data only.
 func (s *sender) event(name string, data any) { s.write(name, encode(data)) }
 
 // write sends an event whose data is encoded.
 func (s *sender) write(name string, data []byte) {
-	if s.over {
+	if s.ended {
 		return
 	}
 	if name != "" {
@@ -262,7 +263,7 @@ func (s *sender) write(name string, data []byte) {
 		s.fail(err)
 		return
 	}
-	// A writer that cannot flush delivers everything at the end.
+	// A writer that cannot flush sends all events at the end.
 	if err := http.NewResponseController(s.w).Flush(); !errors.Is(err, http.ErrNotSupported) {
 		s.fail(err)
 	}
@@ -270,14 +271,14 @@ func (s *sender) write(name string, data []byte) {
 
 // fail ends the stream if err is an error.
 func (s *sender) fail(err error) {
-	if err != nil && !s.over {
-		s.over, s.err = true, err
+	if err != nil && !s.ended {
+		s.ended, s.err = true, err
 	}
 }
 
-// gone is the error of a client that disconnected before the first byte: status
-// 499, as reverse_proxy reports it.
-func gone(err error) error { return caddyhttp.Error(499, err) }
+// disconnected returns the error for a client that disconnected before the first
+// byte, with status 499 as in reverse_proxy.
+func disconnected(err error) error { return caddyhttp.Error(499, err) }
 
 // wait returns after d, or with an error as soon as ctx is done.
 func wait(ctx context.Context, d time.Duration) error {

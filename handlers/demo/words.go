@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// simulation is the failures that a prompt requests; the zero value is none.
+// simulation has the failures that a prompt requests; the zero value has none.
 type simulation struct {
 	status   int           // answer with this error
 	html     bool          // answer with a page of HTML
@@ -30,25 +30,25 @@ const maxPause = time.Hour
 type word struct {
 	name    string
 	meaning string
-	// field returns the field that the word sets: a *bool, which takes no
+	// field returns the field that the word sets: a *bool, which accepts no
 	// value, a *time.Duration or an *int.
-	field     func(r *simulation) any
-	otherwise int           // value of an *int without a value
-	pause     time.Duration // value of a *time.Duration without a value
+	field           func(r *simulation) any
+	defaultInt      int           // value of an *int without a value
+	defaultDuration time.Duration // value of a *time.Duration without a value
 }
 
 // table has every word that can follow "demo:". The documentation of Demo lists the same
 // words; a test compares them.
 var table = []word{
-	{name: "401", meaning: "a vendor refuses the operator's key", field: func(r *simulation) any { return &r.status }, otherwise: http.StatusUnauthorized},
-	{name: "429", meaning: "too many requests, with Retry-After", field: func(r *simulation) any { return &r.status }, otherwise: http.StatusTooManyRequests},
-	{name: "500", meaning: "an error inside the vendor", field: func(r *simulation) any { return &r.status }, otherwise: http.StatusInternalServerError},
-	{name: "529", meaning: "the vendor is overloaded", field: func(r *simulation) any { return &r.status }, otherwise: statusOverloaded},
+	{name: "401", meaning: "a vendor refuses the operator's key", field: func(r *simulation) any { return &r.status }, defaultInt: http.StatusUnauthorized},
+	{name: "429", meaning: "too many requests, with Retry-After", field: func(r *simulation) any { return &r.status }, defaultInt: http.StatusTooManyRequests},
+	{name: "500", meaning: "an internal error of the vendor", field: func(r *simulation) any { return &r.status }, defaultInt: http.StatusInternalServerError},
+	{name: "529", meaning: "the vendor is overloaded", field: func(r *simulation) any { return &r.status }, defaultInt: statusOverloaded},
 	{name: "html", meaning: "502 with a page of HTML", field: func(r *simulation) any { return &r.html }},
 	{name: "empty", meaning: "200 without a body", field: func(r *simulation) any { return &r.empty }},
-	{name: "slow", meaning: "the first byte comes late", field: func(r *simulation) any { return &r.slow }, pause: 3 * time.Second},
-	{name: "stall", meaning: "a stream falls silent", field: func(r *simulation) any { return &r.stall }, pause: time.Minute},
-	{name: "break", meaning: "the connection breaks off", field: func(r *simulation) any { return &r.breakOff }},
+	{name: "slow", meaning: "the first byte is delayed", field: func(r *simulation) any { return &r.slow }, defaultDuration: 3 * time.Second},
+	{name: "stall", meaning: "a stream pauses", field: func(r *simulation) any { return &r.stall }, defaultDuration: time.Minute},
+	{name: "break", meaning: "the connection breaks", field: func(r *simulation) any { return &r.breakOff }},
 	{name: "error", meaning: "an error in the middle of a stream", field: func(r *simulation) any { return &r.fail }},
 	{name: "nousage", meaning: "no usage is reported", field: func(r *simulation) any { return &r.noUsage }},
 	{name: "cached", meaning: "input counts as read from the cache", field: func(r *simulation) any { return &r.cached }},
@@ -75,11 +75,11 @@ func simulate(text string) (r simulation, err error) {
 	return r, nil
 }
 
-// set sets the field of a word in r. value follows "=", if there is one.
+// set sets the field of a word in r. value is the text after "=".
 func (w *word) set(r *simulation, value string) (err error) {
 	switch field := w.field(r).(type) {
 	case *time.Duration:
-		if *field = w.pause; value != "" {
+		if *field = w.defaultDuration; value != "" {
 			*field, err = time.ParseDuration(value)
 		}
 		if err != nil || *field <= 0 || *field > maxPause {
@@ -89,15 +89,15 @@ func (w *word) set(r *simulation, value string) (err error) {
 	case *bool:
 		*field = true
 	case *int:
-		if *field = w.otherwise; w.otherwise == 0 {
-			if *field, err = strconv.Atoi(value); err != nil || *field < 1 || *field > maxSpeech {
-				return fmt.Errorf("%q is not a number of pieces from 1 to %d", value, maxSpeech)
+		if *field = w.defaultInt; w.defaultInt == 0 {
+			if *field, err = strconv.Atoi(value); err != nil || *field < 1 || *field > maxPieces {
+				return fmt.Errorf("%q is not a number of pieces from 1 to %d", value, maxPieces)
 			}
 			return nil
 		}
 	}
 	if value != "" {
-		return fmt.Errorf("takes no value, not %q", value)
+		return fmt.Errorf("%q is not allowed: the word has no value", value)
 	}
 	return nil
 }

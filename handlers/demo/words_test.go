@@ -17,8 +17,8 @@ import (
 // paths are the paths that answer with text, as JSON and as a stream.
 var paths = []string{messagesPath, completionsPath, chatPath}
 
-// saying returns a request to any path with this user text.
-func saying(text string, stream bool) string {
+// bodyWith returns a request to any path with this user text.
+func bodyWith(text string, stream bool) string {
 	options := ""
 	if stream {
 		options = `,"stream":true,"stream_options":{"include_usage":true}`
@@ -46,7 +46,7 @@ func TestWordsSimulateErrors(t *testing.T) {
 	} {
 		for _, path := range append(paths, countPath) {
 			for _, stream := range []bool{false, true} {
-				got := post(path, saying("Please "+c.word+".", stream))
+				got := post(path, bodyWith("Please "+c.word+".", stream))
 				want := fmt.Sprintf(`{"error":{"message":%q,"type":%q,"param":null,"code":%s}}`, kinds[c.status].message, c.completions, c.code)
 				if strings.HasPrefix(path, messagesPath) {
 					want = fmt.Sprintf(`{"type":"error","error":{"type":%q,"message":%q},"request_id":%q}`,
@@ -55,7 +55,7 @@ func TestWordsSimulateErrors(t *testing.T) {
 				if got.Code != c.status || got.Body.String() != want {
 					t.Errorf("%s %s: status %d, %s\nwant %s", path, c.word, got.Code, got.Body, want)
 				}
-				if asks := got.Header().Get("Retry-After") == "1"; asks != (c.status == 429) {
+				if found := got.Header().Get("Retry-After") == "1"; found != (c.status == 429) {
 					t.Errorf("%s %s: Retry-After %q", path, c.word, got.Header().Get("Retry-After"))
 				}
 			}
@@ -66,7 +66,7 @@ func TestWordsSimulateErrors(t *testing.T) {
 func TestHTMLIsABadGatewayPage(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		got := post(path, saying("demo:html", true))
+		got := post(path, bodyWith("demo:html", true))
 		if got.Code != http.StatusBadGateway || !strings.HasPrefix(got.Header().Get("Content-Type"), "text/html") || !strings.HasPrefix(got.Body.String(), "<html>") {
 			t.Errorf("%s: status %d: %s", path, got.Code, got.Body)
 		}
@@ -77,14 +77,14 @@ func TestEmptyIs200WithoutABody(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
 		for _, stream := range []bool{false, true} {
-			if got := post(path, saying("demo:empty", stream)); got.Code != http.StatusOK || got.Body.Len() != 0 {
+			if got := post(path, bodyWith("demo:empty", stream)); got.Code != http.StatusOK || got.Body.Len() != 0 {
 				t.Errorf("%s: status %d: %s", path, got.Code, got.Body)
 			}
 		}
 	}
 }
 
-func TestSlowAndStallTakeTheirTime(t *testing.T) {
+func TestSlowAndStallDelayTheAnswer(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		text   string
@@ -103,7 +103,7 @@ func TestSlowAndStallTakeTheirTime(t *testing.T) {
 		for _, path := range paths {
 			synctest.Test(t, func(t *testing.T) {
 				begin := time.Now()
-				got := post(path, saying(c.text, c.stream))
+				got := post(path, bodyWith(c.text, c.stream))
 				if took := time.Since(begin); took != c.took || got.aborted {
 					t.Errorf("%s %s: took %s, aborted %t", path, c.text, took, got.aborted)
 				}
@@ -119,12 +119,12 @@ func TestADisconnectEndsTheHandler(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 			defer cancel()
 			begin := time.Now()
-			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(saying("demo:stall", true)))
+			r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(bodyWith("demo:stall", true)))
 			got := serve(unpaced, r.WithContext(ctx))
 			if took := time.Since(begin); took != 5*time.Second {
-				t.Errorf("%s: the handler ended after %s, the client had left after 5s", path, took)
+				t.Errorf("%s: the handler ended after %s, the client disconnected after 5s", path, took)
 			}
-			if n := streamedPieces(got.Body.String()); n != turnAfter || !got.aborted {
+			if n := streamedPieces(got.Body.String()); n != failAfterPieces || !got.aborted {
 				t.Errorf("%s: aborted %t after %d pieces: %s", path, got.aborted, n, got.Body)
 			}
 		})
@@ -139,7 +139,7 @@ func TestBreakDropsTheConnection(t *testing.T) {
 	defer server.Close()
 	for _, path := range paths {
 		for _, stream := range []bool{false, true} {
-			res, err := http.Post(server.URL+path, "application/json", strings.NewReader(saying("demo:break", stream)))
+			res, err := http.Post(server.URL+path, "application/json", strings.NewReader(bodyWith("demo:break", stream)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -148,8 +148,8 @@ func TestBreakDropsTheConnection(t *testing.T) {
 			if !errors.Is(err, io.ErrUnexpectedEOF) || len(body) == 0 {
 				t.Errorf("%s: read %q, error %v", path, body, err)
 			}
-			if stream && streamedPieces(string(body)) != turnAfter {
-				t.Errorf("%s: broke off after %s", path, body)
+			if stream && streamedPieces(string(body)) != failAfterPieces {
+				t.Errorf("%s: the stream ended after %s", path, body)
 			}
 			if !stream && res.ContentLength != 2*int64(len(body)) && res.ContentLength != 2*int64(len(body))+1 {
 				t.Errorf("%s: %d bytes of %d", path, len(body), res.ContentLength)
@@ -161,7 +161,7 @@ func TestBreakDropsTheConnection(t *testing.T) {
 func TestErrorEndsAStreamByAnErrorEvent(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		got := post(path, saying("demo:error", true))
+		got := post(path, bodyWith("demo:error", true))
 		all := events(t, got.Body.String())
 		last := all[len(all)-1]
 		want := event{"", `{"error":{"message":"The engine is overloaded. Try again later.","type":"server_error","param":null,"code":"overloaded"}}`}
@@ -169,7 +169,7 @@ func TestErrorEndsAStreamByAnErrorEvent(t *testing.T) {
 			want = event{"error", fmt.Sprintf(`{"type":"error","error":{"type":"overloaded_error","message":"The engine is overloaded. Try again later."},"request_id":%q}`,
 				got.Header().Get("Request-Id"))}
 		}
-		if last != want || streamedPieces(got.Body.String()) != turnAfter || got.aborted {
+		if last != want || streamedPieces(got.Body.String()) != failAfterPieces || got.aborted {
 			t.Errorf("%s: %s", path, got.Body)
 		}
 	}
@@ -178,7 +178,7 @@ func TestErrorEndsAStreamByAnErrorEvent(t *testing.T) {
 func TestErrorWithoutAStreamIsOverloaded(t *testing.T) {
 	t.Parallel()
 	for _, path := range append(paths, countPath) {
-		if got := post(path, saying("demo:error", false)); got.Code != statusOverloaded || !strings.Contains(got.Body.String(), "overloaded") {
+		if got := post(path, bodyWith("demo:error", false)); got.Code != statusOverloaded || !strings.Contains(got.Body.String(), "overloaded") {
 			t.Errorf("%s: status %d: %s", path, got.Code, got.Body)
 		}
 	}
@@ -196,10 +196,10 @@ func TestNoUsageReportsNoUsage(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
 		for _, stream := range []bool{false, true} {
-			if got := post(path, saying("hi", stream)).Body.String(); !strings.Contains(got, "_tokens") {
+			if got := post(path, bodyWith("hi", stream)).Body.String(); !strings.Contains(got, "_tokens") {
 				t.Errorf("%s: no usage without the word: %s", path, got)
 			}
-			if got := post(path, saying("demo:nousage", stream)).Body.String(); strings.Contains(got, "_tokens") {
+			if got := post(path, bodyWith("demo:nousage", stream)).Body.String(); strings.Contains(got, "_tokens") {
 				t.Errorf("%s: %s", path, got)
 			}
 		}
@@ -210,7 +210,7 @@ func TestLongSetsTheNumberOfPieces(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
 		for _, n := range []int{1, 2, 500} {
-			got := post(path, saying(fmt.Sprintf("demo:long=%d", n), true))
+			got := post(path, bodyWith(fmt.Sprintf("demo:long=%d", n), true))
 			if streamedPieces(got.Body.String()) != n {
 				t.Errorf("%s: %d pieces, want %d", path, streamedPieces(got.Body.String()), n)
 			}
@@ -221,7 +221,7 @@ func TestLongSetsTheNumberOfPieces(t *testing.T) {
 func TestGzipCompressesAJSONAnswer(t *testing.T) {
 	t.Parallel()
 	for _, path := range paths {
-		got := post(path, saying("demo:gzip", false))
+		got := post(path, bodyWith("demo:gzip", false))
 		if got.Header().Get("Content-Encoding") != "gzip" {
 			t.Fatalf("%s: %v", path, got.Header())
 		}
@@ -233,7 +233,7 @@ func TestGzipCompressesAJSONAnswer(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if said := parse[map[string]any](t, body); said["model"] != "m" {
+		if answer := parse[map[string]any](t, body); answer["model"] != "m" {
 			t.Errorf("%s: %s", path, body)
 		}
 	}
@@ -243,7 +243,7 @@ func TestCachedCountsInputAsRead(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{completionsPath, chatPath} {
 		for text, cached := range map[string]bool{"demo:cached": true, "hello": false} {
-			got := read[completed](t, path, saying(text, false))
+			got := read[completed](t, path, bodyWith(text, false))
 			want := 0
 			if cached {
 				want = tokens(text)
@@ -263,7 +263,7 @@ func TestInvalidValuesAreRefused(t *testing.T) {
 	} {
 		for _, path := range append(paths, countPath) {
 			word, _, _ := strings.Cut(text, "=")
-			if got := post(path, saying(text, false)); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), word+" (") {
+			if got := post(path, bodyWith(text, false)); got.Code != http.StatusBadRequest || !strings.Contains(got.Body.String(), word+" (") {
 				t.Errorf("%s %s: status %d: %s", path, text, got.Code, got.Body)
 			}
 		}
@@ -274,7 +274,7 @@ func TestUnknownWordsAreText(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"demo:nothing", "demo: 500", "Demo:500", "mydemo:500", "demo:5000"} {
 		for _, path := range paths {
-			if got := post(path, saying(text, false)); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "You said: "+text) {
+			if got := post(path, bodyWith(text, false)); got.Code != http.StatusOK || !strings.Contains(got.Body.String(), "You said: "+text) {
 				t.Errorf("%s %s: status %d: %s", path, text, got.Code, got.Body)
 			}
 		}

@@ -29,23 +29,24 @@ func init() {
 	})
 }
 
-// Health serves GET /healthz, which answers 200 as long as the process runs,
-// GET /readyz, which answers 200 when model calls can be taken, and GET /readyz/tasks,
-// which answers 200 when generation tasks can be taken. Else they answer 503 with a
-// reason, which is one of these words:
+// Health serves GET /healthz, GET /readyz and GET /readyz/tasks. The first answers 200
+// while the process runs, the second when model calls can be taken, the third when
+// generation tasks can be taken. Otherwise they answer 503 with a reason, which is one
+// of these words:
 //
-//   - `store`: it failed, is almost full or is still being opened;
+//   - `store`: the store failed, is almost full or is still being opened;
 //   - `draining`: the process is about to end;
-//   - `configuration`: it changes the currency or the master keys of the store, and
-//     that could not be put in force;
-//   - `backends`, of /readyz/tasks alone: no backend of generation tasks can be used,
+//   - `configuration`: the currency or the master keys of the store changed, and
+//     the change could not be applied;
+//   - `backends`, only of /readyz/tasks: no backend of generation tasks can be used,
 //     because there is none, it is drained, or its service takes no tasks.
 //
-// Model calls go on while tasks cannot be taken, so backends do not count for /readyz.
-// The backends of model calls do not count either: the health checks of reverse_proxy
-// choose among them, and every gateway would be unready at once.
+// Model calls continue while tasks cannot be taken, so backends do not count for /readyz.
+// The backends of model calls do not count either, because the health checks of
+// reverse_proxy choose among them. Also, every gateway would be unready at the same
+// time.
 //
-// These answers need no credential, so the details are in the log alone, once for each
+// These answers need no credential, so only the log has the details, once for each
 // change.
 type Health struct {
 	app    *caddymodule.App
@@ -99,7 +100,7 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		answer(w, http.StatusOK, state{Status: "ok"})
 	default:
 		reason, err := h.ready(r.Context(), routes[i].Path == tasksPath)
-		if r.Context().Err() == nil { // else the caller has disconnected, and nothing was found out
+		if r.Context().Err() == nil { // otherwise the caller has disconnected, and the result is unknown
 			h.logChange(routes[i].Path, reason, err)
 		}
 		if err != nil {
@@ -111,7 +112,8 @@ func (h *Health) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 	return nil
 }
 
-// ready returns why no calls, or no tasks, can be taken, as a word and in detail; nil if they can.
+// ready returns why calls or tasks cannot be taken, as a word and in detail. The error is nil if
+// they can.
 func (h *Health) ready(ctx context.Context, tasks bool) (reason string, err error) {
 	runtime, release, err := h.app.InForce(ctx)
 	switch {

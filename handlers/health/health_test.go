@@ -30,7 +30,7 @@ func TestHealthAndReadiness(t *testing.T) {
 			return line.Text("path") == path && line.Text("reason") == "store" && strings.Contains(line.Text("error"), "sync failed")
 		})
 		if n != 1 {
-			t.Errorf("the log tells %d times why %s is not ready", n, path)
+			t.Errorf("%d log lines have the reason why %s is not ready, want 1", n, path)
 		}
 	}
 }

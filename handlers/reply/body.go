@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// UnauthenticatedPatience is how long an unauthenticated caller, such as a payment
-// service, may take to send a body.
-const UnauthenticatedPatience = 5 * time.Second
+// UnauthenticatedTimeout is the time limit for the body of an unauthenticated caller, such as
+// a payment service.
+const UnauthenticatedTimeout = 5 * time.Second
 
 // Encoding returns the Content-Encoding of a body, empty if it has none. All routes refuse an
 // encoded body: the backend must read the same bytes that were checked.
@@ -28,15 +28,15 @@ func Encoding(header http.Header) string {
 }
 
 // ReadBody reads the whole body of a request, at most limit bytes. The body must arrive
-// within patience, because Caddy's idle timeout does not stop a slow one. Its memory is taken
-// from claim, by the capacity of the buffer, while it is read; the caller releases the claim.
-// If Content-Length is above the limit, nothing is read.
-func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time.Duration, claim *bodymem.Claim) ([]byte, *fault.Fault) {
+// within timeout, because Caddy's idle timeout does not stop a slow one. ReadBody reserves the
+// capacity of the buffer in claim; the caller releases the claim. If Content-Length is above the
+// limit, nothing is read.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, timeout time.Duration, claim *bodymem.Claim) ([]byte, *fault.Fault) {
 	if r.ContentLength > limit {
 		return nil, tooLarge(limit)
 	}
 	control := http.NewResponseController(w)
-	_ = control.SetReadDeadline(time.Now().Add(patience))
+	_ = control.SetReadDeadline(time.Now().Add(timeout))
 	body, f, err := readAll(http.MaxBytesReader(w, r.Body, limit), announced(r, limit), claim)
 	if lost := claim.Complete(); lost != nil {
 		return nil, lost
@@ -49,16 +49,16 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, patience time
 	case errors.As(err, &maxBytes):
 		return nil, tooLarge(maxBytes.Limit) // the limit of a request_body directive may be lower
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fault.New(fault.RequestTimeout, "the body did not arrive within %v", patience)
+		return nil, fault.New(fault.RequestTimeout, "the body did not arrive within %v", timeout)
 	default:
 		return nil, fault.New(fault.InvalidJSON, "the body ended early")
 	}
-	// The deadline is for the body alone.
+	// The deadline is only for the body.
 	_ = control.SetReadDeadline(time.Time{})
 	return body, nil
 }
 
-// announced returns the maximal length of the body.
+// announced returns the maximum length of the body.
 func announced(r *http.Request, limit int64) int64 {
 	if r.ContentLength >= 0 {
 		return r.ContentLength
@@ -69,8 +69,8 @@ func announced(r *http.Request, limit int64) int64 {
 // firstBuffer is the size of the first buffer, in bytes.
 const firstBuffer = 4 << 10
 
-// readAll reads to the end of a body of at most length bytes. Each buffer is taken
-// from claim before it is made.
+// readAll reads to the end of a body of at most length bytes. It reserves
+// each buffer in claim before it allocates it.
 func readAll(from io.Reader, length int64, claim *bodymem.Claim) ([]byte, *fault.Fault, error) {
 	var body []byte
 	for {

@@ -15,7 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestIdentityIsNoEncoding(t *testing.T) {
+func TestEncoding(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given []string
@@ -34,7 +34,7 @@ func TestIdentityIsNoEncoding(t *testing.T) {
 	}
 }
 
-// clocked is a ResponseWriter that records the deadline of its connection.
+// clocked is a ResponseWriter that records the read deadline of its connection.
 type clocked struct {
 	*httptest.ResponseRecorder
 	deadline time.Time
@@ -45,8 +45,8 @@ func (c *clocked) SetReadDeadline(t time.Time) error {
 	return nil
 }
 
-// TestABodyIsReadWithinItsBounds has a budget of 3 MiB.
-func TestABodyIsReadWithinItsBounds(t *testing.T) {
+// TestReadBody reads bodies with a memory budget of 3 MiB.
+func TestReadBody(t *testing.T) {
 	t.Parallel()
 	text := func(bytes int) io.Reader { return strings.NewReader(strings.Repeat("x", bytes)) }
 	for name, c := range map[string]struct {
@@ -54,15 +54,15 @@ func TestABodyIsReadWithinItsBounds(t *testing.T) {
 		announced int64
 		limit     int64
 		code      fault.Code
-		says      string
+		message   string
 	}{
-		"as large as it may be":     {text(64 << 10), -1, 64 << 10, "", ""},
-		"larger":                    {text(64<<10 + 1), -1, 64 << 10, fault.PayloadTooLarge, "larger than 64 KiB"},
-		"announced larger":          {iotest.ErrReader(errors.New("it is read")), 2<<20 + 1, 2 << 20, fault.PayloadTooLarge, "larger than 2 MiB"},
-		"larger than an operator's": {http.MaxBytesReader(nil, io.NopCloser(text(100<<10)), 10<<10), -1, 2 << 20, fault.PayloadTooLarge, "larger than 10 KiB"},
-		"more than there is room":   {text(3 << 20), 3 << 20, 4 << 20, fault.Overloaded, "too many request bodies"},
+		"at the limit":              {text(64 << 10), -1, 64 << 10, "", ""},
+		"above the limit":           {text(64<<10 + 1), -1, 64 << 10, fault.PayloadTooLarge, "larger than 64 KiB"},
+		"announced above the limit": {iotest.ErrReader(errors.New("it is read")), 2<<20 + 1, 2 << 20, fault.PayloadTooLarge, "larger than 2 MiB"},
+		"above request_body":        {http.MaxBytesReader(nil, io.NopCloser(text(100<<10)), 10<<10), -1, 2 << 20, fault.PayloadTooLarge, "larger than 10 KiB"},
+		"above the memory budget":   {text(3 << 20), 3 << 20, 4 << 20, fault.Overloaded, "too many request bodies"},
 		"slow":                      {iotest.ErrReader(os.ErrDeadlineExceeded), 10, 64 << 10, fault.RequestTimeout, "within 1m0s"},
-		"cut off":                   {iotest.ErrReader(io.ErrUnexpectedEOF), 10, 64 << 10, fault.InvalidJSON, "ended early"},
+		"incomplete":                {iotest.ErrReader(io.ErrUnexpectedEOF), 10, 64 << 10, fault.InvalidJSON, "ended early"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -74,18 +74,18 @@ func TestABodyIsReadWithinItsBounds(t *testing.T) {
 			budget.Open(&claim, w, "usr_1", bodymem.Limits{Total: 3 << 20, Share: 8 << 20})
 			defer func() {
 				if claim.Release(); budget.Used() != 0 {
-					t.Errorf("%d bytes are not given back", budget.Used())
+					t.Errorf("%d bytes are not released", budget.Used())
 				}
 			}()
 			body, f := ReadBody(w, r, c.limit, time.Minute, &claim)
 			if c.code != "" {
-				if f == nil || f.Code != c.code || !strings.Contains(f.Message, c.says) {
+				if f == nil || f.Code != c.code || !strings.Contains(f.Message, c.message) {
 					t.Errorf("answered %v", f)
 				}
 				return
 			}
 			if f != nil || int64(len(body)) != c.limit || budget.Used() != int64(cap(body)) || !w.deadline.IsZero() {
-				t.Errorf("%v, %d bytes, %d taken for %d, deadline %v", f, len(body), budget.Used(), cap(body), w.deadline)
+				t.Errorf("%v, %d bytes, %d reserved for a capacity of %d, deadline %v", f, len(body), budget.Used(), cap(body), w.deadline)
 			}
 		})
 	}

@@ -1,6 +1,6 @@
-// Package reply has what all directives share about HTTP: the registry of routes ([Route],
-// [Table]), the check of misspelt paths ([Pass]), the dialect of a path ([DialectOf]), and the
-// reading of bodies ([ReadBody]). Model calls read theirs in handlers/call/body.go.
+// Package reply has the HTTP code that all directives share. [Route] and [Table] are the
+// registry of routes. [Pass] checks for misspelt paths, [DialectOf] returns the dialect of a
+// path, [ReadBody] reads bodies. Model calls read theirs in handlers/call/body.go.
 package reply
 
 import (
@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// DialectOf returns the dialect of a path: that of the prefix as it is written, or else that
-// of the canonical form, so that a misspelt path has a dialect, too, and one with /v1 twice. A list of models is in
-// the anthropic dialect if the request has the version header.
+// DialectOf returns the dialect of the path of r. It uses the canonical form of the path, so that
+// misspelt paths and paths with /v1 twice also have a dialect. A list of models is in the anthropic
+// dialect if the request has the version header.
 func DialectOf(r *http.Request, versionHeader string) dialect.Dialect {
 	wire := r.URL.EscapedPath()
 	if under(wire, "/v1/platform") {

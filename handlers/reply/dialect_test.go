@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-func TestTheDialectFollowsThePathHoweverItIsWritten(t *testing.T) {
+func TestDialectOf(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]dialect.Dialect{
 		"/v1/messages": dialect.Anthropic, "/v1/messages/count_tokens": dialect.Anthropic, "/V1/Messages": dialect.Anthropic, "//v1//messages/": dialect.Anthropic, "/v1/m%65ssages": dialect.Anthropic,
@@ -18,12 +18,12 @@ func TestTheDialectFollowsThePathHoweverItIsWritten(t *testing.T) {
 	} {
 		r := httptest.NewRequest(http.MethodGet, "http://gate"+path, nil)
 		if got := DialectOf(r, "anthropic-version"); got != want {
-			t.Errorf("%s is in the dialect %d, want %d", path, got, want)
+			t.Errorf("%s has the dialect %d, want %d", path, got, want)
 		}
 	}
 	r := httptest.NewRequest(http.MethodGet, "/v1/models/m", nil)
 	r.Header.Set("Anthropic-Version", "2023-06-01")
 	if DialectOf(r, "anthropic-version") != dialect.Anthropic {
-		t.Error("models asked for with a version are not in the anthropic dialect")
+		t.Error("models with a version header do not have the anthropic dialect")
 	}
 }

@@ -19,7 +19,7 @@ func IdempotencyKey(header http.Header) (string, *fault.Fault) {
 		case key == "":
 			return "", fault.At(fault.InvalidParameter, name, "%s is empty; leave it out, or send a unique word such as a UUID", name)
 		case key != given[0]:
-			return "", fault.At(fault.InvalidParameter, name, "%s is there more than once, with different values", name)
+			return "", fault.At(fault.InvalidParameter, name, "%s is given more than once, with different values", name)
 		}
 	}
 	return given[0], nil

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestAnIdempotencyKeyIsOneOrNone(t *testing.T) {
+func TestIdempotencyKey(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		given   []string

@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// Match reports whether wire, a path as it was written, matches a pattern, and returns the
-// values of the segments in braces. {name} is letters, digits, "_" and "-", in their case;
-// {*name} is any segment, as it was written; {name...} is all that follows. A pattern that
-// ends in "/" matches with and without that slash.
+// Match reports whether wire, a path as it was sent, matches a pattern. It returns the values
+// of the segments in braces. {name} matches letters, digits, "_" and "-". {*name} matches any
+// segment, and {name...} the rest of the path. A pattern that ends in "/" matches with and
+// without that slash.
 func Match(pattern, wire string) (values []string, ok bool) {
 	if collection, is := strings.CutSuffix(pattern, "/"); is {
 		pattern, wire = collection, strings.TrimSuffix(wire, "/")
@@ -57,7 +57,7 @@ func isID(segment string) bool {
 	return segment != ""
 }
 
-// isOwn reports whether a path is written exactly as one of a route.
+// isOwn reports whether path is exactly the path of a route.
 func isOwn(path string) bool {
 	return registry.literals[path] || slices.ContainsFunc(registry.patterns, func(pattern string) bool {
 		_, ok := Match(pattern, path)
@@ -66,9 +66,9 @@ func isOwn(path string) bool {
 }
 
 // Pass passes a request that the calling directive does not serve to the next handler. It
-// answers 404, in the dialect of the prefix, for a misspelt path of a route, and for a path
-// under /v1 or /api that no handler serves. So no spelling of a route's path reaches a server
-// behind the gateway without the checks of the gateway.
+// answers 404 for a misspelt path of a route, and for a path under /v1 or /api that no handler
+// serves. The answer has the dialect of the prefix. Thus no spelling of a route's path reaches
+// a server behind the gateway without the checks of the gateway.
 func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versionHeader string) error {
 	if wire := r.URL.EscapedPath(); !isOwn(wire) {
 		clean, readable := canonical(wire)
@@ -100,7 +100,7 @@ func Unhandled(r *http.Request) bool {
 // isClaimed reports whether a path is below a prefix of the gateway.
 func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/api") }
 
-// NotFound answers that there is nothing at r's path.
+// NotFound answers 404.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
 	f := fault.New(fault.NotFound, "there is nothing at this path")
 	if clean, _ := canonical(r.URL.EscapedPath()); under(clean, "/v1/v1") {
@@ -109,9 +109,9 @@ func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
 	DialectOf(r, versionHeader).RefuseUnread(w, r, f, requestid.New())
 }
 
-// misspelt reports whether wire, which is not the path of a route and has the canonical form
-// clean, is one in another spelling: another case, doubled, dotted or encoded segments, a
-// trailing slash.
+// misspelt reports whether wire is another spelling of a route's path: in another case, with
+// doubled, dotted or encoded segments, or with a trailing slash. The canonical form of wire is
+// clean, and wire itself is not the path of a route.
 func misspelt(wire, clean string) bool {
 	if isOwn(clean) {
 		return true
@@ -125,9 +125,9 @@ func misspelt(wire, clean string) bool {
 }
 
 // canonical returns the clean lower-case form of a path, as the most lenient server behind
-// the gateway might read it: it decodes until nothing changes, reads a backslash as a slash,
-// drops path parameters, and ends at a query, a fragment or a control character. readable is
-// false if the path is encoded more than maxEncoded times.
+// the gateway might read it. It decodes until nothing changes, reads a backslash as a slash,
+// drops path parameters, and ends at a query, a fragment or a control character. The result
+// readable is false if the path is encoded more than maxEncoded times.
 func canonical(wire string) (clean string, readable bool) {
 	readable = true
 	for depth := 0; ; depth++ {
@@ -151,7 +151,7 @@ func canonical(wire string) (clean string, readable bool) {
 	return strings.ToLower(strings.TrimRight(clean, "/.:,% ")), readable
 }
 
-// maxEncoded is how many times a path may be encoded.
+// maxEncoded is the maximum number of times that a path may be encoded.
 const maxEncoded = 8
 
 // unescape undoes one layer of encoding and leaves invalid escapes as they are.
@@ -173,8 +173,8 @@ func unescape(s string) string {
 	return string(plain)
 }
 
-// unescapeAll undoes every layer of encoding, in one pass: an escape that ends with
-// a byte that was itself escaped is undone as soon as it is complete.
+// unescapeAll undoes every layer of encoding in one pass. An escape that ends with
+// an escaped byte is undone as soon as it is complete.
 func unescapeAll(s string) string {
 	plain := make([]byte, 0, len(s))
 	for _, c := range []byte(s) {
@@ -190,7 +190,7 @@ func unescapeAll(s string) string {
 	return string(plain)
 }
 
-// under reports whether path is root or lies below it.
+// under reports whether path is root or is below it.
 func under(path, root string) bool {
 	rest, ok := strings.CutPrefix(path, root)
 	return ok && (rest == "" || rest[0] == '/')

@@ -16,12 +16,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// requestFor returns a request for a path as it was written on the wire.
+// requestFor returns a request for a path as it is sent.
 func requestFor(t testing.TB, method, wire string) *http.Request {
 	t.Helper()
 	u, err := url.ParseRequestURI(wire)
 	if err != nil {
-		t.Skip("net/http refuses this by itself")
+		t.Skip("net/http refuses this path")
 	}
 	r := httptest.NewRequest(method, "/", nil)
 	r.URL = u
@@ -33,11 +33,11 @@ var someRoutes = reply.Register(
 	reply.Route{Path: "/v1/models/{id...}", Method: "GET", Credential: reply.APIKey},
 )
 
-func TestFindTakesExactPathsAndExactMethods(t *testing.T) {
+func TestFind(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		method, wire string
-		row          int
+		index        int
 		allow        string
 	}{
 		{"POST", "/v1/messages", 0, ""},
@@ -54,17 +54,17 @@ func TestFindTakesExactPathsAndExactMethods(t *testing.T) {
 		{"GET", "/v1/models/", -1, ""},
 		{"GET", "/v1/models", -1, ""},
 	} {
-		row, f := someRoutes.Find(requestFor(t, c.method, c.wire))
-		if row != c.row {
-			t.Errorf("%s %s is row %d, want %d", c.method, c.wire, row, c.row)
+		index, f := someRoutes.Find(requestFor(t, c.method, c.wire))
+		if index != c.index {
+			t.Errorf("%s %s has the index %d, want %d", c.method, c.wire, index, c.index)
 		}
 		if c.allow == "" && f != nil || c.allow != "" && (f == nil || f.Code != fault.MethodNotAllowed || f.Allow != c.allow) {
-			t.Errorf("%s %s: %v, want it to allow %q", c.method, c.wire, f, c.allow)
+			t.Errorf("%s %s: %v, want Allow: %q", c.method, c.wire, f, c.allow)
 		}
 	}
 }
 
-func TestMatchTakesExactPathsAndTellsTheirSegments(t *testing.T) {
+func TestMatch(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		pattern, wire string
@@ -99,18 +99,18 @@ func TestMatchTakesExactPathsAndTellsTheirSegments(t *testing.T) {
 	} {
 		values, ok := reply.Match(c.pattern, c.wire)
 		if got := strings.Join(values, " "); ok != (c.values != "no") || ok && got != c.values {
-			t.Errorf("%s is of %s: %v with %q, want %q", c.wire, c.pattern, ok, got, c.values)
+			t.Errorf("%s matches %s: %v with %q, want %q", c.wire, c.pattern, ok, got, c.values)
 		}
 	}
 }
 
-func TestPassRefusesWhatNobodyServes(t *testing.T) {
+func TestPassRefusesUnhandledAndMisspeltPaths(t *testing.T) {
 	t.Parallel()
-	serves := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
+	handled := caddyhttp.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) error {
 		w.WriteHeader(http.StatusTeapot)
 		return nil
 	})
-	nobody := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
+	unhandled := caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
 		caddyhttp.SetVar(r.Context(), "unhandled", true)
 		return nil
 	})
@@ -119,45 +119,45 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 		next   caddyhttp.Handler
 		status int
 	}{
-		{"/v1/messages", serves, 418}, // another directive of the gateway may serve it
-		{"/v1/messages", nobody, 404},
-		{"/v1/messages/", serves, 404},
-		{"/V1/messages", serves, 404},
-		{"/v1/messages/batches", serves, 418},
-		{"/v1/messages/batches", nobody, 404},
-		{"/api/x", nobody, 404},
-		{"/v1/x/..%2F..%2Fpage", nobody, 404},
-		{"/v1/x/..%2F..%2Fpage", serves, 418},
-		{"/v1/platform/tasks/task_Ab9", serves, 418},
-		{"/v1/platform/tasks/task_Ab9", nobody, 404},
-		{"/v1/platform/Tasks/task_Ab9", serves, 404},
-		{"/v1/platform/tasks/task_%41b9", serves, 404},
-		{"/v1/platform/tasks/task_Ab9/", serves, 404},
-		{"/v1/platform/tasks/task_Ab9/cancel", serves, 418},
-		{"/v1/platform/tasks/task_Ab9/Cancel", serves, 404},
-		{"/v1/platform/VIDEO", serves, 404},
-		{"/v1/video/generations/task_Ab9", serves, 418},
-		{"/v1/Video/generations/task_Ab9", serves, 404},
-		{"/v1/notices/works", serves, 418},
-		{"/v1/notices//works", serves, 404},
-		{"/v1/files/aB/a%20%42.mp4", serves, 418},
-		{"/v1/files/aB/a.mp4", nobody, 404},
-		{"/v1/Files/aB/a.mp4", serves, 404},
-		{"/v1/files/aB/..%2F..%2Fmessages", serves, 404},
-		{"/api/x", serves, 418},
-		{"/api/user/self", serves, 418}, // modelgate_console may follow
-		{"/api/user/self", nobody, 404},
-		{"/api/user/self/", serves, 404},
-		{"/api/User/self", serves, 404},
-		{"/api/user/ledger/", serves, 418},
-		{"/api/user/ledger//", serves, 404},
-		{"/api/user/stripe/pay", serves, 418},
-		{"/api/user/%73tripe/pay", serves, 404},
-		{"/api/user/stripe//pay", serves, 404},
-		{"/api/user/topup/0aB", serves, 418},
-		{"/api/user/Topup/0aB", serves, 404},
-		{"/page", serves, 418},
-		{"/page", nobody, 200}, // not a path of the gateway
+		{"/v1/messages", handled, 418}, // another directive of the gateway may serve it
+		{"/v1/messages", unhandled, 404},
+		{"/v1/messages/", handled, 404},
+		{"/V1/messages", handled, 404},
+		{"/v1/messages/batches", handled, 418},
+		{"/v1/messages/batches", unhandled, 404},
+		{"/api/x", unhandled, 404},
+		{"/v1/x/..%2F..%2Fpage", unhandled, 404},
+		{"/v1/x/..%2F..%2Fpage", handled, 418},
+		{"/v1/platform/tasks/task_Ab9", handled, 418},
+		{"/v1/platform/tasks/task_Ab9", unhandled, 404},
+		{"/v1/platform/Tasks/task_Ab9", handled, 404},
+		{"/v1/platform/tasks/task_%41b9", handled, 404},
+		{"/v1/platform/tasks/task_Ab9/", handled, 404},
+		{"/v1/platform/tasks/task_Ab9/cancel", handled, 418},
+		{"/v1/platform/tasks/task_Ab9/Cancel", handled, 404},
+		{"/v1/platform/VIDEO", handled, 404},
+		{"/v1/video/generations/task_Ab9", handled, 418},
+		{"/v1/Video/generations/task_Ab9", handled, 404},
+		{"/v1/notices/works", handled, 418},
+		{"/v1/notices//works", handled, 404},
+		{"/v1/files/aB/a%20%42.mp4", handled, 418},
+		{"/v1/files/aB/a.mp4", unhandled, 404},
+		{"/v1/Files/aB/a.mp4", handled, 404},
+		{"/v1/files/aB/..%2F..%2Fmessages", handled, 404},
+		{"/api/x", handled, 418},
+		{"/api/user/self", handled, 418}, // modelgate_console may follow
+		{"/api/user/self", unhandled, 404},
+		{"/api/user/self/", handled, 404},
+		{"/api/User/self", handled, 404},
+		{"/api/user/ledger/", handled, 418},
+		{"/api/user/ledger//", handled, 404},
+		{"/api/user/stripe/pay", handled, 418},
+		{"/api/user/%73tripe/pay", handled, 404},
+		{"/api/user/stripe//pay", handled, 404},
+		{"/api/user/topup/0aB", handled, 418},
+		{"/api/user/Topup/0aB", handled, 404},
+		{"/page", handled, 418},
+		{"/page", unhandled, 200}, // not a path of the gateway
 	} {
 		w := httptest.NewRecorder()
 		if err := reply.Pass(w, requestFor(t, http.MethodGet, c.wire), c.next, "anthropic-version"); err != nil || w.Code != c.status {
@@ -166,7 +166,7 @@ func TestPassRefusesWhatNobodyServes(t *testing.T) {
 	}
 }
 
-func TestPassAnswersOnceWhereDirectivesStandBehindEachOther(t *testing.T) {
+func TestNestedDirectivesAnswerOnce(t *testing.T) {
 	t.Parallel()
 	inner := caddyhttp.HandlerFunc(func(w http.ResponseWriter, r *http.Request) error {
 		return reply.Pass(w, r, caddyhttp.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) error {
@@ -180,8 +180,8 @@ func TestPassAnswersOnceWhereDirectivesStandBehindEachOther(t *testing.T) {
 	}
 }
 
-// FuzzPass checks that no spelling of a path passes the gate if a server behind it reads
-// it as a path of the gateway.
+// FuzzPass checks that no spelling of a path passes if a server behind the gateway reads it
+// as a path of the gateway.
 func FuzzPass(f *testing.F) {
 	for _, wire := range []string{"/v1/messages", "//v1/messages", "/V1/m%65ssages", "/v1%2fmessages%00", `/v1\messages`, "/v1/models/a%2Fb", "/x/../v1/messages", "/v1/%252e/messages", "/api/user/%2573elf/", "/api/USER/stripe/pay;x", "*"} {
 		f.Add(wire)
@@ -199,7 +199,7 @@ func FuzzPass(f *testing.F) {
 		if exact := reply.IsOwn(r.URL.EscapedPath()); !passed || exact {
 			return
 		}
-		// A server behind the gate may decode the path once, and clean it.
+		// A server behind the gateway may decode the path once, and clean it.
 		read := strings.ToLower(r.URL.JoinPath().Path)
 		for _, form := range []string{read, strings.TrimSuffix(read, "/"), strings.ToLower(r.URL.Path)} {
 			if reply.IsOwn(form) {

@@ -14,7 +14,7 @@ type Credential string
 
 // The credentials of docs/reference/http.md#credentials.
 const (
-	Public    Credential = "none"      // anyone may send the request: the path or the body is the secret, or there is none
+	Public    Credential = "none"      // none is needed, or the path or the body has a secret
 	APIKey    Credential = "API key"   // in Authorization or X-Api-Key
 	User      Credential = "user"      // a session or an access token
 	HalfOpen  Credential = "half-open" // as User, or a session whose second factor is still due
@@ -27,21 +27,21 @@ func (c Credential) HasAccount() bool { return c == User || c == HalfOpen }
 // Route declares one route of a directive: the path, and what is checked before a request
 // is served. A directive derives its checks from the same declaration that it registers.
 type Route struct {
-	Method     string          // GET answers HEAD, too
+	Method     string          // GET also answers HEAD
 	Path       string          // a pattern of [Match]
 	Dialect    dialect.Dialect // of its errors
 	Credential Credential
 	StepUp     string   // the name of the proof that a user must give in addition; empty: none
-	Rate       string   // the class of requests that it counts in; empty: none
+	Rate       string   // the class of requests for rate limits; empty: none
 	MaxBody    int64    // in bytes; zero: no body is read
-	Query      []string // the parameters that it takes
+	Query      []string // the allowed parameters
 
 	literal bool     // the path has no values and no second spelling
 	values  []string // the names of the values in the path
 }
 
-// Table is the routes of a directive, in the order in which they are tried. If two
-// patterns match a path, the first counts.
+// Table has the routes of a directive, in the order in which they are tried. If two
+// patterns match a path, the first one serves it.
 type Table []Route
 
 // The registry of all routes of this build. Only Register changes it.
@@ -49,7 +49,7 @@ var registry struct {
 	routes   Table
 	literals map[string]bool // paths
 	patterns []string        // as [Match] takes them
-	prefixes []string        // of paths that go on with any text
+	prefixes []string        // of paths that end with any text
 }
 
 // Register adds the routes of a directive to the registry and returns their table. It is
@@ -94,8 +94,8 @@ func (r *Route) answers(method string) bool {
 }
 
 // Find returns the index of the route that serves r's path as it was written on the wire,
-// or -1. A wrong method is a fault with the allowed ones, and the index of a route of the
-// path. The values in the path are set in r.
+// or -1. If only the method is wrong, it returns the index of a route of the path and a fault with
+// the allowed methods. It sets the values in the path in r.
 func (t Table) Find(r *http.Request) (int, *fault.Fault) {
 	wire, first := r.URL.EscapedPath(), -1
 	var allowed []string
@@ -127,7 +127,7 @@ func (t Table) Find(r *http.Request) (int, *fault.Fault) {
 	return first, MethodNotAllowed(t[first].Path, allowed)
 }
 
-// MethodNotAllowed returns the fault of a request whose path takes other methods.
+// MethodNotAllowed returns the fault of a request whose path allows only methods.
 func MethodNotAllowed(path string, methods []string) *fault.Fault {
 	if strings.HasSuffix(path, "...}") {
 		path = path[:strings.LastIndexByte(path, '/')]

@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestTheDialectOfARouteIsThatOfItsPath: a request that is refused before its route is known
-// gets an error in the same dialect.
-func TestTheDialectOfARouteIsThatOfItsPath(t *testing.T) {
+// TestRoutesHaveTheDialectOfTheirPath ensures that a request that is refused before its route is
+// known gets an error in the same dialect.
+func TestRoutesHaveTheDialectOfTheirPath(t *testing.T) {
 	t.Parallel()
 	for _, route := range reply.Routes() {
 		if got := reply.DialectOf(httptest.NewRequest(route.Method, pathOf(route), nil), "anthropic-version"); got != route.Dialect {
@@ -25,14 +25,14 @@ func TestTheDialectOfARouteIsThatOfItsPath(t *testing.T) {
 
 // pathOf returns a path of the route.
 func pathOf(route reply.Route) string {
-	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26),
+	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{request_id}", "req_0", "{task_id}", "task_"+strings.Repeat("A", 26),
 		"{id}", "key_0", "{id...}", "a/b", "{name}", "a", "{*media_name}", "a.mp4", "{backend}", "works").Replace(route.Path)
 }
 
-// TestEveryRouteHoldsWhatItDeclares sends requests to every route of the registry: without
+// TestEveryRouteChecksItsCredentialAndBodyLimit sends requests to every route of the registry: without
 // a credential, with one of another kind, and with a body above the limit. The tests of package
 // console test the step-ups.
-func TestEveryRouteHoldsWhatItDeclares(t *testing.T) {
+func TestEveryRouteChecksItsCredentialAndBodyLimit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
 		App: "registration open\npayment demo\nprice * {\n request 0.01\n}\nbase_url http://127.0.0.1:PORT\ntopup {\n min 1.00\n max 500.00\n}",
 		Site: gatetest.Proxied + `
@@ -45,11 +45,11 @@ func TestEveryRouteHoldsWhatItDeclares(t *testing.T) {
 	})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "100.00")
-	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "program"}, nil)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "client"}, nil)
 	var minted struct {
 		Token string `json:"access_token"`
 	}
-	g.MustAdmin(t, http.MethodPost, "/modelgate/users/program/token", nil, &minted)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/client/token", nil, &minted)
 	const json = "Content-Type: application/json\n"
 	const person = `{"username":"person","password":"correct horse battery staple"}`
 	g.Do(t, "POST", "/api/user/register", json, person)
@@ -60,7 +60,7 @@ func TestEveryRouteHoldsWhatItDeclares(t *testing.T) {
 	}
 	credentials[reply.HalfOpen] = credentials[reply.User]
 	if got := g.Do(t, "GET", "/api/user/self", credentials[reply.User][1], ""); got.Status != 200 {
-		t.Fatalf("the session is answered %d %s", got.Status, got.Body)
+		t.Fatalf("with the session: answered %d %s", got.Status, got.Body)
 	}
 
 	checked := 0
@@ -105,10 +105,10 @@ func TestEveryRouteHoldsWhatItDeclares(t *testing.T) {
 	}
 	for name, wire := range large {
 		if got := wire.Receive(t, "POST"); got.Status != http.StatusRequestEntityTooLarge {
-			t.Errorf("%s with a body above its bound is answered %d %s", name, got.Status, got.Body)
+			t.Errorf("%s with a body above its limit is answered %d %s", name, got.Status, got.Body)
 		}
 	}
 	if checked < 150 {
-		t.Errorf("%d requests were tried", checked)
+		t.Errorf("only %d requests were checked", checked)
 	}
 }

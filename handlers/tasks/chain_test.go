@@ -7,12 +7,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 )
 
-// A gateway can be the generation service of another gateway. Here one gateway is its
-// own service.
+// TestGatewaysAreChained uses one gateway as its own generation service: a gateway can be the
+// backend of another gateway.
 func TestGatewaysAreChained(t *testing.T) {
 	config := configOf(t.Name(), "")
 	w := startWith(t, config)
-	inner, outer := w.rich(t), w.rich(t)
+	inner, outer := w.fundedKey(t), w.fundedKey(t)
 	config.App += `
 		backend next {
 			models video-f-* image-f-*
@@ -42,15 +42,15 @@ func TestGatewaysAreChained(t *testing.T) {
 		status     backends.Status
 		want       string // the status on the platform
 	}{
-		"a video":      {videoPath, asking(videoPath, object{"model": "video-f-1", "output.duration": 8}), backends.Video, made("https://cdn.example/1.mp4"), "success"},
-		"an image":     {imagePath, asking(imagePath, object{"model": "image-f-1"}), backends.Image, failed(backends.ContentRejected, "unsafe"), "failed"},
-		"a generation": {generationsPath, `{"model":"sora-next","duration":2.5,"extra":[1.50]}`, backends.Generations, made("https://cdn.example/2.mp4"), "success"},
+		"a video":      {videoPath, bodyFor(videoPath, object{"model": "video-f-1", "output.duration": 8}), backends.Video, succeeded("https://cdn.example/1.mp4"), "success"},
+		"an image":     {imagePath, bodyFor(imagePath, object{"model": "image-f-1"}), backends.Image, failed(backends.ContentRejected, "unsafe"), "failed"},
+		"a generation": {generationsPath, `{"model":"sora-next","duration":2.5,"extra":[1.50]}`, backends.Generations, succeeded("https://cdn.example/2.mp4"), "success"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			task := w.must(t, outer, c.path, c.body).Task_ID
+			task := w.submit(t, outer, c.path, c.body).Task_ID
 			there := decoded[page](t, w.get(t, inner, tasksPath+"?limit=1")).Data[0]
 			if job := w.service.job(t, there.Task_ID); job.Kind != c.kind || c.kind == backends.Generations && string(job.Fields["extra"]) != "[1.50]" {
-				t.Errorf("the backend was asked for %+v", job)
+				t.Errorf("the job is %+v", job)
 			}
 			w.finish(t, inner, there.Task_ID, c.status)
 			var end resource
@@ -59,14 +59,14 @@ func TestGatewaysAreChained(t *testing.T) {
 			}
 			if end.Status != c.want || c.want == "success" && end.Result.URL != c.status.Results[0].URL ||
 				c.want == "failed" && (end.Error.Reason != "CONTENT_REJECTED" || end.Error.Message != "unsafe") {
-				t.Errorf("it ended as %+v", end)
+				t.Errorf("the task ended as %+v", end)
 			}
 		})
 	}
-	// The inner gateway's refusal is the outer gateway's refusal.
-	got := w.post(t, outer, videoPath, asking(videoPath, object{"model": "video-f-1", "output.duration": 15}))
+	// The outer gateway returns the refusal of the inner gateway.
+	got := w.post(t, outer, videoPath, bodyFor(videoPath, object{"model": "video-f-1", "output.duration": 15}))
 	refusal{422, "UPSTREAM_REJECTED", "output.duration", "4, 8 or 12"}.check(t, videoPath, got)
-	w.has(t, inner, "98.70", "0")
-	w.has(t, outer, "98.70", "0")
+	w.checkWallet(t, inner, "98.70", "0")
+	w.checkWallet(t, outer, "98.70", "0")
 	w.Verify(t)
 }

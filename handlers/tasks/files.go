@@ -15,9 +15,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// shown are the media types that a browser may show. A file of another type is offered as
-// a download: it could be a page that acts as one of this site.
-var shown = map[string]bool{
+// inlineTypes are the media types that a browser may show. A file of another type is a download,
+// because a browser could run it as a page of this site.
+var inlineTypes = map[string]bool{
 	"image/png": true, "image/jpeg": true, "image/webp": true, "image/gif": true,
 	"video/mp4": true, "video/webm": true, "video/quicktime": true,
 }
@@ -38,7 +38,7 @@ func serveFile(req *request) error {
 	file, err := req.runtime.Media.Open(req.r.Context(), req.r.PathValue("name"))
 	switch {
 	case errors.Is(err, media.ErrGone):
-		return fault.New(fault.Gone, "the file is not kept any more: results are kept for 7 days")
+		return fault.New(fault.Gone, "the file has expired: results are kept for 7 days")
 	case err != nil:
 		return err
 	}
@@ -47,22 +47,22 @@ func serveFile(req *request) error {
 		return noFile()
 	}
 	if n := 1 + strings.Count(req.r.Header.Get("Range"), ","); n > maxRanges {
-		return fault.New(fault.RangeNotSatisfiable, "`Range` asks for %d ranges; allowed: %d", n, maxRanges)
+		return fault.New(fault.RangeNotSatisfiable, "`Range` has %d ranges; allowed: %d", n, maxRanges)
 	}
 	req.describe(file)
-	req.release() // a download may take long and needs no store
+	req.release() // a long download must not hold the runtime
 	// ServeContent answers ranges and conditions.
 	w := &ranged{ResponseWriter: req.w}
 	http.ServeContent(w, ranging(req.r), "", file.Modified, file)
 	if w.refused {
-		f := fault.New(fault.RangeNotSatisfiable, "the file has %d bytes, and `Range` asks for none of them", file.Size)
+		f := fault.New(fault.RangeNotSatisfiable, "`Range` has no byte of the file, which has %d bytes", file.Size)
 		f.Complete = file.Size
 		return f
 	}
 	return nil
 }
 
-// ranging returns the request without a range in an unknown unit, which has no effect
+// ranging returns the request without a range in an unknown unit: such a range has no effect
 // (RFC 9110, section 14.2).
 func ranging(r *http.Request) *http.Request {
 	unit, _, _ := strings.Cut(r.Header.Get("Range"), "=")
@@ -105,7 +105,7 @@ func (w *ranged) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 // describe sets the headers of a file. A name is never reused, so that it can be the ETag.
 func (req *request) describe(file *media.File) {
 	contentType, disposition := file.Type, "inline"
-	if !shown[contentType] {
+	if !inlineTypes[contentType] {
 		contentType, disposition = "application/octet-stream", "attachment"
 	}
 	left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))

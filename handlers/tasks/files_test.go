@@ -17,9 +17,9 @@ import (
 // film begins with the bytes of an MP4 file.
 var film = "\x00\x00\x00\x18ftypmp42\x00\x00\x00\x00mp42isom" + strings.Repeat("frame ", 1000)
 
-// kept starts a fixture that keeps copies, and returns the path of the file that a
-// task with this media name has produced.
-func kept(t *testing.T, mediaName string) (w *fixture, path string) {
+// startWithMedia starts a fixture that copies results, ends a task with this media name, and
+// returns the path of its file.
+func startWithMedia(t *testing.T, mediaName string) (w *fixture, path string) {
 	t.Helper()
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
@@ -27,11 +27,11 @@ func kept(t *testing.T, mediaName string) (w *fixture, path string) {
 	}))
 	t.Cleanup(source.Close)
 	w = start(t, "media {\n path "+t.TempDir()+"/media\n allow "+strings.TrimPrefix(source.URL, "http://")+"\n }")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, object{"output.media_name": mediaName})).Task_ID
-	end := w.finish(t, key, task, made(source.URL+"/req.html"))
-	path, ours := strings.CutPrefix(end.Result.URL, "https://gate.example")
-	if !ours || !strings.HasPrefix(path, "/v1/files/") {
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, object{"output.media_name": mediaName})).Task_ID
+	end := w.finish(t, key, task, succeeded(source.URL+"/req.html"))
+	path, found := strings.CutPrefix(end.Result.URL, "https://gate.example")
+	if !found || !strings.HasPrefix(path, "/v1/files/") {
 		t.Fatalf("the file is at %s", end.Result.URL)
 	}
 	return w, path
@@ -43,8 +43,8 @@ func (w *fixture) file(t testing.TB, path string, headers ...string) gatetest.An
 	return w.Do(t, http.MethodGet, path, strings.Join(headers, "\n"), "")
 }
 
-func TestAFileIsServedToWhoeverHasItsLink(t *testing.T) {
-	w, path := kept(t, "Ein Böot 100%.mp4")
+func TestAFileIsServedWithoutACredential(t *testing.T) {
+	w, path := startWithMedia(t, "Ein Böot 100%.mp4")
 	if !strings.HasSuffix(path, "/Ein%20B%C3%B6ot%20100%25.mp4") {
 		t.Errorf("the link is %s", path)
 	}
@@ -106,7 +106,7 @@ func TestAFileIsServedToWhoeverHasItsLink(t *testing.T) {
 }
 
 func TestAFileIsServedInAtMostSixteenRanges(t *testing.T) {
-	w, path := kept(t, "a.mp4")
+	w, path := startWithMedia(t, "a.mp4")
 	for n, want := range map[int]int{16: 206, 17: 416, 1000: 416} {
 		ranges := strings.TrimSuffix(strings.Repeat("0-0,", n), ",")
 		got := w.file(t, path, "Range: bytes="+ranges)
@@ -116,8 +116,8 @@ func TestAFileIsServedInAtMostSixteenRanges(t *testing.T) {
 	}
 }
 
-func TestAFileHasOneNameAndNoOther(t *testing.T) {
-	w, path := kept(t, "Boat.mp4")
+func TestOtherSpellingsOfAFilePathAreNotFound(t *testing.T) {
+	w, path := startWithMedia(t, "Boat.mp4")
 	name := strings.Split(path, "/")[3]
 	missing := refusal{404, fault.NotFound, "", ""}
 	for _, other := range []string{
@@ -132,19 +132,19 @@ func TestAFileHasOneNameAndNoOther(t *testing.T) {
 			conn.Send(t, "GET "+other+" HTTP/1.1\nHost: gate\n\n")
 			got := conn.Receive(t, http.MethodGet)
 			if strings.HasSuffix(other, "/%") && got.Status == 400 {
-				return // net/http refuses it by itself
+				return // net/http refuses this path
 			}
 			missing.check(t, "/v1/files", got)
 		})
 	}
-	// The same characters may be written encoded.
+	// The path may be percent-encoded.
 	if got := w.file(t, "/v1/files/"+name+"/%42oat.mp4"); got.Status != 200 {
 		t.Errorf("answered %d %s", got.Status, got.Body)
 	}
 }
 
 func TestAFileIsGoneAfterSevenDays(t *testing.T) {
-	w, path := kept(t, "")
+	w, path := startWithMedia(t, "")
 	if !strings.HasSuffix(path, "/video-1.mp4") {
 		t.Errorf("the link is %s", path)
 	}
@@ -162,20 +162,20 @@ func TestAFileIsGoneAfterSevenDays(t *testing.T) {
 	}
 }
 
-func TestWithoutMediaTheLinksOfTheBackendArePassedOn(t *testing.T) {
+func TestWithoutMediaResultsKeepTheBackendURLs(t *testing.T) {
 	w := start(t, "media off")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	if got := w.finish(t, key, task, made("https://cdn.example/req.mp4")); got.Result.URL != "https://cdn.example/req.mp4" {
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	if got := w.finish(t, key, task, succeeded("https://cdn.example/req.mp4")); got.Result.URL != "https://cdn.example/req.mp4" {
 		t.Errorf("the link is %+v", got.Result)
 	}
 	refusal{404, fault.NotFound, "", ""}.check(t, "/v1/files", w.file(t, "/v1/files/aaaaaaaaaaaaaaaaaaaaaaaaaa/req.mp4"))
 }
 
-func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
+func TestOnlyAnAuthenticNoticeTriggersAPoll(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 	const path = "/v1/notices/works"
 	notice := fmt.Sprintf(`{"token":%q}`, backends.Token(task))
 	signed := "X-Mock-Secret: " + noticeSecret
@@ -183,10 +183,10 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 		path, headers, body string
 		want                refusal
 	}{
-		"unsigned":        {path, "", notice, refusal{403, fault.Forbidden, "", "no notice of the service"}},
-		"wrongly signed":  {path, "X-Mock-Secret: x", notice, refusal{403, fault.Forbidden, "", "no notice of the service"}},
-		"of nonsense":     {path, signed, `{`, refusal{403, fault.Forbidden, "", "no notice of the service"}},
-		"of another name": {"/v1/notices/nobody", signed, notice, refusal{404, fault.NotFound, "", "no backend of this name"}},
+		"unsigned":        {path, "", notice, refusal{403, fault.Forbidden, "", "not a notice of the service"}},
+		"wrong signature": {path, "X-Mock-Secret: x", notice, refusal{403, fault.Forbidden, "", "not a notice of the service"}},
+		"invalid JSON":    {path, signed, `{`, refusal{403, fault.Forbidden, "", "not a notice of the service"}},
+		"unknown backend": {"/v1/notices/unknown", signed, notice, refusal{404, fault.NotFound, "", "no backend of this name"}},
 		"too large":       {path, signed, strings.Repeat("x", 1<<20+1), refusal{413, fault.PayloadTooLarge, "", "1 MiB"}},
 		"encoded":         {path, signed + "\nContent-Encoding: gzip", notice, refusal{415, fault.UnsupportedMediaType, "", ""}},
 		"query":           {path + "?%zz", signed, notice, refusal{400, fault.InvalidParameter, "", ""}},
@@ -203,24 +203,24 @@ func TestANoticeOfTheServiceWakesThePollAndNoOtherDoes(t *testing.T) {
 		t.Error("the secret is in the log")
 	}
 	// The content of a notice is not trusted: the gateway polls the job, although the
-	// service asked it to wait an hour before the next poll.
-	w.service.tells(task, backends.Status{State: backends.Queued, RetryAfter: time.Hour})
-	for deadline := time.Now().Add(gatetest.Patience); w.service.polled(task) == 0; {
+	// service reported a Retry-After of an hour.
+	w.service.setStatus(task, backends.Status{State: backends.Queued, RetryAfter: time.Hour})
+	for deadline := time.Now().Add(gatetest.Timeout); w.service.polled(task) == 0; {
 		w.notify(t, task)
 		if time.Now().After(deadline) {
-			t.Fatal("the service was not asked")
+			t.Fatal("the job was not polled")
 		}
 	}
 	if got := decoded[resource](t, w.get(t, key, tasksPath+"/"+task)); got.Status != "queued" {
 		t.Errorf("answered %+v", got)
 	}
-	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
+	w.finish(t, key, task, succeeded("https://cdn.example/req.mp4"))
 }
 
-func TestOneAddressHasOnlySoManyNoticesUnderWay(t *testing.T) {
+func TestConcurrentNoticesOfAnAddressAreLimited(t *testing.T) {
 	w := start(t, "")
-	const most, more = 32, 8
-	conns := make([]*gatetest.Wire, most+more)
+	const limit, more = 32, 8
+	conns := make([]*gatetest.Wire, limit+more)
 	statuses := make(chan int, len(conns))
 	for i := range conns {
 		conns[i] = w.Dial(t)
@@ -243,12 +243,12 @@ func TestOneAddressHasOnlySoManyNoticesUnderWay(t *testing.T) {
 	for _, conn := range conns {
 		_, _ = conn.Write([]byte(`"token":"none"}`)) // the connections of refused notices are closed
 	}
-	for range most {
+	for range limit {
 		if status := <-statuses; status != http.StatusOK {
-			t.Errorf("a slow one is answered %d", status)
+			t.Errorf("a slow notice is answered %d", status)
 		}
 	}
-	for range most + more { // the number of notices one after another is not limited
+	for range limit + more { // consecutive notices are not limited
 		w.notify(t, someTask)
 	}
 }

@@ -22,15 +22,15 @@ const (
 	generationsPath = "/v1/video/generations"
 )
 
-// fixture is a gate with a mock service behind it. The names of its models begin with
+// fixture is a gateway with a mock service as its backend. The names of its models begin with
 // the label of their family: video-a-1, image-c-q2.
 type fixture struct {
 	*gatetest.Gate
 	service *mockService
 }
 
-// selling has the prices of a second of video and of an image.
-const selling = `
+// prices has the prices of a second of video and of an image.
+const prices = `
 	price video-* {
 		second 0.10
 		second audio 0.20
@@ -55,7 +55,7 @@ func startWith(t *testing.T, config gatetest.Config) *fixture {
 }
 
 func configOf(service, more string) gatetest.Config {
-	app := selling + `
+	app := prices + `
 		base_url https://gate.example
 		family A a-*
 		family B b-*
@@ -82,20 +82,20 @@ func configOf(service, more string) gatetest.Config {
 	}
 }
 
-// rich returns a key of a user with money.
-func (w *fixture) rich(t testing.TB) gatetest.Key {
+// fundedKey returns a key of a user with money.
+func (w *fixture) fundedKey(t testing.TB) gatetest.Key {
 	t.Helper()
 	key := w.NewKey(t, nil)
 	w.Credit(t, key.UserID, "100")
 	return key
 }
 
-// object is a JSON object that a test makes.
+// object is a JSON object.
 type object = map[string]any
 
-// asking returns a body for a path with the required members, changed by members, whose
+// bodyFor returns a body for a path with the required members, changed by members, whose
 // names are paths such as "output.duration". A member that is nil is removed.
-func asking(path string, members object) string {
+func bodyFor(path string, members object) string {
 	body := object{"model": "video-e-1", "prompt": "a boat"}
 	if path == imagePath {
 		body["model"] = "image-e-1"
@@ -129,13 +129,13 @@ func (w *fixture) post(t testing.TB, key gatetest.Key, path, body string, header
 	return w.Do(t, http.MethodPost, path, strings.Join(append(headers, "Authorization: Bearer "+key.Secret), "\n"), body)
 }
 
-// get asks for something with a key.
+// get sends a GET request with a key.
 func (w *fixture) get(t testing.TB, key gatetest.Key, path string) gatetest.Answer {
 	t.Helper()
 	return w.Do(t, http.MethodGet, path, "X-Api-Key: "+key.Secret, "")
 }
 
-// resource is a task as callers read it, in either form.
+// resource is a task in either form.
 type resource struct {
 	ID, Task_ID, Object, Model, Status string
 	Progress                           any
@@ -154,8 +154,8 @@ type resource struct {
 	Ignored  []string
 }
 
-// must makes a submission that must be accepted.
-func (w *fixture) must(t testing.TB, key gatetest.Key, path, body string, headers ...string) resource {
+// submit sends a submission that must be accepted.
+func (w *fixture) submit(t testing.TB, key gatetest.Key, path, body string, headers ...string) resource {
 	t.Helper()
 	return decoded[resource](t, w.post(t, key, path, body, headers...))
 }
@@ -176,9 +176,9 @@ func decoded[T any](t testing.TB, got gatetest.Answer) (out T) {
 // and waits until the task has ended.
 func (w *fixture) finish(t testing.TB, key gatetest.Key, id string, status backends.Status) resource {
 	t.Helper()
-	w.service.tells(id, status)
+	w.service.setStatus(id, status)
 	w.notify(t, id)
-	for deadline := time.Now().Add(gatetest.Patience); ; {
+	for deadline := time.Now().Add(gatetest.Timeout); ; {
 		got := decoded[resource](t, w.get(t, key, tasksPath+"/"+id+"?wait=5"))
 		if got.Completed_At != nil {
 			return got
@@ -198,13 +198,13 @@ func (w *fixture) notify(t testing.TB, id string) {
 	}
 }
 
-// has checks the balance of a user and the amount that is held.
-func (w *fixture) has(t testing.TB, key gatetest.Key, balance, held string) {
+// checkWallet checks the balance of a user and the amount that is held.
+func (w *fixture) checkWallet(t testing.TB, key gatetest.Key, balance, held string) {
 	t.Helper()
 	got := w.Wallet(t, key.UserID)
 	want := gatetest.Wallet{Balance: amount(t, balance), Held: amount(t, held)}
 	if got.Balance != want.Balance || got.Held != want.Held {
-		t.Errorf("there are %v, %v of it held; want %s and %s", got.Balance, got.Held, balance, held)
+		t.Errorf("the wallet has %v, of which %v is held; want %s and %s", got.Balance, got.Held, balance, held)
 	}
 }
 
@@ -222,7 +222,7 @@ type refusal struct {
 	status int
 	code   fault.Code
 	param  string
-	words  string // that the message contains
+	text   string // part of the message
 }
 
 // check compares an answer with a refusal, in the dialect of its path.
@@ -243,8 +243,8 @@ func (want refusal) check(t testing.TB, path string, got gatetest.Answer) {
 	if body.Error.Param != nil {
 		param = *body.Error.Param
 	}
-	if got.Status != want.status || body.Error.Code != string(want.code) || param != want.param || !strings.Contains(body.Error.Message, want.words) {
-		t.Errorf("answered %d %s, want %d %s at %q: %s", got.Status, got.Body, want.status, want.code, want.param, want.words)
+	if got.Status != want.status || body.Error.Code != string(want.code) || param != want.param || !strings.Contains(body.Error.Message, want.text) {
+		t.Errorf("answered %d %s, want %d %s at %q: %s", got.Status, got.Body, want.status, want.code, want.param, want.text)
 	}
 	flat := strings.HasPrefix(path, "/v1/platform")
 	if flat && (body.Code != body.Error.Code || body.Message != body.Error.Message) || !flat && body.Code != "" || body.Error.Type == "" {

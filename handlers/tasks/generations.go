@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// generations is the form of docs/reference/tasks.md#video-generations. Unknown members pass
-// to the backend, so that none is ignored.
+// generations is the form of docs/reference/tasks.md#video-generations. It ignores no member:
+// unknown members pass to the backend.
 var generations = &form{
 	name: "generations", answer: created,
 	decode: func(body []byte) (generation.Request, []string, *fault.Fault) {
@@ -22,7 +22,7 @@ var generations = &form{
 	},
 }
 
-// flatStatus has the names of states in this form, where they differ from ours.
+// flatStatus has the states that have another name in this form.
 var flatStatus = map[task.State]string{task.Pending: "queued", task.Success: "succeeded"}
 
 func statusOf(t *task.Task) string {
@@ -32,14 +32,14 @@ func statusOf(t *task.Task) string {
 	return string(t.Status)
 }
 
-// progressOf is the progress as a number.
+// progressOf returns the progress in percent.
 func progressOf(t *task.Task) int {
-	n, _ := strconv.Atoi(strings.TrimSuffix(t.Progress, "%")) // the engine writes no other
+	n, _ := strconv.Atoi(strings.TrimSuffix(t.Progress, "%")) // the engine always writes "<n>%"
 	return n
 }
 
-// generationHead begins both answers about a generation. ID and TaskID are the same: some
-// clients read the one, some the other.
+// generationHead begins both answers about a generation. ID and TaskID are the same, because
+// clients read one or the other.
 type generationHead struct {
 	ID        string `json:"id"`
 	TaskID    string `json:"task_id"`
@@ -55,7 +55,7 @@ func headOf(t *task.Task) generationHead {
 }
 
 // creation is the answer to a submission: the task, and the unchanged fields of the request
-// that docs/reference/tasks.md lists. Long ones are left out.
+// that docs/reference/tasks.md lists. It omits long fields.
 type creation struct {
 	generationHead
 	Prompt         json.RawMessage            `json:"prompt,omitempty"`
@@ -72,12 +72,12 @@ type creation struct {
 }
 
 func created(s *submission) any {
-	given := light(s.spec.Fields)
+	given := shortFields(s.spec.Fields)
 	c := creation{
 		generationHead: headOf(s.task),
 		Prompt:         given["prompt"], Duration: given["duration"], Width: given["width"], Height: given["height"],
 		FPS: given["fps"], Seed: given["seed"], N: given["n"], ResponseFormat: given["response_format"], User: given["user"],
-		Metadata: lightMetadata(s.spec.Fields["metadata"]),
+		Metadata: shortMetadata(s.spec.Fields["metadata"]),
 	}
 	if inputs := s.spec.Inputs; len(inputs) > 0 && strings.Contains(inputs[0].URL, "://") {
 		c.Image = inputs[0].URL
@@ -85,15 +85,15 @@ func created(s *submission) any {
 	return c
 }
 
-// The maximum size in bytes of a field, and of metadata, that the answer repeats.
+// The maximum sizes of a field and of metadata that the answer repeats, in bytes.
 const (
 	maxEchoed   = 8192
 	maxMetadata = 8 * maxEchoed
 )
 
-// light returns the fields without those that are long or may be a medium in Base64. A
-// client that bounds what it reads must find the id of the task that it pays for.
-func light(given map[string]json.RawMessage) map[string]json.RawMessage {
+// shortFields returns the fields without those that are long or may be a medium in Base64. So a
+// client that limits the length of answers can read the id of its task.
+func shortFields(given map[string]json.RawMessage) map[string]json.RawMessage {
 	members := maps.Clone(given)
 	maps.DeleteFunc(members, func(_ string, member json.RawMessage) bool {
 		return len(member) > maxEchoed || strings.Contains(string(member), ";base64,")
@@ -101,13 +101,13 @@ func light(given map[string]json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// lightMetadata is light for the members of metadata.
-func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
+// shortMetadata is shortFields for the members of metadata.
+func shortMetadata(raw json.RawMessage) map[string]json.RawMessage {
 	var members map[string]json.RawMessage
 	if len(raw) == 0 || json.Unmarshal(raw, &members) != nil {
 		return nil
 	}
-	members = light(members)
+	members = shortFields(members)
 	size := 0
 	for name, member := range members {
 		if size += len(name) + len(member); size > maxMetadata {
@@ -117,18 +117,18 @@ func lightMetadata(raw json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// flatTask is a generation as GET /v1/video/generations/{task_id} shows it.
+// flatTask is the answer of GET /v1/video/generations/{task_id}.
 type flatTask struct {
 	generationHead
 	CompletedAt int64       `json:"completed_at,omitempty"`
 	URL         string      `json:"url,omitempty"` // the first of URLs
 	URLs        []string    `json:"urls,omitempty"`
-	Format      string      `json:"format,omitempty"`   // as mp4
+	Format      string      `json:"format,omitempty"`   // such as mp4
 	Metadata    *medium     `json:"metadata,omitempty"` // of the first result
 	Error       *task.Error `json:"error,omitempty"`
 }
 
-// medium is what the service has said about a result.
+// medium has the properties of a result that the service has reported.
 type medium struct {
 	Duration float64 `json:"duration,omitempty"` // seconds
 	Width    int     `json:"width,omitempty"`    // pixels
@@ -138,7 +138,7 @@ type medium struct {
 // showGeneration serves GET /v1/video/generations/{task_id}?wait=. It shows
 // videos from all routes, but no images.
 func showGeneration(req *request) error {
-	t, err := req.look()
+	t, err := req.readTask()
 	if err != nil {
 		return err
 	}

@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestAGenerationIsAnsweredWithWhatWasGiven(t *testing.T) {
+func TestTheAnswerRepeatsTheFieldsOfAGeneration(t *testing.T) {
 	w := start(t, "default_model sora-2")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	given := `"prompt":"a <boat>","image":"https://files.example/a.png?x=1&y=2","duration":2.50,"width":1280,"height":720,"fps":24,"seed":7,"n":2,` +
 		`"response_format":"url","user":"u1","metadata":{"negative_prompt":"rain","style":{"a":[1,1.00]}}`
 	got := w.post(t, key, generationsPath, `{"model":"sora-2",`+given+`,"look":"high"}`)
@@ -24,21 +24,21 @@ func TestAGenerationIsAnsweredWithWhatWasGiven(t *testing.T) {
 	job := w.service.job(t, task.Task_ID)
 	if job.Kind != backends.Generations || string(job.Fields["look"]) != `"high"` || job.Output.Duration != 2.5 || job.Output.Count != 2 ||
 		job.Inputs[0].URL != "https://files.example/a.png?x=1&y=2" || job.NotifyURL != "https://gate.example/v1/notices/works" {
-		t.Errorf("the backend was asked for %+v", job)
+		t.Errorf("the job is %+v", job)
 	}
 	// Two videos of 2.5 seconds. look is an unknown field, so the highest price is held.
-	w.has(t, key, "100", "1.00")
+	w.checkWallet(t, key, "100", "1.00")
 
 	// The answer has only the given fields and the default model.
-	task = w.must(t, key, generationsPath, `{"duration":1}`)
+	task = w.submit(t, key, generationsPath, `{"duration":1}`)
 	if task.Model != "sora-2" || task.Status != "queued" {
 		t.Errorf("answered %+v", task)
 	}
 }
 
-func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
+func TestBase64ImagesAreNotRepeatedInTheAnswer(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	data := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("a picture", 2000)))
 	small := "data:image/png;base64,aGVsbG8="
 	for _, body := range []string{
@@ -56,7 +56,7 @@ func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
 			t.Errorf("answered %s", got.Body)
 		}
 		if job := w.service.job(t, task.Task_ID); strings.Contains(body, `"image":"`+data) && (len(job.Inputs) != 1 || job.Inputs[0].URL != data) {
-			t.Errorf("the backend was asked for %.300v", job.Inputs)
+			t.Errorf("the inputs of the job are %.300v", job.Inputs)
 		}
 		if got := w.get(t, key, generationsPath+"/"+task.Task_ID); strings.Contains(got.Body, "base64") {
 			t.Errorf("answered %.600s", got.Body)
@@ -64,11 +64,11 @@ func TestAnImageInBase64ComesBackToNobody(t *testing.T) {
 	}
 }
 
-// TestLongFieldsAreNotRepeatedInTheAnswer: a client that limits the length of answers must
-// be able to read the id of the task.
+// TestLongFieldsAreNotRepeatedInTheAnswer checks that a client with a limit on the length of
+// answers can read the id of the task.
 func TestLongFieldsAreNotRepeatedInTheAnswer(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	long := strings.Repeat("<\u00e9", 4000)
 	many := make([]string, 20)
 	for i := range many {
@@ -87,62 +87,62 @@ func TestLongFieldsAreNotRepeatedInTheAnswer(t *testing.T) {
 			t.Errorf("answered %s", got.Body)
 		}
 		if job := w.service.job(t, task.Task_ID); strings.Contains(given, `"prompt":"<`) && job.Prompt != long {
-			t.Errorf("the backend was asked for %d bytes", len(job.Prompt))
+			t.Errorf("the prompt of the job has %d bytes", len(job.Prompt))
 		}
 	}
 }
 
 func TestAGenerationIsShownInTheFlatForm(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, generationsPath, `{"model":"sora-2","duration":8,"n":2}`)
+	key := w.fundedKey(t)
+	task := w.submit(t, key, generationsPath, `{"model":"sora-2","duration":8,"n":2}`)
 	path := generationsPath + "/" + task.Task_ID
 	head := fmt.Sprintf(`{"id":%q,"task_id":%[1]q,"object":"video","model":"sora-2","status":`, task.Task_ID)
 	if got, want := w.get(t, key, path).Body, head+fmt.Sprintf(`"queued","progress":0,"created_at":%d}`, task.Created_At); got != want {
 		t.Errorf("answered %s, want %s", got, want)
 	}
 	const one, two = "https://cdn.example/1.mp4", "https://cdn.example/2.mp4"
-	end := w.finish(t, key, task.Task_ID, made(one, two))
+	end := w.finish(t, key, task.Task_ID, succeeded(one, two))
 	want := head + fmt.Sprintf(`"succeeded","progress":100,"created_at":%d,"completed_at":%d,"url":%q,"urls":[%[3]q,%q],"format":"mp4","metadata":{"duration":8,"width":1280,"height":720}}`,
 		task.Created_At, *end.Completed_At, one, two)
 	if got := w.get(t, key, path).Body; got != want {
 		t.Errorf("answered %s, want %s", got, want)
 	}
-	// The same task can be read on the platform.
+	// The platform returns the same task.
 	if end.Object != "video_task" || end.Status != "success" || end.Result.Type != "video" || len(end.Result.URLs) != 2 {
 		t.Errorf("the platform shows %+v", end)
 	}
 
-	task = w.must(t, key, generationsPath, `{"model":"sora-2","duration":8}`)
+	task = w.submit(t, key, generationsPath, `{"model":"sora-2","duration":8}`)
 	w.finish(t, key, task.Task_ID, failed(backends.ModelFailed, "no boat"))
 	got := decoded[resource](t, w.get(t, key, generationsPath+"/"+task.Task_ID))
 	if got.Status != "failed" || got.Progress != float64(0) || got.Error == nil || got.Error.Code != "TASK_FAILED" || got.Error.Message != "no boat" || got.URL != "" {
 		t.Errorf("answered %+v", got)
 	}
 
-	// A video of the platform can be read here, an image cannot.
-	clip := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	// This route returns videos of the platform, but no images.
+	clip := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 	if got := decoded[resource](t, w.get(t, key, generationsPath+"/"+clip)); got.ID != clip || got.Object != "video" {
 		t.Errorf("answered %+v", got)
 	}
-	picture := w.must(t, key, imagePath, asking(imagePath, nil)).Task_ID
+	picture := w.submit(t, key, imagePath, bodyFor(imagePath, nil)).Task_ID
 	refusal{404, fault.TaskNotFound, "", "there is no such task"}.check(t, generationsPath, w.get(t, key, generationsPath+"/"+picture))
 }
 
-func TestAHandOverInDoubtIsPending(t *testing.T) {
+func TestATaskOfUnknownDeliveryIsPending(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	w.service.accepts(func(backends.Job) error {
+	key := w.fundedKey(t)
+	w.service.acceptBy(func(backends.Job) error {
 		return &backends.Error{Kind: backends.Unconfirmed, Reason: backends.UpstreamError, Message: "cut off"}
 	})
-	task := w.must(t, key, videoPath, asking(videoPath, nil))
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil))
 	if task.Status != "pending" {
 		t.Errorf("answered %+v", task)
 	}
 	if got := decoded[resource](t, w.get(t, key, generationsPath+"/"+task.Task_ID)); got.Status != "queued" {
 		t.Errorf("the flat form shows %+v", got)
 	}
-	if got := w.must(t, key, generationsPath, `{"model":"sora-2","duration":1}`); got.Status != "queued" {
+	if got := w.submit(t, key, generationsPath, `{"model":"sora-2","duration":1}`); got.Status != "queued" {
 		t.Errorf("answered %+v", got)
 	}
 }

@@ -15,21 +15,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
+func TestBodyMemoryIsSharedAmongUsersAndReleased(t *testing.T) {
 	w := start(t, "limits {\n body_memory 64MiB\n }") // a user can use 32 MiB of it, the size of the largest body
-	key, other := w.rich(t), w.rich(t)
+	key, other := w.fundedKey(t), w.fundedKey(t)
 	const part = 12 << 20
-	body := asking(generationsPath, object{"model": "sora-2", "duration": 1})
+	body := bodyFor(generationsPath, object{"model": "sora-2", "duration": 1})
 	body = body[:len(body)-1] + strings.Repeat(" ", part) + "}"
 	for range 4 {
-		w.must(t, key, generationsPath, body)
+		w.submit(t, key, generationsPath, body)
 	}
 
-	// Two incomplete bodies use most of it.
+	// Two incomplete bodies use most of this share.
 	var slow []*gatetest.Wire
 	for range 2 {
 		conn := w.Dial(t)
-		_ = conn.SetDeadline(time.Now().Add(6 * gatetest.Patience)) // under the race detector each body takes seconds to read
+		_ = conn.SetDeadline(time.Now().Add(6 * gatetest.Timeout)) // under the race detector each body takes seconds to read
 		conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nX-Api-Key: %s\nContent-Length: %d\n\n", generationsPath, key.Secret, len(body)))
 		if _, err := io.WriteString(conn, body[:part]); err != nil {
 			t.Fatal(err)
@@ -37,37 +37,37 @@ func TestTheBodiesOfAUserHaveAShareOfTheMemoryWhichIsGivenBack(t *testing.T) {
 		slow = append(slow, conn)
 	}
 	runtime := gatetest.Runtime(t)
-	gatetest.Eventually(t, "that all of what was sent is in memory", func() (taken int64, ok bool) {
-		taken = runtime.Bodies.Users.Used()
-		return taken, taken >= 2*part
+	gatetest.Eventually(t, "both bodies use memory", func() (used int64, ok bool) {
+		used = runtime.Bodies.Users.Used()
+		return used, used >= 2*part
 	})
-	w.must(t, other, generationsPath, body)
+	w.submit(t, other, generationsPath, body)
 	for _, conn := range slow {
 		if _, err := io.WriteString(conn, body[part:]); err != nil {
 			t.Fatal(err)
 		}
 		decoded[resource](t, conn.Receive(t, "POST"))
 	}
-	w.must(t, key, generationsPath, body)
-	gatetest.Eventually(t, "that all memory is given back", func() (taken int64, ok bool) {
-		taken = runtime.Bodies.Users.Used()
-		return taken, taken == 0
+	w.submit(t, key, generationsPath, body)
+	gatetest.Eventually(t, "all memory is released", func() (used int64, ok bool) {
+		used = runtime.Bodies.Users.Used()
+		return used, used == 0
 	})
 }
 
 func TestASubmissionWithoutMoneyIsRefusedBeforeTheBodyIsRead(t *testing.T) {
 	w := start(t, "")
-	poor, limited := w.NewKey(t, nil), w.NewKey(t, object{"limits": object{"requests_per_second": 1}})
+	unfunded, limited := w.NewKey(t, nil), w.NewKey(t, object{"limits": object{"requests_per_second": 1}})
 	unread := func(key gatetest.Key, path, headers string) gatetest.Answer {
 		conn := w.Dial(t)
 		conn.Send(t, fmt.Sprintf("POST %s HTTP/1.1\nHost: gate\nX-Api-Key: %s\nContent-Length: 1000000\nExpect: 100-continue\n%s\n", path, key.Secret, headers))
 		return conn.Receive(t, http.MethodPost)
 	}
-	broke := refusal{402, fault.InsufficientQuota, "", "there is no money for this request: 0.00 is available"}
+	noMoney := refusal{402, fault.InsufficientQuota, "", "there is no money for this request: 0.00 is available"}
 	for _, path := range []string{videoPath, imagePath, generationsPath} {
-		broke.check(t, path, unread(poor, path, ""))
-		broke.check(t, path, unread(poor, path, "Idempotency-Key: never-used\n"))
-		if got := unread(poor, path+"?dry_run=true", ""); got.Status != http.StatusContinue {
+		noMoney.check(t, path, unread(unfunded, path, ""))
+		noMoney.check(t, path, unread(unfunded, path, "Idempotency-Key: never-used\n"))
+		if got := unread(unfunded, path+"?dry_run=true", ""); got.Status != http.StatusContinue {
 			t.Errorf("%s: a dry run is answered %d %s", path, got.Status, got.Body)
 		}
 	}
@@ -85,15 +85,15 @@ func TestARepeatedSubmissionNeedsNoMoney(t *testing.T) {
 	w := start(t, "")
 	key := w.NewKey(t, nil)
 	w.Credit(t, key.UserID, "0.80") // what one video may cost
-	first := w.must(t, key, videoPath, asking(videoPath, nil), "Idempotency-Key: once")
-	again := w.post(t, key, videoPath, asking(videoPath, nil), "Idempotency-Key: once")
+	first := w.submit(t, key, videoPath, bodyFor(videoPath, nil), "Idempotency-Key: once")
+	again := w.post(t, key, videoPath, bodyFor(videoPath, nil), "Idempotency-Key: once")
 	if got := decoded[resource](t, again); got.Task_ID != first.Task_ID || again.Header.Get("Idempotent-Replayed") != "true" {
 		t.Errorf("answered %+v", got)
 	}
-	refusal{402, fault.InsufficientQuota, "", "no money"}.check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, nil), "Idempotency-Key: twice"))
+	refusal{402, fault.InsufficientQuota, "", "no money"}.check(t, videoPath, w.post(t, key, videoPath, bodyFor(videoPath, nil), "Idempotency-Key: twice"))
 }
 
-func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
+func TestReadingDoesNotCountInTheRateLimitOfAKey(t *testing.T) {
 	w := start(t, "")
 	key := w.NewKey(t, object{"limits": object{"requests_per_second": 2}})
 	w.Credit(t, key.UserID, "100")
@@ -101,7 +101,7 @@ func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
 	var refused gatetest.Answer
 	var last resource
 	for range 20 { // within a second or so
-		got := w.post(t, key, videoPath, asking(videoPath, nil))
+		got := w.post(t, key, videoPath, bodyFor(videoPath, nil))
 		if got.Status == http.StatusTooManyRequests {
 			refused = got
 			break
@@ -123,21 +123,21 @@ func TestSubmissionsCountInTheRateOfTheKeyAndReadingDoesNot(t *testing.T) {
 	limited.check(t, tasksPath, refused)
 }
 
-// TestTheBodiesOfAUserHaveABoundPerMinute: the bound covers all keys of the user, because
+// TestBodyBytesOfAUserAreLimitedPerMinute checks a limit over all keys of a user. It exists because
 // submitting and cancelling costs nothing.
-func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
+func TestBodyBytesOfAUserAreLimitedPerMinute(t *testing.T) {
 	if testing.Short() {
 		t.Skip("sends more than 256 MiB")
 	}
 	w := start(t, "")
-	key, other := w.rich(t), w.rich(t)
+	key, other := w.fundedKey(t), w.fundedKey(t)
 	var second gatetest.Key
 	w.MustAdmin(t, http.MethodPost, "/modelgate/keys", object{"user": key.UserID}, &second)
-	body := asking(generationsPath, object{"model": "sora-2", "duration": 1})
+	body := bodyFor(generationsPath, object{"model": "sora-2", "duration": 1})
 	body = body[:len(body)-1] + strings.Repeat(" ", 15<<20) + "}"
 	var got gatetest.Answer
 	kept := 0
-	for ; kept < 100; kept++ { // 256 MiB at once, and the part that is refilled meanwhile
+	for ; kept < 100; kept++ { // 256 MiB at once, and what the limiter refills during the loop
 		w.post(t, key, generationsPath+"?dry_run=true", "{}")
 		if got = w.post(t, key, generationsPath, body); got.Status != http.StatusOK {
 			break
@@ -157,31 +157,31 @@ func TestTheBodiesOfAUserHaveABoundPerMinute(t *testing.T) {
 		}
 	}
 	limited.check(t, generationsPath, got)
-	w.must(t, other, generationsPath, body)
-	w.must(t, key, generationsPath, asking(generationsPath, object{"model": "sora-2", "duration": 1})) // a small body is accepted
+	w.submit(t, other, generationsPath, body)
+	w.submit(t, key, generationsPath, bodyFor(generationsPath, object{"model": "sora-2", "duration": 1})) // a small body is accepted
 }
 
-func TestAKeyHasOnlySoManyUnfinishedTasks(t *testing.T) {
+func TestTooManyUnfinishedTasksOfAKeyAreRefused(t *testing.T) {
 	w := start(t, "limits {\n unfinished_tasks 2\n }")
-	key := w.rich(t)
-	first := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.must(t, key, imagePath, asking(imagePath, nil))
-	got := w.post(t, key, videoPath, asking(videoPath, nil))
+	key := w.fundedKey(t)
+	first := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	w.submit(t, key, imagePath, bodyFor(imagePath, nil))
+	got := w.post(t, key, videoPath, bodyFor(videoPath, nil))
 	refusal{429, fault.TooManyTasks, "", "2 unfinished tasks, at most 2"}.check(t, videoPath, got)
 	if got.Header.Get("Retry-After") == "" {
 		t.Errorf("headers %v", got.Header)
 	}
-	w.must(t, w.rich(t), videoPath, asking(videoPath, nil)) // another user has a separate limit
-	w.finish(t, key, first, made("https://cdn.example/req.mp4"))
-	w.must(t, key, videoPath, asking(videoPath, nil))
+	w.submit(t, w.fundedKey(t), videoPath, bodyFor(videoPath, nil)) // another user has a separate limit
+	w.finish(t, key, first, succeeded("https://cdn.example/req.mp4"))
+	w.submit(t, key, videoPath, bodyFor(videoPath, nil))
 }
 
-func TestAStoreThatHasFailedIsAnOutageInTheDialectOfThePath(t *testing.T) {
+func TestAFailedStoreReturns503InTheDialect(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	w.FailStore(t)
 	for path, method := range keyRoutes {
-		got := w.Do(t, method, path, "X-Api-Key: "+key.Secret, asking(path, nil))
+		got := w.Do(t, method, path, "X-Api-Key: "+key.Secret, bodyFor(path, nil))
 		refusal{503, fault.StoreUnavailable, "", ""}.check(t, path, got)
 		if got.Header.Get("Retry-After") == "" {
 			t.Errorf("%s: headers %v", path, got.Header)
@@ -189,10 +189,10 @@ func TestAStoreThatHasFailedIsAnOutageInTheDialectOfThePath(t *testing.T) {
 	}
 }
 
-func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
-	w, path := kept(t, "a.mp4")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+func TestFinishedRequestsReleaseTheStore(t *testing.T) {
+	w, path := startWithMedia(t, "a.mp4")
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 	for path, method := range keyRoutes {
 		w.Do(t, method, path, "X-Api-Key: "+key.Secret, "")
 		w.Do(t, method, path, "", "")
@@ -209,16 +209,16 @@ func TestARequestThatHasEndedHoldsTheStoreNoLonger(t *testing.T) {
 	}
 	select {
 	case <-closed:
-	case <-time.After(gatetest.Patience):
+	case <-time.After(gatetest.Timeout):
 		t.Error("the store is still open")
 	}
 }
 
-// TestTheListsOfAUserHaveABoundPerMinute: the bound covers all keys of the user, because a
+// TestListsOfAUserAreLimitedPerMinute checks a limit over all keys of a user. It exists because a
 // list by status reads up to 5000 tasks, even if it is empty.
-func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
+func TestListsOfAUserAreLimitedPerMinute(t *testing.T) {
 	w := start(t, "")
-	key, other := w.rich(t), w.rich(t)
+	key, other := w.fundedKey(t), w.fundedKey(t)
 	var got gatetest.Answer
 	for range 400 {
 		if got = w.get(t, key, tasksPath+"?status=pending"); got.Status != http.StatusOK {
@@ -231,18 +231,18 @@ func TestTheListsOfAUserHaveABoundPerMinute(t *testing.T) {
 	}
 }
 
-// TestAUserHasOnlySoManyWaitsOpen: the bound does not apply to polls without wait, nor to
-// other users.
-func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
+// TestConcurrentWaitsOfAUserAreLimited also checks that the limit applies neither to polls without
+// wait nor to other users.
+func TestConcurrentWaitsOfAUserAreLimited(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	other := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	theirs := w.must(t, other, videoPath, asking(videoPath, nil)).Task_ID
-	const most = 128
-	ctx, leave := context.WithCancel(t.Context())
+	key := w.fundedKey(t)
+	other := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	otherTask := w.submit(t, other, videoPath, bodyFor(videoPath, nil)).Task_ID
+	const limit = 128
+	ctx, cancel := context.WithCancel(t.Context())
 	var open sync.WaitGroup
-	for range most {
+	for range limit {
 		open.Go(func() {
 			for ctx.Err() == nil { // the request below may count for a moment
 				req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
@@ -259,7 +259,7 @@ func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
 	}
 	// On a busy machine, opening all connections takes a while.
 	for begun := time.Now(); w.get(t, key, tasksPath+"/"+task+"?wait=1").Status != http.StatusTooManyRequests; {
-		if time.Since(begun) > 6*gatetest.Patience {
+		if time.Since(begun) > 6*gatetest.Timeout {
 			t.Fatal("no request is refused")
 		}
 	}
@@ -271,12 +271,12 @@ func TestAUserHasOnlySoManyWaitsOpen(t *testing.T) {
 	if got := w.get(t, key, tasksPath+"/"+task); got.Status != http.StatusOK {
 		t.Errorf("without wait: answered %d %s", got.Status, got.Body)
 	}
-	if got := w.get(t, other, tasksPath+"/"+theirs+"?wait=1"); got.Status != http.StatusOK {
+	if got := w.get(t, other, tasksPath+"/"+otherTask+"?wait=1"); got.Status != http.StatusOK {
 		t.Errorf("another user: answered %d %s", got.Status, got.Body)
 	}
-	leave()
+	cancel()
 	open.Wait()
-	gatetest.Eventually(t, "there is room again", func() (got gatetest.Answer, ok bool) {
+	gatetest.Eventually(t, "a wait is accepted again", func() (got gatetest.Answer, ok bool) {
 		got = w.get(t, key, tasksPath+"/"+task+"?wait=1")
 		return got, got.Status == http.StatusOK
 	})

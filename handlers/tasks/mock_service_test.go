@@ -38,29 +38,29 @@ func mockServiceOf(name string) *mockService {
 	return s.(*mockService)
 }
 
-// accepts sets the function that accepts or refuses submissions.
-func (s *mockService) accepts(fn func(backends.Job) error) {
+// acceptBy sets the function that accepts or refuses submissions.
+func (s *mockService) acceptBy(fn func(backends.Job) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.accept = fn
 }
 
-// stopsJobs makes the service end cancelled jobs.
-func (s *mockService) stopsJobs() {
+// enableCancel makes the service end cancelled jobs.
+func (s *mockService) enableCancel() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stops = true
 }
 
-// tells sets the status of the job of a task.
-func (s *mockService) tells(task string, status backends.Status) {
+// setStatus sets the status of the job of a task.
+func (s *mockService) setStatus(task string, status backends.Status) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.states[backends.Token(task)] = status
 }
 
-// asked returns all submissions.
-func (s *mockService) asked() []backends.Job {
+// submissions returns all submissions.
+func (s *mockService) submissions() []backends.Job {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.jobs)
@@ -69,12 +69,12 @@ func (s *mockService) asked() []backends.Job {
 // job returns the job that was submitted for a task.
 func (s *mockService) job(t testing.TB, task string) backends.Job {
 	t.Helper()
-	for _, job := range s.asked() {
+	for _, job := range s.submissions() {
 		if job.Token == backends.Token(task) {
 			return job
 		}
 	}
-	t.Fatalf("the backend was not asked for %s", task)
+	t.Fatalf("the backend received no job for %s", task)
 	return backends.Job{}
 }
 
@@ -132,8 +132,8 @@ func (a *Adapter) Poll(_ context.Context, ref backends.Ref) (backends.Status, er
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.polls[ref.ID]++
-	status, told := a.states[ref.ID]
-	if !told {
+	status, found := a.states[ref.ID]
+	if !found {
 		status = backends.Status{State: backends.Queued}
 	}
 	return status, nil
@@ -144,18 +144,18 @@ func (a *Adapter) Cancel(context.Context, backends.Ref) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if !a.stops {
-		return &backends.Error{Kind: backends.Refused, Reason: backends.InvalidInput, Message: "it runs on"}
+		return &backends.Error{Kind: backends.Refused, Reason: backends.InvalidInput, Message: "the job cannot be cancelled"}
 	}
 	return nil
 }
 
 // noticeSecret authenticates the service's notices.
-const noticeSecret = "the service's own"
+const noticeSecret = "notice-secret"
 
 // CheckHead implements backends.Notified: the secret is in the head.
 func (a *Adapter) CheckHead(n backends.Notification) error {
 	if n.Header.Get("X-Mock-Secret") != noticeSecret || n.Now.IsZero() || n.Body != nil {
-		return errors.New("it is not signed")
+		return errors.New("the notice is not signed")
 	}
 	return nil
 }
@@ -165,16 +165,16 @@ func (a *Adapter) Notice(n backends.Notification) (string, error) {
 	var notice struct{ Token string }
 	switch {
 	case n.Header.Get("X-Mock-Secret") != noticeSecret:
-		return "", errors.New("it is not signed")
+		return "", errors.New("the notice is not signed")
 	case n.Now.IsZero() || n.Method == "" || n.Query == nil:
-		return "", fmt.Errorf("what came is incomplete: %+v", n)
+		return "", fmt.Errorf("the notification is incomplete: %+v", n)
 	}
 	err := json.Unmarshal(n.Body, &notice)
 	return notice.Token, err
 }
 
-// made returns the status of a job that succeeded with videos at these addresses.
-func made(links ...string) backends.Status {
+// succeeded returns the status of a job that succeeded with videos at these addresses.
+func succeeded(links ...string) backends.Status {
 	status := backends.Status{State: backends.Succeeded, Progress: 100}
 	for _, link := range links {
 		status.Results = append(status.Results, backends.Result{
@@ -185,8 +185,8 @@ func made(links ...string) backends.Status {
 }
 
 // failed returns the status of a job that failed.
-func failed(reason backends.Reason, words string) backends.Status {
-	return backends.Status{State: backends.Failed, Failure: backends.Fail(reason, "E1", words)}
+func failed(reason backends.Reason, message string) backends.Status {
+	return backends.Status{State: backends.Failed, Failure: backends.Fail(reason, "E1", message)}
 }
 
 // Interface guards.

@@ -1,10 +1,10 @@
-// Package tasks serves generation tasks: submissions and look-ups below /v1/platform and
-// /v1/video/generations, the files that are their results, and the notices by which
-// generation services say that a job has changed. [Tasks] is the directive modelgate_tasks.
+// Package tasks serves generation tasks: submissions and queries below /v1/platform and
+// /v1/video/generations, the files of their results, and the notices of generation services about
+// changed jobs. [Tasks] is the directive modelgate_tasks.
 //
 // The package reads and writes HTTP. The app decides what is allowed and what it costs. The
 // engine of package task runs the tasks. The table in routes.go declares each route and
-// everything that is checked before it is served; request.go applies it.
+// its checks; request.go applies it.
 package tasks
 
 import (
@@ -34,16 +34,15 @@ func init() {
 // /v1/files; and the notices of generation services below /v1/notices. It lets
 // every other path pass.
 //
-// Which models there are, and where they run, is configured in the app, by
-// family and backend.
+// The app configures the models and their backends.
 //
 // Placeholder | Description
 // ------------|-------------
 // `{http.auth.user.id}` | The id of the user whose key was used
 // `{http.modelgate.key_id}` | The id of the key
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
-// `{http.modelgate.model}` | The model that a submission asks for
-// `{http.modelgate.task_id}` | The id of the task that the submission made, or of the task in the path
+// `{http.modelgate.model}` | The model of the submission
+// `{http.modelgate.task_id}` | The id of the task that the submission created, or of the task in the path
 type Tasks struct {
 	app    *caddymodule.App
 	logger *zap.Logger

@@ -19,8 +19,8 @@ func (req *request) notification() (backends.Notification, *fault.Fault) {
 	return backends.Notification{Method: req.r.Method, Header: req.r.Header, Query: q.Values, Now: req.runtime.Store.Now()}, q.Fault
 }
 
-// checkHead refuses a notice that is not from the service of the backend, if the head shows
-// it. Nothing of the body has been read.
+// checkHead refuses a notice whose head shows that it is not from the service of the backend. It
+// does not read the body.
 func (req *request) checkHead() *fault.Fault {
 	notice, f := req.notification()
 	if f != nil {
@@ -32,8 +32,8 @@ func (req *request) checkHead() *fault.Fault {
 	return nil
 }
 
-// takeNotice serves POST /v1/notices/{backend}: the service of a backend says that a job
-// has changed. All that follows is that the engine asks for the job soon.
+// takeNotice serves POST /v1/notices/{backend}: the service of a backend reports that a job
+// has changed. Its only effect is an earlier poll of the job.
 func takeNotice(req *request) error {
 	notice, f := req.notification()
 	if f == nil {
@@ -58,5 +58,5 @@ func (req *request) refuseNotice(why error) *fault.Fault {
 		return noNotices
 	}
 	req.tasks.logger.Warn("a notice is refused", zap.String("request_id", req.id), zap.String("backend", req.r.PathValue("backend")), zap.Error(why))
-	return fault.New(fault.Forbidden, "this is no notice of the service of this backend")
+	return fault.New(fault.Forbidden, "this is not a notice of the service of this backend")
 }

@@ -26,15 +26,15 @@ func accepted(s *submission) any { return acceptance{s.task.ID, s.task.Status, s
 
 // showTask serves GET /v1/platform/tasks/{task_id}?wait=.
 func showTask(req *request) error {
-	t, err := req.look()
+	t, err := req.readTask()
 	if err != nil {
 		return err
 	}
 	return req.answer(t)
 }
 
-// look returns the task of the path, after a change if the caller waits for one.
-func (req *request) look() (t *task.Task, err error) {
+// readTask returns the task of the path, after a change if the caller waits for one.
+func (req *request) readTask() (t *task.Task, err error) {
 	owner, id := task.OfKey(req.principal.KeyID), req.r.PathValue("task_id")
 	if req.wait == 0 {
 		return req.runtime.Tasks.Get(req.r.Context(), owner, id)
@@ -53,8 +53,7 @@ func (req *request) look() (t *task.Task, err error) {
 	return t, err
 }
 
-// cancelTask serves POST /v1/platform/tasks/{task_id}/cancel. It answers the
-// task, which has failed.
+// cancelTask serves POST /v1/platform/tasks/{task_id}/cancel. It returns the failed task.
 func cancelTask(req *request) error {
 	var t *task.Task
 	err := req.untilEnd(func(ctx context.Context) (err error) {

@@ -9,31 +9,31 @@ import (
 
 func TestATaskIsCancelledOnlyWhenTheBackendConfirms(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 	path := tasksPath + "/" + task + "/cancel"
 	refusal{409, fault.TaskNotCancellable, "", "has not confirmed"}.check(t, path, w.post(t, key, path, ""))
-	w.has(t, key, "100", "0.80")
-	w.service.stopsJobs()
+	w.checkWallet(t, key, "100", "0.80")
+	w.service.enableCancel()
 	for range 2 {
 		got := decoded[resource](t, w.post(t, key, path, `{"why":"not"}`))
 		if got.Task_ID != task || got.Status != "failed" || got.Error.Reason != "TASK_CANCELLED" || got.Completed_At == nil {
 			t.Errorf("answered %+v", got)
 		}
 	}
-	w.has(t, key, "100", "0")
+	w.checkWallet(t, key, "100", "0")
 
-	task = w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
+	task = w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	w.finish(t, key, task, succeeded("https://cdn.example/req.mp4"))
 	path = tasksPath + "/" + task + "/cancel"
 	refusal{409, fault.TaskNotCancellable, "", "the task is over: success"}.check(t, path, w.post(t, key, path, ""))
-	w.has(t, key, "99.20", "0")
+	w.checkWallet(t, key, "99.20", "0")
 	w.Verify(t)
 }
 
-func TestAPathBelowThePlatformIsAnsweredInItsDialect(t *testing.T) {
+func TestUnknownPlatformPathsAreRefusedInItsDialect(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	deep := "%" + strings.Repeat("25", 12) + "2fx"
 	for _, path := range []string{
 		"/v1/platform/nothing", "/v1/platform/tasks/..%2f..%2fmessages", "/v1/platform/..%2f..%2fapi%2fuser", "/v1/platform/%2e%2e/messages",

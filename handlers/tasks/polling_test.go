@@ -22,7 +22,7 @@ func init() {
 // Counted is a store in memory that counts how often it is read.
 type Counted struct{}
 
-// reads is that number.
+// reads is the number of read transactions.
 var reads atomic.Int64
 
 type countedEngine struct{ *memory.Engine }
@@ -54,20 +54,20 @@ func (Counted) Open(context.Context) (storage.Engine, error) {
 	return countedEngine{memory.New()}, nil
 }
 
-func TestPollingATaskThatIsOverReadsNothingFromTheStore(t *testing.T) {
+func TestPollingAFinishedTaskDoesNotReadTheStore(t *testing.T) {
 	config := configOf(t.Name(), "")
 	config.Storage = "counted"
 	w := startWith(t, config)
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.finish(t, key, task, made("https://cdn.example/req.mp4"))
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	w.finish(t, key, task, succeeded("https://cdn.example/req.mp4"))
 
 	// Without a task, only the sweeper and the driver read the store, a few times
 	// a second.
 	const polls, clients = 10_000, 4
 	before := reads.Load()
 	if before == 0 {
-		t.Fatal("the engine does not count")
+		t.Fatal("the engine does not count reads")
 	}
 	var wg sync.WaitGroup
 	for range clients {

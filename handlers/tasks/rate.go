@@ -17,21 +17,20 @@ type rate struct {
 }
 
 const (
-	maxWaits         = 128  // requests of a user that wait for a change at once
-	listsPerMinute   = 300  // of a user: a list by status looks at thousands of tasks
+	maxWaits         = 128  // concurrent requests of a user that wait for a change
+	listsPerMinute   = 300  // of a user: a list by status reads thousands of tasks
 	noticesPerMinute = 6000 // from an address
-	noticesAtOnce    = 32   // from an address: a slow body holds one of them until it is read
+	noticesAtOnce    = 32   // concurrent, from an address
 
-	// bytesPerMinute is how many bytes of bodies of a user may be kept in a minute, and so
-	// at once. A task that is submitted and cancelled costs nothing and stays on the disk
-	// until it is removed.
+	// bytesPerMinute is how many bytes of bodies of a user may be stored per minute. A task that is
+	// submitted and cancelled costs nothing and stays on the disk until it is removed.
 	bytesPerMinute = 256 << 20
 )
 
 var (
 	unlimited = rate{}
 
-	// calls are the requests that count in the rates of the key and the user, as a model
+	// calls are the requests that count in the rate limits of the key and the user, like a model
 	// call without tokens.
 	calls = rate{"calls", func(req *request) (func(), *fault.Fault) {
 		key, user := auth.Subjects(req.principal, &req.tasks.app.Limits)
@@ -45,7 +44,7 @@ var (
 	// lists are counted by user, over all keys.
 	lists = rate{"lists", func(req *request) (func(), *fault.Fault) {
 		if refused := req.spend("lists", 1, listsPerMinute); refused != nil {
-			return nil, fault.New(fault.RateLimited, "your account asks for more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
+			return nil, fault.New(fault.RateLimited, "your account requests more than %d lists of tasks per minute", listsPerMinute).After(refused.RetryAfter)
 		}
 		return nil, nil
 	}}

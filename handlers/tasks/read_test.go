@@ -13,10 +13,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-func TestATaskIsShownFromItsBeginningToItsEnd(t *testing.T) {
+func TestATaskIsReadBeforeAndAfterItsEnd(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 	path := tasksPath + "/" + task
 
 	created := decoded[resource](t, w.get(t, key, path)).Created_At
@@ -29,31 +29,31 @@ func TestATaskIsShownFromItsBeginningToItsEnd(t *testing.T) {
 	}
 
 	const link = "https://cdn.example/req.mp4?a=1&b=<2>"
-	end := w.finish(t, key, task, made(link))
+	end := w.finish(t, key, task, succeeded(link))
 	want := head + fmt.Sprintf(`"success","progress":"100%%","created_at":%d,"completed_at":%d,"result":{"url":%q,"urls":[%[3]q],"type":"video"}}`, created, *end.Completed_At, link)
 	if got := w.get(t, key, path).Body; got != want {
 		t.Errorf("answered %s, want %s", got, want)
 	}
-	w.has(t, key, "99.20", "0")
+	w.checkWallet(t, key, "99.20", "0")
 
-	task = w.must(t, key, imagePath, asking(imagePath, nil)).Task_ID
+	task = w.submit(t, key, imagePath, bodyFor(imagePath, nil)).Task_ID
 	end = w.finish(t, key, task, failed(backends.ContentRejected, "the picture is unsafe"))
 	if end.Object != "image_task" || end.Status != "failed" || end.Progress != "0%" || end.Result != nil ||
 		end.Error == nil || end.Error.Code != "TASK_FAILED" || end.Error.Reason != "CONTENT_REJECTED" || end.Error.Message != "the picture is unsafe" {
 		t.Errorf("answered %+v", end)
 	}
-	w.has(t, key, "99.20", "0")
+	w.checkWallet(t, key, "99.20", "0")
 }
 
-func TestATaskIsThereForTheKeyThatHasSubmittedItAlone(t *testing.T) {
+func TestATaskIsVisibleOnlyToItsKey(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	over := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
-	w.finish(t, key, over, made("https://cdn.example/req.mp4"))
-	var sibling gatetest.Key
-	w.MustAdmin(t, http.MethodPost, "/modelgate/keys", object{"user": key.UserID}, &sibling)
-	stranger := w.rich(t)
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	finished := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
+	w.finish(t, key, finished, succeeded("https://cdn.example/req.mp4"))
+	var otherKey gatetest.Key
+	w.MustAdmin(t, http.MethodPost, "/modelgate/keys", object{"user": key.UserID}, &otherKey)
+	otherUser := w.fundedKey(t)
 
 	unknown := "task_" + strings.Repeat("A", 26)
 	want := `{"code":"TASK_NOT_FOUND","message":"there is no such task","error":{"code":"TASK_NOT_FOUND","message":"there is no such task","type":"invalid_request_error","param":null}}`
@@ -68,27 +68,27 @@ func TestATaskIsThereForTheKeyThatHasSubmittedItAlone(t *testing.T) {
 		key gatetest.Key
 		id  string
 	}{
-		"unknown": {key, unknown}, "of another form": {key, "7"}, "of another key": {stranger, task}, "of the user's other key": {sibling, task},
-		"over, of another key": {stranger, over}, "over, of the user's other key": {sibling, over},
+		"unknown": {key, unknown}, "not a task id": {key, "7"}, "another user": {otherUser, task}, "another key of the user": {otherKey, task},
+		"finished, another user": {otherUser, finished}, "finished, another key of the user": {otherKey, finished},
 	} {
 		same(name, w.get(t, c.key, tasksPath+"/"+c.id), want)
-		same(name+", awaited", w.get(t, c.key, tasksPath+"/"+c.id+"?wait=30"), want)
-		same(name+", cancelled", w.post(t, c.key, tasksPath+"/"+c.id+"/cancel", ""), want)
+		same(name+", with wait", w.get(t, c.key, tasksPath+"/"+c.id+"?wait=30"), want)
+		same(name+", cancel", w.post(t, c.key, tasksPath+"/"+c.id+"/cancel", ""), want)
 		same(name+", as a generation", w.get(t, c.key, generationsPath+"/"+c.id), flat)
 	}
-	if list := decoded[page](t, w.get(t, sibling, tasksPath)); len(list.Data) != 0 {
-		t.Errorf("the other key is listed %+v", list)
+	if list := decoded[page](t, w.get(t, otherKey, tasksPath)); len(list.Data) != 0 {
+		t.Errorf("the list of the other key has %+v", list)
 	}
 	w.Wait(91 * 24 * time.Hour)
-	same("past its retention", w.get(t, key, tasksPath+"/"+over), want)
+	same("past its retention", w.get(t, key, tasksPath+"/"+finished), want)
 	w.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+key.ID+"/revoke", nil, nil)
 	refusal{401, fault.Unauthorized, "", ""}.check(t, tasksPath, w.get(t, key, tasksPath+"/"+task))
 }
 
-func TestAnAnswerThatIsAwaitedComesWithTheChange(t *testing.T) {
+func TestWaitReturnsAfterAChange(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 	path := tasksPath + "/" + task
 	for _, bad := range []string{"-1", "61", "1.5", "x", "1s", "+5", "0x1", "99999999999999999999", "1&wait=2"} {
 		refusal{400, fault.InvalidParameter, "wait", ""}.check(t, path, w.get(t, key, path+"?wait="+bad))
@@ -115,20 +115,20 @@ func TestAnAnswerThatIsAwaitedComesWithTheChange(t *testing.T) {
 			}
 		})
 	}
-	w.service.tells(task, made("https://cdn.example/req.mp4"))
+	w.service.setStatus(task, succeeded("https://cdn.example/req.mp4"))
 	w.notify(t, task)
 	wg.Wait()
-	if took := time.Since(begun); took > gatetest.Patience {
-		t.Errorf("the change was told after %v", took)
+	if took := time.Since(begun); took > gatetest.Timeout {
+		t.Errorf("the change was reported after %v", took)
 	}
 	begun = time.Now()
 	w.get(t, key, path+"?wait=60")
-	if took := time.Since(begun); took > gatetest.Patience {
-		t.Errorf("a task that is over is awaited for %v", took)
+	if took := time.Since(begun); took > gatetest.Timeout {
+		t.Errorf("the wait for a finished task took %v", took)
 	}
 }
 
-// page is a list as callers read it.
+// page is a list of tasks.
 type page struct {
 	Object   string
 	Data     []resource
@@ -138,16 +138,16 @@ type page struct {
 
 func TestTheTasksOfAKeyAreListedLatestFirst(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	if got := w.get(t, key, tasksPath); got.Body != `{"object":"list","data":[],"has_more":false}` {
 		t.Errorf("answered %s", got.Body)
 	}
 	var ids []string
 	for range 5 {
-		ids = append([]string{w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID}, ids...)
+		ids = append([]string{w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID}, ids...)
 		w.Wait(time.Second)
 	}
-	w.finish(t, key, ids[3], made("https://cdn.example/req.mp4"))
+	w.finish(t, key, ids[3], succeeded("https://cdn.example/req.mp4"))
 
 	var seen []string
 	next := ""
@@ -167,12 +167,12 @@ func TestTheTasksOfAKeyAreListedLatestFirst(t *testing.T) {
 	if len(list.Data) != 1 || list.Data[0].Task_ID != ids[3] || list.Data[0].Result == nil {
 		t.Errorf("listed %+v", list)
 	}
-	stranger := w.rich(t)
+	otherUser := w.fundedKey(t)
 	for query, param := range map[string]string{
 		"limit=0": "limit", "limit=101": "limit", "limit=x": "limit", "limit=1&limit=2": "limit", "status=done": "status", "status=QUEUED": "status",
 		"after=" + someTask: "after", "after=x": "after",
 	} {
 		refusal{400, fault.InvalidParameter, param, ""}.check(t, tasksPath, w.get(t, key, tasksPath+"?"+query))
 	}
-	refusal{400, fault.InvalidParameter, "after", ""}.check(t, tasksPath, w.get(t, stranger, tasksPath+"?after="+ids[0]))
+	refusal{400, fault.InvalidParameter, "after", ""}.check(t, tasksPath, w.get(t, otherUser, tasksPath+"?after="+ids[0]))
 }

@@ -31,7 +31,7 @@ type request struct {
 
 	runtime   *caddymodule.Runtime
 	leave     func()              // releases the runtime; nil after that
-	principal *identity.Principal // nil if the route demands no API key
+	principal *identity.Principal // nil if the route requires no API key
 	adapter   backends.Notified   // of a notice
 	wait      time.Duration       // for a change of the task
 	memory    bodymem.Claim       // of the body
@@ -88,8 +88,8 @@ func (req *request) identify() (f *fault.Fault) {
 	return nil
 }
 
-// dispatch applies what else the row of the route demands, and serves the request, which may
-// be a submission.
+// dispatch applies the other checks of the route and serves the request. s is nil unless the
+// request is a submission.
 func (req *request) dispatch(s *submission) error {
 	rt := req.route
 	if s != nil {
@@ -117,24 +117,24 @@ func (req *request) dispatch(s *submission) error {
 	return rt.serve(req)
 }
 
-// readBody reads the body. If the head says that it cannot be taken, nothing is read.
+// readBody reads the body. If the head shows that the body must be refused, nothing is read.
 func (req *request) readBody() ([]byte, *fault.Fault) {
 	if coding := reply.Encoding(req.r.Header); coding != "" {
 		return nil, fault.New(fault.UnsupportedMediaType, "Content-Encoding %.64q: send the body without an encoding", coding)
 	}
-	patience := reply.UnauthenticatedPatience
+	timeout := reply.UnauthenticatedTimeout
 	if req.principal != nil {
-		patience = time.Duration(req.tasks.app.Limits.BodyRead)
+		timeout = time.Duration(req.tasks.app.Limits.BodyRead)
 		req.runtime.Bodies.Users.Open(&req.memory, req.w, req.principal.UserID, req.tasks.app.Limits.Bodies())
 	} else {
 		req.runtime.Bodies.Notices.Open(&req.memory, req.w, auth.Network(req.r), caddymodule.NoticeBodies)
 	}
-	body, refused := reply.ReadBody(req.w, req.r, req.route.maxBody, patience, &req.memory)
+	body, refused := reply.ReadBody(req.w, req.r, req.route.maxBody, timeout, &req.memory)
 	req.read = refused == nil
 	return body, refused
 }
 
-// release releases the memory and the runtime, which the request does not use any more.
+// release releases the memory and the runtime. The request must not use them afterwards.
 func (req *request) release() {
 	if req.leave != nil {
 		req.memory.Release()
@@ -154,8 +154,8 @@ func (req *request) setPlaceholder(name, value string) {
 	}
 }
 
-// untilEnd runs what may take long, under a context that ends with the request, or when
-// the process cannot wait for it any more.
+// untilEnd calls fn with a context that ends with the request, or when the process can no longer
+// wait for it.
 func (req *request) untilEnd(fn func(ctx context.Context) error) error {
 	ctx, cancel := context.WithCancel(req.r.Context())
 	defer cancel()
@@ -167,12 +167,12 @@ func (req *request) untilEnd(fn func(ctx context.Context) error) error {
 	return err
 }
 
-// drained is the fault of a request that the process cannot wait for.
+// drained is the fault of a request that the shutdown of the process aborts.
 var drained = fault.New(fault.Overloaded, "the gateway restarts; try again").After(5 * time.Second)
 
-// answer answers a value as JSON.
-func (req *request) answer(what any) error {
-	body, err := dialect.JSON(what)
+// answer writes a value as JSON.
+func (req *request) answer(value any) error {
+	body, err := dialect.JSON(value)
 	if err != nil {
 		return err
 	}
@@ -190,7 +190,7 @@ func (req *request) answer(what any) error {
 // statusDisconnected is the status in the access log if the client has disconnected.
 const statusDisconnected = 499
 
-// refuse answers an error, and logs the cause of a failure of the gateway.
+// refuse writes an error, and logs the cause of a failure of the gateway.
 func (req *request) refuse(err error) {
 	if req.disconnected(err) {
 		req.w.WriteHeader(statusDisconnected)
@@ -204,7 +204,7 @@ func (req *request) refuse(err error) {
 	req.route.dialect.RefuseRequest(req.w, req.r, f, req.id, req.read)
 }
 
-// disconnected reports whether an error is that the client has disconnected.
+// disconnected reports whether the client has disconnected, which causes err.
 func (req *request) disconnected(err error) bool {
 	return errors.Is(err, context.Canceled) && req.r.Context().Err() != nil
 }

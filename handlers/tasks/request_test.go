@@ -17,7 +17,7 @@ import (
 
 const someTask = "task_AAAAAAAAAAAAAAAAAAAAAAAAAA"
 
-// keyRoutes are the methods of the paths that demand an API key.
+// keyRoutes has the method of each path that requires an API key.
 var keyRoutes = func() map[string]string {
 	methods := make(map[string]string)
 	for _, route := range reply.Routes() {
@@ -28,12 +28,12 @@ var keyRoutes = func() map[string]string {
 	return methods
 }()
 
-func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
+func TestEveryRouteChecksItsCredentialBeforeTheBody(t *testing.T) {
 	if len(keyRoutes) != 7 {
-		t.Errorf("%d routes demand an API key", len(keyRoutes))
+		t.Errorf("%d routes require an API key, want 7", len(keyRoutes))
 	}
 	w := start(t, "")
-	good, revoked := w.rich(t), w.rich(t)
+	good, revoked := w.fundedKey(t), w.fundedKey(t)
 	w.MustAdmin(t, http.MethodPost, "/modelgate/keys/"+revoked.ID+"/revoke", nil, nil)
 	unauthorized := refusal{401, fault.Unauthorized, "", "the API key is missing or not valid"}
 	for path, method := range keyRoutes {
@@ -47,7 +47,7 @@ func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
 			"access token": {"Authorization: Bearer mgat_0123456789", unauthorized},
 			"in a cookie":  {"Cookie: session=" + good.Secret, unauthorized},
 			"in the query": {"", unauthorized},
-			"two of them": {"Authorization: Bearer " + good.Secret + "\nX-Api-Key: " + revoked.Secret,
+			"two keys": {"Authorization: Bearer " + good.Secret + "\nX-Api-Key: " + revoked.Secret,
 				refusal{400, fault.InvalidParameter, "Authorization", "different credentials"}},
 		} {
 			t.Run(path+" "+name, func(t *testing.T) {
@@ -68,22 +68,22 @@ func TestEveryDoorDemandsItsCredentialBeforeItReadsTheBody(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() {
-		if jobs := w.service.asked(); len(jobs) != 0 {
-			t.Errorf("the backend was asked: %+v", jobs)
+		if jobs := w.service.submissions(); len(jobs) != 0 {
+			t.Errorf("the backend received %+v", jobs)
 		}
 	})
 }
 
-func TestOtherMethodsAreRefusedWithThoseThatAreTaken(t *testing.T) {
+func TestOtherMethodsAreRefusedWithAllow(t *testing.T) {
 	w := start(t, "")
 	paths := map[string]string{"/v1/files/abc/a.mp4": "GET", "/v1/notices/works": "POST"}
 	for path, method := range keyRoutes {
 		paths[path] = method
 	}
-	for path, takes := range paths {
-		allow := strings.Replace(takes, "GET", "GET, HEAD", 1)
+	for path, allowed := range paths {
+		allow := strings.Replace(allowed, "GET", "GET, HEAD", 1)
 		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "post"} {
-			if method == takes {
+			if method == allowed {
 				continue
 			}
 			t.Run(method+" "+path, func(t *testing.T) {
@@ -100,10 +100,10 @@ func TestOtherMethodsAreRefusedWithThoseThatAreTaken(t *testing.T) {
 	}
 }
 
-func TestAPathOfAnotherSpellingIsNoPathOfOurs(t *testing.T) {
+func TestOtherSpellingsOfAPathAreNotFound(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil))
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil))
 	for target, flat := range map[string]bool{
 		"/v1/platform/Video": true, "/V1/platform/video": true, "/v1/platform/video/": true, "//v1/platform/video": true, "/v1/platform//video": true,
 		"/v1/platform/x/../video": true, "/v1/platform/%76ideo": true, "/v1/platform%2Fvideo": true, "/v1/platform/video%00": true,
@@ -131,10 +131,10 @@ func TestAPathOfAnotherSpellingIsNoPathOfOurs(t *testing.T) {
 	}
 }
 
-func TestAnIdOfAnotherCaseIsAnotherId(t *testing.T) {
+func TestTaskIDsAreCaseSensitive(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
-	task := w.must(t, key, videoPath, asking(videoPath, nil))
+	key := w.fundedKey(t)
+	task := w.submit(t, key, videoPath, bodyFor(videoPath, nil))
 	if got := decoded[resource](t, w.get(t, key, tasksPath+"/"+task.Task_ID)); got.Task_ID != task.Task_ID {
 		t.Errorf("answered %+v", got)
 	}
@@ -142,9 +142,9 @@ func TestAnIdOfAnotherCaseIsAnotherId(t *testing.T) {
 	refusal{404, fault.TaskNotFound, "", "there is no such task"}.check(t, tasksPath, w.get(t, key, tasksPath+"/"+strings.ToLower(task.Task_ID)))
 }
 
-func TestABodyThatIsTooLargeOrEncodedIsRefusedUnread(t *testing.T) {
+func TestTooLargeOrEncodedBodiesAreRefusedUnread(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	for path, limit := range map[string]int{videoPath: 1 << 20, imagePath: 1 << 20, generationsPath: 16 << 20} {
 		t.Run(path, func(t *testing.T) {
 			t.Parallel()
@@ -165,16 +165,16 @@ func TestABodyThatIsTooLargeOrEncodedIsRefusedUnread(t *testing.T) {
 			refusal{415, fault.UnsupportedMediaType, "", `"gzip"`}.check(t, path, conn.Receive(t, "POST"))
 
 			// A body of exactly the maximum size is read.
-			body := asking(path, nil)
+			body := bodyFor(path, nil)
 			body = body[:len(body)-1] + strings.Repeat(" ", limit-len(body)) + "}"
-			w.must(t, key, path, body, "Content-Encoding: identity", "Content-Type: text/plain")
+			w.submit(t, key, path, body, "Content-Encoding: identity", "Content-Type: text/plain")
 		})
 	}
 }
 
-func TestABodyThatTricklesIsNotAwaited(t *testing.T) {
+func TestASlowBodyTimesOut(t *testing.T) {
 	w := start(t, "limits {\n body_read 200ms\n }")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	conn := w.Dial(t)
 	conn.Send(t, "POST "+videoPath+" HTTP/1.1\nHost: gate\nX-Api-Key: "+key.Secret+"\nContent-Length: 100\n\n{")
 	refusal{408, fault.RequestTimeout, "", "did not arrive"}.check(t, videoPath, conn.Receive(t, "POST"))
@@ -193,23 +193,23 @@ func TestAKeyIsUsedOnlyForItsModels(t *testing.T) {
 	forbidden := func(model string) refusal {
 		return refusal{403, fault.Forbidden, "model", fmt.Sprintf("may not use the model %q", model)}
 	}
-	w.must(t, key, videoPath, asking(videoPath, nil))
-	w.must(t, key, generationsPath, `{"model":"sora-1","duration":4}`)
-	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, object{"model": "video-a-1"})))
-	forbidden("video-nobodys-1").check(t, videoPath, w.post(t, key, videoPath, asking(videoPath, object{"model": "video-nobodys-1"})))
-	forbidden("image-e-1").check(t, imagePath, w.post(t, key, imagePath, asking(imagePath, nil)))
+	w.submit(t, key, videoPath, bodyFor(videoPath, nil))
+	w.submit(t, key, generationsPath, `{"model":"sora-1","duration":4}`)
+	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath, bodyFor(videoPath, object{"model": "video-a-1"})))
+	forbidden("video-unknown-1").check(t, videoPath, w.post(t, key, videoPath, bodyFor(videoPath, object{"model": "video-unknown-1"})))
+	forbidden("image-e-1").check(t, imagePath, w.post(t, key, imagePath, bodyFor(imagePath, nil)))
 	forbidden("sora-2").check(t, generationsPath, w.post(t, key, generationsPath, `{"duration":4}`)) // the default model
-	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath+"?dry_run=true", asking(videoPath, object{"model": "video-a-1"})))
-	if n := len(w.service.asked()); n != 2 {
-		t.Errorf("the backend was asked %d times", n)
+	forbidden("video-a-1").check(t, videoPath, w.post(t, key, videoPath+"?dry_run=true", bodyFor(videoPath, object{"model": "video-a-1"})))
+	if n := len(w.service.submissions()); n != 2 {
+		t.Errorf("the backend received %d submissions", n)
 	}
 }
 
-func TestEverySubmissionHasOneLineInTheLogWithoutItsWords(t *testing.T) {
+func TestSubmissionsAreLoggedWithoutTheirContent(t *testing.T) {
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	const secret, link = "a very private boat", "https://files.example/private.png"
-	body := asking(videoPath, object{"prompt": secret, "session_context": "private-context", "inputs": []any{object{"url": link}}})
+	body := bodyFor(videoPath, object{"prompt": secret, "session_context": "private-context", "inputs": []any{object{"url": link}}})
 	got := w.post(t, key, videoPath, body)
 	task := decoded[resource](t, got)
 	line := w.taskLine(t, got)
@@ -224,18 +224,18 @@ func TestEverySubmissionHasOneLineInTheLogWithoutItsWords(t *testing.T) {
 	if line.Number("status") != 200 || line.Number("bytes_in") != float64(len(body)) || line.Number("duration") <= 0 {
 		t.Errorf("logged %v", line)
 	}
-	got = w.post(t, key, videoPath, asking(videoPath, object{"output.duration": 5}))
+	got = w.post(t, key, videoPath, bodyFor(videoPath, object{"output.duration": 5}))
 	if line = w.taskLine(t, got); line.Text("code") != "INVALID_PARAMETER" || line.Number("status") != 400 || line.Text("task_id") != "" {
 		t.Errorf("logged %v", line)
 	}
-	for _, words := range []string{secret, link, "private-context", key.Secret} {
-		if w.Logged(words) {
-			t.Errorf("%q is in the log", words)
+	for _, text := range []string{secret, link, "private-context", key.Secret} {
+		if w.Logged(text) {
+			t.Errorf("%q is in the log", text)
 		}
 	}
 }
 
-func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
+func TestPlaceholdersOfARequest(t *testing.T) {
 	config := configOf(t.Name(), "")
 	config.Site = `
 		log
@@ -246,11 +246,11 @@ func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
 		log_append task {http.modelgate.task_id}
 	` + config.Site
 	w := startWith(t, config)
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	logged := func(id string) gatetest.Line {
 		return w.WaitLine(t, func(l gatetest.Line) bool { return l.Text("msg") == "handled request" && l.Text("id") == id })
 	}
-	got := w.post(t, key, videoPath, asking(videoPath, nil))
+	got := w.post(t, key, videoPath, bodyFor(videoPath, nil))
 	task := decoded[resource](t, got).Task_ID
 	line := logged(got.RequestID())
 	if line.Text("user") != key.UserID || line.Text("key") != key.ID || line.Text("model") != "video-e-1" || line.Text("task") != task {
@@ -261,10 +261,10 @@ func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
 		t.Errorf("logged %v", line)
 	}
 
-	// A caller who disconnects while waiting gets no answer, and nothing has failed.
-	ctx, leave := context.WithCancel(t.Context())
-	asked := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { time.AfterFunc(100*time.Millisecond, leave) }}
-	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, asked), http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
+	// A caller who disconnects while waiting gets no answer, and no error is logged.
+	ctx, cancel := context.WithCancel(t.Context())
+	trace := &httptrace.ClientTrace{WroteRequest: func(httptrace.WroteRequestInfo) { time.AfterFunc(100*time.Millisecond, cancel) }}
+	req, err := http.NewRequestWithContext(httptrace.WithClientTrace(ctx, trace), http.MethodGet, w.URL(tasksPath+"/"+task+"?wait=60"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,11 +275,11 @@ func TestPlaceholdersTellWhoAskedForWhat(t *testing.T) {
 	}
 	w.WaitLine(t, func(l gatetest.Line) bool { return l.Number("status") == 499 && l.Text("task") == task })
 	if w.Logged("a request for a task failed") {
-		t.Error("it was taken for a failure")
+		t.Error("the disconnect was logged as a failure")
 	}
 }
 
-func TestTheDirectiveTakesNothingBesideIt(t *testing.T) {
+func TestTheDirectiveTakesNoArguments(t *testing.T) {
 	t.Parallel()
 	for _, line := range []string{"modelgate_tasks now", "modelgate_tasks {\n models x\n }"} {
 		if _, err := gatetest.Adapt(":80 {\n " + line + "\n }"); err == nil || !strings.Contains(err.Error(), "modelgate_tasks") {
@@ -288,7 +288,7 @@ func TestTheDirectiveTakesNothingBesideIt(t *testing.T) {
 	}
 }
 
-// taskLine is the log line of a submission.
+// taskLine returns the log line of a submission.
 func (w *fixture) taskLine(t testing.TB, got gatetest.Answer) gatetest.Line {
 	t.Helper()
 	return w.WaitLine(t, func(l gatetest.Line) bool {

@@ -7,11 +7,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// route is one row of the table: everything that is checked before a request is served, and
-// what serves it.
+// route is one row of the table: the checks of a request, and the function that serves it.
 type route struct {
 	method  string // GET answers HEAD, too
-	path    string // as reply.Match takes it
+	path    string // pattern of reply.Match
 	dialect dialect.Dialect
 	who     reply.Credential
 	rate    rate
@@ -22,7 +21,7 @@ type route struct {
 	params string
 
 	serve func(*request) error
-	form  *form // of a submission; serve is nil then
+	form  *form // of a submission, with serve nil
 }
 
 // routes has the routes with the most requests first.
@@ -38,7 +37,7 @@ var routes = []route{
 	{"POST", "/v1/notices/{backend}", dialect.OpenAI, reply.Signature, notices, 1 << 20, "", takeNotice, nil},
 }
 
-// table is the routes as the registry has them, in the same order.
+// table has the routes in the form of the registry, in the same order.
 var table = declare()
 
 func declare() reply.Table {

@@ -13,7 +13,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/task"
-	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // form is the format of the body of a submission, and of its answer.
@@ -32,14 +31,14 @@ type submission struct {
 	dryRun         bool
 	idempotencyKey string             // empty: none
 	bytes          int                // of the body
-	spec           generation.Request // as it was sent
+	spec           generation.Request // decoded body
 	ignored        []string           // the paths of members that have no effect
 	generation     caddymodule.Generation
 	task           *task.Task
 	replayed       bool
 }
 
-// readHead reads the query, which may have the parameters params, and the idempotency key.
+// readHead reads the query and the idempotency key. params are the allowed parameters.
 func (s *submission) readHead(params []string) (f *fault.Fault) {
 	q := query.Of(s.r)
 	q.CheckNames(params)
@@ -59,7 +58,9 @@ func (s *submission) serve() error {
 		return refused
 	}
 	if s.dryRun {
-		return s.answer(s.estimate())
+		estimate := s.tasks.app.Estimate(&s.generation)
+		estimate.Ignored = s.ignored
+		return s.answer(estimate)
 	}
 	// Only submissions that are stored count.
 	if refused := s.spend("bytes", int64(s.bytes), bytesPerMinute); refused != nil {
@@ -75,9 +76,8 @@ func (s *submission) serve() error {
 	return s.answer(s.form.answer(s))
 }
 
-// checkFunds refuses a caller without any money before the body is read, if every
-// generation costs money. A submission that repeats an idempotency key is answered even
-// without money.
+// checkFunds refuses a caller without money before the body is read, if every generation costs
+// money. It accepts a submission that repeats an idempotency key.
 func (s *submission) checkFunds() error {
 	if s.dryRun || !s.tasks.app.GenerationsCost() {
 		return nil
@@ -120,7 +120,7 @@ func (s *submission) price() *fault.Fault {
 	return refused
 }
 
-// submit makes the task, or finds the one of the idempotency key.
+// submit creates the task, or finds the task of the idempotency key.
 func (s *submission) submit(ctx context.Context) (err error) {
 	job := s.generation.Submission(auth.Payer(s.principal), s.principal.KeyID)
 	if s.idempotencyKey != "" {
@@ -130,32 +130,10 @@ func (s *submission) submit(ctx context.Context) (err error) {
 		}
 	}
 	s.task, s.replayed, err = s.runtime.Tasks.Submit(ctx, job)
-	if twin, ok := errors.AsType[*task.DuplicateSession](err); ok {
-		f := *twin.Fault
-		f.Task = twin.Task
+	if duplicate, ok := errors.AsType[*task.DuplicateSession](err); ok {
+		f := *duplicate.Fault
+		f.Task = duplicate.Task
 		return &f
 	}
 	return err
-}
-
-// estimate is the answer to a dry run, which keeps nothing, holds no money and calls no
-// backend.
-type estimate struct {
-	DryRun   bool         `json:"dry_run"` // true
-	Model    string       `json:"model"`
-	Family   string       `json:"family,omitempty"`
-	Price    money.Amount `json:"price"` // of the requested result
-	Hold     money.Amount `json:"hold"`  // the amount that would be held until the result is delivered
-	Currency string       `json:"currency"`
-	Rule     string       `json:"rule"` // how the price is computed, as text
-	Ignored  []string     `json:"ignored,omitempty"`
-}
-
-func (s *submission) estimate() estimate {
-	g := &s.generation
-	return estimate{
-		DryRun: true, Model: g.Model, Family: g.Family,
-		Price: g.Quote.Cost(), Hold: g.Quote.Hold, Currency: s.tasks.app.Currency, Rule: g.Quote.Rule,
-		Ignored: s.ignored,
-	}
 }

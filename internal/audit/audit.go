@@ -1,8 +1,7 @@
-// Package audit records who did what to whom. An [Event] is written by [Record] in the transaction
-// of the change that it reports, so neither exists without the other; a [Log] writes it to the
-// audit log when the transaction is durable, lists the events of a user, and says how long events
-// are kept. The domains (identity, billing, tasks) and the admin API import this package; it
-// imports storage, faults and request ids alone.
+// Package audit records changes of accounts and of the gateway. [Record] writes an [Event] in the
+// transaction of the change, so neither exists without the other. [Log] writes the event to the audit
+// log when the transaction is durable, lists the events of a user, and sets how long events are kept.
+// The domains (identity, billing, tasks) and the admin API import this package.
 package audit
 
 import (
@@ -18,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Event is one line of the audit: who did what to whom.
+// Event is one line of the audit log: who changed what, and for which user.
 type Event struct {
 	Time   int64  `json:"time"`             // Unix seconds
 	Actor  string `json:"actor"`            // "operator", or the id of a user
@@ -30,8 +29,8 @@ type Event struct {
 	// Address is where the request came from, where that is useful to the user.
 	Address string `json:"address,omitempty"`
 
-	// RequestID is the id of the request that did it, as in X-Request-Id; empty if
-	// the gateway did it by itself.
+	// RequestID is the id of the request that made the change, as in X-Request-Id. It is empty
+	// if no request made it.
 	RequestID string `json:"request_id,omitempty"`
 }
 

@@ -18,8 +18,8 @@ var ownActions = map[string]bool{
 // MaxOwnChanges is the maximum number of these changes by one user in a day (UTC), so that a user
 // cannot fill the store and the audit log.
 //
-// A further change is refused instead of made without an event. Operators rely on the audit log
-// to report every change, including those of an attacker who has stolen an account.
+// A further change is refused; it is not made without an event. Operators rely on the audit log to
+// report every change, including those of an attacker who has stolen an account.
 const MaxOwnChanges = 1000
 
 const day = int64(24 * time.Hour / time.Second)

@@ -21,9 +21,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// BenchmarkBuy measures 64 concurrent purchases, each of which waits until it is
-// durable. The users buy in turn, and more than once: subscriptions/user reports how
-// many subscriptions they have at the end.
+// BenchmarkBuy measures purchases by 64 goroutines. Each purchase waits until it is durable. Users
+// take turns and buy more than once: subscriptions/user reports how many subscriptions they have at
+// the end.
 func BenchmarkBuy(b *testing.B) {
 	for _, engine := range []struct {
 		name string
@@ -41,11 +41,11 @@ func BenchmarkBuy(b *testing.B) {
 			})
 			before := s.Stats()
 			var next atomic.Int64
-			var crew sync.WaitGroup
+			var group sync.WaitGroup
 			b.ReportAllocs()
 			b.ResetTimer()
 			for range buyers {
-				crew.Go(func() {
+				group.Go(func() {
 					for n := next.Add(1); n <= int64(b.N); n = next.Add(1) {
 						if _, err := d.Buy(b.Context(), plans, "USD", userNumber(n%users), 1, strconv.FormatInt(n, 10)); err != nil {
 							b.Error(err)
@@ -54,7 +54,7 @@ func BenchmarkBuy(b *testing.B) {
 					}
 				})
 			}
-			crew.Wait()
+			group.Wait()
 			stats := s.Stats()
 			b.ReportMetric(float64(stats.Committed-before.Committed)/float64(stats.Batches-before.Batches), "closures/commit")
 			b.ReportMetric(float64(b.N)/users, "subscriptions/user")
@@ -101,7 +101,7 @@ func busyService(b *testing.B, engine storage.Engine, users int64) (*Service, *s
 
 func userNumber(n int64) string { return fmt.Sprintf("usr_%06d", n) }
 
-// onDisk opens the engine of production in a new directory.
+// onDisk opens a Badger engine, as in production, in a new directory.
 func onDisk(b *testing.B) storage.Engine {
 	b.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})

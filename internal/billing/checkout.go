@@ -30,8 +30,8 @@ type OrderRequest struct {
 
 // URLs return absolute URLs for an order.
 type URLs struct {
-	Notify func(tradeNo string) string // of the webhook
-	Return func(tradeNo string) string // where the payment page redirects afterwards
+	Notify func(tradeNo string) string // URL of the webhook
+	Return func(tradeNo string) string // redirect target of the payment page
 }
 
 // checkoutTimeout is how long a service may take to open a payment. The call continues
@@ -118,7 +118,7 @@ func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Pro
 	fresh := records.OrderRecord{
 		Order: records.Order{
 			TradeNo: newTradeNo(), User: o.User, Provider: o.Provider, Amount: o.Amount, Currency: o.Currency, Title: o.Title,
-			Status: records.Pending, Created: now.Unix(), ExpiresAt: now.Add(OrderLife).Unix(),
+			Status: records.Pending, Created: now.Unix(), ExpiresAt: now.Add(OrderLifetime).Unix(),
 		},
 		Undated: undated != nil && undated.Undated(),
 	}
@@ -165,18 +165,19 @@ func ofSameKey(t storage.Txn, o *records.OrderRecord) (order *records.OrderRecor
 	return order.Read(), true, nil
 }
 
-// checkOrderCount returns an error if a user has begun too many orders or has too many open.
+// checkOrderCount returns an error if a user has opened too many unpaid orders or has too many
+// pending orders.
 func checkOrderCount(t storage.Txn, user string, now time.Time) error {
-	begun := records.UnpaidOrders.Under(user).From(user, storage.Inverted(now.Unix())).Before(user, storage.Inverted(now.Add(-OrderLife).Unix()))
-	oldest, _, err := records.Orders.Page(t, begun, maxUnpaid-1, 1, maxUnpaid)
+	opened := records.UnpaidOrders.Under(user).From(user, storage.Inverted(now.Unix())).Before(user, storage.Inverted(now.Add(-OrderLifetime).Unix()))
+	oldest, _, err := records.Orders.Page(t, opened, maxUnpaid-1, 1, maxUnpaid)
 	if err != nil {
 		return err
 	}
 	if len(oldest) > 0 {
-		return fault.New(fault.RateLimited, "%d orders were opened within %v and not paid: wait before you open another", maxUnpaid, OrderLife).
-			After(time.Unix(oldest[0].Created, 0).Add(OrderLife).Sub(now))
+		return fault.New(fault.RateLimited, "%d orders were opened within %v and not paid: wait before you open another", maxUnpaid, OrderLifetime).
+			After(time.Unix(oldest[0].Created, 0).Add(OrderLifetime).Sub(now))
 	}
-	open, soonest := 0, now.Add(OrderLife).Unix()
+	open, soonest := 0, now.Add(OrderLifetime).Unix()
 	for o, err := range records.Orders.Scan(t, records.OpenOrders.Under(user)) {
 		if err != nil {
 			return err

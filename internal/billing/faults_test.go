@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// operations are all operations of this package that change money. Each can be repeated by a
-// caller who does not know its outcome; done are the refusals that mean that it was done.
+// operations are all operations of this package that change money. A caller who does not know the
+// outcome can repeat each. done is the error for an operation that was already done.
 var operations = map[string]struct {
 	before func(f *fixture)
 	do     func(f *fixture) error
@@ -36,9 +36,9 @@ var operations = map[string]struct {
 	"debit":  {do: func(f *fixture) error { return second(f.Debit(f.t.Context(), "operator", "ann", 5, "mistake", "k")) }},
 	"clear": {
 		before: func(f *fixture) {
-			o := f.paid()
+			o := f.paidOrder()
 			f.mustSpend(170)
-			f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+			f.mustApply(noticeOf(o, payments.Disputed, 100), Applied)
 			f.credit(20)
 		},
 		do: func(f *fixture) error { return second(f.Clear(f.t.Context(), "operator", "ann", "good will", "k")) },
@@ -49,19 +49,19 @@ var operations = map[string]struct {
 	}},
 	"payment": {
 		before: func(f *fixture) { f.mustOpen(newMockProvider()) },
-		do:     func(f *fixture) error { return f.again(payments.Paid) },
+		do:     func(f *fixture) error { return f.applyToOrder(payments.Paid) },
 	},
 	"refund": {
-		before: func(f *fixture) { f.paid(); f.mustSpend(150) },
-		do:     func(f *fixture) error { return f.again(payments.Refunded) },
+		before: func(f *fixture) { f.paidOrder(); f.mustSpend(150) },
+		do:     func(f *fixture) error { return f.applyToOrder(payments.Refunded) },
 	},
 	"dispute and return": {
-		before: func(f *fixture) { f.paid(); f.mustSpend(150) },
+		before: func(f *fixture) { f.paidOrder(); f.mustSpend(150) },
 		do: func(f *fixture) error {
-			if err := f.again(payments.Disputed); err != nil {
+			if err := f.applyToOrder(payments.Disputed); err != nil {
 				return err
 			}
-			return f.again(payments.Restored)
+			return f.applyToOrder(payments.Restored)
 		},
 	},
 	"mismatch": {do: func(f *fixture) error {
@@ -78,8 +78,8 @@ var operations = map[string]struct {
 	},
 }
 
-// again applies a notice about ann's only order.
-func (f *fixture) again(kind payments.Kind) error {
+// applyToOrder applies a notice about ann's only order.
+func (f *fixture) applyToOrder(kind payments.Kind) error {
 	orders, _, err := f.Orders(f.t.Context(), f.user, 0, 1)
 	if err != nil {
 		return err
@@ -111,10 +111,10 @@ func (f *fixture) summary() string {
 	return text + fmt.Sprint(f.countKeys("audit"), f.countKeys("audit/"))
 }
 
-func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
+func TestStoreFailuresNeitherRepeatNorLoseOperations(t *testing.T) {
 	t.Parallel()
 	for name, op := range operations {
-		prepared := func(t *testing.T) *fixture {
+		prepare := func(t *testing.T) *fixture {
 			f := newFixture(t)
 			f.credit(100)
 			if op.before != nil {
@@ -122,23 +122,23 @@ func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
 			}
 			return f
 		}
-		for fail, words := range map[storagetest.Fault]string{
+		for fail, faultName := range map[storagetest.Fault]string{
 			storagetest.Conflict: "conflict", storagetest.UnknownCommitted: "unknown, committed", storagetest.UnknownLost: "unknown, lost",
 			storagetest.LowSpace: "low space", storagetest.SyncFailed: "sync failed", storagetest.Halted: "halted",
 		} {
-			t.Run(name+"/"+words, func(t *testing.T) {
+			t.Run(name+"/"+faultName, func(t *testing.T) {
 				t.Parallel()
-				well := prepared(t)
-				before := well.engine.Commits()
-				if err := op.do(well); err != nil {
+				faultless := prepare(t)
+				before := faultless.engine.Commits()
+				if err := op.do(faultless); err != nil {
 					t.Fatal(err)
 				}
-				want, commits := well.summary(), well.engine.Commits()-before
+				want, commits := faultless.summary(), faultless.engine.Commits()-before
 				if commits == 0 {
-					t.Fatal("it commits nothing")
+					t.Fatal("the operation commits nothing")
 				}
 				for k := range commits {
-					f := prepared(t)
+					f := prepare(t)
 					f.engine.Plan(storagetest.After(k, fail)...)
 					f.untilDone(op.do, op.done)
 					if got := f.summary(); got != want {
@@ -150,8 +150,8 @@ func TestNothingIsDoneTwiceOrLostWhenTheStoreFails(t *testing.T) {
 	}
 }
 
-// untilDone repeats an operation until it is done, as a client or a service does. It
-// restarts if the store has stopped.
+// untilDone repeats an operation until it is done, as a client or a payment service does. If the
+// store has stopped, untilDone restarts it.
 func (f *fixture) untilDone(do func(*fixture) error, done fault.Code) {
 	f.t.Helper()
 	for range 5 {
@@ -160,14 +160,14 @@ func (f *fixture) untilDone(do func(*fixture) error, done fault.Code) {
 			return
 		}
 		if codeOf(err) != fault.StoreUnavailable {
-			f.t.Fatalf("a fault of the store was told as %v", err)
+			f.t.Fatalf("after a fault of the store, the error is %v", err)
 		}
 		if f.store.Err() != nil {
 			f.close()
 			f.open()
 		}
 	}
-	f.t.Fatal("it was never done")
+	f.t.Fatal("the operation was not done after 5 attempts")
 }
 
 func TestARestartChangesNothing(t *testing.T) {
@@ -175,7 +175,7 @@ func TestARestartChangesNothing(t *testing.T) {
 	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k")
-	f.paid()
+	f.paidOrder()
 	f.clock.Set(f.clock.Now().Add(24 * time.Hour))
 	before := f.summary()
 	f.close()
@@ -184,6 +184,6 @@ func TestARestartChangesNothing(t *testing.T) {
 		t.Errorf("after a restart:\n%s, before\n%s", after, before)
 	}
 	if r := f.mustBuy(2, "k"); !r.Replayed {
-		t.Error("the key was forgotten")
+		t.Error("the idempotency key was lost")
 	}
 }

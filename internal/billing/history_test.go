@@ -27,10 +27,10 @@ import (
 // Calls are paid from the wallet, so that the result follows from the operations.
 type history struct {
 	*fixture
-	n      int          // the number of steps, for keys and ids
-	hers   money.Amount // the wallet, less the debt
-	ends   map[int64]int64
-	orders []*expectedOrder
+	n       int          // number of steps, for keys and ids
+	balance money.Amount // expected wallet minus debt
+	ends    map[int64]int64
+	orders  []*expectedOrder
 }
 
 // expectedOrder is the expected state of an order after its notices.
@@ -53,7 +53,7 @@ func (o *expectedOrder) left() money.Amount {
 	return max(0, o.Amount-taken)
 }
 
-func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
+func TestRandomOperationsKeepTheStoreConsistent(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
 		h := &history{fixture: newFixture(t), ends: make(map[int64]int64)}
@@ -68,24 +68,24 @@ func TestHoweverItGoesEverythingAddsUp(t *testing.T) {
 				}).Draw(r, "fault"))
 			}
 			rapid.SampledFrom([]func(*rapid.T){h.pay, h.sell, h.extend, h.end, h.call, h.order, h.notice, h.notice, h.notice, h.notice, h.forgive, h.time}).Draw(r, "step")(r)
-			h.calm(r)
-			h.adds(r)
+			h.useUpFaults(r)
+			h.check(r)
 		}
 	})
 }
 
-// adds checks ann's wallet and debt, and verifies the store.
-func (h *history) adds(r *rapid.T) {
+// check checks ann's wallet and debt, and verifies the store.
+func (h *history) check(r *rapid.T) {
 	funds := h.funds()
-	if have := funds.Wallet.Balance - funds.Owed; have != h.hers || funds.Wallet.Available() < 0 || funds.Owed < 0 {
-		r.Fatalf("the wallet has %d and %d is owed, hers should be %d", funds.Wallet.Balance, funds.Owed, h.hers)
+	if have := funds.Wallet.Balance - funds.Owed; have != h.balance || funds.Wallet.Available() < 0 || funds.Owed < 0 {
+		r.Fatalf("the wallet has %d and %d is owed, want %d", funds.Wallet.Balance, funds.Owed, h.balance)
 	}
 	for id, end := range h.ends {
-		if s := h.one(id); s.EndTime != end {
+		if s := h.subscription(id); s.EndTime != end {
 			r.Fatalf("subscription %d ends at %d, want %d", id, s.EndTime, end)
 		}
 	}
-	h.sound()
+	h.checkStore()
 	if h.t.Failed() {
 		r.FailNow()
 	}
@@ -109,7 +109,7 @@ func (h *history) refused(r *rapid.T, do func() error, codes ...fault.Code) bool
 			h.open()
 		}
 	}
-	r.Fatal("it is never done")
+	r.Fatal("the operation was not done after 20 attempts")
 	return true
 }
 
@@ -128,9 +128,9 @@ func (h *history) pay(r *rapid.T) {
 	case refused && !debit:
 		r.Fatal("a credit was refused")
 	case !refused && debit:
-		h.hers -= amount
+		h.balance -= amount
 	case !refused:
-		h.hers += amount
+		h.balance += amount
 	}
 }
 
@@ -141,7 +141,7 @@ func (h *history) sell(r *rapid.T) {
 		receipt, err = h.buy(plan, h.key())
 		return err
 	}, fault.InsufficientBalance, fault.PurchaseLimitReached) {
-		h.hers -= receipt.Wallet.Charged
+		h.balance -= receipt.Wallet.Charged
 		h.ends[receipt.ID] = receipt.EndTime
 	}
 }
@@ -160,7 +160,7 @@ func (h *history) extend(r *rapid.T) {
 	}
 	plan, _ := h.plans.Find(receipt.PlanID)
 	from := time.Unix(max(h.ends[id], h.clock.Now().Unix()), 0)
-	h.hers -= plan.Price
+	h.balance -= plan.Price
 	h.ends[id] = plan.Duration.After(from).Unix()
 }
 
@@ -171,16 +171,16 @@ func (h *history) end(r *rapid.T) {
 	}
 }
 
-// calm uses up a planned fault that has not occurred.
-func (h *history) calm(r *rapid.T) {
+// useUpFaults uses up a planned fault that has not occurred.
+func (h *history) useUpFaults(r *rapid.T) {
 	h.refused(r, func() error { return fault.OfStore(h.store.Flush(h.t.Context())) })
 }
 
 func (h *history) call(r *rapid.T) {
-	h.calm(r) // a call is not repeated
+	h.useUpFaults(r) // a call is not repeated
 	cost := money.Amount(rapid.IntRange(1, 20).Draw(r, "cost"))
 	if charged, err := h.spend(cost); err == nil {
-		h.hers -= charged
+		h.balance -= charged
 	}
 }
 
@@ -225,11 +225,10 @@ func (h *history) notice(r *rapid.T) {
 		n.Dispute += o.TradeNo
 	}
 	h.refused(r, func() error { return second(h.Apply(h.t.Context(), "mock", n)) })
-	h.hers += o.left() - before - h.borneBack()
+	h.balance += o.left() - before - h.borneBack()
 }
 
-// borneBack returns how much of the debt that the operator has borne for ann the last
-// transfer gave back to the operator.
+// borneBack returns the part of ann's debt that the last transfer has given back to the operator.
 func (h *history) borneBack() (back money.Amount) {
 	err := h.store.View(h.t.Context(), func(r storage.Reader) error {
 		return journal.ScanTransfers(r, func(x journal.Transfer) error {
@@ -258,7 +257,7 @@ func (h *history) forgive(r *rapid.T) {
 		x, err = h.Clear(h.t.Context(), "operator", "ann", "r", h.key())
 		return err
 	}, fault.Conflict) {
-		h.hers += x.WrittenOff
+		h.balance += x.WrittenOff
 		if owed+x.Amount != x.WrittenOff {
 			r.Fatalf("of %d that was owed, %d was collected and %d written off", owed, -x.Amount, x.WrittenOff)
 		}
@@ -272,7 +271,7 @@ func (h *history) time(r *rapid.T) {
 	}
 }
 
-func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
+func TestEachAuditEventIsLoggedOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100) // before the log is observed
@@ -297,22 +296,22 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	if err := f.SetPreference(t.Context(), f.user, records.WalletFirst); err != nil {
 		t.Fatal(err)
 	}
-	o := f.paid()
+	o := f.paidOrder()
 	f.mustSpend(180)
-	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+	f.mustApply(noticeOf(o, payments.Disputed, 100), Applied)
 	if _, err := f.Clear(t.Context(), "operator", "ann", "good will", ""); err != nil {
 		t.Fatal(err)
 	}
-	f.tell(noticeOf(o, payments.Restored, 100), Applied)
-	f.tell(noticeOf(o, payments.Refunded, 100), Applied)
-	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
+	f.mustApply(noticeOf(o, payments.Restored, 100), Applied)
+	f.mustApply(noticeOf(o, payments.Refunded, 100), Applied)
+	f.mustApply(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
 	want := []string{
 		"subscription.buy", "subscription.renew", "subscription.claim", "subscription.grant", "subscription.cancel", "subscription.preference",
 		"topup.paid", "topup.disputed", "wallet.clear", "topup.restored", "topup.refunded", "topup.mismatch",
 	}
-	var told, recorded []string
+	var logged, recorded []string
 	for _, line := range logs.All() {
-		told = append(told, line.Message)
+		logged = append(logged, line.Message)
 	}
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
 		add := func(_, record []byte) bool {
@@ -337,8 +336,8 @@ func TestWhatIsRecordedIsToldToTheAuditLog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !slices.Equal(told, want) {
-		t.Errorf("told are %q, want %q", told, want)
+	if !slices.Equal(logged, want) {
+		t.Errorf("the log has %q, want %q", logged, want)
 	}
 	for _, action := range want {
 		if n := len(slices.DeleteFunc(slices.Clone(recorded), func(have string) bool { return have != action })); n != 1 {

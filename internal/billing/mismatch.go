@@ -17,27 +17,26 @@ import (
 const maxText = 255
 
 // cut returns the part of a text that is stored. It is valid UTF-8, which JSON does not change.
-func cut(text string) string {
+func truncate(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxText)], "")
 }
 
 // mismatchOf returns the mismatch for a notice.
 func mismatchOf(provider string, n payments.Notice, reason string) records.Mismatch {
 	return records.Mismatch{
-		Provider: provider, Kind: n.Kind, Event: cut(n.Event), TradeNo: cut(n.TradeNo), Payment: cut(n.Payment), Dispute: cut(n.Dispute),
-		Amount: n.Amount, Currency: cut(n.Currency), Reason: cut(reason),
+		Provider: provider, Kind: n.Kind, Event: truncate(n.Event), TradeNo: truncate(n.TradeNo), Payment: truncate(n.Payment), Dispute: truncate(n.Dispute),
+		Amount: n.Amount, Currency: truncate(n.Currency), Reason: truncate(reason),
 	}
 }
 
-// decline records a notice that fits no order as a mismatch, once. A notice about
-// an unknown payment is kept until that payment arrives. If no order was found, o
-// has no user.
+// decline records a notice that fits no order as a mismatch, once. A notice about an unknown
+// payment is kept until that payment arrives. If no order was found, o must be an empty order.
 func (a *application) decline(ctx context.Context, t storage.Txn, now time.Time, o *records.OrderRecord, reason string) error {
 	m := &records.MismatchRecord{Mismatch: mismatchOf(a.provider, a.notice, reason), By: a.attempt}
 	m.Time, m.Order, m.User = now.UnixMilli(), o.TradeNo, o.User
 	before, err := records.Mismatches.Get(t, m.Digest())
 	if err != nil || before != nil && before.By == a.attempt {
-		return err // or an earlier run was committed
+		return err // nil if an earlier run was committed
 	}
 	a.outcome, a.event = Outcome{Result: Mismatched, Reason: reason}, nil
 	if before != nil {
@@ -88,7 +87,7 @@ func (a *application) applyMismatch(t storage.Txn, now time.Time, o *records.Ord
 // MismatchFilter selects the mismatches of a list. An empty field matches all.
 type MismatchFilter struct {
 	User, Provider, Kind string
-	Open, Resolved       bool // leave out the others
+	Open, Resolved       bool // only open or only resolved mismatches
 }
 
 func (f *MismatchFilter) match(m *records.MismatchRecord) bool {
@@ -100,7 +99,7 @@ func (f *MismatchFilter) match(m *records.MismatchRecord) bool {
 // after. Next is as in [Service.ListOrders].
 func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string, limit int64) (list []*records.MismatchRecord, next string, err error) {
 	err = b.view(ctx, func(r storage.Reader) error {
-		in := records.LatestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-records.MismatchesKept).UnixMilli()))
+		in := records.LatestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-records.MismatchRetention).UnixMilli()))
 		if after != "" {
 			last, err := records.Mismatches.Get(r, after)
 			if err == nil && last == nil {

@@ -26,19 +26,19 @@ type Result string
 const (
 	Applied    Result = "applied"    // it changed an order
 	Repeated   Result = "repeated"   // it was applied before
-	Ignored    Result = "ignored"    // it is of no interest
-	Mismatched Result = "mismatched" // it fits no order: nothing was done, and an operator should look
+	Ignored    Result = "ignored"    // it changes no order
+	Mismatched Result = "mismatched" // it fits no order: it changed nothing and is listed for operators
 )
 
 // Outcome is the result of a notice with its reason.
 type Outcome struct {
 	Result Result
-	Reason string // of a mismatch
+	Reason string // set for a mismatch
 }
 
 // record returns the record of a notice that is applied to an order.
 func (a *application) record(n payments.Notice, now time.Time, o *records.OrderRecord) *records.NoticeRecord {
-	return &records.NoticeRecord{Provider: a.provider, Kind: n.Kind, Event: n.Event, Time: now.Unix(), TradeNo: o.TradeNo, By: a.attempt, Said: contentHash(n), Purge: o.Purge()}
+	return &records.NoticeRecord{Provider: a.provider, Kind: n.Kind, Event: n.Event, Time: now.Unix(), TradeNo: o.TradeNo, By: a.attempt, ContentHash: contentHash(n), Purge: o.Purge()}
 }
 
 // contentHash returns a hash of the content of a notice, without the service's mode and
@@ -59,14 +59,14 @@ type application struct {
 	event   *audit.Event // for [audit.Log.OnAudit] when it is durable
 }
 
-// errChanged means that another notice has changed the order since it was read. The
-// notice is applied again from the start.
-var errChanged = errors.New("the order has changed meanwhile")
+// errChanged says that another notice has changed the order since it was read. The notice is
+// applied again from the start.
+var errChanged = errors.New("the order was changed meanwhile")
 
-// Apply applies a notice of a service whose signature is valid. It credits a paid order,
-// or takes back a refunded or disputed amount, in one transaction and once. A notice
-// that contradicts its order changes nothing and is listed for operators. Errors are
-// those of the store: the service should send the notice again.
+// Apply applies a notice with a valid signature. It credits a paid order, or takes back a refunded
+// or disputed amount, once and in one transaction. A notice that contradicts its order changes
+// nothing and is listed for operators. Apply returns only errors of the store; the service should
+// then send the notice again.
 //
 // Services may send notices in any order. A refund or a dispute that arrives before its
 // payment is kept, and counts when the payment arrives.
@@ -107,9 +107,9 @@ func checked(n payments.Notice) payments.Notice {
 	return n
 }
 
-// try finds the order, reserves the amount that the notice takes from the wallet, and
-// applies the notice. Notices about one order are applied one after another. Otherwise each
-// would reserve the amount, and the first to take it would find too little in the wallet.
+// try finds the order, reserves the amount that the notice takes from the wallet, and applies the
+// notice. Notices about one order are applied one after another. Otherwise each would reserve the
+// amount, and the wallet would have too little for the second.
 func (a *application) try(ctx context.Context) error {
 	var order *records.OrderRecord
 	find := func(r storage.Reader) (err error) {
@@ -146,8 +146,8 @@ func (a *application) try(ctx context.Context) error {
 	return b.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
 }
 
-// find returns the order that the notice is about. If there is none, it returns an order of no
-// user and the reason.
+// find returns the order that the notice is about. If there is none, it returns an empty order and
+// the reason.
 func (a *application) find(r storage.Reader) (order *records.OrderRecord, reason string, err error) {
 	none, n := new(records.OrderRecord), a.notice
 	if a.currency, err = ledger.Currency(r); err != nil {
@@ -174,8 +174,8 @@ func (a *application) find(r storage.Reader) (order *records.OrderRecord, reason
 	return order, "", nil
 }
 
-// mismatch returns why a notice does not fit an order, or any order if none was found. It
-// returns "" if the notice fits.
+// mismatch returns why the notice does not fit an order, or "" if it fits. The order is empty if
+// none was found.
 func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	n := a.notice
 	_, follows := records.FollowingKinds[n.Kind]
@@ -184,7 +184,7 @@ func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	case n.Mismatch != "":
 		return n.Mismatch
 	case !follows && n.Kind != payments.Paid && n.Kind != payments.Failed:
-		return "it is of a kind that this build does not know"
+		return "its kind is not known to this build"
 	case n.Amount <= 0 && n.Kind != payments.Failed:
 		return "the amount is not more than zero"
 	case disputes && n.Dispute == "":
@@ -192,7 +192,7 @@ func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	case o.User == "":
 		return ""
 	case o.Provider != a.provider:
-		return "the order is one of the service " + o.Provider
+		return "the order belongs to the service " + o.Provider
 	case n.Kind == payments.Failed:
 		return ""
 	case a.foreign(o):
@@ -204,19 +204,19 @@ func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	case n.Kind == payments.Paid && n.Amount != o.Amount:
 		return "the order is over " + o.Amount.String()
 	case n.Kind == payments.Paid && o.PaidAt == 0 && o.Undated && now.Unix() >= o.ExpiresAt:
-		return "the order had expired, and the service does not sign the time"
+		return "the order has expired, and the service does not sign the time"
 	}
 	return ""
 }
 
-// foreign reports whether the notice would credit an order in a currency that is not
-// that of the ledger: an operator has changed it since the order was opened.
+// foreign reports whether the notice pays an order in another currency than that of the ledger. An
+// operator has then changed the currency after the order was opened.
 func (a *application) foreign(o *records.OrderRecord) bool {
 	return a.notice.Kind == payments.Paid && o.PaidAt == 0 && a.currency != "" && o.Currency != a.currency
 }
 
-// review marks an order that was paid and cannot be credited, for the operator. It records
-// the payment, so that later notices about the payment find the order.
+// review marks a paid order that cannot be credited, so that the operator decides. It records the
+// payment, so that later notices about the payment find the order.
 func (a *application) review(t storage.Txn, now time.Time, o *records.OrderRecord) error {
 	if o.Status == records.Review {
 		return nil
@@ -225,13 +225,13 @@ func (a *application) review(t storage.Txn, now time.Time, o *records.OrderRecor
 	return o.Become(t, now, records.Review)
 }
 
-// apply applies the notice in a transaction. For an order of user, reserved was set aside of
-// the wallet for the expected amount. User is empty if no order was found.
+// apply applies the notice in a transaction. reserved is the amount that was reserved in the
+// wallet of user for the expected amount. user is empty if no order was found.
 func (a *application) apply(ctx context.Context, t storage.Txn, user string, expected, reserved money.Amount) error {
 	now := a.service.store.Now()
 	before, err := records.Notices.Get(t, a.provider, string(a.notice.Kind), a.notice.Event)
 	if err != nil || before != nil && before.By == a.attempt {
-		return err // or an earlier run was committed
+		return err // nil if an earlier run was committed
 	}
 	order, reason, err := a.find(t)
 	switch {
@@ -239,14 +239,14 @@ func (a *application) apply(ctx context.Context, t storage.Txn, user string, exp
 		return err
 	case order.User != user:
 		return errChanged
-	case before != nil && before.Said == contentHash(a.notice):
+	case before != nil && before.ContentHash == contentHash(a.notice):
 		a.outcome, a.event = Outcome{Result: Repeated}, nil
 		return nil
 	case before != nil:
-		return a.decline(ctx, t, now, order, "a notice of the same id told something else of the order "+before.TradeNo)
+		return a.decline(ctx, t, now, order, "a notice with the same id and other content was applied to the order "+before.TradeNo)
 	}
-	if why := a.mismatch(order, now); why != "" {
-		reason = why
+	if mismatch := a.mismatch(order, now); mismatch != "" {
+		reason = mismatch
 	}
 	if reason != "" {
 		if order.User != "" && order.Provider == a.provider && a.notice.Mismatch == "" && a.notice.Amount > 0 && a.foreign(order) {

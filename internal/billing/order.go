@@ -15,25 +15,25 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// OrderLife is how long an order waits to be paid.
-const OrderLife = 24 * time.Hour
+// OrderLifetime is the time after which an unpaid order expires.
+const OrderLifetime = 24 * time.Hour
 
-// maxOpen is how many orders of one user may be pending.
+// maxOpen is the maximum number of pending orders of one user.
 const maxOpen = 20
 
-// maxUnpaid is how many unpaid orders one user may begin in OrderLife. Orders that the payment
-// service did not open count, too.
+// maxUnpaid is the maximum number of unpaid orders that one user may open in OrderLifetime,
+// including those that the payment service did not open.
 const maxUnpaid = 100
 
-// newTradeNo draws the number of an order: 160 random bits in 32 characters.
+// newTradeNo returns a random number for an order: 160 bits in 32 characters.
 func newTradeNo() string {
 	return (rand.Text() + rand.Text())[:32]
 }
 
 var errNoOrder = fault.At(fault.NotFound, "trade_no", "there is no such order")
 
-// Order returns an order of a user; of any user if user is empty. An order of another user
-// gets the same error as one that does not exist.
+// Order returns an order of a user, or of any user if user is empty. For an order of another user
+// it returns the same error as for a missing order.
 func (b *Service) Order(ctx context.Context, user, tradeNo string) (order records.Order, err error) {
 	err = b.view(ctx, func(r storage.Reader) error {
 		o, err := records.ReadOrder(r, tradeNo)
@@ -52,11 +52,11 @@ func (b *Service) Order(ctx context.Context, user, tradeNo string) (order record
 // OrderDetail is an order with its notices, mismatches and transfers.
 type OrderDetail struct {
 	*records.OrderRecord
-	Mismatches []*records.MismatchRecord // notices about it that did not fit, oldest first
+	Mismatches []*records.MismatchRecord // notices about it that do not fit, oldest first
 	Booked     []journal.Transfer        // in the order in which they were booked
 }
 
-// OrderDetail returns an order of any user with what belongs to it.
+// OrderDetail returns an order of any user with its notices, mismatches and transfers.
 func (b *Service) OrderDetail(ctx context.Context, tradeNo string) (d OrderDetail, err error) {
 	err = b.view(ctx, func(r storage.Reader) (err error) {
 		d = OrderDetail{}
@@ -114,15 +114,15 @@ func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord
 type OrderFilter struct {
 	User, Provider string
 	Status         []records.OrderStatus
-	From, Until    time.Time // half-open interval of the time of opening
+	From, Until    time.Time // of the time when the order was opened; Until is excluded
 }
 
-// maxExamined bounds how many records one page of a list with filters reads.
+// maxExamined is the maximum number of records that are read for one page of a filtered list.
 const maxExamined = 5000
 
 // ListOrders returns at most limit orders, latest first, that follow the order with the number
-// after. It reads a bounded number of orders, so a page may be short although there are more. Next
-// is the cursor of the next page; empty: there are no more.
+// after. It reads at most maxExamined orders, so a page may be short although there are more. next
+// is the cursor of the next page, or empty on the last page.
 func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, limit int64) (shown []records.Order, next string, err error) {
 	now := b.store.Now()
 	in, index := records.LatestOrders.Under(), &records.LatestOrders
@@ -163,8 +163,8 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 	return shown, next, err
 }
 
-// Orders returns the orders of a user, the latest first: at most limit after the
-// first skip, and how many there are.
+// Orders returns at most limit orders of a user, latest first, after the first skip, and the total
+// number of orders.
 func (b *Service) Orders(ctx context.Context, user string, skip, limit int64) (shown []records.Order, total int64, err error) {
 	shown = []records.Order{}
 	err = b.view(ctx, func(r storage.Reader) error {

@@ -19,19 +19,19 @@ import (
 // mockProvider is a payment service that opens a page for every order.
 type mockProvider struct {
 	payments.Provider
-	asked   chan payments.Order
+	calls   chan payments.Order
 	answer  func(o payments.Order) (payments.Page, error)
 	undated bool
 }
 
 func newMockProvider() *mockProvider {
-	return &mockProvider{asked: make(chan payments.Order, 1000), answer: func(o payments.Order) (payments.Page, error) {
+	return &mockProvider{calls: make(chan payments.Order, 1000), answer: func(o payments.Order) (payments.Page, error) {
 		return payments.Page{URL: "https://pay.example.com/" + o.TradeNo, Reference: "cs_" + o.TradeNo}, nil
 	}}
 }
 
 func (p *mockProvider) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
-	p.asked <- o
+	p.calls <- o
 	return p.answer(o)
 }
 
@@ -70,7 +70,7 @@ func (f *fixture) wantStatus(tradeNo string, want records.OrderStatus) records.O
 	return o
 }
 
-func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
+func TestAnOrderIsDurableBeforeTheServiceIsCalled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newMockProvider()
@@ -80,27 +80,27 @@ func TestAnOrderIsDurableBeforeTheServiceIsAsked(t *testing.T) {
 		return page(o)
 	}
 	o := f.mustOpen(p)
-	asked := <-p.asked
+	sent := <-p.calls
 	want := payments.Order{
 		TradeNo: o.TradeNo, Amount: 100, Currency: "USD", Title: "Top-up",
 		NotifyURL: "https://ai.example.com/api/user/mock/webhook", ReturnURL: "https://ai.example.com/console/topup/" + o.TradeNo,
 		Expires: f.clock.Now().Add(24 * time.Hour),
 	}
-	if !asked.Expires.Equal(want.Expires) {
-		t.Errorf("the order expires %s, want %s", asked.Expires, want.Expires)
+	if !sent.Expires.Equal(want.Expires) {
+		t.Errorf("the order expires %s, want %s", sent.Expires, want.Expires)
 	}
-	if asked.Expires = want.Expires; asked != want {
-		t.Errorf("the service was asked for %+v, want %+v", asked, want)
+	if sent.Expires = want.Expires; sent != want {
+		t.Errorf("the service was called with %+v, want %+v", sent, want)
 	}
 	if !payments.IsTradeNo(o.TradeNo) || o.PayURL != "https://pay.example.com/"+o.TradeNo {
 		t.Errorf("the order is %+v", o)
 	}
 	f.clock.Set(f.clock.Now().Add(24 * time.Hour))
-	f.wantStatus(o.TradeNo, records.Lapsed)
+	f.wantStatus(o.TradeNo, records.OrderExpired)
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	f.wantStatus(o.TradeNo, records.Lapsed)
+	f.wantStatus(o.TradeNo, records.OrderExpired)
 }
 
 func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
@@ -113,7 +113,7 @@ func TestAnAmountOutOfBoundsIsRefused(t *testing.T) {
 		o := f.request("")
 		o.Amount = amount
 		if _, _, err := f.OpenOrder(t.Context(), o, newMockProvider()); codeOf(err) != want {
-			t.Errorf("%d was answered %v, want %q", amount, err, want)
+			t.Errorf("for the amount %d OpenOrder returned %v, want %q", amount, err, want)
 		}
 	}
 }
@@ -133,19 +133,19 @@ func TestOneKeyOpensOneOrder(t *testing.T) {
 		return err
 	}) {
 		if err != nil || orders[i] != orders[0] {
-			t.Errorf("racer %d got %+v, %v; racer 0 %+v", i, orders[i], err, orders[0])
+			t.Errorf("goroutine %d got %+v, %v; goroutine 0 %+v", i, orders[i], err, orders[0])
 		}
 	}
-	if len(fresh) != 1 || len(p.asked) != 1 {
-		t.Errorf("%d orders were new, the service was asked for %d", len(fresh), len(p.asked))
+	if len(fresh) != 1 || len(p.calls) != 1 {
+		t.Errorf("%d orders were new, the service was called %d times", len(fresh), len(p.calls))
 	}
 	other := f.request("k")
 	other.Amount = 200
 	if _, _, err := f.OpenOrder(t.Context(), other, p); codeOf(err) != fault.IdempotencyKeyReused {
-		t.Errorf("the key was taken for another amount: %v", err)
+		t.Errorf("the key with another amount: %v", err)
 	}
 	if _, _, err := f.OpenOrder(t.Context(), f.request(strings.Repeat("k", 256)), p); codeOf(err) != fault.InvalidParameter {
-		t.Errorf("a key that is too long was answered %v", err)
+		t.Errorf("a key that is too long: %v", err)
 	}
 }
 
@@ -162,29 +162,29 @@ func TestAnIdempotencyKeyCanBeUsedAgainAfterAFailedCheckout(t *testing.T) {
 			works := p.answer
 			p.answer = answer
 			if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.UpstreamUnavailable {
-				t.Fatalf("it was answered %v", err)
+				t.Fatalf("OpenOrder returned %v", err)
 			}
-			failed := (<-p.asked).TradeNo
+			failed := (<-p.calls).TradeNo
 			f.wantStatus(failed, records.Failed)
 			p.answer = works
 			again := f.request("k")
 			again.Amount++ // the same key for another request
 			o, replayed, err := f.OpenOrder(t.Context(), again, p)
 			if err != nil || replayed || o.TradeNo == failed || o.Amount != again.Amount {
-				t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
+				t.Errorf("the second attempt: %+v, %t, %v", o, replayed, err)
 			}
 		})
 	}
 }
 
-func TestAClientThatLeavesFindsItsOrderAgain(t *testing.T) {
+func TestADisconnectedClientFindsItsOrderAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	p := newMockProvider()
 	page := p.answer
-	ctx, leave := context.WithCancel(t.Context())
+	ctx, disconnect := context.WithCancel(t.Context())
 	p.answer = func(o payments.Order) (payments.Page, error) {
-		leave()
+		disconnect()
 		return page(o)
 	}
 	first, _, err := f.OpenOrder(ctx, f.request("k"), p)
@@ -207,15 +207,15 @@ func TestAnInterruptedCheckoutIsRepeatedAsANewOrder(t *testing.T) {
 		return page(o)
 	}
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.StoreUnavailable {
-		t.Fatalf("it was answered %v", err)
+		t.Fatalf("OpenOrder returned %v", err)
 	}
-	cut := (<-p.asked).TradeNo
+	interrupted := (<-p.calls).TradeNo
 	p.answer = page
 	o, replayed, err := f.OpenOrder(t.Context(), f.request("k"), p)
-	if err != nil || replayed || o.TradeNo == cut {
-		t.Errorf("tried again: %+v, %t, %v", o, replayed, err)
+	if err != nil || replayed || o.TradeNo == interrupted {
+		t.Errorf("the second attempt: %+v, %t, %v", o, replayed, err)
 	}
-	f.wantStatus(cut, records.Failed)
+	f.wantStatus(interrupted, records.Failed)
 }
 
 func TestOpenOrdersPerUserAreLimited(t *testing.T) {
@@ -230,12 +230,12 @@ func TestOpenOrdersPerUserAreLimited(t *testing.T) {
 	_, _, err := f.OpenOrder(t.Context(), f.request("k"), p)
 	var refused *fault.Fault
 	if !errors.As(err, &refused) || refused.Code != fault.RateLimited || refused.RetryAfter != 23*time.Hour {
-		t.Errorf("one more was answered %v", err)
+		t.Errorf("one more order: %v", err)
 	}
 	f.clock.Set(time.Unix(first.ExpiresAt, 0))
 	f.mustOpen(p)
 	if _, _, err := f.OpenOrder(t.Context(), f.request("k"), p); codeOf(err) != fault.RateLimited {
-		t.Errorf("one more was answered %v", err)
+		t.Errorf("one more order: %v", err)
 	}
 }
 
@@ -257,7 +257,7 @@ func TestOrdersAreListedLatestFirst(t *testing.T) {
 			got = append(got, o.TradeNo)
 		}
 		if err != nil || total != 5 || fmt.Sprint(got) != fmt.Sprint(want[row.from:row.to]) {
-			t.Errorf("%d after %d are %v of %d, %v", row.limit, row.skip, got, total, err)
+			t.Errorf("skip %d, limit %d: %v of %d orders, %v", row.skip, row.limit, got, total, err)
 		}
 	}
 }
@@ -268,9 +268,9 @@ func TestTheOrderOfAnotherUserIsNotFound(t *testing.T) {
 	o := f.mustOpen(newMockProvider())
 	_, foreign := f.Order(t.Context(), "usr_other", o.TradeNo)
 	_, missing := f.Order(t.Context(), "usr_other", newTradeNo())
-	_, junk := f.Order(t.Context(), "usr_other", "../x")
-	if codeOf(foreign) != fault.NotFound || foreign.Error() != missing.Error() || junk.Error() != missing.Error() {
-		t.Errorf("the refusals are %v, %v, %v", foreign, missing, junk)
+	_, invalid := f.Order(t.Context(), "usr_other", "../x")
+	if codeOf(foreign) != fault.NotFound || foreign.Error() != missing.Error() || invalid.Error() != missing.Error() {
+		t.Errorf("the errors differ: %v, %v, %v", foreign, missing, invalid)
 	}
 	if _, err := f.Order(t.Context(), "", o.TradeNo); err != nil {
 		t.Errorf("the order without a user: %v", err)

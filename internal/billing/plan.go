@@ -1,11 +1,11 @@
-// Package billing sells what accounts hold: plans as subscriptions, and money for wallets.
-// [Service] is its entry.
+// Package billing sells plans as subscriptions, and takes payments for wallets. Its main type is
+// [Service].
 //
 // A plan is bought, claimed, renewed or granted in purchase.go; sale.go writes the sale and the
-// subscription. Money comes by an order at a payment service: checkout.go opens it, notice.go
-// applies a notice of the service, settlement.go credits and takes back, mismatch.go keeps the
-// notices that fit no order. sweep.go does what is due by time. Package records has what is stored,
-// package verify checks it.
+// subscription. A user pays by an order at a payment service: checkout.go opens the order,
+// notice.go applies a notice of the service, settlement.go credits and takes back money, and
+// mismatch.go keeps the notices that fit no order. sweep.go opens new periods and expires orders.
+// Package records has the stored records, and package verify checks them.
 package billing
 
 import (
@@ -53,10 +53,10 @@ type Plan struct {
 	Disabled bool `json:"disabled,omitempty"`
 }
 
-// maxPlanID is the greatest integer that every JSON implementation can read exactly.
+// maxPlanID is the highest integer that every JSON implementation can read exactly.
 const maxPlanID = 1<<53 - 1
 
-// Validate refuses a plan that cannot be sold.
+// Validate returns an error if the plan cannot be sold.
 func (p *Plan) Validate() error {
 	if p.ID < 1 || p.ID > maxPlanID {
 		return fmt.Errorf("plan %d: the id is a number from 1 to %d", p.ID, maxPlanID)
@@ -93,13 +93,18 @@ func (p *Plan) validateTerms() error {
 	return p.Duration.Validate()
 }
 
-// Plans is the set of configured plans. It never changes.
+// Plans is an immutable set of configured plans.
 type Plans struct {
-	rows []Plan // in the order of configuration
+	rows  []Plan        // in the order of the configuration
+	shown *money.Amount // the price that a buyer has seen; nil: any
 }
 
-// NewPlans makes a set of rows that are valid each, and refuses two with the
-// same id. A reset that is left out becomes never.
+// ShownAt returns the plans for a buyer who has seen a price: a payment of another one is refused.
+// nil: the buyer agrees to any price.
+func (ps *Plans) ShownAt(price *money.Amount) *Plans { return &Plans{ps.rows, price} }
+
+// NewPlans returns a set of plans. It returns an error if a plan is invalid or two have the same
+// id. The default of QuotaReset is never.
 func NewPlans(rows []Plan) (*Plans, error) {
 	ps := &Plans{rows: slices.Clone(rows)}
 	seen := make(map[int64]bool, len(rows))
@@ -109,7 +114,7 @@ func NewPlans(rows []Plan) (*Plans, error) {
 			return nil, err
 		}
 		if seen[p.ID] {
-			return nil, fmt.Errorf("plan %d is there twice", p.ID)
+			return nil, fmt.Errorf("plan %d is given twice", p.ID)
 		}
 		seen[p.ID] = true
 		if p.QuotaReset == "" {
@@ -129,11 +134,10 @@ func (ps *Plans) Find(id int64) (Plan, bool) {
 	return Plan{}, false
 }
 
-// OnSale returns the plans that are not disabled, in the order of
-// configuration.
+// OnSale returns the plans that are not disabled, in the order of the configuration.
 func (ps *Plans) OnSale() []Plan {
 	return slices.DeleteFunc(slices.Clone(ps.rows), func(p Plan) bool { return p.Disabled })
 }
 
-// All returns every plan, in the order of configuration.
+// All returns all plans, in the order of the configuration.
 func (ps *Plans) All() []Plan { return slices.Clone(ps.rows) }

@@ -30,7 +30,7 @@ func TestAPlanThatCannotBeSoldIsRefused(t *testing.T) {
 		"a long title":         {func(p *Plan) { p.Title = strings.Repeat("ü", 101) }, "this has 101"},
 		"a title of two lines": {func(p *Plan) { p.Title = "a\nb" }, "without control characters"},
 		"a title with spaces":  {func(p *Plan) { p.Title = " a" }, "without spaces around it"},
-		"a title that is none": {func(p *Plan) { p.Title = "\xff" }, "must be UTF-8"},
+		"an invalid title":     {func(p *Plan) { p.Title = "\xff" }, "must be UTF-8"},
 		"a negative price":     {func(p *Plan) { p.Price = -1 }, "the price is -0.000000001"},
 		"no quota":             {func(p *Plan) { p.Quota = 0 }, "the quota is 0.00 and must be more than zero"},
 		"a negative quota":     {func(p *Plan) { p.Quota = -1 }, "must be more than zero"},
@@ -42,57 +42,57 @@ func TestAPlanThatCannotBeSoldIsRefused(t *testing.T) {
 		p := starter()
 		c.change(&p)
 		if _, err := NewPlans([]Plan{p}); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s was answered %v, want %q", name, err, c.want)
+			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
 		}
 	}
-	if _, err := NewPlans([]Plan{starter(), starter()}); err == nil || !strings.Contains(err.Error(), "plan 1 is there twice") {
-		t.Errorf("two plans of one id were answered %v", err)
+	if _, err := NewPlans([]Plan{starter(), starter()}); err == nil || !strings.Contains(err.Error(), "plan 1 is given twice") {
+		t.Errorf("two plans with one id: %v", err)
 	}
 }
 
 func TestPlansAreFoundByIDAndSoldInOrder(t *testing.T) {
 	t.Parallel()
-	first, gone, free := starter(), starter(), starter()
-	first.ID, gone.ID, free.ID = 7, 2, 1
-	gone.Disabled = true
+	first, disabled, free := starter(), starter(), starter()
+	first.ID, disabled.ID, free.ID = 7, 2, 1
+	disabled.Disabled = true
 	free.Price, free.QuotaReset, free.Title = 0, calendar.Week, strings.Repeat("ü", 100)
-	rows := []Plan{first, gone, free}
+	rows := []Plan{first, disabled, free}
 	plans, err := NewPlans(rows)
 	if err != nil {
 		t.Fatal(err)
 	}
 	rows[0].Price = 0 // a later change by the caller has no effect
 
-	first.QuotaReset, gone.QuotaReset = calendar.Never, calendar.Never
-	for _, want := range []Plan{first, gone, free} {
+	first.QuotaReset, disabled.QuotaReset = calendar.Never, calendar.Never
+	for _, want := range []Plan{first, disabled, free} {
 		if got, ok := plans.Find(want.ID); !ok || got != want {
 			t.Errorf("plan %d is %+v, %v, want %+v", want.ID, got, ok, want)
 		}
 	}
 	if got, ok := plans.Find(3); ok {
-		t.Errorf("there is a plan 3: %+v", got)
+		t.Errorf("found a plan 3: %+v", got)
 	}
 	got := plans.OnSale()
 	if len(got) != 2 || got[0] != first || got[1] != free {
-		t.Errorf("on sale are %+v", got)
+		t.Errorf("OnSale returned %+v", got)
 	}
 	got[0].Price = 0
 	if again := plans.OnSale(); again[0] != first {
-		t.Error("what is on sale was changed by its reader")
+		t.Error("a change of the returned plans has changed the set")
 	}
 }
 
-func TestAPlanSurvivesItsJSON(t *testing.T) {
+func TestPlansRoundTripAsJSON(t *testing.T) {
 	t.Parallel()
-	const shown = `{"plan_id":1,"title":"Starter","price":"9.90","quota":"12.00","duration":{"count":1,"unit":"month"},"quota_reset":"week","purchase_limit":3}`
+	const wantJSON = `{"plan_id":1,"title":"Starter","price":"9.90","quota":"12.00","duration":{"count":1,"unit":"month"},"quota_reset":"week","purchase_limit":3}`
 	want := starter()
 	want.QuotaReset, want.PurchaseLimit = calendar.Week, 3
 	text, err := json.Marshal(want)
-	if err != nil || string(text) != shown {
-		t.Errorf("was written as %s, %v", text, err)
+	if err != nil || string(text) != wantJSON {
+		t.Errorf("the JSON is %s, %v", text, err)
 	}
 	var got Plan
 	if err := json.Unmarshal(text, &got); err != nil || got != want {
-		t.Errorf("was read as %+v, %v", got, err)
+		t.Errorf("the decoded plan is %+v, %v", got, err)
 	}
 }

@@ -32,17 +32,17 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Bought, currency: currency, id: journal.IDOf(user, operationPay, key)}
+	x := pendingSale{kind: records.Bought, currency: currency, id: journal.IDOf(user, operationPay, key)}
 	return receipt(once(ctx, b, user, c, func() (_ *ledger.Reservation, err error) {
 		if x.plan, err = onSale(plans, planID, "plan_id"); err != nil {
 			return nil, err
 		}
 		x.price = x.plan.Price
-		if x.plan.PurchaseLimit > 0 { // this refusal takes precedence over an empty wallet
+		if x.plan.PurchaseLimit > 0 { // this error takes precedence over an empty wallet
 			err = b.view(ctx, func(r storage.Reader) error {
 				have, err := records.ReadSummary(r, user, b.store.Now())
 				if err == nil {
-					err = mayBuy(have, x.plan)
+					err = checkPurchaseLimit(have, x.plan)
 				}
 				return err
 			})
@@ -50,21 +50,49 @@ func (b *Service) Buy(ctx context.Context, plans *Plans, currency, user string, 
 				return nil, err
 			}
 		}
-		return b.charge(ctx, user, x.plan, "plan_id")
+		return b.charge(ctx, user, plans, x.plan, "plan_id")
 	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		return x.begin(t, now, user)
 	}))
 }
 
-// mayBuy returns an error if the purchase limit of a plan is reached.
-func mayBuy(r *records.Summary, plan Plan) error {
+// checkPurchaseLimit returns an error if the purchase limit of a plan is reached.
+func checkPurchaseLimit(r *records.Summary, plan Plan) error {
 	if plan.PurchaseLimit > 0 && r.Purchases[plan.ID] >= plan.PurchaseLimit {
 		return fault.At(fault.PurchaseLimitReached, "plan_id", "the plan %d can be bought %d times, and was; it can still be renewed", plan.ID, plan.PurchaseLimit)
 	}
 	return nil
 }
 
-// Claim gives a user a plan that is free now. Each user can claim each plan once.
+// Refusals returns the plans that a user can neither buy nor claim, with the code of the refusal: a
+// plan is not on sale, or the user has claimed it, or bought it as often as allowed. It does not
+// look at the wallet.
+func (b *Service) Refusals(ctx context.Context, user string, plans []Plan) (codes map[int64]fault.Code, err error) {
+	codes = make(map[int64]fault.Code)
+	err = b.view(ctx, func(r storage.Reader) error {
+		bought, err := records.ReadSummary(r, user, b.store.Now())
+		for _, plan := range plans {
+			var claimed *records.SubscriptionRecord
+			if err == nil && plan.Price == 0 {
+				claimed, err = records.Subscriptions.Find(r, &records.ClaimedPlans, user, plan.ID)
+			}
+			switch {
+			case err != nil:
+				return err
+			case plan.Disabled:
+				codes[plan.ID] = fault.PlanDisabled
+			case claimed != nil:
+				codes[plan.ID] = fault.AlreadyClaimed
+			case plan.Price > 0 && checkPurchaseLimit(bought, plan) != nil:
+				codes[plan.ID] = fault.PurchaseLimitReached
+			}
+		}
+		return err
+	})
+	return codes, err
+}
+
+// Claim gives a user a plan whose price is zero. Each user can claim each plan once.
 func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string, planID int64) (Receipt, error) {
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
@@ -77,11 +105,11 @@ func (b *Service) Claim(ctx context.Context, plans *Plans, currency, user string
 		return Receipt{}, fault.At(fault.PlanNotFree, "plan_id", "the plan %d costs %s: it is bought, not claimed", planID, amountOf(plan.Price, currency))
 	}
 	number := strconv.FormatInt(planID, 10)
-	c, err := idempotencyKey(user, drawn(""), operationClaim, number)
+	c, err := idempotencyKey(user, keyOrRandom(""), operationClaim, number)
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Claimed, plan: plan, currency: currency, id: journal.IDOf(user, operationClaim, number)}
+	x := pendingSale{kind: records.Claimed, plan: plan, currency: currency, id: journal.IDOf(user, operationClaim, number)}
 	return receipt(once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		before, err := records.Subscriptions.Find(t, &records.ClaimedPlans, user, planID)
 		if err != nil {
@@ -102,7 +130,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Renewed, currency: currency, id: journal.IDOf(user, operationRenew, key)}
+	x := pendingSale{kind: records.Renewed, currency: currency, id: journal.IDOf(user, operationRenew, key)}
 	return receipt(once(ctx, b, user, c, func() (*ledger.Reservation, error) {
 		var s *records.SubscriptionRecord
 		err := b.view(ctx, func(r storage.Reader) (err error) {
@@ -117,7 +145,7 @@ func (b *Service) Renew(ctx context.Context, plans *Plans, currency, user string
 			return nil, fault.At(fault.PlanDisabled, "subscription_id", "the plan %d of this subscription is not sold any more", s.PlanID)
 		}
 		x.price = x.plan.Price
-		return b.charge(ctx, user, x.plan, "subscription_id")
+		return b.charge(ctx, user, plans, x.plan, "subscription_id")
 	}, func(t *ledger.Txn, now time.Time) (Receipt, audit.Event, error) {
 		s, err := renewable(t, user, subscriptionID)
 		if err != nil {
@@ -136,9 +164,8 @@ func renewable(r storage.Reader, user string, id int64) (*records.SubscriptionRe
 	return s, err
 }
 
-// GrantPlan gives a plan to the user with this id or name, for an operator. It
-// costs nothing, is no purchase, and works for a plan that is not on sale too.
-// The key is optional.
+// GrantPlan gives a plan to the user with this id or name, for an operator. It charges nothing and
+// does not count as a purchase. The plan need not be on sale. The key is optional.
 func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, currency, idOrName string, planID int64, reason, key string) (Receipt, error) {
 	if err := checkReason(reason, false); err != nil {
 		return Receipt{}, err
@@ -150,11 +177,11 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 	if err != nil {
 		return Receipt{}, err
 	}
-	c, err := idempotencyKey(records.OperatorScope(user.ID), drawn(key), operationGrant, strconv.FormatInt(planID, 10), reason)
+	c, err := idempotencyKey(records.OperatorScope(user.ID), keyOrRandom(key), operationGrant, strconv.FormatInt(planID, 10), reason)
 	if err != nil {
 		return Receipt{}, err
 	}
-	x := deal{kind: records.Granted, currency: currency, id: journal.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
+	x := pendingSale{kind: records.Granted, currency: currency, id: journal.IDOf(user.ID, operationGrant, c.Key), actor: actor, reason: reason}
 	return receipt(once(ctx, b, user.ID, c, func() (*ledger.Reservation, error) {
 		var found bool
 		if x.plan, found = plans.Find(planID); !found {

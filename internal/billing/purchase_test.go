@@ -14,12 +14,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
+func TestAPurchaseChargesThePriceAndGrantsTheQuota(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(15)
 	receipt := f.mustBuy(1, "k")
-	f.has(5)
+	f.wantWallet(5)
 	got, err := json.Marshal(receipt)
 	if err != nil {
 		t.Fatal(err)
@@ -32,13 +32,13 @@ func TestAPurchaseMovesThePriceAndGivesTheQuota(t *testing.T) {
 		t.Errorf("the receipt is\n%s, want\n%s", got, want)
 	}
 	f.mustSpend(13) // 12 of the quota, 1 of the wallet
-	f.has(4)
-	if s := f.one(1); s.QuotaUsed != 12 {
+	f.wantWallet(4)
+	if s := f.subscription(1); s.QuotaUsed != 12 {
 		t.Errorf("%d of the quota are used, want 12", s.QuotaUsed)
 	}
 }
 
-func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
+func TestConcurrentRequestsWithOneKeyChargeOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
@@ -48,10 +48,10 @@ func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
 		return err
 	}) {
 		if err != nil {
-			t.Fatalf("racer %d: %v", i, err)
+			t.Fatalf("goroutine %d: %v", i, err)
 		}
 	}
-	f.has(90)
+	f.wantWallet(90)
 	fresh := 0
 	first := receipts[0]
 	first.Replayed = false
@@ -61,21 +61,21 @@ func TestOneKeyChargesOnceHoweverManyAsk(t *testing.T) {
 		}
 		r.Replayed = false
 		if r != first {
-			t.Errorf("racer %d got %+v, racer 0 %+v", i, r, first)
+			t.Errorf("goroutine %d got %+v, goroutine 0 %+v", i, r, first)
 		}
 	}
 	if fresh != 1 {
-		t.Errorf("%d of them were told that they had bought", fresh)
+		t.Errorf("%d receipts are not replayed, want 1", fresh)
 	}
 	f.clock.Set(date(2027, 1, 1, 0))
 	f.plans = plansOf(t, testPlans[1])
 	again, err := f.buy(1, "k")
 	if again.Replayed = false; err != nil || again != first {
-		t.Errorf("a year later, the plan gone, the key answers %+v, %v", again, err)
+		t.Errorf("a year later and without the plan, the key returns %+v, %v", again, err)
 	}
 }
 
-func TestMoneyForThreeBuysThree(t *testing.T) {
+func TestMoneyForThreePurchasesPaysThree(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(35)
@@ -102,25 +102,25 @@ func TestMoneyForThreeBuysThree(t *testing.T) {
 		case err == nil:
 			bought++
 		case codeOf(err) != fault.InsufficientBalance:
-			t.Errorf("racer %d: %v", i, err)
+			t.Errorf("goroutine %d: %v", i, err)
 		}
 	}
 	close(stop)
 	<-watched
 	if bought != 3 {
-		t.Errorf("%d were sold for the money of three", bought)
+		t.Errorf("%d purchases were made with money for three", bought)
 	}
-	f.has(5)
+	f.wantWallet(5)
 	if _, err := f.buy(1, "late"); err == nil || !strings.Contains(err.Error(), "0.00000001 is needed, the wallet has 0.000000005") {
-		t.Errorf("the refusal does not say what is needed and what is there: %v", err)
+		t.Errorf("the error does not have the needed and the available amount: %v", err)
 	}
 	f.credit(5)
 	if again := f.mustBuy(1, "late"); again.Replayed {
-		t.Error("a refusal for lack of money was stored under its key")
+		t.Error("an insufficient balance was stored as the result of the key")
 	}
 }
 
-func TestAKeyIsGivenForOneThingOnly(t *testing.T) {
+func TestAKeyOfAnotherOperationIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
@@ -130,14 +130,14 @@ func TestAKeyIsGivenForOneThingOnly(t *testing.T) {
 		"a renewal":    second(f.renew(1, "k")),
 	} {
 		if codeOf(err) != fault.IdempotencyKeyReused {
-			t.Errorf("the key of a purchase was taken for %s: %v", name, err)
+			t.Errorf("the key of a purchase was accepted for %s: %v", name, err)
 		}
 	}
 	f.mustRenew(1, "r")
 	if _, err := f.buy(1, "r"); codeOf(err) != fault.IdempotencyKeyReused {
-		t.Errorf("the key of a renewal was taken for a purchase: %v", err)
+		t.Errorf("the key of a renewal was accepted for a purchase: %v", err)
 	}
-	f.has(80)
+	f.wantWallet(80)
 }
 
 func second[T any](_ T, err error) error { return err }
@@ -147,7 +147,7 @@ func TestPurchasesAreRefused(t *testing.T) {
 	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(1, "mine")
-	stranger, err := f.directory.CreateUser(t.Context(), "operator", "bob")
+	bob, err := f.directory.CreateUser(t.Context(), "operator", "bob")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,41 +161,41 @@ func TestPurchasesAreRefused(t *testing.T) {
 		do   func() error
 		want fault.Code
 	}{
-		"no key":                        {buy(1, ""), fault.MissingParameter},
-		"a key that is too long":        {buy(1, strings.Repeat("k", 256)), fault.InvalidParameter},
-		"a key that cannot be printed":  {buy(1, "k\n"), fault.InvalidParameter},
-		"plan 0":                        {buy(0, "a"), fault.InvalidParameter},
-		"a plan below 0":                {buy(-1, "a"), fault.InvalidParameter},
-		"a plan that is not there":      {buy(99, "a"), fault.PlanNotFound},
-		"a plan that is not on sale":    {buy(4, "a"), fault.PlanDisabled},
-		"a plan that is free":           {buy(3, "a"), fault.PlanFree},
-		"a claim of plan 0":             {claim(0), fault.InvalidParameter},
-		"a claim of no plan":            {claim(99), fault.PlanNotFound},
-		"a claim of one not on sale":    {claim(4), fault.PlanDisabled},
-		"a claim of one that costs":     {claim(1), fault.PlanNotFree},
-		"a renewal without a key":       {func() error { return second(f.renew(1, "")) }, fault.MissingParameter},
-		"a renewal of nothing":          {func() error { return second(f.renew(7, "a")) }, fault.SubscriptionNotFound},
-		"a renewal of somebody else's":  {func() error { return second(f.Renew(t.Context(), f.plans, "USD", stranger.ID, 1, "a")) }, fault.SubscriptionNotFound},
-		"a renewal of a plan that left": {func() error { return second(f.Renew(t.Context(), plansOf(t), "USD", f.user, 1, "a")) }, fault.PlanDisabled},
+		"no key":                         {buy(1, ""), fault.MissingParameter},
+		"a key that is too long":         {buy(1, strings.Repeat("k", 256)), fault.InvalidParameter},
+		"a key that cannot be printed":   {buy(1, "k\n"), fault.InvalidParameter},
+		"plan 0":                         {buy(0, "a"), fault.InvalidParameter},
+		"a negative plan":                {buy(-1, "a"), fault.InvalidParameter},
+		"an unknown plan":                {buy(99, "a"), fault.PlanNotFound},
+		"a plan that is not on sale":     {buy(4, "a"), fault.PlanDisabled},
+		"a plan that is free":            {buy(3, "a"), fault.PlanFree},
+		"a claim of plan 0":              {claim(0), fault.InvalidParameter},
+		"a claim of an unknown plan":     {claim(99), fault.PlanNotFound},
+		"a claim of a disabled plan":     {claim(4), fault.PlanDisabled},
+		"a claim of a plan with a price": {claim(1), fault.PlanNotFree},
+		"a renewal without a key":        {func() error { return second(f.renew(1, "")) }, fault.MissingParameter},
+		"a renewal of nothing sold":      {func() error { return second(f.renew(7, "a")) }, fault.SubscriptionNotFound},
+		"a renewal by another user":      {func() error { return second(f.Renew(t.Context(), f.plans, "USD", bob.ID, 1, "a")) }, fault.SubscriptionNotFound},
+		"a renewal of a removed plan":    {func() error { return second(f.Renew(t.Context(), plansOf(t), "USD", f.user, 1, "a")) }, fault.PlanDisabled},
 		"a renewal of a disabled plan": {func() error {
 			plan := testPlans[0]
 			plan.Disabled = true
 			return second(f.Renew(t.Context(), plansOf(t, plan), "USD", f.user, 1, "a"))
 		}, fault.PlanDisabled},
-		"a renewal of a plan free today": {func() error {
+		"a renewal of a plan that is now free": {func() error {
 			plan := testPlans[0]
 			plan.Price = 0
 			return second(f.Renew(t.Context(), plansOf(t, plan), "USD", f.user, 1, "a"))
 		}, fault.PlanFree},
 	} {
 		if err := row.do(); codeOf(err) != row.want {
-			t.Errorf("%s was answered %v, want %s", name, err, row.want)
+			t.Errorf("%s: the error is %v, want %s", name, err, row.want)
 		}
 	}
-	f.has(90)
+	f.wantWallet(90)
 }
 
-func TestSomebodyElsesSubscriptionIsRefusedAsOneThatIsNotThere(t *testing.T) {
+func TestTheSubscriptionOfAnotherUserIsRefusedLikeAMissingOne(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
@@ -203,7 +203,7 @@ func TestSomebodyElsesSubscriptionIsRefusedAsOneThatIsNotThere(t *testing.T) {
 	_, foreign := f.Renew(t.Context(), f.plans, "USD", "usr_other", 1, "a")
 	_, missing := f.Renew(t.Context(), f.plans, "USD", "usr_other", 2, "a")
 	if strings.ReplaceAll(foreign.Error(), " 1", "") != strings.ReplaceAll(missing.Error(), " 2", "") {
-		t.Errorf("the refusals differ: %v, %v", foreign, missing)
+		t.Errorf("the errors differ: %v, %v", foreign, missing)
 	}
 }
 
@@ -226,21 +226,21 @@ func TestThePurchaseLimitCountsPurchasesOnly(t *testing.T) {
 		}
 	}
 	if sold != 1 {
-		t.Errorf("%d were sold where one was left", sold)
+		t.Errorf("%d purchases were made, but one was left", sold)
 	}
 	f.mustRenew(2, "r2")
-	f.has(96)
+	f.wantWallet(96)
 }
 
-func TestWhoMustNotBuyIsToldSoAlsoWithoutMoney(t *testing.T) {
+func TestThePurchaseLimitIsReportedBeforeAnEmptyWallet(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(2)
 	f.mustBuy(5, "a")
 	f.mustBuy(5, "b")
-	f.has(0)
+	f.wantWallet(0)
 	if _, err := f.buy(5, "c"); codeOf(err) != fault.PurchaseLimitReached {
-		t.Errorf("a third purchase was answered %v", err)
+		t.Errorf("a third purchase: %v", err)
 	}
 }
 
@@ -257,14 +257,14 @@ func TestAFreePlanIsClaimedOnce(t *testing.T) {
 		}
 	}
 	if claimed != 1 {
-		t.Errorf("it was claimed %d times", claimed)
+		t.Errorf("the plan was claimed %d times", claimed)
 	}
 	if all, err := f.Subscriptions(t.Context(), f.user); err != nil || len(all) != 1 || all[0].QuotaTotal != 3 {
-		t.Errorf("there are %v, %v", all, err)
+		t.Errorf("the subscriptions are %v, %v", all, err)
 	}
 	f.clock.Set(date(2030, 1, 1, 0))
 	if _, err := f.Claim(t.Context(), f.plans, "USD", f.user, 3); codeOf(err) != fault.AlreadyClaimed {
-		t.Errorf("years later it was answered %v", err)
+		t.Errorf("a claim years later: %v", err)
 	}
 }
 
@@ -277,37 +277,37 @@ func TestAnOperatorGrantsAPlanThatIsNotOnSale(t *testing.T) {
 	}
 	again, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", f.user, 4, "sorry for the outage", "k")
 	if err != nil || !again.Replayed || again.ID != receipt.ID {
-		t.Errorf("the key was answered %+v, %v", again, err)
+		t.Errorf("the same key returns %+v, %v", again, err)
 	}
 	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "carl", 4, "", ""); codeOf(err) != fault.NotFound {
-		t.Errorf("nobody was granted a plan: %v", err)
+		t.Errorf("a missing user was granted a plan: %v", err)
 	}
 	if _, err := f.GrantPlan(t.Context(), "operator", f.plans, "USD", "ann", 99, "", ""); codeOf(err) != fault.PlanNotFound {
-		t.Errorf("no plan was granted: %v", err)
+		t.Errorf("an unknown plan was granted: %v", err)
 	}
 }
 
-func TestWhoOwesBuysNothing(t *testing.T) {
+func TestAUserWithDebtCannotBuy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.paid()
+	o := f.paidOrder()
 	f.mustSpend(5)
-	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
+	f.mustApply(noticeOf(o, payments.Disputed, 100), Applied)
 	f.credit(100)
-	f.owes(100, 5)
+	f.wantFunds(100, 5)
 	if _, err := f.buy(1, "k"); codeOf(err) != fault.InsufficientBalance || !strings.Contains(err.Error(), "paused") {
-		t.Errorf("who owes was answered %v", err)
+		t.Errorf("the purchase of a user with debt: %v", err)
 	}
 }
 
-func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
+func TestRunningSubscriptionsPerUserAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
-	f.damaged = true // the planted record was never sold
+	f.damaged = true // the planted subscriptions were never sold
 	end := f.clock.Now().Unix() + 3600
 	err := f.store.Update(t.Context(), f.changeSummary(func(r *records.Summary) {
-		for id := range int64(maxLive - 1) {
+		for id := range int64(maxRunning - 1) {
 			r.Add(records.Running{ID: 1000 + id, End: end})
 		}
 	}))
@@ -316,13 +316,13 @@ func TestOneUserHasSoManySubscriptionsRunning(t *testing.T) {
 	}
 	f.mustBuy(1, "k")
 	if _, err := f.buy(1, "l"); codeOf(err) != fault.PurchaseLimitReached {
-		t.Errorf("one more was answered %v", err)
+		t.Errorf("one more subscription: %v", err)
 	}
-	f.has(90)
+	f.wantWallet(90)
 }
 
-// A replay changes nothing: it reserves no money, and needs no commit.
-func TestAReplayIsAnsweredWhileTheStoreCannotBeWritten(t *testing.T) {
+// TestAReplayNeedsNoCommit blocks all commits. A replay reserves no money and writes nothing.
+func TestAReplayNeedsNoCommit(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(30)
@@ -330,7 +330,7 @@ func TestAReplayIsAnsweredWhileTheStoreCannotBeWritten(t *testing.T) {
 	f.must(err)
 	begun, goOn := make(chan struct{}), make(chan struct{})
 	f.must(f.store.Post(t.Context(), func(storage.Txn) error { close(begun); <-goOn; return nil }, nil))
-	f.store.Hurry()
+	f.store.CommitNow()
 	<-begun
 	defer close(goOn)
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -338,6 +338,6 @@ func TestAReplayIsAnsweredWhileTheStoreCannotBeWritten(t *testing.T) {
 	again, err := f.Buy(ctx, f.plans, "USD", f.user, 2, "k")
 	f.must(err)
 	if !again.Replayed || again.Order != first.Order {
-		t.Errorf("it was answered %+v after %+v", again, first)
+		t.Errorf("the replay is %+v, the first result %+v", again, first)
 	}
 }

@@ -11,9 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// openPeriod grants the quota of a period that has not been opened. If it fails,
-// nothing was written. The account of the period is new, so only the account of grants,
-// which is written first, can overflow.
+// openPeriod grants the quota of a period that has not been opened. If it fails, it has written
+// nothing: only the account of grants can overflow, and it is written first.
 func openPeriod(t storage.Txn, now time.Time, s *records.SubscriptionRecord, p *records.Period) error {
 	if p.Opened {
 		return nil
@@ -23,7 +22,7 @@ func openPeriod(t storage.Txn, now time.Time, s *records.SubscriptionRecord, p *
 	case err != nil:
 		return err
 	case before.Entries > 0:
-		return fmt.Errorf("billing: the account %s is in use, and its period was never opened", account)
+		return fmt.Errorf("billing: the account %s has entries, but its period was never opened", account)
 	}
 	_, err := journal.Book(t, now, journal.Transfer{
 		ID: records.GrantID(s.ID, p.Start), Kind: journal.Grant, User: s.User, Reference: records.Reference(s.ID),
@@ -36,9 +35,9 @@ func openPeriod(t storage.Txn, now time.Time, s *records.SubscriptionRecord, p *
 	return records.Periods.Put(t, nil, &records.PeriodRecord{User: s.User, Subscription: s.ID, Start: p.Start, Granted: p.Quota})
 }
 
-// Sources returns the function that [ledger.Options] need. It lists what a user may spend in the
-// order of the user's preference, subscriptions soonest to end first. It grants the quota of a
-// period that has begun, and leaves out subscriptions that have ended by the time now returns.
+// Sources returns the function for [ledger.Options]. It lists the funding sources of a user in the
+// order of the user's preference; the subscription that ends first comes first. It grants the quota
+// of a new period, and omits subscriptions that have ended at the time that now returns.
 func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sources, error) {
 	return func(t storage.Txn, user string) (ledger.Sources, error) {
 		now := now()
@@ -51,8 +50,7 @@ func Sources(now func() time.Time) func(t storage.Txn, user string) (ledger.Sour
 	}
 }
 
-// spend returns the quotas of a user after a change in this transaction, and stores the
-// summary.
+// spend updates the sources of a user after a change in this transaction, and stores the summary.
 func spend(t *ledger.Txn, now time.Time, r *records.Summary) (quotas, error) {
 	s, q, err := sources(t, now, r)
 	if err == nil {
@@ -85,7 +83,7 @@ func sources(t storage.Txn, now time.Time, r *records.Summary) (s ledger.Sources
 	return s, quotas, r.Write(t)
 }
 
-// quotas are the quotas that a user may spend at a moment.
+// quotas are the quotas that a user may spend now.
 type quotas struct {
 	accounts []journal.Account // of the present periods, in the order in which they end
 	until    int64             // when quotas must be computed again, in Unix seconds; zero: never
@@ -102,12 +100,11 @@ func (q *quotas) recomputeAt(at int64) {
 // openQuotas opens the periods that are due, and returns all present ones. It removes
 // ended subscriptions from the summary.
 //
-// A period that cannot be opened is left out and tried again within a minute, so that the user
-// can spend the wallet and the other subscriptions. If the engine itself fails to read, the
-// transaction fails.
+// If a period cannot be opened, openQuotas omits it, and it is tried again within a minute. So the
+// user can still spend the wallet and the other subscriptions.
 func openQuotas(t storage.Txn, now time.Time, r *records.Summary) (q quotas) {
 	r.RemoveEnded(now)
-	q.accounts = make([]journal.Account, 0, len(r.Running)+1) // and the wallet
+	q.accounts = make([]journal.Account, 0, len(r.Running)+1) // one more for the wallet
 	for i := range r.Running {
 		found, err := openPresent(t, now, r, i)
 		x := r.Running[i]

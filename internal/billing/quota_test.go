@@ -15,7 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// huge is a plan with a quota so large that the accounts of a day overflow at the second period.
+// huge is a plan with so large a quota that the system accounts of a day overflow at the second
+// period.
 var huge = Plan{
 	ID: 9, Title: "Huge", Price: 1, Quota: money.Max / 3 * 2,
 	Duration: calendar.Duration{Count: 3, Unit: calendar.Days}, QuotaReset: calendar.Day,
@@ -39,7 +40,7 @@ func (f *fixture) sources() (accounts []journal.Account) {
 	return accounts
 }
 
-func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T) {
+func TestAUserSpendsOtherMoneyWhileAPeriodCannotBeOpened(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.plans = plansOf(t, append(testPlans[:len(testPlans):len(testPlans)], huge)...)
@@ -58,35 +59,35 @@ func TestAPeriodThatCannotBeOpenedKeepsNobodyFromTheRestOfHisMoney(t *testing.T)
 		t.Fatal(err)
 	}
 	if _, err := f.Buy(t.Context(), f.plans, "USD", bob.ID, huge.ID, "k"); err != nil {
-		t.Fatal(err) // the accounts of this day cannot hold more
+		t.Fatal(err) // now the system accounts of this day are full
 	}
 	if _, err := f.buy(huge.ID, "m"); codeOf(err) != fault.AmountOutOfRange {
-		t.Fatalf("one more was answered %v: there is room for ann's period, too", err)
+		t.Fatalf("one more purchase returned %v, so ann's period can be opened", err)
 	}
 
 	f.mustSpend(13)
-	f.has(88)
+	f.wantWallet(88)
 	f.credit(2)
-	f.tell(noticeOf(f.mustOpen(newMockProvider()), "paid", 100), Applied)
-	f.has(190)
+	f.mustApply(noticeOf(f.mustOpen(newMockProvider()), "paid", 100), Applied)
+	f.wantWallet(190)
 	if logs.Len() != 0 {
-		t.Errorf("logged is %v", logs.All())
+		t.Errorf("the log has %v", logs.All())
 	}
 	f.clock.Set(date(2026, 2, 1, 1))
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if logs.Len() != 1 || logs.All()[0].ContextMap()["subscription_id"] != int64(1) {
-		t.Errorf("the sweeper has logged %v", logs.All())
+		t.Errorf("the sweep has logged %v", logs.All())
 	}
 
-	f.clock.Set(date(2026, 2, 2, 0)) // the accounts of another day are empty
+	f.clock.Set(date(2026, 2, 2, 0)) // the system accounts of the next day are empty
 	f.mustSpend(huge.Quota)
-	f.has(190)
-	f.shows(1, records.Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))
+	f.wantWallet(190)
+	f.wantQuota(1, records.Active, huge.Quota, huge.Quota, date(2026, 2, 3, 0))
 }
 
-func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
+func TestAPeriodIsNotGrantedToAnAccountWithEntries(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.damaged = true // the grant below belongs to no period
@@ -105,19 +106,19 @@ func TestAPeriodIsNotGrantedIntoAnAccountThatIsInUse(t *testing.T) {
 	}
 	f.clock.Set(february)
 	f.mustSpend(1)
-	f.has(79)
+	f.wantWallet(79)
 	if left := f.quotaLeft(1, february); left != 5 {
-		t.Errorf("the period has %d, want the 5 that were there", left)
+		t.Errorf("the period has %d, want the 5 from before", left)
 	}
 }
 
-func TestAClockThatWasAheadForAWhileTakesNoSubscription(t *testing.T) {
+func TestSubscriptionsContinueAfterTheClockWasAhead(t *testing.T) {
 	t.Parallel()
 	for name, meanwhile := range map[string]func(f *fixture){
-		"a call":        func(f *fixture) { f.mustSpend(1) },
-		"a sweep":       func(f *fixture) { f.must(f.Sweep(f.t.Context())) },
-		"a credit":      func(f *fixture) { f.credit(1) },
-		"one more sold": func(f *fixture) { f.mustBuy(1, "other") },
+		"a call":     func(f *fixture) { f.mustSpend(1) },
+		"a sweep":    func(f *fixture) { f.must(f.Sweep(f.t.Context())) },
+		"a credit":   func(f *fixture) { f.credit(1) },
+		"a purchase": func(f *fixture) { f.mustBuy(1, "other") },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -134,19 +135,19 @@ func TestAClockThatWasAheadForAWhileTakesNoSubscription(t *testing.T) {
 			f.open()
 			left := f.funds().Wallet.Balance
 			f.mustSpend(17)
-			f.has(left)
+			f.wantWallet(left)
 
 			r := f.mustRenew(1, "r")
 			if r.EndTime != date(2026, 3, 28, 12).Unix() {
-				t.Errorf("renewed, it ends %s", time.Unix(r.EndTime, 0).UTC())
+				t.Errorf("the renewed subscription ends %s", time.Unix(r.EndTime, 0).UTC())
 			}
 			f.mustSpend(12)
-			f.has(left - 10)
+			f.wantWallet(left - 10)
 		})
 	}
 }
 
-func TestCallsLookThroughRunningSubscriptionsOnly(t *testing.T) {
+func TestOnlyRunningSubscriptionsAreSources(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)

@@ -33,10 +33,10 @@ func (f *fixture) quotaLeft(id int64, start time.Time) (left money.Amount) {
 	return left
 }
 
-// shows checks the present quota of a subscription.
-func (f *fixture) shows(id int64, status records.Status, total, used money.Amount, reset time.Time) {
+// wantQuota checks the present quota of a subscription.
+func (f *fixture) wantQuota(id int64, status records.Status, total, used money.Amount, reset time.Time) {
 	f.t.Helper()
-	s := f.one(id)
+	s := f.subscription(id)
 	next := int64(0)
 	if !reset.IsZero() {
 		next = reset.Unix()
@@ -47,7 +47,7 @@ func (f *fixture) shows(id int64, status records.Status, total, used money.Amoun
 	}
 }
 
-func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
+func TestAnEarlyRenewalExtendsTheEndAndAddsQuota(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(40)
@@ -59,65 +59,65 @@ func TestRenewingEarlyExtendsTheEndAndAddsQuotaThatNeverResets(t *testing.T) {
 	f.clock.Set(date(2026, 2, 20, 0))
 	r := f.mustRenew(1, "r")
 	if r.EndTime != date(2026, 3, 28, 12).Unix() || r.Wallet.Charged != 10 || r.QuotaTotal != 24 || r.QuotaUsed != 8 {
-		t.Fatalf("renewed %+v", r)
+		t.Fatalf("the receipt is %+v", r)
 	}
 	if left := f.quotaLeft(1, start); left != 16 {
 		t.Errorf("the account of the purchase has %d, want 16", left)
 	}
 	f.mustSpend(16)
-	f.has(20)
-	f.shows(1, records.Active, 24, 24, time.Time{})
+	f.wantWallet(20)
+	f.wantQuota(1, records.Active, 24, 24, time.Time{})
 }
 
-func TestRenewingAfterTheEndBeginsAnew(t *testing.T) {
+func TestALateRenewalBeginsANewPeriod(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(40)
 	f.mustBuy(1, "k")
 	f.mustSpend(2)
-	f.clock.Set(date(2026, 2, 28, 12)) // the end is half open
-	f.shows(1, records.Expired, 12, 2, time.Time{})
-	f.mustSpend(1) // of the wallet: the rest of the quota has lapsed
-	f.has(29)
+	f.clock.Set(date(2026, 2, 28, 12)) // the end is excluded
+	f.wantQuota(1, records.Expired, 12, 2, time.Time{})
+	f.mustSpend(1) // from the wallet: the rest of the quota is lost
+	f.wantWallet(29)
 	f.clock.Set(date(2026, 5, 31, 6))
 	r := f.mustRenew(1, "r")
 	if r.EndTime != date(2026, 6, 30, 6).Unix() || r.QuotaTotal != 12 || r.QuotaUsed != 0 || r.StartTime != date(2026, 1, 31, 12).Unix() {
-		t.Fatalf("renewed %+v", r)
+		t.Fatalf("the receipt is %+v", r)
 	}
 	f.mustSpend(13)
-	f.has(18)
+	f.wantWallet(18)
 }
 
-func TestEachPeriodHasAQuotaOfItsOwn(t *testing.T) {
+func TestEachPeriodHasItsOwnQuota(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(60)
 	bought := f.clock.Now()
 	r := f.mustBuy(2, "k")
 	if r.EndTime != date(2026, 4, 30, 12).Unix() || r.NextResetTime != date(2026, 2, 1, 0).Unix() || r.QuotaTotal != 5 {
-		t.Fatalf("bought %+v", r)
+		t.Fatalf("the receipt is %+v", r)
 	}
 	f.mustSpend(4)
 	f.clock.Set(date(2026, 2, 1, 0).Add(-time.Second))
-	f.shows(1, records.Active, 5, 4, date(2026, 2, 1, 0))
+	f.wantQuota(1, records.Active, 5, 4, date(2026, 2, 1, 0))
 	f.clock.Set(date(2026, 2, 1, 0))
-	f.shows(1, records.Active, 5, 0, date(2026, 3, 1, 0))
+	f.wantQuota(1, records.Active, 5, 0, date(2026, 3, 1, 0))
 	f.mustSpend(5)
-	f.has(40)
+	f.wantWallet(40)
 	f.clock.Set(date(2026, 4, 10, 0)) // nothing reads March, so it is never granted
-	f.shows(1, records.Active, 5, 0, time.Time{})
+	f.wantQuota(1, records.Active, 5, 0, time.Time{})
 	f.mustSpend(6)
-	f.has(39)
+	f.wantWallet(39)
 	for start, left := range map[time.Time]money.Amount{bought: 1, date(2026, 2, 1, 0): 0, date(2026, 3, 1, 0): 0, date(2026, 4, 1, 0): 0} {
 		if have := f.quotaLeft(1, start); have != left {
 			t.Errorf("the period from %s has %d, want %d", start, have, left)
 		}
 	}
 	f.clock.Set(date(2026, 4, 30, 12))
-	f.shows(1, records.Expired, 5, 5, time.Time{})
+	f.wantQuota(1, records.Expired, 5, 5, time.Time{})
 }
 
-func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
+func TestARenewalContinuesThePeriodOfAQuotaThatResets(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
@@ -126,29 +126,29 @@ func TestRenewingAQuotaThatResetsGoesOnWithThePeriod(t *testing.T) {
 	f.mustSpend(2)
 	r := f.mustRenew(1, "r")
 	if r.EndTime != date(2026, 7, 30, 12).Unix() || r.QuotaTotal != 5 || r.QuotaUsed != 2 || r.NextResetTime != date(2026, 5, 1, 0).Unix() {
-		t.Fatalf("renewed %+v", r)
+		t.Fatalf("the receipt is %+v", r)
 	}
 	f.clock.Set(date(2026, 4, 30, 18)) // after the first end, in the same period
-	f.shows(1, records.Active, 5, 2, date(2026, 5, 1, 0))
+	f.wantQuota(1, records.Active, 5, 2, date(2026, 5, 1, 0))
 	f.mustSpend(4)
-	f.has(59)
+	f.wantWallet(59)
 	f.clock.Set(date(2026, 7, 1, 0))
 	f.mustSpend(5)
-	f.has(59)
-	f.shows(1, records.Active, 5, 5, time.Time{})
+	f.wantWallet(59)
+	f.wantQuota(1, records.Active, 5, 5, time.Time{})
 }
 
-func TestARenewalInTheSecondOfThePurchaseGrantsNoPeriodTwice(t *testing.T) {
+func TestARenewalInTheSecondOfThePurchaseGrantsEachPeriodOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
 	f.mustBuy(2, "k")
 	if r := f.mustRenew(1, "r"); r.QuotaTotal != 5 || r.EndTime != date(2026, 7, 30, 12).Unix() {
-		t.Errorf("renewed %+v", r)
+		t.Errorf("the receipt is %+v", r)
 	}
 }
 
-func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
+func TestARenewalAtOtherTermsKeepsTheEarlierTerms(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
@@ -160,33 +160,33 @@ func TestARenewalAtOtherTermsTakesNothingFromWhatWasSold(t *testing.T) {
 	f.plans = plansOf(t, changed)
 	r := f.mustRenew(1, "never")
 	if r.Wallet.Charged != 30 || r.Price != 30 || r.EndTime != date(2026, 5, 30, 12).Unix() || r.QuotaTotal != 5 {
-		t.Fatalf("renewed %+v", r)
+		t.Fatalf("the receipt is %+v", r)
 	}
 	f.clock.Set(date(2026, 3, 1, 0))
-	f.shows(1, records.Active, 5, 0, date(2026, 4, 1, 0))
+	f.wantQuota(1, records.Active, 5, 0, date(2026, 4, 1, 0))
 	f.mustSpend(5)
 	f.clock.Set(date(2026, 4, 2, 0))
-	f.shows(1, records.Active, 5, 0, date(2026, 4, 30, 12))
+	f.wantQuota(1, records.Active, 5, 0, date(2026, 4, 30, 12))
 	f.clock.Set(date(2026, 4, 30, 12))
-	f.shows(1, records.Active, 7, 0, time.Time{})
+	f.wantQuota(1, records.Active, 7, 0, time.Time{})
 	f.mustSpend(8)
-	f.has(49)
+	f.wantWallet(49)
 
 	changed.Price, changed.Quota, changed.QuotaReset = 1, 2, calendar.Day
 	changed.Duration = calendar.Duration{Count: 2, Unit: calendar.Days}
 	f.plans = plansOf(t, changed)
 	f.mustRenew(1, "day") // from May 30th 12:00
-	f.shows(1, records.Active, 7, 7, date(2026, 5, 30, 12))
+	f.wantQuota(1, records.Active, 7, 7, date(2026, 5, 30, 12))
 	f.clock.Set(date(2026, 5, 30, 12))
-	f.shows(1, records.Active, 2, 0, date(2026, 5, 31, 0))
+	f.wantQuota(1, records.Active, 2, 0, date(2026, 5, 31, 0))
 	f.mustSpend(2)
 	f.clock.Set(date(2026, 5, 31, 0))
 	f.mustSpend(2)
-	f.shows(1, records.Active, 2, 2, date(2026, 6, 1, 0))
-	f.has(48)
+	f.wantQuota(1, records.Active, 2, 2, date(2026, 6, 1, 0))
+	f.wantWallet(48)
 }
 
-func TestParallelRenewalsExtendOnceForEachThatSucceeds(t *testing.T) {
+func TestEachSuccessfulParallelRenewalExtendsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(10 + 5*10 + 9)
@@ -214,10 +214,10 @@ func TestParallelRenewalsExtendOnceForEachThatSucceeds(t *testing.T) {
 	if !slices.Equal(sold, want) {
 		t.Errorf("the ends were %v, want %v", sold, want)
 	}
-	if s := f.one(1); s.EndTime != want[4] || s.QuotaTotal != 72 {
-		t.Errorf("it has become %+v", s)
+	if s := f.subscription(1); s.EndTime != want[4] || s.QuotaTotal != 72 {
+		t.Errorf("the subscription is %+v", s)
 	}
-	f.has(9)
+	f.wantWallet(9)
 }
 
 func TestCallsArePaidInTheUsersOrder(t *testing.T) {
@@ -246,34 +246,34 @@ func TestCallsArePaidInTheUsersOrder(t *testing.T) {
 			f.mustSpend(4)
 			start := date(2026, 1, 31, 12)
 			if have := [3]money.Amount{f.quotaLeft(2, start), f.quotaLeft(1, start), f.funds().Wallet.Balance}; have != left {
-				t.Errorf("left are %v, want %v", have, left)
+				t.Errorf("the remaining amounts are %v, want %v", have, left)
 			}
-			most := map[records.Preference]money.Amount{records.SubscriptionOnly: left[0] + left[1], records.WalletOnly: left[2]}[preference]
-			if most == 0 {
-				most = left[0] + left[1] + left[2]
+			available := map[records.Preference]money.Amount{records.SubscriptionOnly: left[0] + left[1], records.WalletOnly: left[2]}[preference]
+			if available == 0 {
+				available = left[0] + left[1] + left[2]
 			}
-			_, err := f.spend(most + 1)
+			_, err := f.spend(available + 1)
 			only := map[records.Preference]string{records.SubscriptionOnly: "subscription_only", records.WalletOnly: "wallet_only"}[preference]
-			if short, is := errors.AsType[*ledger.Short](err); !is || short.Available != most || short.Only != only {
-				t.Errorf("%d were spent: %v", most+1, err)
+			if shortfall, is := errors.AsType[*ledger.Shortfall](err); !is || shortfall.Available != available || shortfall.Only != only {
+				t.Errorf("%d were spent: %v", available+1, err)
 			}
-			f.mustSpend(most)
+			f.mustSpend(available)
 		})
 	}
 }
 
-func TestAPreferenceThatIsNoneIsRefused(t *testing.T) {
+func TestAnUnknownPreferenceIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	if err := f.SetPreference(t.Context(), f.user, "mine"); codeOf(err) != fault.InvalidParameter {
-		t.Errorf("it was answered %v", err)
+		t.Errorf("SetPreference returned %v", err)
 	}
 	if p, err := f.Preference(t.Context(), f.user); err != nil || p != records.SubscriptionFirst {
 		t.Errorf("the preference is %q, %v", p, err)
 	}
 }
 
-func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
+func TestACallIsChargedToThePeriodOfItsReservation(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
@@ -283,7 +283,7 @@ func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.Set(date(2026, 2, 1, 0))
-	f.mustSpend(5) // of the new period, with the old one still reserved
+	f.mustSpend(5) // from the new period; the old period is still reserved
 	r.Settle(journal.Call{ID: "long", Time: f.clock.Now().UnixMilli(), User: f.user, Key: "key_1", Model: "m", Ended: "complete"}, 3, true)
 	f.settled()
 	if left := f.quotaLeft(1, date(2026, 1, 31, 12)); left != 2 {
@@ -294,7 +294,7 @@ func TestACallIsChargedToThePeriodThatItReservedFrom(t *testing.T) {
 	}
 }
 
-func TestACancelledSubscriptionIsNoSourceAndNotRenewed(t *testing.T) {
+func TestACancelledSubscriptionIsNotSpentAndNotRenewed(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
@@ -302,22 +302,22 @@ func TestACancelledSubscriptionIsNoSourceAndNotRenewed(t *testing.T) {
 	f.mustSpend(2)
 	s, err := f.Cancel(t.Context(), "operator", 1, "asked for it")
 	if err != nil || s.Status != records.Cancelled || s.QuotaUsed != 2 {
-		t.Fatalf("cancelled %+v, %v", s, err)
+		t.Fatalf("Cancel returned %+v, %v", s, err)
 	}
 	f.mustSpend(1)
-	f.has(9)
+	f.wantWallet(9)
 	if _, err := f.renew(1, "r"); codeOf(err) != fault.SubscriptionCancelled {
-		t.Errorf("a renewal was answered %v", err)
+		t.Errorf("a renewal returned %v", err)
 	}
 	if _, err := f.Cancel(t.Context(), "operator", 1, ""); codeOf(err) != fault.SubscriptionCancelled {
-		t.Errorf("cancelling again was answered %v", err)
+		t.Errorf("a second Cancel returned %v", err)
 	}
 	if _, err := f.Cancel(t.Context(), "operator", 2, ""); codeOf(err) != fault.SubscriptionNotFound {
-		t.Errorf("cancelling nothing was answered %v", err)
+		t.Errorf("Cancel of an unknown subscription returned %v", err)
 	}
 }
 
-func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
+func TestOwnerOfFindsTheOwnerAmongAllUsers(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	defer store.Close()
@@ -330,7 +330,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 		}
 		for id, want := range owners {
 			if got, failed := ownerOf(txn, id); got != want || failed != nil {
-				t.Errorf("the subscription %d is of %q, not of %q: %v", id, want, got, failed)
+				t.Errorf("the owner of subscription %d is %q, want %q: %v", id, got, want, failed)
 			}
 		}
 		return err
@@ -340,7 +340,7 @@ func TestTheOwnerOfASubscriptionIsFoundAmongAll(t *testing.T) {
 	}
 }
 
-func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
+func TestAnUnchangedPreferenceIsNotRecorded(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := f.countKeys("audit")
@@ -351,13 +351,13 @@ func TestAPreferenceThatStandsAlreadyIsNotRecordedAgain(t *testing.T) {
 			want++
 		}
 		if have := f.countKeys("audit"); have != want {
-			t.Errorf("after change %d the audit has %d lines, want %d", i, have, want)
+			t.Errorf("after change %d the audit has %d records, want %d", i, have, want)
 		}
 	}
 }
 
-// It is one of the changes of which a user makes so many in a day.
-func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
+// TestChangesOfPreferencePerDayAreLimited checks the limit for changes of an account.
+func TestChangesOfPreferencePerDayAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	orders := []records.Preference{records.WalletOnly, records.WalletFirst}
@@ -365,15 +365,15 @@ func TestAPreferenceIsChangedSoOftenInADay(t *testing.T) {
 		f.must(f.SetPreference(t.Context(), f.user, orders[i%2]))
 	}
 	if err := f.SetPreference(t.Context(), f.user, records.SubscriptionOnly); codeOf(err) != fault.RateLimited {
-		t.Errorf("once more: %v", err)
+		t.Errorf("one more change: %v", err)
 	}
 	f.must(f.SetPreference(t.Context(), f.user, orders[1])) // it is set already
 	if p, err := f.Preference(t.Context(), f.user); err != nil || p != orders[1] {
-		t.Errorf("%s, %v", p, err)
+		t.Errorf("the preference is %s, %v", p, err)
 	}
 }
 
-func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
+func TestSweepOpensPeriodsAndEndsSubscriptions(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
@@ -386,17 +386,17 @@ func TestTheSweeperBringsThingsUpToTheTime(t *testing.T) {
 		}
 	}
 	if left := f.quotaLeft(1, date(2026, 3, 1, 0)); left != 5 {
-		t.Errorf("the period has %d without a call, want 5", left)
+		t.Errorf("without a call, the period has %d, want 5", left)
 	}
 	f.clock.Set(date(2027, 1, 1, 0))
 	if err := f.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	f.mustSpend(1)
-	f.has(69)
+	f.wantWallet(69)
 }
 
-func TestAClockThatWasSetBackSpendsTheWallet(t *testing.T) {
+func TestTheWalletIsSpentAfterTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
@@ -405,8 +405,8 @@ func TestAClockThatWasSetBackSpendsTheWallet(t *testing.T) {
 	f.close()
 	f.open()
 	f.mustSpend(1)
-	f.has(9)
+	f.wantWallet(9)
 	f.clock.Set(date(2026, 2, 1, 0))
 	f.mustSpend(1)
-	f.has(9)
+	f.wantWallet(9)
 }

@@ -22,7 +22,7 @@ type Receipt struct {
 	Subscription
 	Order    string       `json:"order"` // the id of the transfer
 	Wallet   WalletCharge `json:"wallet"`
-	Replayed bool         `json:"replayed"` // it was done before, under this idempotency key
+	Replayed bool         `json:"replayed"` // an earlier request with this idempotency key did it
 }
 
 // WalletCharge is the effect of a purchase on the wallet.
@@ -31,33 +31,33 @@ type WalletCharge struct {
 	Charged money.Amount `json:"charged"`
 }
 
-// deal is a sale that is being made.
-type deal struct {
+// pendingSale is a sale that is not written yet.
+type pendingSale struct {
 	kind          records.SaleKind
 	plan          Plan         // read once, so that the charge equals the reservation
 	price         money.Amount // to be charged
 	currency      string
 	id            journal.ID // of the transfer
-	actor, reason string     // the operator's; empty if the user acts
+	actor, reason string     // of the operator; empty if the user acts
 }
 
-// actions are the actions of the audit for sales.
+// actions are the audit actions of sales.
 var actions = map[records.SaleKind]string{
 	records.Bought: "subscription.buy", records.Claimed: "subscription.claim", records.Granted: "subscription.grant", records.Renewed: "subscription.renew",
 }
 
-// maxLive is how many running subscriptions one user may have. Every change of the user's money
-// reads all of them, and after midnight one transaction opens all of their periods.
-const maxLive = 1000
+// maxRunning is the maximum number of running subscriptions of one user. Every change of the user's
+// money reads all of them, and after midnight one transaction opens all of their periods.
+const maxRunning = 1000
 
-// begin makes a new subscription of a deal.
-func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.Event, error) {
+// begin sells a new subscription.
+func (x pendingSale) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.Event, error) {
 	r, err := records.ReadSummary(t, user, now)
 	if err != nil {
 		return Receipt{}, audit.Event{}, err
 	}
 	if x.kind == records.Bought {
-		if err := mayBuy(r, x.plan); err != nil {
+		if err := checkPurchaseLimit(r, x.plan); err != nil {
 			return Receipt{}, audit.Event{}, err
 		}
 		r.CountPurchase(x.plan.ID)
@@ -74,15 +74,15 @@ func (x deal) begin(t *ledger.Txn, now time.Time, user string) (Receipt, audit.E
 		return Receipt{}, audit.Event{}, err
 	}
 	receipt, event, err := x.sell(t, now, nil, s, r)
-	if err == nil && len(r.Running) > maxLive {
-		err = fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxLive)
+	if err == nil && len(r.Running) > maxRunning {
+		err = fault.New(fault.PurchaseLimitReached, "there are %d subscriptions running, which is the most there can be", maxRunning)
 	}
 	return receipt, event, err
 }
 
-// extend renews a subscription by a deal. The extension begins when the subscription
-// ends, or now if it has ended.
-func (x deal) extend(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord) (Receipt, audit.Event, error) {
+// extend renews a subscription. The extension begins when the subscription ends, or now if it has
+// ended.
+func (x pendingSale) extend(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord) (Receipt, audit.Event, error) {
 	before := *s
 	r, err := records.ReadSummary(t, s.User, now)
 	if err == nil {
@@ -97,7 +97,7 @@ func (x deal) extend(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord
 
 // sell moves the money and the quota, writes the sale and the subscription, and
 // updates the summary.
-func (x deal) sell(t *ledger.Txn, now time.Time, before, s *records.SubscriptionRecord, r *records.Summary) (Receipt, audit.Event, error) {
+func (x pendingSale) sell(t *ledger.Txn, now time.Time, before, s *records.SubscriptionRecord, r *records.Summary) (Receipt, audit.Event, error) {
 	event := audit.Event{Actor: x.actor, Action: actions[x.kind], User: s.User}
 	if x.actor == "" {
 		event.Actor = s.User
@@ -151,8 +151,8 @@ func updateSummary(t storage.Txn, now time.Time, r *records.Summary, s *records.
 	return p, nil
 }
 
-// saleOf returns the sale of a deal for a subscription.
-func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (records.Sale, error) {
+// saleOf returns the record of the sale for a subscription.
+func (x pendingSale) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRecord) (records.Sale, error) {
 	from := max(now.Unix(), s.End)
 	made := records.Sale{
 		User: s.User, Subscription: s.ID,
@@ -176,13 +176,13 @@ func (x deal) saleOf(r storage.Reader, now time.Time, s *records.SubscriptionRec
 // book books the transfer of a sale: the price from the wallet to the account of sales, and
 // the quota from the account of grants. The id of the transfer follows from the idempotency
 // key, or from the claim of a free plan. The caller has checked that neither was used before.
-func (x deal) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, made records.Sale) error {
+func (x pendingSale) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, made records.Sale) error {
 	transfer := journal.Transfer{
 		ID: x.id, Kind: records.TransferKinds[x.kind], User: s.User, Reference: records.Reference(s.ID), Actor: x.actor, Reason: x.reason,
 		Legs: journal.LegsBetween(journal.Wallet(s.User), journal.Sold, x.price),
 	}
 	if start, ok := made.Grants(); ok {
-		if err := noteGrant(t, s, start, made); err != nil {
+		if err := recordGrant(t, s, start, made); err != nil {
 			return err
 		}
 		transfer.Legs = append(transfer.Legs, journal.LegsBetween(journal.Granted, s.QuotaAccount(start), made.Quota)...)
@@ -194,8 +194,8 @@ func (x deal) book(t *ledger.Txn, now time.Time, s *records.SubscriptionRecord, 
 	return err
 }
 
-// noteGrant records the quota that is granted with a sale in the record of its period.
-func noteGrant(t storage.Txn, s *records.SubscriptionRecord, start int64, made records.Sale) error {
+// recordGrant records the quota that is granted with a sale in the record of its period.
+func recordGrant(t storage.Txn, s *records.SubscriptionRecord, start int64, made records.Sale) error {
 	if s.First != nil {
 		return nil
 	}
@@ -203,7 +203,7 @@ func noteGrant(t storage.Txn, s *records.SubscriptionRecord, start int64, made r
 	if err != nil {
 		return err
 	}
-	// The sum cannot overflow unnoticed: the account is checked when it is booked.
+	// If the sum overflows, booking the account returns an error.
 	return records.Periods.Put(t, nil, &records.PeriodRecord{User: s.User, Subscription: s.ID, Start: start, Granted: have.Granted + made.Quota})
 }
 
@@ -221,9 +221,12 @@ func onSale(plans *Plans, id int64, param string) (Plan, error) {
 }
 
 // charge reserves the current price of a plan.
-func (b *Service) charge(ctx context.Context, user string, plan Plan, param string) (*ledger.Reservation, error) {
-	if plan.Price == 0 {
+func (b *Service) charge(ctx context.Context, user string, plans *Plans, plan Plan, param string) (*ledger.Reservation, error) {
+	switch {
+	case plan.Price == 0:
 		return nil, fault.At(fault.PlanFree, param, "the plan %d is free: it is claimed, once, and not paid for", plan.ID)
+	case plans.shown != nil && *plans.shown != plan.Price:
+		return nil, fault.At(fault.Conflict, "price", "the plan %d costs %v now, not %v; nothing was charged", plan.ID, plan.Price, *plans.shown)
 	}
 	return b.ledger.ReserveWallet(ctx, user, plan.Price)
 }

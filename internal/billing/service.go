@@ -45,25 +45,25 @@ func NewService(store *storage.Store, l *ledger.Ledger, d *identity.Directory, l
 func once[T any](ctx context.Context, b *Service, user string, c ledger.IdempotencyKey,
 	reserve func() (*ledger.Reservation, error),
 	do func(t *ledger.Txn, now time.Time) (T, audit.Event, error),
-) (answer T, replayed bool, err error) {
+) (done T, replayed bool, err error) {
 	var event audit.Event
 	result, replayed, err := b.ledger.Once(ctx, user, c, reserve, func(t *ledger.Txn) (_ any, err error) {
 		now := b.store.Now()
-		if answer, event, err = do(t, now); err != nil {
+		if done, event, err = do(t, now); err != nil {
 			return nil, err
 		}
-		return answer, audit.Record(ctx, t, now, &event)
+		return done, audit.Record(ctx, t, now, &event)
 	})
 	switch {
 	case err != nil:
 		return *new(T), false, refusal(err)
 	case !replayed:
 		b.directory.Audit.OnAudit(event)
-		return answer, false, nil
+		return done, false, nil
 	}
 	var before T
 	if err := json.Unmarshal(result, &before); err != nil {
-		return before, false, fmt.Errorf("billing: what was answered cannot be read: %w", err)
+		return before, false, fmt.Errorf("billing: the stored result cannot be read: %w", err)
 	}
 	return before, true, nil
 }
@@ -77,16 +77,16 @@ func idempotencyKey(scope, key string, operation ...string) (ledger.IdempotencyK
 	return c, nil
 }
 
-// drawn returns a random key if the caller gives none, so that a commit whose outcome is not
-// known is not repeated.
-func drawn(key string) string {
+// keyOrRandom returns key, or a random key if key is empty. With a key, a commit with an unknown
+// outcome is not repeated.
+func keyOrRandom(key string) string {
 	if key == "" {
 		return rand.Text()
 	}
 	return key
 }
 
-// maxReason is how many characters the reason of an operator may have.
+// maxReason is the maximum length of an operator's reason, in characters.
 const maxReason = 200
 
 func checkReason(reason string, required bool) error {
@@ -108,8 +108,8 @@ func (b *Service) view(ctx context.Context, fn func(storage.Reader) error) error
 
 // refusal turns an error of the ledger into the fault of a purchase.
 func refusal(err error) error {
-	if short, ok := errors.AsType[*ledger.Short](err); ok {
-		return short.PurchaseFault()
+	if shortfall, ok := errors.AsType[*ledger.Shortfall](err); ok {
+		return shortfall.PurchaseFault()
 	}
 	return fault.OfStore(err)
 }

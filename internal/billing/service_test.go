@@ -25,8 +25,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// fixture is a Service over a store in memory with a test clock and injected faults. The
-// store is verified when the test ends.
+// fixture is a Service over a store in memory with a test clock and injected faults. When the test
+// ends, the store is verified.
 type fixture struct {
 	*Service
 	t      testing.TB
@@ -39,13 +39,13 @@ type fixture struct {
 	damaged bool // the test has damaged the store, so it is not verified
 }
 
-// kept is an engine that stays when its store is closed, as a directory does.
-type kept struct{ storage.Engine }
+// unclosed is an engine that keeps its content when its store is closed, as a directory does.
+type unclosed struct{ storage.Engine }
 
-func (kept) Close() error { return nil }
+func (unclosed) Close() error { return nil }
 
 // Sole implements [storage.Sole], as the engine of production does.
-func (kept) Sole() bool { return true }
+func (unclosed) Sole() bool { return true }
 
 // The plans of most tests.
 var testPlans = []Plan{
@@ -62,12 +62,12 @@ func newFixture(t testing.TB) *fixture {
 	f := &fixture{
 		t:     t,
 		clock: storagetest.NewClock(time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)),
-		base:  kept{memory.New()},
+		base:  unclosed{memory.New()},
 		plans: plansOf(t, testPlans...),
 	}
 	f.open()
 	t.Cleanup(func() {
-		f.sound()
+		f.checkStore()
 		f.close()
 	})
 	user, err := f.directory.CreateUser(t.Context(), "operator", "ann")
@@ -108,8 +108,8 @@ func (f *fixture) close() {
 	_ = f.store.Close()
 }
 
-// sound verifies the store.
-func (f *fixture) sound() {
+// checkStore verifies the store.
+func (f *fixture) checkStore() {
 	f.t.Helper()
 	if f.damaged || f.store.Err() != nil {
 		return
@@ -126,7 +126,7 @@ func (f *fixture) sound() {
 		f.t.Error(err)
 	}
 	if s := f.ledger.Stats(); s.Open != 0 || s.Reserved != 0 || s.Mismatches != 0 {
-		f.t.Errorf("left over in the ledger: %+v", s)
+		f.t.Errorf("the ledger has open reservations or mismatches: %+v", s)
 	}
 }
 
@@ -137,7 +137,7 @@ func (f *fixture) must(err error) {
 	}
 }
 
-// credit gives ann money.
+// credit credits ann's wallet.
 func (f *fixture) credit(amount money.Amount) {
 	f.t.Helper()
 	if _, err := f.Credit(f.t.Context(), "operator", f.user, amount, "for the test", ""); err != nil {
@@ -154,8 +154,8 @@ func (f *fixture) funds() ledger.Funds {
 	return funds
 }
 
-// has checks the balance of ann's wallet.
-func (f *fixture) has(want money.Amount) {
+// wantWallet checks the balance of ann's wallet.
+func (f *fixture) wantWallet(want money.Amount) {
 	f.t.Helper()
 	if have := f.funds().Wallet.Balance; have != want {
 		f.t.Fatalf("the wallet has %d, want %d", have, want)
@@ -188,8 +188,8 @@ func (f *fixture) mustRenew(id int64, key string) Receipt {
 	return receipt
 }
 
-// one returns the present state of ann's subscription with an id.
-func (f *fixture) one(id int64) Subscription {
+// subscription returns the present state of ann's subscription with an id.
+func (f *fixture) subscription(id int64) Subscription {
 	f.t.Helper()
 	all, err := f.Subscriptions(f.t.Context(), f.user)
 	if err != nil {
@@ -234,7 +234,7 @@ func (f *fixture) settled() {
 func (f *fixture) mustSpend(cost money.Amount) {
 	f.t.Helper()
 	if charged, err := f.spend(cost); err != nil || charged != cost {
-		f.t.Fatalf("a call over %d was charged %d, %v", cost, charged, err)
+		f.t.Fatalf("a call with the cost %d was charged %d, %v", cost, charged, err)
 	}
 }
 

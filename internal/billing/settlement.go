@@ -87,7 +87,7 @@ func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments
 		}
 	} else {
 		var err error
-		if legs, err = giveBack(t, o, -due); err != nil {
+		if legs, err = returnLegs(t, o, -due); err != nil {
 			return err
 		}
 	}
@@ -99,9 +99,9 @@ func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments
 	return err
 }
 
-// giveBack returns the legs that give back an amount: first to the debt that this order has
-// caused, or to the operator for the part of it that the operator has borne, then to the wallet.
-func giveBack(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]journal.Leg, error) {
+// returnLegs returns the legs that give back an amount. It goes first to the debt that this order
+// has caused, or to the operator for the part that the operator has borne, and then to the wallet.
+func returnLegs(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]journal.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed
 	o.TakenWallet -= back - owed

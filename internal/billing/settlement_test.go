@@ -16,38 +16,38 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestRefundsAreTakenOnceAsTheyGrow(t *testing.T) {
+func TestAGrowingRefundTakesOnlyTheDifference(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.paid()
+	o := f.paidOrder()
 	refund := func(event string, amount money.Amount, want Result) {
 		t.Helper()
 		n := noticeOf(o, payments.Refunded, amount)
 		n.Event = event
-		f.tell(n, want)
+		f.mustApply(n, want)
 	}
 	refund("a", 30, Applied)
-	f.owes(70, 0)
+	f.wantFunds(70, 0)
 	refund("a", 30, Repeated)
 	refund("b", 50, Applied)
-	f.owes(50, 0)
+	f.wantFunds(50, 0)
 	refund("c", 40, Repeated) // an older notice that arrives late
-	f.owes(50, 0)
+	f.wantFunds(50, 0)
 	if got := f.wantStatus(o.TradeNo, records.Paid); got.Refunded != 50 {
-		t.Errorf("refunded are %d", got.Refunded)
+		t.Errorf("the order has %d refunded", got.Refunded)
 	}
 	f.mustSpend(20)
 	refund("d", 100, Applied)
-	f.owes(0, 20)
+	f.wantFunds(0, 20)
 	f.wantStatus(o.TradeNo, records.Refunded)
-	refund("e", 1000, Applied) // more than was paid takes no more
-	f.owes(0, 20)
+	refund("e", 1000, Applied) // a refund takes at most the payment
+	f.wantFunds(0, 20)
 }
 
-func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
+func TestConcurrentNoticesOfARefundTakeItOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.paid()
+	o := f.paidOrder()
 	for _, err := range parallel(200, func(i int) error {
 		n := noticeOf(o, payments.Refunded, 90)
 		n.Event = strconv.Itoa(i % 3)
@@ -58,44 +58,44 @@ func TestARefundThatManyTellTakesWhatTheWalletHas(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f.owes(10, 0)
+	f.wantFunds(10, 0)
 }
 
-func TestWhatWasSpentBecomesAReceivableAndPausesSpending(t *testing.T) {
+func TestADisputeOfSpentMoneyBecomesAReceivable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
 	f.mustBuy(1, "k") // quota does not pay debts
-	o := f.paid()
+	o := f.paidOrder()
 	call, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 82)
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
-	f.owes(70, 60) // the call has reserved 12 of the quota and 70 of the wallet
+	f.mustApply(noticeOf(o, payments.Disputed, 100), Applied)
+	f.wantFunds(70, 60) // the call has reserved 12 of the quota and 70 of the wallet
 	f.wantStatus(o.TradeNo, records.Disputed)
 	call.Release()
 	if _, err := f.spend(1); err == nil {
-		t.Error("who owes has spent")
+		t.Error("a user with debt has spent money")
 	}
 	x, err := f.Clear(t.Context(), "operator", "ann", "settled by mail", "k")
 	if err != nil || x.Amount != -60 || x.WrittenOff != 0 || x.Owed != 0 || x.Balance != 10 {
-		t.Fatalf("cleared %+v, %v", x, err)
+		t.Fatalf("Clear returned %+v, %v", x, err)
 	}
 	again, err := f.Clear(t.Context(), "operator", "ann", "settled by mail", "k")
 	if x.Replayed = true; err != nil || again != x {
-		t.Errorf("the key was answered %+v, %v", again, err)
+		t.Errorf("the same key returns %+v, %v", again, err)
 	}
 	f.mustSpend(22)
-	f.owes(0, 0)
-	f.tell(noticeOf(o, payments.Restored, 100), Applied)
-	f.owes(100, 0)
+	f.wantFunds(0, 0)
+	f.mustApply(noticeOf(o, payments.Restored, 100), Applied)
+	f.wantFunds(100, 0)
 }
 
 func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.paid()
+	o := f.paidOrder()
 	f.mustSpend(30)
 	for _, err := range parallel(20, func(i int) error {
 		n := noticeOf(o, payments.Disputed, 100)
@@ -106,7 +106,7 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f.owes(0, 30)
+	f.wantFunds(0, 30)
 	for _, err := range parallel(20, func(i int) error {
 		n := noticeOf(o, payments.Restored, 100)
 		n.Event = "evt_r" + strconv.Itoa(i)
@@ -116,7 +116,7 @@ func TestADisputeIsTakenAndRestoredOnce(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	f.owes(70, 0)
+	f.wantFunds(70, 0)
 	f.wantStatus(o.TradeNo, records.Paid)
 	f.mustSpend(70)
 }
@@ -137,16 +137,16 @@ func (e *held) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return e.Engine.Update(ctx, fn)
 }
 
-// TestADisputeToldTwiceAtOnceFindsTheWholeWallet checks that the notices of one order are
-// applied one after another. Otherwise the reservation of one would be missing for the
-// other, and would become a receivable although the wallet is full.
-func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
+// TestConcurrentNoticesOfADisputeDoNotCauseDebt checks that the notices of one order are applied one
+// after another. Otherwise the reservation of one would be missing for the other, and would become a
+// receivable although the wallet has enough.
+func TestConcurrentNoticesOfADisputeDoNotCauseDebt(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t)
-		o := f.paid()
+		o := f.paidOrder()
 		engine := &held{Engine: f.base}
-		f.on(engine)
+		f.reopenOver(engine)
 		f.mustSpend(30)
 		engine.by = make(chan struct{})
 		f.engine.Plan(storagetest.UnknownLost) // the first notice is repeated after the second
@@ -163,7 +163,7 @@ func TestADisputeToldTwiceAtOnceFindsTheWholeWallet(t *testing.T) {
 		synctest.Wait()
 		close(engine.by)
 		both.Wait()
-		f.owes(0, 30)
+		f.wantFunds(0, 30)
 	})
 }
 
@@ -193,7 +193,7 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 			{payments.Restored, "a", 60, 40, records.Disputed},
 			{payments.Restored, "b", 60, 100, records.Paid},
 		},
-		"won before it was told to be lost": {
+		"won before the notice of the dispute": {
 			{payments.Restored, "a", 100, 100, records.Paid},
 			{payments.Disputed, "a", 100, 100, records.Paid},
 		},
@@ -212,46 +212,46 @@ func TestRefundsAndDisputesOfOnePaymentTakeItOnce(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
-			o := f.paid()
+			o := f.paidOrder()
 			for i, s := range steps {
 				n := noticeOf(o, s.kind, s.amount)
 				n.Event, n.Dispute = strconv.Itoa(i), s.id
 				if _, err := f.Apply(t.Context(), "mock", n); err != nil {
 					t.Fatal(err)
 				}
-				f.owes(s.wallet, 0)
+				f.wantFunds(s.wallet, 0)
 				f.wantStatus(o.TradeNo, s.status)
 			}
 		})
 	}
 }
 
-func TestWhatAnOperatorHasBorneComesBackToHim(t *testing.T) {
+func TestARestoredDisputePaysTheOperatorFirst(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	o := f.paid()
+	o := f.paidOrder()
 	f.mustSpend(70)
-	f.tell(noticeOf(o, payments.Disputed, 100), Applied)
-	f.owes(0, 70)
+	f.mustApply(noticeOf(o, payments.Disputed, 100), Applied)
+	f.wantFunds(0, 70)
 	f.credit(20)
 	x, err := f.Clear(t.Context(), "operator", "ann", "good will", "")
 	if err != nil || x.Amount != -20 || x.WrittenOff != 50 {
-		t.Fatalf("cleared %+v, %v", x, err)
+		t.Fatalf("Clear returned %+v, %v", x, err)
 	}
 	lines, _, err := f.ledger.Entries(t.Context(), journal.Receivable(f.user), 0, 10)
 	if err != nil || len(lines) != 2 || lines[0].Kind != journal.Clear || lines[0].Amount != 70 || lines[0].Reference != "written off 0.00000005" {
-		t.Errorf("the receivable shows %+v, %v", lines, err)
+		t.Errorf("the entries of the receivable are %+v, %v", lines, err)
 	}
-	f.owes(0, 0)
-	f.tell(noticeOf(o, payments.Restored, 100), Applied)
-	f.owes(50, 0) // the 30 and the 20 that were taken are back; the operator keeps the 50
+	f.wantFunds(0, 0)
+	f.mustApply(noticeOf(o, payments.Restored, 100), Applied)
+	f.wantFunds(50, 0) // the 30 and the 20 that were taken are returned; the operator gets the 50
 }
 
-func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
+func TestANoticeBeforeThePaymentCountsWhenItArrives(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		early func(o records.Order) payments.Notice
-		told  Result
+		early  func(o records.Order) payments.Notice
+		result Result
 	}{
 		"by the order":   {func(o records.Order) payments.Notice { return noticeOf(o, payments.Refunded, 30) }, Applied},
 		"by the payment": {func(o records.Order) payments.Notice { return noticeOf(o, payments.Disputed, 30) }, Mismatched},
@@ -265,14 +265,14 @@ func TestWhatIsToldBeforeThePaymentCountsWhenItComes(t *testing.T) {
 			t.Parallel()
 			f := newFixture(t)
 			o := f.mustOpen(newMockProvider())
-			f.tell(row.early(o), row.told)
-			f.has(0)
-			f.tell(noticeOf(o, payments.Paid, 100), Applied)
-			f.owes(70, 0)
-			f.tell(row.early(o), Repeated)
-			f.owes(70, 0)
+			f.mustApply(row.early(o), row.result)
+			f.wantWallet(0)
+			f.mustApply(noticeOf(o, payments.Paid, 100), Applied)
+			f.wantFunds(70, 0)
+			f.mustApply(row.early(o), Repeated)
+			f.wantFunds(70, 0)
 			if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 0 {
-				t.Errorf("what was applied is listed: %v, %v", listed, err)
+				t.Errorf("an applied notice is listed: %v, %v", listed, err)
 			}
 			if n := f.countKeys(records.WaitingMismatches.Name); n != 0 {
 				t.Errorf("%d notices wait", n)
@@ -287,10 +287,10 @@ func TestAWaitingNoticeInAnotherCurrencyStaysListed(t *testing.T) {
 	o := f.mustOpen(newMockProvider())
 	early := noticeOf(o, payments.Disputed, 30)
 	early.Currency = "EUR"
-	f.tell(early, Mismatched)
-	f.tell(noticeOf(o, payments.Paid, 100), Applied)
-	f.owes(100, 0)
+	f.mustApply(early, Mismatched)
+	f.mustApply(noticeOf(o, payments.Paid, 100), Applied)
+	f.wantFunds(100, 0)
 	if listed, err := f.Mismatches(t.Context(), 10); err != nil || len(listed) != 1 {
-		t.Errorf("listed are %v, %v", listed, err)
+		t.Errorf("the mismatches are %v, %v", listed, err)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Subscription is the state of a subscription at a moment. Times are Unix seconds.
+// Subscription is the state of a subscription at one time. Times are Unix seconds.
 type Subscription struct {
 	ID            int64          `json:"subscription_id"`
 	User          string         `json:"user"`
@@ -26,7 +26,7 @@ type Subscription struct {
 	Status        records.Status `json:"status"`
 	QuotaTotal    money.Amount   `json:"quota_total"` // of the present period, or of the last
 	QuotaUsed     money.Amount   `json:"quota_used"`
-	QuotaHeld     money.Amount   `json:"quota_held,omitempty"` // the part of the rest that tasks hold
+	QuotaHeld     money.Amount   `json:"quota_held,omitempty"` // part of the unused quota that tasks hold
 	StartTime     int64          `json:"start_time"`
 	EndTime       int64          `json:"end_time"`
 	NextResetTime int64          `json:"next_reset_time,omitempty"` // zero: the quota lasts to the end
@@ -79,8 +79,8 @@ func showIn(r storage.Reader, now time.Time, s *records.SubscriptionRecord, p re
 	return shown, err
 }
 
-// ownerOf returns the user of a subscription; empty if there is none. It reads the keys of all
-// subscriptions. Only operators need it, and an index would be written with every purchase.
+// ownerOf returns the id of the user who has a subscription, or "" if it does not exist. It reads
+// the keys of all subscriptions. Only operators need it, and an index would slow down purchases.
 func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	suffix := string(storage.AppendKey(nil, id))
 	for key, err := range records.Subscriptions.PrimaryKeys(r, records.Subscriptions.Under()) {
@@ -91,8 +91,8 @@ func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	return "", nil
 }
 
-// readSubscription returns a subscription of a user. A subscription of another user gets the same
-// error as one that does not exist.
+// readSubscription returns a subscription of a user. For a subscription of another user it returns
+// the same error as for a missing one.
 func readSubscription(r storage.Reader, user string, id int64) (*records.SubscriptionRecord, error) {
 	s, err := records.Subscriptions.Get(r, user, id)
 	if err == nil && s == nil {
@@ -106,8 +106,20 @@ func (b *Service) Subscriptions(ctx context.Context, user string) ([]Subscriptio
 	return b.list(ctx, records.Subscriptions.Under(user))
 }
 
-// AllSubscriptions returns the subscriptions of the user with this id or name,
-// for operators; those of all users when it is empty.
+// Subscription returns a subscription of a user.
+func (b *Service) Subscription(ctx context.Context, user string, id int64) (shown Subscription, err error) {
+	err = b.view(ctx, func(r storage.Reader) error {
+		s, err := readSubscription(r, user, id)
+		if err == nil {
+			shown, err = show(r, b.store.Now(), s)
+		}
+		return err
+	})
+	return shown, err
+}
+
+// AllSubscriptions returns the subscriptions of the user with this id or name, or of all users if
+// it is empty. It is for operators.
 func (b *Service) AllSubscriptions(ctx context.Context, idOrName string) ([]Subscription, error) {
 	if idOrName == "" {
 		return b.list(ctx, records.Subscriptions.Under())
@@ -126,11 +138,11 @@ func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, err
 			if err != nil {
 				return err
 			}
-			one, err := show(r, b.store.Now(), s)
+			state, err := show(r, b.store.Now(), s)
 			if err != nil {
 				return err
 			}
-			shown = append(shown, one)
+			shown = append(shown, state)
 		}
 		return nil
 	})
@@ -138,8 +150,8 @@ func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, err
 	return shown, err
 }
 
-// Cancel ends a subscription at once, for an operator. The rest of its quota lapses, and
-// nothing is paid back.
+// Cancel ends a subscription at once, for an operator. The rest of its quota is lost, and nothing
+// is refunded.
 func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
 	if err := checkReason(reason, false); err != nil {
 		return Subscription{}, err
@@ -152,7 +164,7 @@ func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason str
 	if err != nil {
 		return Subscription{}, err
 	}
-	c, err := idempotencyKey(records.OperatorScope(user), drawn(""), "cancel", strconv.FormatInt(id, 10))
+	c, err := idempotencyKey(records.OperatorScope(user), keyOrRandom(""), "cancel", strconv.FormatInt(id, 10))
 	if err != nil {
 		return Subscription{}, err
 	}
@@ -188,12 +200,12 @@ func alreadyCancelled(id int64) error {
 	return fault.At(fault.SubscriptionCancelled, "subscription_id", "the subscription %d was cancelled already", id)
 }
 
-// detail joins the words that are not empty, for the audit.
+// detail joins the words that are not empty, for an audit event.
 func detail(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(word string) bool { return word == "" }), ", ")
 }
 
-// amountOf writes an amount with its currency.
+// amountOf returns an amount with its currency.
 func amountOf(amount money.Amount, currency string) string {
 	return amount.String() + " " + currency
 }

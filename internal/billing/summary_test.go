@@ -13,27 +13,26 @@ import (
 // presences returns the presences in the summary of ann, by the id of the subscription.
 func (f *fixture) presences() map[int64]records.Presence {
 	f.t.Helper()
-	said := make(map[int64]records.Presence)
+	presences := make(map[int64]records.Presence)
 	f.must(f.store.View(f.t.Context(), func(r storage.Reader) error {
 		have, err := records.ReadSummary(r, f.user, f.clock.Now())
 		if err != nil {
 			return err
 		}
 		for _, x := range have.Running {
-			said[x.ID] = x.Presence
+			presences[x.ID] = x.Presence
 		}
 		return nil
 	}))
-	return said
+	return presences
 }
 
-// at returns the presence of a period that starts at start and is valid between two
-// other times.
+// at returns the presence of a period that starts at start and is valid in [from, until).
 func at(start, from, until time.Time) records.Presence {
 	return records.Presence{From: from.Unix(), Until: until.Unix(), Start: start.Unix()}
 }
 
-func TestTheSummarySaysWhichPeriodASubscriptionIsIn(t *testing.T) {
+func TestTheSummaryHasThePeriodOfEachSubscription(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(1000)
@@ -49,11 +48,11 @@ func TestTheSummarySaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 		{bought, func() {}, map[int64]records.Presence{
 			1: at(bought, bought, date(2026, 2, 1, 0)),
 			2: at(bought, bought, date(2026, 2, 28, 12)),
-		}, "anybody looks"},
+		}, "the first read"},
 		{bought, func() { f.mustRenew(1, "r1"); f.mustRenew(2, "r2") }, map[int64]records.Presence{
 			1: at(bought, bought, date(2026, 2, 1, 0)),
 			2: at(bought, bought, date(2026, 2, 28, 12)),
-		}, "what was renewed begins"},
+		}, "the renewals begin"},
 		{date(2026, 2, 1, 0), func() { f.mustSpend(1) }, map[int64]records.Presence{
 			1: at(date(2026, 2, 1, 0), date(2026, 2, 1, 0), date(2026, 3, 1, 0)),
 			2: at(bought, bought, date(2026, 2, 28, 12)),
@@ -67,20 +66,20 @@ func TestTheSummarySaysWhichPeriodASubscriptionIsIn(t *testing.T) {
 		}, "the month ends in which the renewal began"},
 		{date(2026, 4, 29, 0), func() { f.mustSpend(1) }, map[int64]records.Presence{
 			1: at(date(2026, 4, 1, 0), date(2026, 4, 1, 0), date(2026, 4, 30, 12)),
-		}, "the time comes again to which the clock was set back"},
+		}, "the clock reaches the earlier time again"},
 	} {
 		f.clock.Set(step.now)
 		step.do()
-		said := f.presences()
-		if len(said) != len(step.want) {
-			t.Errorf("before %s: %d subscriptions are running, want %d", step.before, len(said), len(step.want))
+		presences := f.presences()
+		if len(presences) != len(step.want) {
+			t.Errorf("before %s: %d subscriptions are running, want %d", step.before, len(presences), len(step.want))
 		}
 		for id, want := range step.want {
-			if said[id] != want {
-				t.Errorf("before %s: of subscription %d it says %+v, want %+v", step.before, id, said[id], want)
+			if presences[id] != want {
+				t.Errorf("before %s: the period of subscription %d is %+v, want %+v", step.before, id, presences[id], want)
 			}
 		}
-		f.sound()
+		f.checkStore()
 	}
 }
 
@@ -97,7 +96,7 @@ func (f *fixture) changeSummary(change func(*records.Summary)) func(storage.Txn)
 	}
 }
 
-func TestASummaryWithoutPeriodsIsFilledWhenItIsRead(t *testing.T) {
+func TestASummaryWithoutPeriodsIsFilledOnRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
@@ -110,12 +109,12 @@ func TestASummaryWithoutPeriodsIsFilledWhenItIsRead(t *testing.T) {
 	if left := f.quotaLeft(1, date(2026, 1, 31, 12)); left != 4 {
 		t.Errorf("%d of the quota are left, want 4", left)
 	}
-	if said := f.presences()[1]; said != want {
-		t.Errorf("then it says %+v, want %+v", said, want)
+	if p := f.presences()[1]; p != want {
+		t.Errorf("the period is %+v, want %+v", p, want)
 	}
 }
 
-func TestAPurchaseFailsWhereTheSummaryCannotBeRead(t *testing.T) {
+func TestAPurchaseFailsIfTheSummaryCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
@@ -123,7 +122,7 @@ func TestAPurchaseFailsWhereTheSummaryCannotBeRead(t *testing.T) {
 	f.must(f.store.Update(t.Context(), set(storage.Key(records.Summaries.Name, f.user), []byte{storage.RecordVersion, '{'})))
 	f.damaged = true
 	if _, err := f.buy(2, "l"); err == nil {
-		t.Error("a purchase went on without it")
+		t.Error("a purchase succeeded without the summary")
 	}
 }
 
@@ -140,16 +139,16 @@ func TestAClockThatWasAheadEndsNoSubscription(t *testing.T) {
 	f.clock.Set(date(2030, 1, 1, 0))
 	f.mustSpend(1)
 	if f.presences()[1] != (records.Presence{}) || len(f.sources()) != 0 {
-		t.Fatal("in four years it is still running")
+		t.Fatal("a subscription is still running after four years")
 	}
 	f.clock.Set(now)
 	f.close()
 	f.open()
 	if after := f.sources(); !slices.Equal(after, before) {
-		t.Errorf("what may be spent is %q, and was %q", after, before)
+		t.Errorf("the sources are %q, want %q", after, before)
 	}
 	if _, err := f.buy(2, "c"); codeOf(err) == fault.PurchaseLimitReached {
 		t.Error(err)
 	}
-	f.sound()
+	f.checkStore()
 }

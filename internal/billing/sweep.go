@@ -14,20 +14,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// sweepMost is how many users, and how many orders, one Sweep handles.
-const sweepMost = 256
+// sweepLimit is the maximum number of users, and of orders, that one Sweep handles.
+const sweepLimit = 256
 
-// Sweep opens the quota of new periods, ends subscriptions, and lets unpaid orders expire when
-// they are due. It is called at intervals and does a bounded part. The next call does the rest,
-// unless a request of the user does it first.
+// Sweep opens the quota of new periods, ends subscriptions, and expires unpaid orders. It must be
+// called at intervals. Each call handles a limited number; the next call handles the rest, unless a
+// request of the user does so first.
 func (b *Service) Sweep(ctx context.Context) error {
 	before := b.store.Now().Unix() + 1
 	var users, expired []string
 	err := b.view(ctx, func(r storage.Reader) (err error) {
-		if users, err = first(records.Summaries.PrimaryKeys(r, records.DueSummaries.Under().Before(before)), sweepMost); err != nil {
+		if users, err = first(records.Summaries.PrimaryKeys(r, records.DueSummaries.Under().Before(before)), sweepLimit); err != nil {
 			return err
 		}
-		expired, err = first(records.Orders.PrimaryKeys(r, records.DueOrders.Under().Before(before)), sweepMost)
+		expired, err = first(records.Orders.PrimaryKeys(r, records.DueOrders.Under().Before(before)), sweepLimit)
 		return err
 	})
 	if err != nil {
@@ -42,7 +42,7 @@ func (b *Service) Sweep(ctx context.Context) error {
 			for _, tradeNo := range expired {
 				o, err := records.ReadOrder(t, tradeNo)
 				if err == nil && o != nil && o.Status == records.Pending {
-					err = o.Become(t, time.Unix(o.ExpiresAt, 0), records.Lapsed)
+					err = o.Become(t, time.Unix(o.ExpiresAt, 0), records.OrderExpired)
 				}
 				if err != nil {
 					return err
@@ -78,9 +78,9 @@ func (b *Service) sweepUser(ctx context.Context, user string) error {
 		}
 		return err
 	})
-	for id, why := range q.unopened {
-		b.log.Error("a period of quota cannot be opened; until it can, the user spends without it",
-			zap.String("user_id", user), zap.Int64("subscription_id", id), zap.Error(why))
+	for id, err := range q.unopened {
+		b.log.Error("a quota period cannot be opened; the user cannot spend its quota",
+			zap.String("user_id", user), zap.Int64("subscription_id", id), zap.Error(err))
 	}
 	return err
 }

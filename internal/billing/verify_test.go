@@ -17,10 +17,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// rich returns a fixture with every kind of record. Of ann's subscriptions, 1 was bought
-// and renewed, 2 has a quota that resets, 3 was claimed, 4 was cancelled. The
-// first order is paid and partly refunded, the second is pending.
-func rich(t *testing.T) (f *fixture, paid, pending records.Order) {
+// newRichFixture returns a fixture with every kind of record. Of ann's subscriptions, 1 was bought
+// and renewed, 2 has a quota that resets, 3 was claimed, and 4 was cancelled. The first order is
+// paid and partly refunded; the second is pending.
+func newRichFixture(t *testing.T) (f *fixture, paid, pending records.Order) {
 	f = newFixture(t)
 	f.credit(1000)
 	f.mustBuy(1, "a")
@@ -35,14 +35,14 @@ func rich(t *testing.T) (f *fixture, paid, pending records.Order) {
 	}
 	f.clock.Set(date(2026, 2, 10, 0))
 	f.mustSpend(9)
-	paid = f.paid()
-	f.tell(noticeOf(paid, payments.Refunded, 30), Applied)
+	paid = f.paidOrder()
+	f.mustApply(noticeOf(paid, payments.Refunded, 30), Applied)
 	pending = f.mustOpen(newMockProvider())
-	f.tell(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
+	f.mustApply(payments.Notice{Mismatch: "it cannot be read"}, Mismatched)
 	return f, paid, pending
 }
 
-// damage changes a record by hand.
+// damage changes a record without its indexes.
 func damage[T any](key []byte, change func(*T)) func(storage.Txn) error {
 	return func(t storage.Txn) error {
 		var record T
@@ -57,7 +57,7 @@ func damage[T any](key []byte, change func(*T)) func(storage.Txn) error {
 func remove(key []byte) func(storage.Txn) error {
 	return func(t storage.Txn) error {
 		if have, err := t.Get(key); err != nil || have == nil {
-			return fmt.Errorf("%q is not there, %w", key, err)
+			return fmt.Errorf("%q does not exist, %w", key, err)
 		}
 		return t.Delete(key)
 	}
@@ -71,7 +71,7 @@ func set(key, value []byte) func(storage.Txn) error {
 	return func(t storage.Txn) error { return t.Set(key, value, time.Time{}) }
 }
 
-func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
+func TestVerifyReportsEachContradiction(t *testing.T) {
 	t.Parallel()
 	bought := date(2026, 1, 31, 12).Unix()
 	other := strings.Repeat("A", 32)
@@ -79,44 +79,44 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		damage func(f *fixture, paid, pending records.Order) func(storage.Txn) error
 		want   string
 	}{
-		"the counter is behind": {func(*fixture, records.Order, records.Order) func(storage.Txn) error {
+		"a counter that is too low": {func(*fixture, records.Order, records.Order) func(storage.Txn) error {
 			return damage(records.CounterKey, func(n *int64) { *n = 3 })
-		}, "subscription 4: the counter stands at 3"},
-		"a subscription that is not spent": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 4: the counter is 3"},
+		"a subscription that is not in the summary": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Remove(2) })
-		}, "subscription 2: it is active, and in the summary: false"},
-		"one that is spent although it was cancelled": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 2: it is active; in the summary: false"},
+		"a cancelled subscription in the summary": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Add(records.Running{ID: 4, End: bought}) })
-		}, "subscription 4: it is cancelled, and in the summary: true"},
-		"one that is spent to another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 4: it is cancelled; in the summary: true"},
+		"a wrong end in the summary": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Running[0].End++ })
-		}, "in the summary it ends at"},
-		"one that is spent and does not exist": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "its end in the summary is"},
+		"a missing subscription in the summary": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Add(records.Running{ID: 9, End: bought}) })
-		}, "is not there"},
+		}, "does not exist"},
 		"a summary out of order": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Running[0], r.Running[1] = r.Running[1], r.Running[0] })
 		}, "the summary is not in order"},
-		"a summary that is gone": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a missing summary": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.Summaries.Name, f.user))
-		}, "subscription 2: it is active, and in the summary: false"},
-		"a summary that is damaged": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 2: it is active; in the summary: false"},
+		"a damaged summary": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				return t.Set(storage.Key(records.Summaries.Name, f.user), []byte{storage.RecordVersion}, time.Time{})
 			}
 		}, "a record of subsummary cannot be read"},
-		"one that has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a subscription whose end differs from its last sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(1)), func(s *records.SubscriptionRecord) { s.End++ })
-		}, "subscription 1: its last sale is another than it says"},
-		"an only sale for another time": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 1: its last sale has another end or other terms"},
+		"an only sale with another duration": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.Duration.Count = 9 })
 		}, "subscription 2: the purchase from 1769860800 is for 9 months and ends at"},
-		"one that was cancelled, with an only sale that has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a cancelled subscription whose only sale has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(4)), func(s *records.SubscriptionRecord) { s.End -= 3600 })
 		}, "subscription 4: the purchase from"},
-		"one with an only sale that has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a subscription whose only sale has another end": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.End++ })
-		}, "subscription 2: in the summary it ends at"},
+		}, "subscription 2: its end in the summary is"},
 		"another price": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(bought)), func(s *records.Sale) { s.Price++ })
 		}, "subscription 1: the transfer"},
@@ -129,111 +129,111 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 		"an only sale without a transfer": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.First.Transfer[0]++ })
 		}, "does not exist"},
-		"a sale that is gone": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a missing sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.First = nil })
-		}, "subscription 2: it was never sold"},
-		"a sale beside an only one": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 2: it has no sale"},
+		"a second sale beside an only sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.Sales.Name, f.user, int64(2), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 2, From: bought})
-		}, "subscription 2: it has more sales than its only one"},
-		"a first sale that is gone": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 2: it has more than one sale, but its record says one"},
+		"a missing first sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(bought)))
 		}, "subscription 1: its first sale is a renewal"},
 		"a renewal that begins later": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *records.Sale) { s.From++ })
 		}, "sale of subscription 1 from 1772280001: it is stored under the key of another record"},
-		"a sale of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a sale of a missing subscription": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.Sales.Name, f.user, int64(9), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 9, From: bought})
-		}, "it is not there, and has a sale"},
-		"a period granted in part": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "it does not exist, but has a sale"},
+		"a period with a wrong grant": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Periods.Name, f.user, int64(1), bought), func(p *records.PeriodRecord) { p.Granted-- })
 		}, "subscription 1: the period from"},
-		"a period granted to the ledger only": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a grant that is only in the ledger": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
 					ID: journal.IDOf("theft"), Kind: journal.Grant, Legs: journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 1, bought), 5),
 				})
 				return err
 			}
-		}, "the ledger has 0.000000029, sold was 0.000000024"},
-		"the period of an only sale granted to the ledger in part": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "the ledger has 0.000000029, but 0.000000024 was sold"},
+		"a grant for the period of an only sale that is only in the ledger": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return func(t storage.Txn) error {
 				_, err := journal.Book(t, f.clock.Now(), journal.Transfer{
 					ID: journal.IDOf("theft"), Kind: journal.Grant, Legs: journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 2, bought), 3),
 				})
 				return err
 			}
-		}, "subscription 2: for its only sale the ledger has 0.000000008, sold was 0.000000005"},
-		"a period that began at no reset": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "subscription 2: for its only sale the ledger has 0.000000008, but 0.000000005 was sold"},
+		"a period that does not begin at a reset": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.Periods.Name, f.user, int64(2), bought+60), records.PeriodRecord{User: f.user, Subscription: 2, Start: bought + 60, Granted: 5})
 		}, "subscription 2: the period from"},
 		"a quota that was not granted": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.Periods.Name, f.user, int64(1), bought))
 		}, "subscription 1: the quota of 0.000000024"},
-		"a purchase too many": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a count of purchases that is too high": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.CountPurchase(1) })
-		}, "plan 1 was bought 2 times, counted are 3"},
-		"purchases not counted": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "plan 1 was bought 2 times, but 3 are counted"},
+		"a missing count of purchases": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { delete(r.Purchases, 1) })
 		}, "the purchase of plan 1 is not counted"},
-		"a claim without a mark": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a claim without an index key": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.ClaimedPlans.Name, f.user, int64(3)))
 		}, "subscription 3: its key of claimed is missing"},
-		"a mark without a claim": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"an index key without a claim": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.ClaimedPlans.Name, f.user, int64(9)), int64(9))
 		}, "a key of claimed matches no record"},
-		"nobody looks when time passes": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a summary that is never due": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Due = 0 })
 		}, "no sweep is due when it ends"},
-		"the sweeper is not told": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a summary without a key in the index of due summaries": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.DueSummaries.Name, date(2026, 2, 28, 12).Unix(), f.user))
 		}, "its key of subdue is missing"},
-		"the sweeper is told twice": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a second key in the index of due summaries": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.DueSummaries.Name, bought, f.user), nil)
 		}, "a key of subdue matches no record"},
-		"a key that is no key": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"an invalid key": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant([]byte(records.Sales.Name+"/x"), records.Sale{})
 		}, "it is stored under the key of another record"},
 
-		"an order out of its list": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+		"an order that is not in the list of its user": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.UserOrders.Name, f.user, storage.Inverted(1), paid.TradeNo))
 		}, "its key of userorder is missing"},
 		"a pending order that never expires": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.DueOrders.Name, pending.ExpiresAt, pending.TradeNo))
 		}, "its key of orderdue is missing"},
-		"a paid order that is open": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+		"a paid order in the index of pending orders": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.OpenOrders.Name, f.user, paid.TradeNo), nil)
 		}, "a key of orderopen matches no record"},
-		"an order paid by hand": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
+		"a paid order without a credit": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, pending.TradeNo), func(o *records.OrderRecord) { o.PaidAt = 1 })
 		}, "does not name its credit"},
 		"a credit without a payment": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.PaidAt = 0 })
-		}, "without a payment, and money was moved for it"},
+		}, "without a payment, but money was moved"},
 		"another amount": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Amount++ })
-		}, "is not what it should be"},
+		}, "has wrong content"},
 		"a refund that was not taken": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Refunded = 40 })
-		}, "it should be 0.00000004 in all"},
+		}, "in total it should be 0.00000004"},
 		"a refund taken without a transfer": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Transfers = o.Transfers[:1] })
 		}, "its transfers have taken 0.00 from the wallet"},
 		"another status": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Status = records.Refunded })
-		}, "it is refunded and should be paid"},
+		}, "it is refunded, but should be paid"},
 		"a payment of two orders": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderPayments.Name, "mock", paid.Payment), []byte(other))
 		}, ": its key of payref is missing"},
-		"a payment of nothing": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
+		"a payment in the index without its order": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderPayments.Name, "mock", "pi_x"), []byte(paid.TradeNo))
 		}, "a key of payref matches no record"},
-		"an event of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a notice of a missing order": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.Notices.Name, "mock", "paid", "evt_x"), records.NoticeRecord{Provider: "mock", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
-		}, "is not there"},
-		"a key of nothing": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		}, "does not exist"},
+		"an idempotency key of a missing order": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderKeys.Name, f.user, "x"), []byte(other))
 		}, "a key of orderkey matches no record"},
-		"a listed order that is not there": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
+		"a missing order in the list of a user": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return plant(storage.Key(records.UserOrders.Name, f.user, int64(1), other), nil)
 		}, "a key of userorder matches no record"},
 		"a mismatch that is not listed": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
@@ -243,7 +243,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, paid, pending := rich(t)
+			f, paid, pending := newRichFixture(t)
 			if problems := f.problems(); len(problems) != 0 {
 				t.Fatalf("before the damage: %q", problems)
 			}
@@ -253,7 +253,7 @@ func TestVerifyNamesWhatDoesNotAddUp(t *testing.T) {
 			}
 			problems := f.problems()
 			if !strings.Contains(strings.Join(problems, "\n"), row.want) {
-				t.Errorf("found are %q, want %q", problems, row.want)
+				t.Errorf("Check reports %q, want %q", problems, row.want)
 			}
 		})
 	}
@@ -271,26 +271,26 @@ func (f *fixture) problems() (found []string) {
 	return found
 }
 
-// TestVerifyGoesOnPastAnythingThatCannotBeRead damages each record of a store in
-// turn, and a second record: the second problem must be reported, too.
-func TestVerifyGoesOnPastAnythingThatCannotBeRead(t *testing.T) {
+// TestVerifyContinuesAfterAnUnreadableRecord damages each record of a store in turn, and also a
+// second record. The second problem must be reported each time.
+func TestVerifyContinuesAfterAnUnreadableRecord(t *testing.T) {
 	t.Parallel()
-	f, _, _ := rich(t)
+	f, _, _ := newRichFixture(t)
 	f.damaged = true
 	f.must(f.store.Update(t.Context(), damage(records.CounterKey, func(n *int64) { *n = 3 })))
-	const planted = "subscription 4: the counter stands at 3"
+	const second = "subscription 4: the counter is 3"
 	storagetest.DamageEach(t, f.store, func(key string) {
 		var found []string
-		tell := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
+		report := func(format string, args ...any) { found = append(found, fmt.Sprintf(format, args...)) }
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
-			_, err := ledgerverify.Verify(t.Context(), r, f.clock.Now(), func(p ledgerverify.Problem) { tell("%s: %s", p.Where, p.What) },
+			_, err := ledgerverify.Verify(t.Context(), r, f.clock.Now(), func(p ledgerverify.Problem) { report("%s: %s", p.Where, p.What) },
 				func(r storage.Reader, _ func(ledgerverify.Problem)) error {
-					return verify.Check(r, f.clock.Now(), tell)
+					return verify.Check(r, f.clock.Now(), report)
 				})
 			return err
 		})
 		itself := key == string(records.CounterKey) || key == string(storage.Key(records.Subscriptions.Name, f.user, int64(4)))
-		if err != nil || !slices.Contains(found, planted) && !itself {
+		if err != nil || !slices.Contains(found, second) && !itself {
 			t.Errorf("with %q damaged: %v, found\n%s", key, err, strings.Join(found, "\n"))
 		}
 	})

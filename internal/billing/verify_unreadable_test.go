@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestVerifySaysNothingOfQuotaThatItCouldNotRead: if an unreadable quota were reported as
-// missing, an operator would grant it again.
-func TestVerifySaysNothingOfQuotaThatItCouldNotRead(t *testing.T) {
+// TestVerifyDoesNotReportAnUnreadableQuotaAsMissing checks unreadable periods. If they were reported
+// as missing, an operator would grant the quota again.
+func TestVerifyDoesNotReportAnUnreadableQuotaAsMissing(t *testing.T) {
 	t.Parallel()
-	f, _, _ := rich(t)
+	f, _, _ := newRichFixture(t)
 	f.damaged = true
 	var keys [][]byte
 	f.must(f.store.View(t.Context(), func(r storage.Reader) (err error) {
@@ -21,13 +21,13 @@ func TestVerifySaysNothingOfQuotaThatItCouldNotRead(t *testing.T) {
 		return err
 	}))
 	if len(keys) == 0 {
-		t.Fatal("there are no periods")
+		t.Fatal("the store has no periods")
 	}
 	for _, key := range keys {
 		f.must(f.store.Update(t.Context(), func(t storage.Txn) error { return t.Set(key, []byte("\x01{"), time.Time{}) }))
 	}
 	found := strings.Join(f.problems(), "\n")
 	if !strings.Contains(found, "cannot be read") || strings.Contains(found, "was not granted") {
-		t.Errorf("found\n%s", found)
+		t.Errorf("Check reports\n%s", found)
 	}
 }

@@ -2,8 +2,6 @@ package billing
 
 import (
 	"context"
-	"strconv"
-	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
@@ -23,16 +21,16 @@ type WalletChange struct {
 	Balance    money.Amount `json:"balance"`               // afterwards
 	Owed       money.Amount `json:"owed,omitempty"`        // afterwards
 	WrittenOff money.Amount `json:"written_off,omitempty"` // the part of the debt that the wallet did not cover
-	Replayed   bool         `json:"replayed"`              // it was done before, under this idempotency key
+	Replayed   bool         `json:"replayed"`              // an earlier request with this idempotency key did it
 }
 
-// change is a change of a wallet that is being made.
+// change is a change of a wallet that is not booked yet.
 type change struct {
 	operation string // part of the fingerprint and of the transfer's id
 	kind      journal.Kind
 	amount    money.Amount // of the balance
 	actor     string
-	user      string // id or name
+	user      string // id or name of the user
 	reason    string
 	key       string // idempotency key; may be empty
 
@@ -40,8 +38,8 @@ type change struct {
 	legs    func(t storage.Txn, user string, x *WalletChange) (legs []journal.Leg, err error) // also fills x
 }
 
-// Credit credits the wallet of the user with this id or name, for an operator. The amount
-// must be more than zero. A reason is required, the key is optional.
+// Credit credits the wallet of the user with this id or name, for an operator. The amount must be
+// more than zero. A reason is required; the key is optional.
 func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
@@ -54,9 +52,9 @@ func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount mon
 	})
 }
 
-// Debit takes money from the wallet of the user with this id or name, for an
-// operator. The amount must be more than zero. If it is not available, nothing is taken. A
-// reason is required, the key is optional.
+// Debit takes money from the wallet of the user with this id or name, for an operator. The amount
+// must be more than zero. If the amount is not available, Debit takes nothing. A reason is
+// required; the key is optional.
 func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
@@ -70,9 +68,9 @@ func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount mone
 	})
 }
 
-// Clear settles the debt of the user with this id or name after a refund or a
-// dispute, for an operator. The wallet pays as much as it has, the operator bears the
-// rest, and the user can spend again. A reason is required, the key is optional.
+// Clear settles the debt of the user with this id or name after a refund or a dispute, for an
+// operator. The wallet pays as much as it has, the operator bears the rest, and the user can spend
+// again. A reason is required; the key is optional.
 func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string) (WalletChange, error) {
 	var owed money.Amount // the debt at the time of the request; later debt stays
 	var r *ledger.Reservation
@@ -116,8 +114,7 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 	})
 }
 
-// change makes a change of a wallet once per idempotency key, with its transfer and its
-// audit event.
+// change books a change of a wallet once per idempotency key, and records the audit event.
 func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err := checkReason(c.reason, true); err != nil {
 		return WalletChange{}, err
@@ -126,7 +123,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err != nil {
 		return WalletChange{}, err
 	}
-	own, err := idempotencyKey(records.OperatorScope(user.ID), drawn(c.key), c.operation, c.amount.String(), c.reason)
+	own, err := idempotencyKey(records.OperatorScope(user.ID), keyOrRandom(c.key), c.operation, c.amount.String(), c.reason)
 	if err != nil {
 		return WalletChange{}, err
 	}
@@ -176,27 +173,4 @@ func positive(amount money.Amount) error {
 		return fault.At(fault.InvalidParameter, "amount", "amount is more than zero, this is %v", amount)
 	}
 	return nil
-}
-
-// AccountOf returns an account of a user by its public name: wallet, or the empty name;
-// receivable, whose balance is below zero by what the user owes; or
-// quota/<subscription>/<start>, a period of a subscription's quota by its start in Unix seconds.
-// It returns an error for any other name.
-func AccountOf(user, name string) (journal.Account, error) {
-	switch name {
-	case "", "wallet":
-		return journal.Wallet(user), nil
-	case "receivable":
-		return journal.Receivable(user), nil
-	}
-	if rest, ok := strings.CutPrefix(name, "quota/"); ok {
-		id, start, _ := strings.Cut(rest, "/")
-		subscription, err := strconv.ParseInt(id, 10, 64)
-		seconds, err2 := strconv.ParseInt(start, 10, 64)
-		if err == nil && err2 == nil {
-			return records.QuotaAccount(user, subscription, seconds), nil
-		}
-	}
-	return "", fault.At(fault.InvalidParameter, "account",
-		"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>")
 }

@@ -11,40 +11,40 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-func TestAnOperatorCreditsAndDebitsOnceForEachKey(t *testing.T) {
+func TestEachKeyCreditsOrDebitsOnce(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for i, err := range parallel(50, func(int) error { return second(f.Credit(t.Context(), "operator", "ann", 10, "gift", "k")) }) {
 		if err != nil {
-			t.Fatalf("racer %d: %v", i, err)
+			t.Fatalf("goroutine %d: %v", i, err)
 		}
 	}
-	f.has(10)
+	f.wantWallet(10)
 	x, err := f.Debit(t.Context(), "operator", f.user, 4, "mistake", "k2")
 	if err != nil || x.Amount != -4 || x.Balance != 6 || x.Replayed {
-		t.Fatalf("debited %+v, %v", x, err)
+		t.Fatalf("Debit returned %+v, %v", x, err)
 	}
 	again, err := f.Debit(t.Context(), "operator", f.user, 4, "mistake", "k2")
 	if x.Replayed = true; err != nil || again != x {
-		t.Errorf("the key was answered %+v, %v", again, err)
+		t.Errorf("the same key returns %+v, %v", again, err)
 	}
 	if _, err := f.Credit(t.Context(), "operator", "ann", 4, "mistake", "k2"); codeOf(err) != fault.IdempotencyKeyReused {
-		t.Errorf("the key of a debit was taken for a credit: %v", err)
+		t.Errorf("the key of a debit was accepted for a credit: %v", err)
 	}
 	for range 2 {
 		f.credit(1) // without a key, each is a new credit
 	}
-	f.has(8)
+	f.wantWallet(8)
 }
 
-func TestAKeyOfAnOperatorIsNoneOfTheUser(t *testing.T) {
+func TestOperatorsAndUsersHaveSeparateKeys(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	if _, err := f.Credit(t.Context(), "operator", "ann", 10, "gift", "k"); err != nil {
 		t.Fatal(err)
 	}
 	if r := f.mustBuy(1, "k"); r.Replayed {
-		t.Error("a purchase was answered as a credit")
+		t.Error("a purchase has replayed a credit")
 	}
 }
 
@@ -57,7 +57,7 @@ func TestADebitTakesNoMoreThanIsAvailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := f.Debit(t.Context(), "operator", "ann", 4, "mistake", ""); codeOf(err) != fault.InsufficientBalance {
-		t.Errorf("with 3 available, a debit of 4 was answered %v", err)
+		t.Errorf("with 3 available, a debit of 4 returned %v", err)
 	}
 	call.Release()
 	debited := 0
@@ -70,9 +70,9 @@ func TestADebitTakesNoMoreThanIsAvailable(t *testing.T) {
 		}
 	}
 	if debited != 2 {
-		t.Errorf("%d debits of 4 came out of 10", debited)
+		t.Errorf("%d debits of 4 were made from 10", debited)
 	}
-	f.has(2)
+	f.wantWallet(2)
 }
 
 func TestChangesOfWalletsAreRefused(t *testing.T) {
@@ -87,29 +87,29 @@ func TestChangesOfWalletsAreRefused(t *testing.T) {
 		"no reason":                  {"ann", "", "", 1, fault.MissingParameter},
 		"a long reason":              {"ann", strings.Repeat("ä", 201), "", 1, fault.InvalidParameter},
 		"a reason of two lines":      {"ann", "a\nb", "", 1, fault.InvalidParameter},
-		"nothing":                    {"ann", "r", "", 0, fault.InvalidParameter},
-		"less than nothing":          {"ann", "r", "", -1, fault.InvalidParameter},
-		"nobody":                     {"bob", "r", "", 1, fault.NotFound},
-		"a key that is no key":       {"ann", "r", "ü", 1, fault.InvalidParameter},
-		"more than can be counted":   {"ann", "r", "", money.Max, fault.AmountOutOfRange},
-		"a credit of one too much":   {"ann", "r", "", money.Max - 9, fault.AmountOutOfRange},
-		"a debit of more than is in": {"ann", "r", "", 11, fault.InsufficientBalance},
+		"a zero amount":              {"ann", "r", "", 0, fault.InvalidParameter},
+		"a negative amount":          {"ann", "r", "", -1, fault.InvalidParameter},
+		"an unknown user":            {"bob", "r", "", 1, fault.NotFound},
+		"an invalid key":             {"ann", "r", "ü", 1, fault.InvalidParameter},
+		"the highest amount":         {"ann", "r", "", money.Max, fault.AmountOutOfRange},
+		"a credit beyond the range":  {"ann", "r", "", money.Max - 9, fault.AmountOutOfRange},
+		"a debit beyond the balance": {"ann", "r", "", 11, fault.InsufficientBalance},
 	} {
 		change := f.Credit
 		if row.want == fault.InsufficientBalance {
 			change = f.Debit
 		}
 		if _, err := change(t.Context(), "operator", row.user, row.amount, row.reason, row.key); codeOf(err) != row.want {
-			t.Errorf("%s was answered %v, want %s", name, err, row.want)
+			t.Errorf("%s: the error is %v, want %s", name, err, row.want)
 		}
 	}
-	f.has(10)
+	f.wantWallet(10)
 	if _, err := f.Clear(t.Context(), "operator", "ann", "r", ""); codeOf(err) != fault.Conflict {
-		t.Errorf("clearing nothing was answered %v", err)
+		t.Errorf("Clear without debt returned %v", err)
 	}
 }
 
-func TestAccountsAreKnownByTheirNames(t *testing.T) {
+func TestAccountOfReturnsAccountsByName(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]journal.Account{
 		"": journal.Wallet("u1"), "wallet": journal.Wallet("u1"), "receivable": journal.Receivable("u1"),

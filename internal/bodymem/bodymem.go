@@ -54,14 +54,14 @@ type shard struct {
 type owner struct {
 	name  string
 	used  int64
-	first *Claim // of the list of its claims
+	first *Claim // first claim in the list of the owner's claims
 	next  *owner // in the list of a shard's free owners
 }
 
 // The states of a claim.
 const (
 	arriving uint32 = iota // the body is being read
-	complete               // the body is complete, or is not read any more
+	complete               // the body is complete, or is no longer read
 	evicted                // the memory was given to another body
 )
 
@@ -99,8 +99,8 @@ func (b *Budget) Open(c *Claim, w http.ResponseWriter, name string, limits Limit
 }
 
 // Resize changes the memory of the claim to bytes. If there is not enough, the slowest body is
-// evicted: one of the same owner if the owner's share is full, or else one of any owner.
-// Without a slow body the claim stays as it is, and Resize returns an error.
+// evicted: a body of the same owner if the owner's share is full, otherwise a body of any owner.
+// If no body is slow, the claim does not change, and Resize returns an error.
 func (c *Claim) Resize(bytes int64) *fault.Fault {
 	for {
 		refused := c.take(bytes)
@@ -135,8 +135,8 @@ func (c *Claim) take(bytes int64) *fault.Fault {
 // Received counts bytes that have arrived.
 func (c *Claim) Received(bytes int) { c.received.Add(int64(bytes)) }
 
-// Complete ends the reading of the body: it cannot be evicted any more. It returns an error if
-// the body was evicted before. After Complete, nothing uses the ResponseWriter of the claim.
+// Complete ends the reading of the body, which can no longer be evicted. It returns an error if
+// the body was evicted before. After Complete, the claim does not use its ResponseWriter.
 func (c *Claim) Complete() *fault.Fault {
 	ok := c.state.CompareAndSwap(arriving, complete) || c.state.Load() == complete
 	c.mu.Lock()
@@ -148,8 +148,8 @@ func (c *Claim) Complete() *fault.Fault {
 	return nil
 }
 
-// Hold changes the memory of the claim to bytes, regardless of the limits: for a complete body
-// that was changed.
+// Hold changes the memory of the claim to bytes, regardless of the limits. It is for a complete
+// body that was changed.
 func (c *Claim) Hold(bytes int64) {
 	c.shard.Lock()
 	defer c.shard.Unlock()
@@ -217,8 +217,8 @@ func (a arrival) slowerThan(other arrival) bool {
 	return other.claim == nil || float64(a.received)*float64(other.age) < float64(other.received)*float64(a.age)
 }
 
-// evict frees the memory of the slowest body, among those of c's owner or of all owners. It
-// returns false if there is none, or if it is the body of c itself.
+// evict frees the memory of the slowest body of c's owner, or of all owners. It returns false if
+// no body is slow, or if the slowest body is that of c.
 func (b *Budget) evict(c *Claim, ofOwner bool) bool {
 	var slowest arrival
 	now := b.now()
@@ -272,8 +272,7 @@ func (b *Budget) shard(name string) *shard {
 	return &b.shards[h%uint32(len(b.shards))]
 }
 
-// owner returns the owner with this name, and adds it if there is none. The caller holds the
-// lock.
+// owner returns the owner with this name, and adds it if necessary. The caller holds the lock.
 func (s *shard) owner(name string) *owner {
 	o := s.owners[name]
 	if o != nil {

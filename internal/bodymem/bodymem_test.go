@@ -18,30 +18,30 @@ type clock struct{ at time.Time }
 
 func (c *clock) now() time.Time { return c.at }
 
-// interrupted is a ResponseWriter that notes its read deadline.
-type interrupted struct {
+// interruptible is a ResponseWriter that records whether a read deadline was set.
+type interruptible struct {
 	http.ResponseWriter
-	mu sync.Mutex
-	by bool
+	mu          sync.Mutex
+	interrupted bool
 }
 
-func (w *interrupted) SetReadDeadline(time.Time) error {
+func (w *interruptible) SetReadDeadline(time.Time) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.by = true
+	w.interrupted = true
 	return nil
 }
 
-func (w *interrupted) was() bool {
+func (w *interruptible) wasInterrupted() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.by
+	return w.interrupted
 }
 
-// open opens a claim of an owner that takes bytes, of which some have arrived.
-func open(t *testing.T, b *Budget, owner string, limits Limits, bytes, arrived int) (*Claim, *interrupted) {
+// open opens a claim of an owner with this number of bytes. arrived of them have been received.
+func open(t *testing.T, b *Budget, owner string, limits Limits, bytes, arrived int) (*Claim, *interruptible) {
 	t.Helper()
-	w := &interrupted{ResponseWriter: httptest.NewRecorder()}
+	w := &interruptible{ResponseWriter: httptest.NewRecorder()}
 	c := new(Claim)
 	b.Open(c, w, owner, limits)
 	if f := c.Resize(int64(bytes)); f != nil {
@@ -65,16 +65,16 @@ func TestAnOwnerHasAShareOfTheBudget(t *testing.T) {
 		t.Errorf("beyond the budget: %v", f)
 	}
 	if f := second.Resize(5); f != nil || b.Used() != 95 {
-		t.Errorf("%v, %d are taken", f, b.Used())
+		t.Errorf("%v, %d bytes are used", f, b.Used())
 	}
 	first.Release()
 	first.Release()
 	if b.Used() != 65 {
-		t.Errorf("after a release %d are taken", b.Used())
+		t.Errorf("after a release %d bytes are used", b.Used())
 	}
 	second.Hold(41)
 	if b.Used() != 101 {
-		t.Errorf("after Hold %d are taken", b.Used())
+		t.Errorf("after Hold %d bytes are used", b.Used())
 	}
 }
 
@@ -94,11 +94,11 @@ func TestTheSlowestBodyLosesItsMemory(t *testing.T) {
 	}
 	times.at = times.at.Add(SlowAfter)
 	newest, _ := open(t, b, "e", limits, 0, 0)
-	if f := newest.Resize(20); f != nil || !slowW.was() || fastW.was() || wholeW.was() {
-		t.Errorf("%v, interrupted: %v %v %v", f, slowW.was(), fastW.was(), wholeW.was())
+	if f := newest.Resize(20); f != nil || !slowW.wasInterrupted() || fastW.wasInterrupted() || wholeW.wasInterrupted() {
+		t.Errorf("%v, interrupted: %v %v %v", f, slowW.wasInterrupted(), fastW.wasInterrupted(), wholeW.wasInterrupted())
 	}
 	if b.Used() != 90 {
-		t.Errorf("%d are taken", b.Used())
+		t.Errorf("%d bytes are used", b.Used())
 	}
 	for _, f := range []*fault.Fault{slow.Resize(1), slow.Complete()} {
 		if f != lost {
@@ -106,9 +106,9 @@ func TestTheSlowestBodyLosesItsMemory(t *testing.T) {
 		}
 	}
 	slow.Release()
-	// The body that needs memory may itself be the slowest.
+	// The slowest body may be the one that needs memory.
 	times.at = times.at.Add(SlowAfter)
-	if f := newest.Resize(60); f != full || fastW.was() {
+	if f := newest.Resize(60); f != full || fastW.wasInterrupted() {
 		t.Errorf("%v", f)
 	}
 	if f := fast.Complete(); f != nil {
@@ -116,7 +116,7 @@ func TestTheSlowestBodyLosesItsMemory(t *testing.T) {
 	}
 }
 
-func TestAFullShareTakesMemoryOnlyFromItsOwner(t *testing.T) {
+func TestAFullShareEvictsOnlyBodiesOfItsOwner(t *testing.T) {
 	t.Parallel()
 	times := &clock{time.Unix(1_800_000_000, 0)}
 	b, limits := &Budget{Now: times.now}, Limits{Total: 100, Share: 30}
@@ -124,25 +124,25 @@ func TestAFullShareTakesMemoryOnlyFromItsOwner(t *testing.T) {
 	_, ownW := open(t, b, "own", limits, 30, 10)
 	times.at = times.at.Add(time.Minute)
 	newest, _ := open(t, b, "own", limits, 0, 0)
-	if f := newest.Resize(30); f != nil || otherW.was() || !ownW.was() || b.Used() != 60 {
-		t.Errorf("%v, interrupted: %v %v, %d are taken", f, otherW.was(), ownW.was(), b.Used())
+	if f := newest.Resize(30); f != nil || otherW.wasInterrupted() || !ownW.wasInterrupted() || b.Used() != 60 {
+		t.Errorf("%v, interrupted: %v %v, %d bytes are used", f, otherW.wasInterrupted(), ownW.wasInterrupted(), b.Used())
 	}
 }
 
-func TestNothingUsesAResponseAfterItsClaimIsReleased(t *testing.T) {
+func TestACompleteClaimDoesNotUseItsResponse(t *testing.T) {
 	t.Parallel()
 	c, w := open(t, new(Budget), "a", Limits{Total: 1, Share: 1}, 1, 0)
 	if f := c.Complete(); f != nil {
 		t.Fatal(f)
 	}
 	c.Interrupt()
-	if w.was() {
-		t.Error("it is interrupted")
+	if w.wasInterrupted() {
+		t.Error("a complete body was interrupted")
 	}
-	new(Claim).Release() // of a request without a body
+	new(Claim).Release() // the claim of a request without a body
 }
 
-// TestABudgetCountsTheMemoryOfItsClaims runs claims of several owners in any order.
+// TestABudgetCountsTheMemoryOfItsClaims runs random steps on claims of several owners.
 func TestABudgetCountsTheMemoryOfItsClaims(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -165,7 +165,7 @@ func TestABudgetCountsTheMemoryOfItsClaims(t *testing.T) {
 			default:
 				n := rapid.Int64Range(0, 60).Draw(t, "bytes")
 				if f := claims[i].Resize(n); f == nil && claims[i].taken != n {
-					t.Fatalf("%d are taken of %d", claims[i].taken, n)
+					t.Fatalf("the claim has %d bytes, want %d", claims[i].taken, n)
 				}
 				claims[i].Received(1)
 			}
@@ -176,11 +176,11 @@ func TestABudgetCountsTheMemoryOfItsClaims(t *testing.T) {
 				owners[c.owner] += c.taken
 			}
 			if b.Used() != sum || sum > limits.Total {
-				t.Fatalf("%d are taken, %d are counted", sum, b.Used())
+				t.Fatalf("the claims have %d bytes, the budget counts %d", sum, b.Used())
 			}
-			for o, has := range owners {
-				if o.used != has || has > limits.Share {
-					t.Fatalf("%s has %d, %d are counted", o.name, has, o.used)
+			for o, want := range owners {
+				if o.used != want || want > limits.Share {
+					t.Fatalf("the claims of %s have %d bytes, the owner counts %d", o.name, want, o.used)
 				}
 			}
 		}
@@ -188,7 +188,7 @@ func TestABudgetCountsTheMemoryOfItsClaims(t *testing.T) {
 			c.Release()
 		}
 		if b.Used() != 0 {
-			t.Fatalf("%d are not released", b.Used())
+			t.Fatalf("%d bytes are not released", b.Used())
 		}
 	})
 }
@@ -197,13 +197,13 @@ func TestConcurrentClaimsAreAllReleased(t *testing.T) {
 	t.Parallel()
 	b, limits := new(Budget), Limits{Total: 1000, Share: 300}
 	start := time.Now()
-	b.Now = func() time.Time { return start.Add(time.Since(start) * 1e5) } // so that bodies are soon slow
+	b.Now = func() time.Time { return start.Add(time.Since(start) * 1e5) } // a fast clock, so that bodies are slow
 	var group sync.WaitGroup
 	for i := range 8 {
 		group.Go(func() {
 			for j := range 500 {
 				var c Claim
-				b.Open(&c, &interrupted{ResponseWriter: httptest.NewRecorder()}, fmt.Sprint("owner ", (i+j)%5), limits)
+				b.Open(&c, &interruptible{ResponseWriter: httptest.NewRecorder()}, fmt.Sprint("owner ", (i+j)%5), limits)
 				for size := int64(20); size <= 160 && c.Resize(size) == nil; size *= 2 {
 					c.Received(j)
 				}
@@ -216,6 +216,6 @@ func TestConcurrentClaimsAreAllReleased(t *testing.T) {
 	}
 	group.Wait()
 	if b.Used() != 0 {
-		t.Errorf("%d are not released", b.Used())
+		t.Errorf("%d bytes are not released", b.Used())
 	}
 }

@@ -1,7 +1,6 @@
-// Package calendar computes the periods of plans and budgets: days, weeks,
-// months and years in UTC. [Reset] is how often a budget starts again,
-// [Duration] how long a plan lasts. The package imports only the standard
-// library.
+// Package calendar computes the periods of plans and budgets: days, weeks, months and years in UTC.
+// [Reset] is the period of a budget or a quota, [Duration] the duration of a plan. The package
+// imports only the standard library.
 package calendar
 
 import (
@@ -9,10 +8,10 @@ import (
 	"time"
 )
 
-// Reset is how often a quota or a budget starts again.
+// Reset is how often a quota or a budget is reset.
 type Reset string
 
-// The resets: never, at midnight, on Monday, on the first of the month; all
+// The resets: never, at midnight, at midnight on Monday, at midnight on the first of the month; all
 // in UTC.
 const (
 	Never Reset = "never"
@@ -75,10 +74,10 @@ const (
 	Years  Unit = "year"
 )
 
-// MaxCount is the greatest count of a [Duration].
+// MaxCount is the highest count of a [Duration].
 const MaxCount = 1000
 
-// Duration is how long something that was sold lasts, by the calendar.
+// Duration is the duration of a plan in calendar units.
 type Duration struct {
 	Count int  `json:"count"`
 	Unit  Unit `json:"unit"`
@@ -114,9 +113,8 @@ func (d Duration) String() string {
 	return fmt.Sprintf("%d %ss", d.Count, d.Unit)
 }
 
-// After returns the time d after t. If the month has no such day, it returns
-// the last one: a month after January 31st is February 28th or 29th, at the
-// same time of day.
+// After returns the time d after t. If the month has no such day, it returns the last day of the
+// month: a month after January 31st is February 28th or 29th, at the same time of day.
 func (d Duration) After(t time.Time) time.Time {
 	t = t.UTC()
 	months := 0

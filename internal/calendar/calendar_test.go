@@ -38,7 +38,7 @@ func TestPeriodsBeginAndEndInUTC(t *testing.T) {
 		}
 	}
 	if start, next := Never.Start(time.Now()), Never.Next(time.Now()); start.Unix() != 0 || !next.IsZero() {
-		t.Errorf("what never resets starts at %v and ends at %v", start, next)
+		t.Errorf("the period of never starts at %v and ends at %v", start, next)
 	}
 }
 
@@ -68,13 +68,13 @@ func TestInvalidDurationsAndResetsAreRefused(t *testing.T) {
 	t.Parallel()
 	for _, d := range []Duration{{0, Days}, {-1, Days}, {1001, Days}, {1, "weeks"}, {1, "months"}, {1, ""}} {
 		if d.Validate() == nil {
-			t.Errorf("%+v was taken", d)
+			t.Errorf("%+v was accepted", d)
 		}
 	}
 	if _, err := ParseReset("hour"); err == nil {
-		t.Error("an hourly reset was taken")
+		t.Error("an hourly reset was accepted")
 	}
 	if r, err := ParseReset(""); err != nil || r != Never {
-		t.Errorf("no reset is %q, %v", r, err)
+		t.Errorf("the empty reset is %q, %v", r, err)
 	}
 }

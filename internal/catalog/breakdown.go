@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Breakdown is the calculation of a charge at the prices of its day: the exact cost of the parts,
-// rounded up once, plus the request and the tools.
+// Breakdown is the calculation of a charge at the prices at the time of the call: the exact cost of
+// the parts, rounded up once, plus the request and the tools.
 type Breakdown struct {
 	Parts    []Part       `json:"parts"`
 	Sum      string       `json:"sum"`               // the exact cost of the parts
@@ -19,14 +19,14 @@ type Breakdown struct {
 	Request  money.Amount `json:"request,omitempty"` // the price per request
 	Tools    []ToolCharge `json:"tools,omitempty"`
 	Total    money.Amount `json:"total"`
-	Unlisted string       `json:"unlisted,omitempty"` // a tier or region that the price did not list
+	Unlisted string       `json:"unlisted,omitempty"` // reported tier or region that the price does not list
 }
 
-// Part is tokens of a call that were charged at the same rates.
+// Part is the tokens of a call that were charged at the same rates.
 type Part struct {
-	Pass       string       `json:"pass,omitempty"`  // compaction or advisor, in addition to the call itself
-	Model      string       `json:"model,omitempty"` // of that pass
-	Above      int64        `json:"above,omitempty"` // of the [Above] that applied
+	Pass       string       `json:"pass,omitempty"`  // compaction or advisor; empty: the call itself
+	Model      string       `json:"model,omitempty"` // of the pass
+	Above      int64        `json:"above,omitempty"` // Tokens of the [Above] that applied
 	Tier       string       `json:"tier,omitempty"`
 	TierFactor money.Amount `json:"tier_factor,omitempty"` // absent: the tier has its own prices
 	Geo        string       `json:"geo,omitempty"`
@@ -49,29 +49,29 @@ type ToolCharge struct {
 	Price money.Amount `json:"price"` // of one use
 }
 
-// part is tokens that are charged at the same rates.
+// part is the tokens that are charged at the same rates.
 type part struct {
 	usage.Pass // zero kind: the call itself
 
-	price  *Price // nil: that of the call
+	price  *Price // nil: the price of the call
 	tier   *Tier  // nil: the rates of the price itself
 	prompt int64
-	geo    string       // empty: it has no factor
+	geo    string       // empty: no factor
 	factor money.Amount // of geo
 }
 
 // The flags of a part in a record.
 const (
-	hasTokens = 1 << iota // they differ from those of the whole call
+	hasTokens = 1 << iota // its tokens differ from those of the whole call
 	hasRules
 	hasPass
 )
 
-// Breakdown returns the breakdown of the charge for the record of the call: empty for a free call.
-// Each call writes one, so it is binary: most take 7 bytes. It has the number of parts, the parts
-// and, if there are any, the price of the request, the uses of tools and the unlisted name.
+// Breakdown returns the breakdown of the charge for the record of the call, or "" for a free call.
+// Each call writes a breakdown, so it is binary; usually it takes 7 bytes. It has the number of parts,
+// the parts and, if any, the price of the request, the uses of tools and the unlisted name.
 func (c *Charge) Breakdown() string {
-	var buf [64]byte // few are longer
+	var buf [64]byte // few breakdowns are longer
 	b := buf[:0]
 	switch {
 	case c.price != nil:
@@ -180,7 +180,7 @@ func ReadBreakdown(record string, tokens usage.Tokens) (*Breakdown, error) {
 
 const milliUnit = money.Unit / 1000
 
-// appendPrice appends a price or a factor. A multiple of a thousandth takes fewer bytes.
+// appendPrice appends a price or a factor. A multiple of 0.001 takes fewer bytes.
 func appendPrice(b []byte, price money.Amount) []byte {
 	if price%milliUnit == 0 {
 		return binary.AppendUvarint(b, uint64(price/milliUnit)<<1|1)

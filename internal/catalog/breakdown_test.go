@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// checkTotal fails the test if the total of a breakdown is not the charge. A charge that was cut
-// may be less.
+// checkTotal fails the test if the total of a breakdown differs from the charge. A charge that was cut
+// may be lower.
 func checkTotal(t interface{ Fatalf(string, ...any) }, c Charge) {
 	b, err := ReadBreakdown(c.Breakdown(), c.Tokens)
 	switch {
@@ -48,7 +48,7 @@ func TestABreakdownExplainsACharge(t *testing.T) {
 		report usage.Report
 		want   string
 	}{
-		"the rates alone": {
+		"no rules": {
 			usage.Report{Tokens: usage.Tokens{Input: 100, Output: 10}},
 			`{"parts":[{"tokens":[{"kind":"input","tokens":100,"price":"3.00","cost":"0.0003"},{"kind":"output","tokens":10,"price":"15.000000001","cost":"0.00015000000001"}]}],` +
 				`"sum":"0.00045000000001","rounded":"0.000450001","request":"0.01","total":"0.010450001"}`,
@@ -69,27 +69,27 @@ func TestABreakdownExplainsACharge(t *testing.T) {
 				`"sum":"0.0021","rounded":"0.0021","request":"0.01","total":"0.0121"}`,
 		},
 	} {
-		charge := p.Charge(bounded(t, &p, Ask{Compaction: true}), &c.report)
+		charge := p.Charge(bounded(t, &p, CallSpec{Compaction: true}), &c.report)
 		b, err := ReadBreakdown(charge.Breakdown(), charge.Tokens)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got, _ := json.Marshal(b); string(got) != c.want {
-			t.Errorf("%s:\n%s\n%s", name, got, c.want)
+			t.Errorf("%s: the breakdown is\n%s, want\n%s", name, got, c.want)
 		}
 		checkTotal(t, charge)
 	}
 	if free := (Charge{Tokens: usage.Tokens{Input: 5}}); free.Breakdown() != "" {
-		t.Errorf("a free call has %q", free.Breakdown())
+		t.Errorf("the breakdown of a free call is %q", free.Breakdown())
 	}
 	plain := claude()
-	charge := plain.Charge(bounded(t, &plain, Ask{}), &usage.Report{Tokens: usage.Tokens{Input: 1200, Output: 300}})
+	charge := plain.Charge(bounded(t, &plain, CallSpec{}), &usage.Report{Tokens: usage.Tokens{Input: 1200, Output: 300}})
 	if n := len(charge.Breakdown()); n != 7 {
-		t.Errorf("the breakdown of a plain call has %d bytes", n)
+		t.Errorf("the breakdown of a plain call has %d bytes, want 7", n)
 	}
 }
 
-// FuzzBreakdown reads any bytes as a breakdown.
+// FuzzBreakdown decodes arbitrary bytes as a breakdown.
 func FuzzBreakdown(f *testing.F) {
 	f.Add("\x01\x00\xf1\x2e\xa9\xea\x01")
 	f.Add("\x02\x06\x03\x01c\x01\x00\x00\x00" + strings.Repeat("\xff", 10))

@@ -9,10 +9,10 @@ import (
 
 // OnDisconnect says what happens to a call whose client disconnects before the
 // end of the answer: the call to the backend is cancelled, or finishes without
-// the client. Its text is `cancel`, or `finish` and the longest time for which
+// the client. Its text is `cancel`, or `finish` and the maximum time for which
 // the call may continue, such as `finish 5m`. The zero value of a price selects
-// the global option, and that of the global option the defaults of
-// [Price.FinishFor].
+// the global option. The zero value of the global option selects the defaults
+// of [Price.FinishFor].
 type OnDisconnect struct {
 	set    bool
 	finish time.Duration // zero: cancel
@@ -20,12 +20,11 @@ type OnDisconnect struct {
 
 // Default time limits of finish.
 const (
-	finishWhole  = 5 * time.Minute  // calls without a stream, and streams without content so far
-	finishUnseen = 30 * time.Second // streams with content that does not show the whole cost
+	finishComplete = 5 * time.Minute  // for calls without a stream, and streams without content so far
+	finishUnseen   = 30 * time.Second // for streams with content that does not show the whole cost
 )
 
-// maxFinish is the longest time for which a call may continue without its
-// client.
+// maxFinish is the maximum time for which a call may continue without its client.
 const maxFinish = 24 * time.Hour
 
 // ParseOnDisconnect parses the arguments of the option on_disconnect.
@@ -57,14 +56,13 @@ func (d OnDisconnect) MarshalText() ([]byte, error) {
 	return []byte("finish " + d.finish.String()), nil
 }
 
-// FinishFor returns for how long a call at price p may continue after its
-// client has disconnected; zero means that it is cancelled. The price's own
-// setting takes precedence over the global one. Without either, a call
-// continues if it is no stream or its stream has shown no content. With content
-// it is cancelled, unless a part of its cost is unknown until the final usage
-// report: because p has a price of reasoning, or because the request or the
-// answer contains something that the delivered text does not measure; see
-// [Ask.CostsUnseen].
+// FinishFor returns how long a call at price p may continue after its client has disconnected; zero
+// means that it is cancelled. The price's own setting takes precedence over the global one. Without
+// either, a call continues if it is not a stream or its stream has shown no content.
+//
+// A stream with content is cancelled, unless a part of its cost is unknown until the final usage
+// report. This is so if p has a price of reasoning, or if the delivered text does not show the whole
+// cost; see [CallSpec.CostsUnseen].
 func (p *Price) FinishFor(global OnDisconnect, stream, shown, unseen bool) time.Duration {
 	switch {
 	case p.OnDisconnect.set:
@@ -72,15 +70,14 @@ func (p *Price) FinishFor(global OnDisconnect, stream, shown, unseen bool) time.
 	case global.set:
 		return global.finish
 	case !stream || !shown:
-		return finishWhole
+		return finishComplete
 	case unseen || p.pricesReasoning():
 		return finishUnseen
 	}
 	return 0
 }
 
-// pricesReasoning reports whether p has a price of reasoning, for any prompt or
-// tier.
+// pricesReasoning reports whether p has a price of reasoning for some prompt or tier.
 func (p *Price) pricesReasoning() bool {
 	above := func(a Above) bool { return a.Reasoning != nil }
 	return p.Reasoning != nil || slices.ContainsFunc(p.Above, above) || slices.ContainsFunc(p.Tier, func(t Tier) bool {

@@ -16,13 +16,13 @@ func TestParseOnDisconnect(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 		if got, err := d.MarshalText(); err != nil || string(got) != want {
-			t.Errorf("%q is written as %q (%v)", text, got, err)
+			t.Errorf("%q is encoded as %q (%v)", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "finish", "cancel 5m", "finish 0", "finish -1s", "finish 25h", "finish 5", "finish 5m now", "Cancel", "stay 5m"} {
 		var d OnDisconnect
 		if err := d.UnmarshalText([]byte(text)); err == nil {
-			t.Errorf("%q is read as %+v", text, d)
+			t.Errorf("%q is accepted as %+v", text, d)
 		}
 	}
 }
@@ -43,19 +43,19 @@ func TestFinishFor(t *testing.T) {
 		stream, shown, unseen bool
 		want                  time.Duration
 	}{
-		"no stream":                         {stream: false, want: 5 * time.Minute},
-		"no stream, in its content":         {shown: true, want: 5 * time.Minute},
-		"a stream without content":          {stream: true, want: 5 * time.Minute},
-		"a stream with content":             {stream: true, shown: true, want: 0},
-		"with content, reasoning is priced": {stream: true, shown: true, reasoning: true, want: 30 * time.Second},
-		"with content, a cost is unseen":    {stream: true, shown: true, unseen: true, want: 30 * time.Second},
-		"without content, it is as well":    {stream: true, unseen: true, want: 5 * time.Minute},
-		"unseen, cancelled globally":        {global: cancel, stream: true, shown: true, unseen: true, want: 0},
-		"unseen, cancelled by the price":    {own: cancel, global: hour, stream: true, shown: true, unseen: true, want: 0},
-		"cancelled by the global word":      {global: cancel, want: 0},
-		"finished by the global word":       {global: minute, stream: true, shown: true, want: time.Minute},
-		"the price's word counts first":     {own: hour, global: cancel, stream: true, shown: true, want: time.Hour},
-		"also where it cancels":             {own: cancel, global: hour, reasoning: true, want: 0},
+		"no stream":                                 {stream: false, want: 5 * time.Minute},
+		"no stream, with content":                   {shown: true, want: 5 * time.Minute},
+		"a stream without content":                  {stream: true, want: 5 * time.Minute},
+		"a stream with content":                     {stream: true, shown: true, want: 0},
+		"with content and a price of reasoning":     {stream: true, shown: true, reasoning: true, want: 30 * time.Second},
+		"with content and unseen costs":             {stream: true, shown: true, unseen: true, want: 30 * time.Second},
+		"without content, unseen costs":             {stream: true, unseen: true, want: 5 * time.Minute},
+		"unseen costs, cancelled globally":          {global: cancel, stream: true, shown: true, unseen: true, want: 0},
+		"unseen costs, cancelled by the price":      {own: cancel, global: hour, stream: true, shown: true, unseen: true, want: 0},
+		"cancelled globally":                        {global: cancel, want: 0},
+		"finished globally":                         {global: minute, stream: true, shown: true, want: time.Minute},
+		"finished by the price, cancelled globally": {own: hour, global: cancel, stream: true, shown: true, want: time.Hour},
+		"cancelled by the price, finished globally": {own: cancel, global: hour, reasoning: true, want: 0},
 	} {
 		p := Price{OnDisconnect: c.own}
 		if c.reasoning {

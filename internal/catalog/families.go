@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Families maps a model's name to what it supports. It is immutable.
+// Families maps names of models to their families. It is immutable.
 type Families struct {
 	rows      Models[*FamilyRow]
 	overrides map[string]*FamilyRow // rows without models, by family
@@ -67,9 +67,8 @@ func (fs *Families) add(p Pattern, row *FamilyRow) error {
 	return nil
 }
 
-// Of returns what the model of a platform task supports. It returns
-// INVALID_MODEL for a malformed name, and MODEL_NOT_FOUND if no pattern
-// matches.
+// Of returns the family of the model of a platform task. It returns INVALID_MODEL for a malformed
+// name, and MODEL_NOT_FOUND if no pattern matches.
 func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
 	if refused := CheckModel(kind, model); refused != nil {
 		return Family{}, refused
@@ -81,8 +80,8 @@ func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
 	return family, nil
 }
 
-// Find returns what a model of a kind supports, by its name with or without the
-// prefix of the kind, or false if no pattern matches.
+// Find returns the family of a model of a kind, by its name with or without the prefix of the kind,
+// or false if no pattern matches.
 func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 	row, ok := fs.rows.Find(kind, model)
 	if !ok {
@@ -91,9 +90,8 @@ func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 	return fs.resolve(kind, bareName(kind, model), row), true
 }
 
-// resolve returns the rules of a model: the row of the table, overridden by
-// that of the family, then by that of the model, and then by the variants of
-// each.
+// resolve returns the rules of a model: those of the table, overridden by the row of the family, then
+// by the row of the model, and then by the variants of each.
 func (fs *Families) resolve(kind Kind, name string, row *FamilyRow) Family {
 	base := tableRow(row.Family)
 	override := fs.overrides[row.Family]
@@ -122,8 +120,8 @@ func ofKind(kind Kind, video, image *Override) *Override {
 	return video
 }
 
-// variantOf returns the variant that takes precedence for a name: exact before
-// prefix, longer before shorter.
+// variantOf returns the variant that takes precedence for a name: an exact name before a prefix, a
+// longer prefix before a shorter one.
 func variantOf(name string, variants []VariantRow) *VariantRow {
 	var first *VariantRow
 	for i := range variants {
@@ -139,7 +137,7 @@ func precedes(a, b Pattern) bool {
 	return cmp.Or(compareBool(a.Exact(), b.Exact()), cmp.Compare(len(b), len(a))) < 0
 }
 
-// hasPart reports whether p matches name, or what follows a dash in name.
+// hasPart reports whether p matches name, or the part of name after a dash.
 func hasPart(name string, p Pattern) bool {
 	for found := true; found; _, name, found = strings.Cut(name, "-") {
 		if p.Match(name) {

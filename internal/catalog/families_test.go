@@ -24,7 +24,7 @@ func in(family string, models ...catalog.Pattern) catalog.FamilyRow {
 	return catalog.FamilyRow{Family: family, Models: models}
 }
 
-func TestTheLongestPatternFindsTheFamily(t *testing.T) {
+func TestTheLongestPatternSelectsTheFamily(t *testing.T) {
 	t.Parallel()
 	rows := []catalog.FamilyRow{
 		in("A", "*"), in("B", "vidu-*"), in("C", "vidu-q*"), in("D", "vidu-q2"), in("E", "video-vidu-*"), in("F", "image-vidu-q2", "image-o*"),
@@ -38,17 +38,17 @@ func TestTheLongestPatternFindsTheFamily(t *testing.T) {
 			kind := catalog.Kind(model[:5])
 			got, refused := fs.Of(kind, model)
 			if refused != nil || got.Name != want || got.Kind != kind {
-				t.Errorf("%s is of family %q of %q, %v, want %s", model, got.Name, got.Kind, refused, want)
+				t.Errorf("%s has the family %q of kind %q, %v, want %s", model, got.Name, got.Kind, refused, want)
 			}
 			if bare, ok := fs.Find(kind, model[6:]); !ok || bare.Name != want {
-				t.Errorf("%s without its kind is of family %q", model, bare.Name)
+				t.Errorf("%s without its kind has the family %q", model, bare.Name)
 			}
 		}
 		slices.Reverse(rows)
 	}
 }
 
-func TestAModelInNoFamilyIsNotFound(t *testing.T) {
+func TestAModelWithoutAFamilyIsNotFound(t *testing.T) {
 	t.Parallel()
 	fs := families(t, in("A", "kling-*", "video-only-1"), catalog.FamilyRow{Family: "B", Video: catalog.Override{Audio: new(true)}})
 	for model, want := range map[string]fault.Code{
@@ -60,14 +60,14 @@ func TestAModelInNoFamilyIsNotFound(t *testing.T) {
 			kind = catalog.Image
 		}
 		if got, refused := fs.Of(kind, model); refused == nil || refused.Code != want || refused.Param != "model" {
-			t.Errorf("%s is of family %q, %v, want %s", model, got.Name, refused, want)
+			t.Errorf("%s has the family %q, %v, want %s", model, got.Name, refused, want)
 		}
 	}
 	if got, ok := fs.Find(catalog.Image, "only-1"); ok {
-		t.Errorf("a model of another kind is of family %s", got.Name)
+		t.Errorf("a model of another kind has the family %s", got.Name)
 	}
 	if _, ok := families(t).Find(catalog.Video, "video-a-1"); ok {
-		t.Error("no rows have a family")
+		t.Error("without rows, a model has a family")
 	}
 }
 
@@ -75,7 +75,7 @@ func TestNamesOfFamiliesAreExactNames(t *testing.T) {
 	t.Parallel()
 	fs := families(t, in("A", "z-1", "b-*"), in("B", "video-a-1", "image-c-1"))
 	if got := fs.Names(); !slices.Equal(got, []string{"video-z-1", "image-z-1", "video-a-1", "image-c-1"}) || fs.Len() != 4 {
-		t.Errorf("%d patterns, named %q", fs.Len(), got)
+		t.Errorf("the %d patterns have the names %q", fs.Len(), got)
 	}
 }
 
@@ -86,7 +86,7 @@ func TestEveryCellCanBeOverridden(t *testing.T) {
 	numbers := catalog.Numbers{Allowed: []catalog.Range{{Min: 3, Max: 4}}, Default: 4}
 	choice := catalog.Choice{Allowed: []string{"8K"}}
 	ratio := catalog.Choice{Allowed: []string{"2:1"}, Default: "2:1", TextOnly: true}
-	for word, c := range map[string]struct {
+	for cell, c := range map[string]struct {
 		override catalog.Override
 		want     any
 	}{
@@ -106,28 +106,28 @@ func TestEveryCellCanBeOverridden(t *testing.T) {
 		"Count":            {catalog.Override{Count: &numbers}, numbers},
 	} {
 		kind, plain := catalog.Video, in("A", "a-*")
-		if word == "Count" {
+		if cell == "Count" {
 			kind = catalog.Image
 		}
 		before, _ := families(t, plain).Find(kind, "a-1")
 		for place, rows := range map[string][]catalog.FamilyRow{
-			"for its models":  {with(plain, kind, c.override)},
-			"for the family":  {plain, with(in("A"), kind, c.override)},
-			"for a variant":   {{Family: "A", Models: plain.Models, Variants: []catalog.VariantRow{variant("1", kind, c.override)}}},
-			"for all of them": {plain, {Family: "A", Variants: []catalog.VariantRow{variant("1*", kind, c.override)}}},
+			"for its models":              {with(plain, kind, c.override)},
+			"for the family":              {plain, with(in("A"), kind, c.override)},
+			"for a variant":               {{Family: "A", Models: plain.Models, Variants: []catalog.VariantRow{variant("1", kind, c.override)}}},
+			"for a variant of the family": {plain, {Family: "A", Variants: []catalog.VariantRow{variant("1*", kind, c.override)}}},
 		} {
 			after, _ := families(t, rows...).Find(kind, "a-1")
-			was, is := reflect.ValueOf(before.Rules), reflect.ValueOf(after.Rules)
-			for i := range was.NumField() {
-				name, want := was.Type().Field(i).Name, was.Field(i).Interface()
-				if name == word {
+			oldRules, newRules := reflect.ValueOf(before.Rules), reflect.ValueOf(after.Rules)
+			for i := range oldRules.NumField() {
+				name, want := oldRules.Type().Field(i).Name, oldRules.Field(i).Interface()
+				if name == cell {
 					if reflect.DeepEqual(want, c.want) {
-						t.Errorf("%s is so before it is changed", word)
+						t.Errorf("%s has the overriding value before it is overridden", cell)
 					}
 					want = c.want
 				}
-				if got := is.Field(i).Interface(); !reflect.DeepEqual(got, want) {
-					t.Errorf("%s %s makes %s %v, want %v", word, place, name, got, want)
+				if got := newRules.Field(i).Interface(); !reflect.DeepEqual(got, want) {
+					t.Errorf("after overriding %s %s, %s is %v, want %v", cell, place, name, got, want)
 				}
 			}
 			other := catalog.Image
@@ -136,7 +136,7 @@ func TestEveryCellCanBeOverridden(t *testing.T) {
 			}
 			own, _ := families(t, plain).Find(other, "a-1")
 			if got, _ := families(t, rows...).Find(other, "a-1"); !reflect.DeepEqual(got, own) {
-				t.Errorf("%s %s changes the kind %s", word, place, other)
+				t.Errorf("overriding %s %s changes the kind %s", cell, place, other)
 			}
 		}
 	}
@@ -173,7 +173,7 @@ func TestTheMostSpecificOverrideApplies(t *testing.T) {
 		"own-1": 21, "own-x1": 22, "own-xy": 22, "other-x1": 7,
 	} {
 		if got, ok := fs.Find(catalog.Video, model); !ok || got.MaxInputs != want {
-			t.Errorf("%s takes %d inputs, %v, want %d", model, got.MaxInputs, ok, want)
+			t.Errorf("%s allows %d inputs, %v, want %d", model, got.MaxInputs, ok, want)
 		}
 	}
 }
@@ -191,14 +191,14 @@ func TestAVariantAppliesToAllItsNames(t *testing.T) {
 	} {
 		got, _ := fs.Find(catalog.Video, model)
 		if slices.Equal(got.AspectRatio.Allowed, narrow) != q2 || got.ObjectID != q2 || got.VoiceID != q2 {
-			t.Errorf("%s takes the ratios %v, object_id %v and voice_id %v", model, got.AspectRatio, got.ObjectID, got.VoiceID)
+			t.Errorf("%s allows the ratios %v, object_id %v and voice_id %v", model, got.AspectRatio, got.ObjectID, got.VoiceID)
 		}
 	}
 	own := families(t, catalog.FamilyRow{Family: "C", Models: []catalog.Pattern{"*"}, Variants: []catalog.VariantRow{
 		variant("q2*", catalog.Video, catalog.Override{AspectRatio: &catalog.Choice{Allowed: []string{"1:1"}}}),
 	}})
 	if got, _ := own.Find(catalog.Video, "vidu-q2"); !slices.Equal(got.AspectRatio.Allowed, []string{"1:1"}) || !got.ObjectID {
-		t.Errorf("a variant of the same name leaves %v, object_id %v", got.AspectRatio, got.ObjectID)
+		t.Errorf("with another variant of the same models, the ratios are %v and object_id %v", got.AspectRatio, got.ObjectID)
 	}
 }
 
@@ -215,53 +215,53 @@ func TestAnInvalidFamilyRowIsRefused(t *testing.T) {
 		rows []catalog.FamilyRow
 		want string
 	}{
-		"an unknown family":         {[]catalog.FamilyRow{in("G", "a-*")}, `family "G": the families are A, B, C, D, E or F`},
-		"a family in lower case":    {[]catalog.FamilyRow{in("a", "a-*")}, `family "a"`},
-		"no family":                 {[]catalog.FamilyRow{in("", "a-*")}, `family ""`},
-		"nothing":                   {[]catalog.FamilyRow{in("A")}, "names no models and changes nothing"},
-		"a bad pattern":             {[]catalog.FamilyRow{in("A", "a*b")}, "only at the end"},
-		"an empty pattern":          {[]catalog.FamilyRow{in("A", "")}, "1 to 256"},
-		"models twice":              {[]catalog.FamilyRow{in("A", "a-*"), in("B", "b-*", "a-*")}, "family B: models a-* are in a family already"},
-		"models twice in a row":     {[]catalog.FamilyRow{in("A", "video-a-*", "video-a-*")}, "models video-a-* are in a family already"},
-		"a family changed twice":    {[]catalog.FamilyRow{with(in("A"), catalog.Video, inputs(1)), with(in("A"), catalog.Image, inputs(2))}, "family A is changed twice"},
-		"a duration of an image":    {[]catalog.FamilyRow{with(in("A"), catalog.Image, catalog.Override{Duration: ranges(0, catalog.Range{Min: 1, Max: 2})})}, "image duration: it is for the kind video"},
-		"a sound of an image":       {[]catalog.FamilyRow{with(in("A"), catalog.Image, catalog.Override{Audio: new(false)})}, "image audio: it is for the kind video"},
-		"a count of videos":         {[]catalog.FamilyRow{video(catalog.Override{Count: ranges(0, catalog.Range{Min: 1, Max: 2})})}, "video count: it is for the kind image"},
-		"no duration":               {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0)})}, "duration: it allows no number"},
-		"a duration of nought":      {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0, catalog.Range{Min: 0, Max: 5})})}, "0-5 does not lie within 1-86400"},
-		"a duration backwards":      {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0, catalog.Range{Min: 5, Max: 4})})}, "5-4 does not lie"},
-		"a duration of days":        {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0, catalog.Range{Min: 5, Max: 86401})})}, "5-86401 does not lie"},
-		"another default":           {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(6, catalog.Range{Min: 5, Max: 5}, catalog.Range{Min: 7, Max: 9})})}, "the default 6 is not allowed: it must be 5 or from 7 to 9"},
-		"no resolution":             {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("")})}, "resolution: it allows no resolution"},
-		"a resolution of words":     {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("", "very large")})}, "is no resolution"},
-		"a resolution twice":        {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("", "4K", "4k")})}, `"4k" is there twice`},
-		"another resolution":        {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("2K", "4K")})}, `the default "2K" is not allowed: it must be 4K`},
-		"a default misspelt":        {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("4k", "4K")})}, `the default "4k" is not allowed`},
-		"a ratio of one":            {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: choice("", "16")})}, "is no aspect ratio"},
-		"a ratio of nought":         {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: choice("", "16:0")})}, "is no aspect ratio"},
-		"a ratio of words":          {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: choice("", "a:b")})}, "is no aspect ratio"},
-		"a default only for text":   {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: &catalog.Choice{Allowed: []string{"1:1"}, TextOnly: true}})}, "text_only needs a default"},
-		"a scene of two words":      {[]catalog.FamilyRow{video(catalog.Override{SceneType: []string{"a b"}})}, "must consist of letters"},
-		"a scene twice":             {[]catalog.FamilyRow{video(catalog.Override{SceneType: []string{"a", "A"}})}, "is there twice"},
-		"a reference of sound":      {[]catalog.FamilyRow{video(catalog.Override{ReferenceType: []catalog.ReferenceType{"audio:a"}})}, "is image or video"},
-		"a reference of nothing":    {[]catalog.FamilyRow{video(catalog.Override{ReferenceType: []catalog.ReferenceType{":a"}})}, "is image or video"},
-		"an empty reference":        {[]catalog.FamilyRow{video(catalog.Override{ReferenceType: []catalog.ReferenceType{"video:"}})}, "must consist of letters"},
-		"subjects by another field": {[]catalog.FamilyRow{video(catalog.Override{SubjectInputs: new(catalog.Subjects("url"))})}, "allowed: none, id, name"},
-		"fewer inputs than none":    {[]catalog.FamilyRow{video(inputs(-1))}, "-1 must be from 0 to 1000"},
-		"too many inputs":           {[]catalog.FamilyRow{video(inputs(1001))}, "1001 must be from 0 to 1000"},
-		"too many images":           {[]catalog.FamilyRow{with(in("A"), catalog.Image, catalog.Override{Count: ranges(1, catalog.Range{Min: 1, Max: 101})})}, "1-101 does not lie within 1-100"},
-		"a variant of no models":    {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{variant("", catalog.Video, inputs(1))}}}, "1 to 256"},
-		"a variant of nothing":      {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{{Models: "q2*"}}}}, "variant q2*: it changes nothing"},
-		"a variant twice":           {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{variant("q*", catalog.Video, inputs(1)), variant("q*", catalog.Image, inputs(1))}}}, "variant q* is there twice"},
-		"a variant that is wrong":   {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{variant("q*", catalog.Image, catalog.Override{VoiceID: new(true)})}}}, "variant q*: image voice_id: it is for the kind video"},
+		"an unknown family":           {[]catalog.FamilyRow{in("G", "a-*")}, `family "G": the families are A, B, C, D, E or F`},
+		"a family in lower case":      {[]catalog.FamilyRow{in("a", "a-*")}, `family "a"`},
+		"no family":                   {[]catalog.FamilyRow{in("", "a-*")}, `family ""`},
+		"no models and no change":     {[]catalog.FamilyRow{in("A")}, "names no models and changes nothing"},
+		"a bad pattern":               {[]catalog.FamilyRow{in("A", "a*b")}, "only at the end"},
+		"an empty pattern":            {[]catalog.FamilyRow{in("A", "")}, "1 to 256"},
+		"models twice":                {[]catalog.FamilyRow{in("A", "a-*"), in("B", "b-*", "a-*")}, "family B: models a-* are in a family already"},
+		"models twice in a row":       {[]catalog.FamilyRow{in("A", "video-a-*", "video-a-*")}, "models video-a-* are in a family already"},
+		"a family changed twice":      {[]catalog.FamilyRow{with(in("A"), catalog.Video, inputs(1)), with(in("A"), catalog.Image, inputs(2))}, "family A is changed twice"},
+		"a duration of an image":      {[]catalog.FamilyRow{with(in("A"), catalog.Image, catalog.Override{Duration: ranges(0, catalog.Range{Min: 1, Max: 2})})}, "image duration: it is for the kind video"},
+		"audio of an image":           {[]catalog.FamilyRow{with(in("A"), catalog.Image, catalog.Override{Audio: new(false)})}, "image audio: it is for the kind video"},
+		"a count of videos":           {[]catalog.FamilyRow{video(catalog.Override{Count: ranges(0, catalog.Range{Min: 1, Max: 2})})}, "video count: it is for the kind image"},
+		"no duration":                 {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0)})}, "duration: it allows no number"},
+		"a duration of zero":          {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0, catalog.Range{Min: 0, Max: 5})})}, "0-5 does not lie within 1-86400"},
+		"a reversed duration":         {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0, catalog.Range{Min: 5, Max: 4})})}, "5-4 does not lie"},
+		"a duration above a day":      {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(0, catalog.Range{Min: 5, Max: 86401})})}, "5-86401 does not lie"},
+		"another default":             {[]catalog.FamilyRow{video(catalog.Override{Duration: ranges(6, catalog.Range{Min: 5, Max: 5}, catalog.Range{Min: 7, Max: 9})})}, "the default 6 is not allowed: it must be 5 or from 7 to 9"},
+		"no resolution":               {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("")})}, "resolution: it allows no resolution"},
+		"an invalid resolution":       {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("", "very large")})}, "is not a resolution"},
+		"a resolution twice":          {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("", "4K", "4k")})}, `"4k" is given twice`},
+		"another resolution":          {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("2K", "4K")})}, `the default "2K" is not allowed: it must be 4K`},
+		"a default in lower case":     {[]catalog.FamilyRow{video(catalog.Override{Resolution: choice("4k", "4K")})}, `the default "4k" is not allowed`},
+		"a ratio of one number":       {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: choice("", "16")})}, "is not an aspect ratio"},
+		"a ratio of zero":             {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: choice("", "16:0")})}, "is not an aspect ratio"},
+		"a ratio of letters":          {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: choice("", "a:b")})}, "is not an aspect ratio"},
+		"a default only for text":     {[]catalog.FamilyRow{video(catalog.Override{AspectRatio: &catalog.Choice{Allowed: []string{"1:1"}, TextOnly: true}})}, "text_only needs a default"},
+		"a scene with a space":        {[]catalog.FamilyRow{video(catalog.Override{SceneType: []string{"a b"}})}, "must consist of letters"},
+		"a scene twice":               {[]catalog.FamilyRow{video(catalog.Override{SceneType: []string{"a", "A"}})}, "is given twice"},
+		"a reference of audio":        {[]catalog.FamilyRow{video(catalog.Override{ReferenceType: []catalog.ReferenceType{"audio:a"}})}, "is image or video"},
+		"an empty category":           {[]catalog.FamilyRow{video(catalog.Override{ReferenceType: []catalog.ReferenceType{":a"}})}, "is image or video"},
+		"an empty reference":          {[]catalog.FamilyRow{video(catalog.Override{ReferenceType: []catalog.ReferenceType{"video:"}})}, "must consist of letters"},
+		"subjects by another field":   {[]catalog.FamilyRow{video(catalog.Override{SubjectInputs: new(catalog.Subjects("url"))})}, "allowed: none, id, name"},
+		"a negative number of inputs": {[]catalog.FamilyRow{video(inputs(-1))}, "-1 must be from 0 to 1000"},
+		"too many inputs":             {[]catalog.FamilyRow{video(inputs(1001))}, "1001 must be from 0 to 1000"},
+		"too many images":             {[]catalog.FamilyRow{with(in("A"), catalog.Image, catalog.Override{Count: ranges(1, catalog.Range{Min: 1, Max: 101})})}, "1-101 does not lie within 1-100"},
+		"a variant without models":    {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{variant("", catalog.Video, inputs(1))}}}, "1 to 256"},
+		"a variant without changes":   {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{{Models: "q2*"}}}}, "variant q2*: it changes nothing"},
+		"a variant twice":             {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{variant("q*", catalog.Video, inputs(1)), variant("q*", catalog.Image, inputs(1))}}}, "variant q* is given twice"},
+		"an invalid variant":          {[]catalog.FamilyRow{{Family: "A", Variants: []catalog.VariantRow{variant("q*", catalog.Image, catalog.Override{VoiceID: new(true)})}}}, "variant q*: image voice_id: it is for the kind video"},
 	} {
 		if _, err := catalog.NewFamilies(c.rows); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("%s was answered %v, want %q", name, err, c.want)
+			t.Errorf("%s: the error is %v, want %q", name, err, c.want)
 		}
 	}
 }
 
-func TestARowOfFamiliesSurvivesItsJSON(t *testing.T) {
+func TestFamilyRowsRoundTripAsJSON(t *testing.T) {
 	t.Parallel()
 	want := catalog.FamilyRow{
 		Family: "C", Models: []catalog.Pattern{"vidu-*"},
@@ -275,19 +275,19 @@ func TestARowOfFamiliesSurvivesItsJSON(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	const shown = `{"family":"C","models":["vidu-*"],"video":{"duration":{"allowed":["1-10","12"],"default":5},"audio":false,"scene_type":[],"max_inputs":7},` +
+	const wantJSON = `{"family":"C","models":["vidu-*"],"video":{"duration":{"allowed":["1-10","12"],"default":5},"audio":false,"scene_type":[],"max_inputs":7},` +
 		`"variants":[{"models":"q2*","video":{"aspect_ratio":{"allowed":["4:3","3:4"]}}}]}`
-	if string(text) != shown {
-		t.Errorf("was written as\n%s, want\n%s", text, shown)
+	if string(text) != wantJSON {
+		t.Errorf("the JSON is\n%s, want\n%s", text, wantJSON)
 	}
 	var got catalog.FamilyRow
 	if err := json.Unmarshal(text, &got); err != nil || !reflect.DeepEqual(got, want) {
-		t.Errorf("was read as %+v, %v", got, err)
+		t.Errorf("the decoded row is %+v, %v", got, err)
 	}
 	for _, text := range []string{"", "-", "1-", "-5", "a", "1-a", "1 - 2", "+5", "1-2-3", "99999999999999999999"} {
 		var r catalog.Range
 		if r.UnmarshalText([]byte(text)) == nil {
-			t.Errorf("%q was read as %+v", text, r)
+			t.Errorf("%q was accepted as %+v", text, r)
 		}
 	}
 }
@@ -296,7 +296,7 @@ func TestListsAsText(t *testing.T) {
 	t.Parallel()
 	for want, words := range map[string][]string{"nothing": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
 		if got := catalog.Either(words); got != want {
-			t.Errorf("%q are %q, want %q", words, got, want)
+			t.Errorf("Either(%q) is %q, want %q", words, got, want)
 		}
 	}
 }

@@ -8,13 +8,13 @@ import (
 	"strings"
 )
 
-// Family is what the models of one family support, for one kind of generation.
+// Family is the rules for the models of one family, for one kind of generation.
 type Family struct {
 	// Name is the label of the family: A to F.
-	Name string
+	Name string `json:"family"`
 
 	// Kind is the kind of generation.
-	Kind Kind
+	Kind Kind `json:"type"`
 
 	Rules
 }
@@ -22,20 +22,20 @@ type Family struct {
 // Rules is one row of the table of families. A zero cell means that the option
 // is not supported, except for MaxInputs and LastFrameAlone.
 type Rules struct {
-	Duration         Numbers // of a video in seconds
-	Resolution       Choice
-	AspectRatio      Choice
-	Audio            bool
-	FrameInterpolate bool
-	SceneType        []string
-	ReferenceType    []ReferenceType
-	SubjectInputs    Subjects
-	ObjectID         bool
-	VoiceID          bool
-	Text             bool    // of an input
-	MaxInputs        int     // zero: any number
-	LastFrameAlone   bool    // a lastFrame needs no firstFrame
-	Count            Numbers // of images
+	Duration         Numbers         `json:"duration,omitzero"` // of a video in seconds
+	Resolution       Choice          `json:"resolution,omitzero"`
+	AspectRatio      Choice          `json:"aspect_ratio,omitzero"`
+	Audio            bool            `json:"audio,omitempty"`
+	FrameInterpolate bool            `json:"frame_interpolate,omitempty"`
+	SceneType        []string        `json:"scene_type,omitempty"`
+	ReferenceType    []ReferenceType `json:"reference_type,omitempty"`
+	SubjectInputs    Subjects        `json:"subject_inputs,omitempty"`
+	ObjectID         bool            `json:"object_id,omitempty"`
+	VoiceID          bool            `json:"voice_id,omitempty"`
+	Text             bool            `json:"text,omitempty"`             // of an input
+	MaxInputs        int             `json:"max_inputs"`                 // zero: any number
+	LastFrameAlone   bool            `json:"last_frame_alone,omitempty"` // a lastFrame needs no firstFrame
+	Count            Numbers         `json:"count,omitzero"`             // of images
 }
 
 // Numbers are the integers that a field may have.
@@ -64,10 +64,10 @@ func (ns Numbers) String() string {
 	return Either(words)
 }
 
-func (ns Numbers) validate(most int) error {
+func (ns Numbers) validate(highest int) error {
 	for _, r := range ns.Allowed {
-		if r.Min < 1 || r.Max < r.Min || r.Max > most {
-			return fmt.Errorf("%d-%d does not lie within 1-%d", r.Min, r.Max, most)
+		if r.Min < 1 || r.Max < r.Min || r.Max > highest {
+			return fmt.Errorf("%d-%d does not lie within 1-%d", r.Min, r.Max, highest)
 		}
 	}
 	switch {
@@ -114,8 +114,8 @@ func (r Range) MarshalText() ([]byte, error) {
 	return fmt.Appendf(nil, "%d-%d", r.Min, r.Max), nil
 }
 
-// Choice is the values that a text field may have. If there are none, the field
-// is not supported.
+// Choice is the values that a text field may have. Without values, the field is
+// not supported.
 type Choice struct {
 	// The allowed values, in the spelling that is stored and sent to backends.
 	// Comparisons ignore case.
@@ -164,7 +164,7 @@ func validateWords[T ~string](words []T, check func(string) error) error {
 		}
 		key := strings.ToLower(string(word))
 		if seen[key] {
-			return fmt.Errorf("%q is there twice", word)
+			return fmt.Errorf("%q is given twice", word)
 		}
 		seen[key] = true
 	}
@@ -172,10 +172,10 @@ func validateWords[T ~string](words []T, check func(string) error) error {
 }
 
 // ReferenceType is a value of inputs[].reference_type. A category before a
-// colon limits it: "video:feature". Without one it is for both categories.
+// colon limits it: "video:feature". Without a category, it is for both.
 type ReferenceType string
 
-// Split returns the category, which is empty for both, and the value.
+// Split returns the category and the value. The category is empty if the value is for both.
 func (r ReferenceType) Split() (category, value string) {
 	if category, value, found := strings.Cut(string(r), ":"); found {
 		return category, value

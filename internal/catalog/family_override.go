@@ -83,7 +83,7 @@ type Override struct {
 	// Whether inputs[].text is supported.
 	Text *bool `json:"text,omitempty"`
 
-	// The greatest number of inputs. `0` allows any number.
+	// The maximum number of inputs. `0` allows any number.
 	MaxInputs *int `json:"max_inputs,omitempty"`
 
 	// Whether a lastFrame is allowed without a firstFrame.
@@ -115,6 +115,7 @@ func (o *Override) apply(r *Rules) {
 	replace(&r.Count, o.Count)
 }
 
+// replace sets cell to own unless own is nil.
 func replace[T any](cell, own *T) {
 	if own != nil {
 		*cell = *own
@@ -128,8 +129,8 @@ const (
 	maxInputs   = 1000
 )
 
-// cells returns the cells that o sets: their JSON name, the kind they are for,
-// and their validation.
+// cells returns all cells, with their JSON names, whether o sets them, their kinds and their
+// validation.
 func (o *Override) cells() []cell {
 	return []cell{
 		{"duration", o.Duration != nil, Video, func() error { return o.Duration.validate(maxDuration) }},
@@ -150,8 +151,8 @@ func (o *Override) cells() []cell {
 }
 
 type cell struct {
-	word     string
-	there    bool
+	name     string
+	set      bool
 	kind     Kind         // empty: both kinds
 	validate func() error // nil: always valid
 }
@@ -160,12 +161,12 @@ type cell struct {
 func (o *Override) validate(kind Kind) error {
 	for _, c := range o.cells() {
 		switch {
-		case !c.there:
+		case !c.set:
 		case c.kind != "" && c.kind != kind:
-			return fmt.Errorf("%s %s: it is for the kind %s", kind, c.word, c.kind)
+			return fmt.Errorf("%s %s: it is for the kind %s", kind, c.name, c.kind)
 		case c.validate != nil:
 			if err := c.validate(); err != nil {
-				return fmt.Errorf("%s %s: %w", kind, c.word, err)
+				return fmt.Errorf("%s %s: %w", kind, c.name, err)
 			}
 		}
 	}
@@ -173,11 +174,11 @@ func (o *Override) validate(kind Kind) error {
 }
 
 func (o *Override) empty() bool {
-	return !slices.ContainsFunc(o.cells(), func(c cell) bool { return c.there })
+	return !slices.ContainsFunc(o.cells(), func(c cell) bool { return c.set })
 }
 
-// Validate returns an error for a row with an unknown family, an invalid
-// pattern or cell, or no effect.
+// Validate returns an error if the family is unknown, a pattern or a cell is invalid, or the row has
+// no effect.
 func (f *FamilyRow) Validate() error {
 	row := tableRow(f.Family)
 	if row == nil {
@@ -200,7 +201,7 @@ func (f *FamilyRow) Validate() error {
 			return fmt.Errorf("family %s: variant %s: %w", f.Family, v.Models, err)
 		}
 		if seen[v.Models] {
-			return fmt.Errorf("family %s: variant %s is there twice", f.Family, v.Models)
+			return fmt.Errorf("family %s: variant %s is given twice", f.Family, v.Models)
 		}
 		seen[v.Models] = true
 	}
@@ -232,11 +233,11 @@ func validateResolution(c *Choice) error {
 }
 
 func validateRatio(word string) error {
-	wide, high, _ := strings.Cut(word, ":")
-	w, errWide := digits(wide)
-	h, errHigh := digits(high)
-	if errWide != nil || errHigh != nil || w < 1 || h < 1 {
-		return fmt.Errorf("%q is no aspect ratio, such as 16:9", word)
+	width, height, _ := strings.Cut(word, ":")
+	w, errWidth := digits(width)
+	h, errHeight := digits(height)
+	if errWidth != nil || errHeight != nil || w < 1 || h < 1 {
+		return fmt.Errorf("%q is not an aspect ratio such as 16:9", word)
 	}
 	return nil
 }
@@ -256,9 +257,9 @@ func validateWord(word string) error {
 	return nil
 }
 
-func within(n, most int) error {
-	if n < 0 || n > most {
-		return fmt.Errorf("%d must be from 0 to %d", n, most)
+func within(n, highest int) error {
+	if n < 0 || n > highest {
+		return fmt.Errorf("%d must be from 0 to %d", n, highest)
 	}
 	return nil
 }

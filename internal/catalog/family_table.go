@@ -100,8 +100,7 @@ var (
 // otherImages are the image rules of families other than A and C.
 var otherImages = images(words("1K", "1K", "2K", "4K"), manyRatios, 3, 1)
 
-// images returns image rules: the parameters differ between families, the rest
-// is common.
+// images returns image rules. The parameters differ between families; all other rules are common.
 func images(resolution Choice, ratios []string, maxInputs, maxCount int) Rules {
 	return Rules{
 		Resolution:    resolution,

@@ -19,10 +19,9 @@ const (
 // characters are ASCII.
 const maxModel = 256
 
-// CheckModel returns INVALID_MODEL unless a name has the form
-// video-{model_name}-{version}, or image-{model_name}-{version} for images.
-// There may be more parts. They consist of letters, digits, dots and
-// underscores.
+// CheckModel returns INVALID_MODEL unless a name has the form video-{model_name}-{version}, or
+// image-{model_name}-{version} for images. A name may have more parts. Parts consist of letters,
+// digits, dots and underscores.
 func CheckModel(kind Kind, model string) *fault.Fault {
 	name, ok := strings.CutPrefix(model, string(kind)+"-")
 	if !ok || len(model) > maxModel || !strings.Contains(name, "-") {

@@ -36,8 +36,7 @@ func (m *Models[T]) Add(p Pattern, value T) (before T, ok bool) {
 	return before, true
 }
 
-// split separates the prefix of the kind from a pattern; the kind is empty if
-// there is none.
+// split separates the prefix of the kind from a pattern. Without such a prefix, the kind is empty.
 func split(p Pattern) (Kind, Pattern) {
 	for _, kind := range []Kind{Video, Image} {
 		if rest, ok := strings.CutPrefix(string(p), string(kind)+"-"); ok {

@@ -7,12 +7,12 @@ func TestModelsFindTheMostSpecificPattern(t *testing.T) {
 	var m Models[string]
 	for _, p := range []Pattern{"*", "video-*", "a-*", "image-a-*", "a-b-*", "a-b-1", "video-a-b-1", "video-image-x"} {
 		if _, ok := m.Add(p, string(p)); !ok {
-			t.Errorf("%s is there before it was added", p)
+			t.Errorf("%s was found before it was added", p)
 		}
 	}
 	for _, p := range []Pattern{"a-*", "video-a-b-1", "*"} {
 		if before, ok := m.Add(p, "again"); ok || before != string(p) {
-			t.Errorf("%s is added twice, before it was %q", p, before)
+			t.Errorf("%s was added twice; the earlier value is %q", p, before)
 		}
 	}
 	for _, c := range []struct {
@@ -43,6 +43,6 @@ func TestModelsFindTheMostSpecificPattern(t *testing.T) {
 	}
 	var none Models[string]
 	if got, ok := none.Find(Video, "video-x-1"); ok || none.Len() != 0 || m.Len() != 8 {
-		t.Errorf("among nothing there is %q; patterns: %d and %d", got, none.Len(), m.Len())
+		t.Errorf("the empty set returned %q; the sets have %d and %d patterns", got, none.Len(), m.Len())
 	}
 }

@@ -1,8 +1,8 @@
-// Package catalog knows models by their name patterns: their families, prices
-// and estimates. A [Pattern] matches names; the other types map a name to the
-// family that says which options a model has, to the [Price] of a call or task,
-// and to the greatest amount that a call can cost before it begins. The package
-// computes, and stores nothing.
+// Package catalog has the families and the prices of models, by patterns of their names. A [Pattern]
+// matches names. [Families] maps a name to the options of a model, and [Prices] to its [Price]. The
+// package computes the amount to reserve for a call or a task, and its charge. It stores nothing.
+// The table of families is in family_table.go, what a configuration changes of them in
+// family_override.go, the prices in price*.go.
 package catalog
 
 import (
@@ -13,12 +13,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Pattern names models: an exact name, or a prefix followed by one "*", which
-// stands for any characters but those that [Pattern.Bars] lists.
+// Pattern names models: an exact name, or a prefix followed by "*". The "*" stands for any characters
+// except those that [Pattern.Bars] lists.
 type Pattern string
 
-// ParsePattern checks that s is a pattern: not empty, at most 256 bytes of
-// printable ASCII, and a "*" only as its last character.
+// ParsePattern returns an error unless s is a pattern: 1 to 256 bytes of printable ASCII, with a "*"
+// only as the last character.
 func ParsePattern(s string) (Pattern, error) {
 	if s == "" || len(s) > 256 {
 		return "", fmt.Errorf("a model pattern has 1 to 256 characters, this has %d", len(s))
@@ -34,10 +34,9 @@ func ParsePattern(s string) (Pattern, error) {
 	return Pattern(s), nil
 }
 
-// CheckName checks the model name of a call. param is its path in the body. A
-// name has 1 to 256 bytes of printable characters and no space at its ends; the
-// only space inside is U+0020. Names that differ only in invisible characters
-// could be priced by one pattern and served as another model.
+// CheckName checks the model name of a call. param is its path in the body. A name has 1 to 256 bytes
+// of printable characters and no space at its ends; the only space inside is U+0020. With invisible
+// characters, a name could have the price of one model and be served as another.
 func CheckName(param, name string) *fault.Fault {
 	switch {
 	case name == "" || len(name) > maxModel:
@@ -53,7 +52,7 @@ func CheckName(param, name string) *fault.Fault {
 	return nil
 }
 
-// ParsePatterns parses each of words and returns an error for a duplicate.
+// ParsePatterns parses all words as patterns. It returns an error for a duplicate.
 func ParsePatterns(words []string) (Patterns, error) {
 	patterns := make(Patterns, 0, len(words))
 	seen := make(map[Pattern]bool, len(words))
@@ -63,7 +62,7 @@ func ParsePatterns(words []string) (Patterns, error) {
 			return nil, err
 		}
 		if seen[p] {
-			return nil, fmt.Errorf("model pattern %q is there twice", word)
+			return nil, fmt.Errorf("model pattern %q is given twice", word)
 		}
 		seen[p] = true
 		patterns = append(patterns, p)
@@ -82,10 +81,9 @@ func (p Pattern) Match(model string) bool {
 	return string(p) == model
 }
 
-// Bars reports whether model begins with the prefix of p, and p does not match it
-// because of what follows. Routers and URLs read a list, a variant or a path out
-// of such a name, and serve another model than the prefix names. So the "*" of a
-// pattern does not stand for:
+// Bars reports whether model begins with the prefix of p, but p does not match because of the rest of
+// the name. Routers may interpret such a name as a list, a variant or a path, and serve another model
+// than the prefix names. So the "*" of a pattern does not stand for:
 //
 //   - a comma, a percent sign or a backslash;
 //   - a colon, unless the prefix has one;
@@ -95,8 +93,8 @@ func (p Pattern) Bars(model string) bool {
 	return ok && strings.HasPrefix(model, prefix) && isAmbiguous(prefix, model)
 }
 
-// isAmbiguous reports whether a router may read another model out of the name
-// model, which begins with prefix.
+// isAmbiguous reports whether a router may serve another model for the name model, which begins with
+// prefix.
 func isAmbiguous(prefix, model string) bool {
 	dots := false
 	for i := len(prefix); i < len(model); i++ {

@@ -27,12 +27,12 @@ type Price struct {
 	// images or seconds. Default: none.
 	Request money.Amount `json:"request,omitzero"`
 
-	// The greatest number of input tokens of a prompt. It is required if a
-	// price per token is not zero, because the greatest price of a call is
+	// The maximum number of input tokens of a prompt. It is required if a
+	// price per token is not zero, because the highest cost of a call is
 	// reserved before the call.
 	Context int64 `json:"context,omitempty"`
 
-	// The greatest number of output tokens of an answer. It is required in the
+	// The maximum number of output tokens of an answer. It is required in the
 	// same cases as context.
 	MaxOutput int64 `json:"max_output,omitempty"`
 
@@ -64,7 +64,7 @@ type Price struct {
 	Call []ToolPrice `json:"call,omitempty"`
 }
 
-// MaxTokens is the greatest context and max_output of a price.
+// MaxTokens is the highest context and max_output of a price.
 const MaxTokens = 1_000_000_000
 
 // Variant is a price of one image or second.
@@ -82,9 +82,8 @@ type Variant struct {
 	Price money.Amount `json:"price"`
 }
 
-// Validate returns an error for a price with which some call could not be
-// reserved for or charged: if it is negative, if it counts tokens without
-// limits, or if one call could exceed the range of an amount.
+// Validate returns an error if an amount is negative, if a price per token has no limits, or if the
+// cost of one call could exceed the range of an amount.
 func (p *Price) Validate() error {
 	if _, err := ParsePattern(string(p.Model)); err != nil {
 		return fmt.Errorf("price: %w", err)
@@ -113,12 +112,12 @@ func (p *Price) validateTokens() error {
 	case p.hasRules() && !perToken:
 		return errors.New("above, tier, geo and call need a price per token: name input and output")
 	case (p.hasRules() || slices.Max(r[:]) > 0) && (p.Context == 0 || p.MaxOutput == 0):
-		return errors.New("a price per token needs context and max_output, how many tokens a call reads and writes at most: without them nothing can be reserved")
+		return errors.New("a price per token needs context and max_output, the maximum numbers of input and output tokens of a call, which are reserved")
 	}
 	if err := p.validateRules(); err != nil {
 		return err
 	}
-	if _, ok := p.bounds(Ask{Audio: true, Image: true, ImageOut: true}); !ok {
+	if _, ok := p.bounds(CallSpec{Audio: true, Image: true, ImageOut: true}); !ok {
 		return fmt.Errorf("a call of context and max_output tokens would cost more than %v", money.Max)
 	}
 	return nil
@@ -139,7 +138,7 @@ func validateVariants(word string, variants []Variant) error {
 		}
 		key := variant{strings.ToUpper(v.Resolution), v.Audio}
 		if seen[key] {
-			return fmt.Errorf("%s: %v is there twice", word, v)
+			return fmt.Errorf("%s: %v is given twice", word, v)
 		}
 		seen[key] = true
 	}
@@ -150,13 +149,13 @@ func (v Variant) validate() error {
 	if v.Price < 0 {
 		return fmt.Errorf("%v must not be negative", v)
 	}
-	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // an amount in the wrong place
+	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // a misplaced amount
 	if amount || len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
-		return fmt.Errorf("%q is no resolution, such as 1080P", v.Resolution)
+		return fmt.Errorf("%q is not a resolution such as 1080P", v.Resolution)
 	}
 	for _, c := range []byte(v.Resolution) {
 		if c <= ' ' || c > '~' {
-			return fmt.Errorf("%q is no resolution, such as 1080P", v.Resolution)
+			return fmt.Errorf("%q is not a resolution such as 1080P", v.Resolution)
 		}
 	}
 	return nil

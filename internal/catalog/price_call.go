@@ -12,32 +12,29 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Bounds are the limits of the reservation and of the charge of a call,
-// whatever its backend reports. A price without context or max_output, because
-// it counts no tokens, has no limit on that side.
+// Bounds are the limits of the reservation and of the charge of a call. They hold for every report of
+// the backend. If a price has no context or no max_output, that side has no limit.
 type Bounds struct {
-	Reserve int64 // input that is reserved: the most that the body can contain, at most Input
-	Input   int64 // greatest input of all kinds that is charged
-	Output  int64 // output of all kinds that is reserved, and the greatest that is charged
+	Reserve int64 // input tokens that are reserved: the maximum that the body can contain, at most Input
+	Input   int64 // maximum of charged input tokens of all kinds
+	Output  int64 // output tokens of all kinds that are reserved, and the maximum that is charged
 
-	text      int64        // greatest input of inline text
-	pass      int64        // greatest input of one pass
+	text      int64        // maximum of input tokens of inline text
+	pass      int64        // maximum of input tokens of one pass
 	unbounded bool         // no limits apply; see [Price.Excess]
-	greatest  money.Amount // what is reserved
-	most      money.Amount // greatest charge
-	options   *options     // nil: the call has no rare options
+	reserved  money.Amount // highest cost of Reserve and Output
+	maxCharge money.Amount // highest charge
+	options   *options     // nil: no rare options
 }
 
-// Greatest returns the amount that is reserved before a call: the price of
-// Reserve and Output at the highest rates that may apply, of the request and of
-// the tools.
-func (p *Price) Greatest(b Bounds) money.Amount { return b.greatest }
+// HighestCost returns the amount that is reserved before a call: the price of Reserve and Output at
+// the highest rates that may apply, plus the prices of the request and of the tools.
+func (p *Price) HighestCost(b Bounds) money.Amount { return b.reserved }
 
-// Bounds returns the limits of a call. It returns UNPRICED_OPTION if the price
-// does not cover an option, and INVALID_PARAMETER if prompts, choices and tool
-// uses together would exceed the range of an amount. So no sum within these
-// limits can overflow.
-func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
+// Bounds returns the limits of a call. It returns UNPRICED_OPTION if the price does not cover an
+// option, and INVALID_PARAMETER if prompts, choices and tool uses together could exceed the range of
+// an amount. So no sum within these limits can overflow.
+func (p *Price) Bounds(a CallSpec) (Bounds, *fault.Fault) {
 	if f := p.unpriced(&a); f != nil {
 		return Bounds{}, f
 	}
@@ -54,10 +51,9 @@ func (p *Price) Bounds(a Ask) (Bounds, *fault.Fault) {
 	return b, nil
 }
 
-// bounds returns the limits of a call at p itself, or false if the amount is
-// out of range. Inline text has its own limit: it may exceed the context of p,
-// which some members and headers of a call extend.
-func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
+// bounds returns the limits of a call at p itself, or false if the amount is out of range. Inline
+// text may exceed the context of p, because some members and headers of a call extend it.
+func (p *Price) bounds(a CallSpec) (b Bounds, ok bool) {
 	prompts, choices, rounds := max(a.Prompts, 1), max(a.Choices, 1), p.rounds(&a)
 	b = Bounds{Input: math.MaxInt64, Output: math.MaxInt64, text: a.text(), pass: math.MaxInt64}
 	ok = true
@@ -88,28 +84,28 @@ func (p *Price) bounds(a Ask) (b Bounds, ok bool) {
 			b.Reserve = min(n, b.Input)
 		}
 	}
-	if b.most, ok = p.greatest(&a, b.Input, b.Output); ok {
-		b.greatest, ok = p.greatest(&a, b.Reserve, b.Output)
+	if b.maxCharge, ok = p.highestCost(&a, b.Input, b.Output); ok {
+		b.reserved, ok = p.highestCost(&a, b.Reserve, b.Output)
 	}
 	return b, ok
 }
 
-func outOfRange(a *Ask) *fault.Fault {
+func outOfRange(a *CallSpec) *fault.Fault {
 	param := "n"
 	switch {
 	case a.Choices > 1:
 	case a.Prompts > 1 || len(a.Tools)+len(a.Models) == 0:
 		param = "prompt"
 	default:
-		return fault.At(fault.InvalidParameter, "tools", "the price of so many tool uses cannot be counted; allow fewer uses")
+		return fault.At(fault.InvalidParameter, "tools", "the cost of so many tool uses is out of range; allow fewer uses")
 	}
 	return fault.At(fault.InvalidParameter, param,
-		"%d choices for each of %d prompts would cost more than can be counted", max(a.Choices, 1), max(a.Prompts, 1))
+		"the cost of %d choices for each of %d prompts is out of range; request fewer", max(a.Choices, 1), max(a.Prompts, 1))
 }
 
-// rounds returns how many times the model of a call can run: once, once more
-// after each tool use, and once to compact the context.
-func (p *Price) rounds(a *Ask) int64 {
+// rounds returns the maximum number of runs of the model of a call: one, one more after each tool
+// use, and one to compact the context.
+func (p *Price) rounds(a *CallSpec) int64 {
 	rounds := int64(1)
 	for i := range a.Tools {
 		rounds = addAtMost(rounds, p.uses(&a.Tools[i]))
@@ -127,7 +123,7 @@ func (p *Price) rounds(a *Ask) int64 {
 
 func addAtMost(a, b int64) int64 { return min(a, math.MaxInt32) + min(b, math.MaxInt32) }
 
-// uses returns the greatest number of uses of a tool.
+// uses returns the maximum number of uses of a tool.
 func (p *Price) uses(tool *ServerTool) int64 {
 	if tool.MaxUses > 0 {
 		return tool.MaxUses
@@ -138,11 +134,11 @@ func (p *Price) uses(tool *ServerTool) int64 {
 	return DefaultUses
 }
 
-// isAdditional reports whether the model runs in addition to that of the call.
+// isAdditional reports whether the model runs in addition to the model of the call.
 func (m *NamedModel) isAdditional() bool { return strings.HasPrefix(m.Param, "tools") }
 
-// isAlternative reports whether the model may answer instead of that of the call. A
-// model for moderation may not.
+// isAlternative reports whether the model may answer instead of the model of the call. A model for
+// moderation may not.
 func (m *NamedModel) isAlternative() bool {
 	return !m.isAdditional() && !strings.HasPrefix(m.Param, "moderation")
 }
@@ -154,20 +150,19 @@ func (m *NamedModel) uses() int64 {
 	return DefaultUses
 }
 
-// greatest returns the price of so many tokens at the highest rates that may
-// apply, with the request, the tools and additional models, or false if it is
-// out of range.
-func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
+// highestCost returns the cost of these tokens at the highest rates that may apply, plus the request,
+// the tools and additional models, or false if it is out of range.
+func (p *Price) highestCost(a *CallSpec, input, output int64) (money.Amount, bool) {
 	if !p.hasRules() && len(a.Models) == 0 {
 		r := p.rates()
-		in, out := r.dearest(a.Audio, a.Image, a.ImageOut)
+		in, out := r.highest(a.Audio, a.Image, a.ImageOut)
 		sum, ok := money.Cost(money.Item{Count: input, Rate: in}, money.Item{Count: output, Rate: out})
 		if !ok {
 			return 0, false
 		}
 		return sum.Add(p.Request)
 	}
-	sum := p.dearest(a, input, output)
+	sum := p.highestTokenCost(a, input, output)
 	calls := p.Request
 	ok := true
 	for i := range a.Tools {
@@ -191,7 +186,7 @@ func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 		if in, ok = times(max(m.Price.Context, a.text()), m.uses()); ok {
 			out, ok = times(each, m.uses())
 		}
-		sum.Plus(m.Price.dearest(a, in, out))
+		sum.Plus(m.Price.highestTokenCost(a, in, out))
 	}
 	tokens, fits := sum.Amount()
 	if !fits || !ok {
@@ -200,40 +195,39 @@ func (p *Price) greatest(a *Ask, input, output int64) (money.Amount, bool) {
 	return tokens.Add(calls)
 }
 
-// dearest returns the price of so many tokens at the highest rates and factors
-// that may apply.
-func (p *Price) dearest(a *Ask, input, output int64) (dearest money.Sum) {
+// highestTokenCost returns the cost of these tokens at the highest rates and factors that may apply.
+func (p *Price) highestTokenCost(a *CallSpec, input, output int64) (highest money.Sum) {
 	geo := p.highestGeo(a.Geo.Value)
 	try := func(tier *Tier) {
 		p.thresholds(tier, input, func(prompt int64) {
 			r, factor := p.at(prompt, tier)
-			in, out := r.dearest(a.Audio, a.Image, a.ImageOut)
+			in, out := r.highest(a.Audio, a.Image, a.ImageOut)
 			var sum money.Sum
 			sum.Add(money.Item{Count: input, Rate: in}, money.FactorOf(factor, geo))
 			sum.Add(money.Item{Count: output, Rate: out}, money.FactorOf(factor, geo))
-			if dearest.Less(&sum) {
-				dearest = sum
+			if highest.Less(&sum) {
+				highest = sum
 			}
 		})
 	}
-	free := true // the backend chooses the tier
+	open := true // the backend chooses the tier
 	for _, o := range a.Tiers {
 		if o.Param == "service_tier" {
-			free = anyTier(o.Value)
+			open = anyTier(o.Value)
 		}
 		try(p.tier(o.Value))
 	}
-	if free {
+	if open {
 		try(nil)
 		for i := range p.Tier {
 			try(&p.Tier[i])
 		}
 	}
-	return dearest
+	return highest
 }
 
-// highestGeo returns the greatest factor of the region that a request names.
-// Without a region, the operator's account decides.
+// highestGeo returns the factor of the region that a request names. Without a region, the operator's
+// account at the vendor decides, so highestGeo returns the highest factor.
 func (p *Price) highestGeo(region string) money.Amount {
 	if g := p.geo(region); g != nil {
 		return g.Factor
@@ -247,22 +241,21 @@ func (p *Price) highestGeo(region string) money.Amount {
 	return factor
 }
 
-// Fits returns the greatest max_tokens for which available covers the greatest
-// price of a call. It returns zero if there is none, if the model has no
-// max_output, or if max_tokens does not limit the call.
-func (p *Price) Fits(a Ask, available money.Amount) int64 {
+// Fits returns the highest max_tokens for which available covers the highest cost of a call. It
+// returns zero if there is none, if the price has no max_output, or if max_tokens does not limit the
+// call.
+func (p *Price) Fits(a CallSpec, available money.Amount) int64 {
 	a.HasMaxTokens = true
 	return int64(sort.Search(int(p.MaxOutput), func(i int) bool {
 		a.MaxTokens = int64(i) + 1
 		b, refused := p.Bounds(a)
-		return refused != nil || p.Greatest(b) > available
+		return refused != nil || p.HighestCost(b) > available
 	}))
 }
 
-// Cost returns the price of a call's tokens and of the request, computed in 128
-// bits and rounded up once, at the price's own rates. Within the limits it
-// cannot overflow; beyond them it may be [money.Max]. The caller decides
-// whether the call is charged.
+// Cost returns the cost of a call's tokens and of the request at the price's own rates. It computes in
+// 128 bits and rounds up once. Within the limits it cannot overflow; beyond them it may be
+// [money.Max]. The caller decides whether the call is charged.
 func (p *Price) Cost(t usage.Tokens) money.Amount {
 	r := p.rates()
 	var items [usage.Kinds]money.Item
@@ -276,26 +269,25 @@ func (p *Price) Cost(t usage.Tokens) money.Amount {
 	return inRange(sum, ok)
 }
 
-// Cut returns the part of t within b, and whether something was removed. It
-// removes tokens of the most expensive kinds first, in the customer's favour.
+// Cut returns the part of t within b, and whether tokens were removed. It removes tokens of the most
+// expensive kinds first, in favour of the user.
 func (p *Price) Cut(b Bounds, t usage.Tokens) (kept usage.Tokens, cut bool) {
 	r := p.rates()
 	return r.cut(b.Input, b.Output, t)
 }
 
-// sumFits reports whether the sum of counts, none of which is negative, is at
-// most room.
-func sumFits(room int64, counts ...int64) bool {
+// sumFits reports whether no count is negative and the sum of all counts is at most limit.
+func sumFits(limit int64, counts ...int64) bool {
 	for _, n := range counts {
-		if n < 0 || n > room {
+		if n < 0 || n > limit {
 			return false
 		}
-		room -= n
+		limit -= n
 	}
 	return true
 }
 
-// cut is Cut at these rates.
+// cut is [Price.Cut] at these rates.
 func (r *rates) cut(input, output int64, t usage.Tokens) (kept usage.Tokens, cut bool) {
 	kept = t
 	if !sumFits(input, t.Input, t.CacheRead, t.CacheWrite5m, t.CacheWrite1h, t.AudioInput, t.ImageInput) {
@@ -325,17 +317,17 @@ type kind struct {
 	rate  money.Rate
 }
 
-// keepCheapest reduces kinds to a total of at most room tokens. Kinds of equal
-// price keep their order. It does not add them, so it cannot overflow.
-func keepCheapest(room int64, kinds []kind) {
+// keepCheapest reduces kinds to a total of at most limit tokens. Kinds of equal price keep their
+// order. It does not add counts, so it cannot overflow.
+func keepCheapest(limit int64, kinds []kind) {
 	for i := range kinds {
 		for j := i; j > 0 && kinds[j].rate < kinds[j-1].rate; j-- {
 			kinds[j], kinds[j-1] = kinds[j-1], kinds[j]
 		}
 	}
 	for _, k := range kinds {
-		*k.count = min(max(*k.count, 0), room)
-		room -= *k.count
+		*k.count = min(max(*k.count, 0), limit)
+		limit -= *k.count
 	}
 }
 
@@ -353,8 +345,7 @@ func inRange(sum money.Amount, ok bool) money.Amount {
 	return sum
 }
 
-// ForCalls reports whether p prices model calls. A price of seconds or images
-// alone does not.
+// ForCalls reports whether p is a price of model calls, and not only of seconds or images.
 func (p *Price) ForCalls() bool {
 	return p.Input != nil || p.Output != nil || p.Request > 0
 }

@@ -8,49 +8,47 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Charge is the charge of a call by the usage report of its backend.
+// Charge is the charge of a call, from the usage report of its backend.
 type Charge struct {
 	Amount money.Amount
 	Tokens usage.Tokens // charged tokens of all passes
-	Cut    bool         // the backend reports more than the limits of the call
+	Cut    bool         // the backend has reported more than the limits of the call
 
-	// Unlisted is the reported tier or region, if the price lists others but
-	// not this one. The call is charged at the highest of the listed rates.
+	// Unlisted is the reported tier or region if the price lists only others. The
+	// call is then charged at the highest of the listed rates.
 	Unlisted string
 
-	price *Price // of the model that answered; nil: it is free
-	own   part   // of the call itself, or its first pass
-	more  []part // other passes
+	price *Price // of the model that answered; nil: free
+	own   part   // the call itself, or its first pass
+	more  []part // the other passes
 	tools []ToolCharge
 }
 
-// Charge returns the charge of a call: the rates for the length of its prompt
-// (above), replaced by those of its tier, times the factor of the region,
-// rounded up once, plus the request and the tool uses. It is at most the
-// greatest price within b.
+// Charge returns the charge of a call. The rates are those for the length of its prompt (above),
+// replaced by those of its tier, multiplied by the factor of the region. The sum is rounded up once;
+// the request and the tool uses are added. The charge is at most the highest charge of b.
 func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
 	served, b := b.options.servedBy(p, b, r)
 	return p.charge(served, b, r).within(b)
 }
 
-// maxExcess limits Excess, as a multiple of the greatest charge. A greater
-// report is treated as an error.
+// maxExcess limits Excess to a multiple of the highest charge, because a larger report is probably an
+// error.
 const maxExcess = 10
 
-// Excess returns how much the reported usage costs beyond the charge if no
-// limits apply. The operator pays this, not the user.
+// Excess returns the cost of the reported usage without limits, minus the charge. The operator pays
+// this amount, not the user.
 func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Amount {
 	served, b := b.options.servedBy(p, b, r)
-	most, ok := times(int64(b.most), maxExcess)
+	limit, ok := times(int64(b.maxCharge), maxExcess)
 	if !ok {
-		most = int64(money.Max - b.most)
+		limit = int64(money.Max - b.maxCharge)
 	}
-	whole := p.charge(served, Bounds{Input: math.MaxInt64, Output: math.MaxInt64, unbounded: true, options: b.options}, r)
-	return min(max(whole.Amount-charged, 0), money.Amount(most))
+	unlimited := p.charge(served, Bounds{Input: math.MaxInt64, Output: math.MaxInt64, unbounded: true, options: b.options}, r)
+	return min(max(unlimited.Amount-charged, 0), money.Amount(limit))
 }
 
-// charge is Charge at the price of the model that answered, without the limit
-// of the sum.
+// charge is [Price.Charge] at the price of the model that answered, without the limit of the sum.
 func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	if !p.hasRules() && b.options == nil && len(r.Passes) == 0 {
 		kept, cut := p.Cut(b, r.Tokens)
@@ -118,31 +116,30 @@ func orUnbounded(tokens int64) int64 {
 	return tokens
 }
 
-// within limits c to the greatest price.
+// within limits c to the highest charge of b.
 func (c Charge) within(b Bounds) Charge {
-	if c.Amount > b.most {
-		c.Amount, c.Cut = b.most, true
+	if c.Amount > b.maxCharge {
+		c.Amount, c.Cut = b.maxCharge, true
 	}
 	return c
 }
 
-// serving is the price with the tier, region and options that apply to the
-// call.
+// serving is the price with the tier, region and options that apply to the call.
 type serving struct {
 	price     *Price
-	options   *options // nil: none
+	options   *options // nil: no rare options
 	report    *usage.Report
 	unbounded bool // the number of tool uses is not limited
 }
 
-// call returns the price of the call's own tokens, without additional passes.
+// call returns the cost of the call's own tokens, without additional passes.
 func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 	_, c.Unlisted = s.tiers()
 	if _, _, unlisted := s.geo(); unlisted != "" {
 		c.Unlisted = unlisted
 	}
 	// The vendor bills each pass as a separate call with its own prompt. The
-	// tokens of the call are the sum.
+	// reported tokens of the call are the sum of the passes.
 	longest, each := s.report.Tokens.AllInput(), usage.Tokens{}
 	own := s.ownPasses()
 	if len(own) > 0 {
@@ -157,17 +154,17 @@ func (s serving) call(b Bounds) (sum money.Sum, c Charge) {
 	if len(own) > 1 && !c.Cut && each == s.report.Tokens {
 		sum = money.Sum{}
 		for _, pass := range own {
-			cost, one, _ := s.pass(pass.Tokens, pass.Tokens.AllInput(), math.MaxInt64, math.MaxInt64)
+			cost, part, _ := s.pass(pass.Tokens, pass.Tokens.AllInput(), math.MaxInt64, math.MaxInt64)
 			sum.Plus(cost)
-			c.more = append(c.more, one)
+			c.more = append(c.more, part)
 		}
 		c.own, c.more = c.more[0], c.more[1:]
 	}
 	return sum, c
 }
 
-// ownPasses returns the passes whose tokens belong to the call. If a fallback
-// answered, these are only its own.
+// ownPasses returns the passes whose tokens belong to the call. If a fallback has answered, these are
+// only the passes of the fallback.
 func (s serving) ownPasses() (own []usage.Pass) {
 	kind := usage.MessagePass
 	if slices.ContainsFunc(s.report.Passes, func(p usage.Pass) bool { return p.Kind == usage.FallbackPass }) {
@@ -181,9 +178,9 @@ func (s serving) ownPasses() (own []usage.Pass) {
 	return own
 }
 
-// pass returns the tokens of a pass within the limits input and output, and
-// their price at the highest of the tiers that may apply.
-func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest money.Sum, p part, cut bool) {
+// pass returns the tokens of a pass within the limits input and output, and their cost at the highest
+// of the tiers that may apply.
+func (s serving) pass(t usage.Tokens, prompt, input, output int64) (highest money.Sum, p part, cut bool) {
 	tiers, _ := s.tiers()
 	geo, name, _ := s.geo()
 	first, _ := s.price.at(prompt, tiers[0])
@@ -194,24 +191,24 @@ func (s serving) pass(t usage.Tokens, prompt, input, output int64) (dearest mone
 	p.Tokens, cut = first.cut(input, output, t)
 	for _, tier := range tiers {
 		r, factor := s.price.at(p.prompt, tier)
-		if sum := r.cost(p.Tokens, money.FactorOf(factor, geo)); dearest.Less(&sum) {
-			dearest, p.tier = sum, tier
+		if sum := r.cost(p.Tokens, money.FactorOf(factor, geo)); highest.Less(&sum) {
+			highest, p.tier = sum, tier
 		}
 	}
-	return dearest, p, cut
+	return highest, p, cut
 }
 
 // noTier is the result of tiers if the rates of the price itself apply.
 var noTier = []*Tier{nil}
 
-// tiers returns the tiers that may apply, or nil for the price itself, and the
-// reported name if the price lists only others.
+// tiers returns the tiers that may apply, where nil is the price itself. unlisted is the reported
+// name if the price lists only others.
 func (s serving) tiers() (tiers []*Tier, unlisted string) {
 	if len(s.price.Tier) == 0 {
 		return noTier, ""
 	}
 	for _, name := range [...]string{
-		orAsked(s.report.Tier, s.options.requested("service_tier")), orAsked(s.report.Speed, s.options.requested("speed")),
+		orRequested(s.report.Tier, s.options.requested("service_tier")), orRequested(s.report.Speed, s.options.requested("speed")),
 	} {
 		if slices.Contains(usualTiers, name) {
 			continue
@@ -232,11 +229,10 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 	return tiers, ""
 }
 
-// geo returns the factor of the region that served the call, and its name if
-// the price has factors for regions. The name is also in unlisted if the price
-// lists only others.
+// geo returns the factor of the region that served the call, and its name if the price has factors for
+// regions. If the price lists only other regions, unlisted is the name, too.
 func (s serving) geo() (factor money.Amount, name, unlisted string) {
-	region := orAsked(s.report.Geo, s.options.requested("inference_geo"))
+	region := orRequested(s.report.Geo, s.options.requested("inference_geo"))
 	if len(s.price.Geo) == 0 || slices.Contains(usualGeos, region) {
 		return money.Unit, "", ""
 	}
@@ -246,21 +242,20 @@ func (s serving) geo() (factor money.Amount, name, unlisted string) {
 	return s.price.highestGeo(""), region, region
 }
 
-// orAsked returns the reported value, or else the requested one.
-func orAsked(reported, asked string) string {
+// orRequested returns the reported value, or else the requested one.
+func orRequested(reported, requested string) string {
 	if reported != "" {
 		return reported
 	}
-	return asked
+	return requested
 }
 
-// countedTools are the tools whose uses a vendor reports. For any other
-// declared tool one use is charged, and also for these if the answer reports no
-// tool uses.
+// countedTools are the tools whose uses a vendor reports. For any other declared tool, one use is
+// charged. If the answer reports no tool uses, one use is charged for these tools, too.
 var countedTools = []string{"web_search", "web_fetch"}
 
-// tools returns the price of the tool uses, which it adds to c, and whether
-// more uses of one were reported than can be charged.
+// tools adds the tool uses to c, and returns their cost and whether more uses of a tool were reported
+// than can be charged.
 func (s serving) tools(c *Charge) (sum money.Amount, cut bool) {
 	for _, price := range s.price.Call {
 		n := int64(0)
@@ -272,12 +267,12 @@ func (s serving) tools(c *Charge) (sum money.Amount, cut bool) {
 		case !s.report.CountsTools || !slices.Contains(countedTools, price.Tool):
 			n = 1
 		}
-		most := s.mostUses(price.Tool)
+		limit := s.maxUses(price.Tool)
 		if s.unbounded {
-			most = n
+			limit = n
 		}
-		cut = cut || n > most
-		if n = min(n, most); n > 0 {
+		cut = cut || n > limit
+		if n = min(n, limit); n > 0 {
 			c.tools = append(c.tools, ToolCharge{price.Tool, n, price.Price})
 		}
 		cost, ok := times(n, int64(price.Price))
@@ -291,10 +286,9 @@ func (s serving) tools(c *Charge) (sum money.Amount, cut bool) {
 	return sum, cut
 }
 
-// mostUses returns the greatest number of charged uses of a tool: those that
-// its declarations reserve, or for an undeclared tool the default of a
-// declaration without a limit.
-func (s serving) mostUses(tool string) (n int64) {
+// maxUses returns the maximum number of charged uses of a tool: the number that its declarations
+// reserve. For an undeclared tool, it is the default of a declaration without a limit.
+func (s serving) maxUses(tool string) (n int64) {
 	if !s.options.declares(tool) {
 		return s.price.uses(&ServerTool{Name: tool})
 	}

@@ -10,8 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// gpt is a price with all options. An input token costs one nano-unit, an
-// output token ten.
+// gpt returns a price with all options. An input token costs one nano-unit, an output token ten.
 func gpt() Price {
 	return Price{
 		Model: "gpt-*",
@@ -36,7 +35,7 @@ func gpt() Price {
 	}
 }
 
-func bounded(t *testing.T, p *Price, a Ask) Bounds {
+func bounded(t *testing.T, p *Price, a CallSpec) Bounds {
 	t.Helper()
 	b, refused := p.Bounds(a)
 	if refused != nil {
@@ -50,46 +49,46 @@ func TestPriceRulesApplyInOrder(t *testing.T) {
 	searches := []ServerTool{{Param: "tools[0].type", Name: "web_search", MaxUses: 3}}
 	executes := []ServerTool{{Param: "tools[0].type", Name: "code_execution"}}
 	for name, c := range map[string]struct {
-		ask    Ask
+		spec   CallSpec
 		report usage.Report
 		want   money.Amount // in nano-units
 	}{
-		"plain":                  {Ask{}, usage.Report{Tokens: usage.Tokens{Input: 100, Output: 10}}, 200},
-		"audio":                  {Ask{Audio: true}, usage.Report{Tokens: usage.Tokens{Input: 1, AudioInput: 2, AudioOutput: 3}}, 1 + 200 + 600},
-		"images":                 {Ask{ImageOut: true}, usage.Report{Tokens: usage.Tokens{ImageInput: 5, ImageOutput: 3}}, 5 + 150},
-		"at the threshold":       {Ask{}, usage.Report{Tokens: usage.Tokens{Input: 200, Output: 10}}, 200 + 100},
-		"above it, the whole":    {Ask{}, usage.Report{Tokens: usage.Tokens{Input: 201, Output: 10}}, 402 + 150},
-		"the cache is prompt":    {Ask{}, usage.Report{Tokens: usage.Tokens{Input: 101, CacheRead: 100}}, 202 + 10},
-		"above the second":       {Ask{}, usage.Report{Tokens: usage.Tokens{Input: 501, Output: 10}}, 1503 + 100},
-		"a factor":               {Ask{}, usage.Report{Tier: "flex", Tokens: usage.Tokens{Input: 100, Output: 10}}, 100},
-		"rounded up once":        {Ask{}, usage.Report{Tier: "flex", Geo: "us", Tokens: usage.Tokens{Input: 3, CacheRead: 1}}, 2}, // 3.1 × 0.55 = 1.705
-		"a block":                {Ask{}, usage.Report{Tier: "priority", Tokens: usage.Tokens{Input: 100, Output: 10, CacheRead: 10}}, 400 + 400 + 1},
-		"its other name":         {Ask{}, usage.Report{Speed: "fast", Tokens: usage.Tokens{Input: 100, Output: 10}}, 800},
-		"a tier after above":     {Ask{}, usage.Report{Tier: "flex", Tokens: usage.Tokens{Input: 300, Output: 10}}, (600 + 150) / 2},
-		"a block replaces above": {Ask{}, usage.Report{Tier: "priority", Tokens: usage.Tokens{Input: 300, Output: 10}}, 1200 + 400},
-		"above in a tier":        {Ask{}, usage.Report{Tier: "ultrafast", Tokens: usage.Tokens{Input: 300, Output: 10}}, 3600 + 150},
-		"the region last":        {Ask{}, usage.Report{Tier: "flex", Geo: "us", Tokens: usage.Tokens{Input: 400, Output: 0}}, 440},
-		"usual words":            {Ask{}, usage.Report{Tier: "standard", Speed: "standard", Geo: "not_available", Tokens: usage.Tokens{Input: 100}}, 100},
-		"as asked, unreported":   {Ask{Tiers: []Option{{"service_tier", "flex"}}, Geo: Option{"inference_geo", "us"}}, usage.Report{Tokens: usage.Tokens{Input: 100}}, 55},
-		"the answer decides":     {Ask{Tiers: []Option{{"service_tier", "priority"}}}, usage.Report{Tier: "default", Tokens: usage.Tokens{Input: 100}}, 100},
+		"plain":                      {CallSpec{}, usage.Report{Tokens: usage.Tokens{Input: 100, Output: 10}}, 200},
+		"audio":                      {CallSpec{Audio: true}, usage.Report{Tokens: usage.Tokens{Input: 1, AudioInput: 2, AudioOutput: 3}}, 1 + 200 + 600},
+		"images":                     {CallSpec{ImageOut: true}, usage.Report{Tokens: usage.Tokens{ImageInput: 5, ImageOutput: 3}}, 5 + 150},
+		"at the threshold":           {CallSpec{}, usage.Report{Tokens: usage.Tokens{Input: 200, Output: 10}}, 200 + 100},
+		"above the threshold":        {CallSpec{}, usage.Report{Tokens: usage.Tokens{Input: 201, Output: 10}}, 402 + 150},
+		"cached tokens count":        {CallSpec{}, usage.Report{Tokens: usage.Tokens{Input: 101, CacheRead: 100}}, 202 + 10},
+		"above the second threshold": {CallSpec{}, usage.Report{Tokens: usage.Tokens{Input: 501, Output: 10}}, 1503 + 100},
+		"a factor":                   {CallSpec{}, usage.Report{Tier: "flex", Tokens: usage.Tokens{Input: 100, Output: 10}}, 100},
+		"rounded up once":            {CallSpec{}, usage.Report{Tier: "flex", Geo: "us", Tokens: usage.Tokens{Input: 3, CacheRead: 1}}, 2}, // 3.1 × 0.55 = 1.705
+		"a block":                    {CallSpec{}, usage.Report{Tier: "priority", Tokens: usage.Tokens{Input: 100, Output: 10, CacheRead: 10}}, 400 + 400 + 1},
+		"another name of a tier":     {CallSpec{}, usage.Report{Speed: "fast", Tokens: usage.Tokens{Input: 100, Output: 10}}, 800},
+		"a tier after above":         {CallSpec{}, usage.Report{Tier: "flex", Tokens: usage.Tokens{Input: 300, Output: 10}}, (600 + 150) / 2},
+		"a block replaces above":     {CallSpec{}, usage.Report{Tier: "priority", Tokens: usage.Tokens{Input: 300, Output: 10}}, 1200 + 400},
+		"above in a tier":            {CallSpec{}, usage.Report{Tier: "ultrafast", Tokens: usage.Tokens{Input: 300, Output: 10}}, 3600 + 150},
+		"a region after a tier":      {CallSpec{}, usage.Report{Tier: "flex", Geo: "us", Tokens: usage.Tokens{Input: 400, Output: 0}}, 440},
+		"usual names":                {CallSpec{}, usage.Report{Tier: "standard", Speed: "standard", Geo: "not_available", Tokens: usage.Tokens{Input: 100}}, 100},
+		"as requested":               {CallSpec{Tiers: []Option{{"service_tier", "flex"}}, Geo: Option{"inference_geo", "us"}}, usage.Report{Tokens: usage.Tokens{Input: 100}}, 55},
+		"as reported":                {CallSpec{Tiers: []Option{{"service_tier", "priority"}}}, usage.Report{Tier: "default", Tokens: usage.Tokens{Input: 100}}, 100},
 		"tools after factors": {
-			Ask{Tools: searches},
+			CallSpec{Tools: searches},
 			usage.Report{Tier: "flex", CountsTools: true, Tools: []usage.ToolUse{{Name: "web_search", Uses: 2}}, Tokens: usage.Tokens{Input: 100}}, 50 + 2000,
 		},
-		"a tool that was not used":    {Ask{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 100}}, 100},
-		"a tool that nobody counts":   {Ask{Tools: searches}, usage.Report{Tokens: usage.Tokens{Input: 100}}, 100 + 1000},
-		"a tool that is not counted":  {Ask{Tools: executes}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 100}}, 100 + 100},
-		"more than can be":            {Ask{BodyBytes: 3, MaxTokens: 1, HasMaxTokens: true, Tiers: []Option{{"service_tier", "default"}}}, usage.Report{Tokens: usage.Tokens{Input: 5000, Output: 5}}, 3000 + 10},
-		"a tool loop beyond context":  {Ask{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 3900}}, 11700},
-		"a compaction beside":         {Ask{Compaction: true}, usage.Report{Tokens: usage.Tokens{Input: 100}, Passes: []usage.Pass{{Kind: usage.CompactionPass, Tokens: usage.Tokens{Input: 180, Output: 10}}}}, 100 + 280},
-		"each pass by its own prompt": {Ask{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 300}, Passes: []usage.Pass{{Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 120}}, {Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 180}}}}, 300},
-		"one of them long":            {Ask{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 350}, Passes: []usage.Pass{{Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 100}}, {Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 250}}}}, 100 + 500},
+		"an unused tool":               {CallSpec{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 100}}, 100},
+		"no report of tool uses":       {CallSpec{Tools: searches}, usage.Report{Tokens: usage.Tokens{Input: 100}}, 100 + 1000},
+		"a tool that is not counted":   {CallSpec{Tools: executes}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 100}}, 100 + 100},
+		"more than the limits":         {CallSpec{BodyBytes: 3, MaxTokens: 1, HasMaxTokens: true, Tiers: []Option{{"service_tier", "default"}}}, usage.Report{Tokens: usage.Tokens{Input: 5000, Output: 5}}, 3000 + 10},
+		"a tool loop beyond context":   {CallSpec{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 3900}}, 11700},
+		"a compaction":                 {CallSpec{Compaction: true}, usage.Report{Tokens: usage.Tokens{Input: 100}, Passes: []usage.Pass{{Kind: usage.CompactionPass, Tokens: usage.Tokens{Input: 180, Output: 10}}}}, 100 + 280},
+		"passes below the threshold":   {CallSpec{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 300}, Passes: []usage.Pass{{Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 120}}, {Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 180}}}}, 300},
+		"one pass above the threshold": {CallSpec{Tools: searches}, usage.Report{CountsTools: true, Tokens: usage.Tokens{Input: 350}, Passes: []usage.Pass{{Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 100}}, {Kind: usage.MessagePass, Tokens: usage.Tokens{Input: 250}}}}, 100 + 500},
 	} {
 		p := gpt()
 		if err := p.Validate(); err != nil {
 			t.Fatal(err)
 		}
-		b := bounded(t, &p, c.ask)
+		b := bounded(t, &p, c.spec)
 		got := p.Charge(b, &c.report)
 		if got.Amount != c.want || got.Unlisted != "" {
 			t.Errorf("%s is charged %d, %q, want %d", name, got.Amount, got.Unlisted, c.want)
@@ -109,17 +108,17 @@ func TestToolUsesAreChargedUpToTheReservation(t *testing.T) {
 		want   money.Amount
 		cut    bool
 	}{
-		"as often as said":         {[]ServerTool{search(3)}, uses("web_search", 3), 3000, false},
-		"more often":               {[]ServerTool{search(3)}, uses("web_search", 300), 3000, true},
-		"declared twice":           {[]ServerTool{search(3), search(1)}, uses("web_search", 300), 4000, true},
-		"by the price's max":       {[]ServerTool{search(0)}, uses("web_search", 1_000_000_000), 2000, true},
-		"by default":               {[]ServerTool{{Name: "code_execution"}}, uses("code_execution", 1<<53), 1000, true},
-		"undeclared":               {nil, uses("web_search", 2), 2000, false},
-		"undeclared and too often": {nil, uses("web_search", 1<<53), 2000, true},
-		"undeclared beside one":    {[]ServerTool{search(1)}, uses("code_execution", 11), 1000, true},
+		"the declared number":     {[]ServerTool{search(3)}, uses("web_search", 3), 3000, false},
+		"more than declared":      {[]ServerTool{search(3)}, uses("web_search", 300), 3000, true},
+		"declared twice":          {[]ServerTool{search(3), search(1)}, uses("web_search", 300), 4000, true},
+		"the max of the price":    {[]ServerTool{search(0)}, uses("web_search", 1_000_000_000), 2000, true},
+		"the default":             {[]ServerTool{{Name: "code_execution"}}, uses("code_execution", 1<<53), 1000, true},
+		"undeclared":              {nil, uses("web_search", 2), 2000, false},
+		"undeclared, too many":    {nil, uses("web_search", 1<<53), 2000, true},
+		"undeclared and declared": {[]ServerTool{search(1)}, uses("code_execution", 11), 1000, true},
 	} {
 		p := gpt()
-		if got := p.Charge(bounded(t, &p, Ask{Tools: c.tools}), &c.report); got.Amount != c.want || got.Cut != c.cut {
+		if got := p.Charge(bounded(t, &p, CallSpec{Tools: c.tools}), &c.report); got.Amount != c.want || got.Cut != c.cut {
 			t.Errorf("%s: charged %d, cut %v; want %d, %v", name, got.Amount, got.Cut, c.want, c.cut)
 		}
 	}
@@ -130,7 +129,7 @@ func TestAdvisorPassesAreChargedUpToTheReservation(t *testing.T) {
 	plain := Price{Model: "p", TokenPrices: TokenPrices{Input: amount("0.001"), Output: amount("0.001")}, Context: 1000, MaxOutput: 100}
 	sage, oracle := plain, plain
 	sage.Input, oracle.Input = amount("0.01"), amount("0.1")
-	two := []NamedModel{
+	advisors := []NamedModel{
 		{Param: "tools[0].model", Name: "sage", Price: &sage, MaxUses: 2, MaxTokens: 5},
 		{Param: "tools[1].model", Name: "oracle", Price: &oracle, MaxUses: 1},
 	}
@@ -143,13 +142,13 @@ func TestAdvisorPassesAreChargedUpToTheReservation(t *testing.T) {
 		want   money.Amount
 		cut    bool
 	}{
-		"within":           {two, []usage.Pass{pass("sage", 5), pass("oracle", 9), pass("sage-2", 0)}, 15 + 109 + 10, false},
-		"more often":       {two, []usage.Pass{pass("sage", 0), pass("sage", 0), pass("oracle", 0), pass("sage", 0), pass("oracle", 0)}, 120, true},
-		"more at once":     {two, []usage.Pass{pass("sage", 50)}, 15, true},
+		"within":           {advisors, []usage.Pass{pass("sage", 5), pass("oracle", 9), pass("sage-2", 0)}, 15 + 109 + 10, false},
+		"more uses":        {advisors, []usage.Pass{pass("sage", 0), pass("sage", 0), pass("oracle", 0), pass("sage", 0), pass("oracle", 0)}, 120, true},
+		"more tokens":      {advisors, []usage.Pass{pass("sage", 50)}, 15, true},
 		"undeclared":       {nil, slices.Repeat([]usage.Pass{pass("sage", 1)}, 10), 20, false},
 		"undeclared, more": {nil, slices.Repeat([]usage.Pass{pass("sage", 1)}, 60), 20, true},
 	} {
-		got := plain.Charge(bounded(t, &plain, Ask{Models: c.models}), &usage.Report{Passes: c.passes})
+		got := plain.Charge(bounded(t, &plain, CallSpec{Models: c.models}), &usage.Report{Passes: c.passes})
 		if got.Amount != c.want || got.Cut != c.cut {
 			t.Errorf("%s: charged %d, cut %v; want %d, %v", name, got.Amount, got.Cut, c.want, c.cut)
 		}
@@ -163,7 +162,7 @@ func TestExcessIsTheCostBeyondTheBounds(t *testing.T) {
 	advised := []NamedModel{{Param: "tools[0].model", Name: "sage", Price: &sage, MaxUses: 1}}
 	rapid.Check(t, func(t *rapid.T) {
 		p := rapid.SampledFrom([]Price{plain, gpt()}).Draw(t, "price")
-		a := Ask{BodyBytes: 300, MaxTokens: 10, HasMaxTokens: true, Models: rapid.SampledFrom([][]NamedModel{nil, advised}).Draw(t, "models")}
+		a := CallSpec{BodyBytes: 300, MaxTokens: 10, HasMaxTokens: true, Models: rapid.SampledFrom([][]NamedModel{nil, advised}).Draw(t, "models")}
 		b, refused := p.Bounds(a)
 		if refused != nil {
 			t.Fatal(refused)
@@ -178,13 +177,13 @@ func TestExcessIsTheCostBeyondTheBounds(t *testing.T) {
 		}
 		c := p.Charge(b, &r)
 		excess := p.Excess(b, &r, c.Amount)
-		if !c.Cut && excess != 0 || excess < 0 || excess > maxExcess*b.most {
+		if !c.Cut && excess != 0 || excess < 0 || excess > maxExcess*b.maxCharge {
 			t.Fatalf("%+v is charged %+v, the excess is %v", r, c, excess)
 		}
-		wide := b // limits that allow everything
-		wide.Input, wide.Output, wide.most, wide.unbounded = 1<<60, 1<<60, money.Max, true
-		if whole := p.Charge(wide, &r); excess != min(max(whole.Amount-c.Amount, 0), maxExcess*b.most) {
-			t.Fatalf("%+v is charged %v of %v, the excess is %v", r, c.Amount, whole.Amount, excess)
+		unlimited := b
+		unlimited.Input, unlimited.Output, unlimited.maxCharge, unlimited.unbounded = 1<<60, 1<<60, money.Max, true
+		if all := p.Charge(unlimited, &r); excess != min(max(all.Amount-c.Amount, 0), maxExcess*b.maxCharge) {
+			t.Fatalf("%+v is charged %v of %v, the excess is %v", r, c.Amount, all.Amount, excess)
 		}
 	})
 }
@@ -193,78 +192,78 @@ func TestAnUnknownTierIsChargedAtTheHighestListedRate(t *testing.T) {
 	t.Parallel()
 	p := gpt()
 	report := usage.Report{Tier: "scale", Tokens: usage.Tokens{Input: 100, Output: 10}}
-	got := p.Charge(bounded(t, &p, Ask{}), &report)
+	got := p.Charge(bounded(t, &p, CallSpec{}), &report)
 	if got.Amount != 800 || got.Unlisted != "scale" {
-		t.Errorf("it is charged %+v", got)
+		t.Errorf("the charge is %+v", got)
 	}
 	// The charge is at most the price of the requested tier.
-	b := bounded(t, &p, Ask{HasMaxTokens: true, Tiers: []Option{{"service_tier", "flex"}}})
+	b := bounded(t, &p, CallSpec{HasMaxTokens: true, Tiers: []Option{{"service_tier", "flex"}}})
 	report.Tokens = usage.Tokens{Input: 1000}
 	if got = p.Charge(b, &report); got.Amount != 1650 || !got.Cut {
-		t.Errorf("it is charged %+v, beyond its bound", got)
+		t.Errorf("with a requested tier, the charge is %+v", got)
 	}
 	p.Tier = nil
-	if got = p.Charge(bounded(t, &p, Ask{}), &usage.Report{Tier: "scale", Tokens: usage.Tokens{Input: 100, Output: 10}}); got.Amount != 200 || got.Unlisted != "" {
-		t.Errorf("without tiers it is charged %+v", got)
+	if got = p.Charge(bounded(t, &p, CallSpec{}), &usage.Report{Tier: "scale", Tokens: usage.Tokens{Input: 100, Output: 10}}); got.Amount != 200 || got.Unlisted != "" {
+		t.Errorf("without tiers, the charge is %+v", got)
 	}
 	report = usage.Report{Geo: "mars", Tokens: usage.Tokens{Input: 100}}
-	if got = p.Charge(bounded(t, &p, Ask{}), &report); got.Amount != 110 || got.Unlisted != "mars" {
-		t.Errorf("elsewhere it is charged %+v", got)
+	if got = p.Charge(bounded(t, &p, CallSpec{}), &report); got.Amount != 110 || got.Unlisted != "mars" {
+		t.Errorf("in an unknown region, the charge is %+v", got)
 	}
 }
 
 func TestAdditionalModelsHaveTheirOwnPrices(t *testing.T) {
 	t.Parallel()
 	cheap := Price{Model: "c", TokenPrices: TokenPrices{Input: amount("0.001"), Output: amount("0.001")}, Context: 1000, MaxOutput: 100}
-	dear := Price{Model: "d", TokenPrices: TokenPrices{Input: amount("0.01"), Output: amount("0.01")}, Context: 2000, MaxOutput: 100}
-	ask := Ask{Model: "cheap", BodyBytes: 30, MaxTokens: 10, HasMaxTokens: true}
+	expensive := Price{Model: "d", TokenPrices: TokenPrices{Input: amount("0.01"), Output: amount("0.01")}, Context: 2000, MaxOutput: 100}
+	spec := CallSpec{Model: "cheap", BodyBytes: 30, MaxTokens: 10, HasMaxTokens: true}
 
-	fallback := ask
-	fallback.Models = []NamedModel{{Param: "fallbacks[0].model", Name: "dear", Price: &dear}}
+	fallback := spec
+	fallback.Models = []NamedModel{{Param: "fallbacks[0].model", Name: "expensive", Price: &expensive}}
 	b := bounded(t, &cheap, fallback)
-	if got := cheap.Greatest(b); got != 200 {
-		t.Errorf("with a fallback %d is reserved", got)
+	if got := cheap.HighestCost(b); got != 200 {
+		t.Errorf("with a fallback, %d is reserved", got)
 	}
 	tokens := usage.Tokens{Input: 10, Output: 5}
 	for name, c := range map[string]struct {
 		report usage.Report
 		want   money.Amount
 	}{
-		"itself":           {usage.Report{Model: usage.NameOf("cheap-20260101"), Tokens: tokens}, 15},
-		"not said":         {usage.Report{Tokens: tokens}, 15},
-		"by its name":      {usage.Report{Model: usage.NameOf("dear-20260101"), Tokens: tokens}, 150},
-		"by its pass":      {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: usage.Tokens{Input: 9}}, {Kind: usage.FallbackPass, Model: "dear", Tokens: tokens}}}, 150},
-		"an unknown one":   {usage.Report{Model: usage.NameOf("dearest"), Tokens: tokens}, 150},
-		"declined is free": {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: tokens}}}, 15},
+		"the model itself":          {usage.Report{Model: usage.NameOf("cheap-20260101"), Tokens: tokens}, 15},
+		"an unnamed model":          {usage.Report{Tokens: tokens}, 15},
+		"the fallback, by its name": {usage.Report{Model: usage.NameOf("expensive-20260101"), Tokens: tokens}, 150},
+		"the fallback, by its pass": {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: usage.Tokens{Input: 9}}, {Kind: usage.FallbackPass, Model: "expensive", Tokens: tokens}}}, 150},
+		"an unknown model":          {usage.Report{Model: usage.NameOf("expensive2"), Tokens: tokens}, 150},
+		"a declined pass":           {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: tokens}}}, 15},
 	} {
 		if got := cheap.Charge(b, &c.report); got.Amount != c.want {
 			t.Errorf("answered by %s: charged %d, want %d", name, got.Amount, c.want)
 		}
 	}
 
-	advised := ask
-	advised.Models = []NamedModel{{Param: "tools[0].model", Name: "dear", Price: &dear, MaxUses: 2, MaxTokens: 50}}
+	advised := spec
+	advised.Models = []NamedModel{{Param: "tools[0].model", Name: "expensive", Price: &expensive, MaxUses: 2, MaxTokens: 50}}
 	b = bounded(t, &cheap, advised)
 	// Three passes of 1,000 and 10 tokens, and two of 2,000 and 50.
-	if got := cheap.Greatest(b); got != 3*1010+2*20_500 {
-		t.Errorf("with an advisor %d is reserved", got)
+	if got := cheap.HighestCost(b); got != 3*1010+2*20_500 {
+		t.Errorf("with an advisor, %d is reserved", got)
 	}
 	report := usage.Report{Tokens: tokens, Passes: []usage.Pass{
 		{Kind: usage.MessagePass, Model: "cheap", Tokens: tokens},
-		{Kind: usage.AdvisorPass, Model: "dear-20260101", Tokens: usage.Tokens{Input: 100, Output: 20}},
-		{Kind: usage.AdvisorPass, Model: "dear-20260101", Tokens: usage.Tokens{Input: 5000}},
+		{Kind: usage.AdvisorPass, Model: "expensive-20260101", Tokens: usage.Tokens{Input: 100, Output: 20}},
+		{Kind: usage.AdvisorPass, Model: "expensive-20260101", Tokens: usage.Tokens{Input: 5000}},
 	}}
 	if got := cheap.Charge(b, &report); got.Amount != 15+1200+20_000 || got.Tokens.Input != 10+100+2000 || !got.Cut {
-		t.Errorf("with an advisor it is charged %+v", got)
+		t.Errorf("with an advisor, the charge is %+v", got)
 	}
-	moderated := ask
-	moderated.Models = []NamedModel{{Param: "moderation.model", Name: "m", Price: &dear}}
+	moderated := spec
+	moderated.Models = []NamedModel{{Param: "moderation.model", Name: "m", Price: &expensive}}
 	b = bounded(t, &cheap, moderated)
-	if got := cheap.Charge(b, &usage.Report{Model: usage.NameOf("another"), Tokens: tokens}); cheap.Greatest(b) != 20 || got.Amount != 15 {
-		t.Errorf("with a moderation %d is reserved, %d charged", cheap.Greatest(b), got.Amount)
+	if got := cheap.Charge(b, &usage.Report{Model: usage.NameOf("another"), Tokens: tokens}); cheap.HighestCost(b) != 20 || got.Amount != 15 {
+		t.Errorf("with a moderation, %d is reserved and %d charged", cheap.HighestCost(b), got.Amount)
 	}
 	advised.Models[0].Price = nil
 	if got := cheap.Charge(bounded(t, &cheap, advised), &report); got.Amount != 15 {
-		t.Errorf("with a free advisor it is charged %+v", got)
+		t.Errorf("with a free advisor, the charge is %+v", got)
 	}
 }

@@ -8,21 +8,19 @@ import (
 
 // Media is the content of a body other than the text of its messages.
 type Media struct {
-	Images      int64 // inline
-	AudioTokens int64 // greatest tokens of inline audio
-	TextBytes   int64 // inline documents
+	Images      int64 // number of inline images
+	AudioTokens int64 // maximum of tokens of inline audio
+	TextBytes   int64 // bytes of inline documents
 }
 
-// ImageEstimate is the estimated number of tokens of an image, about the
-// vendors' documented number for a large image. The reservation is ten times
-// that.
+// ImageEstimate is the estimated number of tokens of an image. It is about the number that vendors
+// document for a large image. The reservation is ten times as high.
 const ImageEstimate = 5_000
 
-// Estimate returns the estimated input of a call without a usage report, from
-// the content of its body: text and image links, prompts that are given as
-// tokens, and media. With unmeasured set it is at least the whole context,
-// because the size of some input is unknown. It is never more than was
-// reserved. A nil Price is allowed.
+// Estimate returns the estimated input of a call without a usage report, from the content of its body:
+// text and image links, prompts that are given as tokens, and media. unmeasured says that the size of
+// some input is unknown; then the estimate is at least the whole context. It is never more than the
+// reservation. p may be nil.
 func (p *Price) Estimate(b Bounds, body usage.Request, tokens int64, m Media, unmeasured bool) usage.Tokens {
 	t := usage.Tokens{
 		Input:      usage.Estimate(body.TextBytes+m.TextBytes) + tokens,

@@ -8,9 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Work is the quantities of a generation that prices count, for the request or
-// for a part of the result. Zero in a result means that the backend did not
-// report the field.
+// Work is the quantities of a generation that determine its price, for the request or for a part of
+// the result. In a result, zero means that the backend has not reported the field.
 type Work struct {
 	// Count is the number of images or videos. Zero means one.
 	Count int64 `json:"count,omitempty"`
@@ -21,15 +20,14 @@ type Work struct {
 	// Resolution is the resolution of each, in any case. Empty: unknown.
 	Resolution string `json:"resolution,omitempty"`
 
-	// Audio is whether there is sound. Nil: unknown.
+	// Audio is true if there is sound. Nil: unknown.
 	Audio *bool `json:"audio,omitempty"`
 }
 
-// Quote is the price of a generation at submission, with everything that is
-// needed to charge it later, independent of later configurations. It is stored
-// with the task.
+// Quote is the price of a generation at submission. It has all data to charge the task later,
+// independent of later configurations. It is stored with the task.
 type Quote struct {
-	// Hold is the greatest price, which is held at submission.
+	// Hold is the highest cost, which is held at submission.
 	Hold money.Amount `json:"hold"`
 
 	// Rule is the calculation of Hold as text.
@@ -48,7 +46,7 @@ type Quote struct {
 	Rows []Variant `json:"rows,omitempty"`
 }
 
-// Refusal is the reason why there is no quote.
+// Refusal is the reason why [Price.Quote] returns no quote.
 type Refusal int
 
 // The refusals.
@@ -69,8 +67,7 @@ func (p *Price) Names(kind Kind, resolution string) bool {
 	return slices.ContainsFunc(p.rowsOf(kind), func(row Variant) bool { return strings.EqualFold(row.Resolution, resolution) })
 }
 
-// Only returns p with only the rows of this name, which then apply to any
-// resolution.
+// Only returns a copy of p with only the rows of this name, which then apply to any resolution.
 func (p *Price) Only(kind Kind, name string) *Price {
 	one := *p
 	var rows []Variant
@@ -95,8 +92,8 @@ func (p *Price) rowsOf(kind Kind) []Variant {
 	return p.Second
 }
 
-// Quote returns the greatest price of a generation. If resolution or sound is
-// unknown, it uses the most expensive row. The zero Refusal means none.
+// Quote returns the quote for a generation. If resolution or sound is unknown, it uses the most
+// expensive row. The zero Refusal means no refusal.
 func (p *Price) Quote(kind Kind, asked Work) (Quote, Refusal) {
 	if !p.ForGenerations(kind) {
 		return Quote{}, Unpriced
@@ -122,10 +119,9 @@ func (p *Price) Quote(kind Kind, asked Work) (Quote, Refusal) {
 	return q, 0
 }
 
-// Cost returns the charge for the delivered parts, rounded up once and at most
-// the hold. Values that the backend does not report count as requested,
-// including the number of parts. A resolution without a price counts as the
-// requested one.
+// Cost returns the charge for the delivered parts, rounded up once and at most the hold. Values that
+// the backend has not reported count as requested, including the number of parts. A resolution without
+// a price counts as the requested one.
 func (q *Quote) Cost(delivered ...Work) money.Amount {
 	if len(delivered) == 0 {
 		return q.Hold
@@ -158,7 +154,7 @@ func (q *Quote) Counts() bool {
 	return slices.ContainsFunc(q.Rows, func(row Variant) bool { return row.Price > 0 })
 }
 
-// complete fills in the unknown values of a part.
+// complete replaces the unknown values of a part by the requested ones.
 func (q *Quote) complete(part Work) Work {
 	part.Count = max(part.Count, 1)
 	if part.Duration <= 0 {
@@ -173,9 +169,8 @@ func (q *Quote) complete(part Work) Work {
 	return part
 }
 
-// row returns the row that applies to w, or nil. Rows of the resolution take
-// precedence over those for all others. Among them, with sound, the row for
-// sound takes precedence.
+// row returns the row that applies to w, or nil. The rows of the resolution take precedence over the
+// rows for all other resolutions. With sound, the row for sound takes precedence.
 func (q *Quote) row(w Work) (*Variant, Refusal) {
 	switch {
 	case len(q.Rows) == 0:
@@ -184,7 +179,7 @@ func (q *Quote) row(w Work) (*Variant, Refusal) {
 		return nil, NoDuration
 	}
 	if w.Resolution == "" {
-		return q.dearest(w.Audio), 0
+		return q.highest(w.Audio), 0
 	}
 	for _, resolution := range []string{w.Resolution, ""} {
 		if row := q.forSound(resolution, w.Audio); row != nil {
@@ -194,8 +189,8 @@ func (q *Quote) row(w Work) (*Variant, Refusal) {
 	return nil, UnpricedResolution
 }
 
-// forSound returns the row of a resolution with or without sound, or the more
-// expensive one if sound is unknown; nil if there is none.
+// forSound returns the row of a resolution with or without sound, or nil if there is none. If sound is
+// unknown, it returns the more expensive row.
 func (q *Quote) forSound(resolution string, audio *bool) *Variant {
 	var silent, sound *Variant
 	for i := range q.Rows {
@@ -209,48 +204,47 @@ func (q *Quote) forSound(resolution string, audio *bool) *Variant {
 	}
 	switch {
 	case audio == nil:
-		return dearer(silent, sound)
+		return higher(silent, sound)
 	case *audio && sound != nil:
 		return sound
 	}
 	return silent
 }
 
-// dearest returns the most expensive row of all resolutions, including the row
-// for all others.
-func (q *Quote) dearest(audio *bool) *Variant {
-	var top *Variant
-	for _, row := range q.Rows {
-		top = dearer(top, q.forSound(row.Resolution, audio))
+// highest returns the most expensive row of all resolutions, including the row for all others.
+func (q *Quote) highest(audio *bool) *Variant {
+	var row *Variant
+	for _, r := range q.Rows {
+		row = higher(row, q.forSound(r.Resolution, audio))
 	}
-	if top == nil { // without sound, and every row is for sound
+	if row == nil { // without sound, and every row is for sound
 		for i := range q.Rows {
-			top = dearer(top, &q.Rows[i])
+			row = higher(row, &q.Rows[i])
 		}
 	}
-	return top
+	return row
 }
 
-func dearer(a, b *Variant) *Variant {
+// higher returns the more expensive row. Either may be nil.
+func higher(a, b *Variant) *Variant {
 	if a == nil || b != nil && b.Price > a.Price {
 		return b
 	}
 	return a
 }
 
-// item returns the price of w by a row, zero without a row, or false if it is
-// out of range.
+// item returns the quantity and the rate of w by a row, or false if it is out of range. Without a row,
+// it is zero.
 func (q *Quote) item(w Work, row *Variant) (money.Item, bool) {
 	if row == nil {
 		return money.Item{}, true
 	}
-	// Rates are per million. Per million microseconds, that is the price of one
-	// second.
-	each := int64(money.Million)
+	// Rates are per million, and a price per second is one per million microseconds.
+	quantity := int64(money.Million)
 	if q.Kind == Video {
-		each = int64(w.Duration)
+		quantity = int64(w.Duration)
 	}
-	count, fits := times(w.Count, each)
+	count, fits := times(w.Count, quantity)
 	return money.Item{Count: count, Rate: money.RateOf(row.Price)}, fits
 }
 
@@ -259,20 +253,20 @@ func (q *Quote) item(w Work, row *Variant) (money.Item, bool) {
 func (q *Quote) rule(w Work, row *Variant) string {
 	var terms []string
 	if row != nil {
-		things, unit := "image", "image"
+		item, unit := "image", "image"
 		if q.Kind == Video {
-			things, unit = "video", "second"
+			item, unit = "video", "second"
 		}
 		if w.Count != 1 {
-			things += "s"
+			item += "s"
 		}
-		term := fmt.Sprintf("%d %s", w.Count, things)
+		term := fmt.Sprintf("%d %s", w.Count, item)
 		if q.Kind == Video {
 			term += fmt.Sprintf(" × %v s", w.Duration)
 		}
 		term += fmt.Sprintf(" × %v per %s", row.Price, unit)
-		if what := row.describe(); what != "" {
-			term += " (" + what + ")"
+		if text := row.describe(); text != "" {
+			term += " (" + text + ")"
 		}
 		terms = append(terms, term)
 	}
@@ -282,7 +276,7 @@ func (q *Quote) rule(w Work, row *Variant) string {
 	return strings.Join(terms, " + ")
 }
 
-// describe returns what a row is for, as text.
+// describe returns the resolution and the sound of a row as text.
 func (v *Variant) describe() string {
 	var words []string
 	if v.Resolution != "" {

@@ -9,7 +9,7 @@ import (
 )
 
 // unpriced returns an error for an option that the price does not cover.
-func (p *Price) unpriced(a *Ask) *fault.Fault {
+func (p *Price) unpriced(a *CallSpec) *fault.Fault {
 	for _, o := range a.Tiers {
 		if !slices.Contains(usualTiers, o.Value) && p.tier(o.Value) == nil {
 			var priced []string
@@ -48,7 +48,7 @@ func (p *Price) unpriced(a *Ask) *fault.Fault {
 }
 
 func unpricedOption(param, value string, priced []string) *fault.Fault {
-	allowed := "no other value has one either"
+	allowed := "no other value has a price either"
 	if len(priced) > 0 {
 		allowed = "allowed: " + strings.Join(priced, ", ")
 	}

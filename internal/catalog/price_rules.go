@@ -12,15 +12,14 @@ import (
 
 // Above is the price of a whole call whose prompt has more than Tokens tokens,
 // including cached ones. Prices that it does not set are unchanged. If several
-// apply, the one with the greatest Tokens is used.
+// blocks apply, the block with the highest Tokens is used.
 type Above struct {
 	Tokens int64 `json:"tokens"`
 	TokenPrices
 }
 
-// Tier is the price of calls that a backend reports to have served at a service
-// tier or speed. It is a factor, or prices that replace the others. Prices that
-// it does not set are unchanged.
+// Tier is the price of calls at a service tier or speed that the backend reports. It is a factor, or
+// prices that replace the others. Prices that it does not set are unchanged.
 type Tier struct {
 	// The tier's names as backends report them, in service_tier or in speed.
 	Names []string `json:"names"`
@@ -56,7 +55,7 @@ const (
 	// nor the price sets one.
 	DefaultUses = 10
 
-	// MaxUses is the greatest number that a price may set.
+	// MaxUses is the maximum number that a price may set.
 	MaxUses = 1000
 )
 
@@ -72,8 +71,7 @@ func UsualService(name string) bool {
 	return slices.Contains(usualTiers, name) || slices.Contains(usualGeos, name)
 }
 
-// anyTier reports whether this value of a request's tier lets the backend
-// choose.
+// anyTier reports whether the backend may choose the tier if a request has this value.
 func anyTier(value string) bool { return value == "" || value == "auto" || value == "none" }
 
 // hasRules reports whether the price of a call depends on more than the kinds
@@ -119,8 +117,7 @@ func blockFor(blocks []Above, prompt int64) (best *Above) {
 	return best
 }
 
-// at returns the rates and the factor for a prompt of this length at a tier,
-// which may be nil.
+// at returns the rates and the factor for a prompt of this length at a tier. tier may be nil.
 func (p *Price) at(prompt int64, tier *Tier) (rates, money.Amount) {
 	if len(p.Above) == 0 && tier == nil {
 		return p.rates(), money.Unit
@@ -141,18 +138,18 @@ func (p *Price) at(prompt int64, tier *Tier) (rates, money.Amount) {
 	return prices.rates(), factor
 }
 
-// thresholds calls f with the longest prompt of each range in which p has the
-// same rates, for prompts of up to most tokens.
-func (p *Price) thresholds(tier *Tier, most int64, f func(prompt int64)) {
-	f(most)
+// thresholds calls f with the longest prompt of each range in which p has the same rates, for prompts
+// of up to longest tokens.
+func (p *Price) thresholds(tier *Tier, longest int64, f func(prompt int64)) {
+	f(longest)
 	for _, block := range p.Above {
-		if block.Tokens < most {
+		if block.Tokens < longest {
 			f(block.Tokens)
 		}
 	}
 	if tier != nil {
 		for _, block := range tier.Above {
-			if block.Tokens < most {
+			if block.Tokens < longest {
 				f(block.Tokens)
 			}
 		}
@@ -217,7 +214,7 @@ func validateAbove(blocks []Above, context int64) error {
 		case b.TokenPrices == TokenPrices{}:
 			return fmt.Errorf("above %d: it names no price", b.Tokens)
 		case slices.ContainsFunc(blocks[:i], func(o Above) bool { return o.Tokens == b.Tokens }):
-			return fmt.Errorf("above %d is there twice", b.Tokens)
+			return fmt.Errorf("above %d is given twice", b.Tokens)
 		}
 		if err := b.validate(); err != nil {
 			return fmt.Errorf("above %d: %w", b.Tokens, err)
@@ -226,8 +223,8 @@ func validateAbove(blocks []Above, context int64) error {
 	return nil
 }
 
-// validateNames returns an error for names that no backend reports, for
-// duplicates, and for names to which the price's own rates apply.
+// validateNames returns an error for invalid names, for duplicates, and for names to which the price's
+// own rates apply.
 func validateNames(word string, names, usual []string) error {
 	for i, name := range names {
 		switch {
@@ -236,13 +233,13 @@ func validateNames(word string, names, usual []string) error {
 		case slices.Contains(usual, name):
 			return fmt.Errorf("%s %s: the rates of the price itself apply to it: set those", word, name)
 		case slices.Contains(names[:i], name):
-			return fmt.Errorf("%s %s is there twice", word, name)
+			return fmt.Errorf("%s %s is given twice", word, name)
 		}
 	}
 	return nil
 }
 
-// cost returns the price of one pass's tokens at these rates.
+// cost returns the cost of one pass's tokens at these rates.
 func (r *rates) cost(t usage.Tokens, factor money.Factor) (sum money.Sum) {
 	for kind, n := range t.ByKind() {
 		sum.Add(money.Item{Count: n, Rate: r[kind]}, factor)

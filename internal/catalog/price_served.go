@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// options are the rare options of a call. All methods may be called on nil.
+// options are the rare options of a call. Its methods may be called on nil.
 type options struct {
 	model        string
 	tiers        []Option
@@ -25,7 +25,7 @@ type alternative struct {
 	bounds Bounds
 }
 
-func newOptions(a *Ask) *options {
+func newOptions(a *CallSpec) *options {
 	o := &options{model: a.Model, tiers: a.Tiers, geo: a.Geo, tools: a.Tools}
 	for _, m := range a.Models {
 		if m.isAdditional() {
@@ -35,9 +35,9 @@ func newOptions(a *Ask) *options {
 	return o
 }
 
-// addAlternatives adds the models that may answer instead of that of the call, and
-// makes b reserve for the most expensive one.
-func (o *options) addAlternatives(a Ask, b *Bounds) *fault.Fault {
+// addAlternatives adds the models that may answer instead of the model of the call. It sets the
+// reservation of b to that of the most expensive model.
+func (o *options) addAlternatives(a CallSpec, b *Bounds) *fault.Fault {
 	models := a.Models
 	a.Models = o.advisors
 	for _, m := range models {
@@ -51,7 +51,7 @@ func (o *options) addAlternatives(a Ask, b *Bounds) *fault.Fault {
 			if other.bounds, f = m.Price.Bounds(a); f != nil {
 				return f
 			}
-			b.greatest = max(b.greatest, other.bounds.greatest)
+			b.reserved = max(b.reserved, other.bounds.reserved)
 		}
 		o.alternatives = append(o.alternatives, other)
 	}
@@ -78,9 +78,8 @@ func (o *options) declares(tool string) bool {
 	return o != nil && slices.ContainsFunc(o.tools, func(t ServerTool) bool { return t.Name == tool })
 }
 
-// servedBy returns the price of the model that answered, and the limits of a
-// call to it. If the answer names none of the possible models, it returns the
-// most expensive one.
+// servedBy returns the price of the model that answered, and the limits of a call to it. If the answer
+// names none of the possible models, it returns the most expensive one.
 func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds) {
 	if o == nil || len(o.alternatives) == 0 {
 		return p, b
@@ -95,32 +94,32 @@ func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds)
 		return p, b
 	}
 	price, bounds, best := p, b, matchModel(o.model, name)
-	dearest, most := p, b
+	highest, highestBounds := p, b
 	for _, other := range o.alternatives {
 		if n := matchModel(other.name, name); n > best {
 			price, bounds, best = other.price, other.bounds, n
 		}
-		if other.bounds.most > most.most {
-			dearest, most = other.price, other.bounds
+		if other.bounds.maxCharge > highestBounds.maxCharge {
+			highest, highestBounds = other.price, other.bounds
 		}
 	}
 	if best == 0 {
-		price, bounds = dearest, most
+		price, bounds = highest, highestBounds
 	}
 	bounds.options = o
 	return price, bounds
 }
 
-// advisor returns the tool whose model made a pass, and how many of the earlier
-// passes it made. The tool has no name if the call declares no advisor.
-func (o *options) advisor(earlier []usage.Pass, pass *usage.Pass) (m *NamedModel, made int64) {
+// advisor returns the advisor that made a pass, and the number of its earlier passes. The advisor has
+// no name if the call declares none.
+func (o *options) advisor(earlier []usage.Pass, pass *usage.Pass) (m *NamedModel, passes int64) {
 	m = o.advisorOf(pass)
 	for i := range earlier {
 		if earlier[i].Kind == usage.AdvisorPass && o.advisorOf(&earlier[i]) == m {
-			made++
+			passes++
 		}
 	}
-	return m, made
+	return m, passes
 }
 
 // undeclaredAdvisor represents the advisor of a call that declares none.
@@ -139,12 +138,12 @@ func (o *options) advisorOf(pass *usage.Pass) *NamedModel {
 	return found
 }
 
-// matchModel returns the length of a model name in a request if it matches the
-// one in an answer, which may add a date. Otherwise it returns 0.
-func matchModel(asked, answered string) int {
-	rest, ok := strings.CutPrefix(answered, asked)
-	if !ok || asked == "" || rest != "" && !strings.ContainsAny(rest[:1], "-@:.") {
+// matchModel returns the length of a requested model name if it matches the name in an answer, which
+// may add a date. Otherwise it returns 0.
+func matchModel(requested, answered string) int {
+	rest, ok := strings.CutPrefix(answered, requested)
+	if !ok || requested == "" || rest != "" && !strings.ContainsAny(rest[:1], "-@:.") {
 		return 0
 	}
-	return len(asked)
+	return len(requested)
 }

@@ -42,14 +42,13 @@ type TokenPrices struct {
 	ImageOutput *money.Amount `json:"image_output,omitempty"`
 }
 
-// TokenWord is an option name of the configuration and its price.
+// TokenWord is the option name of a kind of tokens, and its price.
 type TokenWord struct {
 	Word   string
 	Amount **money.Amount
 }
 
-// Words returns the option names of all kinds, each with a pointer to its price
-// in t.
+// Words returns the option names of all kinds with pointers to their prices in t.
 func (t *TokenPrices) Words() [usage.Kinds]TokenWord {
 	return [usage.Kinds]TokenWord{
 		{"input", &t.Input},
@@ -74,7 +73,7 @@ func (t *TokenPrices) validate() error {
 	return nil
 }
 
-// with returns t with the prices that by sets instead of its own.
+// with returns t with the prices of by, where by sets them.
 func (t TokenPrices) with(by *TokenPrices) TokenPrices {
 	return TokenPrices{
 		Input: cmp.Or(by.Input, t.Input), Output: cmp.Or(by.Output, t.Output), CacheRead: cmp.Or(by.CacheRead, t.CacheRead),
@@ -112,9 +111,9 @@ func rateOr(own *money.Amount, parent money.Rate) money.Rate {
 	return money.RateOf(*own)
 }
 
-// dearest returns the highest rates of input and output that may apply to a
-// call. Media rates count only if the call has media.
-func (r *rates) dearest(audio, image, imageOut bool) (input, output money.Rate) {
+// highest returns the highest rates of input and output that may apply to a call. The rates of media
+// count only if the call has media.
+func (r *rates) highest(audio, image, imageOut bool) (input, output money.Rate) {
 	input = max(r[usage.KindInput], r[usage.KindCacheRead], r[usage.KindCacheWrite5m], r[usage.KindCacheWrite1h])
 	output = max(r[usage.KindOutput], r[usage.KindReasoning])
 	if audio {

@@ -17,7 +17,7 @@ func perRequest(patterns ...string) []Price {
 	return rows
 }
 
-func TestExactBeatsPrefixAndLongerBeatsShorter(t *testing.T) {
+func TestExactNamesAndLongerPrefixesTakePrecedence(t *testing.T) {
 	t.Parallel()
 	for name, rows := range map[string][]string{
 		"in one order": {"claude-*", "claude-3", "claude-3*", "claude-30-*", "gpt-*", "gpt"},
@@ -34,7 +34,7 @@ func TestExactBeatsPrefixAndLongerBeatsShorter(t *testing.T) {
 		} {
 			got, ok := ps.Find(model)
 			if ok != (want != "") || ok && got.Model != want {
-				t.Errorf("%s: %q has the price %v, %v, want %q", name, model, got, ok, want)
+				t.Errorf("%s: the price of %q is %v, %v, want %q", name, model, got, ok, want)
 			}
 		}
 	}
@@ -64,37 +64,37 @@ func TestEveryModelHasThePriceOfItsLongestPattern(t *testing.T) {
 		}
 		got, ok := ps.Find(model)
 		if ok != (want != "") || ok && string(got.Model) != want {
-			t.Fatalf("of %q, %q has %v, %v, want %q", patterns, model, got, ok, want)
+			t.Fatalf("with the patterns %q, the price of %q is %v, %v, want %q", patterns, model, got, ok, want)
 		}
 	})
 }
 
-func TestAmbiguousNamesHaveNoPriceOfAPrefix(t *testing.T) {
+func TestPrefixesBarAmbiguousNames(t *testing.T) {
 	t.Parallel()
 	ps, err := NewPrices(perRequest("plain-*", "plain-a:free", "tagged:*"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for model, want := range map[string]struct{ found, bars bool }{
-		"plain-a": {true, false}, "plain-a:online": {false, true}, "plain-a:free": {true, false}, "plain-a,dear": {false, true},
-		"plain-a/../dear": {false, true}, "tagged:7b": {true, false}, "tagged:7b,dear": {false, true}, "other:7b": {false, false},
+		"plain-a": {true, false}, "plain-a:online": {false, true}, "plain-a:free": {true, false}, "plain-a,expensive": {false, true},
+		"plain-a/../expensive": {false, true}, "tagged:7b": {true, false}, "tagged:7b,expensive": {false, true}, "other:7b": {false, false},
 	} {
 		if _, found := ps.Find(model); found != want.found || ps.Bars(model) != want.bars {
-			t.Errorf("%q: found is %v, barred %v, want %v", model, found, ps.Bars(model), want)
+			t.Errorf("%q: found is %v, barred is %v, want %v", model, found, ps.Bars(model), want)
 		}
 	}
 }
 
-func TestPricesOfOnePatternAreRefused(t *testing.T) {
+func TestDuplicatePricesAreRefused(t *testing.T) {
 	t.Parallel()
-	if _, err := NewPrices(perRequest("a", "b*", "a")); err == nil || !strings.Contains(err.Error(), "price a is there twice") {
-		t.Errorf("a double was answered %v", err)
+	if _, err := NewPrices(perRequest("a", "b*", "a")); err == nil || !strings.Contains(err.Error(), "price a is given twice") {
+		t.Errorf("a duplicate: the error is %v", err)
 	}
 	if _, err := NewPrices(perRequest("a", "a*")); err != nil {
-		t.Errorf("a name and a prefix are not the same: %v", err)
+		t.Errorf("a name and a prefix: the error is %v", err)
 	}
 	if _, err := NewPrices([]Price{{Model: "a"}}); err == nil {
-		t.Error("a row that is not valid was taken")
+		t.Error("an invalid row was accepted")
 	}
 }
 
@@ -105,16 +105,16 @@ func TestNamesAreExactNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := ps.Names(); !slices.Equal(got, []string{"z", "a"}) || ps.Len() != 3 {
-		t.Errorf("%d prices, named %q", ps.Len(), got)
+		t.Errorf("the %d prices have the names %q", ps.Len(), got)
 	}
 	if none, err := NewPrices(nil); err != nil || none.Len() != 0 {
-		t.Errorf("no rows made %v, %v", none, err)
+		t.Errorf("without rows, NewPrices returned %v, %v", none, err)
 	} else if p, ok := none.Find("a"); ok {
-		t.Errorf("no rows have a price %v", p)
+		t.Errorf("without rows, Find returned %v", p)
 	}
 }
 
-// hundreds returns a large set, as operators with many vendors have.
+// hundreds returns a large set of prices, as operators with many vendors have.
 func hundreds(t testing.TB) *Prices {
 	var patterns []string
 	for vendor := range 20 {

@@ -19,7 +19,7 @@ func TestTheShorterSideNamesTheResolution(t *testing.T) {
 		{1280, 698, ""}, {1280, 742, ""}, {1280, 744, ""}, {1280, 745, "768P"}, {2000, 1113, ""}, {1024, 1024, ""}, {7680, 4320, ""}, {0, 0, ""}, {1280, 0, ""}, {-720, 720, ""},
 	} {
 		if got, ok := catalog.ResolutionOf(c.width, c.height); got != c.want || ok != (c.want != "") {
-			t.Errorf("%d×%d is %q, %v, want %q", c.width, c.height, got, ok, c.want)
+			t.Errorf("ResolutionOf(%d, %d) is %q, %v, want %q", c.width, c.height, got, ok, c.want)
 		}
 	}
 }
@@ -35,10 +35,10 @@ func TestEverySizeHasAName(t *testing.T) {
 		{16384, 720, "16384x720", false}, {720, 16384, "720x16384", false}, {2000, 600, "2000x600", false},
 	} {
 		if got := catalog.NameSize(c.width, c.height); got != c.want || catalog.CommonResolution(got) != c.common {
-			t.Errorf("%d×%d is %q, which is common: %v", c.width, c.height, got, catalog.CommonResolution(got))
+			t.Errorf("NameSize(%d, %d) is %q, and CommonResolution of it %v", c.width, c.height, got, catalog.CommonResolution(got))
 		}
 	}
 	if !catalog.CommonResolution("4k") || catalog.CommonResolution("") {
-		t.Error("case matters, or nothing is common")
+		t.Error("CommonResolution is wrong for 4k or for an empty name")
 	}
 }

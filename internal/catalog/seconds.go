@@ -9,9 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Seconds is the length of a video in microseconds, so that parts of a second
-// are priced without floating point. In JSON it is a number of seconds: 8 or
-// 5.5.
+// Seconds is the length of a video in microseconds, so that parts of a second are priced without
+// floating point. In JSON it is a number of seconds: 8 or 5.5.
 type Seconds int64
 
 const (
@@ -22,13 +21,13 @@ const (
 	MaxSeconds = 24 * 60 * 60 * Second
 )
 
-// errSeconds describes a valid length; it ends a sentence about a parameter.
+// errSeconds describes a valid length. Its text follows the name of a parameter.
 var errSeconds = fault.New(fault.InvalidParameter, "must be a number of seconds greater than 0 and up to 86400, with at most six decimal places")
 
-// ParseSeconds reads a JSON number of seconds, within [MaxSeconds] and exact.
+// ParseSeconds parses a JSON number of seconds, at most [MaxSeconds], without rounding.
 func ParseSeconds(text string) (Seconds, *fault.Fault) {
-	// The bounds come before the exact reading: an exponent can ask for any
-	// amount of work.
+	// The limits are checked before the exact conversion, which could take very long for
+	// a large exponent.
 	about, err := strconv.ParseFloat(text, 64)
 	if err != nil || len(text) > 32 || about < 1e-6 || about > 86400 {
 		return 0, errSeconds
@@ -44,7 +43,7 @@ func ParseSeconds(text string) (Seconds, *fault.Fault) {
 	return Seconds(exact.Num().Int64()), nil
 }
 
-// String returns the number of seconds, with the decimal places it needs.
+// String returns the number of seconds with the necessary decimal places.
 func (s Seconds) String() string {
 	if s < 0 {
 		return "-" + (-s).String()
@@ -56,14 +55,13 @@ func (s Seconds) String() string {
 	return strings.TrimRight(fmt.Sprintf("%d.%06d", whole, part), "0")
 }
 
-// Whole returns the number of seconds, or false if s is not a whole number of
-// them.
+// Whole returns the number of seconds, or false if s is not a whole number.
 func (s Seconds) Whole() (int, bool) { return int(s / Second), s%Second == 0 }
 
-// MarshalJSON writes a number of seconds.
+// MarshalJSON encodes s as a number of seconds.
 func (s Seconds) MarshalJSON() ([]byte, error) { return []byte(s.String()), nil }
 
-// UnmarshalJSON reads a number of seconds.
+// UnmarshalJSON decodes a number of seconds.
 func (s *Seconds) UnmarshalJSON(text []byte) error {
 	n, refused := ParseSeconds(string(text))
 	if refused != nil {

@@ -18,7 +18,7 @@ func TestSecondsAreExact(t *testing.T) {
 	} {
 		got, refused := catalog.ParseSeconds(text)
 		if got != want || (refused == nil) != (want > 0) {
-			t.Errorf("%q is %d, %v, want %d", text, got, refused, want)
+			t.Errorf("ParseSeconds(%q) is %d, %v, want %d", text, got, refused, want)
 		}
 	}
 }
@@ -27,7 +27,7 @@ func TestSecondsRoundTripAsText(t *testing.T) {
 	t.Parallel()
 	for want, text := range map[catalog.Seconds]string{0: "0", 5_000_000: "5", 5_500_000: "5.5", 1: "0.000001", 10_000_000: "10", 100_010_000: "100.01", -2_500_000: "-2.5"} {
 		if got := want.String(); got != text {
-			t.Errorf("%d is written %s, want %s", int64(want), got, text)
+			t.Errorf("the text of %d is %s, want %s", int64(want), got, text)
 		}
 	}
 	rapid.Check(t, func(t *rapid.T) {
@@ -38,13 +38,13 @@ func TestSecondsRoundTripAsText(t *testing.T) {
 		}
 		var got catalog.Seconds
 		if err := json.Unmarshal(text, &got); err != nil || got != want {
-			t.Fatalf("%d was written %s and read as %d, %v", int64(want), text, int64(got), err)
+			t.Fatalf("%d is encoded as %s and decoded as %d, %v", int64(want), text, int64(got), err)
 		}
 	})
 	if n, whole := (5 * catalog.Second).Whole(); n != 5 || !whole {
-		t.Errorf("5 s are %d, %v", n, whole)
+		t.Errorf("Whole of 5 s is %d, %v", n, whole)
 	}
 	if _, whole := (5*catalog.Second + 1).Whole(); whole {
-		t.Error("a millionth more is whole")
+		t.Error("5.000001 s is a whole number")
 	}
 }

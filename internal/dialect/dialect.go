@@ -1,7 +1,7 @@
-// Package dialect has the wire formats of callers and backends. [Dialect] says which one a
-// route speaks, and writes errors, the error that ends a stream ([Dialect.Event]), pings and the
-// status of rate limits in it. How the usage and the end of an answer are read in each dialect is
-// in internal/usage ([usage.Reader.Finished]).
+// Package dialect has the wire formats of callers and backends. Each route has a [Dialect], which
+// writes errors, the error that ends a stream ([Dialect.Event]), pings and the status of rate
+// limits. Package internal/usage reads the usage and the end of an answer in each dialect
+// ([usage.Reader.Finished]). ARCHITECTURE.md lists the places of a new dialect.
 package dialect
 
 import (
@@ -17,8 +17,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Dialect is a wire format. It depends on the path, so that it is known before the caller
-// is.
+// Dialect is a wire format. It depends only on the path, so it is known before the caller is
+// authenticated.
 type Dialect uint8
 
 // The dialects of docs/reference/http.md#errors.
@@ -29,8 +29,7 @@ const (
 	Console                  // /api/*
 )
 
-// statusOverloaded is the unregistered status with which Anthropic says that it is
-// overloaded.
+// statusOverloaded is Anthropic's unregistered status for an overloaded service.
 const statusOverloaded = 529
 
 // anthropicTypes has the error types of the anthropic dialect, by status.
@@ -47,8 +46,8 @@ var anthropicTypes = map[int]string{
 	statusOverloaded:                 "overloaded_error",
 }
 
-// errorType returns the error type of a status. A status without a type of its own is an
-// error of the caller below 500, and of the server from there.
+// errorType returns the error type of a status. A status without its own type is an
+// error of the caller below 500, otherwise of the server.
 func (d Dialect) errorType(status int) string {
 	if d == Anthropic {
 		if t, ok := anthropicTypes[status]; ok {
@@ -111,7 +110,8 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 			Success bool       `json:"success"`
 			Message string     `json:"message"`
 			Code    fault.Code `json:"code"`
-		}{false, f.Message, f.Code}
+			Param   string     `json:"param,omitempty"`
+		}{false, f.Message, f.Code, f.Param}
 	default:
 		v = struct {
 			Error nested `json:"error"`
@@ -150,10 +150,10 @@ var (
 	openAIPing    = []byte(": ping\n\n")
 )
 
-// Ping returns what a stream may contain between two events to show that the connection is
-// alive. The anthropic dialect has an event for it. Otherwise it is a comment, which every
-// client skips (WHATWG HTML, server-sent events, section 9.2.6). The result must not be
-// changed.
+// Ping returns the bytes that show between two events that the connection is alive. The
+// anthropic dialect has an event for this. In other dialects it is a comment, which every
+// client skips (WHATWG HTML, server-sent events, section 9.2.6). The caller must not change
+// the result.
 func (d Dialect) Ping() []byte {
 	if d == Anthropic {
 		return anthropicPing
@@ -161,11 +161,11 @@ func (d Dialect) Ping() []byte {
 	return openAIPing
 }
 
-// Refuse answers f in the dialect. It removes headers that were set for another answer.
+// Refuse writes f in the dialect. It removes headers that were set for another answer.
 func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string) {
 	header := w.Header()
 	for name := range header {
-		if strings.HasPrefix(name, "Content-") || ofAnother[name] {
+		if strings.HasPrefix(name, "Content-") || staleHeaders[name] {
 			delete(header, name)
 		}
 	}
@@ -192,8 +192,8 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	_, _ = w.Write(body)
 }
 
-// ofAnother are headers of another answer that Refuse removes, beside Content-*.
-var ofAnother = map[string]bool{
+// staleHeaders are headers of another answer that Refuse removes in addition to Content-*.
+var staleHeaders = map[string]bool{
 	"Etag": true, "Last-Modified": true, "Trailer": true, "Location": true, "Request-Id": true,
 }
 
@@ -206,8 +206,8 @@ func Stamp(header http.Header, d Dialect, requestID string) {
 	}
 }
 
-// languages are those of the console: English, the default, and Chinese, also for readers of the
-// traditional script.
+// languages are the languages of the console: English by default, and Chinese. Simplified Chinese
+// is also used for traditional Chinese.
 var languages = language.NewMatcher([]language.Tag{language.English, language.SimplifiedChinese, language.TraditionalChinese})
 
 // inLanguageOf returns f in the language that Accept-Language prefers, in the dialect of the
@@ -230,7 +230,8 @@ func (d Dialect) inLanguageOf(r *http.Request, f *fault.Fault) *fault.Fault {
 // an account send it.
 const maxAccepted = 1 << 10
 
-// RefuseRequest answers f to a request whose body was read to its end, or was not.
+// RefuseRequest writes f as the answer to a request. read reports whether its body was read to the
+// end.
 func (d Dialect) RefuseRequest(w http.ResponseWriter, r *http.Request, f *fault.Fault, requestID string, read bool) {
 	if read {
 		d.Refuse(w, d.inLanguageOf(r, f), requestID)

@@ -20,7 +20,7 @@ func TestARefusalInEachDialect(t *testing.T) {
 		OpenAI:    `{"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or <10>","type":"invalid_request_error","param":"output.duration"}}`,
 		Platform: `{"code":"INVALID_PARAMETER","message":"must be \"5\" or <10>",` +
 			`"error":{"code":"INVALID_PARAMETER","message":"must be \"5\" or <10>","type":"invalid_request_error","param":"output.duration"}}`,
-		Console: `{"success":false,"message":"must be \"5\" or <10>","code":"INVALID_PARAMETER"}`,
+		Console: `{"success":false,"message":"must be \"5\" or <10>","code":"INVALID_PARAMETER","param":"output.duration"}`,
 	} {
 		if got := string(dialect.Body(f, "req_1")); got != want {
 			t.Errorf("dialect %d:\n%s\nwant\n%s", dialect, got, want)
@@ -28,7 +28,7 @@ func TestARefusalInEachDialect(t *testing.T) {
 	}
 }
 
-func TestADuplicateTellsTheTaskThatWasFirst(t *testing.T) {
+func TestADuplicateSessionNamesTheFirstTask(t *testing.T) {
 	t.Parallel()
 	f := fault.At(fault.DuplicateSessionID, "session_id", "taken")
 	f.Task = "task_1"
@@ -76,12 +76,12 @@ func TestAnEventEndsAStreamInItsDialect(t *testing.T) {
 		}
 		_, data, _ := strings.Cut(strings.TrimSpace(event), "data: ")
 		if !json.Valid([]byte(data)) {
-			t.Errorf("%q holds no JSON", event)
+			t.Errorf("%q contains no JSON", event)
 		}
 	}
 }
 
-func TestARefusalTakesBackWhatWasPreparedForAnotherAnswer(t *testing.T) {
+func TestARefusalRemovesHeadersOfAnotherAnswer(t *testing.T) {
 	t.Parallel()
 	w := httptest.NewRecorder()
 	for name, value := range map[string]string{

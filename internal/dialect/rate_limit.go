@@ -9,8 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 )
 
-// rateHeaders are the canonical names of the headers in which clients read the status of a
-// rate limit.
+// rateHeaders are the canonical names of the headers with the status of a rate limit.
 type rateHeaders struct {
 	limit, remaining, reset string
 }
@@ -24,9 +23,9 @@ var (
 )
 
 // ShowRateLimits adds the status of the caller's limits to an answer with the error
-// RATE_LIMITED, and the time until the next try in milliseconds, which the vendors' clients
-// read beside Retry-After. Now is the time of the status. Other answers do not have these
-// headers: no SDK reads them there, and they would cost 2.5 % of the CPU of a call.
+// RATE_LIMITED. It also adds the time until the next try in milliseconds, which the vendors'
+// clients read in addition to Retry-After. now is the time of the status. Other answers do not
+// have these headers: no SDK reads them there, and they would cost 2.5 % of the CPU of a call.
 func (d Dialect) ShowRateLimits(header http.Header, f *fault.Fault, status limit.RateLimitStatus, now time.Time) {
 	if f.Code != fault.RateLimited {
 		return
@@ -36,7 +35,7 @@ func (d Dialect) ShowRateLimits(header http.Header, f *fault.Fault, status limit
 		anthropicRequests.set(header, status.Requests, reset)
 		anthropicTokens.set(header, status.Units, reset)
 	} else {
-		openAIRequests.set(header, status.Requests, time.Duration.String) // as 1.5s
+		openAIRequests.set(header, status.Requests, time.Duration.String) // such as 1.5s
 		openAITokens.set(header, status.Units, time.Duration.String)
 	}
 	if f.RetryAfter > 0 {

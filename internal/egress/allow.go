@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Allowed are destinations that the operator permits in addition to public
-// ones. The zero Allowed permits none.
+// Allowed has destinations that the operator permits in addition to public
+// addresses. The zero Allowed permits none.
 type Allowed struct {
 	names    []allowedName
 	prefixes []allowedPrefix
@@ -52,7 +52,7 @@ func (a *Allowed) add(entry string) error {
 	case err == nil:
 		row := allowedPrefix{prefix, port}
 		if slices.Contains(a.prefixes, row) {
-			return errors.New("it is there twice")
+			return errors.New("it is listed twice")
 		}
 		a.prefixes = append(a.prefixes, row)
 		return nil
@@ -68,7 +68,7 @@ func (a *Allowed) add(entry string) error {
 	}
 	row := allowedName{name, port}
 	if slices.Contains(a.names, row) {
-		return errors.New("it is there twice")
+		return errors.New("it is listed twice")
 	}
 	a.names = append(a.names, row)
 	return nil
@@ -92,9 +92,9 @@ func parsePrefix(text string) (netip.Prefix, error) {
 	prefix, err := netip.ParsePrefix(text)
 	switch {
 	case err != nil:
-		return netip.Prefix{}, errors.New("it is no prefix such as 10.1.0.0/16")
+		return netip.Prefix{}, errors.New("it is not a prefix such as 10.1.0.0/16")
 	case prefix.Addr().Is4In6():
-		return netip.Prefix{}, errors.New("write the prefix of an IPv4 network as one of IPv4")
+		return netip.Prefix{}, errors.New("write the prefix of an IPv4 network as an IPv4 prefix")
 	case prefix != prefix.Masked():
 		return netip.Prefix{}, fmt.Errorf("bits are set after the prefix; did you mean %v?", prefix.Masked())
 	}
@@ -105,11 +105,11 @@ func parsePrefix(text string) (netip.Prefix, error) {
 func splitHostPort(text string) (host string, port uint16, err error) {
 	host, digits, err := net.SplitHostPort(text)
 	if err != nil {
-		return "", 0, errors.New("it has the form host:port")
+		return "", 0, errors.New("it is not of the form host:port")
 	}
 	n, err := strconv.ParseUint(digits, 10, 16)
 	if err != nil || n == 0 || digits[0] == '0' {
-		return "", 0, errors.New("its port is from 1 to 65535")
+		return "", 0, errors.New("its port is not from 1 to 65535")
 	}
 	return host, uint16(n), nil
 }

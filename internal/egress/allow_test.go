@@ -36,8 +36,8 @@ func TestOnlyAllowedDestinationsAreReached(t *testing.T) {
 		tr := newForbiddenServer(t, ok)
 		guard := egress.New(allowed(t, strings.Replace(c.entry, "PORT", tr.port, 1)), answering(loopback))
 		status, err := get(t, guard.Client(), "http://"+c.host+":"+tr.port+"/")
-		if opened := err == nil && status == http.StatusOK; opened != c.opened || tr.visited.Load() > 0 != c.opened {
-			t.Errorf("%s: %s with %s allowed was answered %d, %v after %d visits", name, c.host, c.entry, status, err, tr.visited.Load())
+		if opened := err == nil && status == http.StatusOK; opened != c.opened || tr.connections.Load() > 0 != c.opened {
+			t.Errorf("%s: %s with %s allowed: status %d, %v, %d connections", name, c.host, c.entry, status, err, tr.connections.Load())
 		}
 	}
 }
@@ -74,25 +74,25 @@ func TestInvalidAllowedDestinationsAreRefused(t *testing.T) {
 		entries []string
 		want    string
 	}{
-		"no port":               {[]string{"10.0.0.1"}, "form host:port"},
-		"a URL":                 {[]string{"http://10.0.0.1:80"}, "form host:port"},
-		"IPv6 without brackets": {[]string{"fd00::1:80"}, "form host:port"},
-		"port nought":           {[]string{"10.0.0.1:0"}, "from 1 to 65535"},
-		"any port":              {[]string{"10.0.0.1:*"}, "from 1 to 65535"},
-		"a port too high":       {[]string{"10.0.0.1:65536"}, "from 1 to 65535"},
-		"a port of old":         {[]string{"10.0.0.1:080"}, "from 1 to 65535"},
-		"a service":             {[]string{"10.0.0.1:http"}, "from 1 to 65535"},
-		"no host":               {[]string{":80"}, "no name of a host"},
-		"any host":              {[]string{"*:80"}, "no name of a host"},
-		"any host below":        {[]string{"*.example.com:80"}, "no name of a host"},
-		"bits behind":           {[]string{"10.0.0.1/8:80"}, "did you mean 10.0.0.0/8?"},
-		"too many bits":         {[]string{"10.0.0.0/33:80"}, "no prefix such as"},
-		"a named prefix":        {[]string{"example.com/8:80"}, "no prefix such as"},
-		"a mapped prefix":       {[]string{"[::ffff:10.0.0.0/104]:80"}, "one of IPv4"},
-		"a zone":                {[]string{"[fe80::1%eth0]:80"}, "a zone cannot be allowed"},
-		"short":                 {[]string{"127.1:80"}, "readers take for different ones"},
-		"twice":                 {[]string{"10.0.0.0/8:80", "10.0.0.0/8:80"}, "it is there twice"},
-		"a name twice":          {[]string{"a.example:80", "A.example.:80"}, "it is there twice"},
+		"no port":                    {[]string{"10.0.0.1"}, "form host:port"},
+		"a URL":                      {[]string{"http://10.0.0.1:80"}, "form host:port"},
+		"IPv6 without brackets":      {[]string{"fd00::1:80"}, "form host:port"},
+		"port 0":                     {[]string{"10.0.0.1:0"}, "not from 1 to 65535"},
+		"any port":                   {[]string{"10.0.0.1:*"}, "not from 1 to 65535"},
+		"a port too high":            {[]string{"10.0.0.1:65536"}, "not from 1 to 65535"},
+		"a port with a leading zero": {[]string{"10.0.0.1:080"}, "not from 1 to 65535"},
+		"a service":                  {[]string{"10.0.0.1:http"}, "not from 1 to 65535"},
+		"no host":                    {[]string{":80"}, "not a valid host name"},
+		"any host":                   {[]string{"*:80"}, "not a valid host name"},
+		"a wildcard":                 {[]string{"*.example.com:80"}, "not a valid host name"},
+		"bits after the prefix":      {[]string{"10.0.0.1/8:80"}, "did you mean 10.0.0.0/8?"},
+		"too many bits":              {[]string{"10.0.0.0/33:80"}, "not a prefix such as"},
+		"a named prefix":             {[]string{"example.com/8:80"}, "not a prefix such as"},
+		"a mapped prefix":            {[]string{"[::ffff:10.0.0.0/104]:80"}, "an IPv4 prefix"},
+		"a zone":                     {[]string{"[fe80::1%eth0]:80"}, "a zone cannot be allowed"},
+		"a short address":            {[]string{"127.1:80"}, "can be read in different ways"},
+		"a prefix twice":             {[]string{"10.0.0.0/8:80", "10.0.0.0/8:80"}, "it is listed twice"},
+		"a name twice":               {[]string{"a.example:80", "A.example.:80"}, "it is listed twice"},
 	} {
 		_, err := egress.ParseAllowed(c.entries)
 		if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), c.entries[len(c.entries)-1]) {
@@ -134,6 +134,6 @@ func TestALiteralAddressIsCheckedWhenItIsRegistered(t *testing.T) {
 		}
 	}
 	if err := (egress.Allowed{}).CheckRegistered("http://printer.local/"); err == nil {
-		t.Error("a local name passes where nothing is allowed")
+		t.Error("a local name passes, and no destination is allowed")
 	}
 }

@@ -16,13 +16,12 @@ import (
 // IANA's registries of special-purpose addresses. It does not restrict ports.
 var guardian = ssrf.New(ssrf.WithAnyPort())
 
-// Time limits for establishing a connection. The caller limits the time of the
-// answer.
+// Limits of a connection. The caller limits the time of the answer.
 const (
-	dialPatience      = 10 * time.Second
-	handshakePatience = 10 * time.Second
-	idlePatience      = 30 * time.Second
-	maxHeaderBytes    = 64 << 10
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	idleTimeout      = 30 * time.Second
+	maxHeaderBytes   = 64 << 10
 )
 
 // Guard connects only to public addresses and to those that the operator
@@ -32,15 +31,15 @@ type Guard struct {
 	resolver *net.Resolver
 }
 
-// New returns a guard that also connects to what is allowed, and resolves names
-// with resolver; nil is the system's resolver.
+// New returns a guard that also connects to the allowed destinations. It resolves
+// names with resolver; nil is the system's resolver.
 func New(allow Allowed, resolver *net.Resolver) *Guard {
 	return &Guard{allow: allow, resolver: resolver}
 }
 
 // Client returns a client that connects as Dial does. It ignores proxies of the
 // environment, and returns redirects instead of following them. It has its own
-// connection pool and no time limit, so requests need a context with one.
+// connection pool. It has no time limit, so requests need a context with a deadline.
 func (g *Guard) Client() *http.Client {
 	return &http.Client{
 		Transport: &http.Transport{
@@ -48,8 +47,8 @@ func (g *Guard) Client() *http.Client {
 			DialContext:            g.Dial,
 			ForceAttemptHTTP2:      true,
 			DisableCompression:     true, // bodies are copied unchanged
-			TLSHandshakeTimeout:    handshakePatience,
-			IdleConnTimeout:        idlePatience,
+			TLSHandshakeTimeout:    handshakeTimeout,
+			IdleConnTimeout:        idleTimeout,
 			MaxIdleConnsPerHost:    2,
 			MaxResponseHeaderBytes: maxHeaderBytes,
 		},
@@ -67,7 +66,7 @@ func (g *Guard) Dial(ctx context.Context, network, address string) (net.Conn, er
 	}
 	named := g.allow.name(host, port)
 	dialer := net.Dialer{
-		Timeout:  dialPatience,
+		Timeout:  dialTimeout,
 		Resolver: g.resolver,
 		Control: func(network, address string, conn syscall.RawConn) error {
 			return g.checkSocket(network, address, named, conn)

@@ -22,8 +22,8 @@ import (
 // forbiddenServer is a server on loopback that counts connections.
 type forbiddenServer struct {
 	*httptest.Server
-	port    string
-	visited atomic.Int64
+	port        string
+	connections atomic.Int64
 }
 
 func newForbiddenServer(t *testing.T, answer http.HandlerFunc) *forbiddenServer {
@@ -32,7 +32,7 @@ func newForbiddenServer(t *testing.T, answer http.HandlerFunc) *forbiddenServer 
 	tr.Server = httptest.NewUnstartedServer(answer)
 	tr.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
-			tr.visited.Add(1)
+			tr.connections.Add(1)
 		}
 	}
 	tr.Start()
@@ -46,10 +46,10 @@ func ok(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok")
 // answering returns a resolver with one server, whose n-th answer for the
 // address of any name is answer(n).
 func answering(answer func(n int64) string) *net.Resolver {
-	var asked atomic.Int64
+	var queries atomic.Int64
 	return &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
 		client, server := net.Pipe()
-		go serveDNS(server, func() string { return answer(asked.Add(1)) })
+		go serveDNS(server, func() string { return answer(queries.Add(1)) })
 		return client, nil
 	}}
 }
@@ -138,15 +138,15 @@ func TestNoSpellingOfASpecialAddressConnects(t *testing.T) {
 		if !blocked(err) && !errors.As(err, &unknown) {
 			t.Errorf("%s: %s was answered %d, %v", name, host, status, err)
 		}
-		if n := tr.visited.Swap(0); n != 0 {
-			t.Errorf("%s: %s reached the trap", name, host)
+		if n := tr.connections.Swap(0); n != 0 {
+			t.Errorf("%s: a connection to %s was opened", name, host)
 		}
 	}
 	// The forbidden server counts connections.
 	for _, host := range []string{"127.0.0.1", "any.example"} {
 		open := egress.New(allowed(t, "127.0.0.0/8:"+tr.port), answering(loopback)).Client()
-		if status, err := get(t, open, "http://"+host+":"+tr.port+"/"); err != nil || status != http.StatusOK || tr.visited.Swap(0) != 1 {
-			t.Errorf("the trap answered %s with %d, %v", host, status, err)
+		if status, err := get(t, open, "http://"+host+":"+tr.port+"/"); err != nil || status != http.StatusOK || tr.connections.Swap(0) != 1 {
+			t.Errorf("%s is allowed: status %d, %v", host, status, err)
 		}
 	}
 }
@@ -162,14 +162,14 @@ func TestTheDialledAddressOfANameIsChecked(t *testing.T) {
 	})
 	seen, err := rebinding.LookupNetIP(t.Context(), "ip4", "rebind.example")
 	if err != nil || len(seen) != 1 || seen[0] != netip.MustParseAddr("8.8.8.8") {
-		t.Fatalf("the name is first %v, %v", seen, err)
+		t.Fatalf("the first lookup returns %v, %v", seen, err)
 	}
 	if err := egress.CheckURL("http://rebind.example:" + tr.port + "/"); err != nil {
 		t.Fatal(err)
 	}
 	_, err = get(t, egress.New(egress.Allowed{}, rebinding).Client(), "http://rebind.example:"+tr.port+"/")
-	if !blocked(err) || tr.visited.Load() != 0 {
-		t.Errorf("was answered %v, and the trap was visited %d times", err, tr.visited.Load())
+	if !blocked(err) || tr.connections.Load() != 0 {
+		t.Errorf("got %v and %d connections", err, tr.connections.Load())
 	}
 }
 
@@ -182,8 +182,8 @@ func TestARedirectIsNotFollowed(t *testing.T) {
 	// The redirect is not followed even if both addresses are allowed.
 	client := egress.New(allowed(t, "127.0.0.1:"+first.port, "127.0.0.1:"+second.port), nil).Client()
 	status, err := get(t, client, first.URL)
-	if err != nil || status != http.StatusTemporaryRedirect || second.visited.Load() != 0 {
-		t.Errorf("was answered %d, %v, and the second was visited %d times", status, err, second.visited.Load())
+	if err != nil || status != http.StatusTemporaryRedirect || second.connections.Load() != 0 {
+		t.Errorf("status %d, %v, and %d connections to the second server", status, err, second.connections.Load())
 	}
 }
 
@@ -194,10 +194,10 @@ func TestNoProxyOfTheEnvironmentIsUsed(t *testing.T) {
 	}
 	client := egress.New(egress.Allowed{}, answering(loopback)).Client()
 	if client.Transport.(*http.Transport).Proxy != nil {
-		t.Error("the client asks for a proxy")
+		t.Error("the client uses a proxy")
 	}
-	if _, err := get(t, client, "http://files.example/"); err == nil || proxy.visited.Load() != 0 {
-		t.Errorf("was answered %v, and the proxy was visited %d times", err, proxy.visited.Load())
+	if _, err := get(t, client, "http://files.example/"); err == nil || proxy.connections.Load() != 0 {
+		t.Errorf("got %v and %d connections to the proxy", err, proxy.connections.Load())
 	}
 }
 
@@ -205,7 +205,7 @@ func TestBodiesAreNotDecompressed(t *testing.T) {
 	t.Parallel()
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor != 2 || r.Header.Get("Accept-Encoding") != "" {
-			t.Errorf("asked in %s for the encodings %q", r.Proto, r.Header.Get("Accept-Encoding"))
+			t.Errorf("the request is %s with Accept-Encoding %q", r.Proto, r.Header.Get("Accept-Encoding"))
 		}
 		if r.URL.Path == "/long" {
 			w.Header().Set("X-Long", strings.Repeat("a", 128<<10))
@@ -217,10 +217,10 @@ func TestBodiesAreNotDecompressed(t *testing.T) {
 	client := egress.New(allowed(t, server.Listener.Addr().String()), nil).Client()
 	client.Transport.(*http.Transport).TLSClientConfig = server.Client().Transport.(*http.Transport).TLSClientConfig.Clone()
 	if status, err := get(t, client, server.URL+"/"); err != nil || status != http.StatusOK {
-		t.Errorf("was answered %d, %v", status, err)
+		t.Errorf("status %d, %v", status, err)
 	}
 	if status, err := get(t, client, server.URL+"/long"); err == nil {
-		t.Errorf("a head without an end was answered %d", status)
+		t.Errorf("a head that is too long is accepted with status %d", status)
 	}
 }
 
@@ -235,31 +235,31 @@ func TestEveryConnectionErrorHasTheSameText(t *testing.T) {
 	}
 	_, closedPort, _ := net.SplitHostPort(closed.Addr().String())
 	closed.Close()
-	nameless := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
-		return nil, errors.New("no server of names")
+	noResolver := &net.Resolver{PreferGo: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, errors.New("no name server")
 	}}
-	guard := egress.New(allowed(t, "127.0.0.1:"+closedPort), nameless)
+	guard := egress.New(allowed(t, "127.0.0.1:"+closedPort), noResolver)
 	for name, c := range map[string]struct {
 		address string
 		blocked bool
 	}{
 		"blocked":      {"127.0.0.1:" + tr.port, true},
 		"closed":       {"127.0.0.1:" + closedPort, false},
-		"unresolvable": {"nobody.example:80", false},
+		"unresolvable": {"unknown.example:80", false},
 		"no port":      {"127.0.0.1", false},
 	} {
 		conn, err := guard.Dial(t.Context(), "tcp", c.address)
 		var unreachable *egress.Unreachable
 		if !errors.As(err, &unreachable) || err.Error() != "the address cannot be reached" || conn != nil {
-			t.Errorf("%s was answered %v, %v", name, conn, err)
+			t.Errorf("%s: got %v, %v", name, conn, err)
 			continue
 		}
 		if unreachable.Cause == nil || blocked(err) != c.blocked {
 			t.Errorf("%s: the log has the cause %v", name, unreachable.Cause)
 		}
 	}
-	if tr.visited.Load() != 0 {
-		t.Error("the trap was visited")
+	if tr.connections.Load() != 0 {
+		t.Error("a connection was opened")
 	}
 }
 
@@ -269,7 +269,7 @@ func TestAConnectionErrorWrapsTheContextsError(t *testing.T) {
 	cancel()
 	_, err := egress.New(egress.Allowed{}, nil).Dial(ctx, "tcp", "8.8.8.8:80")
 	if !errors.Is(err, context.Canceled) {
-		t.Errorf("was answered %v", err)
+		t.Errorf("the error is %v", err)
 	}
 }
 

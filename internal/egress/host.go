@@ -10,16 +10,16 @@ import (
 	"unicode"
 )
 
-// Reasons why a host is refused. They describe the kind of address and never
-// what can be reached there.
+// Reasons why a host is refused. They describe the form of the address, and do not
+// reveal whether it can be reached.
 var (
-	errSpecial   = errors.New("is a special address; only public ones are allowed")
-	errAmbiguous = errors.New("is an address in a form that readers take for different ones; write it as 192.0.2.1 or [2001:db8::1]")
+	errSpecial   = errors.New("is a special address; allowed: public addresses")
+	errAmbiguous = errors.New("is an address in a form that can be read in different ways; write it as 192.0.2.1 or [2001:db8::1]")
 	errForeign   = errors.New("is not in ASCII; write it in its xn-- form")
-	errName      = errors.New("is no name of a host: letters, digits, `-`, `_` and single dots, up to 253 characters")
+	errName      = errors.New("is not a valid host name: letters, digits, `-`, `_` and single dots, up to 253 characters")
 )
 
-// special are names that stand for this machine or its network, including all
+// special are names of this machine or its network, including all
 // names below them.
 var special = []string{
 	"localhost",   // RFC 6761, section 6.3
@@ -49,7 +49,7 @@ func isLocalName(host string) bool {
 // isBelow reports whether host is one of the names, or below one.
 func isBelow(host string, names []string) bool {
 	name, err := hostName(host)
-	return err == nil && slices.ContainsFunc(names, func(own string) bool { return name == own || strings.HasSuffix(name, "."+own) })
+	return err == nil && slices.ContainsFunc(names, func(parent string) bool { return name == parent || strings.HasSuffix(name, "."+parent) })
 }
 
 // checkHost checks the host of a URL, with or without brackets. It returns an
@@ -57,7 +57,7 @@ func isBelow(host string, names []string) bool {
 // decimal, octal, hexadecimal or short IPv4 addresses (2130706433, 0177.0.0.1,
 // 0x7f.1, 127.1), IPv4 within IPv6, zones, trailing dots, escapes, and the
 // names of this machine. A host that is not ASCII is refused too, because
-// parsers map other digits and dots to ASCII. So is an invalid host.
+// parsers map other digits and dots to ASCII. An invalid host is also refused.
 func checkHost(host string) error {
 	if strings.ContainsFunc(host, func(r rune) bool { return r > unicode.MaxASCII }) {
 		return errForeign
@@ -89,17 +89,17 @@ func checkHost(host string) error {
 }
 
 // checkEscaped refuses every host with a percent sign. The zone of an IPv6
-// address belongs to this machine. Parsers differ about escapes in a name. The
-// host is special if it is so when unescaped.
+// address belongs to this machine, and parsers read escapes in a name differently.
+// The error is that of the decoded host, if it has one.
 func checkEscaped(host string) error {
 	if strings.Contains(host, ":") {
 		return errSpecial // a zone
 	}
-	plain, err := url.PathUnescape(host)
-	if err != nil || strings.Contains(plain, "%") {
+	decoded, err := url.PathUnescape(host)
+	if err != nil || strings.Contains(decoded, "%") {
 		return errAmbiguous
 	}
-	if err := checkHost(plain); err != nil {
+	if err := checkHost(decoded); err != nil {
 		return err
 	}
 	return errName

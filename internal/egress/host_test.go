@@ -20,7 +20,7 @@ var spellings = map[string]string{
 	"a private network":               "10.0.0.1",
 	"a private network of B":          "172.31.255.255",
 	"a private network of C":          "192.168.1.1",
-	"a carrier's network":             "100.64.0.1",
+	"a carrier network":               "100.64.0.1",
 	"a metadata service":              "169.254.169.254",
 	"a benchmark":                     "198.19.0.1",
 	"multicast":                       "224.0.0.1",
@@ -35,7 +35,7 @@ var spellings = map[string]string{
 	"hexadecimal and short":           "0x7f.1",
 	"hexadecimal as a whole":          "0x7f000001",
 	"hexadecimal in capitals":         "0X7F000001",
-	"a hexadecimal nought":            "0x",
+	"an empty hexadecimal number":     "0x",
 	"short":                           "127.1",
 	"shorter":                         "0",
 	"three parts":                     "127.0.1",
@@ -54,10 +54,10 @@ var spellings = map[string]string{
 	"escaped twice":                   "%2531%2532%2537.0.0.1",
 	"a broken escape":                 "127.0.0.1%",
 	"an escaped name":                 "%6cocalhost",
-	"digits in circles":               "①②⑦.⓪.⓪.①",
-	"digits of full width":            "１２７.0.0.1",
+	"circled digits":                  "①②⑦.⓪.⓪.①",
+	"full-width digits":               "１２７.0.0.1",
 	"ideographic full stops":          "127。0。0。1",
-	"a name in circles":               "ⓛocalhost",
+	"a circled letter":                "ⓛocalhost",
 	"loopback of IPv6":                "[::1]",
 	"loopback without brackets":       "::1",
 	"loopback in full":                "[0000:0000:0000:0000:0000:0000:0000:0001]",
@@ -78,7 +78,7 @@ var spellings = map[string]string{
 	"translated":                      "[::ffff:0:127.0.0.1]",
 	"NAT64":                           "[64:ff9b::127.0.0.1]",
 	"NAT64 in hexadecimal":            "[64:ff9b::7f00:1]",
-	"NAT64 of one's own":              "[64:ff9b:1::7f00:1]",
+	"NAT64 with a local prefix":       "[64:ff9b:1::7f00:1]",
 	"6to4":                            "[2002:7f00:1::]",
 	"Teredo":                          "[2001:0:7f00:1::]",
 	"documentation of IPv6":           "[2001:db8::1]",
@@ -87,13 +87,13 @@ var spellings = map[string]string{
 	"localhost in capitals":           "LocalHost",
 	"localhost with a dot":            "localhost.",
 	"below localhost":                 "a.b.localhost",
-	"localhost of old":                "localhost.localdomain",
+	"localhost.localdomain":           "localhost.localdomain",
 	"localhost of IPv6":               "ip6-localhost",
 	"loopback by name":                "ip6-loopback",
 	"localhost6":                      "localhost6.localdomain6.localhost6",
 	"a name of the link":              "printer.local",
 	"the metadata service by name":    "metadata.google.internal",
-	"a name at home":                  "nas.home.arpa",
+	"a name of a home network":        "nas.home.arpa",
 }
 
 // special reports whether a URL with this host is refused as special. It adds
@@ -103,7 +103,7 @@ func special(host string) bool {
 		host = "[" + host + "]"
 	}
 	err := egress.CheckURL("http://" + host)
-	return err != nil && slices.ContainsFunc([]string{"is a special address", "readers take for different ones", "is not in ASCII"}, func(why string) bool {
+	return err != nil && slices.ContainsFunc([]string{"is a special address", "can be read in different ways", "is not in ASCII"}, func(why string) bool {
 		return strings.Contains(err.Error(), why)
 	})
 }
@@ -122,8 +122,8 @@ func TestSpecialHostsAreRefusedInEverySpelling(t *testing.T) {
 	}
 }
 
-// TestEveryPrefixOfTheRegistriesIsSpecial tests the limits of the registries'
-// prefixes as the dialler's guard has them.
+// TestEveryPrefixOfTheRegistriesIsSpecial checks the first and the last address of
+// each prefix that the guard of the dialler refuses.
 func TestEveryPrefixOfTheRegistriesIsSpecial(t *testing.T) {
 	t.Parallel()
 	for _, prefix := range append(ssrf.IPv4DeniedPrefixes, ssrf.IPv6DeniedPrefixes...) {

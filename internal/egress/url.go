@@ -18,8 +18,8 @@ const MaxURL = 8192
 // most [MaxURL] characters, without user and password, whose host is not
 // special: an address that is not public in any spelling that a parser accepts,
 // or a name of this machine. Other names are not resolved; their addresses are
-// checked when they are dialled. The error says what the URL must be, as the
-// rest of a sentence. It does not repeat the URL, which may be a credential.
+// checked when they are dialled. The error is the rest of a sentence about the URL,
+// such as "must be ...". It does not repeat the URL, which may be a credential.
 func CheckURL(text string) error { return Allowed{}.CheckURL(text) }
 
 // CheckURL is [CheckURL], but allows special addresses and names that are
@@ -41,12 +41,12 @@ func (a Allowed) checkURL(text string, opens func(host string, port uint16) bool
 	if n := utf8.RuneCountInString(text); n > MaxURL {
 		return fmt.Errorf("must have at most %d characters, not %d", MaxURL, n)
 	}
-	// Some parsers strip these, or treat a backslash as a slash, and then find
-	// another host.
-	odd := func(r rune) bool {
+	// Some parsers strip these characters, or treat a backslash as a slash, and then
+	// find another host.
+	unsafe := func(r rune) bool {
 		return r == '\\' || r == utf8.RuneError || unicode.IsSpace(r) || unicode.IsControl(r)
 	}
-	if strings.ContainsFunc(text, odd) {
+	if strings.ContainsFunc(text, unsafe) {
 		return errors.New("must be a URL without white space, backslashes and control characters")
 	}
 	scheme, rest, found := strings.Cut(text, "://")
@@ -67,9 +67,9 @@ func (a Allowed) checkURL(text string, opens func(host string, port uint16) bool
 	if err := checkHost(host); err != nil && !opens(host, port) {
 		return hostError(host, err)
 	}
-	// Go's parser must agree.
+	// Go's parser must find the same host.
 	if u, err := url.Parse(text); err != nil || u.Host != authority || u.User != nil || u.Opaque != "" {
-		return errors.New("must be an absolute http or https URL; it cannot be read as one")
+		return errors.New("must be an absolute http or https URL; it cannot be parsed")
 	}
 	return nil
 }
@@ -87,11 +87,11 @@ func splitAuthority(authority, scheme string) (host string, port uint16, err err
 	case host == "":
 		return "", 0, errors.New("must be an absolute http or https URL with a host")
 	case host[0] != '[' && strings.Contains(host, ":"):
-		return "", 0, errors.New("must be a URL with a host and a port; an IPv6 address stands in brackets")
+		return "", 0, errors.New("must be a URL with a host and a port; an IPv6 address must be in brackets")
 	case given:
 		n, err := strconv.ParseUint(digits, 10, 16)
 		if err != nil || n == 0 {
-			return "", 0, errors.New("must be a URL whose port is from 1 to 65535")
+			return "", 0, errors.New("must be a URL with a port from 1 to 65535")
 		}
 		return host, uint16(n), nil
 	case strings.EqualFold(scheme, "http"):

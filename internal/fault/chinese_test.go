@@ -14,15 +14,15 @@ import (
 	"unicode"
 )
 
-// ofTheConsole are the packages whose messages the console shows.
-var ofTheConsole = []string{
+// consolePackages are the packages whose messages the console shows.
+var consolePackages = []string{
 	"internal/identity", "internal/identity/attempts", "internal/identity/factor", "internal/identity/password",
 	"internal/billing", "internal/audit", "internal/bodymem", "internal/fault", "handlers/console", "handlers/reply",
 }
 
-// notWhole are formats whose arguments are parts of English sentences. In Chinese, such a fault
-// has the general message of its code.
-var notWhole = []string{"%v", "a callback address %v"}
+// untranslated are formats whose arguments are parts of English sentences. In Chinese, such a
+// fault has the general message of its code.
+var untranslated = []string{"%v", "a callback address %v"}
 
 // formatsInSource returns the constant formats of faults in all packages of the module, by
 // package.
@@ -59,8 +59,8 @@ func formatsInSource(t *testing.T) map[string][]string {
 					name = fun.Sel.Name
 				}
 			}
-			if place, ok := map[string]int{"WithMessage": 0, "New": 1, "At": 2}[name]; ok && place < len(call.Args) {
-				if text, ok := constant(call.Args[place]); ok {
+			if index, ok := map[string]int{"WithMessage": 0, "New": 1, "At": 2}[name]; ok && index < len(call.Args) {
+				if text, ok := constant(call.Args[index]); ok {
 					formats[folder] = append(formats[folder], text)
 				}
 			}
@@ -74,7 +74,7 @@ func formatsInSource(t *testing.T) map[string][]string {
 	return formats
 }
 
-// constant returns the text of a literal, or of literals that are joined.
+// constant returns the text of a string literal, or of several joined by +.
 func constant(expression ast.Expr) (string, bool) {
 	switch e := expression.(type) {
 	case *ast.BasicLit:
@@ -108,28 +108,28 @@ func verbs(format string) (list []string) {
 func TestEveryMessageOfTheConsoleIsInBothLanguages(t *testing.T) {
 	t.Parallel()
 	formats := formatsInSource(t)
-	written := make(map[string]bool)
+	used := make(map[string]bool)
 	for _, list := range formats {
 		for _, format := range list {
-			written[format] = true
+			used[format] = true
 		}
 	}
-	for _, folder := range ofTheConsole {
+	for _, folder := range consolePackages {
 		if len(formats[folder]) == 0 {
 			t.Errorf("%s has no messages", folder)
 		}
 		for _, format := range formats[folder] {
-			if _, ok := chinese[format]; !ok && !slices.Contains(notWhole, format) {
+			if _, ok := chinese[format]; !ok && !slices.Contains(untranslated, format) {
 				t.Errorf("%s: %q is not in the table chinese", folder, format)
 			}
 		}
 	}
 	for english, text := range chinese {
-		if !written[english] {
+		if !used[english] {
 			t.Errorf("no package has the message %q", english)
 		}
 		if got, want := verbs(text), verbs(english); !slices.Equal(got, want) {
-			t.Errorf("%q has %q, and in Chinese %q", english, want, got)
+			t.Errorf("%q has the verbs %q, its Chinese form %q", english, want, got)
 		}
 	}
 	for _, code := range codesInSource(t) {
@@ -139,9 +139,9 @@ func TestEveryMessageOfTheConsoleIsInBothLanguages(t *testing.T) {
 	}
 	for _, table := range []map[string]string{chinese, textsOf(chineseCodes)} {
 		for english, text := range table {
-			// Clients read the text of a success in /api/verify.
+			// Clients search the messages of /api/verify for 成功 (success).
 			if !strings.ContainsFunc(text, func(r rune) bool { return unicode.Is(unicode.Han, r) }) || strings.Contains(text, "成功") {
-				t.Errorf("%q is in Chinese %q", english, text)
+				t.Errorf("the Chinese form of %q is %q", english, text)
 			}
 		}
 	}
@@ -160,7 +160,7 @@ type half struct{}
 func (half) String() string  { return "half an hour" }
 func (half) Chinese() string { return "半小时" }
 
-func TestAFaultInChinese(t *testing.T) {
+func TestChinese(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		fault *Fault
@@ -176,16 +176,16 @@ func TestAFaultInChinese(t *testing.T) {
 		english := c.fault.Message
 		got := c.fault.Chinese()
 		if got.Message != c.want || got.Code != c.fault.Code || got.Status() != c.fault.Status() || c.fault.Message != english {
-			t.Errorf("%v is in Chinese %v, want %q", c.fault, got, c.want)
+			t.Errorf("the Chinese form of %v is %v, want %q", c.fault, got, c.want)
 		}
 	}
 }
 
-func TestAFaultOfAnotherFieldKeepsItsMessage(t *testing.T) {
+func TestWithParamKeepsTheMessage(t *testing.T) {
 	t.Parallel()
 	f := At(MissingParameter, "password", "a password is required").After(1)
 	g := f.WithParam("new_password")
 	if g.Param != "new_password" || g.Message != f.Message || g.Chinese().Message != "缺少密码" || g.RetryAfter != 1 || f.Param != "password" {
-		t.Errorf("%+v of %+v", g, f)
+		t.Errorf("WithParam of %+v returned %+v", f, g)
 	}
 }

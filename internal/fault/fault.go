@@ -1,9 +1,9 @@
 // Package fault defines the errors that callers see. A [Fault] has a code, a
 // message and the path of the invalid parameter. All packages return faults;
 // internal/dialect writes them in the dialect of the caller. This package has the
-// only table from codes to HTTP statuses. The text of a fault stands where it is
-// returned; its Chinese form is in the table of chinese.go. It imports no other package of
-// this module.
+// only table from codes to HTTP statuses. The package that returns a fault defines its
+// English message; the Chinese messages are in chinese.go. Package fault imports no other
+// package of this module.
 package fault
 
 import (
@@ -139,43 +139,43 @@ type Fault struct {
 	// Code names the kind of fault.
 	Code Code
 
-	// Message says what was wrong and what is allowed, without any secret.
+	// Message says what is wrong and what is allowed. It contains no secret.
 	Message string
 
 	// Param is the path of the wrong field, such as "messages[0].role"; empty if there
 	// is none.
 	Param string
 
-	// RetryAfter is how long the caller should wait; 0 if it is unknown.
+	// RetryAfter is how long the caller should wait; 0 if unknown.
 	RetryAfter time.Duration
 
 	// Allow lists the methods of the path, for METHOD_NOT_ALLOWED.
 	Allow string
 
-	// Complete is how many bytes there are, for RANGE_NOT_SATISFIABLE.
+	// Complete is the size of the file in bytes, for RANGE_NOT_SATISFIABLE.
 	Complete int64
 
 	// Task is the id of the task that has the session id, for
 	// DUPLICATE_SESSION_ID.
 	Task string
 
-	status int // instead of that of the code; 0: that of the code
+	status int // replaces the status of the code; 0: the status of the code
 
-	format string // from which Message was made, for Chinese
+	format string // of Message, for its Chinese form
 	args   []any
 }
 
-// New returns a fault that concerns the request as a whole.
+// New returns a fault without a field.
 func New(code Code, format string, args ...any) *Fault {
 	return At(code, "", format, args...)
 }
 
-// At returns a fault that concerns the field at the path param.
+// At returns a fault about the field at the path param.
 func At(code Code, param, format string, args ...any) *Fault {
 	return &Fault{Code: code, Param: param, Message: fmt.Sprintf(format, args...), format: format, args: args}
 }
 
-// WithParam returns a copy of f that concerns the field at another path.
+// WithParam returns a copy of f about the field at the path param.
 func (f *Fault) WithParam(param string) *Fault {
 	g := *f
 	g.Param = param
@@ -189,14 +189,14 @@ func (f *Fault) WithMessage(message string) *Fault {
 	return &g
 }
 
-// After returns a copy of f that asks the caller to wait for d.
+// After returns a copy of f with the RetryAfter d.
 func (f *Fault) After(d time.Duration) *Fault {
 	g := *f
 	g.RetryAfter = d
 	return &g
 }
 
-// WithStatus returns a copy of f with this HTTP status instead of that of its code.
+// WithStatus returns a copy of f with this HTTP status instead of the status of its code.
 func (f *Fault) WithStatus(status int) *Fault {
 	g := *f
 	g.status = status
@@ -211,8 +211,8 @@ func (f *Fault) Error() string {
 	return string(f.Code) + " (" + f.Param + "): " + f.Message
 }
 
-// Status returns the HTTP status of f: that of WithStatus, or else that of its code; 500 for
-// an unknown code.
+// Status returns the HTTP status of f: the one set by WithStatus, otherwise the one of its
+// code, and 500 for an unknown code.
 func (f *Fault) Status() int {
 	if f.status != 0 {
 		return f.status
@@ -225,8 +225,8 @@ func (f *Fault) Status() int {
 
 var errStoreUnavailable = New(StoreUnavailable, "the store does not answer").After(5 * time.Second)
 
-// OfStore returns what a caller is told of an error of the store: STORE_UNAVAILABLE, which wraps
-// it. Faults and the end of a context are returned as they are.
+// OfStore wraps an error of the store in STORE_UNAVAILABLE. It returns faults, context errors
+// and nil unchanged.
 func OfStore(err error) error {
 	if _, ok := errors.AsType[*Fault](err); err == nil || ok || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
@@ -234,8 +234,8 @@ func OfStore(err error) error {
 	return fmt.Errorf("%w: %w", errStoreUnavailable, err)
 }
 
-// OrInternal returns the fault in an error of the request with this id, and INTERNAL, which names
-// only the id, if it has none. It returns nil for nil.
+// OrInternal returns the fault in err. If err has none, it returns INTERNAL, whose message only
+// has the request id. It returns nil for nil.
 func OrInternal(err error, requestID string) *Fault {
 	f, ok := errors.AsType[*Fault](err)
 	if !ok && err != nil {
@@ -244,8 +244,8 @@ func OrInternal(err error, requestID string) *Fault {
 	return f
 }
 
-// FromStore returns the fault in an error of an operation on the store, and STORE_UNAVAILABLE if
-// it has none. err is not nil.
+// FromStore returns the fault in the error of an operation on the store, or STORE_UNAVAILABLE if
+// there is none. err must not be nil.
 func FromStore(err error) *Fault {
 	if f, ok := errors.AsType[*Fault](err); ok {
 		return f

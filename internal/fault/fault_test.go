@@ -76,7 +76,7 @@ func TestStatusesMatchTheDocumentation(t *testing.T) {
 	}
 }
 
-func TestTheErrorOfAFaultNamesItsParam(t *testing.T) {
+func TestErrorIncludesTheParam(t *testing.T) {
 	t.Parallel()
 	f := At(InvalidParameter, "messages[0].role", "must be %s", "a string")
 	if got, want := f.Error(), "INVALID_PARAMETER (messages[0].role): must be a string"; got != want {
@@ -87,7 +87,7 @@ func TestTheErrorOfAFaultNamesItsParam(t *testing.T) {
 	}
 	var found *Fault
 	if !errors.As(fmt.Errorf("step: %w", f), &found) || found != f {
-		t.Error("a wrapped fault is not found again")
+		t.Error("errors.As does not find a wrapped fault")
 	}
 }
 
@@ -96,14 +96,14 @@ func TestAfterReturnsACopy(t *testing.T) {
 	f := New(RateLimited, "slowly")
 	later := f.After(time.Minute)
 	if f.RetryAfter != 0 || later.RetryAfter != time.Minute || later.Code != f.Code || later.Message != f.Message {
-		t.Errorf("%+v became %+v", f, later)
+		t.Errorf("After of %+v returned %+v", f, later)
 	}
 }
 
-func TestAnOwnStatusReplacesThatOfTheCode(t *testing.T) {
+func TestWithStatusReplacesTheStatusOfTheCode(t *testing.T) {
 	t.Parallel()
 	f := New(UpstreamUnavailable, "down")
-	if own := f.WithStatus(http.StatusBadGateway); own.Status() != 502 || own.Code != f.Code || f.Status() != 503 {
-		t.Errorf("%d, and %d of the code", own.Status(), f.Status())
+	if g := f.WithStatus(http.StatusBadGateway); g.Status() != 502 || g.Code != f.Code || f.Status() != 503 {
+		t.Errorf("the status is %d, and %d without WithStatus", g.Status(), f.Status())
 	}
 }

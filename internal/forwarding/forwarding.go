@@ -16,11 +16,11 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// List is a list of headers that pass between callers and backends.
+// List is a list of headers that are forwarded between callers and backends.
 type List struct {
 	names    map[string]bool // in canonical form
-	prefixes []string        // of further names, in canonical form
-	never    map[string]bool // names that cannot be added, not even by a prefix; X-Forwarded-* neither
+	prefixes []string        // of other names, in canonical form
+	never    map[string]bool // names that cannot be added, even by a prefix; the same applies to X-Forwarded-*
 }
 
 // Has reports whether the header with this canonical name passes.
@@ -36,8 +36,8 @@ func (l *List) Has(name string) bool {
 	return false
 }
 
-// Never reports whether the header with this canonical name must not pass, whatever the
-// operator adds.
+// Never reports whether the header with this canonical name must not pass, even if the operator
+// adds it.
 func (l *List) Never(name string) bool { return l.never[name] }
 
 // forbids reports whether a name may not be added to l.
@@ -45,7 +45,7 @@ func (l *List) forbids(name string) bool {
 	return l.never[name] || strings.HasPrefix(name, "X-Forwarded-")
 }
 
-// Allow adds a canonical name to l, which must be a list of its own: a result of With.
+// Allow adds a canonical name to l, which must be a result of With.
 func (l *List) Allow(name string) { l.names[name] = true }
 
 // With returns l with more names. A name that ends with an asterisk is a prefix.
@@ -56,7 +56,7 @@ func (l *List) With(names ...string) (*List, error) {
 		canonical := http.CanonicalHeaderKey(name)
 		switch {
 		case strings.Contains(name, "*") || !httpguts.ValidHeaderFieldName(name) && given != "*":
-			return nil, fmt.Errorf("%q is neither the name of a header nor the beginning of one followed by *", given)
+			return nil, fmt.Errorf("%q is not valid; allowed: the name of a header, or the beginning of a name followed by *", given)
 		case prefix:
 			more.prefixes = append(more.prefixes, canonical)
 		case l.forbids(canonical):
@@ -68,10 +68,10 @@ func (l *List) With(names ...string) (*List, error) {
 	return more, nil
 }
 
-// Upstream are the headers of a caller that go to the backend: those in which today's SDKs
-// send a version, betas, an idempotency key and their own name. Any other header may decide
-// what the vendor charges, or choose among the operator's accounts. Headers with the caller's
-// address are not forwarded: see CallerHeaders.
+// Upstream has the headers of a caller that are forwarded to the backend: SDKs send a version,
+// betas, an idempotency key and their own name in them. Another header may change the vendor's
+// charge, or select one of the operator's accounts. Headers with the caller's address are not
+// forwarded: see CallerHeaders.
 var Upstream = &List{
 	names: setOf(
 		"Accept", "Accept-Encoding", "Accept-Language", "Content-Type", "User-Agent",
@@ -88,13 +88,13 @@ var Upstream = &List{
 	),
 }
 
-// CallerHeaders are the headers by which Caddy's reverse_proxy tells a backend the caller's
-// address, and the host and scheme of the request. An operator sends them to a backend by header_up.
+// CallerHeaders are the headers in which Caddy's reverse_proxy sends the caller's address, and the
+// host and scheme of the request. An operator can send them to a backend by header_up.
 var CallerHeaders = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// Downstream are the headers of a backend that the gateway accepts: those that describe the
-// content, that SDKs read, and by which a vendor finds a request. X-Request-Id is only for
-// the operator's log: callers get that of the gateway.
+// Downstream has the headers of a backend that the gateway accepts: headers that describe the
+// content, that SDKs read, and that identify a request at the vendor. X-Request-Id is only for
+// the operator's log: callers get the gateway's request id.
 var Downstream = &List{
 	names: setOf(
 		"Content-Type", "Content-Length", "Content-Encoding", "Date", "Cache-Control",
@@ -118,7 +118,7 @@ func setOf(names ...string) map[string]bool {
 	return set
 }
 
-// clean deletes the headers that are not in passing, and those that Connection names
+// clean deletes the headers that are not in passing, and the headers that Connection lists
 // (RFC 9110, section 7.6.1).
 func clean(header http.Header, passing *List) {
 	for _, list := range header["Connection"] {
@@ -133,8 +133,8 @@ func clean(header http.Header, passing *List) {
 	}
 }
 
-// CleanRequest removes from r what does not pass to a backend: headers, trailers, query and
-// encodings.
+// CleanRequest removes the headers, trailers, query parameters and encodings of r that are not
+// forwarded to a backend.
 func CleanRequest(r *http.Request, passing *List, stream bool) {
 	clean(r.Header, passing)
 	for _, name := range CallerHeaders {
@@ -146,8 +146,8 @@ func CleanRequest(r *http.Request, passing *List, stream bool) {
 	r.Header["Content-Type"] = []string{"application/json"}
 	r.URL.RawQuery = betaOnly(r.URL.RawQuery)
 
-	// The backend is only offered an encoding that the gateway can read, and none for a
-	// stream, because the gateway may have to write a ping between its events.
+	// The gateway must be able to read the answer, so it accepts no encoding but gzip. It
+	// accepts none for a stream, because it may have to write a ping between the events.
 	if !stream && acceptsGzip(r.Header) {
 		r.Header["Accept-Encoding"] = []string{"gzip"}
 	} else {
@@ -163,7 +163,7 @@ func betaOnly(query string) string {
 	var kept []string
 	for pair := range strings.SplitSeq(query, "&") {
 		name, _, _ := strings.Cut(pair, "=")
-		if plain, err := url.QueryUnescape(name); err == nil && plain == "beta" && !strings.Contains(pair, ";") {
+		if decoded, err := url.QueryUnescape(name); err == nil && decoded == "beta" && !strings.Contains(pair, ";") {
 			kept = append(kept, pair)
 		}
 	}
@@ -189,25 +189,25 @@ func zeroWeight(weight string) bool {
 	return ok && strings.Trim(q, "0.") == ""
 }
 
-// CleanAnswer deletes from a backend's answer the headers that are not in passing, the
-// announced trailers, and each value that contains what the operator sent to the backend in one of the
-// headers named in credentials. Trailers that arrive later have [http.TrailerPrefix]. It must
-// be called before anything reads or logs the answer.
+// CleanAnswer deletes headers of a backend's answer: those that are not in passing, the announced
+// trailers, and each value that contains a credential of the operator. credentials are the names
+// of the headers in sent that contain credentials. Trailers that arrive later have
+// [http.TrailerPrefix]. CleanAnswer must be called before the answer is read or logged.
 func CleanAnswer(resp *http.Response, passing *List, credentials []string, sent http.Header) {
 	clean(resp.Header, passing)
 	resp.Trailer = nil
 	for _, name := range credentials {
 		for _, value := range sent[name] {
-			secret := value[strings.LastIndexByte(value, ' ')+1:] // what follows Bearer
+			secret := value[strings.LastIndexByte(value, ' ')+1:] // the text after Bearer
 			if len(secret) < minCredential {
 				continue
 			}
-			holds := func(text string) bool { return strings.Contains(text, secret) }
+			contains := func(text string) bool { return strings.Contains(text, secret) }
 			for name, values := range resp.Header {
-				if !slices.ContainsFunc(values, holds) {
+				if !slices.ContainsFunc(values, contains) {
 					continue
 				}
-				if values = slices.DeleteFunc(values, holds); len(values) == 0 {
+				if values = slices.DeleteFunc(values, contains); len(values) == 0 {
 					delete(resp.Header, name)
 				} else {
 					resp.Header[name] = values
@@ -217,13 +217,13 @@ func CleanAnswer(resp *http.Response, passing *List, credentials []string, sent 
 	}
 }
 
-// minCredential is the least length of a value that is treated as a credential, in bytes.
-// Shorter values, such as a region, occur in other headers by chance.
+// minCredential is the minimum length of a value that is treated as a credential, in bytes.
+// Shorter values, such as a region, also occur in other headers.
 const minCredential = 8
 
-// OwnIdempotencyKey makes the idempotency keys of an API key differ from those of any other
-// API key, because they share the account at the vendor: an answer that is stored there must
-// not go to another tenant.
+// OwnIdempotencyKey adds a prefix to idempotency keys that depends on the API key. All API keys
+// share the operator's account at the vendor, and an answer that is stored there must not be
+// returned to another tenant.
 func OwnIdempotencyKey(header http.Header, keyID string) {
 	values := header["Idempotency-Key"]
 	if len(values) == 0 {
@@ -231,9 +231,9 @@ func OwnIdempotencyKey(header http.Header, keyID string) {
 	}
 	sum := sha256.Sum256([]byte(keyID))
 	prefix := hex.EncodeToString(sum[:8]) + "-"
-	own := make([]string, len(values))
+	prefixed := make([]string, len(values))
 	for i, value := range values {
-		own[i] = prefix + value
+		prefixed[i] = prefix + value
 	}
-	header["Idempotency-Key"] = own
+	header["Idempotency-Key"] = prefixed
 }

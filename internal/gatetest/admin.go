@@ -116,7 +116,7 @@ func (g *Gate) FailStore(t testing.TB) {
 	t.Helper()
 	engine, _ := Engine(g.Store)
 	engine.Plan(storagetest.SyncFailed)
-	if status, body := g.Admin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "unlucky"}); status < 500 {
+	if status, body := g.Admin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": "unstored"}); status < 500 {
 		t.Fatalf("the store has not failed: %d %s", status, body)
 	}
 }

@@ -137,8 +137,8 @@ func Send(w http.ResponseWriter, portion string) {
 // Reset closes the connection, as a crashing backend does.
 func Reset(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
 
-// Silent returns a script that sends nothing more until the request is
-// cancelled, and then closes gone.
+// Silent returns a script that waits until the request is cancelled, and then
+// closes gone.
 func Silent(gone chan<- struct{}) http.HandlerFunc {
 	return func(_ http.ResponseWriter, r *http.Request) {
 		<-r.Context().Done()

@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// Selling has what users buy beside the prices, and a payment service that takes the
-// notices of [Buyer.Told].
+// Selling configures plans, top-ups, and a payment service that accepts the notices of
+// [Buyer.Notify].
 const Selling = `
 	payment demo {
 		secret "a secret of the tests"
@@ -39,7 +39,7 @@ const Selling = `
 	}
 `
 
-// Console is the console of a site, to which many requests may come.
+// Console is the console of a site, with high rate limits.
 const Console = `
 	modelgate_console {
 		reads_per_minute    100000
@@ -55,7 +55,7 @@ type Buyer struct {
 	auth string
 }
 
-// NewBuyer makes a user with a key, as [Gate.NewKey] does, and an access token.
+// NewBuyer creates a user with a key, as [Gate.NewKey] does, and an access token.
 func (g *Gate) NewBuyer(t testing.TB, scope map[string]any) Buyer {
 	t.Helper()
 	b := Buyer{g.NewKey(t, scope), g, ""}
@@ -67,8 +67,8 @@ func (g *Gate) NewBuyer(t testing.TB, scope map[string]any) Buyer {
 	return b
 }
 
-// Ask sends a request to the console that must succeed.
-func (b Buyer) Ask(t testing.TB, method, path, body string) (data struct {
+// Request sends a request to the console that must succeed.
+func (b Buyer) Request(t testing.TB, method, path, body string) (data struct {
 	TradeNo        string `json:"trade_no"`
 	SubscriptionID int64  `json:"subscription_id"`
 }) {
@@ -82,17 +82,17 @@ func (b Buyer) Ask(t testing.TB, method, path, body string) (data struct {
 	return data
 }
 
-// TopUp pays an order, and returns its number.
+// TopUp creates and pays an order, and returns its number.
 func (b Buyer) TopUp(t testing.TB, amount string) (order string) {
 	t.Helper()
-	order = b.Ask(t, http.MethodPost, "/api/user/demo/pay", fmt.Sprintf(`{"amount":%q}`, amount)).TradeNo
-	b.Told(t, "paid", order, amount)
+	order = b.Request(t, http.MethodPost, "/api/user/demo/pay", fmt.Sprintf(`{"amount":%q}`, amount)).TradeNo
+	b.Notify(t, "paid", order, amount)
 	return order
 }
 
-// Told sends a notice of the payment service about an order. The service knows an event
-// by its kind, order and amount.
-func (b Buyer) Told(t testing.TB, kind, order, amount string) {
+// Notify sends a notice of the payment service about an order. The kind, the order and the
+// amount identify the event.
+func (b Buyer) Notify(t testing.TB, kind, order, amount string) {
 	t.Helper()
 	id := kind + amount + order
 	body := fmt.Sprintf(`{"id":%q,"type":%q,"data":{"trade_no":%q,"payment":"pay_%s","dispute":"dispute_%s","amount":%q,"currency":"USD"}}`, id, kind, order, order, order, amount)
@@ -111,5 +111,5 @@ func (b Buyer) Told(t testing.TB, kind, order, amount string) {
 // Buy buys a plan from the wallet.
 func (b Buyer) Buy(t testing.TB, plan int) (subscription int64) {
 	t.Helper()
-	return b.Ask(t, http.MethodPost, "/api/subscription/wallet/pay", fmt.Sprintf(`{"plan_id":%d,"idempotency_key":"%d"}`, plan, b.g.Now().UnixNano())).SubscriptionID
+	return b.Request(t, http.MethodPost, "/api/subscription/wallet/pay", fmt.Sprintf(`{"plan_id":%d,"idempotency_key":"%d"}`, plan, b.g.Now().UnixNano())).SubscriptionID
 }

@@ -65,7 +65,7 @@ func (g *Gate) send(ctx context.Context, t testing.TB, method, path, headers, bo
 // Do sends a request and reads the complete answer.
 func (g *Gate) Do(t testing.TB, method, path, headers, body string) Answer {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	defer cancel()
 	return read(g.Open(ctx, t, method, path, headers, body))
 }
@@ -98,7 +98,7 @@ func (g *Gate) DialFrom(t testing.TB, address string) *Wire {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() })
-	_ = conn.SetDeadline(time.Now().Add(Patience))
+	_ = conn.SetDeadline(time.Now().Add(Timeout))
 	return &Wire{conn, bufio.NewReader(conn)}
 }
 

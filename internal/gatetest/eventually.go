@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// lookAgain is the interval of Eventually.
-const lookAgain = 20 * time.Millisecond
+// pollInterval is the interval of Eventually.
+const pollInterval = 20 * time.Millisecond
 
-// Eventually calls look until it returns true, and returns what it saw. The
-// test fails with the last value after Patience. Prefer a channel, a log line
-// or a waiting query if there is one.
+// Eventually calls look until ok is true, and returns the value. After Timeout, the
+// test fails with what, the expected event, and the last value. Prefer a channel, a
+// log line or a waiting query if there is one.
 func Eventually[T any](t testing.TB, what string, look func() (seen T, ok bool)) T {
 	t.Helper()
-	tick := time.NewTicker(lookAgain)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	for timeout := time.After(Patience); ; {
+	for timeout := time.After(Timeout); ; {
 		seen, ok := look()
 		if ok {
 			return seen
@@ -23,7 +23,7 @@ func Eventually[T any](t testing.TB, what string, look func() (seen T, ok bool))
 		select {
 		case <-tick.C:
 		case <-timeout:
-			t.Fatalf("it never came that %s: there is %+v", what, seen)
+			t.Fatalf("not within %v: %s; the last value is %+v", Timeout, what, seen)
 		}
 	}
 }

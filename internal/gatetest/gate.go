@@ -1,11 +1,12 @@
 // Package gatetest runs the gateway in tests as in production: a real Caddy in
-// this process, started from a Caddyfile, with a store in memory and a backend
-// that answers as the test says and records what it receives.
+// this process, started from a Caddyfile. The store is in memory. The backend
+// answers as the test defines, and records its requests.
 //
 // Caddy is a process-wide singleton, so one Gate runs at a time: [Start] waits
 // until the previous test has ended. Subtests of one test share their Gate and
-// may be parallel; their requests are distinguished by model and key. Only
-// tests import this package.
+// may be parallel; their requests are distinguished by model and key. [Config] is
+// the configuration of a [Gate]. The package imports the complete gateway and
+// Caddy's standard modules. Only tests import it.
 package gatetest
 
 import (
@@ -31,11 +32,11 @@ import (
 	_ "github.com/caddy-modelgate/modelgate" // everything in a build
 )
 
-// Patience is the time limit of every wait. It only matters to failing tests: with the
+// Timeout is the time limit of every wait. It only matters to failing tests: with the
 // race detector on a busy machine, the gateway needs 10 seconds for a body of 32 MiB.
-const Patience = 30 * time.Second
+const Timeout = 30 * time.Second
 
-// Config is what a test adds to the Caddyfile of its Gate. In all of its
+// Config has the text that a test adds to the Caddyfile of its Gate. In all of its
 // fields, BACKEND stands for the address of the backend.
 type Config struct {
 	// Global is added to the global options.
@@ -184,8 +185,8 @@ http://:PORT {
 }
 
 // put loads a Caddyfile. When it returns, no later request is served by the
-// previous configuration: Caddy tells the old servers to stop, but does not
-// wait until they stop accepting.
+// previous configuration. Caddy stops the old servers, but does not wait until
+// they no longer accept connections.
 func (g *Gate) put(caddyfile string) error {
 	adapted, err := Adapt(caddyfile)
 	if err != nil {
@@ -196,9 +197,9 @@ func (g *Gate) put(caddyfile string) error {
 	}
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for deadline := time.Now().Add(Patience); caddy.ListenerUsage("tcp", g.Address) > 1 || sockets(g.Address) > 1; <-tick.C {
+	for deadline := time.Now().Add(Timeout); caddy.ListenerUsage("tcp", g.Address) > 1 || sockets(g.Address) > 1; <-tick.C {
 		if time.Now().After(deadline) {
-			return errors.New("the servers before still listen")
+			return errors.New("the servers of the previous configuration still listen")
 		}
 	}
 	return nil
@@ -233,12 +234,12 @@ func Adapt(text string) ([]byte, error) {
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	for {
-		claim, err := net.ListenPacket("udp", "127.0.0.1:0")
+		held, err := net.ListenPacket("udp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
 		}
-		t.Cleanup(func() { claim.Close() })
-		address := claim.LocalAddr().String()
+		t.Cleanup(func() { held.Close() })
+		address := held.LocalAddr().String()
 		if listener, err := net.Listen("tcp", address); err == nil {
 			listener.Close()
 			return address

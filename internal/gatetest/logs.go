@@ -103,7 +103,7 @@ func (l Line) Number(field string) float64 {
 // if necessary, because a call is logged after its caller has the answer.
 func (g *Gate) WaitLine(t testing.TB, fn func(Line) bool) Line {
 	t.Helper()
-	timeout := time.After(Patience)
+	timeout := time.After(Timeout)
 	for n := g.logFrom; ; {
 		lines, grown := logged.from(n)
 		for _, text := range lines {
@@ -116,7 +116,7 @@ func (g *Gate) WaitLine(t testing.TB, fn func(Line) bool) Line {
 		select {
 		case <-grown:
 		case <-timeout:
-			t.Fatal("the line was never logged")
+			t.Fatal("no matching line was logged")
 		}
 	}
 }

@@ -31,7 +31,7 @@ func Caddy(t testing.TB, stdin string, args ...string) (code int, stdout, stderr
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Timeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, binary, args...)
 	cmd.Env = append(os.Environ(), asCaddy+"=1", "HOME="+t.TempDir())

@@ -23,11 +23,11 @@ import (
 type MockService struct {
 	Address string // of the service
 
-	mu       sync.Mutex
-	Key      string // accepted credential
-	State    string // JSON of a job from its status on
-	Patience string // Retry-After in seconds; empty: none
-	Cancels  bool   // whether it can cancel jobs
+	mu         sync.Mutex
+	Key        string // accepted credential
+	State      string // the JSON members of a job, from status on
+	RetryAfter string // in seconds; empty: none
+	Cancels    bool   // whether it can cancel jobs
 
 	jobs int
 }
@@ -37,11 +37,11 @@ const (
 	JobQueued    = `"status":"queued","progress":"0%"`
 	JobHalfDone  = `"status":"in_progress","progress":"50%"`
 	JobDone      = `"status":"success","progress":"100%","completed_at":1800000009,"result":{"url":"https://files.example.com/a.mp4","urls":["https://files.example.com/a.mp4"],"type":"video"}`
-	JobRejected  = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"not that","reason":"CONTENT_REJECTED"}`
+	JobRejected  = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"rejected","reason":"CONTENT_REJECTED"}`
 	JobCancelled = `"status":"failed","progress":"0%","completed_at":1800000009,"error":{"code":"TASK_FAILED","message":"cancelled","reason":"TASK_CANCELLED"}`
 )
 
-// MockServiceKey is the credential that a [MockService] accepts at first.
+// MockServiceKey is the initial credential of a [MockService].
 const MockServiceKey = "sk-studiostudiostudio"
 
 // NewMockService starts a MockService that runs until the test ends.
@@ -76,8 +76,8 @@ func (s *MockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	defer s.mu.Unlock()
 	answer := func(status int, format string, args ...any) {
 		w.Header().Set("Content-Type", "application/json")
-		if s.Patience != "" {
-			w.Header().Set("Retry-After", s.Patience)
+		if s.RetryAfter != "" {
+			w.Header().Set("Retry-After", s.RetryAfter)
 		}
 		w.WriteHeader(status)
 		_, _ = fmt.Fprintf(w, format, args...)
@@ -147,15 +147,15 @@ func Submit(t testing.TB, key Key) string {
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	asked, refused := app.Generation(request)
+	spec, refused := app.Generation(request)
 	if refused != nil {
 		t.Fatal(refused)
 	}
-	made, _, err := runtime.Tasks.Submit(t.Context(), asked.Submission(ledger.Payer{User: key.UserID}, key.ID))
+	submitted, _, err := runtime.Tasks.Submit(t.Context(), spec.Submission(ledger.Payer{User: key.UserID}, key.ID))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return made.ID
+	return submitted.ID
 }
 
 // Task is a task in the output of commands.
@@ -176,14 +176,14 @@ type Task struct {
 // Until waits until a task has this state.
 func (g *Gate) Until(t testing.TB, id string, want task.State) Task {
 	t.Helper()
-	deadline := time.Now().Add(Patience)
+	deadline := time.Now().Add(Timeout)
 	for known := ""; ; {
 		status, body := g.Admin(t, http.MethodPost, "/modelgate/tasks/watch", map[string]any{"known": map[string]string{id: known}, "wait": 1})
-		var news struct{ Items []Task }
-		if err := json.Unmarshal(body, &news); err != nil || status != http.StatusOK {
+		var changes struct{ Items []Task }
+		if err := json.Unmarshal(body, &changes); err != nil || status != http.StatusOK {
 			t.Fatalf("%d %s: %v", status, body, err)
 		}
-		for _, now := range news.Items {
+		for _, now := range changes.Items {
 			if now.Status == want {
 				return now
 			}

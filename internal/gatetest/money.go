@@ -33,13 +33,13 @@ func (g *Gate) Wallet(t testing.TB, user string) (w Wallet) {
 // charged, which happens shortly after the caller has the answer.
 func (g *Gate) WalletAtRest(t testing.TB, user string) Wallet {
 	t.Helper()
-	for deadline := time.Now().Add(Patience); ; {
+	for deadline := time.Now().Add(Timeout); ; {
 		if w := g.Wallet(t, user); w.Reserved == 0 {
 			return w
 		} else if time.Now().After(deadline) {
 			t.Fatalf("%v of %s is still reserved", w.Reserved, user)
 		}
-		g.Verify(t) // waits until the store has committed what it has gathered
+		g.Verify(t) // waits until the store has committed its current batch
 	}
 }
 

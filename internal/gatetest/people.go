@@ -18,11 +18,11 @@ const Password = "correct horse battery staple"
 func (g *Gate) Login(t testing.TB, name, password string) (cookie string) {
 	t.Helper()
 	answer := g.Do(t, http.MethodPost, "/api/user/login", "Content-Type: application/json", fmt.Sprintf(`{"username":%q,"password":%q}`, name, password))
-	crumb, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
-	if crumb == "" {
+	pair, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
+	if pair == "" {
 		return ""
 	}
-	return "Cookie: " + crumb
+	return "Cookie: " + pair
 }
 
 // Post sends JSON with a session cookie; the request must succeed. It returns
@@ -34,8 +34,8 @@ func (g *Gate) Post(t testing.TB, cookie, path, body string) (data map[string]an
 	if err := json.Unmarshal([]byte(answer.Body), &e); err != nil || answer.Status != http.StatusOK {
 		t.Fatalf("%s: %d %s", path, answer.Status, answer.Body)
 	}
-	if crumb, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";"); crumb != "" {
-		cookie = "Cookie: " + crumb
+	if pair, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";"); pair != "" {
+		cookie = "Cookie: " + pair
 	}
 	return e.Data, cookie
 }
@@ -52,7 +52,7 @@ type Authenticator struct {
 // previous and the next step.
 const codeStep = 30 * time.Second
 
-// newAuthenticator returns one whose first code is valid for some seconds.
+// newAuthenticator returns an Authenticator whose first code is valid for some seconds.
 func newAuthenticator(seed string) *Authenticator {
 	const soon = 5 * time.Second
 	return &Authenticator{seed, time.Now().Add(soon - codeStep)}

@@ -38,7 +38,7 @@ var beforeRollback struct {
 	sync.Mutex
 	address string // of the site
 	do      func()
-	end     error // of the start
+	result  error // of Start
 }
 
 // Provision implements caddy.Provisioner.
@@ -69,7 +69,7 @@ func (r *Rollback) Start() error {
 		return errTooEarly
 	}
 	beforeRollback.do()
-	return beforeRollback.end
+	return beforeRollback.result
 }
 
 // Stop implements caddy.App.
@@ -110,7 +110,7 @@ func (g *Gate) loadAfter(t testing.TB, config Config, meanwhile func(), end erro
 		t.Fatal(err)
 	}
 	beforeRollback.Lock()
-	beforeRollback.address, beforeRollback.do, beforeRollback.end = g.Address, meanwhile, end
+	beforeRollback.address, beforeRollback.do, beforeRollback.result = g.Address, meanwhile, end
 	beforeRollback.Unlock()
 	g.reloaded = true
 	const tries = 100 // each succeeds with probability 1/3
@@ -122,10 +122,10 @@ func (g *Gate) loadAfter(t testing.TB, config Config, meanwhile func(), end erro
 		case err != nil && end != nil && strings.Contains(err.Error(), end.Error()):
 			return
 		case err == nil || !strings.Contains(err.Error(), errTooEarly.Error()):
-			t.Fatalf("the configuration was to end with %v, and was answered %v", end, err)
+			t.Fatalf("loading the configuration: want %v, got %v", end, err)
 		}
 	}
-	t.Fatal("the app that fails never started last")
+	t.Fatal("the rollback app never started last")
 }
 
 // Interface guards.

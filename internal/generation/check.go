@@ -20,13 +20,13 @@ const (
 	MaxMediaName      = 64
 )
 
-// Limits of what services may repeat in their answers, far above what any model
-// reads. If an answer were too long to be read, it would be unknown whether the
-// task was accepted.
+// Limits of fields that services may repeat in their answers. They are far above
+// the limits of any model. If an answer were too long to be read, it would be
+// unknown whether the task was accepted.
 const (
-	MaxPrompt   = 32768     // characters, of a negative prompt too
-	MaxWord     = 1000      // characters, of a name or a mode
-	MaxExtended = 256 << 10 // bytes, of metadata and ext_info
+	MaxPrompt   = 32768     // characters of a prompt or negative prompt
+	MaxWord     = 1000      // characters of a name or a mode
+	MaxExtended = 256 << 10 // bytes of metadata or ext_info
 )
 
 // Limits of /v1/video/generations, far above what any backend supports.
@@ -96,25 +96,26 @@ func Check(families *catalog.Families, r Request) (Checked, *fault.Fault) {
 	return checked, nil
 }
 
-// model of /v1/video/generations may have any form that can be passed on. It
-// appears in records and log lines.
+// model checks the model of /v1/video/generations: its length and its characters.
+// It appears in records and log lines.
 func (c *check) model() *fault.Fault {
 	if n := len(c.Model); n > maxModel {
 		return invalid("model", "must have at most %d bytes, not %d", maxModel, n)
 	}
 	if strings.ContainsFunc(c.Model, unicode.IsControl) {
-		return invalid("model", "must not hold control characters")
+		return invalid("model", "must not contain control characters")
 	}
 	return nil
 }
 
-// prompt is required for a video, and for an image without inputs.
+// prompt checks the prompt, which is required for a video, and for an image without
+// inputs.
 func (c *check) prompt() *fault.Fault {
 	if strings.TrimSpace(c.Prompt) != "" || c.Kind == catalog.Image && len(c.Inputs) > 0 {
 		return nil
 	}
 	if c.Kind == catalog.Image {
-		return invalid("prompt", "must not be empty where there are no `inputs`")
+		return invalid("prompt", "must not be empty without `inputs`")
 	}
 	return invalid("prompt", "must not be empty")
 }
@@ -123,9 +124,9 @@ func (c *check) prompt() *fault.Fault {
 // characters.
 func (c *check) texts() *fault.Fault {
 	if strings.ContainsFunc(c.SessionID, unicode.IsControl) {
-		return invalid("session_id", "must not hold control characters")
+		return invalid("session_id", "must not contain control characters")
 	}
-	refused := within([]limited{
+	refused := checkLengths([]limitedText{
 		{"prompt", c.Prompt, MaxPrompt},
 		{"negative_prompt", c.NegativePrompt, MaxPrompt},
 		{"generation_mode", c.GenerationMode, MaxWord},
@@ -135,13 +136,13 @@ func (c *check) texts() *fault.Fault {
 	})
 	for i := 0; refused == nil && i < len(c.Inputs); i++ {
 		in := &c.Inputs[i]
-		refused = within([]limited{
+		refused = checkLengths([]limitedText{
 			{at("inputs", i, "object_id"), in.ObjectID, MaxWord}, {at("inputs", i, "voice_id"), in.VoiceID, MaxWord}, {at("inputs", i, "text"), in.Text, MaxWord},
 		})
 	}
 	for i := 0; refused == nil && i < len(c.Subjects); i++ {
 		in := &c.Subjects[i]
-		refused = within([]limited{{at("subject_inputs", i, "id"), in.ID, MaxWord}, {at("subject_inputs", i, "name"), in.Name, MaxWord}})
+		refused = checkLengths([]limitedText{{at("subject_inputs", i, "id"), in.ID, MaxWord}, {at("subject_inputs", i, "name"), in.Name, MaxWord}})
 	}
 	return refused
 }
@@ -151,48 +152,48 @@ func (c *check) generationsTexts() *fault.Fault {
 	if n := len(c.Fields["metadata"]); n > MaxExtended {
 		return invalid("metadata", "must have at most %d bytes, not %d", MaxExtended, n)
 	}
-	texts := []limited{{"prompt", c.Prompt, MaxPrompt}}
-	for _, text := range []limited{{"negative_prompt", "", MaxPrompt}, {"user", "", MaxWord}, {"response_format", "", MaxWord}} {
-		_ = json.Unmarshal(c.Fields[text.param], &text.text) // a value of another type is not one of these texts
+	texts := []limitedText{{"prompt", c.Prompt, MaxPrompt}}
+	for _, text := range []limitedText{{"negative_prompt", "", MaxPrompt}, {"user", "", MaxWord}, {"response_format", "", MaxWord}} {
+		_ = json.Unmarshal(c.Fields[text.param], &text.text) // a value of another type has no text
 		texts = append(texts, text)
 	}
-	return within(texts)
+	return checkLengths(texts)
 }
 
-// limited is a text with its greatest length in characters.
-type limited struct {
+// limitedText is a text with its maximum length in characters.
+type limitedText struct {
 	param, text string
-	most        int
+	max         int
 }
 
-// within returns an error for the first text that is too long.
-func within(texts []limited) *fault.Fault {
+// checkLengths returns an error for the first text that is too long.
+func checkLengths(texts []limitedText) *fault.Fault {
 	for _, text := range texts {
-		if len(text.text) <= text.most {
+		if len(text.text) <= text.max {
 			continue
 		}
-		if n := utf8.RuneCountInString(text.text); n > text.most {
-			return invalid(text.param, "must have at most %d characters, not %d", text.most, n)
+		if n := utf8.RuneCountInString(text.text); n > text.max {
+			return invalid(text.param, "must have at most %d characters, not %d", text.max, n)
 		}
 	}
 	return nil
 }
 
-// extInfo is passed to the service unchanged, so it must not contradict what is
-// priced.
+// extInfo checks ext_info. It is passed to the service unchanged, so its values must
+// equal the priced ones.
 func (c *check) extInfo() *fault.Fault {
 	if n := len(c.ExtInfo); n > MaxExtended {
 		return invalid("ext_info", "must have at most %d bytes, not %d", MaxExtended, n)
 	}
-	asked := c.Request
-	if asked.Output.Count == nil {
-		asked.Output.Count = new(1)
+	requested := c.Request
+	if requested.Output.Count == nil {
+		requested.Output.Count = new(1)
 	}
 	aliases := aliasesWithin("ext_info", c.ExtInfo)
 	if refused := c.readable(aliases); refused != nil {
 		return refused
 	}
-	return asked.adopt(aliases)
+	return requested.adopt(aliases)
 }
 
 // words checks fields that allow only a few words.
@@ -216,12 +217,12 @@ func (c *check) words() *fault.Fault {
 	return nil
 }
 
-// mediaName checks the segment of a link and the class, which is not negative.
+// mediaName checks media_name, which becomes a segment of a link, and class_id.
 func (c *check) mediaName() *fault.Fault {
 	name := c.Output.MediaName
 	switch {
 	case strings.ContainsAny(name, `/\`) || strings.ContainsFunc(name, invisible):
-		return invalid("output.media_name", "must not hold `/`, `\\`, or control and other invisible characters")
+		return invalid("output.media_name", "must not contain `/`, `\\`, or control and other invisible characters")
 	case name == "." || name == "..":
 		return invalid("output.media_name", "must not be %q: it becomes part of a link", name)
 	case c.Output.ClassID < 0:
@@ -230,28 +231,28 @@ func (c *check) mediaName() *fault.Fault {
 	return nil
 }
 
-// invisible reports whether a character is not displayed or changes the order
-// of others.
+// invisible reports whether a character is not displayed, or changes the order of
+// displayed characters.
 func invisible(r rune) bool { return !unicode.IsPrint(r) }
 
 func (c *check) sceneType() *fault.Fault {
 	if c.SceneType == "" || slices.Contains(c.family.SceneType, c.SceneType) {
 		return nil
 	}
-	return c.unlike("scene_type", c.SceneType, c.family.SceneType)
+	return c.notAllowed("scene_type", c.SceneType, c.family.SceneType)
 }
 
-// unlike returns an error for a value that the family does not allow.
-func (c *check) unlike(param, word string, allowed []string) *fault.Fault {
+// notAllowed returns an error for a value that the family does not allow.
+func (c *check) notAllowed(param, word string, allowed []string) *fault.Fault {
 	if len(allowed) == 0 {
-		return c.lacks(param)
+		return c.unsupported(param)
 	}
 	return invalid(param, "must be %s for %s, not %s", catalog.Either(allowed), c.models(), quote(word))
 }
 
-// lacks returns an error for a field that the family does not support.
-func (c *check) lacks(param string) *fault.Fault {
-	return invalid(param, "is not taken by %s", c.models())
+// unsupported returns an error for a field that the family does not support.
+func (c *check) unsupported(param string) *fault.Fault {
+	return invalid(param, "is not supported by %s", c.models())
 }
 
 // models describes the models that a rule applies to.
@@ -266,7 +267,7 @@ func invalid(param, format string, args ...any) *fault.Fault {
 	return fault.At(fault.InvalidParameter, param, "`%s` %s", param, fmt.Sprintf(format, args...))
 }
 
-// oneOf returns an error for a value that is not allowed. An empty value is not
+// oneOf returns an error for a value that is not allowed. An empty value means not
 // set.
 func oneOf(param, word string, allowed []string) *fault.Fault {
 	if word == "" || slices.Contains(allowed, word) {
@@ -275,11 +276,11 @@ func oneOf(param, word string, allowed []string) *fault.Fault {
 	return invalid(param, "must be %s, not %s", catalog.Either(allowed), quote(word))
 }
 
-// quote quotes the beginning of a caller's value.
+// quote quotes at most 64 characters of a caller's value.
 func quote(word string) string {
-	const most = 64
-	if runes := []rune(word); len(runes) > most {
-		word = string(runes[:most]) + "…"
+	const limit = 64
+	if runes := []rune(word); len(runes) > limit {
+		word = string(runes[:limit]) + "…"
 	}
 	return strconv.Quote(word)
 }

@@ -16,10 +16,10 @@ const (
 	videoCategory = string(catalog.Video)
 )
 
-// inputs checks each input. It does not fetch any.
+// inputs checks each input without fetching it.
 func (c *check) inputs() *fault.Fault {
-	if most := c.family.MaxInputs; most > 0 && len(c.Inputs) > most {
-		return invalid("inputs", "must be at most %d for %s, not %d", most, c.models(), len(c.Inputs))
+	if limit := c.family.MaxInputs; limit > 0 && len(c.Inputs) > limit {
+		return invalid("inputs", "must be at most %d for %s, not %d", limit, c.models(), len(c.Inputs))
 	}
 	for i := range c.Inputs {
 		if refused := c.input(&c.Inputs[i], i); refused != nil {
@@ -54,12 +54,12 @@ func (c *check) input(in *Input, n int) *fault.Fault {
 		return invalid(path("usage"), "must be reference for a video: a %s is an image", in.Usage)
 	}
 	if allowed := c.family.References(in.Category); in.ReferenceType != "" && !slices.Contains(allowed, in.ReferenceType) {
-		return c.unlikeReference(path("reference_type"), in, allowed)
+		return c.referenceNotAllowed(path("reference_type"), in, allowed)
 	}
-	for _, own := range []struct {
+	for _, option := range []struct {
 		field     string
 		given     string
-		taken     bool
+		supported bool
 		imageOnly bool
 	}{
 		{"object_id", in.ObjectID, c.family.ObjectID, true},
@@ -67,25 +67,25 @@ func (c *check) input(in *Input, n int) *fault.Fault {
 		{"text", in.Text, c.family.Text, false},
 	} {
 		switch {
-		case own.given == "":
-		case !own.taken:
-			return c.lacks(path(own.field))
-		case own.imageOnly && in.Category != imageCategory:
-			return invalid(path(own.field), "is for inputs of the category image")
+		case option.given == "":
+		case !option.supported:
+			return c.unsupported(path(option.field))
+		case option.imageOnly && in.Category != imageCategory:
+			return invalid(path(option.field), "is for inputs of the category image")
 		}
 	}
 	return keepSound(path("keep_original_sound"), in)
 }
 
-func (c *check) unlikeReference(param string, in *Input, allowed []string) *fault.Fault {
+func (c *check) referenceNotAllowed(param string, in *Input, allowed []string) *fault.Fault {
 	other := videoCategory
 	if in.Category == videoCategory {
 		other = imageCategory
 	}
 	if slices.Contains(c.family.References(other), in.ReferenceType) {
-		return invalid(param, "may be %s only where the category is %s", in.ReferenceType, other)
+		return invalid(param, "%s is allowed only for the category %s", in.ReferenceType, other)
 	}
-	return c.unlike(param, in.ReferenceType, allowed)
+	return c.notAllowed(param, in.ReferenceType, allowed)
 }
 
 // keepSound removes keep_original_sound from images.
@@ -103,30 +103,29 @@ func keepSound(param string, in *Input) *fault.Fault {
 	return nil
 }
 
-// frames allows one first and one last frame, and the last one only with the
-// first.
+// frames allows one first and one last frame. A last frame requires a first frame.
 func (c *check) frames() *fault.Fault {
 	count := map[string]int{}
 	for i, in := range c.Inputs {
 		if count[in.Usage]++; in.Usage != Reference && count[in.Usage] > 1 {
-			return invalid(at("inputs", i, "usage"), "is %s a second time; there can be one", in.Usage)
+			return invalid(at("inputs", i, "usage"), "is a second %s; only one is allowed", in.Usage)
 		}
 	}
 	if count[LastFrame] > 0 && count[FirstFrame] == 0 && !c.family.LastFrameAlone {
 		i := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Usage == LastFrame })
-		return invalid(at("inputs", i, "usage"), "is lastFrame, which needs another input as the firstFrame")
+		return invalid(at("inputs", i, "usage"), "is lastFrame, which requires another input as the firstFrame")
 	}
 	return nil
 }
 
-// voices requires that, with a voice, all images show a subject.
+// voices requires an object_id for all images if an input has a voice.
 func (c *check) voices() *fault.Fault {
 	voice := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.VoiceID != "" })
-	anonymous := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Category == imageCategory && in.ObjectID == "" })
-	if voice < 0 || anonymous < 0 {
+	noSubject := slices.IndexFunc(c.Inputs, func(in Input) bool { return in.Category == imageCategory && in.ObjectID == "" })
+	if voice < 0 || noSubject < 0 {
 		return nil
 	}
-	return invalid(at("inputs", voice, "voice_id"), "needs all images to have an `object_id`; `%s` is not given", at("inputs", anonymous, "object_id"))
+	return invalid(at("inputs", voice, "voice_id"), "requires an `object_id` for all images; `%s` is missing", at("inputs", noSubject, "object_id"))
 }
 
 // subjects checks that subjects have their id or name.
@@ -135,7 +134,7 @@ func (c *check) subjects() *fault.Fault {
 		return nil
 	}
 	if !c.family.SubjectInputs.Taken() {
-		return c.lacks("subject_inputs")
+		return c.unsupported("subject_inputs")
 	}
 	for i, subject := range c.Subjects {
 		if err := egress.CheckURL(subject.URL); err != nil {
@@ -169,7 +168,7 @@ func (c *check) image() *fault.Fault {
 	data := text
 	if head, body, isURL := cutDataURL(text); isURL {
 		if !strings.HasPrefix(head, "image/") || !strings.HasSuffix(head, ";base64") {
-			return invalid("image", "must be a data URL of an image in Base64, as data:image/png;base64,…")
+			return invalid("image", "must be a data URL of an image in Base64, such as data:image/png;base64,…")
 		}
 		data = body
 	}

@@ -9,8 +9,8 @@ import (
 
 // duration checks the duration against the family, if there is one.
 func (c *check) duration() *fault.Fault {
-	if asked := c.Output.Duration; c.Passing() && asked != nil && *asked < catalog.Second {
-		return invalid("duration", "must be at least 1 second, not %v", *asked)
+	if requested := c.Output.Duration; c.Passing() && requested != nil && *requested < catalog.Second {
+		return invalid("duration", "must be at least 1 second, not %v", *requested)
 	}
 	if c.Kind != catalog.Video || c.family == nil {
 		return nil
@@ -40,16 +40,16 @@ func (c *check) resolution() *fault.Fault {
 	word, ok := c.family.Resolution.Find(c.Output.Resolution)
 	switch {
 	case !ok && c.Passing():
-		return invalid(c.sizeParam(), "asks for %s, and must ask for %v for %s", c.Output.Resolution, c.family.Resolution, c.models())
+		return invalid(c.sizeParam(), "requests %s; allowed: %v for %s", c.Output.Resolution, c.family.Resolution, c.models())
 	case !ok:
-		return c.unlike("output.resolution", c.Output.Resolution, c.family.Resolution.Allowed)
+		return c.notAllowed("output.resolution", c.Output.Resolution, c.family.Resolution.Allowed)
 	}
 	c.Output.Resolution = word
 	return nil
 }
 
-// aspectRatio checks the ratio. With inputs, the result may have their ratio if
-// the table says so.
+// aspectRatio checks the ratio. For some families, a request with inputs has no
+// default: the result then has the ratio of the inputs.
 func (c *check) aspectRatio() *fault.Fault {
 	allowed := c.family.AspectRatio
 	if c.Output.AspectRatio == "" {
@@ -60,7 +60,7 @@ func (c *check) aspectRatio() *fault.Fault {
 	}
 	word, ok := allowed.Find(c.Output.AspectRatio)
 	if !ok {
-		return c.unlike("output.aspect_ratio", c.Output.AspectRatio, allowed.Allowed)
+		return c.notAllowed("output.aspect_ratio", c.Output.AspectRatio, allowed.Allowed)
 	}
 	c.Output.AspectRatio = word
 	return nil
@@ -68,15 +68,15 @@ func (c *check) aspectRatio() *fault.Fault {
 
 // audio sets audio_generation, which takes precedence over audio.
 func (c *check) audio() *fault.Fault {
-	asked, param := c.Output.AudioGeneration, "output.audio_generation"
-	if asked == "" && c.Output.Audio != nil {
-		asked, param = Disabled, "output.audio"
+	requested, param := c.Output.AudioGeneration, "output.audio_generation"
+	if requested == "" && c.Output.Audio != nil {
+		requested, param = Disabled, "output.audio"
 		if *c.Output.Audio {
-			asked = Enabled
+			requested = Enabled
 		}
 	}
 	c.Output.Audio = nil
-	return c.feature(param, c.family.Audio, asked, Disabled, &c.Output.AudioGeneration)
+	return c.feature(param, c.family.Audio, requested, Disabled, &c.Output.AudioGeneration)
 }
 
 func (c *check) frameInterpolate() *fault.Fault {
@@ -85,21 +85,21 @@ func (c *check) frameInterpolate() *fault.Fault {
 
 // feature sets a switch as requested, or to its default. If the family does not
 // support it, it cannot be enabled and is removed.
-func (c *check) feature(param string, taken bool, asked, byDefault Switch, into *Switch) *fault.Fault {
+func (c *check) feature(param string, supported bool, requested, byDefault Switch, into *Switch) *fault.Fault {
 	switch {
-	case !taken && asked == Enabled:
-		return c.lacks(param)
-	case !taken:
+	case !supported && requested == Enabled:
+		return c.unsupported(param)
+	case !supported:
 		*into = ""
-	case asked == "":
+	case requested == "":
 		*into = byDefault
 	default:
-		*into = asked
+		*into = requested
 	}
 	return nil
 }
 
-// count checks the number of images; a platform task makes one video.
+// count checks the number of images. A platform task creates one video.
 func (c *check) count() *fault.Fault {
 	if c.Kind != catalog.Image {
 		return nil
@@ -123,15 +123,15 @@ func (c *check) numbers() *fault.Fault {
 	for _, number := range []struct {
 		param string
 		n     *int
-		most  int
+		max   int
 	}{
 		{"width", c.Output.Width, maxSide},
 		{"height", c.Output.Height, maxSide},
 		{"fps", c.Output.FPS, maxFPS},
 		{"n", c.Output.Count, maxVideos},
 	} {
-		if number.n != nil && (*number.n < 1 || *number.n > number.most) {
-			return invalid(number.param, "must be from 1 to %d, not %d", number.most, *number.n)
+		if number.n != nil && (*number.n < 1 || *number.n > number.max) {
+			return invalid(number.param, "must be from 1 to %d, not %d", number.max, *number.n)
 		}
 	}
 	return nil
@@ -145,9 +145,9 @@ func (c *check) sides() *fault.Fault {
 	}
 	switch {
 	case c.Output.Width == nil && c.Output.Height != nil:
-		return invalid("height", "needs `width` beside it for %s", c.models())
+		return invalid("height", "requires `width` too for %s", c.models())
 	case c.Output.Width != nil && c.Output.Height == nil:
-		return invalid("width", "needs `height` beside it for %s", c.models())
+		return invalid("width", "requires `height` too for %s", c.models())
 	}
 	return c.readable(aliasesOf(c.Fields))
 }
@@ -156,7 +156,7 @@ func (c *check) sides() *fault.Fault {
 func (c *check) sizeParam() string {
 	if _, given := c.Fields["height"]; !given {
 		for _, a := range aliasesOf(c.Fields) {
-			if of := a.decides(); of.opaque || slices.Contains(of.names, "height") {
+			if of := a.quantity(); of.opaque || slices.Contains(of.names, "height") {
 				return a.path
 			}
 		}
@@ -168,8 +168,8 @@ func (c *check) sizeParam() string {
 // compared with the family.
 func (c *check) readable(aliases []alias) *fault.Fault {
 	for _, a := range aliases {
-		if a.decides().opaque && !a.readable() {
-			return invalid(a.path, "must be a size as 1280x720, or a resolution as 720P, for %s", c.models())
+		if a.quantity().opaque && !a.readable() {
+			return invalid(a.path, "must be a size such as 1280x720, or a resolution such as 720P, for %s", c.models())
 		}
 	}
 	return nil

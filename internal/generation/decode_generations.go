@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// generationsBody is the known members of /v1/video/generations.
+// generationsBody has the known members of /v1/video/generations.
 type generationsBody struct {
 	Model          string                    `json:"model"`
 	Prompt         string                    `json:"prompt"`
@@ -26,7 +26,7 @@ type generationsBody struct {
 	Metadata       map[string]strictjson.Raw `json:"metadata"`
 }
 
-// MaxMembers is the greatest number of members of a body, at all depths
+// MaxMembers is the maximum number of members of a body, at all depths
 // together.
 const MaxMembers = 10_000
 
@@ -62,7 +62,7 @@ func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 	}
 	r := Request{
 		Kind: catalog.Video, Model: b.Model, Prompt: b.Prompt, Seed: b.Seed, Fields: make(map[string]json.RawMessage),
-		Output: Output{Duration: b.Duration, Count: wide(b.N), Width: wide(b.Width), Height: wide(b.Height), FPS: wide(b.FPS)},
+		Output: Output{Duration: b.Duration, Count: toInt(b.N), Width: toInt(b.Width), Height: toInt(b.Height), FPS: toInt(b.FPS)},
 	}
 	if err := json.Unmarshal(body, &r.Fields); err != nil {
 		return Request{}, fault.New(fault.InvalidJSON, "the body cannot be read: %v", err)
@@ -84,11 +84,11 @@ var harmless = map[string]bool{
 	"response_format": true, "user": true, "negative_prompt": true, "style": true, "aspect_ratio": true, "session_id": true, "session_context": true,
 }
 
-// sounds are members, as returned by [plain], with which services are known to
-// enable sound; silent are the values that disable it.
+// soundMembers are members, as returned by [normalize], with which services are known to
+// enable sound; soundOff are the values that disable it.
 var (
-	sounds = map[string]bool{"audio": true, "audiogeneration": true, "generateaudio": true}
-	silent = map[string]bool{`false`: true, `"disabled"`: true, `"Disabled"`: true}
+	soundMembers = map[string]bool{"audio": true, "audiogeneration": true, "generateaudio": true}
+	soundOff     = map[string]bool{`false`: true, `"disabled"`: true, `"Disabled"`: true}
 )
 
 // opaque reports whether r has members of unknown meaning, which may request
@@ -107,14 +107,14 @@ func (r *Request) opaque() bool {
 	return false
 }
 
-// isHarmless reports this for one member, which may be an alias that must have
-// the known value.
+// isHarmless reports whether a member can change neither the resolution nor the
+// sound. It may be an alias, which must have the priced value.
 func isHarmless(name string, raw json.RawMessage) bool {
-	if harmless[name] || silent[string(raw)] && sounds[plain(name)] {
+	if harmless[name] || soundOff[string(raw)] && soundMembers[normalize(name)] {
 		return true
 	}
-	of := deciderOf(name)
-	return of != nil && !of.opaque && !of.counts || slices.Contains(qualities, plain(name)) && !sizeText.MatchString(strings.Trim(string(raw), `"`))
+	of := quantityOf(name)
+	return of != nil && !of.opaque && !of.counts || slices.Contains(qualities, normalize(name)) && !sizeText.MatchString(strings.Trim(string(raw), `"`))
 }
 
 func allHarmless(members map[string]json.RawMessage) bool {

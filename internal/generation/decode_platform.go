@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// maxIgnored is the greatest number of unknown members that are reported to the
+// maxIgnored is the maximum number of unknown members that are reported to the
 // caller.
 const maxIgnored = 100
 
@@ -76,8 +76,8 @@ type imageBody struct {
 }
 
 // DecodeVideo decodes a body of /v1/platform/video. It returns an error of the
-// strict decoder, or for an absent required field. Unknown members have no
-// effect; it returns the paths of the first hundred in ignored.
+// strict decoder, or for an absent required field. Unknown members have no effect;
+// ignored has the paths of the first hundred.
 func DecodeVideo(body []byte) (r Request, ignored []string, refused *fault.Fault) {
 	var b videoBody
 	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored), strictjson.MaxMembers(MaxMembers)); refused != nil {
@@ -113,8 +113,7 @@ func DecodeVideo(body []byte) (r Request, ignored []string, refused *fault.Fault
 	return r, ignored[:min(len(ignored), maxIgnored)], nil
 }
 
-// DecodeImage decodes a body of /v1/platform/image as [DecodeVideo] does for a
-// video.
+// DecodeImage is [DecodeVideo] for a body of /v1/platform/image.
 func DecodeImage(body []byte) (r Request, ignored []string, refused *fault.Fault) {
 	var b imageBody
 	if refused = strictjson.Decode(body, &b, strictjson.Ignored(&ignored), strictjson.MaxMembers(MaxMembers)); refused != nil {
@@ -133,7 +132,7 @@ func DecodeImage(body []byte) (r Request, ignored []string, refused *fault.Fault
 	out := b.Output
 	r.Output = Output{
 		Resolution: out.Resolution, AspectRatio: out.AspectRatio, MediaName: out.MediaName, ClassID: out.ClassID,
-		Count: wide(out.Count), Format: out.Format,
+		Count: toInt(out.Count), Format: out.Format,
 	}
 	return r, ignored[:min(len(ignored), maxIgnored)], nil
 }
@@ -164,7 +163,7 @@ func missing(param string) *fault.Fault {
 	return fault.At(fault.MissingParameter, param, "`%s` is required", param)
 }
 
-func wide(n *int32) *int {
+func toInt(n *int32) *int {
 	if n == nil {
 		return nil
 	}

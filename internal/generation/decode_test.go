@@ -79,7 +79,7 @@ func TestUnknownMembersAreReportedAsIgnored(t *testing.T) {
 	}
 	_, ignored, refused := generation.DecodeVideo([]byte(`{"model":"m","prompt":"p"` + many.String() + `}`))
 	if refused != nil || len(ignored) != 100 || ignored[99] != "x99" {
-		t.Errorf("of 300 %d were named, %v", len(ignored), refused)
+		t.Errorf("%d of 300 ignored members are reported, %v", len(ignored), refused)
 	}
 }
 
@@ -91,30 +91,30 @@ func TestInvalidBodiesAreRefused(t *testing.T) {
 		code  fault.Code
 		param string
 	}{
-		"nothing":                     {``, fault.InvalidJSON, ""},
-		"two values":                  {`{"model":"m","prompt":"p"} {}`, fault.InvalidJSON, ""},
-		"a list":                      {`[]`, fault.InvalidJSON, ""},
-		"a byte order mark":           {"\uFEFF{}", fault.InvalidJSON, ""},
-		"broken UTF-8":                {"{\"model\":\"\xff\",\"prompt\":\"p\"}", fault.InvalidJSON, ""},
-		"too deep":                    {`{"model":"m","prompt":"p","ext_info":` + strings.Repeat(`{"a":`, 64) + `1` + strings.Repeat(`}`, 64) + `}`, fault.InvalidJSON, ""},
-		"no model":                    {`{"prompt":"p"}`, fault.MissingParameter, "model"},
-		"a null for the model":        {`{"model":null,"prompt":"p"}`, fault.MissingParameter, "model"},
-		"no prompt":                   {`{"model":"m"}`, fault.MissingParameter, "prompt"},
-		"a model twice":               {`{"model":"m","prompt":"p","model":"m"}`, fault.InvalidParameter, "model"},
-		"a model twice, escaped":      {`{"model":"m","prompt":"p","mod\u0065l":"m"}`, fault.InvalidParameter, "model"},
-		"a name twice, deep":          {`{"model":"m","prompt":"p","ext_info":{"a":{"b":1,"b":2}}}`, fault.InvalidParameter, "ext_info.a.b"},
-		"a name twice, ignored":       {`{"model":"m","prompt":"p","x":1,"x":2}`, fault.InvalidParameter, "x"},
-		"a prompt of numbers":         {`{"model":"m","prompt":1}`, fault.InvalidParameter, "prompt"},
-		"inputs that are no list":     {`{"model":"m","prompt":"p","inputs":{}}`, fault.InvalidParameter, "inputs"},
-		"an input that is no object":  {`{"model":"m","prompt":"p","inputs":["u"]}`, fault.InvalidParameter, "inputs[0]"},
-		"a null among the inputs":     {`{"model":"m","prompt":"p","inputs":[null]}`, fault.InvalidParameter, "inputs[0]"},
-		"an input without a URL":      {`{"model":"m","prompt":"p","inputs":[{"url":"u"},{"text":"t"}]}`, fault.MissingParameter, "inputs[1].url"},
-		"an input of numbers":         {`{"model":"m","prompt":"p","inputs":[{"url":1}]}`, fault.InvalidParameter, "inputs[0].url"},
-		"an output that is no object": {`{"model":"m","prompt":"p","output":[]}`, fault.InvalidParameter, "output"},
-		"a class with a fraction":     {`{"model":"m","prompt":"p","output":{"class_id":1.0}}`, fault.InvalidParameter, "output.class_id"},
-		"information in a list":       {`{"model":"m","prompt":"p","ext_info":[]}`, fault.InvalidParameter, "ext_info"},
-		"information in a string":     {`{"model":"m","prompt":"p","ext_info":"{}"}`, fault.InvalidParameter, "ext_info"},
-		"a session of numbers":        {`{"model":"m","prompt":"p","session_id":1}`, fault.InvalidParameter, "session_id"},
+		"nothing":                         {``, fault.InvalidJSON, ""},
+		"two values":                      {`{"model":"m","prompt":"p"} {}`, fault.InvalidJSON, ""},
+		"a list":                          {`[]`, fault.InvalidJSON, ""},
+		"a byte order mark":               {"\uFEFF{}", fault.InvalidJSON, ""},
+		"broken UTF-8":                    {"{\"model\":\"\xff\",\"prompt\":\"p\"}", fault.InvalidJSON, ""},
+		"too deep":                        {`{"model":"m","prompt":"p","ext_info":` + strings.Repeat(`{"a":`, 64) + `1` + strings.Repeat(`}`, 64) + `}`, fault.InvalidJSON, ""},
+		"no model":                        {`{"prompt":"p"}`, fault.MissingParameter, "model"},
+		"a null for the model":            {`{"model":null,"prompt":"p"}`, fault.MissingParameter, "model"},
+		"no prompt":                       {`{"model":"m"}`, fault.MissingParameter, "prompt"},
+		"a model twice":                   {`{"model":"m","prompt":"p","model":"m"}`, fault.InvalidParameter, "model"},
+		"a model twice, escaped":          {`{"model":"m","prompt":"p","mod\u0065l":"m"}`, fault.InvalidParameter, "model"},
+		"a name twice, deep":              {`{"model":"m","prompt":"p","ext_info":{"a":{"b":1,"b":2}}}`, fault.InvalidParameter, "ext_info.a.b"},
+		"a name twice, ignored":           {`{"model":"m","prompt":"p","x":1,"x":2}`, fault.InvalidParameter, "x"},
+		"a prompt of numbers":             {`{"model":"m","prompt":1}`, fault.InvalidParameter, "prompt"},
+		"inputs that are not a list":      {`{"model":"m","prompt":"p","inputs":{}}`, fault.InvalidParameter, "inputs"},
+		"an input that is not an object":  {`{"model":"m","prompt":"p","inputs":["u"]}`, fault.InvalidParameter, "inputs[0]"},
+		"a null among the inputs":         {`{"model":"m","prompt":"p","inputs":[null]}`, fault.InvalidParameter, "inputs[0]"},
+		"an input without a URL":          {`{"model":"m","prompt":"p","inputs":[{"url":"u"},{"text":"t"}]}`, fault.MissingParameter, "inputs[1].url"},
+		"an input of numbers":             {`{"model":"m","prompt":"p","inputs":[{"url":1}]}`, fault.InvalidParameter, "inputs[0].url"},
+		"an output that is not an object": {`{"model":"m","prompt":"p","output":[]}`, fault.InvalidParameter, "output"},
+		"a class with a fraction":         {`{"model":"m","prompt":"p","output":{"class_id":1.0}}`, fault.InvalidParameter, "output.class_id"},
+		"information in a list":           {`{"model":"m","prompt":"p","ext_info":[]}`, fault.InvalidParameter, "ext_info"},
+		"information in a string":         {`{"model":"m","prompt":"p","ext_info":"{}"}`, fault.InvalidParameter, "ext_info"},
+		"a session of numbers":            {`{"model":"m","prompt":"p","session_id":1}`, fault.InvalidParameter, "session_id"},
 	} {
 		for n, decode := range both {
 			if _, _, refused := decode([]byte(c.body)); !refusedAt(refused, c.code, c.param) {

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// A body is decoded, checked and priced.
+// ExampleCheck decodes, checks and prices two bodies.
 func ExampleCheck() {
 	families, err := catalog.NewFamilies([]catalog.FamilyRow{{Family: "E", Models: []catalog.Pattern{"wan-*"}}})
 	if err != nil {

@@ -44,7 +44,7 @@ func TestDecodeGenerationsPassesUnknownMembersOn(t *testing.T) {
 	}
 	delete(members, "image") // becomes the input
 	if !reflect.DeepEqual(got.Fields, members) {
-		t.Errorf("passes on %s, want %s", slices.Sorted(maps.Keys(got.Fields)), slices.Sorted(maps.Keys(members)))
+		t.Errorf("Fields has %s, want %s", slices.Sorted(maps.Keys(got.Fields)), slices.Sorted(maps.Keys(members)))
 	}
 }
 
@@ -55,7 +55,7 @@ func TestGenerationsRequireOnlyAModel(t *testing.T) {
 	}
 	got, refused := decodeAndCheck(t, `{"model":"any"}`)
 	if refused != nil || *got.Output.Count != 1 || got.Output.Duration != nil || got.Output.Resolution != "" || len(got.Inputs) > 0 {
-		t.Errorf("a model alone became %+v, %v", got, refused)
+		t.Errorf("a body with only a model: %+v, %v", got, refused)
 	}
 }
 
@@ -63,38 +63,38 @@ func TestGenerationsAreCheckedAgainstTheirFamily(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		body       string
-		param      string // empty: it passes
+		param      string // empty: accepted
 		words      string
 		family     string
 		duration   string
 		resolution string
 	}{
-		"no family":                 {`{"model":"any","duration":99.5,"width":100,"height":50}`, "", "", "", "99.5", "50P"},
-		"its defaults":              {`{"model":"e-1"}`, "", "", "E", "8", "720P"},
-		"by its whole name":         {`{"model":"video-e-1"}`, "", "", "E", "8", "720P"},
-		"a duration of it":          {`{"model":"e-1","duration":12}`, "", "", "E", "12", "720P"},
-		"a duration with a point":   {`{"model":"e-1","duration":4.0}`, "", "", "E", "4", "720P"},
-		"another duration":          {`{"model":"e-1","duration":5}`, "duration", "must be 4, 8 or 12 for family E, not 5", "", "", ""},
-		"a part of a second":        {`{"model":"c-1","duration":5.5}`, "duration", "from 1 to 10 for family C, not 5.5", "", "", ""},
-		"its resolution":            {`{"model":"e-1","width":1280,"height":720}`, "", "", "E", "8", "720P"},
-		"its resolution, upright":   {`{"model":"e-1","width":720,"height":1280}`, "", "", "E", "8", "720P"},
-		"another resolution":        {`{"model":"e-1","width":1920,"height":1080}`, "height", "asks for 1080P, and must ask for 720P for family E", "", "", ""},
-		"a resolution with a name":  {`{"model":"f-1","width":2560,"height":1440}`, "", "", "F", "5", "2K"},
-		"another with a name":       {`{"model":"f-1","width":2160,"height":3840}`, "", "", "F", "5", "4K"},
-		"a width alone":             {`{"model":"e-1","width":1280}`, "width", "needs `height` beside it for family E", "", "", ""},
-		"a height alone":            {`{"model":"e-1","height":2160}`, "height", "needs `width` beside it for family E", "", "", ""},
-		"a width alone, free":       {`{"model":"any","width":1920}`, "", "", "", "", ""},
-		"a row of pictures":         {`{"model":"e-1","width":16384,"height":720}`, "height", "asks for 16384x720, and must ask for 720P", "", "", ""},
-		"a column of pictures":      {`{"model":"f-1","width":1080,"height":4000}`, "height", "asks for 1080x4000", "", "", ""},
-		"a screen of 21:9":          {`{"model":"f-1","width":2560,"height":1080}`, "", "", "F", "5", "1080P"},
-		"a size in words":           {`{"model":"e-1","size":"1280x720"}`, "", "", "E", "8", "720P"},
-		"another size in words":     {`{"model":"e-1","size":"3840x2160"}`, "size", "asks for 4K, and must ask for 720P", "", "", ""},
-		"another one, deep":         {`{"model":"e-1","metadata":{"parameters":{"resolution":"1080p"}}}`, "metadata.parameters.resolution", "asks for 1080P", "", "", ""},
-		"a size that has two names": {`{"model":"f-1","metadata":{"resolution":"1440p"}}`, "", "", "F", "5", "2K"},
-		"a word of the service's":   {`{"model":"e-1","metadata":{"Resolution":"ultra"}}`, "metadata.Resolution", "a resolution as 720P, for family E", "", "", ""},
-		"a size in a list":          {`{"model":"e-1","size":[3840,2160]}`, "size", "a size as 1280x720", "", "", ""},
-		"such a word, free":         {`{"model":"any","duration":2,"metadata":{"Resolution":"ultra"}}`, "", "", "", "2", ""},
-		"seconds, as others say it": {`{"model":"e-1","seconds":"12"}`, "", "", "E", "12", "720P"},
+		"no family":                        {`{"model":"any","duration":99.5,"width":100,"height":50}`, "", "", "", "99.5", "50P"},
+		"the defaults of the family":       {`{"model":"e-1"}`, "", "", "E", "8", "720P"},
+		"a model name with its prefix":     {`{"model":"video-e-1"}`, "", "", "E", "8", "720P"},
+		"an allowed duration":              {`{"model":"e-1","duration":12}`, "", "", "E", "12", "720P"},
+		"a duration with a point":          {`{"model":"e-1","duration":4.0}`, "", "", "E", "4", "720P"},
+		"another duration":                 {`{"model":"e-1","duration":5}`, "duration", "must be 4, 8 or 12 for family E, not 5", "", "", ""},
+		"a part of a second":               {`{"model":"c-1","duration":5.5}`, "duration", "from 1 to 10 for family C, not 5.5", "", "", ""},
+		"an allowed resolution":            {`{"model":"e-1","width":1280,"height":720}`, "", "", "E", "8", "720P"},
+		"an allowed resolution, portrait":  {`{"model":"e-1","width":720,"height":1280}`, "", "", "E", "8", "720P"},
+		"another resolution":               {`{"model":"e-1","width":1920,"height":1080}`, "height", "requests 1080P; allowed: 720P for family E", "", "", ""},
+		"a resolution with a name":         {`{"model":"f-1","width":2560,"height":1440}`, "", "", "F", "5", "2K"},
+		"another resolution with a name":   {`{"model":"f-1","width":2160,"height":3840}`, "", "", "F", "5", "4K"},
+		"only a width":                     {`{"model":"e-1","width":1280}`, "width", "requires `height` too for family E", "", "", ""},
+		"only a height":                    {`{"model":"e-1","height":2160}`, "height", "requires `width` too for family E", "", "", ""},
+		"only a width, no family":          {`{"model":"any","width":1920}`, "", "", "", "", ""},
+		"a very wide picture":              {`{"model":"e-1","width":16384,"height":720}`, "height", "requests 16384x720; allowed: 720P", "", "", ""},
+		"a very high picture":              {`{"model":"f-1","width":1080,"height":4000}`, "height", "requests 1080x4000", "", "", ""},
+		"a picture of 21:9":                {`{"model":"f-1","width":2560,"height":1080}`, "", "", "F", "5", "1080P"},
+		"an allowed size":                  {`{"model":"e-1","size":"1280x720"}`, "", "", "E", "8", "720P"},
+		"another size":                     {`{"model":"e-1","size":"3840x2160"}`, "size", "requests 4K; allowed: 720P", "", "", ""},
+		"another resolution in metadata":   {`{"model":"e-1","metadata":{"parameters":{"resolution":"1080p"}}}`, "metadata.parameters.resolution", "requests 1080P", "", "", ""},
+		"a size that has two names":        {`{"model":"f-1","metadata":{"resolution":"1440p"}}`, "", "", "F", "5", "2K"},
+		"an unknown resolution":            {`{"model":"e-1","metadata":{"Resolution":"ultra"}}`, "metadata.Resolution", "a resolution such as 720P, for family E", "", "", ""},
+		"a size in a list":                 {`{"model":"e-1","size":[3840,2160]}`, "size", "a size such as 1280x720", "", "", ""},
+		"an unknown resolution, no family": {`{"model":"any","duration":2,"metadata":{"Resolution":"ultra"}}`, "", "", "", "2", ""},
+		"an alias for the duration":        {`{"model":"e-1","seconds":"12"}`, "", "", "E", "12", "720P"},
 	} {
 		got, refused := decodeAndCheck(t, c.body)
 		if c.param != "" {
@@ -115,10 +115,10 @@ func TestGenerationsAreCheckedAgainstTheirFamily(t *testing.T) {
 
 func TestNumbersOfGenerations(t *testing.T) {
 	t.Parallel()
-	for field, most := range map[string]string{"width": "16384", "height": "16384", "fps": "1000", "n": "100"} {
-		for value, passes := range map[string]bool{"1": true, most: true, "0": false, "-1": false, most + "1": false, "null": true} {
+	for field, limit := range map[string]string{"width": "16384", "height": "16384", "fps": "1000", "n": "100"} {
+		for value, passes := range map[string]bool{"1": true, limit: true, "0": false, "-1": false, limit + "1": false, "null": true} {
 			_, refused := decodeAndCheck(t, `{"model":"any","`+field+`":`+value+`}`)
-			if passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidParameter, field, "must be from 1 to "+most) {
+			if passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidParameter, field, "must be from 1 to "+limit) {
 				t.Errorf("%s %s was answered %v", field, value, refused)
 			}
 		}
@@ -157,25 +157,25 @@ func TestTheImageOfGenerations(t *testing.T) {
 	t.Parallel()
 	png := base64.StdEncoding.EncodeToString([]byte("\x89PNG..."))
 	for name, c := range map[string]struct{ image, words string }{
-		"a URL":                    {anImage, ""},
-		"Base64":                   {png, ""},
-		"Base64 without padding":   {strings.TrimRight(png, "="), ""},
-		"a data URL":               {"data:image/png;base64," + png, ""},
-		"a data URL in capitals":   {"DATA:Image/PNG;Base64," + png, ""},
-		"a special address":        {"http://127.0.0.1/a.png", "special address"},
-		"a special one, misspelt":  {"http://0x7f.1/a.png", "different ones"},
-		"a file":                   {"file:///etc/passwd", "absolute http or https"},
-		"an address without slash": {"http:127.0.0.1", "a URL, or an image in Base64"},
-		"a relative address":       {"//files.example/a.png", "a URL, or an image in Base64"},
-		"words":                    {"a boat", "a URL, or an image in Base64"},
-		"another data URL":         {"data:text/html;base64," + png, "a data URL of an image"},
+		"a URL":                        {anImage, ""},
+		"Base64":                       {png, ""},
+		"Base64 without padding":       {strings.TrimRight(png, "="), ""},
+		"a data URL":                   {"data:image/png;base64," + png, ""},
+		"a data URL in capitals":       {"DATA:Image/PNG;Base64," + png, ""},
+		"a special address":            {"http://127.0.0.1/a.png", "special address"},
+		"an ambiguous special address": {"http://0x7f.1/a.png", "different ways"},
+		"a file":                       {"file:///etc/passwd", "absolute http or https"},
+		"an address without slash":     {"http:127.0.0.1", "a URL, or an image in Base64"},
+		"a relative address":           {"//files.example/a.png", "a URL, or an image in Base64"},
+		"plain text":                   {"a boat", "a URL, or an image in Base64"},
+		"another data URL":             {"data:text/html;base64," + png, "a data URL of an image"},
 		"a data URL without Base64": {
 			"data:image/svg+xml,<svg/>", "a data URL of an image",
 		},
-		"a data URL of a long type": {"data:image/" + strings.Repeat("x", 200) + ";base64," + png, "a data URL of an image"},
-		"a data URL of nothing":     {"data:image/png;base64,", "a URL, or an image in Base64"},
-		"a data URL of no image":    {"data:image/png;base64,%%%", "a URL, or an image in Base64"},
-		"padding alone":             {"====", "a URL, or an image in Base64"},
+		"a data URL of a long type":      {"data:image/" + strings.Repeat("x", 200) + ";base64," + png, "a data URL of an image"},
+		"an empty data URL":              {"data:image/png;base64,", "a URL, or an image in Base64"},
+		"a data URL with invalid Base64": {"data:image/png;base64,%%%", "a URL, or an image in Base64"},
+		"only padding":                   {"====", "a URL, or an image in Base64"},
 	} {
 		body, err := json.Marshal(object{"model": "any", "image": c.image})
 		if err != nil {
@@ -225,6 +225,6 @@ func TestPricedMembersAreUnambiguous(t *testing.T) {
 	}
 	got, _ := decodeAndCheck(t, `{"metadata":{"model":"e-1","duration":4,"n":2}}`)
 	if got.Model != "e-1" || *got.Output.Duration != 4*catalog.Second || *got.Output.Count != 2 {
-		t.Errorf("what metadata alone says became %+v", got)
+		t.Errorf("values that only metadata sets: %+v", got)
 	}
 }

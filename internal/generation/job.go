@@ -16,7 +16,7 @@ func (c *Checked) Job() backends.Job {
 		job.Kind = backends.Generations
 	}
 	for _, a := range append(aliasesOf(c.Fields), aliasesWithin("ext_info", c.ExtInfo)...) {
-		if of := a.decides(); !of.opaque || a.readable() {
+		if of := a.quantity(); !of.opaque || a.readable() {
 			job.Adopted = append(job.Adopted, a.path)
 		}
 	}
@@ -33,7 +33,7 @@ func (c *Checked) Job() backends.Job {
 	job.Output = backends.Output{
 		Resolution: out.Resolution, AspectRatio: out.AspectRatio, AudioGeneration: string(out.AudioGeneration), EnhanceSwitch: string(out.EnhanceSwitch),
 		FrameInterpolate: string(out.FrameInterpolate), MediaName: out.MediaName, ClassID: out.ClassID, Format: out.Format,
-		Count: or(out.Count), Width: or(out.Width), Height: or(out.Height), FPS: or(out.FPS),
+		Count: orZero(out.Count), Width: orZero(out.Width), Height: orZero(out.Height), FPS: orZero(out.FPS),
 	}
 	if out.Duration != nil {
 		job.Output.Duration = float64(*out.Duration) / float64(catalog.Second)
@@ -41,7 +41,7 @@ func (c *Checked) Job() backends.Job {
 	return job
 }
 
-func or(n *int) int {
+func orZero(n *int) int {
 	if n == nil {
 		return 0
 	}

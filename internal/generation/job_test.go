@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// TestAJobHasAllFieldsOfTheRequest sets every field of a request and finds each
-// in the job, except those that identify the caller.
+// TestAJobHasAllFieldsOfTheRequest sets every field of a request. The job must have
+// all of them, except those that identify the caller.
 func TestAJobHasAllFieldsOfTheRequest(t *testing.T) {
 	t.Parallel()
 	checked := generation.Checked{Family: "C", Request: generation.Request{
@@ -35,19 +35,19 @@ func TestAJobHasAllFieldsOfTheRequest(t *testing.T) {
 		},
 	}
 	if got := checked.Job(); !reflect.DeepEqual(got, want) {
-		t.Errorf("is\n%+v, want\n%+v", got, want)
+		t.Errorf("the job is\n%+v, want\n%+v", got, want)
 	}
-	// A new field of a job is set here.
+	// A new field of a job must be set in this test.
 	for _, filled := range []any{want.Inputs[0], want.SubjectInputs[0], want.Output} {
 		for field, value := range reflect.ValueOf(filled).Fields() {
 			if value.IsZero() {
-				t.Errorf("%T.%s is not filled in", filled, field.Name)
+				t.Errorf("the test does not set %T.%s", filled, field.Name)
 			}
 		}
 	}
 	checked.Kind, checked.Fields = catalog.Video, map[string]json.RawMessage{"x": json.RawMessage("1")}
 	if got := checked.Job(); got.Kind != backends.Generations || string(got.Fields["x"]) != "1" {
-		t.Errorf("a passing one is %s with the fields %v", got.Kind, got.Fields)
+		t.Errorf("a job of /v1/video/generations is %s with the fields %v", got.Kind, got.Fields)
 	}
 	checked.Kind, checked.Fields, checked.Output = catalog.Image, nil, generation.Output{}
 	if got := checked.Job(); got.Kind != backends.Image || got.Output != (backends.Output{}) {

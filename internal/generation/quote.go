@@ -6,8 +6,8 @@ import (
 )
 
 // Quote returns the amount to hold for c at a price, and how the result will be
-// charged. With a price per second, a request without a duration is refused.
-// With a price but no row for its resolution, it is refused too.
+// charged. It refuses a request without a duration if the price is per second, and a
+// request whose resolution has no row in the price.
 func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 	work := c.work()
 	if c.Passing() && c.Family == "" && !catalog.CommonResolution(work.Resolution) && !price.Names(c.Kind, work.Resolution) {
@@ -15,14 +15,14 @@ func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 	}
 	quote, refusal := price.Quote(c.Kind, work)
 	if refusal == 0 && quote.Counts() {
-		return c.account(price, work, quote)
+		return c.selectRow(price, work, quote)
 	}
 	switch refusal {
 	case 0:
 		return quote, nil
 	case catalog.NoDuration:
 		param := c.param("duration")
-		return quote, fault.At(fault.MissingParameter, param, "`%s` is required: the model %q is priced by the second", param, c.Model)
+		return quote, fault.At(fault.MissingParameter, param, "`%s` is required: the model %q has a price per second", param, c.Model)
 	case catalog.UnpricedResolution:
 		return quote, c.unpricedResolution(price, work)
 	case catalog.TooMuch:
@@ -35,10 +35,10 @@ func (c *Checked) Quote(price *catalog.Price) (catalog.Quote, *fault.Fault) {
 	return quote, fault.At(fault.ModelNotFound, "model", "there is no model %q here: it has no price for generations", c.Model)
 }
 
-// account returns the quote if it counts everything that affects the price,
-// using the row that c names, if any.
-func (c *Checked) account(price *catalog.Price, work catalog.Work, quote catalog.Quote) (catalog.Quote, *fault.Fault) {
-	row, refused := c.unaccounted(price)
+// selectRow returns an error if something affects the price and is not counted. If
+// c names a row of the price, it returns the quote of this row.
+func (c *Checked) selectRow(price *catalog.Price, work catalog.Work, quote catalog.Quote) (catalog.Quote, *fault.Fault) {
+	row, refused := c.unpriced(price)
 	if refused != nil || row == "" {
 		return quote, refused
 	}
@@ -69,11 +69,11 @@ func (c *Checked) unpricedResolution(price *catalog.Price, work catalog.Work) *f
 		}
 		priced = append(priced, word)
 	}
-	return invalid(param, "asks for %s, for which the model has no price; it has one for %s", work.Resolution, catalog.Either(priced))
+	return invalid(param, "requests %s, which has no price for this model; priced: %s", work.Resolution, catalog.Either(priced))
 }
 
-// work returns the quantities of c that prices count. Values that unknown
-// members may change are unknown, so the most expensive price is held.
+// work returns the quantities of c that prices count. A value that unknown members
+// may change is unknown, so the highest price is held.
 func (c *Checked) work() catalog.Work {
 	w := catalog.Work{Count: 1, Resolution: c.Output.Resolution}
 	if c.Output.Count != nil {

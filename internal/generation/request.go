@@ -1,8 +1,8 @@
 // Package generation defines the request for a video or an image. It decodes
 // the three request bodies, checks a request against the family of its model,
 // and computes its price. A [Request] comes from a decoder, which checks the
-// form of a body. [Check] checks the rules and sets the defaults; the resulting
-// [Checked] is what is priced, stored and sent. The package imports backends,
+// form of a body. [Check] checks the rules and sets the defaults. The resulting
+// [Checked] is priced, stored and sent. The package imports backends,
 // internal/catalog, internal/egress, internal/fault, internal/strictjson and
 // money.
 package generation
@@ -97,12 +97,12 @@ type Output struct {
 	Resolution       string           `json:"resolution,omitempty"`
 	AspectRatio      string           `json:"aspect_ratio,omitempty"`
 	AudioGeneration  Switch           `json:"audio_generation,omitempty"`
-	Audio            *bool            `json:"audio,omitempty"` // checked: nil, and AudioGeneration says it
+	Audio            *bool            `json:"audio,omitempty"` // checked: nil, replaced by AudioGeneration
 	EnhanceSwitch    Switch           `json:"enhance_switch,omitempty"`
 	FrameInterpolate Switch           `json:"frame_interpolate,omitempty"`
 	MediaName        string           `json:"media_name,omitempty"`
 	ClassID          int64            `json:"class_id,omitempty"` // default 0: other
-	Count            *int             `json:"count,omitempty"`    // of images, or n of /v1/video/generations; checked: never nil for them
+	Count            *int             `json:"count,omitempty"`    // of images, or n of /v1/video/generations; checked: never nil
 	Format           string           `json:"format,omitempty"`   // of images: jpeg or png
 
 	// Only for /v1/video/generations.

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// videoTable and imageTable are the table of docs/guide/generation.md#families by row: allowed
-// values, and after a slash the default.
+// videoTable and imageTable have the rows of docs/guide/generation.md#families. A cell has the
+// allowed values and, after a slash, the default.
 var videoTable = []struct {
 	model      string
 	duration   string
@@ -21,7 +21,7 @@ var videoTable = []struct {
 	interpol   bool
 	scene      string
 	reference  string // category:value
-	subject    string // required field
+	subject    string // required field of a subject; empty: not supported
 	ids        bool
 	text       bool
 	inputs     int
@@ -40,7 +40,7 @@ var imageTable = []struct {
 	resolution string
 	ratio      string
 	inputs     int
-	count      int // greatest number
+	count      int // maximum number
 }{
 	{"image-a-1", "1K 2K 4K / 1K", "16:9 9:16 1:1 4:3 3:4 3:2 2:3 21:9", 10, 9},
 	{"image-b-1", "1K 2K 4K / 1K", "16:9 9:16 1:1 4:3 3:4 3:2 2:3 21:9 4:5 5:4", 3, 1},
@@ -50,7 +50,7 @@ var imageTable = []struct {
 	{"image-f-1", "1K 2K 4K / 1K", "16:9 9:16 1:1 4:3 3:4 3:2 2:3 21:9 4:5 5:4", 3, 1},
 }
 
-// Everything that a cell could hold.
+// Values that a cell may contain, and some that no cell contains.
 var (
 	allResolutions = []string{"360P", "480P", "540P", "720P", "768P", "1080P", "1K", "2K", "4K", "8K"}
 	allRatios      = []string{"16:9", "9:16", "1:1", "4:3", "3:4", "3:2", "2:3", "21:9", "4:5", "5:4", "9:21", "2:1"}
@@ -58,16 +58,16 @@ var (
 	allReferences  = []string{"feature", "base", "asset", "style", "mask", "Asset"}
 )
 
-// cell splits "720P 1080P / 720P text" into the allowed values, the default,
-// and whether that applies only without inputs.
+// cell splits "720P 1080P / 720P text" into the allowed values, the default, and
+// whether the default applies only without inputs.
 func cell(text string) (allowed []string, byDefault string, textOnly bool) {
 	before, after, _ := strings.Cut(text, "/")
 	after, textOnly = strings.CutSuffix(after, "text")
 	return strings.Fields(before), strings.TrimSpace(after), textOnly
 }
 
-// try expects a submission to be accepted, or to be refused at param with a
-// message that names the value and all allowed values.
+// try checks that a submission is accepted, or that it is refused at param with a
+// message that contains all words.
 func try(t *testing.T, model string, members object, passes bool, param string, words ...string) generation.Checked {
 	t.Helper()
 	checked, refused := check(standard(t), submission(model, members))
@@ -89,7 +89,7 @@ func TestEveryCellOfTheTableForVideos(t *testing.T) {
 
 			allowed, byDefault, _ := cell(row.duration)
 			if got := bare.Output.Duration.String(); got != byDefault {
-				t.Errorf("lasts %s s by default, want %s", got, byDefault)
+				t.Errorf("the default duration is %s s, want %s", got, byDefault)
 			}
 			for n := -1; n <= 17; n++ {
 				word := fmt.Sprint(n)
@@ -101,7 +101,7 @@ func TestEveryCellOfTheTableForVideos(t *testing.T) {
 
 			allowed, byDefault, _ = cell(row.resolution)
 			if bare.Output.Resolution != byDefault {
-				t.Errorf("is %s by default, want %s", bare.Output.Resolution, byDefault)
+				t.Errorf("the default resolution is %s, want %s", bare.Output.Resolution, byDefault)
 			}
 			for _, word := range allResolutions {
 				for _, spelling := range []string{word, strings.ToLower(word)} {
@@ -119,12 +119,12 @@ func TestEveryCellOfTheTableForVideos(t *testing.T) {
 				wantWithInput = ""
 			}
 			if bare.Output.AspectRatio != byDefault || withInput.Output.AspectRatio != wantWithInput {
-				t.Errorf("is %q and with an input %q by default, want %q and %q", bare.Output.AspectRatio, withInput.Output.AspectRatio, byDefault, wantWithInput)
+				t.Errorf("the default ratio is %q, with an input %q, want %q and %q", bare.Output.AspectRatio, withInput.Output.AspectRatio, byDefault, wantWithInput)
 			}
 			for _, word := range allRatios {
 				words := append(slices.Clone(ratios), word)
 				if len(ratios) == 0 {
-					words = []string{"is not taken by family"}
+					words = []string{"is not supported by family"}
 				}
 				try(t, row.model, object{"output.aspect_ratio": word}, slices.Contains(ratios, word), "output.aspect_ratio", words...)
 				try(t, row.model, object{"output.aspect_ratio": word, "inputs": references(1)}, slices.Contains(ratios, word), "output.aspect_ratio")
@@ -146,9 +146,9 @@ func TestEveryCellOfTheTableForVideos(t *testing.T) {
 			for n := range 13 {
 				try(t, row.model, object{"inputs": references(n)}, n <= row.inputs, "inputs", fmt.Sprintf("at most %d", row.inputs), fmt.Sprintf("not %d", n))
 			}
-			try(t, row.model, object{"inputs": []any{object{"url": anImage, "object_id": "o"}}}, row.ids, "inputs[0].object_id", "is not taken")
+			try(t, row.model, object{"inputs": []any{object{"url": anImage, "object_id": "o"}}}, row.ids, "inputs[0].object_id", "is not supported")
 			try(t, row.model, object{"inputs": []any{object{"url": anImage, "object_id": "o", "voice_id": "v"}}}, row.ids, "inputs[0].object_id")
-			try(t, row.model, object{"inputs": []any{object{"url": anImage, "text": "x"}}}, row.text, "inputs[0].text", "is not taken")
+			try(t, row.model, object{"inputs": []any{object{"url": anImage, "text": "x"}}}, row.text, "inputs[0].text", "is not supported")
 		})
 	}
 }
@@ -160,9 +160,9 @@ func TestEverySwitchOfTheTable(t *testing.T) {
 		if row.audio {
 			byDefault = generation.Disabled
 		}
-		want := func(asked generation.Switch) generation.Switch {
+		want := func(requested generation.Switch) generation.Switch {
 			if row.audio {
-				return asked
+				return requested
 			}
 			return ""
 		}
@@ -180,20 +180,20 @@ func TestEverySwitchOfTheTable(t *testing.T) {
 			{object{"output.audio_generation": "enabled", "output.audio": false}, "output.audio_generation", want(generation.Enabled)},
 			{object{"output.audio_generation": "", "output.audio": true}, "output.audio", want(generation.Enabled)},
 		} {
-			got := try(t, row.model, c.members, row.audio || c.param == "", c.param, "is not taken by family")
+			got := try(t, row.model, c.members, row.audio || c.param == "", c.param, "is not supported by family")
 			if got.Output.AudioGeneration != c.want || got.Output.Audio != nil {
 				t.Errorf("%s with %v has the sound %q, want %q", row.model, c.members, got.Output.AudioGeneration, c.want)
 			}
 		}
 		for word, passes := range map[string]bool{"enabled": row.interpol, "disabled": true} {
-			got := try(t, row.model, object{"output.frame_interpolate": word}, passes, "output.frame_interpolate", "is not taken")
+			got := try(t, row.model, object{"output.frame_interpolate": word}, passes, "output.frame_interpolate", "is not supported")
 			if sent := string(got.Output.FrameInterpolate); row.interpol && sent != word || !row.interpol && sent != "" {
 				t.Errorf("%s with frame_interpolate %s sends %q", row.model, word, sent)
 			}
 		}
 		// The backend's default is unknown.
 		if got := try(t, row.model, nil, true, ""); got.Output.FrameInterpolate != "" || got.Output.EnhanceSwitch != "" || got.EnhancePrompt != "" {
-			t.Errorf("%s sends switches that nobody asked for: %+v", row.model, got.Output)
+			t.Errorf("%s sends switches that the request does not set: %+v", row.model, got.Output)
 		}
 		for _, param := range []string{"output.audio_generation", "output.frame_interpolate", "output.enhance_switch", "enhance_prompt"} {
 			try(t, row.model, object{param: "on"}, false, param, "enabled or disabled", `"on"`)
@@ -218,7 +218,7 @@ func TestSubjectsOfEveryFamily(t *testing.T) {
 			got, refused := check(standard(t), submission(row.model, object{"subject_inputs": []any{subject}}))
 			switch {
 			case row.subject == "":
-				if !refusedAt(refused, fault.InvalidParameter, "subject_inputs", "is not taken by family") {
+				if !refusedAt(refused, fault.InvalidParameter, "subject_inputs", "is not supported by family") {
 					t.Errorf("%s with a subject of %s was answered %v", row.model, fields, refused)
 				}
 			case !strings.Contains(has, row.subject):
@@ -238,7 +238,7 @@ func TestEveryCellOfTheTableForImages(t *testing.T) {
 		bare := try(t, row.model, nil, true, "")
 		allowed, byDefault, _ := cell(row.resolution)
 		if bare.Output.Resolution != byDefault || *bare.Output.Count != 1 || bare.Output.AspectRatio != "" || bare.Output.Duration != nil || bare.Output.AudioGeneration != "" {
-			t.Errorf("%s has by default %+v", row.model, bare.Output)
+			t.Errorf("the defaults of %s are %+v", row.model, bare.Output)
 		}
 		for _, word := range allResolutions {
 			got := try(t, row.model, object{"output.resolution": strings.ToLower(word)}, slices.Contains(allowed, word), "output.resolution", allowed...)
@@ -261,7 +261,7 @@ func TestEveryCellOfTheTableForImages(t *testing.T) {
 		}
 		try(t, row.model, object{"inputs": []any{object{"url": anImage, "text": "x"}}}, true, "")
 		for _, word := range allScenes {
-			try(t, row.model, object{"scene_type": word}, false, "scene_type", "is not taken by images of family")
+			try(t, row.model, object{"scene_type": word}, false, "scene_type", "is not supported by images of family")
 		}
 		for word, passes := range map[string]bool{"jpeg": true, "png": true, "": true, "jpg": false, "PNG": false, "webp": false} {
 			try(t, row.model, object{"output.format": word}, passes, "output.format", "jpeg or png")

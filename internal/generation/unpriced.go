@@ -14,13 +14,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// account compares everything that a request passes on with its price: members
-// at any depth, strings that contain JSON, and commands in texts, such as
-// `--dur 30`. If one sets duration, number or quality, it must have the priced
-// value or name a row of the price.
-type account struct {
-	asked Request
-	named func(word string) bool // reports whether the price has a row of this name
+// priceScan compares all members of a request with its price: members at any depth,
+// strings that contain JSON, and commands in texts, such as `--dur 30`. If one sets
+// duration, number or quality, it must have the priced value or name a row of the
+// price.
+type priceScan struct {
+	request Request
+	named   func(word string) bool // reports whether the price has a row of this name
 
 	path     []step // of the current value
 	unquoted []byte // text of the current string
@@ -34,38 +34,38 @@ type step struct {
 	index int
 }
 
-// qualities are members, as returned by [plain], with which services are known
+// qualities are members, as returned by [normalize], with which services are known
 // to select a quality that costs more.
 var qualities = []string{
 	"mode", "quality", "qualitymode", "qualitytier", "videomode", "videoquality", "outputquality", "renderquality",
 	"motionmode", "speedmode", "tier", "servicetier", "performance",
 }
 
-// usual are the quality names for the price without a row.
-var usual = []string{"", "default", "normal", "standard", "std"}
+// standardQualities are the quality names that need no row in the price.
+var standardQualities = []string{"", "default", "normal", "standard", "std"}
 
-// ends are members that set the second at which a video ends.
-var ends = []string{"endtime", "endat", "endsec", "endsecond", "endseconds", "videoendtime"}
+// endFields are members that set the second at which a video ends.
+var endFields = []string{"endtime", "endat", "endsec", "endsecond", "endseconds", "videoendtime"}
 
-// prompts are members whose text is not parsed as JSON.
-var prompts = []string{"prompt", "negativeprompt", "text"}
+// textFields are members whose text is not parsed as JSON.
+var textFields = []string{"prompt", "negativeprompt", "text"}
 
 // maxPath is the maximum length of a path in an error, in bytes.
 const maxPath = 256
 
-// unaccounted returns an error if something sets the price of c and is not
-// counted by price, which has rows. Otherwise it returns the name of the row
-// that c selects by a quality, or "".
-func (c *Checked) unaccounted(price *catalog.Price) (row string, refused *fault.Fault) {
-	a := &account{asked: c.Request, named: func(word string) bool { return price.Names(c.Kind, word) }}
-	if a.asked.Output.Count == nil {
-		a.asked.Output.Count = new(1)
+// unpriced returns an error if a member affects the price of c and is not counted by
+// price, which has rows. Otherwise it returns the name of the row that c selects by
+// a quality, or "".
+func (c *Checked) unpriced(price *catalog.Price) (row string, refused *fault.Fault) {
+	a := &priceScan{request: c.Request, named: func(word string) bool { return price.Names(c.Kind, word) }}
+	if a.request.Output.Count == nil {
+		a.request.Output.Count = new(1)
 	}
 	a.enter("prompt", 0)
 	a.commands(c.Prompt)
 	a.leave()
 	for _, name := range slices.Sorted(maps.Keys(c.Fields)) {
-		if raw := c.Fields[name]; name != "prompt" && !own[name] && string(raw) != "null" && a.refused == nil {
+		if raw := c.Fields[name]; name != "prompt" && !bodyFields[name] && string(raw) != "null" && a.refused == nil {
 			a.enter(name, 0)
 			a.read(name, raw)
 			a.leave()
@@ -78,18 +78,18 @@ func (c *Checked) unaccounted(price *catalog.Price) (row string, refused *fault.
 	return a.word, a.refused
 }
 
-func (a *account) enter(name string, index int) { a.path = append(a.path, step{name, index}) }
-func (a *account) leave()                       { a.path = a.path[:len(a.path)-1] }
+func (a *priceScan) enter(name string, index int) { a.path = append(a.path, step{name, index}) }
+func (a *priceScan) leave()                       { a.path = a.path[:len(a.path)-1] }
 
 // refuse returns an error for the current value.
-func (a *account) refuse(format string, args ...any) {
+func (a *priceScan) refuse(format string, args ...any) {
 	if a.refused == nil {
 		a.refused = invalid(a.at(), format, args...)
 	}
 }
 
 // at returns the path of the current value: metadata.shots[0].duration.
-func (a *account) at() string {
+func (a *priceScan) at() string {
 	var path strings.Builder
 	for i, s := range a.path {
 		switch {
@@ -106,7 +106,7 @@ func (a *account) at() string {
 
 // read checks the value of a member with this name. It reports whether raw is
 // complete JSON.
-func (a *account) read(name string, raw []byte) bool {
+func (a *priceScan) read(name string, raw []byte) bool {
 	dec := jsontext.NewDecoder(bytes.NewBuffer(raw), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 	a.value(dec, name, nil)
 	return a.refused != nil || dec.PeekKind() == 0 && int(dec.InputOffset()) == len(bytes.TrimRight(raw, " \t\r\n"))
@@ -120,7 +120,7 @@ type length struct {
 
 // value checks the next value. lengths collects the durations of array elements
 // if the value is a member of one; otherwise it is nil.
-func (a *account) value(dec *jsontext.Decoder, name string, lengths *[]length) {
+func (a *priceScan) value(dec *jsontext.Decoder, name string, lengths *[]length) {
 	switch kind := dec.PeekKind(); kind {
 	case '{', '[':
 		a.member(name, json.RawMessage{byte(kind)}, nil)
@@ -141,7 +141,7 @@ func (a *account) value(dec *jsontext.Decoder, name string, lengths *[]length) {
 	}
 }
 
-func (a *account) object(dec *jsontext.Decoder, lengths *[]length) {
+func (a *priceScan) object(dec *jsontext.Decoder, lengths *[]length) {
 	_, _ = dec.ReadToken()
 	for a.refused == nil && dec.PeekKind() == '"' {
 		token, err := dec.ReadToken()
@@ -158,7 +158,7 @@ func (a *account) object(dec *jsontext.Decoder, lengths *[]length) {
 
 // array checks the next array. The durations of its elements must add up to the
 // duration of the whole.
-func (a *account) array(dec *jsontext.Decoder) {
+func (a *priceScan) array(dec *jsontext.Decoder) {
 	var lengths []length
 	_, _ = dec.ReadToken()
 	for i := 0; a.refused == nil && dec.PeekKind() != ']' && dec.PeekKind() != 0; i++ {
@@ -175,72 +175,72 @@ func (a *account) array(dec *jsontext.Decoder) {
 	for _, l := range lengths {
 		sum += l.n
 	}
-	if whole := a.asked.Output.Duration; len(lengths) > 0 && a.refused == nil && whole != nil && sum != *whole {
-		a.refused = invalid(lengths[0].at, "and those of the other elements must add up to `duration`, which decides the price")
+	if whole := a.request.Output.Duration; len(lengths) > 0 && a.refused == nil && whole != nil && sum != *whole {
+		a.refused = invalid(lengths[0].at, "and the durations of the other elements must add up to `duration`, which determines the price")
 	}
 }
 
 // member compares a member with the price, if it affects the price.
-func (a *account) member(name string, raw json.RawMessage, lengths *[]length) {
+func (a *priceScan) member(name string, raw json.RawMessage, lengths *[]length) {
 	if len(name) > longestName {
 		return
 	}
-	switch name := plain(name); {
+	switch name := normalize(name); {
 	case slices.Contains(qualities, name):
 		a.quality(raw)
-	case slices.Contains(ends, name):
+	case slices.Contains(endFields, name):
 		end, refused := catalog.ParseSeconds(newAlias(0, "", raw).text)
-		if whole := a.asked.Output.Duration; string(raw) != "null" && whole != nil && (refused != nil || end > *whole) {
-			a.refuse("must not be after the end of `duration`, which decides the price")
+		if whole := a.request.Output.Duration; string(raw) != "null" && whole != nil && (refused != nil || end > *whole) {
+			a.refuse("must not be later than `duration`, which determines the price")
 		}
 	default:
-		rank, decides := ranks[name]
-		if !decides || !deciders[rank].deep {
+		rank, found := ranks[name]
+		if !found || !quantities[rank].deep {
 			return
 		}
-		said := newAlias(rank, "", raw)
-		if !said.counts() {
+		given := newAlias(rank, "", raw)
+		if !given.counts() {
 			return
 		}
-		if one := (&Request{}); lengths != nil && said.decides().adopt(one, &said) && one.Output.Duration != nil && len(*lengths) < maxVideos {
+		if one := (&Request{}); lengths != nil && given.quantity().adopt(one, &given) && one.Output.Duration != nil && len(*lengths) < maxVideos {
 			*lengths = append(*lengths, length{a.at(), *one.Output.Duration})
 			return
 		}
-		a.same(&said)
+		a.same(&given)
 	}
 }
 
 // same returns an error for an alias that does not have the priced value.
-func (a *account) same(said *alias) {
-	if of := said.decides(); !of.adopt(&a.asked, said) {
-		a.refuse("must say the same as %s, which decides the price", of.means)
+func (a *priceScan) same(given *alias) {
+	if q := given.quantity(); !q.adopt(&a.request, given) {
+		a.refuse("must have the same value as %s, which determines the price", q.means)
 	}
 }
 
-// quality selects the row that a quality name has in the price. A usual name
-// needs no row, and a resolution must be the priced one.
-func (a *account) quality(raw json.RawMessage) {
-	said := newAlias(ranks["resolution"], "", raw)
+// quality selects the price row of a quality name. A standard name needs no row,
+// and a resolution must be the priced one.
+func (a *priceScan) quality(raw json.RawMessage) {
+	given := newAlias(ranks["resolution"], "", raw)
 	isText := raw[0] == '"'
-	switch word := strings.ToLower(said.text); {
+	switch word := strings.ToLower(given.text); {
 	case string(raw) == "null" || string(raw) == "false":
 	case isText && word != "" && a.named(word):
 		if a.word != "" && a.word != word {
-			a.refuse("must say the same as the member that asks for %s", quote(a.word))
+			a.refuse("must have the same value as the member that requests %s", quote(a.word))
 		}
 		a.word = word
-	case isText && slices.Contains(usual, word):
-	case isText && said.readable() && strings.Trim(word, "0123456789") != "":
-		a.same(&said)
+	case isText && slices.Contains(standardQualities, word):
+	case isText && given.readable() && strings.Trim(word, "0123456789") != "":
+		a.same(&given)
 	case a.refused == nil:
-		a.refused = fault.At(fault.UnpricedOption, a.at(), "`%s` asks for a quality that has no price for this model; leave it out, or say %s",
-			a.at(), catalog.Either(usual[1:]))
+		a.refused = fault.At(fault.UnpricedOption, a.at(), "`%s` requests a quality without a price for this model; omit it, or use %s",
+			a.at(), catalog.Either(standardQualities[1:]))
 	}
 }
 
 // text checks the text of a string: its commands, and the object that it may
 // contain.
-func (a *account) text(name string, raw []byte) {
+func (a *priceScan) text(name string, raw []byte) {
 	if !bytes.ContainsAny(raw, `{\`) && !bytes.Contains(raw, []byte("--")) {
 		return
 	}
@@ -250,25 +250,25 @@ func (a *account) text(name string, raw []byte) {
 		a.commands(string(text))
 	}
 	switch {
-	case a.refused != nil || !isObject(text) || slices.Contains(prompts, plain(name[:min(len(name), longestName)])):
+	case a.refused != nil || !isObject(text) || slices.Contains(textFields, normalize(name[:min(len(name), longestName)])):
 	case len(text) > MaxExtended:
-		a.refuse("holds JSON of more than %d bytes", MaxExtended)
+		a.refuse("contains JSON of more than %d bytes", MaxExtended)
 	case !a.read("", bytes.Clone(text)):
-		a.refuse("begins like JSON, and must be JSON to its end")
+		a.refuse("begins like JSON, but is not valid JSON")
 	}
 }
 
-// isObject reports whether a text begins like an object with members or a list
-// of such.
+// isObject reports whether a text begins like an object with members, or like a
+// list of such objects.
 func isObject(text []byte) bool {
 	inner, begins := bytes.CutPrefix(bytes.TrimLeft(text, " \t\r\n["), []byte("{"))
 	return begins && bytes.HasPrefix(bytes.TrimLeft(inner, " \t\r\n"), []byte(`"`))
 }
 
 // commands compares the commands of a text with the price. A command is `--`, a
-// name, and a value after white space, a colon, an equals sign or nothing. A
-// URL contains none.
-func (a *account) commands(text string) {
+// name, and a value. White space, a colon or an equals sign may precede the value.
+// A URL contains no commands.
+func (a *priceScan) commands(text string) {
 	for from := 0; a.refused == nil; {
 		at := strings.Index(text[from:], "--")
 		if at < 0 {
@@ -290,19 +290,19 @@ func (a *account) commands(text string) {
 }
 
 // command compares one command with the price.
-func (a *account) command(name, value string) {
-	name = plain(name)
+func (a *priceScan) command(name, value string) {
+	name = normalize(name)
 	if name == "rs" {
 		name = "resolution"
 	}
 	raw, _ := json.Marshal(value[:min(len(value), maxPath)])
-	rank, decides := ranks[name]
+	rank, found := ranks[name]
 	switch {
-	case decides && deciders[rank].opaque:
-		if said := newAlias(rank, "", raw); !said.readable() || !adoptSize(&a.asked, &said) {
-			a.refuse("holds the command --%s, which must say the same as %s", name, deciders[rank].means)
+	case found && quantities[rank].opaque:
+		if given := newAlias(rank, "", raw); !given.readable() || !adoptSize(&a.request, &given) {
+			a.refuse("contains the command --%s, which must have the same value as %s", name, quantities[rank].means)
 		}
-	case decides && deciders[rank].deep || slices.Contains(ends, name) || slices.Contains(qualities, name):
+	case found && quantities[rank].deep || slices.Contains(endFields, name) || slices.Contains(qualities, name):
 		if a.member(name, raw, nil); a.refused != nil {
 			a.refused = fault.At(a.refused.Code, a.at(), "the command --%s of %s", name, a.refused.Message)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
+func TestActivityHasTheUsersEventsNewestFirst(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -54,11 +54,11 @@ func TestActivityIsTheUsersOwnNewestFirst(t *testing.T) {
 	}
 }
 
-func TestAUserSaysHowHeWantsToBeCalled(t *testing.T) {
+func TestDisplayNames(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	change := func(name string) (User, error) { return f.ChangeProfile(ctx, a, Profile{DisplayName: &name}) }
 	if user := must(change("  Ann of Green Gables 🍀 "))(t); user.DisplayName != "Ann of Green Gables 🍀" {
@@ -69,21 +69,21 @@ func TestAUserSaysHowHeWantsToBeCalled(t *testing.T) {
 		refusedAs(t, fmt.Sprintf("%q", bad), err, fault.InvalidParameter)
 	}
 	if user := must(f.ChangeProfile(ctx, a, Profile{}))(t); user.DisplayName == "" {
-		t.Error("what was not given was taken away")
+		t.Error("a field that was not given was removed")
 	}
 	if user := must(change(""))(t); user.DisplayName != "" || user.Name != "ann" {
 		t.Errorf("%+v", user)
 	}
 }
 
-// Changes that cost nothing must not fill the store.
-func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
+// TestChangesPerDayAreLimited ensures that changes that cost nothing cannot fill the store.
+func TestChangesPerDayAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
 	f.clock.Advance(-time.Hour) // 11:00
-	user := f.person(t, "ann")
-	f.person(t, "bob")
+	user := f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	a := f.login(t, "ann").Account
 	key, _ := f.key(t, "ann", KeySpec{Name: "0"})
 	events := func() int64 {
@@ -112,7 +112,7 @@ func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 		expect(t, "no change", second(f.ChangeOwnKey(ctx, a, key.ID, KeyChange{Name: &name, Models: &none})), "")
 	}
 	if got := events(); got != before {
-		t.Errorf("%d events of what changed nothing", got-before)
+		t.Errorf("%d events of changes without effect", got-before)
 	}
 	for i := range audit.MaxOwnChanges {
 		if err := []func() error{profile, rename}[i%2](); err != nil {
@@ -134,22 +134,22 @@ func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 		expect(t, what+" too many", err, fault.RateLimited)
 		var refusal *fault.Fault
 		if errors.As(err, &refusal) && (refusal.RetryAfter < 13*time.Hour || refusal.RetryAfter > 13*time.Hour+time.Second) {
-			t.Errorf("%s: again after %v, at 11:00", what, refusal.RetryAfter)
+			t.Errorf("%s: RetryAfter is %v at 11:00", what, refusal.RetryAfter)
 		}
 	}
 	if got := events(); got != full {
-		t.Errorf("%d events of what was refused", got-full)
+		t.Errorf("%d events of refused changes", got-full)
 	}
 	if user := must(f.User(ctx, "ann"))(t); user.DisplayName != fmt.Sprint("Ann ", audit.MaxOwnChanges-1) || user.Token != nil {
 		t.Errorf("%+v: it was changed without its event", user)
 	}
 
-	// Other users are not limited, nor is a change that ends an access.
+	// Other users and changes that end an access are not limited.
 	f.key(t, "ann", KeySpec{})
 	bob := "Bob"
 	expect(t, "another user", second(f.ChangeProfile(ctx, f.login(t, "bob").Account, Profile{DisplayName: &bob})), "")
 	expect(t, "a revocation", second(f.RevokeOwnKey(ctx, a, key.ID)), "")
-	a.goesOn(must(f.EndSessions(ctx, a, false))(t))
+	a.setSecret(must(f.EndSessions(ctx, a, false))(t))
 
 	if err := f.Unblock(ctx, "operator", "ann"); err != nil {
 		t.Fatal(err)
@@ -167,16 +167,17 @@ func TestAUserMakesALimitedNumberOfChangesInADay(t *testing.T) {
 	expect(t, "on the next day", profile(), "")
 }
 
-// The address helps a user to identify an intruder.
+// TestARefusedProofIsRecordedWithItsAddress checks the address, which helps a user to identify an
+// intruder.
 func TestARefusedProofIsRecordedWithItsAddress(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	user := f.person(t, "ann")
+	user := f.userWithPassword(t, "ann")
 	ann := f.login(t, "ann").Account
 	seed, _ := f.withTOTP(t, ann)
 	ann.Address = "198.51.100.4"
 	f.clock.Advance(time.Second)
-	expect(t, "a wrong code", f.verify(t, ann, f.wrong(t, seed)), fault.VerificationFailed)
+	expect(t, "a wrong code", f.verify(t, ann, f.wrongCode(t, seed)), fault.VerificationFailed)
 	f.clock.Advance(time.Second)
 	expect(t, "a wrong password", f.ProvePassword(t.Context(), ann, otherPassword), fault.VerificationFailed)
 	if err := f.store.Flush(t.Context()); err != nil {
@@ -193,7 +194,7 @@ func TestARefusedProofIsRecordedWithItsAddress(t *testing.T) {
 	}
 }
 
-func TestActivityGoesBackSoFarAndNoFurther(t *testing.T) {
+func TestActivityIsLimitedToTheNewestEvents(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	user := f.user(t, "ann")

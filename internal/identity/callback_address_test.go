@@ -27,8 +27,8 @@ func (f fixture) callbackOf(t *testing.T, id string) (own KeyCallback, keys [][]
 	return own, keys
 }
 
-// gone records that the receiver of an address has answered that it is gone.
-func (f fixture) gone(t *testing.T, id, url string) {
+// disableCallback records that the receiver of an address has answered that it is gone.
+func (f fixture) disableCallback(t *testing.T, id, url string) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		_, err := f.DisableCallback(txn, f.clock.Now(), id, url)
@@ -39,54 +39,54 @@ func (f fixture) gone(t *testing.T, id, url string) {
 	}
 }
 
-func TestAnAddressThatIsGoneIsUsedAgainWhenItIsGivenAgain(t *testing.T) {
+func TestSettingACallbackAddressEnablesItAgain(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := context.Background()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	address := "https://example.com/done"
 	key, _, err := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: address})
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.gone(t, key.ID, "https://example.com/before") // about an address that the key no longer has
+	f.disableCallback(t, key.ID, "https://example.com/before") // about an address that the key no longer has
 	if own, keys := f.callbackOf(t, key.ID); own != (KeyCallback{URL: address}) || len(keys) != 0 {
-		t.Errorf("to begin with: %+v, %d keys", own, len(keys))
+		t.Errorf("after another address was disabled: %+v, %d keys", own, len(keys))
 	}
 	f.clock.Advance(time.Minute)
 	at := f.clock.Now().Unix()
-	f.gone(t, key.ID, address)
+	f.disableCallback(t, key.ID, address)
 	f.clock.Advance(time.Minute)
-	f.gone(t, key.ID, address) // repeated
+	f.disableCallback(t, key.ID, address) // repeated
 	if own, _ := f.callbackOf(t, key.ID); own != (KeyCallback{address, address}) {
-		t.Errorf("when it is gone: %+v", own)
+		t.Errorf("after it was disabled: %+v", own)
 	}
 	if shown := must(f.OwnKey(ctx, a, key.ID))(t); shown.CallbackDisabled != at || shown.CallbackURL != address {
-		t.Errorf("shown is %+v", shown)
+		t.Errorf("the key is %+v", shown)
 	}
 	events, _, err := f.Audit.Activity(ctx, a.UserID, 0, 10)
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	recorded := 0
 	for _, e := range events {
 		if e.Action == "key.callback_gone" && e.Key == key.ID && e.Actor == "callback receiver" {
-			told++
+			recorded++
 		}
 	}
-	if told != 1 {
-		t.Errorf("it is told %d times: %+v", told, events)
+	if recorded != 1 {
+		t.Errorf("%d events, want 1: %+v", recorded, events)
 	}
 	name := "laptop"
 	if shown := must(f.ChangeOwnKey(ctx, a, key.ID, KeyChange{Name: &name}))(t); shown.CallbackDisabled == 0 {
-		t.Error("a new name has made it used again")
+		t.Error("a new name has enabled the address")
 	}
 	if shown := must(f.ChangeOwnKey(ctx, a, key.ID, KeyChange{CallbackURL: &address}))(t); shown.CallbackDisabled != 0 {
-		t.Error("given again, it is still not used")
+		t.Error("the address is still disabled after it was set again")
 	}
 	if own, _ := f.callbackOf(t, key.ID); own != (KeyCallback{URL: address}) {
-		t.Errorf("given again: %+v", own)
+		t.Errorf("after it was set again: %+v", own)
 	}
 }
 
@@ -94,7 +94,7 @@ func TestARevokedKeyStillHasItsCallbackAddress(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := context.Background()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	key, _, err := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: "https://example.com/done"})
 	if err != nil {
@@ -110,15 +110,15 @@ func TestARevokedKeyStillHasItsCallbackAddress(t *testing.T) {
 		t.Fatal(err)
 	}
 	if own, keys := f.callbackOf(t, key.ID); own.URL != "https://example.com/done" || len(keys) != 1 || !bytes.Equal(keys[0], want) {
-		t.Errorf("it says %+v and has %d keys", own, len(keys))
+		t.Errorf("%+v with %d signing keys", own, len(keys))
 	}
-	if own, _ := f.callbackOf(t, "key_that_never_was"); own != (KeyCallback{}) {
-		t.Errorf("a key without a record says %+v", own)
+	if own, _ := f.callbackOf(t, "key_unknown"); own != (KeyCallback{}) {
+		t.Errorf("a key without a record: %+v", own)
 	}
-	f.gone(t, "key_that_never_was", "https://example.com/done")
+	f.disableCallback(t, "key_unknown", "https://example.com/done")
 }
 
-func TestWhatACallbackSecretIs(t *testing.T) {
+func TestParseCallbackSecret(t *testing.T) {
 	t.Parallel()
 	bytesOf := func(n int) string { return base64.StdEncoding.EncodeToString(bytes.Repeat([]byte{7}, n)) }
 	for text, ok := range map[string]bool{
@@ -136,7 +136,7 @@ func TestWhatACallbackSecretIs(t *testing.T) {
 			t.Errorf("%q is %d bytes, %v", text, len(key), err)
 		}
 		if err != nil && len(text) > 10 && strings.Contains(err.Error(), text[6:]) {
-			t.Errorf("the error repeats it: %v", err)
+			t.Errorf("the error quotes the secret: %v", err)
 		}
 	}
 }

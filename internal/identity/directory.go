@@ -1,12 +1,13 @@
 // Package identity owns users and their credentials: API keys, access tokens, passwords, sessions
-// and second factors; and the limits of users and keys. [Directory] has all operations. A [Principal]
-// is the caller of a model, by an API key; an [Account] is the caller of the console, by a session or
-// an access token. Records are in the store, in the tables of tables.go. The keys and tokens in
-// force are in memory too, and a change acts on the next request.
+// and second factors; and the limits of users and keys. [Directory] has all operations. A
+// [Principal] is the caller of a model, by an API key. An [Account] is the caller of the console,
+// by a session or an access token. Records are in the store, in the tables of tables.go;
+// limits.go has the limits of keys and users. The keys and tokens in force are also in memory, and a
+// change acts on the next request.
 //
-// Sub-packages have the parts that need no Directory: factor has the second factors, password the
-// hashing of passwords, credential the secrets and their forms, attempts the counters of attempts. The
-// package imports no package that serves requests, and not the ledger.
+// Sub-packages have the parts that need no Directory. Package factor has the second factors,
+// password hashes passwords, credential has the secrets and their forms, and attempts counts
+// attempts. The package imports no package that serves requests, and not the ledger.
 package identity
 
 import (
@@ -31,9 +32,9 @@ import (
 // Secret is a credential in clear.
 type Secret = credential.Secret
 
-// Directory is the users, keys and tokens of one store. Its methods may be called concurrently.
+// Directory manages the users, keys and tokens of one store. Its methods may be called concurrently.
 type Directory struct {
-	// Audit records the changes that are made here.
+	// Audit records the changes by this Directory.
 	Audit *audit.Log
 
 	store   *storage.Store
@@ -55,7 +56,7 @@ type Directory struct {
 
 // Open loads the credentials of all users that are not disabled. Changes are written to the
 // logger as audit events when they are durable. Open returns an error if the keyring does not belong
-// to the store. If keyring is nil, TOTP and callback secrets cannot be made or used.
+// to the store. If keyring is nil, TOTP and callback secrets cannot be created or used.
 func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logger *zap.Logger) (*Directory, error) {
 	log := audit.New(store, logger)
 	d := &Directory{
@@ -101,9 +102,9 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 	return d, nil
 }
 
-// Authenticate returns the principal of an API key. It returns false without distinction for text
-// that is no key, for unknown, revoked and expired keys, and for keys of disabled users. It reads
-// only memory.
+// Authenticate returns the principal of an API key. It returns the same false for text that
+// is not a key, for unknown, revoked and expired keys, and for keys of disabled users. It reads only
+// memory.
 func (d *Directory) Authenticate(key string) (*Principal, bool) {
 	hash, ok := credential.APIKey.Hash(key)
 	if !ok {

@@ -64,8 +64,8 @@ func (f fixture) key(t testing.TB, user string, spec KeySpec) (Key, string) {
 	return key, secret.Reveal()
 }
 
-// accepted checks whether a secret is in force, now and after a restart.
-func (f fixture) accepted(t *testing.T, what, secret string, want bool) {
+// checkKey checks whether an API key is in force, now and after a restart.
+func (f fixture) checkKey(t *testing.T, what, secret string, want bool) {
 	t.Helper()
 	for when, d := range map[string]*Directory{"in memory": f.Directory, "after a restart": f.reopened(t)} {
 		if _, got := d.Authenticate(secret); got != want {
@@ -90,7 +90,7 @@ func paramOf(err error) string {
 	return ""
 }
 
-func TestAKeyLeadsToItsUserAndItsScope(t *testing.T) {
+func TestAuthenticateReturnsTheUserAndTheScope(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
@@ -100,37 +100,37 @@ func TestAKeyLeadsToItsUserAndItsScope(t *testing.T) {
 		t.Fatalf("%+v, %v", p, ok)
 	}
 	if !p.MayUse("a-1") || p.MayUse("b-1") {
-		t.Error("the key's models are not its scope")
+		t.Error("the principal has other models than the key")
 	}
 }
 
-func TestWhatIsDoneToAKeyHoldsOnTheNextRequest(t *testing.T) {
+func TestKeyChangesApplyToTheNextRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
 	first, secret := f.key(t, "ann", KeySpec{})
 	_, other := f.key(t, user.ID, KeySpec{})
-	f.accepted(t, "a fresh key", secret, true)
+	f.checkKey(t, "a fresh key", secret, true)
 
 	if _, err := f.SetUserDisabled(t.Context(), "operator", "ANN", true); err != nil {
 		t.Fatal(err)
 	}
-	f.accepted(t, "a key of a disabled user", secret, false)
-	f.accepted(t, "the other key of a disabled user", other, false)
+	f.checkKey(t, "a key of a disabled user", secret, false)
+	f.checkKey(t, "the other key of a disabled user", other, false)
 	if _, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{}); codeOf(err) != fault.Conflict {
-		t.Errorf("a disabled user was given a key: %v", err)
+		t.Errorf("a key for a disabled user: %v", err)
 	}
 	if _, err := f.SetUserDisabled(t.Context(), "operator", user.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	f.accepted(t, "a key of an enabled user", secret, true)
+	f.checkKey(t, "a key of an enabled user", secret, true)
 
 	revoked, err := f.RevokeKey(t.Context(), "operator", first.ID)
 	if err != nil || revoked.Revoked != f.clock.Now().Unix() {
 		t.Fatal(revoked, err)
 	}
-	f.accepted(t, "a revoked key", secret, false)
-	f.accepted(t, "the other key", other, true)
+	f.checkKey(t, "a revoked key", secret, false)
+	f.checkKey(t, "the other key", other, true)
 
 	f.clock.Advance(time.Hour)
 	again, err := f.RevokeKey(t.Context(), "operator", first.ID)
@@ -143,24 +143,24 @@ func TestWhatIsDoneToAKeyHoldsOnTheNextRequest(t *testing.T) {
 	if _, err := f.SetUserDisabled(t.Context(), "operator", user.ID, false); err != nil {
 		t.Fatal(err)
 	}
-	f.accepted(t, "a revoked key of an enabled user", secret, false)
+	f.checkKey(t, "a revoked key of an enabled user", secret, false)
 }
 
-func TestAKeyExpiresAtItsSecondByTheClockOfTheStore(t *testing.T) {
+func TestAKeyExpires(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
 	_, secret := f.key(t, "ann", KeySpec{Expires: f.clock.Now().Add(time.Minute).Unix()})
 	f.clock.Advance(time.Minute - time.Nanosecond)
-	f.accepted(t, "a key before its end", secret, true)
+	f.checkKey(t, "a key before its end", secret, true)
 	f.clock.Advance(time.Nanosecond)
-	f.accepted(t, "a key at its end", secret, false)
+	f.checkKey(t, "a key at its end", secret, false)
 	if _, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Expires: f.clock.Now().Unix()}); codeOf(err) != fault.InvalidParameter {
-		t.Errorf("a key that has ended was made: %v", err)
+		t.Errorf("a key that has expired already: %v", err)
 	}
 }
 
-func TestARotatedSecretLivesThroughItsGraceByTheClockOfTheStore(t *testing.T) {
+func TestAPreviousSecretIsAcceptedDuringItsGrace(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
@@ -175,31 +175,31 @@ func TestARotatedSecretLivesThroughItsGraceByTheClockOfTheStore(t *testing.T) {
 	}
 
 	second := rotate(time.Hour)
-	f.accepted(t, "the new secret", second, true)
-	f.accepted(t, "the old one in its grace", first, true)
+	f.checkKey(t, "the new secret", second, true)
+	f.checkKey(t, "the old secret in its grace", first, true)
 	f.clock.Advance(time.Hour - time.Nanosecond)
-	f.accepted(t, "the old one at the end of its grace", first, true)
+	f.checkKey(t, "the old secret at the end of its grace", first, true)
 	f.clock.Advance(time.Nanosecond)
-	f.accepted(t, "the old one after its grace", first, false)
-	f.accepted(t, "the new one after that", second, true)
+	f.checkKey(t, "the old secret after its grace", first, false)
+	f.checkKey(t, "the new one after that", second, true)
 
 	third := rotate(time.Hour)
 	fourth := rotate(time.Hour)
-	f.accepted(t, "a secret two rotations old", second, false)
-	f.accepted(t, "one a rotation old", third, true)
+	f.checkKey(t, "a secret two rotations old", second, false)
+	f.checkKey(t, "a secret one rotation old", third, true)
 	fifth := rotate(0)
-	f.accepted(t, "a secret without a grace", fourth, false)
-	f.accepted(t, "the newest", fifth, true)
+	f.checkKey(t, "a secret without a grace", fourth, false)
+	f.checkKey(t, "the newest", fifth, true)
 
 	for _, grace := range []time.Duration{-1, MaxGrace + 1} {
 		if _, _, err := f.RotateKey(t.Context(), "operator", key.ID, grace); codeOf(err) != fault.InvalidParameter {
 			t.Errorf("a grace of %v: %v", grace, err)
 		}
 	}
-	f.accepted(t, "the newest after refused rotations", fifth, true)
+	f.checkKey(t, "the newest after refused rotations", fifth, true)
 }
 
-func TestAGraceDoesNotOutliveTheKeyNorItsRevocation(t *testing.T) {
+func TestAGraceEndsWithItsKey(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
@@ -208,7 +208,7 @@ func TestAGraceDoesNotOutliveTheKeyNorItsRevocation(t *testing.T) {
 		t.Fatal(err)
 	}
 	f.clock.Advance(time.Minute)
-	f.accepted(t, "the old secret of an expired key", old, false)
+	f.checkKey(t, "the old secret of an expired key", old, false)
 
 	key, old = f.key(t, "ann", KeySpec{})
 	if _, _, err := f.RotateKey(t.Context(), "operator", key.ID, time.Hour); err != nil {
@@ -217,7 +217,7 @@ func TestAGraceDoesNotOutliveTheKeyNorItsRevocation(t *testing.T) {
 	if _, err := f.RevokeKey(t.Context(), "operator", key.ID); err != nil {
 		t.Fatal(err)
 	}
-	f.accepted(t, "the old secret of a revoked key", old, false)
+	f.checkKey(t, "the old secret of a revoked key", old, false)
 }
 
 func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
@@ -226,7 +226,7 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 	for what, call := range map[string]func() error{
 		"user":    func() error { _, err := f.User(t.Context(), "unknown"); return err },
 		"disable": func() error { _, err := f.SetUserDisabled(t.Context(), "operator", "unknown", true); return err },
-		"keys of": func() error { _, err := f.Keys(t.Context(), "unknown"); return err },
+		"list":    func() error { _, err := f.Keys(t.Context(), "unknown"); return err },
 		"create":  func() error { _, _, err := f.CreateKey(t.Context(), "operator", "unknown", KeySpec{}); return err },
 		"revoke":  func() error { _, err := f.RevokeKey(t.Context(), "operator", "key_0"); return err },
 		"rotate":  func() error { _, _, err := f.RotateKey(t.Context(), "operator", "key_0", 0); return err },
@@ -250,9 +250,9 @@ func TestUnknownUsersAndKeysAreNotFound(t *testing.T) {
 	}
 }
 
-// TestAnUnknownOutcomeLeavesMemoryEqualToTheStore checks that the table in memory follows the
+// TestMemoryMatchesTheStoreAfterAnUnknownOutcome checks that the table in memory follows the
 // committed state after a commit with any outcome, so that a revoked key is not accepted.
-func TestAnUnknownOutcomeLeavesMemoryEqualToTheStore(t *testing.T) {
+func TestMemoryMatchesTheStoreAfterAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault storagetest.Fault
@@ -269,33 +269,33 @@ func TestAnUnknownOutcomeLeavesMemoryEqualToTheStore(t *testing.T) {
 			key, secret := f.key(t, "ann", KeySpec{})
 			f.engine.Plan(c.fault)
 			if _, err := f.RevokeKey(t.Context(), "operator", key.ID); codeOf(err) != fault.StoreUnavailable {
-				t.Errorf("the caller heard %v", err)
+				t.Errorf("the error is %v", err)
 			}
-			f.accepted(t, "the key", secret, c.want)
+			f.checkKey(t, "the key", secret, c.want)
 		})
 	}
 }
 
-func TestAKeyIsShutOutWhenTheStoreCannotBeRead(t *testing.T) {
+func TestAKeyIsRefusedWhenTheStoreCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
 	key, secret := f.key(t, "ann", KeySpec{})
 	f.engine.Plan(storagetest.SyncFailed)
 	if _, err := f.RevokeKey(t.Context(), "operator", key.ID); codeOf(err) != fault.StoreUnavailable {
-		t.Errorf("the caller heard %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	if _, ok := f.Authenticate(secret); ok {
 		t.Error("a key whose revocation may have happened is accepted")
 	}
 }
 
-func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
+func TestMemoryMatchesTheStoreAfterConcurrentChanges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const people = 8
 	var mu sync.Mutex
-	secrets := make(map[string]bool) // all keys and tokens that were made
+	secrets := make(map[string]bool) // all created keys and tokens
 	remember := func(s Secret) {
 		mu.Lock()
 		defer mu.Unlock()
@@ -349,7 +349,7 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 	if f.Count() != fresh.Count() {
 		t.Errorf("memory holds %d credentials, the store has %d", f.Count(), fresh.Count())
 	}
-	accepted, admitted := 0, 0
+	keysInForce, tokensInForce := 0, 0
 	for secret := range secrets {
 		inMemory, ok := f.Authenticate(secret)
 		inStore, want := fresh.Authenticate(secret)
@@ -357,21 +357,21 @@ func TestConcurrentChangesLeaveMemoryEqualToTheStore(t *testing.T) {
 			t.Errorf("a key is accepted in memory: %v, by the store: %v", ok, want)
 		}
 		if ok && want {
-			accepted++
+			keysInForce++
 			if inMemory.UserLimits != inStore.UserLimits {
-				t.Errorf("a call meets %v, the store has %v", inMemory.UserLimits, inStore.UserLimits)
+				t.Errorf("memory has the limits %v, the store has %v", inMemory.UserLimits, inStore.UserLimits)
 			}
 		}
 		_, ok = f.AuthenticateToken(secret)
 		if _, want = fresh.AuthenticateToken(secret); ok != want {
-			t.Errorf("a token is admitted in memory: %v, by the store: %v", ok, want)
+			t.Errorf("a token is accepted in memory: %v, by the store: %v", ok, want)
 		}
 		if want {
-			admitted++
+			tokensInForce++
 		}
 	}
-	if accepted == 0 || admitted == 0 || accepted+admitted == len(secrets) {
-		t.Errorf("%d keys and %d tokens of %d secrets are in force: the test has tried nothing", accepted, admitted, len(secrets))
+	if keysInForce == 0 || tokensInForce == 0 || keysInForce+tokensInForce == len(secrets) {
+		t.Errorf("%d keys and %d tokens of %d secrets are in force: the test is not effective", keysInForce, tokensInForce, len(secrets))
 	}
 }
 
@@ -409,7 +409,7 @@ func TestEveryChangeIsAudited(t *testing.T) {
 		}
 	}
 	if _, err := f.CreateUser(ctx, "operator", "Ann"); codeOf(err) != fault.Conflict {
-		t.Fatal(err) // a change without effect is no event
+		t.Fatal(err) // a change without effect records no event
 	}
 	got := map[string]int{}
 	for _, e := range f.events(t) {
@@ -418,10 +418,10 @@ func TestEveryChangeIsAudited(t *testing.T) {
 			t.Errorf("event %+v", e)
 		}
 		if text := fmt.Sprint(e); containsAny(text, secret, rotated.Reveal(), token) {
-			t.Errorf("a secret stands in the event %s", e.Action)
+			t.Errorf("a secret is in the event %s", e.Action)
 		}
 		if want := map[string]string{"key.limit": "streams 3", "user.limit": "streams 4"}[e.Action]; want != "" && e.Detail != want {
-			t.Errorf("%s tells %q, want %q", e.Action, e.Detail, want)
+			t.Errorf("%s has the detail %q, want %q", e.Action, e.Detail, want)
 		}
 	}
 	want := map[string]int{"user.create": 1, "key.create": 1, "key.rotate": 1, "key.limit": 1, "user.limit": 1, "token.mint": 2, "token.revoke": 1, "user.disable": 1, "key.revoke": 1}

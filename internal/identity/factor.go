@@ -21,13 +21,13 @@ type (
 // CeremonyLife is how long a passkey may take to answer.
 const CeremonyLife = factor.CeremonyLife
 
-// holder returns the account as internal/identity/factor knows it.
+// holder returns the account for package factor.
 func (a *Account) holder() factor.Holder {
 	return factor.Holder{UserID: a.UserID, UserName: a.UserName, Credential: a.Credential, Address: a.Address}
 }
 
-// whole returns an error for a half-open session.
-func whole(a *Account) error {
+// refuseHalfOpen returns an error for a half-open session.
+func refuseHalfOpen(a *Account) error {
 	if a.HalfOpen {
 		return fault.New(fault.SecondFactorRequired, "the second factor of this log-in is still due")
 	}
@@ -37,7 +37,7 @@ func whole(a *Account) error {
 // renewing runs an operation of an account and gives the account's session a new secret in the same
 // transaction. It returns that secret. See renewSession.
 func (d *Directory) renewing(a *Account, operation func(factor.Holder, factor.Effect) error) (renewed Secret, err error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return "", err
 	}
 	err = operation(a.holder(), func(t storage.Txn) (err error) {
@@ -47,8 +47,8 @@ func (d *Directory) renewing(a *Account, operation func(factor.Holder, factor.Ef
 	return renewed, err
 }
 
-// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: none or
-// one. None requires exact clocks.
+// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: zero or
+// one. Zero requires exact clocks.
 func (d *Directory) SetTOTPSkew(steps int) { d.factors.SetTOTPSkew(steps) }
 
 // Factors returns the factors of a user.
@@ -80,9 +80,9 @@ func (d *Directory) ResetFactors(ctx context.Context, actor, idOrName string) er
 	})
 }
 
-// Fresh returns VERIFICATION_REQUIRED or VERIFICATION_EXPIRED unless the credential has a step-up in
-// force or the user has no factor. It returns NOT_LOGGED_IN if the credential has ended or got
-// another secret, so that a later proof does not help a thief of the earlier secret.
+// Fresh returns VERIFICATION_REQUIRED or VERIFICATION_EXPIRED unless the credential has a step-up
+// in force or the user has no factor. It returns NOT_LOGGED_IN if the credential has ended or got
+// another secret. Thus a later proof does not help a thief of the earlier secret.
 func (d *Directory) Fresh(ctx context.Context, a *Account) error {
 	return fault.OfStore(d.store.View(ctx, func(r storage.Reader) error { return d.fresh(r, a) }))
 }
@@ -98,7 +98,7 @@ func (d *Directory) fresh(r storage.Reader, a *Account) error {
 // password, so that a thief of the cookie cannot set up a factor. Each further one needs a step-up.
 // first is true if the user has no factor.
 func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (first bool, err error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return false, err
 	}
 	due, err := view(ctx, d, func(r storage.Reader) ([]string, error) {
@@ -119,11 +119,10 @@ func (d *Directory) mayEnrol(ctx context.Context, a *Account, password string) (
 	return true, d.ProvePassword(ctx, a, password)
 }
 
-// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force after [Directory.EnableTOTP]
-// got a code of it, with the same session or token, within 10 minutes. A first factor needs the
-// password, a second one a step-up. An enrolment that began as the first factor fails if the user
-// has set up another since. It replaces an enrolment under way. If TOTP is on, it fails with
-// CONFLICT.
+// SetUpTOTP begins to enrol TOTP with a new seed. [Directory.EnableTOTP] must get a code of it
+// within 10 minutes, with the same session or token. A first factor needs the password, a second
+// one a step-up. An enrolment that began as the first factor fails if the user has set up another
+// since. It replaces an unfinished enrolment. If TOTP is on, it returns CONFLICT.
 func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer string) (factor.Enrolment, error) {
 	first, err := d.mayEnrol(ctx, a, password)
 	if err != nil {
@@ -132,7 +131,7 @@ func (d *Directory) SetUpTOTP(ctx context.Context, a *Account, password, issuer 
 	return d.factors.SetUpTOTP(ctx, a.holder(), issuer, first)
 }
 
-// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It
+// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, and uses up the code. It
 // returns the backup codes, which are shown only here, and the new secret of the session.
 func (d *Directory) EnableTOTP(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
 	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) (err error) {
@@ -148,7 +147,7 @@ func (d *Directory) DisableTOTP(ctx context.Context, a *Account, code string) (S
 	return d.renewing(a, func(h factor.Holder, renew factor.Effect) error { return d.factors.DisableTOTP(ctx, h, code, renew) })
 }
 
-// RenewBackupCodes replaces the backup codes of a user by ten new ones. It needs a TOTP code or
+// RenewBackupCodes replaces the backup codes of a user with ten new ones. It needs a TOTP code or
 // an old backup code. It also returns the new secret of the session.
 func (d *Directory) RenewBackupCodes(ctx context.Context, a *Account, code string) (codes []Secret, renewed Secret, err error) {
 	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) (err error) {
@@ -188,11 +187,11 @@ func (d *Directory) BeginPasskey(ctx context.Context, rp RelyingParty, a *Accoun
 	return d.factors.BeginPasskey(ctx, rp, a.holder(), name, first)
 }
 
-// FinishPasskey registers the passkey that was made by the options of [Directory.BeginPasskey],
-// with the same session or token. response is the JSON of the browser's PublicKeyCredential. A
-// registration that began as the first factor fails if the user has set up another since; a
-// further factor needs the step-up to be still in force. It also returns the new secret of the
-// session.
+// FinishPasskey registers the passkey that was created with the options of
+// [Directory.BeginPasskey]. The session or token must be the same. The response is the JSON of
+// the browser's PublicKeyCredential. A registration that began as the first factor fails if the
+// user has set up another since. For a further factor, the step-up must still be in force. It
+// also returns the new secret of the session.
 func (d *Directory) FinishPasskey(ctx context.Context, rp RelyingParty, a *Account, response []byte) (passkey factor.Passkey, renewed Secret, err error) {
 	renewed, err = d.renewing(a, func(h factor.Holder, renew factor.Effect) (err error) {
 		passkey, err = d.factors.FinishPasskey(ctx, rp, h, response, renew)
@@ -208,16 +207,16 @@ func (d *Directory) RemovePasskey(ctx context.Context, a *Account, id string) (S
 }
 
 // BeginPasskeyLogin begins a log-in by passkey. It returns the options for
-// navigator.credentials.get(), which name no user and no passkey, and the secret by which the
-// same browser finishes the log-in within 2 minutes.
+// navigator.credentials.get(), which name no user and no passkey. The browser finishes the
+// log-in by the secret ceremony within 2 minutes.
 func (d *Directory) BeginPasskeyLogin(ctx context.Context, rp RelyingParty) (options any, ceremony Secret, err error) {
 	return d.factors.BeginLogin(ctx, rp)
 }
 
 // FinishPasskeyLogin opens a session for the owner of the passkey that has answered. No further
-// factor is due, because a passkey proves possession and a PIN or biometric. Unknown passkeys and
-// wrong answers are VERIFICATION_FAILED without distinction; a right answer of a disabled user is
-// USER_DISABLED.
+// factor is due, because a passkey proves possession and a PIN or biometric. It returns
+// VERIFICATION_FAILED for unknown passkeys and for wrong answers, and USER_DISABLED for a right
+// answer of a disabled user.
 func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, ceremony string, response []byte, from Device, terms Terms) (entry Entry, err error) {
 	err = d.factors.FinishLogin(ctx, rp, ceremony, response, func(t storage.Txn, userID, passkeyID string) (_ *audit.Event, err error) {
 		entry, err = d.openSession(t, userID, from, terms, false)
@@ -227,9 +226,9 @@ func (d *Directory) FinishPasskeyLogin(ctx context.Context, rp RelyingParty, cer
 }
 
 // BeginPasskeyVerify begins a verification by one of the user's passkeys, and returns the options
-// for navigator.credentials.get(). A user without a passkey is NO_FACTOR.
+// for navigator.credentials.get(). If the user has no passkey, it returns NO_FACTOR.
 func (d *Directory) BeginPasskeyVerify(ctx context.Context, rp RelyingParty, a *Account) (options any, err error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return nil, err
 	}
 	return d.factors.BeginVerify(ctx, rp, a.holder())

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// restarted returns a fixture over the store of production, in a directory with its key
-// file. end closes it as the end of the process does.
+// restarted returns a fixture with a Badger store in a directory with its key file. end closes
+// it, as the end of the process does.
 func restarted(t *testing.T, dir string, c *storagetest.Clock) (f fixture, end func()) {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
@@ -31,11 +31,11 @@ func restarted(t *testing.T, dir string, c *storagetest.Clock) (f fixture, end f
 		t.Fatal(err)
 	}
 	f = fixture{clock: c, store: storage.New(engine, storage.Options{Clock: c.Now})}
-	ring, err := seal.FromFile(t.Context(), f.store, filepath.Join(dir, "modelgate.key"))
+	keyring, err := seal.FromFile(t.Context(), f.store, filepath.Join(dir, "modelgate.key"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
+	if f.Directory, err = Open(t.Context(), f.store, keyring, zap.NewNop()); err != nil {
 		t.Fatal(err)
 	}
 	return f, func() {
@@ -45,27 +45,27 @@ func restarted(t *testing.T, dir string, c *storagetest.Clock) (f fixture, end f
 	}
 }
 
-func TestFactorsOutliveARestart(t *testing.T) {
+func TestFactorsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	dir, c := t.TempDir(), storagetest.NewClock(time.Now())
 	f, end := restarted(t, dir, c)
 	user := f.user(t, "ann")
-	ann := f.comes(t, user, false)
+	ann := f.newAccount(t, user, false)
 	seed, codes := f.withTOTP(t, ann)
-	v, _ := f.withPasskey(t, f.comes(t, user, false))
+	v, _ := f.withPasskey(t, f.newAccount(t, user, false))
 	used := f.code(t, seed, 0)
 	expect(t, "a code", f.verify(t, ann, used), "")
-	begun := f.asked(t, ann)
+	begun := f.beginVerification(t, ann)
 	end()
 
 	f, end = restarted(t, dir, c)
 	expect(t, "a step-up from before", f.Fresh(t.Context(), ann), "")
-	expect(t, "a ceremony from before", f.answers(t, ann, v.get(t, begun)), "")
+	expect(t, "a ceremony from before", f.finishVerification(t, ann, v.get(t, begun)), "")
 	expect(t, "an assertion", f.verifyByPasskey(t, ann), "")
 	expect(t, "a code that was used", f.verify(t, ann, used), fault.VerificationFailed)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), "")
 	for range 4 { // the used code was the first
-		expect(t, "a wrong code", f.verify(t, ann, f.wrong(t, seed)), fault.VerificationFailed)
+		expect(t, "a wrong code", f.verify(t, ann, f.wrongCode(t, seed)), fault.VerificationFailed)
 	}
 	end()
 
@@ -74,7 +74,7 @@ func TestFactorsOutliveARestart(t *testing.T) {
 	c.Advance(time.Minute)
 	expect(t, "the right code in the pause", f.verify(t, ann, f.code(t, seed, 0)), fault.TooManyAttempts)
 	expect(t, "a backup code that was used", f.verify(t, ann, codes[0]), fault.VerificationFailed)
-	if login, err := f.entering(t, v); err != nil || login.Account.UserID != user.ID {
+	if login, err := f.logInByPasskey(t, v); err != nil || login.Account.UserID != user.ID {
 		t.Errorf("a log-in by passkey: %+v, %v", login, err)
 	}
 	c.Advance(15 * time.Minute)

@@ -28,8 +28,8 @@ var testKeyring = func() *seal.Keyring {
 	return k
 }()
 
-// enters opens a session for a user, as a log-in does.
-func (f fixture) enters(t testing.TB, user User, half bool) Entry {
+// openEntry opens a session for a user, as a log-in does, and returns its entry.
+func (f fixture) openEntry(t testing.TB, user User, half bool) Entry {
 	t.Helper()
 	var entry Entry
 	err := f.store.Update(t.Context(), func(txn storage.Txn) (err error) {
@@ -42,22 +42,22 @@ func (f fixture) enters(t testing.TB, user User, half bool) Entry {
 	return entry
 }
 
-// comes returns the account of a session that enters opens.
-func (f fixture) comes(t testing.TB, user User, half bool) *Account {
+// newAccount returns the account of a new session of a user.
+func (f fixture) newAccount(t testing.TB, user User, half bool) *Account {
 	t.Helper()
-	return f.enters(t, user, half).Account
+	return f.openEntry(t, user, half).Account
 }
 
-// goesOn changes an account to the new secret of its session, as a browser does with the new
-// cookie. An access token has none.
-func (a *Account) goesOn(renewed Secret) {
+// setSecret sets the new secret of the account's session, as a browser sets the new cookie. It is
+// empty for an access token.
+func (a *Account) setSecret(renewed Secret) {
 	if renewed != "" {
 		a.secret, _ = credential.HashPlain(renewed.Reveal())
 	}
 }
 
-// program returns the account of a user's access token.
-func (f fixture) program(t testing.TB, user User) *Account {
+// tokenAccount returns the account of a user's access token.
+func (f fixture) tokenAccount(t testing.TB, user User) *Account {
 	t.Helper()
 	account, ok := f.AuthenticateToken(f.token(t, user.ID))
 	if !ok {
@@ -66,9 +66,9 @@ func (f fixture) program(t testing.TB, user User) *Account {
 	return account
 }
 
-// first reports whether an account has no factor yet. If it has one, first verifies the
-// account, so that it may add another.
-func (f fixture) first(t testing.TB, a *Account) (first bool) {
+// prepareEnrolment reports whether an account has no factor yet. Otherwise it grants a step-up, so
+// that the account may add another factor.
+func (f fixture) prepareEnrolment(t testing.TB, a *Account) (first bool) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		due, err := factor.Due(txn, a.UserID)
@@ -87,7 +87,7 @@ func (f fixture) first(t testing.TB, a *Account) (first bool) {
 // backup codes. It advances the clock by a step, past the used code.
 func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string) {
 	t.Helper()
-	enrolment, err := f.factors.SetUpTOTP(t.Context(), a.holder(), "Gate", f.first(t, a))
+	enrolment, err := f.factors.SetUpTOTP(t.Context(), a.holder(), "Gate", f.prepareEnrolment(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +96,7 @@ func (f fixture) withTOTP(t testing.TB, a *Account) (seed string, codes []string
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	for _, s := range secrets {
 		codes = append(codes, s.Reveal())
 	}
@@ -114,8 +114,8 @@ func (f fixture) code(t testing.TB, seed string, steps int) string {
 	return code
 }
 
-// wrong returns a code that differs from all codes around now.
-func (f fixture) wrong(t testing.TB, seed string) string {
+// wrongCode returns a code that differs from all codes around now.
+func (f fixture) wrongCode(t testing.TB, seed string) string {
 	t.Helper()
 	for n := range 10 {
 		code := fmt.Sprintf("%06d", n)
@@ -126,11 +126,11 @@ func (f fixture) wrong(t testing.TB, seed string) string {
 	panic("unreachable")
 }
 
-// enables turns on the TOTP that an account enrols.
-func (f fixture) enables(t testing.TB, a *Account, code string) error {
+// enableTOTP finishes the enrolment of TOTP.
+func (f fixture) enableTOTP(t testing.TB, a *Account, code string) error {
 	t.Helper()
 	_, renewed, err := f.EnableTOTP(t.Context(), a, code)
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	return err
 }
 
@@ -138,7 +138,7 @@ func (f fixture) enables(t testing.TB, a *Account, code string) error {
 func (f fixture) verify(t testing.TB, a *Account, code string) error {
 	t.Helper()
 	_, renewed, err := f.Verify(t.Context(), a, factor.MethodCode, code, 300*time.Second)
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	return err
 }
 
@@ -149,8 +149,8 @@ func expect(t *testing.T, what string, err error, want fault.Code) {
 	}
 }
 
-// tally runs do n times concurrently and counts the results by fault code.
-func tally(n int, do func(i int) error) map[fault.Code]int {
+// countResults runs do n times concurrently and counts the results by fault code.
+func countResults(n int, do func(i int) error) map[fault.Code]int {
 	ended := make(map[fault.Code]int)
 	var mu sync.Mutex
 	var all sync.WaitGroup
@@ -189,11 +189,11 @@ func (f fixture) contents(t testing.TB) string {
 	return all.String()
 }
 
-func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
+func TestResetFactorsRemovesAllFactors(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann := f.comes(t, user, false)
+	ann := f.newAccount(t, user, false)
 	seed, _ := f.withTOTP(t, ann)
 	expect(t, "verified", f.verify(t, ann, f.code(t, seed, 0)), "")
 	if err := f.ResetFactors(t.Context(), "operator", "unknown"); codeOf(err) != fault.NotFound {
@@ -206,7 +206,7 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 		t.Errorf("%+v, %v", has, err)
 	}
 	if err := f.Fresh(t.Context(), ann); err != nil {
-		t.Errorf("one without a factor is asked for it: %v", err)
+		t.Errorf("a user without a factor needs a step-up: %v", err)
 	}
 	f.withTOTP(t, ann)
 	expect(t, "the step-up of a factor that was reset", f.Fresh(t.Context(), ann), fault.VerificationRequired)
@@ -214,18 +214,18 @@ func TestAnOperatorsResetTakesAwayAllFactors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var told bool
+	var recorded bool
 	for _, e := range events {
-		told = told || e.Action == "user.reset_2fa" && e.Actor == "operator"
+		recorded = recorded || e.Action == "user.reset_2fa" && e.Actor == "operator"
 	}
-	if !told {
-		t.Errorf("the reset is not told: %+v", events)
+	if !recorded {
+		t.Errorf("the reset has no event: %+v", events)
 	}
 }
 
-// A thief of the password and a session must not finish an enrolment that began before the owner set up
-// a factor.
-func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
+// TestAnEnrolmentAsFirstFactorFailsAfterAnother has a thief of the password and a session. The thief
+// must not finish an enrolment that began before the owner set up a factor.
+func TestAnEnrolmentAsFirstFactorFailsAfterAnother(t *testing.T) {
 	t.Parallel()
 	kinds := map[string]func(f fixture, a *Account) (finish func() error){
 		"TOTP": func(f fixture, a *Account) func() error {
@@ -234,7 +234,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 				t.Fatal(err)
 			}
 			return func() error {
-				return f.enables(t, a, f.code(t, enrolment.Secret.Reveal(), 0))
+				return f.enableTOTP(t, a, f.code(t, enrolment.Secret.Reveal(), 0))
 			}
 		},
 		"a passkey": func(f fixture, a *Account) func() error {
@@ -242,7 +242,7 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return func() error { return f.makes(t, a, newDevice().create(t, options)) }
+			return func() error { return f.finishRegistration(t, a, newDevice().create(t, options)) }
 		},
 	}
 	for _, c := range []struct {
@@ -254,11 +254,11 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		{"TOTP", "a passkey", fault.NoFactor},
 	} {
 		f := newPeople(t)
-		user := f.person(t, "ann")
-		thief, ann := f.comes(t, user, false), f.comes(t, user, false)
-		what := fmt.Sprintf("%s that was begun before %s", c.begun, c.since)
+		user := f.userWithPassword(t, "ann")
+		thief, ann := f.newAccount(t, user, false), f.newAccount(t, user, false)
+		what := fmt.Sprintf("%s, begun before %s", c.begun, c.since)
 		late := kinds[c.begun](f, thief)
-		// By a factor that was removed since.
+		// The step-up is by a factor that was removed since.
 		err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 			return factor.GrantStepUp(txn, thief.holder(), factor.MethodPasskey, f.clock.Now().Unix()+300)
 		})
@@ -271,42 +271,42 @@ func TestWhatWasBegunAsTheFirstFactorDoesNotEndBesideAnother(t *testing.T) {
 		err = late()
 		expect(t, what, err, fault.VerificationRequired)
 		if err != nil && !strings.Contains(err.Error(), "was set up since") {
-			t.Errorf("%s: %v, which does not say why", what, err)
+			t.Errorf("%s: %v does not give the reason", what, err)
 		}
 		if due := f.due(t, user); len(due) != 1 {
 			t.Errorf("%s: the user has %v now", what, due)
 		}
-		expect(t, what+", verified by a proof from before", f.Fresh(t.Context(), thief), fault.VerificationRequired)
+		expect(t, what+", verified by an earlier proof", f.Fresh(t.Context(), thief), fault.VerificationRequired)
 
 		// The step-up has ended and does not come back.
 		f = newPeople(t)
-		user = f.person(t, "ann")
-		thief, ann = f.comes(t, user, false), f.comes(t, user, false)
+		user = f.userWithPassword(t, "ann")
+		thief, ann = f.newAccount(t, user, false), f.newAccount(t, user, false)
 		late = kinds[c.begun](f, thief)
 		if err := kinds[c.since](f, ann)(); err != nil {
 			t.Fatal(err)
 		}
-		f.takeFactors(t, user)
-		expect(t, what+", which is gone again", late(), c.alone)
+		f.removeFactors(t, user)
+		expect(t, what+", which was removed again", late(), c.alone)
 	}
 }
 
-func TestOfManyFirstFactorsAtOnceThereIsOne(t *testing.T) {
+func TestOnlyOneConcurrentFirstFactorSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	user := f.person(t, "ann")
+	user := f.userWithPassword(t, "ann")
 	const n = 8
 	var accounts [n]*Account
-	var made [n][]byte
+	var answers [n][]byte
 	for i := range n {
-		accounts[i] = f.comes(t, user, false)
+		accounts[i] = f.newAccount(t, user, false)
 		options, err := f.BeginPasskey(t.Context(), here, accounts[i], goodPassword, "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		made[i] = newDevice().create(t, options)
+		answers[i] = newDevice().create(t, options)
 	}
-	ended := tally(n, func(i int) error { return third(f.FinishPasskey(t.Context(), here, accounts[i], made[i])) })
+	ended := countResults(n, func(i int) error { return third(f.FinishPasskey(t.Context(), here, accounts[i], answers[i])) })
 	if ended["done"] != 1 || ended[fault.VerificationRequired] != n-1 {
 		t.Errorf("%v", ended)
 	}
@@ -328,9 +328,8 @@ func (f fixture) due(t testing.TB, user User) (due []string) {
 	return due
 }
 
-// takeFactors removes the factors of a user as the user does: the epoch of the factors
-// stays.
-func (f fixture) takeFactors(t testing.TB, user User) {
+// removeFactors removes the factors of a user and keeps the epoch of the factors.
+func (f fixture) removeFactors(t testing.TB, user User) {
 	t.Helper()
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		totp, err := factor.TOTPTable.GetOrZero(txn, user.ID)
@@ -356,14 +355,14 @@ func (f fixture) takeFactors(t testing.TB, user User) {
 	}
 }
 
-// A verification that has expired meanwhile, or was ended, does not add a factor.
-func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
+// TestAFurtherFactorNeedsAStepUpInForce lets step-ups expire or end before a factor is added.
+func TestAFurtherFactorNeedsAStepUpInForce(t *testing.T) {
 	t.Parallel()
-	for passes, want := range map[time.Duration]fault.Code{59 * time.Second: "", time.Minute: fault.VerificationExpired} {
+	for wait, want := range map[time.Duration]fault.Code{59 * time.Second: "", time.Minute: fault.VerificationExpired} {
 		f := newPeople(t)
-		ann := f.comes(t, f.person(t, "ann"), false)
+		ann := f.newAccount(t, f.userWithPassword(t, "ann"), false)
 		v, _ := f.withPasskey(t, ann)
-		expect(t, "answered", f.answered(t, ann, v), "")
+		expect(t, "answered", f.completeVerification(t, ann, v), "")
 		expect(t, "verified, for 300 s", f.verifyByPasskey(t, ann), "")
 		f.clock.Advance(240 * time.Second)
 		enrolment, err := f.SetUpTOTP(t.Context(), ann, "", "Gate")
@@ -374,20 +373,20 @@ func TestAFurtherFactorNeedsTheVerificationUntilItsEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.clock.Advance(passes)
-		expect(t, fmt.Sprintf("a passkey after %v", passes), f.makes(t, ann, newDevice().create(t, options)), want)
+		f.clock.Advance(wait)
+		expect(t, fmt.Sprintf("a passkey after %v", wait), f.finishRegistration(t, ann, newDevice().create(t, options)), want)
 		code := f.code(t, enrolment.Secret.Reveal(), 0)
 		next := want
 		if want == "" { // the passkey was a change of the factors, which ends the verification
 			next = fault.VerificationRequired
 		}
-		expect(t, fmt.Sprintf("TOTP after %v", passes), f.enables(t, ann, code), next)
+		expect(t, fmt.Sprintf("TOTP after %v", wait), f.enableTOTP(t, ann, code), next)
 		if want == "" {
 			continue
 		}
 		// The refusal did not count as an attempt, and the code is still valid.
-		expect(t, "answered", f.answered(t, ann, v), "")
+		expect(t, "answered", f.completeVerification(t, ann, v), "")
 		expect(t, "verified", f.verifyByPasskey(t, ann), "")
-		expect(t, "TOTP, verified anew", f.enables(t, ann, code), "")
+		expect(t, "TOTP, verified again", f.enableTOTP(t, ann, code), "")
 	}
 }

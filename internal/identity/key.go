@@ -17,36 +17,36 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Key is an API key as it is shown: without its secret.
+// Key is an API key without its secret.
 type Key struct {
 	ID      string `json:"id"`
 	UserID  string `json:"user_id"`
 	Name    string `json:"name,omitempty"`
-	Hint    string `json:"hint"`              // prefix and last four, to recognise it by
+	Hint    string `json:"hint"`              // the prefix and the last four characters, for recognition
 	Created int64  `json:"created"`           // Unix seconds
 	Revoked int64  `json:"revoked,omitempty"` // Unix seconds, zero: not revoked
 
 	// Scope is the scope that the owner of the key has set, and Operator that of the operator.
-	// The lower of two limits counts, and a model or an address must be in both. Only
-	// operators are shown the scope of the operator.
+	// Both apply: the lower of two limits, and only models and addresses in both. Only
+	// operators see the scope of the operator.
 	Scope
 	Operator Scope `json:"operator,omitzero"`
 
-	// PreviousUntil is when the secret before the last rotation ends, in Unix
+	// PreviousUntil is when the secret of before the last rotation ends, in Unix
 	// seconds; zero when there is none.
 	PreviousUntil int64 `json:"previous_until,omitempty"`
 
 	// CallbackURL is the address to which the ends of this key's tasks are reported.
 	CallbackURL string `json:"callback_url,omitempty"`
 
-	// CallbackSecretCreated is when the secret that signs callbacks was made, and
-	// CallbackPreviousUntil when the one before it ends, in Unix seconds; zero when there is
+	// CallbackSecretCreated is when the secret that signs callbacks was created, and
+	// CallbackPreviousUntil when the previous one ends, in Unix seconds; zero when there is
 	// none.
 	CallbackSecretCreated int64 `json:"callback_secret_created,omitempty"`
 	CallbackPreviousUntil int64 `json:"callback_previous_until,omitempty"`
 
-	// CallbackSecretMissing says that nothing is sent to CallbackURL until there is a secret to
-	// sign it. It is only in what owners are shown, and not stored.
+	// CallbackSecretMissing means that nothing is sent to CallbackURL until there is a secret to
+	// sign it. Only the answers to owners have it; it is not stored.
 	CallbackSecretMissing bool `json:"callback_secret_missing,omitempty"`
 
 	// CallbackDisabled is when sending of callbacks stopped because their receiver answered that
@@ -85,8 +85,8 @@ func (k Key) ofOwner() Key {
 	return k
 }
 
-// keyRecord is a key as it is stored: with the SHA-256 of its secret and, in the grace of a
-// rotation, of the secret before.
+// keyRecord is a stored key, with the SHA-256 of its secret and, in the grace of a rotation, of
+// the previous secret.
 type keyRecord struct {
 	Key
 	Hash     credential.Hash `json:"hash"`
@@ -96,7 +96,7 @@ type keyRecord struct {
 	CallbackSecret   []byte `json:"callback_secret,omitempty"`
 	CallbackPrevious []byte `json:"callback_previous,omitempty"`
 
-	// CallbackGone is the address that CallbackDisabled is about.
+	// CallbackGone is the address to which CallbackDisabled refers.
 	CallbackGone string `json:"callback_gone,omitempty"`
 }
 
@@ -118,7 +118,7 @@ const maxScope = 64
 func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
 	key := &keyRecord{Key: Key{Name: strings.TrimSpace(spec.Name), Scope: Scope{Expires: spec.Expires}}}
 	if n := utf8.RuneCountInString(key.Name); n > 64 || !visible(key.Name) {
-		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 characters that can be seen, this has %d", n)
+		return key, fault.At(fault.InvalidParameter, "name", "a key's name has at most 64 visible characters, this has %d", n)
 	}
 	if len(spec.Models) > maxScope {
 		return key, fault.At(fault.InvalidParameter, "models", "at most %d model patterns are allowed", maxScope)
@@ -139,7 +139,7 @@ func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
 		key.Ranges = append(key.Ranges, r)
 	}
 	if spec.Expires != 0 && spec.Expires <= now.Unix() {
-		return key, fault.At(fault.InvalidParameter, "expires", "the expiry must lie in the future")
+		return key, fault.At(fault.InvalidParameter, "expires", "the expiry must be in the future")
 	}
 	limits, refusal := spec.Limits.checked()
 	if refusal != nil {
@@ -153,8 +153,8 @@ func (spec KeySpec) draft(now time.Time) (*keyRecord, *fault.Fault) {
 	return key, nil
 }
 
-// visible reports whether a text has only visible characters that do not change the order of display:
-// letters, marks, digits, punctuation, symbols and the common space.
+// visible reports whether a text has only letters, marks, digits, punctuation, symbols and the
+// common space. These are visible and do not change the order of display.
 func visible(text string) bool {
 	return utf8.ValidString(text) && !strings.ContainsFunc(text, func(c rune) bool { return !unicode.IsPrint(c) })
 }
@@ -171,8 +171,9 @@ func parseRange(word string) (netip.Prefix, bool) {
 	return r.Masked(), true
 }
 
-// CreateKey makes a key for a user, for an operator, and returns it with its secret, which is
-// shown only here. The owner cannot extend what the spec allows. A disabled user gets no key.
+// CreateKey creates a key for a user on behalf of an operator. It returns the key with its secret,
+// which is shown only here. The owner cannot extend the scope of the spec. For a disabled user, it
+// returns CONFLICT.
 func (d *Directory) CreateKey(ctx context.Context, actor, idOrName string, spec KeySpec) (Key, Secret, error) {
 	key, refusal := d.draft(spec)
 	if refusal != nil {
@@ -191,14 +192,14 @@ func (d *Directory) draft(spec KeySpec) (*keyRecord, *fault.Fault) {
 	return key, refusal
 }
 
-// createKey makes the key of a draft for a user, unless may returns an error. The argument of may is
-// the number of keys that the user has in force. by is the actor of the event. createKey drops
-// keys that ended long ago.
+// createKey creates the key of a draft for a user, unless may returns an error. The argument of may
+// is the number of keys that the user has in force. The argument by has the actor of the event.
+// createKey drops keys that ended long ago.
 func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName string, key *keyRecord, may func(t storage.Txn, inForce int) error) (Key, Secret, error) {
 	now := d.store.Now()
 	secret := credential.APIKey.Draw()
 	key.ID, key.Created = credential.NewID("key"), now.Unix()
-	key.take(secret)
+	key.setSecret(secret)
 	var dropped []string //nolint:prealloc // almost always none
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := findUser(t, idOrName)
@@ -244,7 +245,7 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 	})
 }
 
-// RevokeKey ends a key for good. Calls that have begun continue. Revoking a revoked key changes
+// RevokeKey ends a key permanently. Calls that have begun continue. Revoking a revoked key changes
 // nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {
 	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) { return d.revoke(actor, key) })
@@ -258,11 +259,11 @@ func (d *Directory) revoke(actor string, key *keyRecord) (*audit.Event, error) {
 	return &audit.Event{Actor: actor, Action: "key.revoke", User: key.UserID, Key: key.ID}, nil
 }
 
-// MaxGrace bounds how long the secret before a rotation may stay in force.
+// MaxGrace bounds how long the previous secret may stay in force after a rotation.
 const MaxGrace = 30 * 24 * time.Hour
 
 // RotateKey gives a key a new secret. Id, scope and limits stay. The old secret stays in force
-// for grace, at most 30 days; one that is in the grace of an earlier rotation ends now.
+// for grace, at most 30 days. A secret in the grace of an earlier rotation ends now.
 func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.Duration) (Key, Secret, error) {
 	return d.rotateKey(actor, grace, func(fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 		return d.changeKey(ctx, id, fn)
@@ -272,7 +273,7 @@ func (d *Directory) RotateKey(ctx context.Context, actor, id string, grace time.
 // rotateKey rotates the key that change finds.
 func (d *Directory) rotateKey(actor string, grace time.Duration, change func(func(*keyRecord) (*audit.Event, error)) (Key, error)) (Key, Secret, error) {
 	if grace < 0 || grace > MaxGrace {
-		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace lies between 0 and %v", MaxGrace)
+		return Key{}, "", fault.At(fault.InvalidParameter, "grace", "the grace period is between 0 and %v", MaxGrace)
 	}
 	secret := credential.APIKey.Draw()
 	key, err := change(func(key *keyRecord) (*audit.Event, error) {
@@ -283,14 +284,14 @@ func (d *Directory) rotateKey(actor string, grace time.Duration, change func(fun
 		if grace > 0 {
 			key.Previous, key.PreviousUntil = key.Hash, d.store.Now().Add(grace).Unix()
 		}
-		key.take(secret)
+		key.setSecret(secret)
 		return &audit.Event{Actor: actor, Action: "key.rotate", User: key.UserID, Key: key.ID, Detail: grace.String()}, nil
 	})
 	return key, secret, err
 }
 
-// take replaces the secret of the key.
-func (k *keyRecord) take(secret Secret) {
+// setSecret replaces the secret of the key.
+func (k *keyRecord) setSecret(secret Secret) {
 	hash, _ := credential.APIKey.Hash(secret.Reveal())
 	k.Hash, k.Hint = hash, credential.APIKey.Hint(secret)
 }
@@ -328,7 +329,7 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 		}
 		return event, keyTable.Put(t, before, &key)
 	})
-	// Also after an error: an unknown outcome must not leave a revoked key in.
+	// Refresh also after an error: with an unknown outcome, a revoked key must not stay in memory.
 	d.refreshKeys(id)
 	return key.Key, err
 }

@@ -27,7 +27,7 @@ const (
 	// callbackPurpose is the purpose with which the secrets are sealed, together with the id of the key.
 	callbackPurpose = "callback"
 
-	// callbackGrace is how long callbacks are signed by the secret before as well, so that the
+	// callbackGrace is how long callbacks are also signed with the previous secret, so that the
 	// receiver has time to change it.
 	callbackGrace = 24 * time.Hour
 
@@ -47,19 +47,19 @@ func checkCallbackURL(text string) *fault.Fault {
 	case err != nil, u.Scheme != "http" && u.Scheme != "https", u.Hostname() == "", u.Opaque != "", !printable(text):
 		return fault.At(fault.InvalidParameter, "callback_url", "a callback address is absolute, such as https://example.com/done")
 	case u.User != nil:
-		return fault.At(fault.InvalidParameter, "callback_url", "a callback address holds no user and no password; callbacks are signed")
+		return fault.At(fault.InvalidParameter, "callback_url", "a callback address has no user name and no password; callbacks are signed")
 	case u.Fragment != "" || u.RawFragment != "":
 		return fault.At(fault.InvalidParameter, "callback_url", "a callback address has no fragment: it would not be sent")
 	}
 	return nil
 }
 
-// SetCallbackCheck sets an additional check of new callback addresses. The error of check is the
-// rest of a sentence about the address.
+// SetCallbackCheck sets an additional check of new callback addresses. The error of check
+// continues the sentence "a callback address …".
 func (d *Directory) SetCallbackCheck(check func(url string) error) { d.callbacks.Store(&check) }
 
 // allowCallback returns an error if the configuration does not allow a new callback address.
-// Addresses that were set before stay.
+// Earlier addresses stay.
 func (d *Directory) allowCallback(text string) *fault.Fault {
 	check := d.callbacks.Load()
 	if text == "" || check == nil {
@@ -77,8 +77,8 @@ func printable(text string) bool {
 }
 
 // RenewCallbackSecret gives a key of the account's user a new secret that signs its callbacks,
-// and returns it; it is shown only here. The secret before signs for 24 hours more; one that was
-// still in grace ends now.
+// and returns it; it is shown only here. The previous secret signs for 24 more hours. A secret that
+// was still in grace ends now.
 func (d *Directory) RenewCallbackSecret(ctx context.Context, a *Account, id string) (Key, Secret, error) {
 	if err := d.keyring.Mark(ctx, d.store); err != nil {
 		return Key{}, "", factor.SealFault(err)
@@ -141,20 +141,20 @@ func (d *Directory) CallbackKeys(r storage.Reader, id string) (keys [][]byte, er
 			continue
 		}
 		secret, err := d.keyring.For(callbackPurpose).Open(id, envelope)
-		var signs []byte
+		var signer []byte
 		if err == nil {
-			signs, err = ParseCallbackSecret(string(secret))
+			signer, err = ParseCallbackSecret(string(secret))
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the callback secret of %s: %w", id, err)
 		}
-		keys = append(keys, signs)
+		keys = append(keys, signer)
 	}
 	return keys, nil
 }
 
-// ParseCallbackSecret returns the signing bytes of a secret in the form in which it is shown:
-// "whsec_" and the base64 of 24 to 64 bytes. The error does not repeat the secret.
+// ParseCallbackSecret returns the signing bytes of a secret in its text form: "whsec_" and the
+// base64 of 24 to 64 bytes. The error does not contain the secret.
 func ParseCallbackSecret(text string) ([]byte, error) {
 	coded, found := strings.CutPrefix(text, callbackPrefix)
 	key, err := base64.StdEncoding.DecodeString(coded)
@@ -182,5 +182,5 @@ func (d *Directory) DisableCallback(t storage.Txn, now time.Time, id, url string
 	return event, audit.Record(context.Background(), t, now, event)
 }
 
-// callbackActor is the actor of the event that ends the use of an address.
+// callbackActor is the actor of the event that an address is gone.
 const callbackActor = "callback receiver"

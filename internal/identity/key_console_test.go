@@ -13,16 +13,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestAUserComposesByOneHiddenKey(t *testing.T) {
+func TestAUserHasOneConsoleKey(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	ann, bob := f.login(t, "ann").Account, f.login(t, "bob").Account
 
 	var wg sync.WaitGroup
-	ids := make([]string, 8) // all at once, the first time
+	ids := make([]string, 8) // concurrent first calls
 	for i := range ids {
 		wg.Go(func() {
 			p, err := f.Composer(ctx, ann)
@@ -47,15 +47,15 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 		t.Errorf("two users have one hidden key: %+v", bobs)
 	}
 	if again := must(f.reopened(t).Composer(ctx, ann))(t); again.KeyID != first.KeyID {
-		t.Errorf("after a restart it is %s", again.KeyID)
+		t.Errorf("after a restart the key is %s", again.KeyID)
 	}
 
 	// No user can list, use or change it.
 	if list := must(f.OwnKeys(ctx, ann))(t); len(list) != 0 {
-		t.Errorf("it is listed: %+v", list)
+		t.Errorf("the key is listed: %+v", list)
 	}
 	if all := must(f.Keys(ctx, ""))(t); len(all) != 0 {
-		t.Errorf("it is listed for operators: %+v", all)
+		t.Errorf("the key is listed for operators: %+v", all)
 	}
 	before := f.Count()
 	for what, err := range map[string]error{
@@ -68,7 +68,7 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 		t.Errorf("%d credentials are in force, before there were %d", f.Count(), before)
 	}
 
-	// The present limits of the user apply.
+	// The current limits of the user apply.
 	limits := Limits{Budget: 5 * money.Unit, Reset: calendar.Day}
 	if _, err := f.ChangeUserLimits(ctx, "operator", "ann", limits.Change()); err != nil {
 		t.Fatal(err)
@@ -76,15 +76,15 @@ func TestAUserComposesByOneHiddenKey(t *testing.T) {
 	if p := must(f.Composer(ctx, ann))(t); p.UserLimits != limits {
 		t.Errorf("%+v", p)
 	}
-	made := 0
+	recorded := 0
 	events, _, err := f.Audit.Activity(ctx, ann.UserID, 0, 100)
 	for _, e := range events {
 		if e.Action == "key.console" && e.Key == first.KeyID && e.Actor == audit.You && e.Address == ann.Address {
-			made++
+			recorded++
 		}
 	}
-	if err != nil || made != 1 {
-		t.Errorf("the activity tells %d times of it: %+v, %v", made, events, err)
+	if err != nil || recorded != 1 {
+		t.Errorf("the activity has %d events of it: %+v, %v", recorded, events, err)
 	}
 }
 
@@ -92,7 +92,7 @@ func TestOnlyASessionInForceHasAConsoleKey(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	out, disabled, half := f.login(t, "ann").Account, f.login(t, "ann").Account, *f.login(t, "ann").Account
 	half.HalfOpen = true
 	refusedAs(t, "half-open", second(f.Composer(ctx, &half)), fault.SecondFactorRequired)
@@ -104,7 +104,7 @@ func TestOnlyASessionInForceHasAConsoleKey(t *testing.T) {
 	refusedAs(t, "disabled", second(f.Composer(ctx, disabled)), fault.NotLoggedIn)
 	if err := f.store.View(ctx, func(r storage.Reader) error {
 		if key, err := consoleKeyTable.Get(r, out.UserID); err != nil || key != nil {
-			t.Errorf("a key was made: %+v, %v", key, err)
+			t.Errorf("a key was created: %+v, %v", key, err)
 		}
 		return nil
 	}); err != nil {
@@ -112,15 +112,15 @@ func TestOnlyASessionInForceHasAConsoleKey(t *testing.T) {
 	}
 }
 
-func TestAConsoleKeyOfUnknownOutcomeStaysTheSame(t *testing.T) {
+func TestTheConsoleKeyStaysAfterAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	ann := f.login(t, "ann").Account
 	f.engine.Plan(storagetest.UnknownCommitted)
 	p, err := f.Composer(t.Context(), ann)
 	if err != nil {
-		refusedAs(t, "an outcome that is not known", err, fault.StoreUnavailable)
+		refusedAs(t, "an unknown outcome", err, fault.StoreUnavailable)
 	}
 	again := must(f.Composer(t.Context(), ann))(t)
 	if p != nil && p.KeyID != again.KeyID {

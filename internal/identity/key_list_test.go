@@ -17,7 +17,7 @@ func (f fixture) withKeys(t testing.TB, user User, from, n int, ends func(i int)
 	err := f.store.Update(t.Context(), func(txn storage.Txn) error {
 		for i := from; i < from+n; i++ {
 			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%05d", i), UserID: user.ID, Created: 1, Scope: Scope{Expires: ends(i)}}}
-			key.take(credential.APIKey.Draw())
+			key.setSecret(credential.APIKey.Draw())
 			if err := keyTable.Put(txn, nil, &key); err != nil {
 				return err
 			}
@@ -38,12 +38,13 @@ func (f fixture) keyIDs(t testing.TB, user User) (ids map[string]bool) {
 	return ids
 }
 
-// The cost of a new key must not grow with the number of revoked keys.
-func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
+// TestTheOldestEndedKeysAreDropped ensures that the cost of a new key does not grow with the number
+// of revoked keys.
+func TestTheOldestEndedKeysAreDropped(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	user, other := f.person(t, "ann"), f.user(t, "bob")
+	user, other := f.userWithPassword(t, "ann"), f.user(t, "bob")
 	a := f.login(t, "ann").Account
 	now := f.clock.Now().Unix()
 	f.withKeys(t, user, 0, maxEndedKeys, func(i int) int64 { return now - int64(i) }) // the last one ended first
@@ -59,16 +60,16 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 	}
 	create()
 	if ids := f.keyIDs(t, user); len(ids) != maxEndedKeys+8 {
-		t.Errorf("%d keys, though no more have ended than are kept", len(ids))
+		t.Errorf("%d keys: a key was dropped before the limit", len(ids))
 	}
 	last := create()
 	must(f.RevokeOwnKey(ctx, a, last.ID))(t)
 	create()
 	ids := f.keyIDs(t, user)
 	if len(ids) != maxEndedKeys+9 || ids["key_00999"] || !ids["key_00998"] || !ids[last.ID] || !ids["key_50000"] {
-		t.Errorf("%d keys: the one that ended first is there: %v, the one after it: %v, the one that ended last: %v", len(ids), ids["key_00999"], ids["key_00998"], ids[last.ID])
+		t.Errorf("%d keys; listed: the first to end %v, the second %v, the last %v", len(ids), ids["key_00999"], ids["key_00998"], ids[last.ID])
 	}
-	refusedAs(t, "one that was dropped", second(f.OwnKey(ctx, a, "key_00999")), fault.NotFound)
+	refusedAs(t, "a dropped key", second(f.OwnKey(ctx, a, "key_00999")), fault.NotFound)
 	if _, err := f.Keys(ctx, ""); err != nil {
 		t.Errorf("the list of all: %v", err)
 	}
@@ -78,7 +79,7 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 	before := len(f.keyIDs(t, user))
 	create()
 	if got := len(f.keyIDs(t, user)); got != before+1-dropAtOnce {
-		t.Errorf("%d keys after %d and a new one", got, before)
+		t.Errorf("%d keys, before the new one %d", got, before)
 	}
 	for range 5 {
 		create()
@@ -88,7 +89,7 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 		t.Errorf("%d keys, want %d", len(ids), want)
 	}
 	if ids := f.keyIDs(t, other); !ids[kept.ID] {
-		t.Error("a key of another was dropped")
+		t.Error("a key of another user was dropped")
 	}
 	// The audit has the dropped keys.
 	events, _, err := f.Audit.Activity(ctx, user.ID, 0, 100)
@@ -97,13 +98,13 @@ func TestKeysThatEndedFirstAreDroppedWhereThereAreTooMany(t *testing.T) {
 	}
 }
 
-// The list of keys shows whether a key is in force, and follows each change of
-// the key.
-func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
+// TestTheKeyIndexFollowsEachChange checks the index by the end of keys, on which the limit of keys
+// in force depends.
+func TestTheKeyIndexFollowsEachChange(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	user := f.person(t, "ann")
+	user := f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	f.withKeys(t, user, 0, MaxKeys-1, func(int) int64 { return 0 })
 	create := func(spec KeySpec) (Key, error) {
@@ -116,7 +117,7 @@ func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
 	f.clock.Advance(time.Minute)
 	again := must(create(KeySpec{}))(t)
 	if key.ID == again.ID {
-		t.Fatal("the same key")
+		t.Fatal("the second key has the id of the first")
 	}
 	_, err := create(KeySpec{})
 	refusedAs(t, "one too many again", err, fault.Conflict)
@@ -127,14 +128,14 @@ func TestTheListOfKeysFollowsTheKeys(t *testing.T) {
 	must(f.RevokeOwnKey(ctx, a, then.ID))(t)
 	must(create(KeySpec{}))(t)
 	_, err = create(KeySpec{})
-	refusedAs(t, "one too many at last", err, fault.Conflict)
+	refusedAs(t, "a third time one too many", err, fault.Conflict)
 }
 
-func TestNamesOfKeysAndPasskeysCanBeSeen(t *testing.T) {
+func TestNamesOfKeysAndPasskeysAreVisible(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	user := f.person(t, "ann")
-	a := f.comes(t, user, false)
+	user := f.userWithPassword(t, "ann")
+	a := f.newAccount(t, user, false)
 	key, _ := f.key(t, "ann", KeySpec{Name: "a b, ü 日本 🍀"})
 	for _, bad := range []string{"a\x1b[2Jb", "two\nlines", "a\tb", "a\u202eb", "a\u2066b", "a\u200bb", "a\u0085b", "a\u2028b", "\xff"} {
 		_, _, err := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Name: bad})

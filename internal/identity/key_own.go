@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// MaxKeys is how many keys in force a user may make.
+// MaxKeys is the maximum number of keys in force that a user may create.
 const MaxKeys = 1000
 
 // KeyChange is a change of a key by its owner. Fields that are nil stay. Other fields replace the
@@ -31,17 +31,17 @@ type KeyChange struct {
 	CallbackURL *string       `json:"callback_url,omitempty"`
 }
 
-// CreateOwnKey makes a key for the account's user and returns it with its secret, which is shown
+// CreateOwnKey creates a key for the account's user and returns it with its secret, which is shown
 // only here.
 func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) (Key, Secret, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return Key{}, "", err
 	}
 	key, refusal := d.draft(spec)
 	if refusal != nil {
 		return Key{}, "", refusal
 	}
-	made, secret, err := d.createKey(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
+	created, secret, err := d.createKey(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, key, func(t storage.Txn, inForce int) error {
 		if _, _, err := d.own(t, a); err != nil {
 			return err
 		}
@@ -50,12 +50,12 @@ func (d *Directory) CreateOwnKey(ctx context.Context, a *Account, spec KeySpec) 
 		}
 		return nil
 	})
-	return made.ofOwner(), secret, err
+	return created.ofOwner(), secret, err
 }
 
 // OwnKeys returns the keys of the account's user.
 func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return nil, err
 	}
 	keys, err := d.Keys(ctx, a.UserID)
@@ -66,9 +66,9 @@ func (d *Directory) OwnKeys(ctx context.Context, a *Account) ([]Key, error) {
 }
 
 // OwnKey returns a key of the account's user. For a key of another user it returns NOT_FOUND, as for
-// a key that does not exist; so do all methods below.
+// a key that does not exist. All methods below do the same.
 func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return Key{}, err
 	}
 	return view(ctx, d, func(r storage.Reader) (Key, error) {
@@ -80,8 +80,8 @@ func (d *Directory) OwnKey(ctx context.Context, a *Account, id string) (Key, err
 	})
 }
 
-// ChangeOwnKey changes a key for its owner. The scope of the operator stays, and counts where it is
-// lower. Setting the present value is not a change.
+// ChangeOwnKey changes a key for its owner. The scope of the operator stays and
+// still applies. Setting the current value is not a change.
 func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, change KeyChange) (Key, error) {
 	return d.changeOwnKey(ctx, a, id, func(key *keyRecord) (*audit.Event, error) {
 		now := d.store.Now()
@@ -89,7 +89,7 @@ func (d *Directory) ChangeOwnKey(ctx context.Context, a *Account, id string, cha
 			return nil, refusal
 		}
 		spec := key.spec()
-		change.of(&spec)
+		change.applyTo(&spec)
 		draft, refusal := spec.draft(now)
 		if refusal == nil && change.CallbackURL != nil {
 			refusal = d.allowCallback(*change.CallbackURL)
@@ -130,20 +130,19 @@ func rangeText(r netip.Prefix) string {
 	return r.String()
 }
 
-// of changes a spec.
-func (c KeyChange) of(spec *KeySpec) {
+// applyTo changes a spec.
+func (c KeyChange) applyTo(spec *KeySpec) {
 	replace(&spec.Name, c.Name)
 	replace(&spec.Models, c.Models)
 	replace(&spec.IPRanges, c.IPRanges)
 	replace(&spec.Expires, c.Expires)
 	replace(&spec.CallbackURL, c.CallbackURL)
 	if c.Limits != nil {
-		spec.Limits = c.Limits.of(spec.Limits)
+		spec.Limits = c.Limits.applyTo(spec.Limits)
 	}
 }
 
-// names returns the names of the fields that a change sets, for the audit, so that an owner
-// knows what to check.
+// names returns the names of the fields that a change sets, for the audit.
 func (c KeyChange) names() []string {
 	var given map[string]any
 	members, _ := json.Marshal(c) // only the fields that are not nil
@@ -180,7 +179,7 @@ func (d *Directory) changeOwnKey(ctx context.Context, a *Account, id string, fn 
 	return key.ofOwner(), err
 }
 
-// findOwnKey returns a key of a user. A key of another user is NOT_FOUND.
+// findOwnKey returns a key of a user. For a key of another user it returns NOT_FOUND.
 func findOwnKey(r storage.Reader, userID, id string) (*keyRecord, error) {
 	key, err := findKey(r, id)
 	if err == nil && key.UserID != userID {
@@ -189,8 +188,8 @@ func findOwnKey(r storage.Reader, userID, id string) (*keyRecord, error) {
 	return key, err
 }
 
-// At most maxEndedKeys ended keys of a user are kept; the audit keeps them longer. Making a key drops
-// at most dropAtOnce of the keys that ended first, so that it stays fast.
+// At most maxEndedKeys ended keys of a user are kept; the audit keeps them longer. Creating a key
+// drops at most dropAtOnce of the keys that ended first, so that it stays fast.
 const (
 	maxEndedKeys = 1000
 	dropAtOnce   = 100
@@ -220,7 +219,7 @@ func dropEnded(t storage.Txn, userID string, now time.Time) (inForce int, droppe
 }
 
 // consoleKey is the hidden key of a user. Every task belongs to a key, and the tasks that the
-// user makes in the console belong to this one. It has no secret, so it cannot be used. It is not
+// user submits in the console belong to this one. It has no secret, so it cannot be used. It is not
 // listed, and has neither a scope nor limits: only the user's limits apply.
 type consoleKey struct {
 	UserID  string `json:"user_id"`
@@ -229,7 +228,7 @@ type consoleKey struct {
 }
 
 // Composer returns the principal of a user who submits a task in the console, with the hidden
-// key. The first call makes the key.
+// key. The first call creates the key.
 func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error) {
 	p, err := view(ctx, d, func(r storage.Reader) (*Principal, error) { return d.composer(r, a) })
 	if err != nil || p.KeyID != "" {

@@ -19,8 +19,8 @@ func TestAKeyOfAnotherUserIsNotFound(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	ann, bob := f.login(t, "ann").Account, f.login(t, "bob").Account
 	anns, secret, err := f.CreateOwnKey(ctx, ann, KeySpec{Name: "laptop"})
 	if err != nil {
@@ -37,27 +37,27 @@ func TestAKeyOfAnotherUserIsNotFound(t *testing.T) {
 		"revoke":          func(id string) error { return second(f.RevokeOwnKey(ctx, bob, id)) },
 		"callback secret": func(id string) error { return third(f.RenewCallbackSecret(ctx, bob, id)) },
 	} {
-		noHash := "key_0000000000000000"
-		bobs, none := op(anns.ID), op(noHash)
+		unknown := "key_0000000000000000"
+		bobs, none := op(anns.ID), op(unknown)
 		refusedAs(t, what, bobs, fault.NotFound)
-		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", bobs), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), noHash, "ID"); a != b {
-			t.Errorf("%s: another's %s, unknown %s", what, a, b)
+		if a, b := strings.ReplaceAll(fmt.Sprintf("%+v", bobs), anns.ID, "ID"), strings.ReplaceAll(fmt.Sprintf("%+v", none), unknown, "ID"); a != b {
+			t.Errorf("%s: the key of another user %s, an unknown key %s", what, a, b)
 		}
 	}
 	if list := must(f.OwnKeys(ctx, bob))(t); len(list) != 0 {
 		t.Errorf("the user sees %+v", list)
 	}
 	if key := must(f.OwnKey(ctx, ann, anns.ID))(t); key.Name != "laptop" || key.Hint != anns.Hint || key.Revoked != 0 || key.CallbackSecretCreated != 0 {
-		t.Errorf("it was changed: %+v", key)
+		t.Errorf("the key was changed: %+v", key)
 	}
-	f.accepted(t, "it", secret.Reveal(), true)
+	f.checkKey(t, "the key", secret.Reveal(), true)
 }
 
 func TestAnOwnerChangesRotatesAndRevokesAKey(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	expires := f.clock.Now().Add(time.Hour).Unix()
 	key, secret, err := f.CreateOwnKey(ctx, a, KeySpec{
@@ -77,9 +77,9 @@ func TestAnOwnerChangesRotatesAndRevokesAKey(t *testing.T) {
 	if p, ok := f.Authenticate(secret.Reveal()); !ok || p.KeyName != "two" || !p.MayUse("a-1") || p.MayUse("c") {
 		t.Errorf("%+v, %v", p, ok)
 	}
-	none, never, rps, budget, nowhere := []string{}, int64(0), int64(7), money.Amount(0), ""
+	none, never, rps, budget, noURL := []string{}, int64(0), int64(7), money.Amount(0), ""
 	changed = must(f.ChangeOwnKey(ctx, a, key.ID, KeyChange{
-		Models: &none, IPRanges: &none, Expires: &never, CallbackURL: &nowhere,
+		Models: &none, IPRanges: &none, Expires: &never, CallbackURL: &noURL,
 		Limits: &LimitsChange{RequestsPerSecond: &rps, Budget: &budget},
 	}))(t)
 	if len(changed.Models) != 0 || len(changed.Ranges) != 0 || changed.Expires != 0 || changed.CallbackURL != "" ||
@@ -100,11 +100,11 @@ func TestAnOwnerChangesRotatesAndRevokesAKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f.accepted(t, "the old secret in its grace", secret.Reveal(), true)
-	f.accepted(t, "the new one", next.Reveal(), true)
+	f.checkKey(t, "the old secret in its grace", secret.Reveal(), true)
+	f.checkKey(t, "the new secret", next.Reveal(), true)
 	must(f.RevokeOwnKey(ctx, a, key.ID))(t)
-	f.accepted(t, "the old secret of a revoked key", secret.Reveal(), false)
-	f.accepted(t, "the new one of it", next.Reveal(), false)
+	f.checkKey(t, "the old secret of a revoked key", secret.Reveal(), false)
+	f.checkKey(t, "the new secret of a revoked key", next.Reveal(), false)
 	_, err = f.ChangeOwnKey(ctx, a, key.ID, KeyChange{Name: &name})
 	refusedAs(t, "a change of a revoked key", err, fault.Conflict)
 	if list := must(f.OwnKeys(ctx, a))(t); len(list) != 1 || list[0].Revoked == 0 {
@@ -125,16 +125,16 @@ func TestAnOwnerChangesRotatesAndRevokesAKey(t *testing.T) {
 	}
 }
 
-func TestAUserHasSoManyKeysInForce(t *testing.T) {
+func TestKeysInForceAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	user := f.person(t, "ann")
+	user := f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	err := f.store.Update(ctx, func(txn storage.Txn) error {
 		for i := range MaxKeys {
 			key := keyRecord{Key: Key{ID: fmt.Sprintf("key_%d", i), UserID: user.ID, Created: 1}}
-			key.take(credential.APIKey.Draw())
+			key.setSecret(credential.APIKey.Draw())
 			if err := keyTable.Put(txn, nil, &key); err != nil {
 				return err
 			}
@@ -148,11 +148,11 @@ func TestAUserHasSoManyKeysInForce(t *testing.T) {
 	refusedAs(t, "one more", err, fault.Conflict)
 	must(f.RevokeOwnKey(ctx, a, "key_7"))(t)
 	if _, _, err = f.CreateOwnKey(ctx, a, KeySpec{}); err != nil {
-		t.Errorf("in place of a revoked one: %v", err)
+		t.Errorf("after a revocation: %v", err)
 	}
 }
 
-func TestWhereCallbacksMayGo(t *testing.T) {
+func TestCheckCallbackURL(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		url string
@@ -173,15 +173,15 @@ func TestWhereCallbacksMayGo(t *testing.T) {
 	}
 }
 
-// TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven: a change of another field does not
-// check the address again, because the configuration may have changed since.
-func TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven(t *testing.T) {
+// TestOnlyNewCallbackAddressesAreChecked changes another field of a key after the configuration no
+// longer allows its address.
+func TestOnlyNewCallbackAddressesAreChecked(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
-	inside, outside, name, nowhere := "http://10.0.0.1/", "https://example.com/", "n", ""
+	inside, outside, name, noURL := "http://10.0.0.1/", "https://example.com/", "n", ""
 	before, _, err := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: inside})
 	if err != nil {
 		t.Fatal(err)
@@ -193,9 +193,9 @@ func TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven(t *testing.T) {
 		return nil
 	})
 	_, _, created := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: inside})
-	_, _, made := f.CreateKey(ctx, "operator", a.UserID, KeySpec{CallbackURL: inside})
+	_, _, byOperator := f.CreateKey(ctx, "operator", a.UserID, KeySpec{CallbackURL: inside})
 	_, changed := f.ChangeOwnKey(ctx, a, before.ID, KeyChange{CallbackURL: &inside})
-	for what, err := range map[string]error{"created": created, "made": made, "changed": changed} {
+	for what, err := range map[string]error{"created": created, "created by an operator": byOperator, "changed": changed} {
 		if codeOf(err) != fault.InvalidParameter || paramOf(err) != "callback_url" || !strings.Contains(err.Error(), "a callback address must be public") {
 			t.Errorf("%s: %v", what, err)
 		}
@@ -203,15 +203,15 @@ func TestACallbackAddressIsHeldToTheConfigurationWhenItIsGiven(t *testing.T) {
 	if key := must(f.ChangeOwnKey(ctx, a, before.ID, KeyChange{Name: &name}))(t); key.CallbackURL != inside || key.Name != name {
 		t.Errorf("%+v", key)
 	}
-	for _, url := range []string{outside, nowhere} {
+	for _, url := range []string{outside, noURL} {
 		if key := must(f.ChangeOwnKey(ctx, a, before.ID, KeyChange{CallbackURL: &url}))(t); key.CallbackURL != url {
 			t.Errorf("%+v", key)
 		}
 	}
 }
 
-// signing returns the secrets that sign the callbacks of a key, as they are shown.
-func (f fixture) signing(t testing.TB, keyID string) (secrets []Secret, err error) {
+// callbackSecrets returns the secrets that sign the callbacks of a key, as users see them.
+func (f fixture) callbackSecrets(t testing.TB, keyID string) (secrets []Secret, err error) {
 	t.Helper()
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
 		keys, err := f.CallbackKeys(r, keyID)
@@ -227,13 +227,13 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	a := f.login(t, "ann").Account
 	key, _, err := f.CreateOwnKey(ctx, a, KeySpec{CallbackURL: "https://example.com/"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	signing := func() []Secret { return must(f.signing(t, key.ID))(t) }
+	signing := func() []Secret { return must(f.callbackSecrets(t, key.ID))(t) }
 	if got := signing(); len(got) != 0 {
 		t.Errorf("%d secrets before there is one", len(got))
 	}
@@ -259,7 +259,7 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 		t.Errorf("%+v", shown)
 	}
 	if got := signing(); !reflect.DeepEqual(got, []Secret{next, first}) {
-		t.Error("in the grace it is not signed by both, newest first")
+		t.Error("during the grace the signing secrets are not the new and the old one")
 	}
 	f.clock.Advance(24*time.Hour - time.Second)
 	if got := signing(); len(got) != 2 {
@@ -292,7 +292,7 @@ func TestACallbackSecretIsSealedRotatedAndShownOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, err := f.signing(t, other.ID); err == nil {
+	if got, err := f.callbackSecrets(t, other.ID); err == nil {
 		t.Errorf("another key's secret was opened: %d", len(got))
 	}
 	a = f.login(t, "ann").Account

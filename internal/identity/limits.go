@@ -13,13 +13,13 @@ import (
 )
 
 // Limits bound the use of a key, or of all keys of a user together. Zero means no limit; to stop
-// all use, a key is revoked or a user disabled. A change acts on the next
+// all use, revoke the key or disable the user. A change acts on the next
 // request. Budgets are enforced by the ledger, rates by internal/limit.
 type Limits struct {
 	// Budget is how much may be spent in each period of Reset.
 	Budget money.Amount `json:"budget,omitempty"`
 
-	// Reset is when the budget starts anew. It is set if and only if there is a budget.
+	// Reset is the period of the budget. It is set if and only if there is a budget.
 	Reset calendar.Reset `json:"reset,omitempty"`
 
 	// RequestsPerSecond is how many calls may begin in a second, at most
@@ -35,7 +35,7 @@ type Limits struct {
 	TokensPerMinute int64 `json:"tokens_per_minute,omitempty"`
 }
 
-// The greatest limits. More than this is no limit.
+// The maximum values of limits.
 const (
 	MaxCalls  = 1_000_000
 	MaxTokens = 1_000_000_000
@@ -89,19 +89,19 @@ func (l Limits) checked() (Limits, *fault.Fault) {
 	case l.Budget != 0:
 		l.Reset = reset
 	case reset != calendar.Never:
-		return l, fault.At(fault.InvalidParameter, "reset", "there is no budget that could start anew each %s", reset)
+		return l, fault.At(fault.InvalidParameter, "reset", "there is no budget to reset each %s", reset)
 	default:
 		l.Reset = ""
 	}
 	for _, limit := range l.counts() {
 		if limit.most < 0 || limit.most > limit.max {
-			return l, fault.At(fault.InvalidParameter, limit.name, "%s lies between 0, which means no limit, and %d", limit.name, limit.max)
+			return l, fault.At(fault.InvalidParameter, limit.name, "%s is between 0, which means no limit, and %d", limit.name, limit.max)
 		}
 	}
 	return l, nil
 }
 
-// LimitsChange changes some limits; those that are nil stay as they are.
+// LimitsChange changes some limits. Limits that are nil stay.
 type LimitsChange struct {
 	Budget            *money.Amount   `json:"budget,omitempty"`
 	Reset             *calendar.Reset `json:"reset,omitempty"`
@@ -110,8 +110,8 @@ type LimitsChange struct {
 	TokensPerMinute   *int64          `json:"tokens_per_minute,omitempty"`
 }
 
-// of applies the change to limits. Removing a budget also removes its reset.
-func (c LimitsChange) of(limits Limits) Limits {
+// applyTo returns the changed limits. Removing a budget also removes its reset.
+func (c LimitsChange) applyTo(limits Limits) Limits {
 	if c.Budget != nil && *c.Budget == 0 {
 		limits.Reset = ""
 	}
@@ -129,18 +129,18 @@ func replace[T any](old, by *T) {
 	}
 }
 
-// Change returns the change that sets all limits to these.
+// Change returns the change that sets all limits to l.
 func (l Limits) Change() LimitsChange {
 	return LimitsChange{&l.Budget, &l.Reset, &l.RequestsPerSecond, &l.Streams, &l.TokensPerMinute}
 }
 
-// ChangeKeyLimits changes some limits of a key that an operator has set. Those of its owner stay.
+// ChangeKeyLimits changes some of the operator's limits of a key. The owner's limits stay.
 func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, change LimitsChange) (Key, error) {
 	return d.changeKey(ctx, id, func(key *keyRecord) (*audit.Event, error) {
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
-		changed, err := key.Operator.Limits.become(change)
+		changed, err := key.Operator.Limits.update(change)
 		if err != nil || !changed {
 			return nil, err
 		}
@@ -151,7 +151,7 @@ func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, chang
 // ChangeUserLimits changes some limits of a user, which bound all keys of the user together.
 func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string, change LimitsChange) (User, error) {
 	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
-		changed, err := user.Limits.become(change)
+		changed, err := user.Limits.update(change)
 		if err != nil || !changed {
 			return nil, err
 		}
@@ -159,9 +159,9 @@ func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string
 	})
 }
 
-// become applies a change, and reports whether it changes anything.
-func (l *Limits) become(change LimitsChange) (changed bool, err error) {
-	limits, refusal := change.of(*l).checked()
+// update applies a change, and reports whether it changes anything.
+func (l *Limits) update(change LimitsChange) (changed bool, err error) {
+	limits, refusal := change.applyTo(*l).checked()
 	if refusal != nil {
 		return false, refusal
 	}

@@ -24,15 +24,15 @@ func (f fixture) limitsOf(t *testing.T, secret string) (key, user Limits) {
 	return now.OperatorLimits, now.UserLimits
 }
 
-func TestLimitsHoldOnTheNextRequest(t *testing.T) {
+func TestLimitsApplyToTheNextRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := t.Context()
 	f.user(t, "ann")
-	born := Limits{Streams: 2}
-	first, secret := f.key(t, "ann", KeySpec{Limits: born})
+	initial := Limits{Streams: 2}
+	first, secret := f.key(t, "ann", KeySpec{Limits: initial})
 	_, other := f.key(t, "ann", KeySpec{})
-	if key, user := f.limitsOf(t, secret); key != born || user != (Limits{}) {
+	if key, user := f.limitsOf(t, secret); key != initial || user != (Limits{}) {
 		t.Errorf("a fresh key has %v, its user %v", key, user)
 	}
 
@@ -65,7 +65,7 @@ func TestLimitsHoldOnTheNextRequest(t *testing.T) {
 	}
 }
 
-func TestAChangeOfLimitsLeavesTheOthersAsTheyAre(t *testing.T) {
+func TestChangingALimitKeepsTheOthers(t *testing.T) {
 	t.Parallel()
 	full := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, RequestsPerSecond: 5, Streams: 4, TokensPerMinute: 100}
 	for name, c := range map[string]struct {
@@ -73,13 +73,13 @@ func TestAChangeOfLimitsLeavesTheOthersAsTheyAre(t *testing.T) {
 		change LimitsChange
 		want   Limits
 	}{
-		"nothing":                       {full, LimitsChange{}, full},
-		"a budget keeps its reset":      {full, LimitsChange{Budget: new(money.Unit)}, Limits{money.Unit, calendar.Month, 5, 4, 100}},
-		"a reset keeps its budget":      {full, LimitsChange{Reset: new(calendar.Day)}, Limits{10 * money.Unit, calendar.Day, 5, 4, 100}},
-		"no budget, and so no reset":    {full, LimitsChange{Budget: new(money.Amount(0))}, Limits{0, "", 5, 4, 100}},
-		"a budget never starts anew":    {Limits{}, LimitsChange{Budget: new(money.Unit)}, Limits{Budget: money.Unit, Reset: calendar.Never}},
-		"both, where there was neither": {Limits{}, LimitsChange{Budget: new(money.Unit), Reset: new(calendar.Week)}, Limits{Budget: money.Unit, Reset: calendar.Week}},
-		"the rates":                     {full, LimitsChange{RequestsPerSecond: new(int64(0)), Streams: new(int64(MaxCalls)), TokensPerMinute: new(int64(MaxTokens))}, Limits{10 * money.Unit, calendar.Month, 0, MaxCalls, MaxTokens}},
+		"nothing":                  {full, LimitsChange{}, full},
+		"a budget keeps its reset": {full, LimitsChange{Budget: new(money.Unit)}, Limits{money.Unit, calendar.Month, 5, 4, 100}},
+		"a reset keeps its budget": {full, LimitsChange{Reset: new(calendar.Day)}, Limits{10 * money.Unit, calendar.Day, 5, 4, 100}},
+		"no budget and no reset":   {full, LimitsChange{Budget: new(money.Amount(0))}, Limits{0, "", 5, 4, 100}},
+		"a budget without a reset": {Limits{}, LimitsChange{Budget: new(money.Unit)}, Limits{Budget: money.Unit, Reset: calendar.Never}},
+		"a budget and a reset":     {Limits{}, LimitsChange{Budget: new(money.Unit), Reset: new(calendar.Week)}, Limits{Budget: money.Unit, Reset: calendar.Week}},
+		"the rates":                {full, LimitsChange{RequestsPerSecond: new(int64(0)), Streams: new(int64(MaxCalls)), TokensPerMinute: new(int64(MaxTokens))}, Limits{10 * money.Unit, calendar.Month, 0, MaxCalls, MaxTokens}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -98,13 +98,13 @@ func TestAChangeOfLimitsLeavesTheOthersAsTheyAre(t *testing.T) {
 				t.Errorf("the user has %+v (%v), want %+v", user.Limits, err, c.want)
 			}
 			if ofKey, ofUser := f.limitsOf(t, secret); ofKey != c.want || ofUser != c.want {
-				t.Errorf("a call meets %+v and %+v", ofKey, ofUser)
+				t.Errorf("the principal has %+v and %+v", ofKey, ofUser)
 			}
 		})
 	}
 }
 
-func TestLimitsThatCannotBeMeantAreRefusedAndChangeNothing(t *testing.T) {
+func TestInvalidLimitsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	before := Limits{Budget: money.Unit, Reset: calendar.Day, Streams: 1}
@@ -126,20 +126,20 @@ func TestLimitsThatCannotBeMeantAreRefusedAndChangeNothing(t *testing.T) {
 			_, _, ofSpec := f.CreateKey(t.Context(), "operator", "ann", KeySpec{Limits: limits})
 			for err, want := range map[error]string{ofKey: param, ofUser: param, ofSpec: "limits." + param} {
 				if codeOf(err) != fault.InvalidParameter || paramOf(err) != want {
-					t.Errorf("%+v is answered %v, want a refusal at %s", limits, err, want)
+					t.Errorf("%+v: %v, want a refusal at %s", limits, err, want)
 				}
 			}
 		}
 	}
 	if _, err := f.ChangeKeyLimits(t.Context(), "operator", key.ID, LimitsChange{Budget: new(money.Amount(0)), Reset: new(calendar.Day)}); paramOf(err) != "reset" {
-		t.Errorf("a reset of no budget is answered %v", err)
+		t.Errorf("a reset without a budget: %v", err)
 	}
 	if ofKey, ofUser := f.limitsOf(t, secret); ofKey != before || ofUser != before {
-		t.Errorf("refused limits have changed %+v into %+v and %+v", before, ofKey, ofUser)
+		t.Errorf("refused limits changed %+v to %+v and %+v", before, ofKey, ofUser)
 	}
 }
 
-func TestThereIsNothingToLimitAboutAKeyThatHasEnded(t *testing.T) {
+func TestLimitsOfAnEndedKeyCannotBeChanged(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
@@ -151,29 +151,29 @@ func TestThereIsNothingToLimitAboutAKeyThatHasEnded(t *testing.T) {
 	f.clock.Advance(1e9)
 	for what, id := range map[string]string{"revoked": revoked.ID, "expired": expired.ID} {
 		if _, err := f.ChangeKeyLimits(t.Context(), "operator", id, Limits{Streams: 1}.Change()); codeOf(err) != fault.Conflict {
-			t.Errorf("a key that is %s was limited: %v", what, err)
+			t.Errorf("limits of a key that is %s: %v", what, err)
 		}
 	}
 }
 
-func TestLimitsAreShownOnlyWhereThereAreSome(t *testing.T) {
+func TestLimitsAsJSONAndText(t *testing.T) {
 	t.Parallel()
 	full := Limits{Budget: 10 * money.Unit, Reset: calendar.Month, RequestsPerSecond: 5, Streams: 4, TokensPerMinute: 100_000}
 	for _, c := range []struct {
-		limits      Limits
-		json, words string
+		limits     Limits
+		json, text string
 	}{
 		{Limits{}, `{"id":"","name":"","created":0}`, "none"},
 		{full, `{"id":"","name":"","created":0,"limits":{"budget":"10.00","reset":"month","requests_per_second":5,"streams":4,"tokens_per_minute":100000}}`, "budget 10.00 a month, requests/s 5, streams 4, tokens/min 100000"},
 		{Limits{Budget: 1, Reset: calendar.Never}, `{"id":"","name":"","created":0,"limits":{"budget":"0.000000001","reset":"never"}}`, "budget 0.000000001"},
 		{Limits{Streams: 1}, `{"id":"","name":"","created":0,"limits":{"streams":1}}`, "streams 1"},
 	} {
-		text, err := json.Marshal(User{Limits: c.limits})
-		if err != nil || string(text) != c.json {
-			t.Errorf("shown as %s (%v), want %s", text, err, c.json)
+		shown, err := json.Marshal(User{Limits: c.limits})
+		if err != nil || string(shown) != c.json {
+			t.Errorf("as JSON %s (%v), want %s", shown, err, c.json)
 		}
-		if got := c.limits.String(); got != c.words {
-			t.Errorf("told as %q, want %q", got, c.words)
+		if got := c.limits.String(); got != c.text {
+			t.Errorf("as text %q, want %q", got, c.text)
 		}
 	}
 }

@@ -28,7 +28,7 @@ func populated(t testing.TB, n int) (*storage.Store, string) {
 				user := userRecord{User: User{ID: "usr_" + id, Name: "user" + id, Created: 1}}
 				key := keyRecord{Key: Key{ID: "key_" + id, UserID: user.ID, Created: 1}}
 				last = credential.APIKey.Draw()
-				key.take(last)
+				key.setSecret(last)
 				if err := userTable.Put(txn, nil, &user); err != nil {
 					return err
 				}

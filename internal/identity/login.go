@@ -13,22 +13,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// errWrongLogin is the same error for a log-in with an unknown name, with a wrong password, or
-// with the name of a user without a password.
+// errWrongLogin is the error of a log-in with an unknown name, a wrong password, or the name
+// of a user without a password.
 var errWrongLogin = fault.New(fault.NotLoggedIn, "the user name or the password is wrong")
 
 // Login logs a user in by name and password. If the user has a factor, the session is half-open
-// and Entry.Factors names the factors of which one is due.
+// and Entry.Factors has the names of the factors, of which one is due.
 //
-// The attempt is counted before anything is looked up. A hash is computed for every name, so that
-// neither the answer nor its time reveals whether there is such a user. Only a caller with the
+// The attempt is counted before any look-up. A hash is computed for every name, so that neither the
+// answer nor its time reveals whether the user exists. Only a caller with the
 // right password learns that a user is disabled.
 func (d *Directory) Login(ctx context.Context, name, password string, from Device, terms Terms) (Entry, error) {
-	line, err := d.hasher.EnterAnonymous()
+	place, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return Entry{}, err
 	}
-	defer line.Leave()
+	defer place.Leave()
 	byName, byAddress := terms.LoginLimits.byName(name), terms.LoginLimits.fromAddress(from)
 	counted, err := d.countAttempts(ctx, byAddress, byName)
 	if err != nil {
@@ -38,7 +38,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	if err != nil {
 		return Entry{}, err
 	}
-	right, err := line.Matches(ctx, password, want)
+	right, err := place.Matches(ctx, password, want)
 	switch {
 	case err != nil:
 		return Entry{}, err
@@ -50,7 +50,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 	}
 	raised := user.Password
 	if want.Outdated() {
-		if raised, err = line.Hash(ctx, password); err != nil {
+		if raised, err = place.Hash(ctx, password); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -107,7 +107,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 }
 
 // LoginCode completes a half-open log-in by a TOTP code or a backup code. The session gets a new
-// secret and is whole.
+// secret and is complete.
 func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (Entry, error) {
 	if !half.HalfOpen {
 		return Entry{}, fault.New(fault.Conflict, "you are logged in already")
@@ -164,7 +164,7 @@ func (u *userRecord) hash() (password.Hash, error) {
 }
 
 // refused records a wrong password in the events of its user, if there is one, and in the
-// log. It does not wait for the write, because that time would reveal that there is such a user. An
+// log. It does not wait for the write, because that time would reveal that the user exists. An
 // unknown name is not recorded: it may be a password that was typed into the wrong field.
 func (d *Directory) refused(ctx context.Context, event audit.Event) {
 	if event.User == "" {
@@ -184,21 +184,21 @@ func (d *Directory) refused(ctx context.Context, event audit.Event) {
 // for a wrong password, TOO_MANY_ATTEMPTS after too many attempts, and CONFLICT if the user has no
 // password.
 func (d *Directory) ProvePassword(ctx context.Context, a *Account, password string) error {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return err
 	}
-	line, err := d.hasher.Enter()
+	place, err := d.hasher.Enter()
 	if err != nil {
 		return err
 	}
-	defer line.Leave()
-	_, err = d.proved(ctx, line, a, password)
+	defer place.Leave()
+	_, err = d.proved(ctx, place, a, password)
 	return err
 }
 
-// proved is ProvePassword in the caller's place of the queue. It returns the user record with which
-// the password was compared.
-func (d *Directory) proved(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
+// proved is ProvePassword with the caller's place in the queue. It returns the user record whose
+// password was compared.
+func (d *Directory) proved(ctx context.Context, place password.Place, a *Account, password string) (*userRecord, error) {
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, a.UserID) })
 	switch {
 	case err != nil:
@@ -206,7 +206,7 @@ func (d *Directory) proved(ctx context.Context, line password.Place, a *Account,
 	case user.Password == "":
 		return user, fault.New(fault.Conflict, "this account has no password yet; ask an operator for a one-time code to set one")
 	case password == "":
-		return user, fault.At(fault.MissingParameter, "password", "this needs your password once more")
+		return user, fault.At(fault.MissingParameter, "password", "this operation needs your password again")
 	}
 	if _, err := d.countAttempts(ctx, attempts.Attempt{Limit: passwordAttempts, Subject: a.UserID}); err != nil {
 		return user, err
@@ -215,7 +215,7 @@ func (d *Directory) proved(ctx context.Context, line password.Place, a *Account,
 	if err != nil {
 		return user, err
 	}
-	right, err := line.Matches(ctx, password, want)
+	right, err := place.Matches(ctx, password, want)
 	if err != nil {
 		return user, err
 	}

@@ -14,22 +14,22 @@ import (
 )
 
 // LoginLimits bound how often a password or an operator's code may be tried. Every attempt counts,
-// before anything is looked up and before a hash is computed. An unknown name counts in the same way
-// as a known one.
+// before any look-up and before a hash is computed. Unknown names count in the same way as known
+// ones.
 type LoginLimits struct {
 	// PerUser is how many attempts to log in by one user name are allowed in 15 minutes. A log-in
-	// that leaves no factor due forgets the attempts before it. Open sessions and log-ins by passkey
+	// without a due factor resets the count. Open sessions and log-ins by passkey
 	// do not depend on it. Default: 10.
 	PerUser int
 
-	// PerAddress is how many attempts are allowed in an hour from one address, or from one /64 of
-	// IPv6, which one customer of a provider has. A log-in with the right password takes back its own
-	// attempt and no other, so that many users may share an address, and the owner of an account
-	// cannot guess more passwords. The first 100 log-ins of a user in an hour do so. Default: 100.
+	// PerAddress is how many attempts are allowed in an hour from one address. Of IPv6 it is one
+	// /64, which one customer of a provider has. A log-in with the right password returns only its
+	// own attempt. Thus many users may share an address, and the owner of an account cannot guess
+	// more passwords. Only the first 100 log-ins of a user in an hour return it. Default: 100.
 	PerAddress int
 }
 
-// MaxLoginLimit bounds both limits, because the times of all attempts that count are stored.
+// MaxLoginLimit bounds both limits, because the store has the time of each attempt.
 const MaxLoginLimit = 1000
 
 const (
@@ -41,14 +41,14 @@ const (
 	// that of log-ins, so that only the user can exhaust it.
 	maxPasswordAttempts = 20
 
-	// maxReturned is how many log-ins of a user in an addressWindow take back their attempt from the
+	// maxReturned is how many log-ins of a user in an addressWindow return their attempt to the
 	// address. Without a bound, the owner of an account could keep the hasher and the audit busy.
 	maxReturned = 100
 )
 
 var passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
 
-// fromAddress is an attempt from an address.
+// fromAddress returns an attempt from an address.
 func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	// One customer of a provider has an IPv4 address, or a /64.
 	addr := from.Address.Unmap().WithZone("")
@@ -60,8 +60,8 @@ func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	return attempts.Attempt{Limit: limit, Subject: network}
 }
 
-// byName is an attempt to log in by a name. It is counted by the unique form of the name, or by the
-// text itself if that is not a valid name.
+// byName returns an attempt to log in by a name. Its subject is the unique form of the name, or the
+// text itself if it is not a valid name.
 func (l LoginLimits) byName(name string) attempts.Attempt {
 	if folded, refusal := foldName(name); refusal == nil {
 		name = folded
@@ -70,7 +70,7 @@ func (l LoginLimits) byName(name string) attempts.Attempt {
 	return attempts.Attempt{Limit: limit, Subject: name}
 }
 
-// returned is a log-in of a user that takes back its attempt from the address.
+// returned returns the attempt that counts a log-in whose attempt is returned to the address.
 func returned(user string) attempts.Attempt {
 	return attempts.Attempt{Limit: attempts.Limit{What: "login_returned", Most: maxReturned, Per: addressWindow}, Subject: user}
 }
@@ -88,9 +88,9 @@ func (d *Directory) LockedUntil(ctx context.Context, name string, limits LoginLi
 	return view(ctx, d, func(r storage.Reader) (time.Time, error) { return limits.byName(name).Next(r, d.store.Now()) })
 }
 
-// Unblock deletes the counts of attempts and failures that make a user wait: those of TOTP and backup
-// codes, of the password by name and by session, and of the user's changes of today. The
-// attempts from an address stay. The user has to prove the same factors as before.
+// Unblock deletes the counts of attempts and failures that make a user wait. These are the counts
+// of TOTP and backup codes, of the password by name and by session, and of the user's changes of
+// today. The counts of addresses stay. The user has to prove the same factors as before.
 func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		user, err := findUser(t, idOrName)

@@ -7,44 +7,44 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Failures block each way to log in or to prove, and an operator unblocks all of them.
-func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
+// TestUnblockForgivesFailures blocks each way to log in or to prove, and unblocks all of them.
+func TestUnblockForgivesFailures(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry := f.login(t, "ann")
 	a := entry.Account
 	seed, codes := f.withTOTP(t, a)
-	bob := f.person(t, "bob")
-	theirs := f.comes(t, bob, false)
-	wrong := f.wrong(t, seed)
-	byName := func(n int, password string) error { return f.attempt(t, "Ann", password, address(n)) }
+	bob := f.userWithPassword(t, "bob")
+	bobs := f.newAccount(t, bob, false)
+	wrong := f.wrongCode(t, seed)
+	byName := func(n int, password string) error { return f.tryLogin(t, "Ann", password, address(n)) }
 	byProof := func(a *Account, password string) error { return f.ProvePassword(ctx, a, password) }
 	for n := range maxPasswordAttempts {
 		_ = f.verify(t, a, wrong)
 		_ = f.verify(t, a, "0000-0000-0000")
 		_ = byName(n, otherPassword)
 		_ = byProof(a, otherPassword)
-		_ = byProof(theirs, otherPassword)
+		_ = byProof(bobs, otherPassword)
 	}
-	shut := map[string]func() error{
-		"a TOTP code":            func() error { return f.verify(t, a, f.code(t, seed, 0)) },
-		"a backup code":          func() error { return f.verify(t, a, codes[0]) },
-		"a log-in by name":       func() error { return byName(99, goodPassword) },
-		"the password once more": func() error { return byProof(a, goodPassword) },
+	blocked := map[string]func() error{
+		"a TOTP code":             func() error { return f.verify(t, a, f.code(t, seed, 0)) },
+		"a backup code":           func() error { return f.verify(t, a, codes[0]) },
+		"a log-in by name":        func() error { return byName(99, goodPassword) },
+		"a proof of the password": func() error { return byProof(a, goodPassword) },
 	}
-	for what, try := range shut {
+	for what, try := range blocked {
 		expect(t, what, try(), fault.TooManyAttempts)
 	}
 	refusedAs(t, "forgiving an unknown user", f.Unblock(ctx, "operator", "unknown"), fault.NotFound)
 	if err := f.Unblock(ctx, "operator", "ANN"); err != nil {
 		t.Fatal(err)
 	}
-	for what, try := range shut {
+	for what, try := range blocked {
 		expect(t, what+", forgiven", try(), "")
 	}
-	expect(t, "another user that was not forgiven", byProof(theirs, goodPassword), fault.TooManyAttempts)
+	expect(t, "another user that was not forgiven", byProof(bobs, goodPassword), fault.TooManyAttempts)
 	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
 		t.Errorf("the factors are %+v, %v", has, err)
 	}
@@ -52,13 +52,13 @@ func TestAnOperatorForgivesTheFailuresOfAUser(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	told := 0
+	recorded := 0
 	for _, e := range events {
 		if e.Action == "user.unblock" && e.Actor == "operator" {
-			told++
+			recorded++
 		}
 	}
-	if told != 1 {
-		t.Errorf("the audit tells %d times: %s", told, fmt.Sprint(events))
+	if recorded != 1 {
+		t.Errorf("the audit has %d events, want 1: %s", recorded, fmt.Sprint(events))
 	}
 }

@@ -26,8 +26,8 @@ func address(n int) Device {
 	return Device{Address: netip.AddrFrom4([4]byte{203, 0, byte(n >> 8), byte(n)})}
 }
 
-// attempt tries to log in.
-func (f fixture) attempt(t testing.TB, name, password string, from Device) error {
+// tryLogin tries to log in.
+func (f fixture) tryLogin(t testing.TB, name, password string, from Device) error {
 	t.Helper()
 	_, err := f.Login(t.Context(), name, password, from, testTerms)
 	return err
@@ -36,9 +36,9 @@ func (f fixture) attempt(t testing.TB, name, password string, from Device) error
 func TestAFailedLogInDoesNotRevealWhatWasWrong(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	ann := f.person(t, "ann")
-	f.user(t, "bare") // has no password
-	f.person(t, "gone")
+	ann := f.userWithPassword(t, "ann")
+	f.user(t, "bare") // without a password
+	f.userWithPassword(t, "gone")
 	must(f.SetUserDisabled(t.Context(), "operator", "gone", true))(t)
 
 	var hashes []password.Cost
@@ -50,10 +50,10 @@ func TestAFailedLogInDoesNotRevealWhatWasWrong(t *testing.T) {
 	for i, c := range []struct{ what, name, password string }{
 		{"a wrong password", "ann", otherPassword},
 		{"no password", "ann", ""},
-		{"a password with a space more", "ann", goodPassword + " "},
+		{"a password with an extra space", "ann", goodPassword + " "},
 		{"a very long password", "ann", strings.Repeat("x", 60_000)},
 		{"an unknown name", "eve", goodPassword},
-		{"a name that is none", "no such user", goodPassword},
+		{"an invalid name", "no such user", goodPassword},
 		{"no name", "", goodPassword},
 		{"an id in place of a name", ann.ID, goodPassword},
 		{"a user without a password", "bare", goodPassword},
@@ -61,7 +61,7 @@ func TestAFailedLogInDoesNotRevealWhatWasWrong(t *testing.T) {
 		{"a disabled user and a wrong password", "gone", otherPassword},
 	} {
 		hashes = nil
-		err := f.attempt(t, c.name, c.password, address(i))
+		err := f.tryLogin(t, c.name, c.password, address(i))
 		var refusal *fault.Fault
 		if !errors.As(err, &refusal) {
 			t.Fatalf("%s: %v", c.what, err)
@@ -75,9 +75,9 @@ func TestAFailedLogInDoesNotRevealWhatWasWrong(t *testing.T) {
 	if len(answers) != 1 {
 		t.Errorf("different answers: %q", answers)
 	}
-	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, address(99)), fault.NotLoggedIn)
-	refusedAs(t, "a disabled user with the right password", f.attempt(t, "gone", goodPassword, address(98)), fault.UserDisabled)
-	if err := f.attempt(t, "ANN", goodPassword, address(97)); err != nil {
+	refusedAs(t, "a wrong password", f.tryLogin(t, "ann", otherPassword, address(99)), fault.NotLoggedIn)
+	refusedAs(t, "a disabled user with the right password", f.tryLogin(t, "gone", goodPassword, address(98)), fault.UserDisabled)
+	if err := f.tryLogin(t, "ANN", goodPassword, address(97)); err != nil {
 		t.Errorf("a name in another case: %v", err)
 	}
 }
@@ -88,8 +88,8 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			f := newPeople(t)
-			f.person(t, "ann")
-			already := f.login(t, "ann")
+			f.userWithPassword(t, "ann")
+			earlier := f.login(t, "ann")
 			var hashes atomic.Int32
 			f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 				hashes.Add(1)
@@ -105,7 +105,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 				}
 				wg.Go(func() {
 					for {
-						err := f.attempt(t, spelling, "wrong password", address(i))
+						err := f.tryLogin(t, spelling, "wrong password", address(i))
 						if codeOf(err) == fault.Overloaded {
 							continue
 						}
@@ -118,50 +118,50 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 			}
 			wg.Wait()
 			if hashes.Load() != 10 || refused.Load() != 30 {
-				t.Errorf("%d were looked at and %d refused, want 10 and 30", hashes.Load(), refused.Load())
+				t.Errorf("%d were checked and %d refused, want 10 and 30", hashes.Load(), refused.Load())
 			}
 			again := f
 			again.Directory = f.reopened(t)
 			again.hasher.Derive = cheapHash
 			for what, g := range map[string]fixture{"now": f, "after a restart": again} {
-				err := g.attempt(t, name, goodPassword, address(1000))
+				err := g.tryLogin(t, name, goodPassword, address(1000))
 				refusedAs(t, "the right password "+what, err, fault.TooManyAttempts)
 				var refusal *fault.Fault
 				if errors.As(err, &refusal) && refusal.RetryAfter != 15*time.Minute {
-					t.Errorf("%s to come again after %s", what, refusal.RetryAfter)
+					t.Errorf("%s: RetryAfter is %s", what, refusal.RetryAfter)
 				}
 			}
-			f.open(t, "a session from before", already.Secret, true)
+			f.checkSession(t, "a session from before", earlier.Secret, true)
 			f.clock.Advance(15*time.Minute - time.Second)
-			refusedAs(t, "after 14:59", f.attempt(t, name, goodPassword, address(1000)), fault.TooManyAttempts)
+			refusedAs(t, "after 14:59", f.tryLogin(t, name, goodPassword, address(1000)), fault.TooManyAttempts)
 			f.clock.Advance(time.Second)
 			want := fault.NotLoggedIn
 			if name == "ann" {
 				want = ""
 			}
-			refusedAs(t, "after 15 minutes", f.attempt(t, name, goodPassword, address(1000)), want)
+			refusedAs(t, "after 15 minutes", f.tryLogin(t, name, goodPassword, address(1000)), want)
 		})
 	}
 }
 
-func TestARightPasswordForgetsTheWrongOnesOfThatName(t *testing.T) {
+func TestARightPasswordForgivesTheFailuresOfItsName(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	for round := range 3 {
 		for range 9 {
-			refusedAs(t, "ann's wrong", f.attempt(t, "ann", otherPassword, address(round)), fault.NotLoggedIn)
+			refusedAs(t, "ann's wrong", f.tryLogin(t, "ann", otherPassword, address(round)), fault.NotLoggedIn)
 		}
-		refusedAs(t, "ann's right", f.attempt(t, "ann", goodPassword, address(round)), "")
+		refusedAs(t, "ann's right", f.tryLogin(t, "ann", goodPassword, address(round)), "")
 	}
 	// If a factor is due, the attempts stay: a caller who knows only the password must be limited.
 	entry := f.login(t, "bob")
-	_, code := f.enrolled(t, entry)
+	_, code := f.enrol(t, entry)
 	for range 10 {
-		refusedAs(t, "half a log-in", f.attempt(t, "bob", goodPassword, address(7)), "")
+		refusedAs(t, "a half-open log-in", f.tryLogin(t, "bob", goodPassword, address(7)), "")
 	}
-	refusedAs(t, "the eleventh", f.attempt(t, "bob", goodPassword, address(8)), fault.TooManyAttempts)
+	refusedAs(t, "the eleventh", f.tryLogin(t, "bob", goodPassword, address(8)), fault.TooManyAttempts)
 
 	f.clock.Advance(15 * time.Minute)
 	for range 12 {
@@ -178,39 +178,39 @@ func TestLogInsAreCountedByAddress(t *testing.T) {
 		from  func(n int) string
 		other string
 	}{
-		"IPv4":           {func(int) string { return "192.0.2.1" }, "192.0.2.2"},
-		"IPv4 in IPv6":   {func(n int) string { return []string{"192.0.2.1", "::ffff:192.0.2.1"}[n%2] }, "::ffff:192.0.2.2"},
-		"a /64 of IPv6":  {func(n int) string { return fmt.Sprintf("2001:db8:0:1::%x", n) }, "2001:db8:0:2::1"},
-		"unknown to all": {func(int) string { return "" }, "192.0.2.2"},
+		"IPv4":              {func(int) string { return "192.0.2.1" }, "192.0.2.2"},
+		"IPv4 in IPv6":      {func(n int) string { return []string{"192.0.2.1", "::ffff:192.0.2.1"}[n%2] }, "::ffff:192.0.2.2"},
+		"a /64 of IPv6":     {func(n int) string { return fmt.Sprintf("2001:db8:0:1::%x", n) }, "2001:db8:0:2::1"},
+		"unknown addresses": {func(int) string { return "" }, "192.0.2.2"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f := newPeople(t)
-			f.person(t, "ann")
+			f.userWithPassword(t, "ann")
 			device := func(text string) Device {
 				addr, _ := netip.ParseAddr(text)
 				return Device{Address: addr}
 			}
 			for n := range 100 {
-				refusedAs(t, "a wrong one", f.attempt(t, fmt.Sprintf("name%d", n), otherPassword, device(c.from(n))), fault.NotLoggedIn)
+				refusedAs(t, "a wrong password", f.tryLogin(t, fmt.Sprintf("name%d", n), otherPassword, device(c.from(n))), fault.NotLoggedIn)
 			}
-			refusedAs(t, "the 101st", f.attempt(t, "ann", goodPassword, device(c.from(101))), fault.TooManyAttempts)
+			refusedAs(t, "the 101st", f.tryLogin(t, "ann", goodPassword, device(c.from(101))), fault.TooManyAttempts)
 			_, err := f.Register(t.Context(), "new", goodPassword, device(c.from(102)), LoginLimits{})
-			refusedAs(t, "a registration from there", err, fault.TooManyAttempts)
+			refusedAs(t, "a registration from the address", err, fault.TooManyAttempts)
 			err = f.ResetPassword(t.Context(), "12345-12345-12345-12345", goodPassword, device(c.from(103)), LoginLimits{})
-			refusedAs(t, "a reset code from there", err, fault.TooManyAttempts)
-			refusedAs(t, "from elsewhere", f.attempt(t, "ann", goodPassword, device(c.other)), "")
+			refusedAs(t, "a reset code from the address", err, fault.TooManyAttempts)
+			refusedAs(t, "from another address", f.tryLogin(t, "ann", goodPassword, device(c.other)), "")
 			f.clock.Advance(time.Hour)
-			refusedAs(t, "an hour later", f.attempt(t, "ann", goodPassword, device(c.from(104))), "")
+			refusedAs(t, "an hour later", f.tryLogin(t, "ann", goodPassword, device(c.from(104))), "")
 		})
 	}
 }
 
-func TestALogInTakesBackItsOwnAttemptFromAnAddressAndNoFailure(t *testing.T) {
+func TestALogInReturnsOnlyItsOwnAttempt(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	f.withTOTP(t, f.login(t, "bob").Account)
 	terms := testTerms
 	terms.LoginLimits = LoginLimits{PerUser: 100, PerAddress: 3}
@@ -227,19 +227,19 @@ func TestALogInTakesBackItsOwnAttemptFromAnAddressAndNoFailure(t *testing.T) {
 	}
 	refusedAs(t, "an own account", tries("ann", goodPassword), "")
 	refusedAs(t, "the last guess", tries("bob", otherPassword), fault.NotLoggedIn)
-	refusedAs(t, "one guess more", tries("bob", otherPassword), fault.TooManyAttempts)
+	refusedAs(t, "another guess", tries("bob", otherPassword), fault.TooManyAttempts)
 	refusedAs(t, "an own account at the limit", tries("ann", goodPassword), fault.TooManyAttempts)
 	terms.LoginLimits.PerAddress = 4
 	refusedAs(t, "with a higher limit", tries("ann", goodPassword), "")
 	refusedAs(t, "the one guess that it adds", tries("bob", otherPassword), fault.NotLoggedIn)
-	refusedAs(t, "and no other", tries("bob", otherPassword), fault.TooManyAttempts)
+	refusedAs(t, "a second guess", tries("bob", otherPassword), fault.TooManyAttempts)
 }
 
 func TestManyLogInsOfOneUserUseUpTheLimitOfTheirAddress(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	terms := testTerms
 	terms.LoginLimits = LoginLimits{PerUser: 100, PerAddress: 3}
 	refused := func(what, name string, code fault.Code) {
@@ -250,16 +250,16 @@ func TestManyLogInsOfOneUserUseUpTheLimitOfTheirAddress(t *testing.T) {
 	for range maxReturned + 3 {
 		refused("a log-in", "ann", "")
 	}
-	refused("a log-in more", "ann", fault.TooManyAttempts)
+	refused("one more log-in", "ann", fault.TooManyAttempts)
 	f.clock.Advance(addressWindow)
 	refused("an hour later", "ann", "")
 	refused("another user", "bob", "")
 }
 
-func TestTheLoginLimitsAreTheOperators(t *testing.T) {
+func TestLoginLimitsAreConfigurable(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	terms := testTerms
 	terms.LoginLimits = LoginLimits{PerUser: 2, PerAddress: 3}
 	tries := func(name string, from Device) error {
@@ -269,17 +269,17 @@ func TestTheLoginLimitsAreTheOperators(t *testing.T) {
 	for i := range 2 {
 		refusedAs(t, "one of two", tries("ann", address(i)), fault.NotLoggedIn)
 	}
-	refusedAs(t, "the third by a name", tries("ann", address(3)), fault.TooManyAttempts)
+	refusedAs(t, "the third attempt by a name", tries("ann", address(3)), fault.TooManyAttempts)
 	for i := range 3 {
 		refusedAs(t, "one of three", tries(fmt.Sprint("name", i), address(9)), fault.NotLoggedIn)
 	}
-	refusedAs(t, "the fourth from an address", tries("name9", address(9)), fault.TooManyAttempts)
+	refusedAs(t, "the fourth attempt from an address", tries("name9", address(9)), fault.TooManyAttempts)
 }
 
-func TestCountersAreForgotten(t *testing.T) {
+func TestAttemptCountersExpire(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	_ = f.attempt(t, "another-unknown", otherPassword, address(1))
+	_ = f.tryLogin(t, "another-unknown", otherPassword, address(1))
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -343,10 +343,10 @@ func TestLogInsAreRecordedForTheUserAndInTheLog(t *testing.T) {
 	f := newPeople(t)
 	core, logs := observer.New(zapcore.InfoLevel)
 	f.Audit = audit.New(f.store, zap.New(core))
-	ann := f.person(t, "ann")
+	ann := f.userWithPassword(t, "ann")
 	f.clock.Advance(time.Second)
-	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, address(1)), fault.NotLoggedIn)
-	refusedAs(t, "an unknown user", f.attempt(t, otherPassword, goodPassword, address(2)), fault.NotLoggedIn)
+	refusedAs(t, "a wrong password", f.tryLogin(t, "ann", otherPassword, address(1)), fault.NotLoggedIn)
+	refusedAs(t, "an unknown user", f.tryLogin(t, otherPassword, goodPassword, address(2)), fault.NotLoggedIn)
 	if err := f.store.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func TestLogInsAreRecordedForTheUserAndInTheLog(t *testing.T) {
 func TestAPasswordThatChangesWhileItIsCheckedDoesNotLogIn(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	checking, changed := make(chan struct{}), make(chan struct{})
 	f.hasher.Derive = func(password, salt []byte, c password.Cost, size int) []byte {
 		if string(password) == goodPassword {

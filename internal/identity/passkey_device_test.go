@@ -16,7 +16,7 @@ var (
 	page = virtualwebauthn.RelyingParty{ID: "gate.example", Origin: "https://gate.example:8443", Name: "Gate"}
 )
 
-// device is an authenticator with one passkey, and the page that uses it.
+// device is an authenticator with one passkey, with the page that uses it.
 type device struct {
 	page virtualwebauthn.RelyingParty
 	auth virtualwebauthn.Authenticator
@@ -29,27 +29,27 @@ func newDevice() *device {
 		v.cred = virtualwebauthn.NewCredential(virtualwebauthn.KeyTypeEC2)
 		// The software authenticator drops leading zeros of the two coordinates, which
 		// violates RFC 9053 section 7.1.1. Such keys, one in 128, are drawn again.
-		if len(v.cred.Key.AttestationData()) == wholeKey {
+		if len(v.cred.Key.AttestationData()) == keySize {
 			return v
 		}
 	}
 }
 
-// wholeKey is the size of a public key on P-256 as COSE, in bytes.
-const wholeKey = 77
+// keySize is the size of a public key on P-256 as COSE, in bytes.
+const keySize = 77
 
-// create answers the options of a registration.
+// create returns the answer to the options of a registration.
 func (v *device) create(t testing.TB, options any) []byte {
 	t.Helper()
-	asked, err := virtualwebauthn.ParseAttestationOptions(asText(t, options))
+	parsed, err := virtualwebauthn.ParseAttestationOptions(asText(t, options))
 	if err != nil {
 		t.Fatal(err)
 	}
-	v.auth.Options.UserHandle = []byte(asked.UserID)
-	return []byte(virtualwebauthn.CreateAttestationResponse(v.page, v.auth, v.cred, *asked))
+	v.auth.Options.UserHandle = []byte(parsed.UserID)
+	return []byte(virtualwebauthn.CreateAttestationResponse(v.page, v.auth, v.cred, *parsed))
 }
 
-// get answers the options of a log-in or a verification, and raises the counter.
+// get returns the answer to the options of a log-in or a verification, and raises the counter.
 func (v *device) get(t testing.TB, options any) []byte {
 	t.Helper()
 	v.cred.Counter++
@@ -58,11 +58,11 @@ func (v *device) get(t testing.TB, options any) []byte {
 
 func (v *device) repeat(t testing.TB, options any) []byte {
 	t.Helper()
-	asked, err := virtualwebauthn.ParseAssertionOptions(asText(t, options))
+	parsed, err := virtualwebauthn.ParseAssertionOptions(asText(t, options))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []byte(virtualwebauthn.CreateAssertionResponse(v.page, v.auth, v.cred, *asked))
+	return []byte(virtualwebauthn.CreateAssertionResponse(v.page, v.auth, v.cred, *parsed))
 }
 
 func asText(t testing.TB, v any) string {
@@ -74,11 +74,11 @@ func asText(t testing.TB, v any) string {
 	return string(text)
 }
 
-// askForPasskeyOf begins a registration with the required password or
+// beginRegistration begins a registration with the required password or
 // verification.
-func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
+func (f fixture) beginRegistration(t testing.TB, a *Account, name string) any {
 	t.Helper()
-	options, err := f.factors.BeginPasskey(t.Context(), here, a.holder(), name, f.first(t, a))
+	options, err := f.factors.BeginPasskey(t.Context(), here, a.holder(), name, f.prepareEnrolment(t, a))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,21 +89,21 @@ func (f fixture) askForPasskeyOf(t testing.TB, a *Account, name string) any {
 func (f fixture) withPasskey(t testing.TB, a *Account) (*device, factor.Passkey) {
 	t.Helper()
 	v := newDevice()
-	return v, f.registered(t, a, v)
+	return v, f.registerPasskey(t, a, v)
 }
 
-func (f fixture) registered(t testing.TB, a *Account, v *device) factor.Passkey {
+func (f fixture) registerPasskey(t testing.TB, a *Account, v *device) factor.Passkey {
 	t.Helper()
-	passkey, renewed, err := f.FinishPasskey(t.Context(), here, a, v.create(t, f.askForPasskeyOf(t, a, "Passkey")))
+	passkey, renewed, err := f.FinishPasskey(t.Context(), here, a, v.create(t, f.beginRegistration(t, a, "Passkey")))
 	if err != nil {
 		t.Fatal(err)
 	}
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	return passkey
 }
 
-// entering logs in with a device.
-func (f fixture) entering(t testing.TB, v *device) (Entry, error) {
+// logInByPasskey logs in with a device.
+func (f fixture) logInByPasskey(t testing.TB, v *device) (Entry, error) {
 	t.Helper()
 	options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
 	if err != nil {
@@ -112,8 +112,8 @@ func (f fixture) entering(t testing.TB, v *device) (Entry, error) {
 	return f.FinishPasskeyLogin(t.Context(), here, ceremony.Reveal(), v.get(t, options), testDevice, testTerms)
 }
 
-// asked begins a verification.
-func (f fixture) asked(t testing.TB, a *Account) any {
+// beginVerification begins a verification.
+func (f fixture) beginVerification(t testing.TB, a *Account) any {
 	t.Helper()
 	options, err := f.BeginPasskeyVerify(t.Context(), here, a)
 	if err != nil {
@@ -122,31 +122,31 @@ func (f fixture) asked(t testing.TB, a *Account) any {
 	return options
 }
 
-// answered begins and finishes a verification.
-func (f fixture) answered(t testing.TB, a *Account, v *device) error {
+// completeVerification begins and finishes a verification.
+func (f fixture) completeVerification(t testing.TB, a *Account, v *device) error {
 	t.Helper()
-	return f.answers(t, a, v.get(t, f.asked(t, a)))
+	return f.finishVerification(t, a, v.get(t, f.beginVerification(t, a)))
 }
 
-// makes finishes the registration of a passkey.
-func (f fixture) makes(t testing.TB, a *Account, answer []byte) error {
+// finishRegistration finishes the registration of a passkey.
+func (f fixture) finishRegistration(t testing.TB, a *Account, answer []byte) error {
 	t.Helper()
 	_, renewed, err := f.FinishPasskey(t.Context(), here, a, answer)
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	return err
 }
 
-// answers finishes a verification.
-func (f fixture) answers(t testing.TB, a *Account, answer []byte) error {
+// finishVerification finishes a verification.
+func (f fixture) finishVerification(t testing.TB, a *Account, answer []byte) error {
 	t.Helper()
 	renewed, err := f.FinishPasskeyVerify(t.Context(), here, a, answer)
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	return err
 }
 
 func (f fixture) verifyByPasskey(t testing.TB, a *Account) error {
 	t.Helper()
 	_, renewed, err := f.Verify(t.Context(), a, factor.MethodPasskey, "", 300*time.Second)
-	a.goesOn(renewed)
+	a.setSecret(renewed)
 	return err
 }

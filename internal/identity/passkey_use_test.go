@@ -8,10 +8,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestALogInByPasskeyNamesNoUser(t *testing.T) {
+func TestTheOptionsOfALogInByPasskeyNameNoUser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	f.withPasskey(t, f.comes(t, f.user(t, "ann"), false))
+	f.withPasskey(t, f.newAccount(t, f.user(t, "ann"), false))
 	options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
 	if err != nil {
 		t.Fatal(err)
@@ -25,10 +25,10 @@ func TestALogInByPasskeyNamesNoUser(t *testing.T) {
 	}
 }
 
-// Each row is an answer that must be refused for every use of a passkey.
+// TestAWrongAnswerIsRefused refuses each wrong answer for every use of a passkey.
 func TestAWrongAnswerIsRefused(t *testing.T) {
 	t.Parallel()
-	for what, spoil := range map[string]func(v *device){
+	for what, change := range map[string]func(v *device){
 		"another origin":        func(v *device) { v.page.Origin = "https://evil.example:8443" },
 		"another port":          func(v *device) { v.page.Origin = "https://gate.example" },
 		"another scheme":        func(v *device) { v.page.Origin = "http://gate.example:8443" },
@@ -39,23 +39,23 @@ func TestAWrongAnswerIsRefused(t *testing.T) {
 	} {
 		f := newFixture(t)
 		user := f.user(t, "ann")
-		ann := f.comes(t, user, false)
+		ann := f.newAccount(t, user, false)
 		fresh := newDevice()
-		spoil(fresh)
-		err := f.makes(t, ann, fresh.create(t, f.askForPasskeyOf(t, ann, "")))
+		change(fresh)
+		err := f.finishRegistration(t, ann, fresh.create(t, f.beginRegistration(t, ann, "")))
 		expect(t, what+" registers", err, fault.VerificationFailed)
 
 		v, _ := f.withPasskey(t, ann)
 		good := *v
-		spoil(v)
-		_, err = f.entering(t, v)
+		change(v)
+		_, err = f.logInByPasskey(t, v)
 		expect(t, what+" logs in", err, fault.VerificationFailed)
-		expect(t, what+" verifies", f.answered(t, ann, v), fault.VerificationFailed)
+		expect(t, what+" verifies", f.completeVerification(t, ann, v), fault.VerificationFailed)
 		expect(t, what+" leaves an assertion", f.verifyByPasskey(t, ann), fault.PasskeyNotCompleted)
 
 		good.cred.Counter = v.cred.Counter
-		if _, err := f.entering(t, &good); err != nil {
-			t.Errorf("%s: the good one after it: %v", what, err)
+		if _, err := f.logInByPasskey(t, &good); err != nil {
+			t.Errorf("%s: the right answer after it: %v", what, err)
 		}
 	}
 }
@@ -63,51 +63,51 @@ func TestAWrongAnswerIsRefused(t *testing.T) {
 func TestAnAnswerOfAnotherPasskeyIsRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann, bob := f.comes(t, f.user(t, "ann"), false), f.comes(t, f.user(t, "bob"), false)
+	ann, bob := f.newAccount(t, f.user(t, "ann"), false), f.newAccount(t, f.user(t, "bob"), false)
 	anns, _ := f.withPasskey(t, ann)
 	bobs, _ := f.withPasskey(t, bob)
 
 	unknown := newDevice()
 	unknown.auth.Options.UserHandle = anns.auth.Options.UserHandle
-	_, ofUnknown := f.entering(t, unknown)
+	_, ofUnknown := f.logInByPasskey(t, unknown)
 	expect(t, "an unknown passkey", ofUnknown, fault.VerificationFailed)
 	forged := *anns
 	forged.cred.Key = unknown.cred.Key
-	_, ofForged := f.entering(t, &forged)
-	expect(t, "her passkey by another key", ofForged, fault.VerificationFailed)
+	_, ofForged := f.logInByPasskey(t, &forged)
+	expect(t, "the passkey of ann with another key", ofForged, fault.VerificationFailed)
 	if ofUnknown.Error() != ofForged.Error() {
-		t.Errorf("unknown and wrong read differently: %v, %v", ofUnknown, ofForged)
+		t.Errorf("the errors for unknown and wrong passkeys differ: %v, %v", ofUnknown, ofForged)
 	}
 	mixed := *bobs
 	mixed.auth.Options.UserHandle = anns.auth.Options.UserHandle
-	_, err := f.entering(t, &mixed)
+	_, err := f.logInByPasskey(t, &mixed)
 	expect(t, "the passkey of bob under the handle of ann", err, fault.VerificationFailed)
-	expect(t, "the passkey of bob for the verification of ann", f.answered(t, ann, bobs), fault.VerificationFailed)
-	if err := f.answered(t, ann, anns); err != nil {
-		t.Errorf("her own: %v", err)
+	expect(t, "the passkey of bob for the verification of ann", f.completeVerification(t, ann, bobs), fault.VerificationFailed)
+	if err := f.completeVerification(t, ann, anns); err != nil {
+		t.Errorf("the passkey of ann: %v", err)
 	}
 }
 
-func TestACounterThatDoesNotRiseRevealsACopyUnlessThePasskeyIsSynced(t *testing.T) {
+func TestACounterThatDoesNotRiseRevealsACopy(t *testing.T) {
 	t.Parallel()
 	for _, synced := range []bool{false, true} {
 		f := newFixture(t)
 		user := f.user(t, "ann")
-		ann := f.comes(t, user, false)
+		ann := f.newAccount(t, user, false)
 		v := newDevice()
 		v.auth.Options.BackupEligible, v.auth.Options.BackupState = synced, synced
 		v.cred.Counter = 5
-		if passkey := f.registered(t, ann, v); passkey.BackedUp != synced {
+		if passkey := f.registerPasskey(t, ann, v); passkey.BackedUp != synced {
 			t.Errorf("backed up: %+v", passkey)
 		}
-		expect(t, "a counter that rises", f.answered(t, ann, v), "")
+		expect(t, "a counter that rises", f.completeVerification(t, ann, v), "")
 		want := fault.VerificationFailed
 		if synced {
 			want = ""
 		}
 		for _, counter := range []uint32{v.cred.Counter, 3, 0} {
 			v.cred.Counter = counter
-			err := f.answers(t, ann, v.repeat(t, f.asked(t, ann)))
+			err := f.finishVerification(t, ann, v.repeat(t, f.beginVerification(t, ann)))
 			expect(t, fmt.Sprintf("a counter of %d after 6, synced %v", counter, synced), err, want)
 			options, ceremony, err := f.BeginPasskeyLogin(t.Context(), here)
 			if err != nil {
@@ -117,49 +117,49 @@ func TestACounterThatDoesNotRiseRevealsACopyUnlessThePasskeyIsSynced(t *testing.
 			expect(t, fmt.Sprintf("a log-in with a counter of %d after 6, synced %v", counter, synced), err, want)
 		}
 		v.cred.Counter = 6
-		expect(t, "one that rises again", f.answered(t, ann, v), "")
+		expect(t, "a counter that rises again", f.completeVerification(t, ann, v), "")
 		events, _, err := f.Audit.Activity(t.Context(), user.ID, 0, 100)
 		if err != nil {
 			t.Fatal(err)
 		}
-		var told int
+		var recorded int
 		for _, e := range events {
 			if e.Action == "passkey.copied" {
-				told++
+				recorded++
 			}
 		}
-		if want := map[bool]int{false: 6}[synced]; told != want {
-			t.Errorf("synced %v: %d copies are told, want %d", synced, told, want)
+		if want := map[bool]int{false: 6}[synced]; recorded != want {
+			t.Errorf("synced %v: %d events of copies, want %d", synced, recorded, want)
 		}
 	}
 }
 
-func TestADeviceThatDoesNotCountIsTaken(t *testing.T) {
+func TestADeviceWithoutACounterIsAccepted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
 	v, _ := f.withPasskey(t, ann)
 	for range 2 {
-		expect(t, "a counter of 0", f.answers(t, ann, v.repeat(t, f.asked(t, ann))), "")
+		expect(t, "a counter of 0", f.finishVerification(t, ann, v.repeat(t, f.beginVerification(t, ann))), "")
 	}
 }
 
 func TestADisabledUserDoesNotLogInByPasskey(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	v, _ := f.withPasskey(t, f.comes(t, f.user(t, "ann"), false))
+	v, _ := f.withPasskey(t, f.newAccount(t, f.user(t, "ann"), false))
 	if _, err := f.SetUserDisabled(t.Context(), "operator", "ann", true); err != nil {
 		t.Fatal(err)
 	}
-	_, err := f.entering(t, v)
+	_, err := f.logInByPasskey(t, v)
 	expect(t, "disabled", err, fault.UserDisabled)
 	v.auth.Options.UserNotVerified = true
-	_, err = f.entering(t, v)
+	_, err = f.logInByPasskey(t, v)
 	expect(t, "disabled, by a wrong answer", err, fault.VerificationFailed)
 	v.auth.Options.UserNotVerified = false
 	if _, err := f.SetUserDisabled(t.Context(), "operator", "ann", false); err != nil {
 		t.Fatal(err)
 	}
-	_, err = f.entering(t, v)
+	_, err = f.logInByPasskey(t, v)
 	expect(t, "enabled again", err, "")
 }

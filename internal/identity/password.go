@@ -11,28 +11,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// ChangePassword replaces the password of an authenticated user, by the old one. It ends the
-// user's other sessions and access token, and returns the new secret of the session that asks.
+// ChangePassword replaces the password of an authenticated user, who proves the old one. It ends the
+// user's other sessions and access token, and returns the new secret of the session of the request.
 //
 // A user with a factor but without a password needs a step-up to set one. A user with neither needs an
 // operator, so that a thief of the access token cannot set a password.
 func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, replacement string) (Secret, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return "", err
 	}
 	if refusal := checkPassword(a.UserName, replacement); refusal != nil {
 		return "", refusal.WithParam("new_password")
 	}
-	line, err := d.hasher.Enter()
+	place, err := d.hasher.Enter()
 	if err != nil {
 		return "", err
 	}
-	defer line.Leave()
-	before, err := d.mayChangePassword(ctx, line, a, password)
+	defer place.Leave()
+	before, err := d.mayChangePassword(ctx, place, a, password)
 	if err != nil {
 		return "", err
 	}
-	hash, err := line.Hash(ctx, replacement)
+	hash, err := place.Hash(ctx, replacement)
 	if err != nil {
 		return "", err
 	}
@@ -52,8 +52,8 @@ func (d *Directory) ChangePassword(ctx context.Context, a *Account, password, re
 	return renewed, err
 }
 
-// mayChangePassword checks the old password, if there is one, and returns its user.
-func (d *Directory) mayChangePassword(ctx context.Context, line password.Place, a *Account, password string) (*userRecord, error) {
+// mayChangePassword checks the old password, if there is one, and returns the user.
+func (d *Directory) mayChangePassword(ctx context.Context, place password.Place, a *Account, password string) (*userRecord, error) {
 	var user *userRecord
 	var due []string
 	err := d.store.View(ctx, func(r storage.Reader) (err error) {
@@ -69,10 +69,10 @@ func (d *Directory) mayChangePassword(ctx context.Context, line password.Place, 
 	if user.Password == "" && due != nil {
 		return user, d.Fresh(ctx, a)
 	}
-	return d.proved(ctx, line, a, password)
+	return d.proved(ctx, place, a, password)
 }
 
-// SetPassword replaces the password of a user, for an operator. It ends the user's sessions and
+// SetPassword replaces the password of a user on behalf of an operator. It ends the user's sessions and
 // access token.
 func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password string) error {
 	user, err := d.User(ctx, idOrName)
@@ -94,14 +94,15 @@ func (d *Directory) SetPassword(ctx context.Context, actor, idOrName, password s
 	return err
 }
 
-// hashNew returns the hash of a new password, computed in the place of the queue that enter returns.
+// hashNew returns the hash of a new password. The argument enter returns the place
+// in the queue.
 func (d *Directory) hashNew(ctx context.Context, enter func() (password.Place, error), text string) (string, error) {
-	line, err := enter()
+	place, err := enter()
 	if err != nil {
 		return "", err
 	}
-	defer line.Leave()
-	return line.Hash(ctx, text)
+	defer place.Leave()
+	return place.Hash(ctx, text)
 }
 
 // setPassword replaces the hash of the user's password and ends the operator's code in force.
@@ -109,8 +110,8 @@ func (u *userRecord) setPassword(hash string) {
 	u.Password, u.ResetHash = hash, credential.Hash{}
 }
 
-// checkPassword returns the fault of [password.Check] for a new password of the user with this name. The
-// name is empty if it is not known.
+// checkPassword returns the fault of [password.Check] for a new password of the user with this
+// name. The name is empty if it is not known.
 func checkPassword(userName, text string) *fault.Fault {
 	if folded, refusal := foldName(userName); refusal == nil {
 		return password.Check(text, userName, folded)

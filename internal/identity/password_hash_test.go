@@ -26,7 +26,7 @@ func (f fixture) passwordOf(t testing.TB, name string) string {
 	return user.Password
 }
 
-func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
+func TestPasswordsAreHashedWithArgon2id(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t) // with real hashes
 	f.user(t, "ann")
@@ -47,8 +47,8 @@ func TestAPasswordIsHashedByArgon2idAtItsCost(t *testing.T) {
 	}
 }
 
-// weakened stores a hash of goodPassword with a lower cost than new hashes.
-func (f fixture) weakened(t testing.TB, user User) string {
+// weakenHash stores a hash of goodPassword with a lower cost than new hashes.
+func (f fixture) weakenHash(t testing.TB, user User) string {
 	t.Helper()
 	weak := password.Hash{Cost: password.Cost{Time: 1, Memory: 8, Threads: 1}, Salt: []byte("a salt of 16 b..")}
 	weak.Sum = f.hasher.Derive([]byte(goodPassword), weak.Salt, weak.Cost, 32)
@@ -65,11 +65,11 @@ func (f fixture) weakened(t testing.TB, user User) string {
 	return weak.String()
 }
 
-func TestAWeakerHashIsRaisedAtALogIn(t *testing.T) {
+func TestAWeakerHashIsReplacedAtALogIn(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	weak := f.weakened(t, f.user(t, "ann"))
-	refusedAs(t, "a wrong password", f.attempt(t, "ann", otherPassword, testDevice), fault.NotLoggedIn)
+	weak := f.weakenHash(t, f.user(t, "ann"))
+	refusedAs(t, "a wrong password", f.tryLogin(t, "ann", otherPassword, testDevice), fault.NotLoggedIn)
 	if got := f.passwordOf(t, "ann"); got != weak {
 		t.Errorf("a wrong password changed the hash: %s", got)
 	}
@@ -78,17 +78,17 @@ func TestAWeakerHashIsRaisedAtALogIn(t *testing.T) {
 	if !strings.HasPrefix(raised, "$argon2id$v=19$m=19456,t=2,p=1$") {
 		t.Errorf("after a log-in: %s", raised)
 	}
-	f.open(t, "the session of that log-in", before.Secret, true)
-	refusedAs(t, "the same password", f.attempt(t, "ann", goodPassword, testDevice), "")
+	f.checkSession(t, "the session of that log-in", before.Secret, true)
+	refusedAs(t, "the same password", f.tryLogin(t, "ann", goodPassword, testDevice), "")
 	if f.passwordOf(t, "ann") != raised {
-		t.Error("a hash of the current cost was computed anew")
+		t.Error("a hash of the current cost was replaced")
 	}
 }
 
-func TestTwoParallelLogInsByAWeakerHashBothSucceed(t *testing.T) {
+func TestTwoParallelLogInsWithAWeakerHashSucceed(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.weakened(t, f.user(t, "ann"))
+	f.weakenHash(t, f.user(t, "ann"))
 	f.hasher = password.NewHasher(2) // with one core the hashes would run one after another
 	var both sync.WaitGroup
 	both.Add(2)
@@ -101,30 +101,30 @@ func TestTwoParallelLogInsByAWeakerHashBothSucceed(t *testing.T) {
 	}
 	outcomes := make(chan error)
 	for range 2 {
-		go func() { outcomes <- f.attempt(t, "ann", goodPassword, testDevice) }()
+		go func() { outcomes <- f.tryLogin(t, "ann", goodPassword, testDevice) }()
 	}
 	for range 2 {
 		refusedAs(t, "one of them", <-outcomes, "")
 	}
 	f.hasher.Derive = cheapHash
-	refusedAs(t, "the next", f.attempt(t, "ann", goodPassword, testDevice), "")
+	refusedAs(t, "the next", f.tryLogin(t, "ann", goodPassword, testDevice), "")
 }
 
-// A caller who finds no place in the queue is refused at once, and the attempt does not count.
-func TestAFullQueueOfPasswordsIsNoAttempt(t *testing.T) {
+// TestAFullPasswordQueueDoesNotCountAttempts refuses callers that find no place in the queue.
+func TestAFullPasswordQueueDoesNotCountAttempts(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	ann := f.login(t, "ann").Account
 	reset := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
-	var taken []password.Place
+	var places []password.Place
 	fill := func(enter func() (password.Place, error)) {
 		for place, err := enter(); err == nil; place, err = enter() {
-			taken = append(taken, place)
+			places = append(places, place)
 		}
 	}
-	turnedAway := func(tries map[string]func() error) {
+	checkOverloaded := func(tries map[string]func() error) {
 		t.Helper()
 		for what, try := range tries {
 			var refusal *fault.Fault
@@ -135,27 +135,27 @@ func TestAFullQueueOfPasswordsIsNoAttempt(t *testing.T) {
 	}
 	fill(f.hasher.EnterAnonymous)
 	for range 20 {
-		turnedAway(map[string]func() error{
-			"a log-in":       func() error { return f.attempt(t, "ann", goodPassword, testDevice) },
+		checkOverloaded(map[string]func() error{
+			"a log-in":       func() error { return f.tryLogin(t, "ann", goodPassword, testDevice) },
 			"a registration": func() error { return second(f.Register(ctx, "new", goodPassword, testDevice, LoginLimits{})) },
 			"a reset":        func() error { return f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}) },
 		})
 	}
 	if err := f.ProvePassword(ctx, ann, goodPassword); err != nil {
-		t.Errorf("a user who is logged in finds no place: %v", err)
+		t.Errorf("an authenticated user finds no place: %v", err)
 	}
 	fill(f.hasher.Enter)
 	for range 20 {
-		turnedAway(map[string]func() error{
+		checkOverloaded(map[string]func() error{
 			"a proof":           func() error { return f.ProvePassword(ctx, ann, goodPassword) },
 			"a change":          func() error { return second(f.ChangePassword(ctx, ann, goodPassword, otherPassword)) },
 			"an operator's set": func() error { return f.SetPassword(ctx, "operator", "ann", otherPassword) },
 		})
 	}
-	for _, place := range taken {
+	for _, place := range places {
 		place.Leave()
 	}
-	refusedAs(t, "a log-in afterwards", f.attempt(t, "ann", goodPassword, testDevice), "")
+	refusedAs(t, "a log-in afterwards", f.tryLogin(t, "ann", goodPassword, testDevice), "")
 	if err := f.ResetPassword(ctx, reset, otherPassword, testDevice, LoginLimits{}); err != nil {
 		t.Errorf("the reset code was used up by a refusal: %v", err)
 	}

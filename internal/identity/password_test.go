@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestWhatAPasswordMayBe(t *testing.T) {
+func TestPasswordRules(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		what, password string
@@ -23,14 +23,14 @@ func TestWhatAPasswordMayBe(t *testing.T) {
 		{"128 characters", strings.Repeat("ab", 64), ""},
 		{"129 characters", strings.Repeat("ab", 64) + "a", fault.InvalidParameter},
 		{"128 of four bytes", strings.Repeat("😀🙂", 64), ""},
-		{"what is no UTF-8", "abc efgh\xff", fault.InvalidParameter},
+		{"invalid UTF-8", "abc efgh\xff", fault.InvalidParameter},
 		{"spaces and control characters", " \t \x00 \n x", ""},
 		{"a common one", "password123", fault.InvalidParameter},
 		{"a common one in another case", "PassWord123", fault.InvalidParameter},
 		{"one that begins like a common one", "password1234x", ""},
 		{"the first on the list", "123456789", fault.InvalidParameter},
-		{"two of the list, as the list has them", "123456789\n12345678", ""},
-		{"one character over and over", "zzzzzzzzzzzz", fault.InvalidParameter},
+		{"two common ones with a line break", "123456789\n12345678", ""},
+		{"one repeated character", "zzzzzzzzzzzz", fault.InvalidParameter},
 		{"the user's name", "marianne", fault.InvalidParameter},
 		{"the user's name in another case", "MariAnne", fault.InvalidParameter},
 		{"the user's name and more", "marianne+", ""},
@@ -39,13 +39,13 @@ func TestWhatAPasswordMayBe(t *testing.T) {
 			t.Errorf("%s: %v, want %q", c.what, refusal, c.want)
 		}
 	}
-	// Full-width letters fold to the name, too.
+	// Full-width letters also fold to the name.
 	if checkPassword("ｍａｒｉａｎｎｅ", "marianne") == nil {
-		t.Error("a password that is the folded name is taken")
+		t.Error("a password that is the folded name is accepted")
 	}
 }
 
-func TestAPasswordIsTakenAsItIsTyped(t *testing.T) {
+func TestPasswordsAreNotNormalised(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -59,9 +59,9 @@ func TestAPasswordIsTakenAsItIsTyped(t *testing.T) {
 				continue
 			}
 			f.clock.Advance(time.Hour)
-			refusedAs(t, fmt.Sprintf("%q for %q", other, typed), f.attempt(t, "ann", other, testDevice), fault.NotLoggedIn)
+			refusedAs(t, fmt.Sprintf("%q for %q", other, typed), f.tryLogin(t, "ann", other, testDevice), fault.NotLoggedIn)
 		}
-		refusedAs(t, fmt.Sprintf("%q", typed), f.attempt(t, "ann", typed, testDevice), "")
+		refusedAs(t, fmt.Sprintf("%q", typed), f.tryLogin(t, "ann", typed, testDevice), "")
 	}
 }
 
@@ -69,8 +69,8 @@ func TestChangingAPasswordEndsEarlierAccess(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	own, other, bobs := f.login(t, "ann"), f.login(t, "ann"), f.login(t, "bob")
 	token := f.token(t, "ann")
 	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
@@ -80,48 +80,48 @@ func TestChangingAPasswordEndsEarlierAccess(t *testing.T) {
 		want       fault.Code
 		param      string
 	}{
-		"no old password":         {"", otherPassword, fault.MissingParameter, "password"},
-		"a wrong old password":    {otherPassword, otherPassword, fault.VerificationFailed, "password"},
-		"a new one too short":     {goodPassword, "short", fault.InvalidParameter, "new_password"},
-		"no new one":              {goodPassword, "", fault.MissingParameter, "new_password"},
-		"a new one that is ann's": {goodPassword, "password1", fault.InvalidParameter, "new_password"},
+		"no old password":       {"", otherPassword, fault.MissingParameter, "password"},
+		"a wrong old password":  {otherPassword, otherPassword, fault.VerificationFailed, "password"},
+		"a new one too short":   {goodPassword, "short", fault.InvalidParameter, "new_password"},
+		"no new one":            {goodPassword, "", fault.MissingParameter, "new_password"},
+		"a common new password": {goodPassword, "password1", fault.InvalidParameter, "new_password"},
 	} {
 		_, err := f.ChangePassword(ctx, own.Account, c.old, c.fresh)
 		if codeOf(err) != c.want || paramOf(err) != c.param {
 			t.Errorf("%s: %v", what, err)
 		}
 	}
-	f.open(t, "another session, after refusals", other.Secret, true)
+	f.checkSession(t, "another session, after refusals", other.Secret, true)
 
 	renewed := must(f.ChangePassword(ctx, own.Account, goodPassword, otherPassword))(t)
-	f.open(t, "another session", other.Secret, false)
-	f.open(t, "the old secret of the session that asked", own.Secret, false)
-	f.admitted(t, "the access token", token, false)
-	account, ok := f.lets(t, renewed)
+	f.checkSession(t, "another session", other.Secret, false)
+	f.checkSession(t, "the old secret of the session of the request", own.Secret, false)
+	f.checkToken(t, "the access token", token, false)
+	account, ok := f.sessionAccount(t, renewed)
 	if !ok || account.Credential != own.Account.Credential {
-		t.Errorf("the session that asked: %+v, %v", account, ok)
+		t.Errorf("the session of the request: %+v, %v", account, ok)
 	}
-	f.open(t, "a session of another user", bobs.Secret, true)
-	refusedAs(t, "the old password", f.attempt(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
-	refusedAs(t, "the new password", f.attempt(t, "ann", otherPassword, testDevice), "")
+	f.checkSession(t, "a session of another user", bobs.Secret, true)
+	refusedAs(t, "the old password", f.tryLogin(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
+	refusedAs(t, "the new password", f.tryLogin(t, "ann", otherPassword, testDevice), "")
 	err := f.ResetPassword(ctx, code, goodPassword, testDevice, LoginLimits{})
 	refusedAs(t, "a reset code from before", err, fault.VerificationFailed)
 	_, err = f.ChangePassword(ctx, other.Account, otherPassword, goodPassword)
 	refusedAs(t, "a change by a session that has ended", err, fault.NotLoggedIn)
 
-	// An access token can change the password, too, and ends with the sessions.
+	// An access token can also change the password. It ends with the sessions.
 	token = f.token(t, "ann")
 	program, _ := f.AuthenticateToken(token)
 	if secret := must(f.ChangePassword(ctx, program, otherPassword, goodPassword))(t); secret != "" {
-		t.Error("an access token was given a cookie")
+		t.Error("a request with an access token returned a session secret")
 	}
-	f.admitted(t, "the access token that asked", token, false)
-	f.open(t, "the session, when a program changes the password", renewed, false)
+	f.checkToken(t, "the access token of the request", token, false)
+	f.checkSession(t, "the session, when a program changes the password", renewed, false)
 	_, err = f.ChangePassword(ctx, program, goodPassword, otherPassword)
 	refusedAs(t, "a change by a token that has ended", err, fault.NotLoggedIn)
 }
 
-func TestAnAccountWithoutAPasswordIsSentToAnOperator(t *testing.T) {
+func TestAnAccountWithoutAPasswordNeedsAnOperator(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -132,42 +132,42 @@ func TestAnAccountWithoutAPasswordIsSentToAnOperator(t *testing.T) {
 	err = f.ProvePassword(ctx, program, otherPassword)
 	refusedAs(t, "a proof of no password", err, fault.Conflict)
 	if !strings.Contains(err.Error(), "operator") {
-		t.Errorf("the error does not say whom to ask: %v", err)
+		t.Errorf("the error does not name the operator: %v", err)
 	}
 }
 
-func TestAUserOfAPasskeySetsAFirstPasswordOnceVerified(t *testing.T) {
+func TestAPasskeyUserSetsAFirstPasswordAfterAStepUp(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	entry := f.enters(t, f.user(t, "ann"), false)
+	entry := f.openEntry(t, f.user(t, "ann"), false)
 	v, _ := f.withPasskey(t, entry.Account)
-	login := must(f.entering(t, v))(t)
+	login := must(f.logInByPasskey(t, v))(t)
 	_, err := f.ChangePassword(ctx, login.Account, "", goodPassword)
 	refusedAs(t, "not verified", err, fault.VerificationRequired)
-	refusedAs(t, "answered", f.answered(t, login.Account, v), "")
+	refusedAs(t, "answered", f.completeVerification(t, login.Account, v), "")
 	refusedAs(t, "verified", f.verifyByPasskey(t, login.Account), "")
 	renewed := must(f.ChangePassword(ctx, login.Account, "", goodPassword))(t)
-	f.open(t, "the session that asked", renewed, true)
+	f.checkSession(t, "the session of the request", renewed, true)
 	if half := f.login(t, "ann"); !half.Account.HalfOpen || len(half.Factors) != 1 || half.Factors[0] != "passkey" {
 		t.Errorf("%+v", half)
 	}
 }
 
-func TestAPasswordIsProvedAFewTimesOnly(t *testing.T) {
+func TestPasswordProofsAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry := f.login(t, "ann")
-	// Right passwords count, too, because each costs a hash.
+	// Right passwords also count, because each costs a hash.
 	for range maxPasswordAttempts / 2 {
 		refusedAs(t, "a wrong one", f.ProvePassword(ctx, entry.Account, otherPassword), fault.VerificationFailed)
 		refusedAs(t, "the right one", f.ProvePassword(ctx, entry.Account, goodPassword), "")
 	}
 	refusedAs(t, "the right one after too many", f.ProvePassword(ctx, entry.Account, goodPassword), fault.TooManyAttempts)
-	f.open(t, "the session", entry.Secret, true)
-	refusedAs(t, "a log-in, which is counted apart", f.attempt(t, "ann", goodPassword, testDevice), "")
+	f.checkSession(t, "the session", entry.Secret, true)
+	refusedAs(t, "a log-in, which has its own counter", f.tryLogin(t, "ann", goodPassword, testDevice), "")
 	f.clock.Advance(15 * time.Minute)
 	refusedAs(t, "the right one 15 minutes later", f.ProvePassword(ctx, entry.Account, goodPassword), "")
 }
@@ -176,15 +176,15 @@ func TestAnOperatorsPasswordEndsEarlierAccess(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry, token := f.login(t, "ann"), f.token(t, "ann")
 	refusedAs(t, "a common one", f.SetPassword(ctx, "operator", "ann", "12345678"), fault.InvalidParameter)
 	refusedAs(t, "of an unknown user", f.SetPassword(ctx, "operator", "eve", otherPassword), fault.NotFound)
 	if err := f.SetPassword(ctx, "operator", "ann", otherPassword); err != nil {
 		t.Fatal(err)
 	}
-	f.open(t, "a session", entry.Secret, false)
-	f.admitted(t, "the access token", token, false)
-	refusedAs(t, "the old password", f.attempt(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
-	refusedAs(t, "the new one", f.attempt(t, "ann", otherPassword, testDevice), "")
+	f.checkSession(t, "a session", entry.Secret, false)
+	f.checkToken(t, "the access token", token, false)
+	refusedAs(t, "the old password", f.tryLogin(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
+	refusedAs(t, "the new one", f.tryLogin(t, "ann", otherPassword, testDevice), "")
 }

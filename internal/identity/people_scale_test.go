@@ -26,7 +26,7 @@ var (
 	scaleSessions = flag.Int("people.sessions", 10, "how many sessions each of them has")
 )
 
-// openBadger opens the store of production in a directory.
+// openBadger opens a Badger store in a directory.
 func openBadger(t testing.TB, dir string) *storage.Store {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
@@ -42,19 +42,19 @@ func openBadger(t testing.TB, dir string) *storage.Store {
 	return storage.New(engine, storage.Options{})
 }
 
-// crowd fills a store with users, who have a key and some sessions each. It returns the
+// fillStore fills a store with users, who have a key and some sessions each. It returns the
 // secret of one session of every thousandth user.
-func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
+func fillStore(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 	t.Helper()
-	const together = 100 // in one transaction
+	const batch = 100 // users in one transaction
 	d := &Directory{store: store}
 	var known []Secret
-	for from := 0; from < users; from += together {
+	for from := 0; from < users; from += batch {
 		err := store.Update(context.Background(), func(txn storage.Txn) error {
-			for i := from; i < min(from+together, users); i++ {
+			for i := from; i < min(from+batch, users); i++ {
 				user := userRecord{User: User{ID: "usr_" + strconv.Itoa(i), Name: "user" + strconv.Itoa(i), Created: 1}, Password: password.None.String()}
 				key := keyRecord{Key: Key{ID: "key_" + strconv.Itoa(i), UserID: user.ID, Created: 1}}
-				key.take(credential.APIKey.Draw())
+				key.setSecret(credential.APIKey.Draw())
 				if err := addUser(txn, user, user.Name); err != nil {
 					return err
 				}
@@ -80,21 +80,21 @@ func crowd(t testing.TB, store *storage.Store, users, sessions int) []Secret {
 	return known
 }
 
-// TestAStoreOfManyPeople opens a store of many users and sessions, and logs how long that
-// takes, and how long a look-up takes. Sessions are only in the store, so neither depends on
+// TestAStoreOfManyUsers opens a store of many users and sessions. It logs the time of opening and
+// of a look-up. Sessions are only in the store, so neither depends on
 // their number. For the documented numbers, run:
 //
-//	go test -run ManyPeople -v -args -people.users 100000 -people.sessions 10
-func TestAStoreOfManyPeople(t *testing.T) {
+//	go test -run ManyUsers -v -args -people.users 100000 -people.sessions 10
+func TestAStoreOfManyUsers(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	store := openBadger(t, dir)
 	began := time.Now()
-	known := crowd(t, store, *scaleUsers, *scaleSessions)
+	known := fillStore(t, store, *scaleUsers, *scaleSessions)
 	if err := store.Close(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d users and %d sessions were made in %s", *scaleUsers, *scaleUsers**scaleSessions, time.Since(began).Round(time.Millisecond))
+	t.Logf("%d users and %d sessions were created in %s", *scaleUsers, *scaleUsers**scaleSessions, time.Since(began).Round(time.Millisecond))
 
 	began = time.Now()
 	store = openBadger(t, dir)
@@ -113,7 +113,7 @@ func TestAStoreOfManyPeople(t *testing.T) {
 	began = time.Now()
 	runtime.GC()
 	t.Logf("a collection takes %s", time.Since(began))
-	t.Logf("opened in %s, of it the engine %s", opened.Round(time.Millisecond), engine.Round(time.Millisecond))
+	t.Logf("opened in %s, of which the engine took %s", opened.Round(time.Millisecond), engine.Round(time.Millisecond))
 	if d.Count() != *scaleUsers {
 		t.Errorf("%d credentials, want %d", d.Count(), *scaleUsers)
 	}
@@ -137,7 +137,7 @@ func BenchmarkAuthenticateSession(b *testing.B) {
 		"badger": openBadger(b, b.TempDir()),
 	} {
 		b.Cleanup(func() { _ = store.Close() })
-		known := crowd(b, store, 1000, 10)
+		known := fillStore(b, store, 1000, 10)
 		d, err := Open(b.Context(), store, testKeyring, zap.NewNop())
 		if err != nil {
 			b.Fatal(err)
@@ -154,10 +154,10 @@ func BenchmarkAuthenticateSession(b *testing.B) {
 }
 
 // BenchmarkLogin measures log-ins with real hashes and the greatest possible concurrency. It
-// reports the maximum of memory in use.
+// reports the maximum memory in use.
 func BenchmarkLogin(b *testing.B) {
 	f := newFixture(b)
-	f.person(b, "ann")
+	f.userWithPassword(b, "ann")
 	terms := testTerms
 	terms.LoginLimits = LoginLimits{PerUser: MaxLoginLimit, PerAddress: MaxLoginLimit}
 	var most atomic.Uint64

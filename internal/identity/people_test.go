@@ -36,8 +36,8 @@ func cheapHash(password, salt []byte, _ password.Cost, size int) []byte {
 	return argon2.IDKey(password, salt, 1, 8, 1, uint32(size))
 }
 
-// person makes a user with goodPassword.
-func (f fixture) person(t testing.TB, name string) User {
+// userWithPassword creates a user with goodPassword.
+func (f fixture) userWithPassword(t testing.TB, name string) User {
 	t.Helper()
 	user := f.user(t, name)
 	if err := f.SetPassword(t.Context(), "operator", name, goodPassword); err != nil {
@@ -56,8 +56,8 @@ func (f fixture) login(t testing.TB, name string) Entry {
 	return entry
 }
 
-// lets returns the account that a session's secret authenticates, or false.
-func (f fixture) lets(t testing.TB, secret Secret) (*Account, bool) {
+// sessionAccount returns the account that a session's secret authenticates, or false.
+func (f fixture) sessionAccount(t testing.TB, secret Secret) (*Account, bool) {
 	t.Helper()
 	account, ok, err := f.AuthenticateSession(t.Context(), secret.Reveal())
 	if err != nil {
@@ -66,17 +66,17 @@ func (f fixture) lets(t testing.TB, secret Secret) (*Account, bool) {
 	return account, ok
 }
 
-// open checks whether a session is in force.
-func (f fixture) open(t testing.TB, what string, secret Secret, want bool) {
+// checkSession checks whether the session with this secret is in force.
+func (f fixture) checkSession(t testing.TB, what string, secret Secret, want bool) {
 	t.Helper()
-	if _, got := f.lets(t, secret); got != want {
-		t.Errorf("%s lets in: %v, want %v", what, got, want)
+	if _, got := f.sessionAccount(t, secret); got != want {
+		t.Errorf("%s is in force: %v, want %v", what, got, want)
 	}
 }
 
-// enrolled turns on TOTP for the user who has logged in. It returns the session's new secret, and a
+// enrol turns on TOTP for a user who has logged in. It returns the session's new secret, and a
 // function that returns codes: each call advances the clock to a code that was not used.
-func (f fixture) enrolled(t testing.TB, entry Entry) (renewed Secret, code func() string) {
+func (f fixture) enrol(t testing.TB, entry Entry) (renewed Secret, code func() string) {
 	t.Helper()
 	enrolment, err := f.SetUpTOTP(t.Context(), entry.Account, goodPassword, "test")
 	if err != nil {

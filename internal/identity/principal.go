@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 )
 
-// Principal is the caller of a model: one key of one user. It never changes; a change of the records
-// makes a new one.
+// Principal is the caller of a model: one key of one user. It is immutable; a change of the records
+// creates a new one.
 type Principal struct {
 	UserID   string
 	UserName string
@@ -31,8 +31,8 @@ func (p *Principal) MayUse(model string) bool {
 	return p.owner.allowsModel(model) && p.operator.allowsModel(model)
 }
 
-// anyModel allows every model, as a scope without models does. It also allows names that the *
-// of a longer pattern does not match.
+// anyModel allows every model, like a scope without models. It also allows names that the * of a
+// longer pattern does not match.
 const anyModel = "*"
 
 func (s *Scope) allowsModel(model string) bool {
@@ -82,8 +82,8 @@ func (k *keyRecord) inForce(user *userRecord) credential.Entries[Principal] {
 	return fresh
 }
 
-// Account is an authenticated user of the console, with the credential of the request. It never
-// changes; a change of the records makes a new one.
+// Account is an authenticated user of the console, with the credential of the request. It is
+// immutable; a change of the records creates a new one.
 type Account struct {
 	UserID   string
 	UserName string
@@ -99,17 +99,16 @@ type Account struct {
 	// token.
 	Opened int64
 
-	// Address is where the request comes from, as text; empty if it is not known. It is recorded
-	// in events.
+	// Address is the address of the client, as text; empty if it is not known. Events record it.
 	Address string
 
-	// HalfOpen means that the password was right and the second factor is due. Such a session can
+	// HalfOpen means that the password was right and a second factor is due. Such a session can
 	// only send that factor or log out.
 	HalfOpen bool
 
 	// secret is the hash of the session's secret in the request. If the secret was replaced
-	// since, the account is refused, so that a thief of the old secret gets neither the new one
-	// nor the use of a later proof.
+	// since, the account is refused. Thus a thief of the old secret can neither get the new one
+	// nor use a later proof.
 	secret credential.Hash
 }
 

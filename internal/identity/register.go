@@ -13,27 +13,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Register makes a user with a password, for an unauthenticated caller. The caller of Register
-// checks whether registration is open. An attempt counts as a log-in from the same address.
+// Register creates a user with a password, for an unauthenticated client. The caller checks
+// whether registration is open. An attempt counts as a log-in from the same address.
 func (d *Directory) Register(ctx context.Context, name, password string, from Device, limits LoginLimits) (User, error) {
-	folded, refusal := newPerson(name, password)
+	folded, refusal := checkNewUser(name, password)
 	if refusal != nil {
 		return User{}, refusal
 	}
-	line, err := d.hasher.EnterAnonymous()
+	place, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return User{}, err
 	}
-	defer line.Leave()
+	defer place.Leave()
 	if _, err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return User{}, err
 	}
-	err = d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
+	err = d.store.View(ctx, func(r storage.Reader) error { return checkNameFree(r, name, folded) })
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
 	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix()}}
-	if user.Password, err = line.Hash(ctx, password); err != nil {
+	if user.Password, err = place.Hash(ctx, password); err != nil {
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -43,7 +43,7 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 	return user.User, err
 }
 
-// setupRecord is the one-time code of the first run, or says that the code was used.
+// setupRecord has the one-time code of the first run, or records that it was used.
 type setupRecord struct {
 	Hash    credential.Hash `json:"hash"` // zero if it was used
 	Used    bool            `json:"used,omitempty"`
@@ -55,9 +55,9 @@ var setupCode = table.Key{"code"}
 
 const setupPurpose = "setup"
 
-// SetupCode returns a new one-time code that makes the first administrator, and ends the earlier
-// one. It returns no code if there is an administrator. Other users do not end the set-up,
-// even if an operator creates them. The code is written only to the log.
+// SetupCode returns a new one-time code that creates the first administrator, and ends the
+// earlier code. It returns no code if there is an administrator. Users that an operator creates do
+// not end the set-up. The code is written only to the log.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
@@ -83,15 +83,15 @@ func setupDue(r storage.Reader) (bool, error) {
 }
 
 // Setup creates the first administrator by the one-time code in the log. The code is used
-// up in the transaction that makes the user, so that only one of two concurrent calls succeeds.
+// up in the transaction that creates the user, so that only one of two concurrent calls succeeds.
 // An invalid name or password does not use it up.
 func (d *Directory) Setup(ctx context.Context, code, name, password string) (User, error) {
-	folded, refusal := newPerson(name, password)
+	folded, refusal := checkNewUser(name, password)
 	if refusal != nil {
 		return User{}, refusal
 	}
 	hash := credential.HashOneTime(setupPurpose, code)
-	err := d.store.View(ctx, func(r storage.Reader) error { return mayBeFirst(r, hash) })
+	err := d.store.View(ctx, func(r storage.Reader) error { return checkSetupCode(r, hash) })
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
@@ -100,7 +100,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 		return User{}, err
 	}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
-		if err := mayBeFirst(t, hash); err != nil {
+		if err := checkSetupCode(t, hash); err != nil {
 			return nil, err
 		}
 		if err := setupTable.Put(t, nil, &setupRecord{Used: true, Created: user.Created}); err != nil {
@@ -111,14 +111,14 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	return user.User, err
 }
 
-// mayBeFirst returns an error unless the code is in force.
-func mayBeFirst(r storage.Reader, hash credential.Hash) error {
+// checkSetupCode returns an error unless the code with this hash is in force.
+func checkSetupCode(r storage.Reader, hash credential.Hash) error {
 	due, err := setupDue(r)
 	if err != nil {
 		return err
 	}
 	if !due {
-		return fault.New(fault.Conflict, "the set-up is over; an operator makes further users")
+		return fault.New(fault.Conflict, "the set-up is complete; an operator creates further users")
 	}
 	record, err := setupTable.Get(r, setupCode...)
 	if err == nil && (record == nil || record.Hash != hash) {
@@ -128,30 +128,29 @@ func mayBeFirst(r storage.Reader, hash credential.Hash) error {
 }
 
 // newName checks the name of a new user and returns the form by which it is unique. It refuses a
-// name that could be read as an id, as a flag of a command, or as a step in a path, because an
-// operator could not name the user.
+// name that commands could read as an id or a flag, and . and .., which change the path of a URL.
 func newName(name string) (string, *fault.Fault) {
 	folded, refusal := foldName(name)
 	switch {
 	case refusal != nil:
 	case strings.HasPrefix(folded, idClass+"_"):
-		refusal = fault.At(fault.InvalidParameter, "name", "a user name does not begin with %s_, as ids do", idClass)
+		refusal = fault.At(fault.InvalidParameter, "name", "a user name must not begin with %s_, which marks ids", idClass)
 	case strings.HasPrefix(folded, "-") || folded == "." || folded == "..":
-		refusal = fault.At(fault.InvalidParameter, "name", "a user name does not begin with -, and is neither . nor ..")
+		refusal = fault.At(fault.InvalidParameter, "name", "a user name must not begin with - and must not be . or ..")
 	}
 	return folded, refusal
 }
 
-// newPerson checks the name and the password of a new user; see newName.
-func newPerson(name, password string) (folded string, refusal *fault.Fault) {
+// checkNewUser checks the name and the password of a new user; see newName.
+func checkNewUser(name, password string) (folded string, refusal *fault.Fault) {
 	if folded, refusal = newName(name); refusal == nil {
 		refusal = checkPassword(name, password)
 	}
 	return folded, refusal
 }
 
-// free returns an error if a name is taken, in any case.
-func free(r storage.Reader, name, folded string) error {
+// checkNameFree returns CONFLICT if a name is taken, in any case.
+func checkNameFree(r storage.Reader, name, folded string) error {
 	taken, err := userTable.Find(r, &userNames, folded)
 	if err == nil && taken != nil {
 		err = fault.At(fault.Conflict, "name", "the name %q is taken already", name)
@@ -161,7 +160,7 @@ func free(r storage.Reader, name, folded string) error {
 
 // addUser writes a new user.
 func addUser(t storage.Txn, user userRecord, folded string) error {
-	if err := free(t, user.Name, folded); err != nil {
+	if err := checkNameFree(t, user.Name, folded); err != nil {
 		return err
 	}
 	return userTable.Put(t, nil, &user)
@@ -170,7 +169,7 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 // resetCodeLife is how long an operator's one-time code for a new password is in force.
 const resetCodeLife = 24 * time.Hour
 
-// resetRecord leads from a code to its user. The user's record names the code in force; a new
+// resetRecord maps a code to its user. The user's record has the hash of the code in force; a new
 // code or a new password ends it.
 type resetRecord struct {
 	Hash    credential.Hash `json:"hash"` // of the code
@@ -181,7 +180,7 @@ type resetRecord struct {
 const resetPurpose = "reset"
 
 // IssueResetCode returns a one-time code with which a user can set a new password, and ends the
-// earlier code. The old password stays in force until then. A disabled user gets no code.
+// earlier code. The old password stays in force until then. For a disabled user, it returns CONFLICT.
 func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) (Secret, error) {
 	code := credential.DrawOneTime()
 	hash := credential.HashOneTime(resetPurpose, code.Reveal())
@@ -205,13 +204,13 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		return refusal
 	}
 	if code == "" {
-		return fault.At(fault.MissingParameter, "code", "code is required: the one that an operator has given you")
+		return fault.At(fault.MissingParameter, "code", "code is required: enter the code that an operator gave you")
 	}
-	line, err := d.hasher.EnterAnonymous()
+	place, err := d.hasher.EnterAnonymous()
 	if err != nil {
 		return err
 	}
-	defer line.Leave()
+	defer place.Leave()
 	if _, err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
 	}
@@ -223,7 +222,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	if refusal := checkPassword(user.Name, password); refusal != nil {
 		return refusal
 	}
-	replacement, err := line.Hash(ctx, password)
+	replacement, err := place.Hash(ctx, password)
 	if err != nil {
 		return err
 	}
@@ -246,8 +245,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 	return err
 }
 
-// resetting returns the user of a code in force. It returns the same error for all other
-// codes.
+// resetting returns the user of a code in force. For every other code it returns the same error.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
 	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.Words(resetCodeLife))
 	record, err := resetTable.Get(r, string(hash[:]))

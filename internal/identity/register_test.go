@@ -48,16 +48,16 @@ func TestARegisteredUserCanLogIn(t *testing.T) {
 	}
 }
 
-func TestOfParallelRegistrationsOfOneNameOneSucceeds(t *testing.T) {
+func TestOneOfParallelRegistrationsOfANameSucceeds(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	var wg sync.WaitGroup
-	var made atomic.Int32
+	var created atomic.Int32
 	for i := range password.MaxAnonymous {
 		wg.Go(func() {
 			switch _, err := f.Register(t.Context(), "ann", goodPassword, address(i), LoginLimits{}); codeOf(err) {
 			case "":
-				made.Add(1)
+				created.Add(1)
 			case fault.Conflict:
 			default:
 				t.Error(err)
@@ -65,12 +65,12 @@ func TestOfParallelRegistrationsOfOneNameOneSucceeds(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if users := must(f.Users(t.Context()))(t); made.Load() != 1 || len(users) != 1 {
-		t.Errorf("%d registrations, %d users", made.Load(), len(users))
+	if users := must(f.Users(t.Context()))(t); created.Load() != 1 || len(users) != 1 {
+		t.Errorf("%d registrations, %d users", created.Load(), len(users))
 	}
 }
 
-func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
+func TestTheSetupCodeCreatesTheFirstUserOnce(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -80,26 +80,26 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	old := must(f.SetupCode(ctx))(t).Reveal()
 	code := must(f.SetupCode(ctx))(t).Reveal()
 	if due := must(f.SetupDue(ctx))(t); !due {
-		t.Error("no user, and no set-up due")
+		t.Error("no set-up is due, although there is no user")
 	}
 	for what, wrong := range map[string]string{
-		"none": "", "junk": "x", "one of another start": old, "one digit short": code[:len(code)-1],
+		"none": "", "invalid": "x", "a replaced code": old, "one digit short": code[:len(code)-1],
 		"a reset code's hash": must(credential.DrawOneTime(), nil)(t).Reveal(),
 	} {
 		refusedAs(t, what, setup(wrong, "ann", goodPassword), fault.VerificationFailed)
 	}
 	refusedAs(t, "a weak password", setup(code, "ann", "password"), fault.InvalidParameter)
-	refusedAs(t, "a name that is none", setup(code, "a b", goodPassword), fault.InvalidParameter)
+	refusedAs(t, "an invalid name", setup(code, "a b", goodPassword), fault.InvalidParameter)
 
 	// The code as a user may type it. One of several parallel calls succeeds.
 	typed := strings.ToLower(strings.ReplaceAll(code, "-", " "))
 	var wg sync.WaitGroup
-	var made atomic.Int32
+	var created atomic.Int32
 	for _, name := range []string{"ann", "bob", "cat", "dan"} {
 		wg.Go(func() {
 			switch err := setup(typed, name, goodPassword); codeOf(err) {
 			case "":
-				made.Add(1)
+				created.Add(1)
 			case fault.Conflict:
 			default:
 				t.Error(err)
@@ -108,16 +108,16 @@ func TestTheFirstUserIsMadeByTheCodeInTheLogOnce(t *testing.T) {
 	}
 	wg.Wait()
 	users := must(f.Users(ctx))(t)
-	if made.Load() != 1 || len(users) != 1 || !users[0].Admin {
-		t.Fatalf("%d were made: %+v", made.Load(), users)
+	if created.Load() != 1 || len(users) != 1 || !users[0].Admin {
+		t.Fatalf("%d users were created: %+v", created.Load(), users)
 	}
 	f.login(t, users[0].Name)
 	refusedAs(t, "the code again", setup(code, "eve", goodPassword), fault.Conflict)
 	if next := must(f.SetupCode(ctx))(t); next != "" {
-		t.Error("a code beside a user")
+		t.Error("a set-up code although there is a user")
 	}
 	if due := must(f.SetupDue(ctx))(t); due {
-		t.Error("set-up is due beside a user")
+		t.Error("set-up is due although there is a user")
 	}
 }
 
@@ -148,13 +148,13 @@ func TestOnlyTheFirstAdministratorEndsTheSetUp(t *testing.T) {
 					code = must(f.SetupCode(ctx))(t)
 				}
 				if due := must(f.SetupDue(ctx))(t); !due || code == "" {
-					t.Fatalf("it has ended the set-up: %v %q", due, code)
+					t.Fatalf("the user has ended the set-up: %v %q", due, code)
 				}
-				if made, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !made.Admin {
-					t.Fatalf("%+v, %v", made, err)
+				if admin, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !admin.Admin {
+					t.Fatalf("%+v, %v", admin, err)
 				}
 				if due := must(f.SetupDue(ctx))(t); due || must(f.SetupCode(ctx))(t) != "" {
-					t.Error("set-up is due beside an administrator")
+					t.Error("set-up is due although there is an administrator")
 				}
 				refusedAs(t, "a second administrator", second(f.Setup(ctx, code.Reveal(), "bob", goodPassword)), fault.Conflict)
 			})
@@ -162,8 +162,9 @@ func TestOnlyTheFirstAdministratorEndsTheSetUp(t *testing.T) {
 	}
 }
 
-// Operators use names as arguments of commands and in paths.
-func TestANameIsNoFlagAndNoStepInAPath(t *testing.T) {
+// TestNamesLikeFlagsOrPathStepsAreRefused checks names because operators use them as arguments of
+// commands and in paths.
+func TestNamesLikeFlagsOrPathStepsAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -185,7 +186,7 @@ func TestANameIsNoFlagAndNoStepInAPath(t *testing.T) {
 	}
 }
 
-func TestAUserIsMadeWithThePasswordOrNotAtAll(t *testing.T) {
+func TestCreatingAUserWithAPasswordIsAtomic(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -196,11 +197,11 @@ func TestAUserIsMadeWithThePasswordOrNotAtAll(t *testing.T) {
 	refusedAs(t, "no password", create("ann", ""), fault.MissingParameter)
 	f.engine.Plan(storagetest.UnknownLost)
 	refusedAs(t, "a store that fails", create("ann", goodPassword), fault.StoreUnavailable)
-	refusedAs(t, "the user whom all of them have left", second(f.User(ctx, "ann")), fault.NotFound)
+	refusedAs(t, "the user after the failures", second(f.User(ctx, "ann")), fault.NotFound)
 	before := f.engine.Commits()
 	expect(t, "the password", create("ann", goodPassword), "")
 	if got := f.engine.Commits() - before; got != 1 {
-		t.Errorf("made in %d transactions: between them there is a user without a password", got)
+		t.Errorf("the user was created in %d transactions, want 1", got)
 	}
 	f.login(t, "ann")
 	refusedAs(t, "a name that is taken", create("Ann", otherPassword), fault.Conflict)

@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// sealedTables is every table whose records hold sealed secrets.
+// sealedTables has every table with sealed secrets.
 var sealedTables = append(factor.Sealed(), reseal.Of(&keyTable, func(r *keyRecord) []reseal.Field {
 	return []reseal.Field{{Purpose: callbackPurpose, At: &r.CallbackSecret}, {Purpose: callbackPurpose, At: &r.CallbackPrevious}}
 }))
 
-// Reseal seals by the newest master key everything that is sealed by an older one, and returns
-// how many records were. When it has returned without an error, the older keys are no longer
-// needed. It may be interrupted at any time and run again, because each record names its key.
+// Reseal seals all secrets again that are sealed with an older master key, and returns the number
+// of their records. After it has returned without an error, the older keys are no longer needed. It
+// may be interrupted at any time and run again, because each record names its key.
 func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
-	// From here on the newest key is needed as well, even if this is interrupted.
+	// From now on the newest key is needed as well, even if Reseal is interrupted.
 	if err := d.keyring.Check(ctx, d.store); err != nil {
 		return 0, factor.SealFault(err)
 	}
@@ -35,7 +35,7 @@ func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 		return records, fault.OfStore(err)
 	}
 	err = d.Audit.Change(ctx, func(storage.Txn) (*audit.Event, error) {
-		return &audit.Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed anew", records)}, nil
+		return &audit.Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed again", records)}, nil
 	})
 	return records, fault.OfStore(err)
 }

@@ -25,7 +25,7 @@ import (
 func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
 	pending, err := f.factors.SetUpTOTP(t.Context(), ann.holder(), "Gate", true)
 	if err != nil {
 		t.Fatal(err)
@@ -39,7 +39,7 @@ func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 	}
 	for _, secret := range append(raw(seed), raw(pending.Secret.Reveal())...) {
 		if strings.Contains(all, secret) {
-			t.Errorf("a seed stands in the store as %q", secret)
+			t.Errorf("a seed is in the store as %q", secret)
 		}
 	}
 	for _, code := range codes {
@@ -48,13 +48,13 @@ func TestFactorSecretsAreNotInTheStoreInClear(t *testing.T) {
 		asJSON, _ := json.Marshal(hash[:])
 		for _, secret := range []string{code, digits, string(hash[:]), strings.Trim(string(asJSON), `"`), fmt.Sprintf("%x", hash)} {
 			if strings.Contains(all, secret) {
-				t.Errorf("a backup code, or the hash of one, stands in the store as %q", secret)
+				t.Errorf("a backup code, or the hash of one, is in the store as %q", secret)
 			}
 		}
 	}
 }
 
-func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
+func TestResealUsesTheNewestKeyForAllSecrets(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	const users = 2*reseal.Step + 3
@@ -75,7 +75,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	last = f.comes(t, f.user(t, "ann"), false)
+	last = f.newAccount(t, f.user(t, "ann"), false)
 	seed, codes := f.withTOTP(t, last)
 	key, _ := f.key(t, "ann", KeySpec{})
 	_, callback, err := f.RenewCallbackSecret(t.Context(), last, key.ID)
@@ -94,7 +94,7 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 		t.Fatalf("%d records, %v; want %d", n, err, users+3)
 	}
 	if n, err := d.Reseal(t.Context()); err != nil || n != 0 {
-		t.Errorf("a second time %d records, %v", n, err)
+		t.Errorf("the second run sealed %d records: %v", n, err)
 	}
 	alone, err := seal.FromTexts(strings.Repeat("1f", 31) + "2e")
 	if err != nil {
@@ -105,11 +105,11 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	}
 	expect(t, "a TOTP code by the new key", f.verify(t, last, f.code(t, seed, 0)), "")
 	expect(t, "a backup code by the new key", f.verify(t, last, codes[0]), "")
-	if secrets, err := f.signing(t, key.ID); err != nil || len(secrets) != 1 || secrets[0] != callback {
+	if secrets, err := f.callbackSecrets(t, key.ID); err != nil || len(secrets) != 1 || secrets[0] != callback {
 		t.Errorf("a callback secret by the new key: %d, %v", len(secrets), err)
 	}
 	if _, err := Open(t.Context(), f.store, testKeyring, zap.NewNop()); err == nil {
-		t.Error("the old key opens the store still")
+		t.Error("the old key still opens the store")
 	}
 	var kept *factor.TOTP
 	err = f.store.View(t.Context(), func(r storage.Reader) (err error) {
@@ -121,10 +121,11 @@ func TestResealBringsAllSecretsUnderTheNewestKey(t *testing.T) {
 	}
 }
 
-// A store is bound to its master key from the first secret on, and not before.
-func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
+// TestAStoreIsSealedWithItsFirstSecret checks that a store without secrets is not bound to a master
+// key.
+func TestAStoreIsSealedWithItsFirstSecret(t *testing.T) {
 	t.Parallel()
-	for what, seals := range map[string]func(f fixture, a *Account) error{
+	for what, use := range map[string]func(f fixture, a *Account) error{
 		"TOTP": func(f fixture, a *Account) error {
 			return second(f.factors.SetUpTOTP(t.Context(), a.holder(), "Gate", true))
 		},
@@ -134,11 +135,11 @@ func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
 		},
 	} {
 		f := newFixture(t)
-		ann := f.comes(t, f.user(t, "ann"), false)
+		ann := f.newAccount(t, f.user(t, "ann"), false)
 		if sealed, err := seal.Sealed(t.Context(), f.store); err != nil || sealed {
 			t.Errorf("before %s: %v, %v", what, sealed, err)
 		}
-		if err := seals(f, ann); err != nil {
+		if err := use(f, ann); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := Open(t.Context(), f.store, seal.Random(), zap.NewNop()); !errors.Is(err, seal.ErrWrongKey) {
@@ -147,77 +148,77 @@ func TestAStoreIsSealedFromItsFirstSecretOn(t *testing.T) {
 	}
 }
 
-// An interrupted rotation leaves records of both keys; it is run again.
-func TestAResealThatWasCutOffIsRunAgain(t *testing.T) {
+// TestAnInterruptedResealCanBeRunAgain interrupts a rotation, which leaves records of both keys.
+func TestAnInterruptedResealCanBeRunAgain(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	accounts, seeds := make([]*Account, 3), make([]string, 3)
 	for i := range accounts {
-		accounts[i] = f.comes(t, f.user(t, fmt.Sprintf("user%d", i)), false)
+		accounts[i] = f.newAccount(t, f.user(t, fmt.Sprintf("user%d", i)), false)
 		seeds[i], _ = f.withTOTP(t, accounts[i])
 	}
 	path := filepath.Join(t.TempDir(), "modelgate.key")
 	if err := os.WriteFile(path, []byte(testKeyText), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	for cut := range 5 { // at each transaction
-		ring, err := seal.FromFile(t.Context(), f.store, path)
+	for cut := range 5 { // one of its transactions fails
+		keyring, err := seal.FromFile(t.Context(), f.store, path)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
+		if f.Directory, err = Open(t.Context(), f.store, keyring, zap.NewNop()); err != nil {
 			t.Fatal(err)
 		}
-		if err := ring.Rotate(); err != nil {
+		if err := keyring.Rotate(); err != nil {
 			t.Fatal(err)
 		}
 		f.engine.Plan(storagetest.After(cut, storagetest.UnknownLost)...)
 		if _, err := f.Reseal(t.Context()); err == nil {
-			t.Fatalf("cut at %d, it ended well", cut)
+			t.Fatalf("interrupted at %d, it succeeded", cut)
 		}
 		f.engine.Plan()
 		for i, a := range accounts { // after a restart, halfway
-			if ring, err = seal.FromFile(t.Context(), f.store, path); err != nil {
+			if keyring, err = seal.FromFile(t.Context(), f.store, path); err != nil {
 				t.Fatal(err)
 			}
-			if f.Directory, err = Open(t.Context(), f.store, ring, zap.NewNop()); err != nil {
+			if f.Directory, err = Open(t.Context(), f.store, keyring, zap.NewNop()); err != nil {
 				t.Fatal(err)
 			}
 			f.clock.Advance(30 * time.Second)
-			expect(t, fmt.Sprintf("a code, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
+			expect(t, fmt.Sprintf("a code, interrupted at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
 		}
 		if _, err := f.Reseal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := ring.DropOld(); err != nil {
+		if err := keyring.DropOld(); err != nil {
 			t.Fatal(err)
 		}
 		for i, a := range accounts {
 			f.clock.Advance(30 * time.Second)
-			expect(t, fmt.Sprintf("a code by the new key alone, cut at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
+			expect(t, fmt.Sprintf("a code by the new key alone, interrupted at %d", cut), f.verify(t, a, f.code(t, seeds[i], 0)), "")
 		}
 	}
 }
 
-// Without its key, only the sealed secrets cannot be used.
-func TestWithoutTheMasterKeyTOTPIsClosed(t *testing.T) {
+// TestTOTPFailsWithoutTheMasterKey checks that only sealed secrets need the master key.
+func TestTOTPFailsWithoutTheMasterKey(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann := f.comes(t, user, false)
+	ann := f.newAccount(t, user, false)
 	seed, codes := f.withTOTP(t, ann)
 	v, _ := f.withPasskey(t, ann)
 	f.keyring, f.factors = nil, factor.New(f.store, nil, f.Audit)
 	expect(t, "a code", f.verify(t, ann, f.code(t, seed, 0)), fault.Internal)
 	expect(t, "a backup code", f.verify(t, ann, codes[0]), fault.Internal)
-	expect(t, "an enrolment", second(f.factors.SetUpTOTP(t.Context(), f.comes(t, f.user(t, "bob"), false).holder(), "Gate", true)), fault.Internal)
-	if _, err := f.entering(t, v); err != nil {
+	expect(t, "an enrolment", second(f.factors.SetUpTOTP(t.Context(), f.newAccount(t, f.user(t, "bob"), false).holder(), "Gate", true)), fault.Internal)
+	if _, err := f.logInByPasskey(t, v); err != nil {
 		t.Errorf("a passkey, which needs no key: %v", err)
 	}
-	expect(t, "fresh, without a verification", f.Fresh(t.Context(), f.comes(t, user, false)), fault.VerificationRequired)
+	expect(t, "fresh, without a verification", f.Fresh(t.Context(), f.newAccount(t, user, false)), fault.VerificationRequired)
 }
 
-func TestResealStopsAtWhatItCannotOpen(t *testing.T) {
+func TestResealStopsAtAnUnreadableSecret(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	foreign, err := seal.Random().For("totp").Seal("usr_x", make([]byte, 20))

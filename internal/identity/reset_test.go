@@ -17,7 +17,7 @@ func TestAnOperatorsCodeSetsANewPasswordOnce(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry, token := f.login(t, "ann"), f.token(t, "ann")
 	_, key := f.key(t, "ann", KeySpec{})
 	reset := func(code, password string) error {
@@ -26,9 +26,9 @@ func TestAnOperatorsCodeSetsANewPasswordOnce(t *testing.T) {
 
 	replaced := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 	code := must(f.IssueResetCode(ctx, "operator", "ANN"))(t).Reveal()
-	f.open(t, "a session, while a code is out", entry.Secret, true)
-	refusedAs(t, "the old password, while a code is out", f.attempt(t, "ann", goodPassword, testDevice), "")
-	for what, wrong := range map[string]string{"junk": "x", "a code that was replaced": replaced, "one digit short": code[1:]} {
+	f.checkSession(t, "a session, while a code is in force", entry.Secret, true)
+	refusedAs(t, "the old password, while a code is in force", f.tryLogin(t, "ann", goodPassword, testDevice), "")
+	for what, wrong := range map[string]string{"invalid": "x", "a code that was replaced": replaced, "one digit short": code[1:]} {
 		refusedAs(t, what, reset(wrong, otherPassword), fault.VerificationFailed)
 	}
 	refusedAs(t, "no code", reset("", otherPassword), fault.MissingParameter)
@@ -40,15 +40,15 @@ func TestAnOperatorsCodeSetsANewPasswordOnce(t *testing.T) {
 	if err := reset(strings.ToLower(code), otherPassword); err != nil {
 		t.Fatalf("after refused passwords: %v", err)
 	}
-	f.open(t, "a session from before", entry.Secret, false)
-	f.admitted(t, "an access token from before", token, false)
-	f.accepted(t, "an API key, which calls models and nothing else,", key, true)
-	refusedAs(t, "the old password", f.attempt(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
-	refusedAs(t, "the new one", f.attempt(t, "ann", otherPassword, testDevice), "")
+	f.checkSession(t, "a session from before", entry.Secret, false)
+	f.checkToken(t, "an access token from before", token, false)
+	f.checkKey(t, "an API key", key, true)
+	refusedAs(t, "the old password", f.tryLogin(t, "ann", goodPassword, testDevice), fault.NotLoggedIn)
+	refusedAs(t, "the new one", f.tryLogin(t, "ann", otherPassword, testDevice), "")
 	refusedAs(t, "the code again", reset(code, goodPassword), fault.VerificationFailed)
 }
 
-func TestAResetCodeIsUsedOnceByManyAtOnce(t *testing.T) {
+func TestAResetCodeIsUsedOnceInParallel(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.user(t, "ann") // has no password yet
@@ -68,7 +68,7 @@ func TestAResetCodeIsUsedOnceByManyAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	if set.Load() != 1 {
-		t.Errorf("it was used %d times", set.Load())
+		t.Errorf("the code was used %d times", set.Load())
 	}
 	f.login(t, "ann")
 }
@@ -92,43 +92,43 @@ func TestAResetCodeEndsAfterADayAndWithItsUser(t *testing.T) {
 	must(f.SetUserDisabled(ctx, "operator", "ann", false))(t)
 
 	f.clock.Advance(24*time.Hour - time.Second)
-	refusedAs(t, "a second before the day is over", reset(code), "")
+	refusedAs(t, "a second before the day ends", reset(code), "")
 	_, err = f.IssueResetCode(ctx, "operator", "eve")
 	refusedAs(t, "a code for an unknown user", err, fault.NotFound)
 }
 
-func TestAResetCodeIsNoSetupCode(t *testing.T) {
+func TestAResetCodeIsNotASetupCode(t *testing.T) {
 	t.Parallel()
 	code := credential.DrawOneTime().Reveal()
 	one, two := credential.HashOneTime(setupPurpose, code), credential.HashOneTime(resetPurpose, code)
 	if one == two {
-		t.Error("one hash for two purposes")
+		t.Error("two purposes have the same hash")
 	}
 	typed := credential.HashOneTime(setupPurpose, " "+strings.NewReplacer("0", "o", "1", "l", "-", "").Replace(strings.ToLower(code))+" ")
 	if typed != one {
-		t.Errorf("%q as a person types it is another code", code)
+		t.Errorf("%q, typed with O for 0 and l for 1, is another code", code)
 	}
-	for _, junk := range []string{"", "u", code + "0", strings.Repeat("0", 21), strings.Repeat("U", 20), strings.Repeat(" ", 200)} {
-		if _, ok := credential.ReadCode(junk, 20); ok || credential.HashOneTime(setupPurpose, junk) == one {
-			t.Errorf("%q passes as a code", junk)
+	for _, text := range []string{"", "u", code + "0", strings.Repeat("0", 21), strings.Repeat("U", 20), strings.Repeat(" ", 200)} {
+		if _, ok := credential.ReadCode(text, 20); ok || credential.HashOneTime(setupPurpose, text) == one {
+			t.Errorf("%q is accepted as a code", text)
 		}
 	}
 }
 
-func TestAResetPasswordMayBeTriedAtOnce(t *testing.T) {
+func TestAPasswordResetForgivesFailedLogIns(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	for n := range 10 {
 		from := testDevice
 		from.Address = netip.AddrFrom4([4]byte{192, 0, 2, byte(n)})
-		refusedAs(t, "what she does not remember", f.attempt(t, "ann", otherPassword, from), fault.NotLoggedIn)
+		refusedAs(t, "a wrong password", f.tryLogin(t, "ann", otherPassword, from), fault.NotLoggedIn)
 	}
-	refusedAs(t, "once more", f.attempt(t, "ann", goodPassword, testDevice), fault.TooManyAttempts)
+	refusedAs(t, "one attempt more", f.tryLogin(t, "ann", goodPassword, testDevice), fault.TooManyAttempts)
 	code := must(f.IssueResetCode(ctx, "operator", "ann"))(t).Reveal()
 	if err := f.ResetPassword(ctx, code, otherPassword, testDevice, LoginLimits{}); err != nil {
 		t.Fatal(err)
 	}
-	refusedAs(t, "the new one", f.attempt(t, "ann", otherPassword, testDevice), "")
+	refusedAs(t, "the new one", f.tryLogin(t, "ann", otherPassword, testDevice), "")
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-func TestAKeyIsUsedFromItsRanges(t *testing.T) {
+func TestAKeyIsAcceptedOnlyFromItsRanges(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
 		ranges []string
@@ -44,12 +44,12 @@ func TestAKeyIsUsedFromItsRanges(t *testing.T) {
 		}
 		p := &Principal{operator: key.Scope}
 		if got := p.MayCallFrom(from); got != c.want {
-			t.Errorf("%v lets %q in: %v, want %v", c.ranges, c.from, got, c.want)
+			t.Errorf("%v accepts %q: %v, want %v", c.ranges, c.from, got, c.want)
 		}
 	}
 }
 
-func TestAScopeThatCannotBeMeantIsRefused(t *testing.T) {
+func TestInvalidScopesAreRefused(t *testing.T) {
 	t.Parallel()
 	many := make([]string, maxScope+1)
 	for i := range many {
@@ -63,22 +63,22 @@ func TestAScopeThatCannotBeMeantIsRefused(t *testing.T) {
 	} {
 		for _, spec := range specs {
 			if _, refusal := spec.draft(testTime); refusal == nil || refusal.Code != fault.InvalidParameter || refusal.Param != param {
-				t.Errorf("%.80v was answered %v, want a refusal at %s", spec, refusal, param)
+				t.Errorf("%.80v: %v, want a refusal at %s", spec, refusal, param)
 			}
 		}
 	}
 	if _, refusal := (KeySpec{Name: strings.Repeat("ü", 64), Models: many[1:], Expires: testTime.Unix() + 1}).draft(testTime); refusal != nil {
-		t.Errorf("the greatest scope was refused: %v", refusal)
+		t.Errorf("the maximum scope was refused: %v", refusal)
 	}
 }
 
-func TestNamesAreUniqueInAnyCaseAndFoundInAnyCase(t *testing.T) {
+func TestNamesIgnoreCase(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "Änne")
 	for _, name := range []string{"Änne", "änne", "ÄNNE", "A\u0308nne", "a\u0308NNE"} {
 		if _, err := f.CreateUser(t.Context(), "operator", name); codeOf(err) != fault.Conflict {
-			t.Errorf("%q was made beside %q: %v", name, user.Name, err)
+			t.Errorf("%q was created besides %q: %v", name, user.Name, err)
 		}
 		if found, err := f.User(t.Context(), name); err != nil || found.ID != user.ID {
 			t.Errorf("%q is not found as %q: %v", name, user.Name, err)
@@ -86,7 +86,7 @@ func TestNamesAreUniqueInAnyCaseAndFoundInAnyCase(t *testing.T) {
 	}
 	for _, name := range []string{"", "two words", "tab\t", "new\nline", "\x00", "a\xff", "\u202eann", strings.Repeat("a", 65), "usr_1", "Usr_ann", "ｕｓｒ_x"} {
 		if _, err := f.CreateUser(t.Context(), "operator", name); codeOf(err) != fault.InvalidParameter {
-			t.Errorf("%q was answered %v", name, err)
+			t.Errorf("%q: %v", name, err)
 		}
 	}
 	if users, err := f.Users(t.Context()); err != nil || len(users) != 1 {

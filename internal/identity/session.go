@@ -15,19 +15,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Terms are how long sessions last, in whole seconds, and how often log-ins may be tried. A
-// session keeps the terms with which it was opened.
+// Terms has the durations of sessions, in whole seconds, and the limits of log-ins. A session keeps
+// the terms with which it was opened.
 type Terms struct {
 	// Idle is how long a session lasts without a request. Default: 24 hours.
 	//
 	// The last use is written at most once in a tenth of Idle, or in 5 minutes if that is less.
-	// So a session may end that much earlier, and never ends later.
+	// Thus a session may end that much earlier, but never later.
 	Idle time.Duration
 
-	// Lifetime is how long a session lasts at most. Default: 30 days.
+	// Lifetime is the maximum duration of a session. Default: 30 days.
 	Lifetime time.Duration
 
-	// LoginLimits are how often log-ins may be tried.
+	// LoginLimits bound the attempts to log in.
 	LoginLimits LoginLimits
 }
 
@@ -35,30 +35,30 @@ const (
 	defaultIdle     = 24 * time.Hour
 	defaultLifetime = 30 * 24 * time.Hour
 
-	// halfLife is how long a half-open session waits for the second factor.
-	halfLife = 10 * time.Minute
+	// halfOpenLife is how long a half-open session waits for the second factor.
+	halfOpenLife = 10 * time.Minute
 )
 
-// The maximum of sessions of one user. A further one ends the least recently used one. Half-open
-// sessions are counted separately, so that a caller who knows only the password cannot end whole
-// sessions.
+// The maximum number of sessions of one user. A further one ends the least recently used one.
+// Half-open sessions are counted separately, so that a caller who knows only the password cannot
+// end complete sessions.
 const (
 	maxSessions     = 100
 	maxHalfSessions = 10
 )
 
-// Session is a session as it is shown: without its secret.
+// Session is a session without its secret.
 type Session struct {
 	ID      string `json:"id"`
 	Created int64  `json:"created"`           // Unix seconds
 	Seen    int64  `json:"seen"`              // Unix seconds, some minutes late; see [Terms.Idle]
 	Expires int64  `json:"expires"`           // Unix seconds, if it is not used before
-	Address string `json:"address,omitempty"` // where it was opened from
+	Address string `json:"address,omitempty"` // of the client that opened it
 	Agent   string `json:"agent,omitempty"`   // the User-Agent header then
 	Current bool   `json:"current"`           // whether it is the session of the request
 }
 
-// sessionRecord is a session as it is stored. Its secret is not stored.
+// sessionRecord is a stored session. Its secret is not stored.
 type sessionRecord struct {
 	Hash     credential.Hash `json:"hash"` // SHA-256 of the secret
 	ID       string          `json:"id"`
@@ -76,7 +76,7 @@ type sessionRecord struct {
 // until returns the second in which the session ends if it is not used before.
 func (s *sessionRecord) until() int64 {
 	if s.Half {
-		return min(s.Created+int64(halfLife/time.Second), s.last())
+		return min(s.Created+int64(halfOpenLife/time.Second), s.last())
 	}
 	return min(s.Seen+s.Idle, s.last())
 }
@@ -123,9 +123,9 @@ func sessionsOf(r storage.Reader, userID string) ([]*sessionRecord, error) {
 var errLoggedOut = fault.New(fault.NotLoggedIn, "this session or access token has ended; log in again")
 
 // AuthenticateSession returns the account of a session, by the secret in the cookie. It returns
-// false without distinction for text that is no secret, for unknown, expired and ended sessions,
-// and for those of disabled users. It reads the store at every request, so that an ended session
-// is refused at once. An error means that the store does not answer.
+// the same false for text that is not a secret, for unknown, expired and ended sessions, and for
+// sessions of disabled users. It reads the store at every request, so that an ended session is
+// refused immediately. An error means that the store does not answer.
 func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Account, bool, error) {
 	hash, ok := credential.HashPlain(secret)
 	if !ok {
@@ -150,13 +150,13 @@ func (d *Directory) AuthenticateSession(ctx context.Context, secret string) (*Ac
 	if session == nil || user == nil || !session.inForce(user, now) {
 		return nil, false, nil
 	}
-	d.see(ctx, session, now)
+	d.recordUse(ctx, session, now)
 	return session.account(user), true, nil
 }
 
-// see records at intervals that a session is in use. It does not wait for the write. If a
+// recordUse records at intervals that a session is in use. It does not wait for the write. If a
 // crash loses the write, the session ends a little earlier.
-func (d *Directory) see(ctx context.Context, session *sessionRecord, now time.Time) {
+func (d *Directory) recordUse(ctx context.Context, session *sessionRecord, now time.Time) {
 	every := min(session.Idle/10, int64(5*time.Minute/time.Second))
 	if session.Half || now.Unix() < session.Seen+max(every, 1) {
 		return
@@ -178,14 +178,14 @@ type Entry struct {
 	// Secret is the new value of the cookie.
 	Secret Secret
 
-	// Account is the account that has logged in, half-open or whole.
+	// Account is the account that has logged in, half-open or complete.
 	Account *Account
 
 	// Expires is when the session ends if it is not used, in Unix seconds.
 	Expires int64
 
 	// Factors are the factors of which one is still due, "2fa" and "passkey";
-	// empty when the log-in is whole.
+	// empty when the log-in is complete.
 	Factors []string
 }
 
@@ -193,8 +193,8 @@ func (s *sessionRecord) entry(secret Secret, user *userRecord) Entry {
 	return Entry{Secret: secret, Account: s.account(user), Expires: s.until()}
 }
 
-// openSession opens a session of a user in a transaction. Its id and secret are drawn here and do
-// not depend on what the client sent. A disabled user gets no session.
+// openSession opens a session of a user in a transaction. Its id and secret are new and random.
+// For a disabled user, it returns USER_DISABLED.
 func (d *Directory) openSession(t storage.Txn, userID string, from Device, terms Terms, half bool) (Entry, error) {
 	user, err := mustGet(t, &userTable, userID)
 	if err != nil {
@@ -247,11 +247,11 @@ func makeRoom(t storage.Txn, user *userRecord, now time.Time, half bool) error {
 }
 
 // renewSession gives the session of an account a new secret and returns it. It follows a proof or a
-// change that a thief of the old secret must not use. The session's id and everything that is
+// change that must not help a thief of the old secret. The session's id and everything that is
 // bound to the id stay. For an access token it only checks that the token is in force, and returns no
 // secret.
 func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return "", err
 	}
 	entry, err := d.renewEntry(t, a, func(*sessionRecord) error { return nil })
@@ -260,7 +260,7 @@ func (d *Directory) renewSession(t storage.Txn, a *Account) (Secret, error) {
 
 // renewEntry is renewSession with a change of the session.
 func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRecord) error) (Entry, error) {
-	session, user, err := d.present(t, a)
+	session, user, err := d.current(t, a)
 	if err != nil || !a.Session {
 		return Entry{}, err
 	}
@@ -271,18 +271,18 @@ func (d *Directory) renewEntry(t storage.Txn, a *Account, change func(*sessionRe
 	return session.entry(secret, user), err
 }
 
-// own returns the user of an account and the account's session. It fails with
-// SECOND_FACTOR_REQUIRED if the account is half-open, and as present does.
+// own returns the user of an account and the account's session. It returns
+// SECOND_FACTOR_REQUIRED if the account is half-open, and otherwise the errors of current.
 func (d *Directory) own(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return nil, nil, err
 	}
-	return d.present(r, a)
+	return d.current(r, a)
 }
 
-// present returns the user of an account and the account's session. If the credential has ended or
-// has another secret since, it fails with NOT_LOGGED_IN. For an access token the session is nil.
-func (d *Directory) present(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
+// current returns the user of an account and the account's session. If the credential has ended or
+// got another secret, it returns NOT_LOGGED_IN. For an access token the session is nil.
+func (d *Directory) current(r storage.Reader, a *Account) (*sessionRecord, *userRecord, error) {
 	user, err := userTable.Get(r, a.UserID)
 	switch {
 	case err != nil:

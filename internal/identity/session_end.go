@@ -12,9 +12,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Sessions returns the whole sessions of a user that are in force, last used first.
+// Sessions returns the complete sessions of a user that are in force, last used first.
 func (d *Directory) Sessions(ctx context.Context, a *Account) ([]Session, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return nil, err
 	}
 	return view(ctx, d, func(r storage.Reader) ([]Session, error) {
@@ -62,7 +62,7 @@ func (d *Directory) Logout(ctx context.Context, a *Account) error {
 // EndSession ends a session of the account's user. If the session does not exist or belongs to
 // another user, it returns NOT_FOUND.
 func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return err
 	}
 	return d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -78,8 +78,8 @@ func (d *Directory) EndSession(ctx context.Context, a *Account, id string) error
 }
 
 // EndSessions ends all sessions of the account's user, or all except the session of the request. That
-// one gets a new secret, which is returned. If it ends none, it records no event, so that a thief of
-// a token cannot hide earlier events behind many new ones.
+// session gets a new secret, which EndSessions returns. If it ends none, it records no event, so that
+// a thief of a token cannot hide earlier events behind many new ones.
 func (d *Directory) EndSessions(ctx context.Context, a *Account, all bool) (Secret, error) {
 	var renewed Secret
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -120,7 +120,7 @@ func (d *Directory) SignOut(ctx context.Context, actor, idOrName string) error {
 }
 
 // endSessions ends all sessions of a user except kept, if that is not nil, and returns the new
-// secret of kept. If none is kept, it ends all step-ups too, including that of the access token.
+// secret of kept. If kept is nil, it also ends all step-ups, including that of the access token.
 // It ends the sessions by raising the epoch in the user's record, which the caller writes;
 // removing their records only frees space.
 func endSessions(t storage.Txn, user *userRecord, kept *sessionRecord, now time.Time) (Secret, error) {

@@ -16,14 +16,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-func TestASessionAuthenticatesItsUserAndNoOther(t *testing.T) {
+func TestASessionAuthenticatesOnlyItsUser(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	ann := f.person(t, "Ann")
+	ann := f.userWithPassword(t, "Ann")
 	entry := f.login(t, "ann")
-	account, ok := f.lets(t, entry.Secret)
+	account, ok := f.sessionAccount(t, entry.Secret)
 	want := Account{UserID: ann.ID, UserName: "Ann", Credential: account.Credential, Session: true, Opened: f.clock.Now().Unix()}
-	want.goesOn(entry.Secret)
+	want.setSecret(entry.Secret)
 	if !ok || *account != want || *entry.Account != want || !strings.HasPrefix(account.Credential, "ses_") {
 		t.Errorf("%+v, %v; want %+v", account, ok, want)
 	}
@@ -37,20 +37,20 @@ func TestASessionAuthenticatesItsUserAndNoOther(t *testing.T) {
 		"", secret[:42], secret + "x", " " + secret[1:], secret[:42] + "-", secret[:42] + "\x00",
 		strings.Repeat("a", 43), account.Credential, token.Reveal(), key, key[:43],
 	} {
-		f.open(t, fmt.Sprintf("%q", other), Secret(other), false)
+		f.checkSession(t, fmt.Sprintf("%q", other), Secret(other), false)
 	}
 	if _, ok := f.AuthenticateToken(secret); ok {
-		t.Error("a session passes as an access token")
+		t.Error("a session is accepted as an access token")
 	}
 	if _, ok := f.Authenticate(secret); ok {
-		t.Error("a session passes as an API key")
+		t.Error("a session is accepted as an API key")
 	}
 }
 
-func TestASessionsSecretIsNowhereInTheStore(t *testing.T) {
+func TestTheStoreHasNoSessionSecrets(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry := f.login(t, "ann")
 	token := f.token(t, "ann")
 	code := must(f.IssueResetCode(t.Context(), "operator", "ann"))(t).Reveal()
@@ -70,7 +70,7 @@ func TestASessionsSecretIsNowhereInTheStore(t *testing.T) {
 		return r.Scan(nil, nil, func(key, val []byte) bool {
 			for _, secret := range secrets {
 				if strings.Contains(string(key)+string(val), secret) {
-					t.Errorf("%q holds a secret", key)
+					t.Errorf("%q has a secret", key)
 				}
 			}
 			return true
@@ -84,10 +84,10 @@ func TestASessionsSecretIsNowhereInTheStore(t *testing.T) {
 	}
 }
 
-func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
+func TestASessionEndsAfterItsIdleTimeAndItsLifetime(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	idle := f.login(t, "ann")
 	f.clock.Advance(time.Hour - time.Second)
 	if err := f.store.View(t.Context(), func(storage.Reader) error { return nil }); err != nil {
@@ -111,36 +111,36 @@ func TestASessionEndsAtItsIdleTimeAndAtItsLifetime(t *testing.T) {
 		return s.inForce(user, f.clock.Now())
 	}
 	if !inForce(idle.Secret) {
-		t.Error("it has ended a second before its idle time")
+		t.Error("the session has ended a second before its idle time")
 	}
 	f.clock.Advance(time.Second - time.Nanosecond)
 	if !inForce(idle.Secret) {
-		t.Error("it has ended a nanosecond before its idle time")
+		t.Error("the session has ended a nanosecond before its idle time")
 	}
 	f.clock.Advance(time.Nanosecond)
-	f.open(t, "a session that was idle for an hour", idle.Secret, false)
+	f.checkSession(t, "a session that was idle for an hour", idle.Secret, false)
 
 	used := f.login(t, "ann")
 	begun := f.clock.Now()
 	for f.clock.Now().Before(begun.Add(10*time.Hour - 30*time.Minute)) {
 		f.clock.Advance(30 * time.Minute)
 		if f.clock.Now().Before(begun.Add(10 * time.Hour)) {
-			f.open(t, "a session in use", used.Secret, true)
+			f.checkSession(t, "a session in use", used.Secret, true)
 		}
 		if err := f.store.Flush(t.Context()); err != nil { // wait until its use is recorded
 			t.Fatal(err)
 		}
 	}
 	f.clock.Advance(begun.Add(10*time.Hour - time.Second).Sub(f.clock.Now()))
-	f.open(t, "a session in use, a second before its lifetime ends", used.Secret, true)
+	f.checkSession(t, "a session in use, a second before its lifetime ends", used.Secret, true)
 	f.clock.Advance(time.Second)
-	f.open(t, "a session in use, at the end of its lifetime", used.Secret, false)
+	f.checkSession(t, "a session in use, at the end of its lifetime", used.Secret, false)
 }
 
-func TestUseIsWrittenDownNowAndThenAndKeepsASessionOpen(t *testing.T) {
+func TestUseIsRecordedAtIntervals(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry := f.login(t, "ann")
 	seen := func() int64 {
 		if err := f.store.Flush(t.Context()); err != nil {
@@ -150,44 +150,44 @@ func TestUseIsWrittenDownNowAndThenAndKeepsASessionOpen(t *testing.T) {
 	}
 	begun := seen()
 	f.clock.Advance(5*time.Minute - time.Second)
-	f.open(t, "it", entry.Secret, true)
+	f.checkSession(t, "the session", entry.Secret, true)
 	if got := seen(); got != begun {
-		t.Errorf("written down after %d s", got-begun)
+		t.Errorf("recorded after %d s", got-begun)
 	}
 	f.clock.Advance(time.Second)
-	f.open(t, "it", entry.Secret, true)
+	f.checkSession(t, "the session", entry.Secret, true)
 	if got := seen(); got != f.clock.Now().Unix() {
-		t.Errorf("after 5 minutes it was last seen %d s ago", f.clock.Now().Unix()-got)
+		t.Errorf("after 5 minutes the last use is %d s ago", f.clock.Now().Unix()-got)
 	}
 	f.clock.Advance(time.Hour - time.Second)
-	f.open(t, "an hour after its first use, and less after its last, it", entry.Secret, true)
+	f.checkSession(t, "less than an hour after its last use, the session", entry.Secret, true)
 }
 
-func TestALogInNeverTakesAnIdOrASecretThatWasThere(t *testing.T) {
+func TestALogInHasANewIDAndANewSecret(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	seen := map[string]bool{}
 	for range 5 {
 		entry := f.login(t, "ann")
 		if seen[entry.Secret.Reveal()] || seen[entry.Account.Credential] {
-			t.Fatal("given twice")
+			t.Fatal("an id or a secret was used twice")
 		}
 		seen[entry.Secret.Reveal()], seen[entry.Account.Credential] = true, true
 	}
 	// A secret that the client invented is refused before and after a log-in.
-	planted := strings.Repeat("Planted", 6) + "0"
-	f.open(t, "a secret that a client made up", Secret(planted), false)
+	chosen := strings.Repeat("Planted", 6) + "0"
+	f.checkSession(t, "a secret that a client chose", Secret(chosen), false)
 	f.login(t, "ann")
-	f.open(t, "it, after a log-in", Secret(planted), false)
+	f.checkSession(t, "the secret that a client chose, after a log-in", Secret(chosen), false)
 }
 
 func TestSessionsAreListedAndEndedByTheirUser(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
-	f.person(t, "ann")
-	f.person(t, "bob")
+	f.userWithPassword(t, "ann")
+	f.userWithPassword(t, "bob")
 	agent := strings.Repeat("x", 255) + "ü" + "y"
 	from := Device{Address: netip.MustParseAddr("::ffff:198.51.100.9"), Agent: agent}
 	first := must(f.Login(ctx, "ann", goodPassword, from, testTerms))(t)
@@ -204,31 +204,31 @@ func TestSessionsAreListedAndEndedByTheirUser(t *testing.T) {
 		t.Errorf("device %q %q", s.Address, s.Agent)
 	}
 	if list[0].Expires != second.Expires {
-		t.Errorf("it expires at %d, the log-in said %d", list[0].Expires, second.Expires)
+		t.Errorf("the session expires at %d, its entry has %d", list[0].Expires, second.Expires)
 	}
 
 	ofOther := f.EndSession(ctx, first.Account, bobs.Account.Credential)
 	never := f.EndSession(ctx, first.Account, "ses_0000000000000000")
 	refusedAs(t, "ending another's session", ofOther, fault.NotFound)
 	if a, b := strings.ReplaceAll(ofOther.Error(), bobs.Account.Credential, "ID"), strings.ReplaceAll(never.Error(), "ses_0000000000000000", "ID"); a != b {
-		t.Errorf("another's: %q, unknown: %q", a, b)
+		t.Errorf("of another user: %q, unknown: %q", a, b)
 	}
-	sly := f.EndSession(ctx, first.Account, "../"+bobs.Account.UserID+"/"+bobs.Account.Credential)
-	refusedAs(t, "ending another's session by a path", sly, fault.NotFound)
-	f.open(t, "another's session", bobs.Secret, true)
+	byPath := f.EndSession(ctx, first.Account, "../"+bobs.Account.UserID+"/"+bobs.Account.Credential)
+	refusedAs(t, "ending another's session by a path", byPath, fault.NotFound)
+	f.checkSession(t, "another's session", bobs.Secret, true)
 
 	if err := f.EndSession(ctx, first.Account, second.Account.Credential); err != nil {
 		t.Fatal(err)
 	}
-	f.open(t, "a session that was ended", second.Secret, false)
-	f.open(t, "the session that ended it", first.Secret, true)
+	f.checkSession(t, "a session that was ended", second.Secret, false)
+	f.checkSession(t, "the session that ended it", first.Secret, true)
 	refusedAs(t, "ending it again", f.EndSession(ctx, first.Account, second.Account.Credential), fault.NotFound)
 }
 
-func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
+func TestSessionsPerUserAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	user := f.person(t, "ann")
+	user := f.userWithPassword(t, "ann")
 	opened := func(half bool) Entry {
 		f.clock.Advance(time.Second)
 		var entry Entry
@@ -249,13 +249,13 @@ func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
 	for range maxHalfSessions + 1 {
 		halves = append(halves, opened(true))
 	}
-	f.open(t, "the oldest of as many as there may be, beside half-open ones", entries[0].Secret, true)
-	f.open(t, "the oldest of too many half-open ones", halves[0].Secret, false)
-	f.open(t, "the second of those", halves[1].Secret, true)
+	f.checkSession(t, "the oldest of the maximum number", entries[0].Secret, true)
+	f.checkSession(t, "the oldest of too many half-open sessions", halves[0].Secret, false)
+	f.checkSession(t, "the second half-open session", halves[1].Secret, true)
 	opened(false)
-	f.open(t, "the oldest of too many", entries[0].Secret, false)
-	f.open(t, "the second", entries[1].Secret, true)
-	f.open(t, "a half-open one beside them", halves[1].Secret, true)
+	f.checkSession(t, "the oldest of too many sessions", entries[0].Secret, false)
+	f.checkSession(t, "the second session", entries[1].Secret, true)
+	f.checkSession(t, "a half-open session", halves[1].Secret, true)
 
 	f.clock.Advance(11 * time.Hour) // all have ended: the next log-in removes them
 	opened(false)
@@ -271,10 +271,10 @@ func TestAUserHasSoManySessionsAndTheOldestGivesWay(t *testing.T) {
 	}
 }
 
-func TestAStoreThatDoesNotAnswerIsNotALogOut(t *testing.T) {
+func TestAFailedStoreIsNotALogOut(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
-	f.person(t, "ann")
+	f.userWithPassword(t, "ann")
 	entry := f.login(t, "ann")
 	f.engine.Plan(storagetest.SyncFailed)
 	_ = f.SignOut(t.Context(), "operator", "ann")
@@ -282,7 +282,8 @@ func TestAStoreThatDoesNotAnswerIsNotALogOut(t *testing.T) {
 	refusedAs(t, "a session", err, fault.StoreUnavailable)
 }
 
-// A damaged record neither ends the process nor authenticates a caller.
+// TestASessionWithoutItsHashIsDenied checks that a damaged record neither ends the process nor
+// authenticates a caller.
 func TestASessionWithoutItsHashIsDenied(t *testing.T) {
 	t.Parallel()
 	for what, damage := range map[string]func(record map[string]any){
@@ -292,7 +293,7 @@ func TestASessionWithoutItsHashIsDenied(t *testing.T) {
 		"another's hash": func(record map[string]any) { record["hash"] = base64.StdEncoding.EncodeToString(make([]byte, 32)) },
 	} {
 		f := newPeople(t)
-		f.person(t, "ann")
+		f.userWithPassword(t, "ann")
 		entry := f.login(t, "ann")
 		hash, _ := credential.HashPlain(entry.Secret.Reveal())
 		key := storage.AppendKey(storage.Key(sessionTable.Name), string(hash[:]))

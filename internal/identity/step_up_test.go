@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestAStepUpIsInForceForItsTimeAndItsCredential(t *testing.T) {
+func TestAStepUpIsBoundToItsLifetimeAndCredential(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	session, other, program := f.comes(t, user, false), f.comes(t, user, false), f.program(t, user)
+	session, other, program := f.newAccount(t, user, false), f.newAccount(t, user, false), f.tokenAccount(t, user)
 	expect(t, "before there is any factor", f.Fresh(t.Context(), session), "")
 	seed, _ := f.withTOTP(t, session)
 	for what, a := range map[string]*Account{"session": session, "other session": other, "token": program} {
@@ -25,8 +25,8 @@ func TestAStepUpIsInForceForItsTimeAndItsCredential(t *testing.T) {
 		if err != nil || expires != f.clock.Now().Unix()+300 || (renewed != "") != a.Session {
 			t.Errorf("%s: %d, renewed %v, %v", what, expires, renewed != "", err)
 		}
-		a.goesOn(renewed)
-		expect(t, what+" at once", f.Fresh(t.Context(), a), "")
+		a.setSecret(renewed)
+		expect(t, what+" immediately", f.Fresh(t.Context(), a), "")
 		expect(t, "another session", f.Fresh(t.Context(), other), fault.VerificationRequired)
 		f.clock.Advance(299 * time.Second)
 		expect(t, what+" after 299 s", f.Fresh(t.Context(), a), "")
@@ -38,18 +38,18 @@ func TestAStepUpIsInForceForItsTimeAndItsCredential(t *testing.T) {
 	}
 }
 
-func TestAStepUpStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
+func TestAStepUpSurvivesANewSessionSecret(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	entry := f.enters(t, user, false)
+	entry := f.openEntry(t, user, false)
 	seed, _ := f.withTOTP(t, entry.Account)
 	_, renewed, err := f.Verify(t.Context(), entry.Account, "2fa", f.code(t, seed, 0), 300*time.Second)
 	if err != nil {
 		t.Fatal(err)
 	}
 	if _, ok, err := f.AuthenticateSession(t.Context(), entry.Secret.Reveal()); ok || err != nil {
-		t.Errorf("the secret from before the verification is in force: %v, %v", ok, err)
+		t.Errorf("the earlier secret is in force: %v, %v", ok, err)
 	}
 	a, ok, err := f.AuthenticateSession(t.Context(), renewed.Reveal())
 	if err != nil || !ok {
@@ -58,21 +58,21 @@ func TestAStepUpStaysWithItsSessionWhoseSecretIsRenewed(t *testing.T) {
 	expect(t, "the session by its new secret", f.Fresh(t.Context(), a), "")
 }
 
-// A thief of a secret that the owner's step-up has replaced gets neither the new secret nor the use of
-// the step-up.
-func TestAReplacedSecretGainsNothingByALaterProof(t *testing.T) {
+// TestAReplacedSecretCannotUseALaterProof has a thief of a secret that the owner's step-up has
+// replaced. The thief gets neither the new secret nor the use of the step-up.
+func TestAReplacedSecretCannotUseALaterProof(t *testing.T) {
 	t.Parallel()
 	for what, try := range map[string]func(f fixture, a *Account, code string) error{
 		"end the others": func(f fixture, a *Account, _ string) error { return second(f.EndSessions(t.Context(), a, false)) },
 		"end all":        func(f fixture, a *Account, _ string) error { return second(f.EndSessions(t.Context(), a, true)) },
-		"be fresh":       func(f fixture, a *Account, _ string) error { return f.Fresh(t.Context(), a) },
+		"need a step-up": func(f fixture, a *Account, _ string) error { return f.Fresh(t.Context(), a) },
 		"verify": func(f fixture, a *Account, code string) error {
 			return third(f.Verify(t.Context(), a, "2fa", code, time.Minute))
 		},
-		"disable TOTP":  func(f fixture, a *Account, code string) error { return second(f.DisableTOTP(t.Context(), a, code)) },
-		"mint a token":  func(f fixture, a *Account, _ string) error { return second(f.MintOwnToken(t.Context(), a)) },
-		"make a key":    func(f fixture, a *Account, _ string) error { return third(f.CreateOwnKey(t.Context(), a, KeySpec{})) },
-		"compose tasks": func(f fixture, a *Account, _ string) error { return second(f.Composer(t.Context(), a)) },
+		"disable TOTP":   func(f fixture, a *Account, code string) error { return second(f.DisableTOTP(t.Context(), a, code)) },
+		"create a token": func(f fixture, a *Account, _ string) error { return second(f.MintOwnToken(t.Context(), a)) },
+		"create a key":   func(f fixture, a *Account, _ string) error { return third(f.CreateOwnKey(t.Context(), a, KeySpec{})) },
+		"submit tasks":   func(f fixture, a *Account, _ string) error { return second(f.Composer(t.Context(), a)) },
 		"change the password": func(f fixture, a *Account, _ string) error {
 			return second(f.ChangePassword(t.Context(), a, goodPassword, otherPassword))
 		},
@@ -83,12 +83,12 @@ func TestAReplacedSecretGainsNothingByALaterProof(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f := newPeople(t)
-			entry := f.login(t, f.person(t, "ann").Name)
+			entry := f.login(t, f.userWithPassword(t, "ann").Name)
 			owner := entry.Account
 			_, codes := f.withTOTP(t, owner)
 			stale := *owner
 			expect(t, "the owner verifies", f.verify(t, owner, codes[0]), "")
-			expect(t, "the secret before", try(f, &stale, codes[1]), fault.NotLoggedIn)
+			expect(t, "the earlier secret", try(f, &stale, codes[1]), fault.NotLoggedIn)
 			expect(t, "the owner, afterwards", f.Fresh(t.Context(), owner), "")
 		})
 	}
@@ -98,20 +98,20 @@ func TestAStepUpEndsWithItsCredential(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	program := f.program(t, user)
-	seed, _ := f.withTOTP(t, f.comes(t, user, false))
+	program := f.tokenAccount(t, user)
+	seed, _ := f.withTOTP(t, f.newAccount(t, user, false))
 	expect(t, "verified", f.verify(t, program, f.code(t, seed, 0)), "")
-	next := f.program(t, user) // replaces the token
-	expect(t, "the token in its place", f.Fresh(t.Context(), next), fault.VerificationRequired)
+	next := f.tokenAccount(t, user) // replaces the token
+	expect(t, "the next token", f.Fresh(t.Context(), next), fault.VerificationRequired)
 	f.clock.Advance(30 * time.Second)
 	expect(t, "a verification by a token that was replaced", f.verify(t, program, f.code(t, seed, 0)), fault.NotLoggedIn)
 
-	session := f.comes(t, user, false)
+	session := f.newAccount(t, user, false)
 	expect(t, "verified", f.verify(t, session, f.code(t, seed, 0)), "")
-	bob := f.comes(t, f.user(t, "bob"), false)
+	bob := f.newAccount(t, f.user(t, "bob"), false)
 	f.withTOTP(t, bob)
 	mixed := &Account{UserID: bob.UserID, Credential: session.Credential, Session: true}
-	expect(t, "another user by the same credential", f.Fresh(t.Context(), mixed), fault.NotLoggedIn)
+	expect(t, "another user with the same credential", f.Fresh(t.Context(), mixed), fault.NotLoggedIn)
 	err := f.store.View(t.Context(), func(r storage.Reader) error { return f.factors.Fresh(r, mixed.holder()) })
 	expect(t, "the step-up of another user's credential", err, fault.VerificationRequired)
 	err = f.store.Update(t.Context(), func(txn storage.Txn) error { return factor.EndStepUps(txn, user.ID) })
@@ -132,8 +132,8 @@ func TestAHalfOpenSessionIsNeverVerified(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	seed, codes := f.withTOTP(t, f.comes(t, user, false))
-	half := f.comes(t, user, true)
+	seed, codes := f.withTOTP(t, f.newAccount(t, user, false))
+	half := f.newAccount(t, user, true)
 	expect(t, "by TOTP", f.verify(t, half, f.code(t, seed, 0)), fault.SecondFactorRequired)
 	expect(t, "by a backup code", f.verify(t, half, codes[0]), fault.SecondFactorRequired)
 	_, _, err := f.Verify(t.Context(), half, "passkey", "", time.Minute)
@@ -150,7 +150,7 @@ func TestTheMethodOfAVerification(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann := f.comes(t, user, false)
+	ann := f.newAccount(t, user, false)
 	try := func(method, code string) error {
 		return third(f.Verify(t.Context(), ann, method, code, time.Minute))
 	}

@@ -31,7 +31,7 @@ func TestOnlyTheHashOfACredentialIsStored(t *testing.T) {
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
 		return r.Scan(nil, nil, func(k, v []byte) bool {
 			if containsAny(string(k)+string(v), secret, secret[10:30], token, token[10:30]) {
-				t.Errorf("a secret stands in the store at %q", k)
+				t.Errorf("a secret is in the store at %q", k)
 			}
 			return true
 		})

@@ -33,8 +33,8 @@ var (
 		Indexes: []*table.Index[keyRecord]{&userKeys},
 	}
 
-	// userKeys lists the keys of a user by when they end, so that those in force and those that
-	// ended first are found without reading records.
+	// userKeys lists the keys of a user by when they end. Those in force and those that ended
+	// first are found without reading records.
 	userKeys = table.Index[keyRecord]{Name: "userkey", Fields: func(k *keyRecord) table.Key { return table.Key{k.UserID, k.ends()} }}
 
 	consoleKeyTable = table.Table[consoleKey]{
@@ -76,4 +76,4 @@ func mustGet[R any](r storage.Reader, t *table.Table[R], key ...any) (*R, error)
 	return rec, err
 }
 
-var errGone = errors.New("record is gone")
+var errGone = errors.New("the record no longer exists")

@@ -9,17 +9,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Token is a user's access token as it is shown: without its secret. Programs use it for the
-// console, as browsers use sessions. It cannot call models; API keys do that, and cannot use the
-// console.
+// Token is a user's access token without its secret. Programs use it for the console, as browsers
+// use sessions. It cannot call models. API keys call models, and cannot use the console.
 type Token struct {
 	ID      string `json:"id"`
-	Hint    string `json:"hint"`    // prefix and last four characters, to recognise it
+	Hint    string `json:"hint"`    // the prefix and the last four characters, for recognition
 	Created int64  `json:"created"` // Unix seconds
 }
 
-// MintToken makes the access token of a user and returns it; it is shown only here. The earlier
-// token ends at once. A disabled user gets none.
+// MintToken creates the access token of a user and returns it; it is shown only here. The earlier
+// token ends immediately. For a disabled user, it returns CONFLICT.
 func (d *Directory) MintToken(ctx context.Context, actor, idOrName string) (Secret, error) {
 	return d.mintToken(ctx, audit.Event{Actor: actor}, idOrName, func(storage.Txn) error { return nil })
 }
@@ -29,7 +28,8 @@ func (d *Directory) MintOwnToken(ctx context.Context, a *Account) (Secret, error
 	return d.mintToken(ctx, audit.Event{Actor: a.UserID, Address: a.Address}, a.UserID, func(t storage.Txn) error { return d.fresh(t, a) })
 }
 
-// mintToken makes a token, unless may returns an error. by has the actor and the address of the event.
+// mintToken creates a token, unless may returns an error. The argument by has the actor and the
+// address of the event.
 func (d *Directory) mintToken(ctx context.Context, by audit.Event, idOrName string, may func(storage.Txn) error) (Secret, error) {
 	secret := credential.AccessToken.Draw()
 	hash, _ := credential.AccessToken.Hash(secret.Reveal())
@@ -60,8 +60,8 @@ func (d *Directory) RevokeToken(ctx context.Context, actor, idOrName string) err
 	return err
 }
 
-// AuthenticateToken returns the account of an access token. It returns false without distinction
-// for text that is no token, for unknown, replaced and revoked tokens, and for those of disabled
+// AuthenticateToken returns the account of an access token. It returns the same false for
+// text that is not a token, for unknown, replaced and revoked tokens, and for tokens of disabled
 // users. It reads only memory.
 func (d *Directory) AuthenticateToken(token string) (*Account, bool) {
 	hash, ok := credential.AccessToken.Hash(token)

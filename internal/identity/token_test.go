@@ -23,17 +23,17 @@ func (f fixture) token(t testing.TB, user string) string {
 	return secret.Reveal()
 }
 
-// admitted checks whether an access token is in force, now and after a restart.
-func (f fixture) admitted(t *testing.T, what, token string, want bool) {
+// checkToken checks whether an access token is in force, now and after a restart.
+func (f fixture) checkToken(t *testing.T, what, token string, want bool) {
 	t.Helper()
 	for when, d := range map[string]*Directory{"in memory": f.Directory, "after a restart": f.reopened(t)} {
 		if _, got := d.AuthenticateToken(token); got != want {
-			t.Errorf("%s is admitted %s: %v, want %v", what, when, got, want)
+			t.Errorf("%s is accepted %s: %v, want %v", what, when, got, want)
 		}
 	}
 }
 
-func TestATokenLeadsToItsUser(t *testing.T) {
+func TestATokenAuthenticatesItsUser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.user(t, "ann")
@@ -54,41 +54,41 @@ func TestATokenLeadsToItsUser(t *testing.T) {
 	}
 }
 
-func TestWhatIsDoneToATokenHoldsOnTheNextRequest(t *testing.T) {
+func TestTokenChangesApplyToTheNextRequest(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ctx := t.Context()
 	f.user(t, "ann")
 	first := f.token(t, "ann")
-	f.admitted(t, "a fresh token", first, true)
+	f.checkToken(t, "a fresh token", first, true)
 	second := f.token(t, "ANN")
-	f.admitted(t, "a token that was replaced", first, false)
-	f.admitted(t, "the one in its place", second, true)
+	f.checkToken(t, "a token that was replaced", first, false)
+	f.checkToken(t, "the next token", second, true)
 
 	if _, err := f.SetUserDisabled(ctx, "operator", "ann", true); err != nil {
 		t.Fatal(err)
 	}
-	f.admitted(t, "a token of a disabled user", second, false)
+	f.checkToken(t, "a token of a disabled user", second, false)
 	if _, err := f.MintToken(ctx, "operator", "ann"); codeOf(err) != fault.Conflict {
-		t.Errorf("a disabled user was given a token: %v", err)
+		t.Errorf("a token for a disabled user: %v", err)
 	}
 	if _, err := f.SetUserDisabled(ctx, "operator", "ann", false); err != nil {
 		t.Fatal(err)
 	}
-	f.admitted(t, "a token of an enabled user", second, true)
+	f.checkToken(t, "a token of an enabled user", second, true)
 
 	for range 2 { // the second changes nothing
 		if err := f.RevokeToken(ctx, "operator", "ann"); err != nil {
 			t.Fatal(err)
 		}
-		f.admitted(t, "a revoked token", second, false)
+		f.checkToken(t, "a revoked token", second, false)
 		if user, err := f.User(ctx, "ann"); err != nil || user.Token != nil {
 			t.Errorf("a revoked token is shown: %+v, %v", user.Token, err)
 		}
 	}
 	third := f.token(t, "ann")
-	f.admitted(t, "a token after a revoked one", third, true)
-	f.admitted(t, "the revoked one beside it", second, false)
+	f.checkToken(t, "a token after a revoked one", third, true)
+	f.checkToken(t, "the revoked token", second, false)
 }
 
 func TestADisabledUsersTokenCanBeRevoked(t *testing.T) {
@@ -105,33 +105,33 @@ func TestADisabledUsersTokenCanBeRevoked(t *testing.T) {
 	if _, err := f.SetUserDisabled(t.Context(), "operator", "ann", false); err != nil {
 		t.Fatal(err)
 	}
-	f.admitted(t, "a token revoked before its user was enabled", token, false)
+	f.checkToken(t, "a token revoked before its user was enabled", token, false)
 }
 
-func TestKeysAndTokensDoNotStandInForEachOther(t *testing.T) {
+func TestKeysAndTokensAreNotInterchangeable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
 	_, key := f.key(t, "ann", KeySpec{})
 	token := f.token(t, "ann")
-	f.accepted(t, "an access token as a key", token, false)
-	f.admitted(t, "a key as an access token", key, false)
+	f.checkKey(t, "an access token as a key", token, false)
+	f.checkToken(t, "a key as an access token", key, false)
 
 	// The hashes alone are not accepted either, because each class has its own table.
 	keyHash, _ := credential.APIKey.Hash(key)
 	tokenHash, _ := credential.AccessToken.Hash(token)
 	if _, ok := f.keys.Find(tokenHash, f.clock.Now); ok {
-		t.Error("a token's hash stands among the keys")
+		t.Error("a token's hash is among the keys")
 	}
 	if _, ok := f.tokens.Find(keyHash, f.clock.Now); ok {
-		t.Error("a key's hash stands among the tokens")
+		t.Error("a key's hash is among the tokens")
 	}
 	if n := f.Count(); n != 2 {
 		t.Errorf("%d credentials, want 2", n)
 	}
 }
 
-func TestAnUnknownOutcomeLeavesTheTokenInMemoryEqualToTheStore(t *testing.T) {
+func TestTokensInMemoryMatchTheStoreAfterAnUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		fault storagetest.Fault
@@ -152,29 +152,29 @@ func TestAnUnknownOutcomeLeavesTheTokenInMemoryEqualToTheStore(t *testing.T) {
 				token := f.token(t, "ann")
 				f.engine.Plan(c.fault)
 				if err := change(f); codeOf(err) != fault.StoreUnavailable {
-					t.Errorf("the caller heard %v", err)
+					t.Errorf("the error is %v", err)
 				}
-				f.admitted(t, "the token", token, c.want)
+				f.checkToken(t, "the token", token, c.want)
 			})
 		}
 	}
 }
 
-func TestATokenIsShutOutWhenTheStoreCannotBeRead(t *testing.T) {
+func TestATokenIsRefusedWhenTheStoreCannotBeRead(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.user(t, "ann")
 	token := f.token(t, "ann")
 	f.engine.Plan(storagetest.SyncFailed)
 	if err := f.RevokeToken(t.Context(), "operator", "ann"); codeOf(err) != fault.StoreUnavailable {
-		t.Errorf("the caller heard %v", err)
+		t.Errorf("the error is %v", err)
 	}
 	if _, ok := f.AuthenticateToken(token); ok {
 		t.Error("a token whose revocation may have happened is accepted")
 	}
 }
 
-func TestAnEventIsRecordedInItsTransactionOrNotAtAll(t *testing.T) {
+func TestEventsAreRecordedAtomically(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	ann := f.user(t, "ann")
@@ -202,8 +202,7 @@ func TestAnEventIsRecordedInItsTransactionOrNotAtAll(t *testing.T) {
 	}
 }
 
-// events returns the audit events: those of each user, newest first, then those of no
-// user.
+// events returns the audit events of each user, newest first, and then those without a user.
 func (f fixture) events(t testing.TB) []audit.Event {
 	t.Helper()
 	var events []audit.Event

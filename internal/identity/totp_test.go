@@ -20,14 +20,14 @@ func mustBase32(t testing.TB, text string) []byte {
 	return secret
 }
 
-func TestCodesAreThoseOfOathtool(t *testing.T) {
+func TestCodesMatchOathtool(t *testing.T) {
 	t.Parallel()
 	tool, err := exec.LookPath("oathtool")
 	if err != nil {
 		t.Skip("oathtool is not installed")
 	}
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
 	seed, _ := f.withTOTP(t, ann)
 	out, err := exec.CommandContext(t.Context(), tool, "--totp", "--base32", "--now", f.clock.Now().Format("2006-01-02 15:04:05 UTC"), seed).Output()
 	if err != nil {
@@ -47,7 +47,7 @@ func TestACodeMayBeOneStepEarlyOrLate(t *testing.T) {
 		{0, 0, ""}, {0, -1, fault.VerificationFailed}, {0, 1, fault.VerificationFailed},
 	} {
 		f := newFixture(t)
-		ann := f.comes(t, f.user(t, "ann"), false)
+		ann := f.newAccount(t, f.user(t, "ann"), false)
 		seed, _ := f.withTOTP(t, ann)
 		f.clock.Advance(time.Hour)
 		f.SetTOTPSkew(c.skew)
@@ -57,19 +57,19 @@ func TestACodeMayBeOneStepEarlyOrLate(t *testing.T) {
 	}
 }
 
-func TestACodeIsGoodOnceForAllPurposes(t *testing.T) {
+func TestACodeIsAcceptedOnceForAllPurposes(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann := f.comes(t, user, false)
+	ann := f.newAccount(t, user, false)
 	seed, _ := f.withTOTP(t, ann)
 	f.clock.Advance(time.Minute)
 	code := f.code(t, seed, 0)
-	if _, err := f.LoginCode(t.Context(), f.comes(t, user, true), code); err != nil {
+	if _, err := f.LoginCode(t.Context(), f.newAccount(t, user, true), code); err != nil {
 		t.Fatal(err)
 	}
 	expect(t, "verified by the code of a log-in", f.verify(t, ann, code), fault.VerificationFailed)
-	_, err := f.LoginCode(t.Context(), f.comes(t, user, true), code)
+	_, err := f.LoginCode(t.Context(), f.newAccount(t, user, true), code)
 	expect(t, "logged in by it again", err, fault.VerificationFailed)
 	_, err = f.DisableTOTP(t.Context(), ann, code)
 	expect(t, "disabled by it", err, fault.VerificationFailed)
@@ -77,22 +77,22 @@ func TestACodeIsGoodOnceForAllPurposes(t *testing.T) {
 
 	f.clock.Advance(5 * time.Minute)
 	expect(t, "the code of the next step", f.verify(t, ann, f.code(t, seed, 1)), "")
-	expect(t, "then that of this step", f.verify(t, ann, f.code(t, seed, 0)), fault.VerificationFailed)
-	expect(t, "then that of the step before", f.verify(t, ann, f.code(t, seed, -1)), fault.VerificationFailed)
+	expect(t, "then the code of this step", f.verify(t, ann, f.code(t, seed, 0)), fault.VerificationFailed)
+	expect(t, "then the code of the step before", f.verify(t, ann, f.code(t, seed, -1)), fault.VerificationFailed)
 	f.Directory = f.reopened(t)
 	f.clock.Advance(30 * time.Second)
-	expect(t, "the used one, after a restart and a step", f.verify(t, ann, f.code(t, seed, 0)), fault.VerificationFailed)
-	expect(t, "the one after it", f.verify(t, ann, f.code(t, seed, 1)), "")
+	expect(t, "the used code, after a restart and a step", f.verify(t, ann, f.code(t, seed, 0)), fault.VerificationFailed)
+	expect(t, "the code after it", f.verify(t, ann, f.code(t, seed, 1)), "")
 }
 
-func TestARightCodeIsGoodOnceAlsoInParallel(t *testing.T) {
+func TestACodeIsAcceptedOnceInParallel(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann := f.comes(t, user, false)
+	ann := f.newAccount(t, user, false)
 	seed, _ := f.withTOTP(t, ann)
 	code := f.code(t, seed, 0)
-	ended := tally(20, func(i int) error {
+	ended := countResults(20, func(i int) error {
 		if i%2 == 0 {
 			return f.verify(t, ann, code)
 		}
@@ -100,7 +100,7 @@ func TestARightCodeIsGoodOnceAlsoInParallel(t *testing.T) {
 		return err
 	})
 	if ended["done"] != 1 {
-		t.Errorf("one code has ended 20 attempts so: %v", ended)
+		t.Errorf("20 attempts with one code: %v", ended)
 	}
 }
 
@@ -108,25 +108,25 @@ func TestWrongCodesAreCountedBeforeTheyAreChecked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann, other := f.comes(t, user, false), f.comes(t, user, false)
+	ann, other := f.newAccount(t, user, false), f.newAccount(t, user, false)
 	seed, backup := f.withTOTP(t, ann)
-	wrong := f.wrong(t, seed)
-	ended := tally(200, func(i int) error {
+	wrong := f.wrongCode(t, seed)
+	ended := countResults(200, func(i int) error {
 		if i%2 == 0 {
 			return f.verify(t, ann, wrong)
 		}
 		return f.verify(t, other, wrong)
 	})
 	if ended[fault.VerificationFailed] > 5 || ended[fault.VerificationFailed]+ended[fault.TooManyAttempts] != 200 {
-		t.Fatalf("200 wrong codes at once: %v", ended)
+		t.Fatalf("200 concurrent wrong codes: %v", ended)
 	}
 	for _, when := range []struct {
-		passes time.Duration
-		want   fault.Code
+		wait time.Duration
+		want fault.Code
 	}{{0, fault.TooManyAttempts}, {15*time.Minute - time.Second, fault.TooManyAttempts}, {time.Second, ""}} {
-		f.clock.Advance(when.passes)
+		f.clock.Advance(when.wait)
 		f.Directory = f.reopened(t)
-		expect(t, "the right code after "+when.passes.String()+" more", f.verify(t, ann, f.code(t, seed, 0)), when.want)
+		expect(t, "the right code after "+when.wait.String()+" more", f.verify(t, ann, f.code(t, seed, 0)), when.want)
 	}
 	// A success resets the failures, and during a pause of TOTP backup codes are accepted.
 	for range 5 {
@@ -135,11 +135,11 @@ func TestWrongCodesAreCountedBeforeTheyAreChecked(t *testing.T) {
 	err := f.verify(t, ann, f.code(t, seed, 1))
 	expect(t, "in the pause", err, fault.TooManyAttempts)
 	if wait := retryAfter(err); wait != 15*time.Minute {
-		t.Errorf("the pause asks to wait %v", wait)
+		t.Errorf("RetryAfter is %v", wait)
 	}
 	expect(t, "a backup code in the pause of TOTP", f.verify(t, ann, backup[0]), "")
 	expect(t, "TOTP after it", f.verify(t, ann, f.code(t, seed, 1)), fault.TooManyAttempts)
-	if bob := f.comes(t, f.user(t, "bob"), false); true {
+	if bob := f.newAccount(t, f.user(t, "bob"), false); true {
 		theirs, _ := f.withTOTP(t, bob)
 		expect(t, "another user meanwhile", f.verify(t, bob, f.code(t, theirs, 0)), "")
 	}
@@ -148,24 +148,24 @@ func TestWrongCodesAreCountedBeforeTheyAreChecked(t *testing.T) {
 func TestAHundredWrongCodesInARowNeedAnOperator(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
 	seed, _ := f.withTOTP(t, ann)
 	for n := range 100 {
-		if err := f.verify(t, ann, f.wrong(t, seed)); codeOf(err) != fault.VerificationFailed {
+		if err := f.verify(t, ann, f.wrongCode(t, seed)); codeOf(err) != fault.VerificationFailed {
 			t.Fatalf("the %dth: %v", n+1, err)
 		}
 		if n%5 == 4 {
 			f.clock.Advance(15 * time.Minute)
-			ann = f.comes(t, User{ID: ann.UserID}, false)
+			ann = f.newAccount(t, User{ID: ann.UserID}, false)
 		}
 	}
 	f.clock.Advance(1000 * time.Hour)
 	f.Directory = f.reopened(t)
-	ann = f.comes(t, User{ID: ann.UserID}, false)
+	ann = f.newAccount(t, User{ID: ann.UserID}, false)
 	err := f.verify(t, ann, f.code(t, seed, 0))
 	expect(t, "the right one, weeks later", err, fault.TooManyAttempts)
 	if retryAfter(err) != 0 {
-		t.Errorf("a blocked user is told when to try again: %v", err)
+		t.Errorf("the error of a blocked user has RetryAfter: %v", err)
 	}
 	if err := f.ResetFactors(t.Context(), "operator", ann.UserID); err != nil {
 		t.Fatal(err)
@@ -177,7 +177,7 @@ func TestAHundredWrongCodesInARowNeedAnOperator(t *testing.T) {
 func TestAnAttemptThatCannotBeCountedIsNotChecked(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
 	seed, _ := f.withTOTP(t, ann)
 	code := f.code(t, seed, 0)
 	f.engine.Plan(storagetest.UnknownLost)
@@ -185,20 +185,20 @@ func TestAnAttemptThatCannotBeCountedIsNotChecked(t *testing.T) {
 	expect(t, "the same code afterwards", f.verify(t, ann, code), "")
 }
 
-func TestWithoutTOTPNoCodeIsAnAttempt(t *testing.T) {
+func TestCodesAreNotCountedWithoutTOTP(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
-	expect(t, "one without TOTP", f.verify(t, ann, f.code(t, "", 0)), fault.NoFactor)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
+	expect(t, "a user without TOTP", f.verify(t, ann, f.code(t, "", 0)), fault.NoFactor)
 	for range 10 { // a refused request does not count as an attempt
 		expect(t, "again", f.verify(t, ann, "123456"), fault.NoFactor)
 	}
 }
 
-func TestATextThatIsNoCodeIsNotCounted(t *testing.T) {
+func TestInvalidCodesAreNotCounted(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	ann := f.comes(t, f.user(t, "ann"), false)
+	ann := f.newAccount(t, f.user(t, "ann"), false)
 	seed, _ := f.withTOTP(t, ann)
 	code := f.code(t, seed, 0)
 	for _, text := range []string{
@@ -218,12 +218,12 @@ func TestACodeWhoseEffectFailsIsNotUsedUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	user := f.user(t, "ann")
-	ann, gone := f.comes(t, user, false), f.comes(t, user, false)
+	ann, ended := f.newAccount(t, user, false), f.newAccount(t, user, false)
 	seed, _ := f.withTOTP(t, ann)
-	if err := f.Logout(t.Context(), gone); err != nil {
+	if err := f.Logout(t.Context(), ended); err != nil {
 		t.Fatal(err)
 	}
 	code := f.code(t, seed, 0)
-	expect(t, "by a session that has ended", f.verify(t, gone, code), fault.NotLoggedIn)
-	expect(t, "by one that has not", f.verify(t, ann, code), "")
+	expect(t, "by a session that has ended", f.verify(t, ended, code), fault.NotLoggedIn)
+	expect(t, "by a session in force", f.verify(t, ann, code), "")
 }

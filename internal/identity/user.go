@@ -19,16 +19,16 @@ type User struct {
 	Name     string `json:"name"`
 	Created  int64  `json:"created"` // Unix seconds
 	Disabled bool   `json:"disabled,omitempty"`
-	Admin    bool   `json:"admin,omitempty"` // made by the one-time code of the set-up
+	Admin    bool   `json:"admin,omitempty"` // created with the one-time code of the set-up
 
-	// DisplayName is a name that the user chooses. It identifies nothing.
+	// DisplayName is a name that the user chooses. It does not identify the user.
 	DisplayName string `json:"display_name,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`
 	Token  *Token `json:"token,omitempty"` // nil if there is none
 }
 
-// userRecord is a user as it is stored: with the hashes of the user's secrets.
+// userRecord is a stored user, with the hashes of the user's secrets.
 type userRecord struct {
 	User
 	TokenHash credential.Hash `json:"token_hash,omitzero"` // SHA-256 of the access token
@@ -36,7 +36,7 @@ type userRecord struct {
 	// Password is a PHC string; empty if the user has no password.
 	Password string `json:"password,omitempty"`
 
-	// Epoch must equal that of a session for the session to be in force. Writing a higher one
+	// Epoch must equal the epoch of a session for the session to be in force. Writing a higher one
 	// ends all sessions.
 	Epoch int64 `json:"epoch,omitempty"`
 
@@ -60,7 +60,7 @@ func foldName(name string) (string, *fault.Fault) {
 // idClass begins the ids of users.
 const idClass = "usr"
 
-// CreateUser makes a user. It returns CONFLICT for a name that is taken, in any case, and
+// CreateUser creates a user. It returns CONFLICT for a name that is taken, in any case, and
 // INVALID_PARAMETER for a name that could be read as an id.
 func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, error) {
 	folded, refusal := newName(name)
@@ -73,11 +73,11 @@ func (d *Directory) CreateUser(ctx context.Context, actor, name string) (User, e
 // CreateUserWithPassword is [Directory.CreateUser] with a password, in one transaction, so that the
 // user never exists without it.
 func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, password string) (User, error) {
-	folded, refusal := newPerson(name, password)
+	folded, refusal := checkNewUser(name, password)
 	if refusal != nil {
 		return User{}, refusal
 	}
-	err := d.store.View(ctx, func(r storage.Reader) error { return free(r, name, folded) })
+	err := d.store.View(ctx, func(r storage.Reader) error { return checkNameFree(r, name, folded) })
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
@@ -88,7 +88,7 @@ func (d *Directory) CreateUserWithPassword(ctx context.Context, actor, name, pas
 	return d.createUser(ctx, actor, userRecord{User: User{Name: name}, Password: hash}, folded)
 }
 
-// createUser makes a user. It sets the id and the time of the record.
+// createUser creates a user. It sets the id and the time of the record.
 func (d *Directory) createUser(ctx context.Context, actor string, user userRecord, folded string) (User, error) {
 	user.ID, user.Created = credential.NewID(idClass), d.store.Now().Unix()
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
@@ -148,7 +148,7 @@ func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(sto
 		keys, err = collect(keyTable.PrimaryKeys(t, userKeys.Under(user.ID)))
 		return event, err
 	})
-	// Also after an error: an unknown outcome must not leave a disabled user in.
+	// Refresh also after an error: with an unknown outcome, a disabled user must not stay in memory.
 	d.refreshKeys(keys...)
 	return user, err
 }
@@ -169,7 +169,7 @@ func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(s
 		}
 		return event, userTable.Put(t, before, &user)
 	})
-	// Also after an error: an unknown outcome must not leave a revoked token in.
+	// Refresh also after an error: with an unknown outcome, a revoked token must not stay in memory.
 	d.refreshToken(user.ID)
 	return user.User, err
 }
@@ -197,10 +197,10 @@ type Profile struct {
 
 const maxDisplayName = 64
 
-// ChangeProfile changes the profile of the account's user. Setting the present value is not a
+// ChangeProfile changes the profile of the account's user. Setting the current value is not a
 // change.
 func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (User, error) {
-	if err := whole(a); err != nil {
+	if err := refuseHalfOpen(a); err != nil {
 		return User{}, err
 	}
 	if p.DisplayName != nil {
@@ -208,7 +208,7 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (U
 		n := utf8.RuneCountInString(name)
 		if n > maxDisplayName || !visible(name) {
 			return User{}, fault.At(fault.InvalidParameter, "display_name",
-				"a display name has at most %d characters that can be seen, this has %d", maxDisplayName, n)
+				"a display name has at most %d visible characters, this has %d", maxDisplayName, n)
 		}
 		p.DisplayName = &name
 	}

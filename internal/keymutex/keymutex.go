@@ -1,4 +1,4 @@
-// Package keymutex holds [KeyedMutex], a mutex for each name. It imports nothing of this
+// Package keymutex provides [KeyedMutex], a mutex for each key. It imports no other package of this
 // module.
 package keymutex
 
@@ -7,34 +7,35 @@ import (
 	"sync"
 )
 
-// KeyedMutex is a mutex for each key. The zero value is ready to use, by any number of
-// goroutines.
+// KeyedMutex is a mutex for each key. The zero value is ready to use. Its methods may be called
+// concurrently.
 type KeyedMutex struct {
 	locked sync.Map // string → chan struct{}, closed by unlock
 }
 
-// TryLock locks the key until unlock is called, if it is free. It does not wait. If the key is
-// locked, unlock is nil.
+// TryLock locks the key if it is free, until unlock is called. It does not block. If the key is
+// locked already, unlock is nil.
 func (m *KeyedMutex) TryLock(key string) (unlock func()) {
 	unlock, _ = m.try(key)
 	return unlock
 }
 
-// try is TryLock, but returns a channel that is closed when a locked key becomes free.
+// try is TryLock. If the key is locked, it also returns a channel that is closed when the key is
+// unlocked.
 func (m *KeyedMutex) try(key string) (unlock func(), freed <-chan struct{}) {
-	mine := make(chan struct{})
-	other, locked := m.locked.LoadOrStore(key, mine)
+	unlocked := make(chan struct{})
+	held, locked := m.locked.LoadOrStore(key, unlocked)
 	if locked {
-		return nil, other.(chan struct{})
+		return nil, held.(chan struct{})
 	}
 	return func() {
 		m.locked.Delete(key)
-		close(mine)
+		close(unlocked)
 	}, nil
 }
 
-// Lock waits until the key is free, or ctx ends, and locks it until unlock is called. It
-// returns an error only if ctx ends.
+// Lock waits until the key is free and locks it until unlock is called. It returns an error only if
+// ctx ends first.
 func (m *KeyedMutex) Lock(ctx context.Context, key string) (unlock func(), err error) {
 	for {
 		unlock, freed := m.try(key)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// openBadger opens the store that gateways have, in a directory.
+// openBadger opens a Badger store in a directory, as gateways do.
 func openBadger(dir string, gather time.Duration) (*storage.Store, error) {
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})
 	defer cancel()
@@ -27,7 +27,7 @@ func openBadger(dir string, gather time.Duration) (*storage.Store, error) {
 	return storage.New(engine, storage.Options{Gather: gather}), nil
 }
 
-// onBadger is a ledger over a new store in a directory, with the time of day.
+// onBadger returns a ledger over a new Badger store with the system clock.
 func onBadger(t testing.TB, dir string, gather time.Duration, opts Options) *fixture {
 	t.Helper()
 	store, err := openBadger(dir, gather)

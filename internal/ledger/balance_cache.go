@@ -10,32 +10,32 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// balances is what one user may spend at this moment. One mutex guards all of it,
-// so that everything a call needs is reserved together or not at all.
+// balances is what one user may spend now. One mutex guards all of it, so that everything a call
+// needs is reserved together or not at all.
 type balances struct {
 	user string
 
 	mu      sync.Mutex
-	gone    bool                               // it was dropped; look for the one in its place
-	loaded  bool                               // sources are those of the store
-	read    time.Time                          // when sources were
-	until   time.Time                          // when they must be again; zero: only when changed
-	sources map[journal.Account]*fundingSource // all that are in order or have reservations
-	order   []*fundingSource                   // those that may be spent, in the user's order
+	dropped bool                               // the cache no longer has these balances
+	loaded  bool                               // sources agree with the store
+	read    time.Time                          // when sources were read
+	until   time.Time                          // when sources must be read again; zero: only after a change
+	sources map[journal.Account]*fundingSource // in order, or with reservations
+	order   []*fundingSource                   // what may be spent, in the user's order
 	only    string                             // [Sources.Only]
-	owed    money.Amount                       // receivable: while there is one, nothing is spent
+	owed    money.Amount                       // receivable: nothing is spent unless it is zero
 	caps    map[capKey]*budgetUsage
 	open    int // reservations that have not ended
-	calls   int // of these, calls under a tolerance that have not been settled for good
+	calls   int // of these, calls under a tolerance without a final settlement
 	losses  losses
-	loads   int // under way
+	loads   int // number of loads that run now
 	used    time.Time
 }
 
 // fundingSource is an account in balances.
 type fundingSource struct {
 	account  journal.Account
-	durable  money.Amount // available in the store, after the last commit told of
+	durable  money.Amount // available in the store after the last installed commit
 	reserved money.Amount // by debits that have not been committed
 }
 
@@ -44,28 +44,28 @@ func (p *fundingSource) available() money.Amount { return max(0, p.durable-p.res
 // capKey names the period of a budget.
 type capKey struct {
 	scope string // "key/<id>" or "user"
-	start int64  // Unix seconds; zero for one that never resets
+	start int64  // Unix seconds; zero for a budget that never resets
 }
 
 // budgetUsage is a memo account in the balances.
 type budgetUsage struct {
 	account  journal.Account
-	known    bool         // used is that of the store; until then it is being read
-	used     money.Amount // in the store, after the last commit told of
+	known    bool         // used has been read from the store
+	used     money.Amount // in the store after the last installed commit
 	reserved money.Amount
 }
 
-// setBack is how far the clock may be before the time at which the sources were read, since
-// calls ask for the time a little before they use it. If it is further, the clock was ahead and
-// was set back, and the sources must be read again.
-const setBack = time.Minute
+// clockTolerance is how far now may lie before the time at which the sources were read, since
+// calls read the clock a little before they use it. If now lies further back, the clock was set
+// back, and the sources must be read again.
+const clockTolerance = time.Minute
 
-// fresh reports whether the balances may be used as they stand. The mutex is held.
+// fresh reports whether the balances may be used without another load. The mutex is held.
 func (p *balances) fresh(now time.Time) bool {
-	return p.loaded && (p.until.IsZero() || now.Before(p.until)) && now.Add(setBack).After(p.read)
+	return p.loaded && (p.until.IsZero() || now.Before(p.until)) && now.Add(clockTolerance).After(p.read)
 }
 
-// available is what the sources in order have together. The mutex is held.
+// available returns the sum of the sources in order. The mutex is held.
 func (p *balances) available() (sum money.Amount) {
 	for _, source := range p.order {
 		var fits bool
@@ -76,7 +76,7 @@ func (p *balances) available() (sum money.Amount) {
 	return sum
 }
 
-// known returns the accounts that the balances know, including those of budgets.
+// known returns the accounts in the balances, including those of budgets.
 func (p *balances) known() (accounts []journal.Account) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -89,10 +89,10 @@ func (p *balances) known() (accounts []journal.Account) {
 	return accounts
 }
 
-// install brings the balances up to what a transaction has made of the accounts, and ends the
-// reservation that the transaction debited, if any: between the two steps the debit would count
-// twice, or not at all. Accounts that the balances know are updated also while the balances are
-// not loaded, since reservations refer to them.
+// install updates the balances after a transaction and ends the reservation that the transaction
+// debited, if any. Both happen under one lock; otherwise the debit could count twice or not at
+// all. Known accounts are updated also while the balances are not loaded, since reservations
+// refer to them.
 func (p *balances) install(r *reading, debited *Reservation) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,11 +100,11 @@ func (p *balances) install(r *reading, debited *Reservation) {
 		debited.ended = true
 		debited.close()
 	}
-	if p.gone {
+	if p.dropped {
 		return
 	}
 	for _, s := range r.accounts {
-		p.see(s, r.sources != nil)
+		p.update(s, r.sources != nil)
 	}
 	if p.loaded = p.loaded || r.load; p.loaded && r.sources != nil {
 		p.rearrange(r.at, *r.sources)
@@ -116,9 +116,8 @@ func (p *balances) install(r *reading, debited *Reservation) {
 	}
 }
 
-// see notes the state of an account. One that is not known yet is noted only if the sources are
-// rearranged.
-func (p *balances) see(s seen, anew bool) {
+// update sets the state of an account. It adds an unknown account only if add is true.
+func (p *balances) update(s accountState, add bool) {
 	switch {
 	case s.account == journal.Receivable(p.user):
 		p.owed = -s.Balance
@@ -132,23 +131,23 @@ func (p *balances) see(s seen, anew bool) {
 		have := p.sources[s.account]
 		switch {
 		case have != nil:
-		case !anew:
+		case !add:
 			return
 		default:
-			have = &fundingSource{account: s.account} // which others read without the mutex
+			have = &fundingSource{account: s.account} // the account is read without the mutex
 			p.sources[s.account] = have
 		}
 		have.durable = s.Available()
 	}
 }
 
-// rearrange sets the sources that may be spent. A source that is no longer among them stays
-// until the next load, and while reservations may give back to it. The mutex is held.
+// rearrange sets the sources that may be spent. Any other source stays until the next load, and
+// while reservations may release money to it. The mutex is held.
 func (p *balances) rearrange(at time.Time, sources Sources) {
 	p.read, p.until, p.only, p.order = at, sources.Until, sources.Only, p.order[:0]
 	for _, account := range sources.Order {
 		have := p.sources[account]
-		if have == nil { // a load has dropped it meanwhile: the next one reads it
+		if have == nil { // a load has dropped the source; the next load reads it
 			p.loaded = false
 			continue
 		}
@@ -156,8 +155,8 @@ func (p *balances) rearrange(at time.Time, sources Sources) {
 	}
 }
 
-// usageOf returns the usage of a budget in a period, made if there is none. From then on
-// loads read it. The mutex is held.
+// usageOf returns the usage of a budget in a period, and creates it if there is none. Later loads
+// read it. The mutex is held.
 func (p *balances) usageOf(key capKey) *budgetUsage {
 	t := p.caps[key]
 	if t == nil {
@@ -184,7 +183,7 @@ func (ps *balanceCache) shard(user string) int {
 	return int(h % balanceShards)
 }
 
-// of returns the balances of a user, made if there are none.
+// of returns the balances of a user, and creates them if there are none.
 func (ps *balanceCache) of(user string) *balances {
 	shard := &ps[ps.shard(user)]
 	shard.mu.Lock()
@@ -200,7 +199,7 @@ func (ps *balanceCache) of(user string) *balances {
 	return p
 }
 
-// find returns the balances of a user, nil if there are none.
+// find returns the balances of a user, or nil if there are none.
 func (ps *balanceCache) find(user string) *balances {
 	shard := &ps[ps.shard(user)]
 	shard.mu.Lock()
@@ -208,11 +207,11 @@ func (ps *balanceCache) find(user string) *balances {
 	return shard.user[user]
 }
 
-// maxCaps bounds the budgets in idle balances. A budget that was dropped is read again when
-// a call needs it.
+// maxCaps bounds the number of budgets in idle balances. A budget that was dropped is read again
+// when a call needs it.
 const maxCaps = 256
 
-// drop removes the balances that were not used since a time, and clears the budgets of those
+// drop removes the balances that were not used since a time. It clears the budgets of balances
 // that have too many.
 func (ps *balanceCache) drop(since time.Time) {
 	for i := range ps {
@@ -222,7 +221,7 @@ func (ps *balanceCache) drop(since time.Time) {
 			p.mu.Lock()
 			switch {
 			case p.open == 0 && p.loads == 0 && p.used.Before(since):
-				p.gone = true
+				p.dropped = true
 				delete(shard.user, user)
 			case p.open == 0 && p.loads == 0 && len(p.caps) > maxCaps:
 				clear(p.caps)

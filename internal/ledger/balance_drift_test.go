@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestBalancesNeverExceedTheStore has changes that reach a balance cache which is
-// not loaded, and commits whose outcome is unknown.
+// TestBalancesNeverExceedTheStore runs changes while the balances are not loaded, and commits with
+// an unknown outcome.
 func TestBalancesNeverExceedTheStore(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -16,11 +16,11 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 		steps []step
 	}{
 		{
-			"a call grows while the balances must be read again, after a hold that they do not include",
+			"a call grows while the balances are out of date and miss a hold",
 			[]step{
 				{do: "credit", user: "ann", amount: 30}, // the wallet has 90
 				{do: "order", user: "ann", n: 3},        // opens the quota of the day
-				{do: "order", user: "ann", n: 0},        // the wallet alone
+				{do: "order", user: "ann", n: 0},        // only the wallet
 				{do: "reserve", user: "ann", amount: 1},
 				{do: "shut"},
 				{do: "order", user: "ann", n: 3},      // lists an account that is not cached
@@ -31,7 +31,7 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 			},
 		},
 		{
-			"a hold with an unknown outcome, on a quota that is no source meanwhile",
+			"a hold with an unknown outcome on a quota that is temporarily no source",
 			[]step{
 				{do: "grant", user: "ann", amount: 20, n: 1}, // a quota of 40
 				{do: "credit", user: "ann", amount: 30},
@@ -57,8 +57,8 @@ func TestBalancesNeverExceedTheStore(t *testing.T) {
 	}
 }
 
-// TestACallGrowsAfterTheOrderHasChanged: an open call reserves more while there
-// is money, even if the balances must be read again.
+// TestACallGrowsAfterTheOrderHasChanged checks that an open call can reserve more although the
+// balances must be read again.
 func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -67,21 +67,21 @@ func TestACallGrowsAfterTheOrderHasChanged(t *testing.T) {
 		for _, s := range []step{
 			{do: "credit", user: "ann", amount: 30},
 			{do: "order", user: "ann", n: 1}, // the quota of the day, then the wallet
-			{do: "order", user: "ann", n: 0}, // the wallet alone
+			{do: "order", user: "ann", n: 0}, // only the wallet
 			{do: "reserve", user: "ann", amount: 1},
 			{do: "order", user: "ann", n: 1},
 		} {
 			stepKinds[s.do].do(m, s)
 		}
 		if got, _ := m.calls[0].reservation.Grow(10); got != 10 {
-			t.Errorf("it grew by %d of 10", got)
+			t.Errorf("Grow(10) reserved %d", got)
 		}
 		m.finish()
 	})
 }
 
-// TestACallDoesNotGrowIntoAHoldOfUnknownOutcome: a hold was committed, its outcome
-// was reported as unknown, and then the disk is full. Its money is not available.
+// TestACallDoesNotGrowIntoAHoldOfUnknownOutcome commits a hold with an unknown outcome before the
+// disk is full. The money of the hold must not be available.
 func TestACallDoesNotGrowIntoAHoldOfUnknownOutcome(t *testing.T) {
 	t.Parallel()
 	err := runSteps(t, []step{

@@ -12,17 +12,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// batch is the settlements of one transaction. They are taken from the queue when the
-// transaction runs for the first time, so that all that have gathered until then are
-// in it, and stay the same when it runs again.
+// batch is the settlements of one transaction. The first run of the transaction takes them from
+// the queue. Further runs have the same settlements.
 type batch struct {
 	settler     *settler
 	id          journal.ID
 	settlements []*settlement
-	seen        map[string]*reading // what the users of settlements found committed have
+	readings    map[string]*reading // by user, if a settlement was already committed
 }
 
-func (b *batch) draw(now time.Time) {
+// take moves settlements from the queue to the batch.
+func (b *batch) take(now time.Time) {
 	s := b.settler
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -35,9 +35,9 @@ func (b *batch) draw(now time.Time) {
 	b.id = journal.TimedID(now)
 }
 
-// split halves a batch that the store refuses. A settlement that cannot be written ends up
-// alone and is given up, so that the others are written. What it charged is the operator's
-// loss and is logged as an error.
+// split halves a batch that the store refuses. If one settlement remains and cannot be written,
+// split drops it, so that the others are written. Its charge is lost to the operator and is
+// logged as an error.
 func (b *batch) split(why error) {
 	s := b.settler
 	n := len(b.settlements)
@@ -53,7 +53,7 @@ func (b *batch) split(why error) {
 	}
 	x := b.settlements[0]
 	s.ledger.mismatches.Add(1)
-	s.ledger.log.Error("a settlement cannot be written and is given up", zap.String("request_id", x.call.ID),
+	s.ledger.log.Error("a settlement cannot be written and is dropped", zap.String("request_id", x.call.ID),
 		zap.String("user_id", x.call.User), zap.Stringer("cost", x.call.Cost), zap.Error(why))
 	x.reservation.end(x.changes, x.final, false)
 	b.settlements = nil
@@ -65,21 +65,20 @@ func (b *batch) split(why error) {
 	<-s.slots
 }
 
-// write writes the records of the calls, one transfer for all of them, and the usage of their
-// days.
+// write writes the records of the calls, one transfer for all calls, and the usage of their days.
 func (b *batch) write(t storage.Txn) error {
 	l := b.settler.ledger
 	now := l.store.Now()
 	again := b.settlements != nil
 	if !again {
-		b.draw(now)
+		b.take(now)
 	}
-	kept, err := journal.ReadKeeping(t)
+	kept, err := journal.ReadRetention(t)
 	if err != nil {
 		return err
 	}
-	b.seen = make(map[string]*reading)
-	f := fold{owed: make(map[journal.Account]money.Amount), rows: make(map[row]*journal.Usage), lossy: make(map[string]bool)}
+	b.readings = make(map[string]*reading)
+	f := batchTotals{owed: make(map[journal.Account]money.Amount), rows: make(map[row]*journal.Usage), lossy: make(map[string]bool)}
 	for _, x := range b.settlements {
 		key := x.call.StoreKey(journal.CallPrefix)
 		var have journal.CallRecord
@@ -88,8 +87,8 @@ func (b *batch) write(t storage.Txn) error {
 				return err
 			}
 			if have.Number >= x.number {
-				b.seen[x.call.User] = nil
-				continue // committed by a run whose outcome was not known
+				b.readings[x.call.User] = nil
+				continue // committed by a run with an unknown outcome
 			}
 		}
 		record := journal.CallRecord{Call: x.call, Number: x.number, Paid: have.Paid}
@@ -117,15 +116,15 @@ func (b *batch) write(t storage.Txn) error {
 	if err := f.write(t, l, b.id, now); err != nil {
 		return err
 	}
-	for user := range b.seen {
-		if b.seen[user], err = l.read(t, user); err != nil {
+	for user := range b.readings {
+		if b.readings[user], err = l.read(t, user); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// committed follows the batch in memory. It runs on the goroutine that commits.
+// committed updates the balances in memory. It runs on the goroutine that commits.
 func (b *batch) committed() {
 	s := b.settler
 	var sum money.Amount
@@ -135,9 +134,9 @@ func (b *batch) committed() {
 			sum += c.by
 		}
 	}
-	// Since the run that committed them, balances may have been read that include these
-	// settlements.
-	for user, r := range b.seen {
+	// Balances that were read after an earlier run may already include these settlements, so they
+	// are installed from the store.
+	for user, r := range b.readings {
 		if p := s.ledger.balanceCache.find(user); p != nil {
 			p.install(r, nil)
 		}
@@ -150,22 +149,22 @@ func (b *batch) committed() {
 	}
 }
 
-// fold sums up what a batch does to each account and each day.
-type fold struct {
+// batchTotals sums up the changes of a batch by account and by day.
+type batchTotals struct {
 	owed  map[journal.Account]money.Amount
 	rows  map[row]*journal.Usage
-	lossy map[string]bool // users of whose calls something stayed uncollected
+	lossy map[string]bool // users with calls that were not collected in full
 	calls int
 }
 
-// row is where a call counts: that of Usage, cheaper to find.
+// row is the key of a [journal.Usage] as a comparable value.
 type row struct {
 	day              int64 // since 1970
 	user, key, model string
 }
 
-// count adds what a settlement has in addition to those of the same call before it.
-func (f *fold) count(x *settlement) {
+// count adds the difference between a settlement and the previous settlements of the same call.
+func (f *batchTotals) count(x *settlement) {
 	c := &x.call
 	model := c.CountedModel()
 	at := row{c.Time / (24 * 60 * 60 * 1000), c.User, c.Key, model}
@@ -184,7 +183,7 @@ func (f *fold) count(x *settlement) {
 	f.calls++
 }
 
-func (f *fold) write(t storage.Txn, l *Ledger, id journal.ID, now time.Time) error {
+func (f *batchTotals) write(t storage.Txn, l *Ledger, id journal.ID, now time.Time) error {
 	x := journal.Transfer{ID: id, Kind: journal.Calls, Count: f.calls}
 	var spent money.Amount
 	for _, a := range slices.Sorted(maps.Keys(f.owed)) {
@@ -194,8 +193,8 @@ func (f *fold) write(t storage.Txn, l *Ledger, id journal.ID, now time.Time) err
 			if err != nil {
 				return err
 			}
-			// The store cannot cover what the balances had promised, which is a bug. The user is not
-			// charged below zero, and verification finds the call that has paid more than was taken.
+			// If the store has less than the balances promised, there is a bug. The user is not charged
+			// below zero, and verification finds the call that paid more than was taken.
 			if available := max(0, state.Available()); owed > available {
 				l.mismatches.Add(1)
 				l.log.Error("an account has less than was promised", zap.String("account", string(a)),

@@ -34,8 +34,8 @@ func BenchmarkReserve(b *testing.B) {
 	}
 }
 
-// BenchmarkReserveAndSettle measures the reservation and settlement of a call. The
-// records are written while the next calls run.
+// BenchmarkReserveAndSettle measures the reservation and the settlement of a call. Records are
+// written while the next calls run.
 func BenchmarkReserveAndSettle(b *testing.B) {
 	for _, test := range []struct {
 		wallets  int
@@ -111,7 +111,7 @@ func BenchmarkVerify(b *testing.B) {
 	b.ResetTimer()
 	var records int64
 	for b.Loop() {
-		report := f.verified()
+		report := f.checkVerified()
 		records += report.Entries + report.Transfers + report.Calls
 	}
 	b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(records), "ns/record")

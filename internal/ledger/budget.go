@@ -7,29 +7,28 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Budget is a cap on what is spent under a scope in a period. It is never a
-// source of money.
+// Budget is a limit for the money spent under a scope in a period. It holds no money.
 type Budget struct {
 	Scope string       // "key/<id>", "keyowner/<id>" or "user"
-	Limit money.Amount // zero: there is no such budget
+	Limit money.Amount // zero: no budget
 	Reset calendar.Reset
 }
 
 // userScope is the scope of the budget of a user as a whole.
 const userScope = "user"
 
-// UserBudget is a budget of a user as a whole.
+// UserBudget returns a budget of a user as a whole.
 func UserBudget(limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: userScope, Limit: limit, Reset: reset}
 }
 
-// KeyBudget is a budget that the operator has set for one API key.
+// KeyBudget returns a budget that the operator has set for one API key.
 func KeyBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: "key/" + key, Limit: limit, Reset: reset}
 }
 
-// OwnerBudget is a budget that the owner has set for one API key. It is separate from the
-// budget of the operator: neither sees the other's budget.
+// OwnerBudget returns a budget that the owner has set for one API key. It is separate from the
+// operator's budget for the key: neither sees the other's.
 func OwnerBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
 	return Budget{Scope: "keyowner/" + key, Limit: limit, Reset: reset}
 }
@@ -37,16 +36,16 @@ func OwnerBudget(key string, limit money.Amount, reset calendar.Reset) Budget {
 // Budgets limit the call: at most two of its key and one of its user.
 type Budgets [3]Budget
 
-// Payer is who pays for a call, and under which budgets.
+// Payer is the user who pays for a call, and the budgets of the call.
 type Payer struct {
 	User    string
 	Budgets Budgets
 
-	// Tolerance restricts the calls of a user with more than this uncollected.
-	// Zero restricts no user.
+	// Tolerance restricts the calls of a user whose uncollected part is larger. Zero restricts
+	// no user.
 	Tolerance Tolerance
 
-	// FullContext reports that the reserved amount is the price of the whole context.
+	// FullContext says that the reserved amount is the price of the whole context.
 	FullContext bool
 }
 
@@ -59,9 +58,9 @@ type allowance struct {
 
 func (c allowance) left() money.Amount { return max(0, c.limit-c.used-c.reserved) }
 
-// knows sets caps to what the budgets of payer allow now, and reports whether the usage of
-// each has been read. The next load reads what has not. The mutex is held.
-func (p *balances) knows(payer Payer, now time.Time, caps *[]allowance) bool {
+// allowances sets caps to the budgets of payer in their present periods. It reports whether the
+// usage of each has been read; the next load reads any other. The mutex is held.
+func (p *balances) allowances(payer Payer, now time.Time, caps *[]allowance) bool {
 	known, n := true, 0
 	for _, b := range payer.Budgets {
 		if b.Limit > 0 {

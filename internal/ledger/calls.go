@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// CallInfo is a call as people read it.
+// CallInfo is a call as the console and the admin API show it.
 type CallInfo struct {
 	RequestID string       `json:"request_id"`
 	Time      int64        `json:"time"` // when it began, Unix seconds
@@ -25,14 +25,14 @@ type CallInfo struct {
 	Status    int          `json:"status"` // 0 while it runs
 	Ended     usage.Ended  `json:"ended"`  // empty while it runs
 	Usage     usage.Basis  `json:"usage"`
-	Rule      usage.Rule   `json:"rule,omitempty"` // that decided the charge, if the caller disconnected or the call failed
+	Rule      usage.Rule   `json:"rule,omitempty"` // the rule for the charge, if the caller disconnected or the call failed
 	Tokens    usage.Tokens `json:"tokens"`
 	Cost      money.Amount `json:"cost"`
 	FirstByte int64        `json:"first_byte_ms,omitempty"` // since it began
 	Duration  int64        `json:"duration_ms"`
 }
 
-// InfoOf returns a call as people read it.
+// InfoOf returns the description of a call.
 func InfoOf(c *journal.Call) CallInfo {
 	return CallInfo{
 		RequestID: c.ID, Time: c.Time / 1000, KeyID: c.Key, Model: c.Model, Route: c.Route, Stream: c.Stream,
@@ -41,14 +41,14 @@ func InfoOf(c *journal.Call) CallInfo {
 	}
 }
 
-// CallFilter says which calls are wanted. Empty fields want all.
+// CallFilter selects calls. An empty field selects all.
 type CallFilter struct {
 	Key, Model  string
-	From, Until time.Time // of Call.Time, half open
+	From, Until time.Time // of Call.Time; Until is excluded
 }
 
-// ScanCalls calls fn for the calls of a user, newest first, until fn returns
-// false or ctx ends. Those before [Ledger.CallsFrom] are left out.
+// ScanCalls calls fn for the calls of a user, newest first, until fn returns false or ctx ends.
+// It omits calls before [Ledger.CallsFrom].
 func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(journal.CallRecord) bool) error {
 	before := func(t time.Time) []byte {
 		return (&journal.Call{User: user, Time: t.UnixMilli() - 1}).StoreKey(journal.CallPrefix)
@@ -58,7 +58,7 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 		lo = before(f.Until)
 	}
 	return fault.OfStore(l.store.View(ctx, func(r storage.Reader) error {
-		kept, err := journal.ReadKeeping(r)
+		kept, err := journal.ReadRetention(r)
 		if err != nil {
 			return err
 		}
@@ -81,15 +81,15 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 	}))
 }
 
-// FindCall returns the call of a request, of one of some users, and whether there is one. The id
-// has the time, so that one record of each user is looked for.
+// FindCall returns the call of a request and whether one of the users has it. The id contains the
+// time, so FindCall reads one record per user.
 func (l *Ledger) FindCall(ctx context.Context, id string, users []string) (c journal.CallRecord, found bool, err error) {
 	at, ok := requestid.Time(id)
 	if !ok {
 		return c, false, nil
 	}
 	err = l.store.View(ctx, func(r storage.Reader) error {
-		kept, err := journal.ReadKeeping(r)
+		kept, err := journal.ReadRetention(r)
 		if err != nil || at.Before(kept.From(l.store.Now())) {
 			return err
 		}
@@ -104,9 +104,30 @@ func (l *Ledger) FindCall(ctx context.Context, id string, users []string) (c jou
 	return c, found, fault.OfStore(err)
 }
 
-// ScanUsage calls fn for the usage of a user between two days, both included,
-// day by day; of all users when user is empty, user by user. Empty days are
-// open ends.
+// CallPayment is what a settlement of a call took from an account.
+type CallPayment struct {
+	Transfer    journal.ID   `json:"transfer_id"`
+	Time        int64        `json:"time"`    // Unix seconds
+	Account     string       `json:"account"` // wallet or quota/<subscription>/<start>
+	Amount      money.Amount `json:"amount"`
+	Settlements int          `json:"settlements"` // in the transfer, of all users
+}
+
+// PaymentsOf returns what paid for a call.
+func (l *Ledger) PaymentsOf(ctx context.Context, c *journal.CallRecord) ([]CallPayment, error) {
+	payments := make([]CallPayment, len(c.Paid))
+	for i, p := range c.Paid {
+		transfer, err := l.Transfer(ctx, p.Transfer)
+		if err != nil {
+			return nil, err
+		}
+		payments[i] = CallPayment{p.Transfer, transfer.Time / 1000, p.Account, p.Amount, transfer.Count}
+	}
+	return payments, nil
+}
+
+// ScanUsage calls fn for the usage of a user between two days, both included, day by day. If user
+// is empty, it does so for all users, user by user. An empty day is an open end.
 func (l *Ledger) ScanUsage(ctx context.Context, user string, from, to journal.Day, fn func(journal.Usage) bool) error {
 	in := journal.Usages.Under()
 	if user != "" {
@@ -125,14 +146,13 @@ func (l *Ledger) ScanUsage(ctx context.Context, user string, from, to journal.Da
 	}))
 }
 
-// closeCrashed closes the calls that were under way when the process ended
-// without settling them. A store that does not tell how long it keeps calls is
-// refused here: no settlement could be written to it.
+// closeCrashed closes the calls that a crash interrupted after an intermediate settlement. It
+// fails if the retention of calls cannot be read, because then no settlement can be written.
 func (l *Ledger) closeCrashed(ctx context.Context) error {
 	var left [][]byte
-	var kept journal.Keeping
+	var kept journal.Retention
 	err := l.store.View(ctx, func(r storage.Reader) (err error) {
-		if kept, err = journal.ReadKeeping(r); err != nil {
+		if kept, err = journal.ReadRetention(r); err != nil {
 			return err
 		}
 		return r.Scan([]byte(journal.OpenCallPrefix), storage.PrefixEnd([]byte(journal.OpenCallPrefix)), func(key, _ []byte) bool {

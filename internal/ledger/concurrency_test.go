@@ -18,8 +18,8 @@ import (
 
 const callers = 64
 
-// together runs fn on as many goroutines as there are callers, all at once.
-func together(fn func(caller int)) {
+// concurrently runs fn once for each caller, each on its own goroutine.
+func concurrently(fn func(caller int)) {
 	var start, all sync.WaitGroup
 	start.Add(callers)
 	for caller := range callers {
@@ -32,9 +32,9 @@ func together(fn func(caller int)) {
 	all.Wait()
 }
 
-// nothingLeft fails the test when anything is open, reserved or not durable, or
-// does not add up.
-func (f *fixture) nothingLeft() {
+// checkNothingLeft reports an error if anything is open, reserved or not durable, or if
+// verification finds a problem.
+func (f *fixture) checkNothingLeft() {
 	f.t.Helper()
 	f.settled()
 	stats := f.Stats()
@@ -42,56 +42,56 @@ func (f *fixture) nothingLeft() {
 	if stats != (Stats{}) {
 		f.t.Errorf("left over: %+v", stats)
 	}
-	f.verified()
+	f.checkVerified()
 }
 
 func TestMoneyForSevenCallsPaysSevenCalls(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 75)
-	var let, refused atomic.Int64
+	var admitted, refused atomic.Int64
 	var reserved sync.WaitGroup
 	reserved.Add(callers)
-	together(func(caller int) {
+	concurrently(func(caller int) {
 		r, err := f.Reserve(t.Context(), Payer{User: "ann"}, 10)
 		reserved.Done()
-		var short *Short
+		var shortfall *Shortfall
 		switch {
-		case errors.As(err, &short):
+		case errors.As(err, &shortfall):
 			refused.Add(1)
-			if short.Available >= 10 || short.Available%10 != 5 {
-				t.Errorf("refused with %d available", short.Available)
+			if shortfall.Available >= 10 || shortfall.Available%10 != 5 {
+				t.Errorf("refused with %d available", shortfall.Available)
 			}
 			return
 		case err != nil:
 			t.Error(err)
 			return
 		}
-		reserved.Wait() // nothing is settled before all have asked
-		let.Add(1)
+		reserved.Wait() // no call settles before all have tried to reserve
+		admitted.Add(1)
 		if charged := r.Settle(aCall(f, fmt.Sprint("call", caller), "ann"), 10, true); charged != 10 {
 			t.Errorf("charged %d", charged)
 		}
 	})
-	if let.Load() != 7 || refused.Load() != callers-7 {
-		t.Errorf("%d calls were let in, %d refused", let.Load(), refused.Load())
+	if admitted.Load() != 7 || refused.Load() != callers-7 {
+		t.Errorf("%d calls were admitted, %d refused", admitted.Load(), refused.Load())
 	}
-	f.nothingLeft()
+	f.checkNothingLeft()
 	if w := f.wallet("ann"); w.Balance != 5 {
 		t.Errorf("the wallet has %d", w.Balance)
 	}
 }
 
-func TestWhoeverIsLetInPaysExactlyWhatHeIsCharged(t *testing.T) {
+func TestConcurrentCallsPayExactlyTheirCharges(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 1000)
 	var charged, refused atomic.Int64
-	together(func(caller int) {
+	concurrently(func(caller int) {
 		for n := range 20 {
 			r, err := f.Reserve(t.Context(), Payer{User: "ann"}, 10)
-			var short *Short
-			if errors.As(err, &short) {
+			var shortfall *Shortfall
+			if errors.As(err, &shortfall) {
 				refused.Add(1)
 				continue
 			}
@@ -102,14 +102,14 @@ func TestWhoeverIsLetInPaysExactlyWhatHeIsCharged(t *testing.T) {
 			charged.Add(int64(r.Settle(aCall(f, fmt.Sprintf("call%d-%d", caller, n), "ann"), 4, true)))
 		}
 	})
-	f.nothingLeft()
+	f.checkNothingLeft()
 	if w := f.wallet("ann"); w.Balance != 1000-money.Amount(charged.Load()) || charged.Load() == 0 || refused.Load() == 0 {
-		t.Errorf("%d were charged and %d calls refused, of 1000 the wallet has %d", charged.Load(), refused.Load(), w.Balance)
+		t.Errorf("of 1000, %d were charged and the wallet has %d; %d calls were refused", charged.Load(), w.Balance, refused.Load())
 	}
 }
 
-// TestManyCallsAndPurchasesAtOnce has calls of every kind beside purchases,
-// credits and holds of one user, from a quota and the wallet and under budgets.
+// TestManyCallsAndPurchasesAtOnce runs calls, purchases and credits of one user at the same time,
+// paid from a quota and the wallet and under budgets.
 func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 	t.Parallel()
 	quota := journal.Quota("ann", 1, time.Unix(0, 0))
@@ -120,7 +120,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 	f.credit("ann", begin)
 	f.book("ann", nil, journal.Transfer{ID: journal.IDOf("grant"), Kind: journal.Grant, User: "ann", Legs: journal.LegsBetween(journal.Granted, quota, granted)})
 	var charged, bought, credited atomic.Int64
-	together(func(caller int) {
+	concurrently(func(caller int) {
 		payer := Payer{User: "ann", Budgets: Budgets{{Scope: fmt.Sprint("key/", caller%5), Limit: money.Unit, Reset: calendar.Day}}}
 		for n := range rounds {
 			id := fmt.Sprintf("%d-%d", caller, n)
@@ -135,7 +135,7 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 			}
 		}
 	})
-	f.nothingLeft()
+	f.checkNothingLeft()
 	state := journal.State{}
 	f.change(func(tx storage.Txn) (err error) {
 		state, err = journal.ReadState(tx, quota)
@@ -143,11 +143,11 @@ func TestManyCallsAndPurchasesAtOnce(t *testing.T) {
 	})
 	want := begin + granted + money.Amount(credited.Load()-charged.Load()-bought.Load())
 	if have := f.wallet("ann").Balance + state.Balance; have != want || charged.Load() < granted {
-		t.Errorf("of %d, after %d charged, %d is left, not %d", begin+granted, charged.Load(), have, want)
+		t.Errorf("of %d, %d were charged; %d are left, want %d", begin+granted, charged.Load(), have, want)
 	}
 }
 
-// buy buys something for a price, or is refused, and returns what it has paid.
+// buy makes a purchase and returns the paid price, or zero if the purchase was refused.
 func (f *fixture) buy(key string, price money.Amount) money.Amount {
 	_, _, err := f.Once(f.t.Context(), "ann", IdempotencyKey{Scope: "ann", Key: key}, func() (*Reservation, error) {
 		return f.ReserveWallet(f.t.Context(), "ann", price)
@@ -155,8 +155,8 @@ func (f *fixture) buy(key string, price money.Amount) money.Amount {
 		_, err := journal.Book(tx, f.clock.Now(), journal.Transfer{ID: journal.IDOf("buy", key), Kind: journal.Purchase, User: "ann", Legs: journal.LegsBetween(journal.Wallet("ann"), journal.Sold, price)})
 		return "sold", err
 	})
-	var short *Short
-	if errors.As(err, &short) {
+	var shortfall *Shortfall
+	if errors.As(err, &shortfall) {
 		return 0
 	}
 	if err != nil {
@@ -165,12 +165,12 @@ func (f *fixture) buy(key string, price money.Amount) money.Amount {
 	return price
 }
 
-// someCall makes a call that is released, costs less than reserved, takes long, or
-// costs more, and returns what it was charged.
+// someCall makes a call and returns its charge. By kind, the call is released, costs less than
+// reserved, has several settlements, or costs more than reserved.
 func (f *fixture) someCall(payer Payer, id string, kind int) (charged money.Amount) {
 	r, err := f.Reserve(f.t.Context(), payer, 20)
-	var short *Short
-	if errors.As(err, &short) {
+	var shortfall *Shortfall
+	if errors.As(err, &shortfall) {
 		return 0
 	}
 	if err != nil {
@@ -201,7 +201,7 @@ func (f *fixture) someCall(payer Payer, id string, kind int) (charged money.Amou
 	return charged
 }
 
-func TestBalancesThatAreDroppedMeanwhile(t *testing.T) {
+func TestCallsWhileBalancesAreDropped(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	users := []string{"ann", "bob", "eve"}
@@ -213,23 +213,23 @@ func TestBalancesThatAreDroppedMeanwhile(t *testing.T) {
 		f.clock.Advance(idle + time.Second)
 		f.Sweep()
 	})
-	together(func(caller int) {
+	concurrently(func(caller int) {
 		for n := range 30 {
 			which := (caller + n) % len(users)
 			charged[which].Add(int64(f.someCall(Payer{User: users[which]}, fmt.Sprintf("%d-%d", caller, n), n%4)))
 		}
 	})
 	stop()
-	f.nothingLeft()
+	f.checkNothingLeft()
 	for i, user := range users {
 		if w := f.wallet(user); w.Balance != 2000-money.Amount(charged[i].Load()) {
-			t.Errorf("%s was charged %d of 2000, and has %d", user, charged[i].Load(), w.Balance)
+			t.Errorf("%s was charged %d of 2000 and has %d", user, charged[i].Load(), w.Balance)
 		}
 	}
 	f.clock.Advance(idle + time.Second)
 	f.Sweep()
 	if n := f.Stats().CachedUsers; n != 0 {
-		t.Errorf("%d balanceCache are kept that nobody uses", n)
+		t.Errorf("the cache keeps %d idle balances", n)
 	}
 }
 
@@ -250,9 +250,9 @@ func (f *fixture) meanwhile(fn func()) (stop func()) {
 	}
 }
 
-// TestPeriodsThatEndMeanwhile has a quota and a budget of each day, which are
-// enough for a few calls only, while days go by.
-func TestPeriodsThatEndMeanwhile(t *testing.T) {
+// TestCallsWhilePeriodsEnd gives each day a quota and a budget that are enough for a few calls,
+// and makes calls while days pass.
+func TestCallsWhilePeriodsEnd(t *testing.T) {
 	t.Parallel()
 	var f *fixture
 	const daily = 100
@@ -264,7 +264,7 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 	}})
 	payer := Payer{User: "ann", Budgets: Budgets{{Scope: "user", Limit: daily - 5, Reset: calendar.Day}}}
 	var charged atomic.Int64
-	together(func(caller int) {
+	concurrently(func(caller int) {
 		for n := range 30 {
 			charged.Add(int64(f.someCall(payer, fmt.Sprintf("%d-%d", caller, n), n%4)))
 			if caller == 0 {
@@ -272,8 +272,8 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 			}
 		}
 	})
-	f.nothingLeft()
-	// No day gave more than its budget, whatever day its calls were settled on.
+	f.checkNothingLeft()
+	// The spending of a day never exceeds its budget, even if calls are settled on a later day.
 	var spent, days money.Amount
 	f.change(func(tx storage.Txn) error {
 		spent, days = 0, 0
@@ -289,6 +289,6 @@ func TestPeriodsThatEndMeanwhile(t *testing.T) {
 		})
 	})
 	if spent != money.Amount(charged.Load()) || days < 2 {
-		t.Errorf("%d were charged, the budgets of %d days count %d", charged.Load(), days, spent)
+		t.Errorf("charged %d, but the budgets of %d days count %d", charged.Load(), days, spent)
 	}
 }

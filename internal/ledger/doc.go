@@ -1,25 +1,22 @@
 // Package ledger lets users spend their money: it reserves, settles and holds.
 //
-// What is stored is declared in package journal. Package verify checks it.
+// Package journal declares the stored records. Package verify checks them.
 //
-// # In memory
+// # Balance cache
 //
-// The balances of each user who spends are cached: the available money of the
-// user's accounts, in the order in which the user wants it spent, without what is
-// reserved by calls under way. Every debit passes them first, so that money is
-// given away once, to the last nano-unit, without a look at the store.
+// The balances of each active user are cached: the available money of the user's accounts, in
+// the user's order of spending, minus the reservations of running calls. Every debit reserves
+// here first, so that no money is spent twice, and no call waits for the store.
 //
-// Balances follow the store step by step. What a transaction enters into a user's
-// accounts is noted inside it, and reaches the balances when it is durable, in the
-// order of commits; only a load reads all accounts of a user. So at every
-// moment they are the durable state after the last commit that they were told of,
-// minus the reservations whose debits have not been committed.
+// Each transaction records the account states that it writes. The balances are updated with these
+// states when the transaction is durable, in the order of commits; only a load reads all accounts
+// of a user. So the balances are always the durable state after the last installed commit, minus
+// the reservations whose debits have not been committed.
 //
 // # Calls
 //
-// A call reserves its greatest price, runs, and is settled: its record and the
-// legs of its payment are queued, and written many at a time in one transaction
-// by the settler, folded to one leg per account. A crash forgets the queue,
-// which is bounded in number and in time, in the customer's favour. A call that
-// takes long is settled in between, so that a crash forgets seconds of it.
+// A call reserves its highest possible cost, runs, and is settled. The settler queues its record
+// and its payments, and writes many settlements in one transaction with one leg per account. A
+// crash loses the queue, which is bounded in number and time; the user is then not charged. A long
+// call is also settled while it runs, so that a crash loses only seconds of it.
 package ledger

@@ -10,22 +10,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// EntryInfo is an entry as people read it, with what its transfer was for.
+// EntryInfo is an entry as the console and the admin API show it.
 type EntryInfo struct {
 	Number    uint64       `json:"number"` // from 1, without gaps
 	Time      int64        `json:"time"`   // Unix seconds
 	Kind      journal.Kind `json:"kind"`
-	Amount    money.Amount `json:"amount"`         // the change of the balance
-	Held      money.Amount `json:"held,omitempty"` // the change of what is held
-	Balance   money.Amount `json:"balance"`        // after it
+	Amount    money.Amount `json:"amount"`         // change of the balance
+	Held      money.Amount `json:"held,omitempty"` // change of the held amount
+	Balance   money.Amount `json:"balance"`        // after the entry
 	Transfer  journal.ID   `json:"transfer_id"`
-	Reference string       `json:"reference,omitempty"` // what it is about: an order, a task, a subscription
-	Reason    string       `json:"reason,omitempty"`    // an operator's
+	Reference string       `json:"reference,omitempty"` // id of an order, a task or a subscription
+	Reason    string       `json:"reason,omitempty"`    // text of the operator
 	Count     int          `json:"count,omitempty"`     // of settlements, for calls
 }
 
-// Entries returns the entries of an account, newest first, without the first skip of
-// them, and how many there are in all.
+// Entries returns at most limit entries of an account, newest first, after the first skip, and the
+// total number of entries.
 func (l *Ledger) Entries(ctx context.Context, a journal.Account, skip, limit int64) (lines []EntryInfo, total int64, err error) {
 	lines = []EntryInfo{}
 	err = l.store.View(ctx, func(r storage.Reader) error {
@@ -59,7 +59,7 @@ func (l *Ledger) Entries(ctx context.Context, a journal.Account, skip, limit int
 	return lines, total, fault.OfStore(err)
 }
 
-// Transfer returns a transfer; the zero Transfer if there is none.
+// Transfer returns a transfer, or the zero Transfer if there is none.
 func (l *Ledger) Transfer(ctx context.Context, id journal.ID) (x journal.Transfer, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		x, _, err = journal.ReadTransfer(r, id)
@@ -68,7 +68,8 @@ func (l *Ledger) Transfer(ctx context.Context, id journal.ID) (x journal.Transfe
 	return x, fault.OfStore(err)
 }
 
-// About returns what a transfer is about: for one that ends a hold, what the hold was for.
+// About returns the id of the order, subscription or task that a transfer is for; see
+// [journal.About].
 func (l *Ledger) About(ctx context.Context, x *journal.Transfer) (about string, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		about, err = journal.About(r, x)
@@ -77,15 +78,14 @@ func (l *Ledger) About(ctx context.Context, x *journal.Transfer) (about string, 
 	return about, fault.OfStore(err)
 }
 
-// maxNamed bounds the calls that CallsOf reads.
-const maxNamed = 100_000
+// maxCallsRead bounds the number of calls that CallsOf reads.
+const maxCallsRead = 100_000
 
-// CallsOf returns the requests whose settlements are in lines of an account, by transfer. It reads
-// the calls of the user backwards from the newest line until the amounts of all lines are
-// explained. It may miss a call of which a settlement is not kept one by one; see
-// [journal.MaxPaid].
+// CallsOf returns the request ids of the calls that lines of an account paid for, by transfer. It
+// reads the calls of the user, newest first, until their payments add up to the amounts of all
+// lines. It may miss a call whose older payments were merged; see [journal.MaxPaid].
 func (l *Ledger) CallsOf(ctx context.Context, a journal.Account, lines []EntryInfo) (of map[journal.ID][]string, err error) {
-	left := make(map[journal.ID]money.Amount) // what no call explains so far
+	left := make(map[journal.ID]money.Amount) // not yet explained by calls
 	var newest int64
 	for _, line := range lines {
 		if line.Kind == journal.Calls {
@@ -111,7 +111,7 @@ func (l *Ledger) CallsOf(ctx context.Context, a journal.Account, lines []EntryIn
 			}
 		}
 		read++
-		return unexplained > 0 && read < maxNamed
+		return unexplained > 0 && read < maxCallsRead
 	})
 	return of, err
 }

@@ -12,13 +12,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// transferBatch is how many bytes of transfers ScanTransfers reads in one snapshot.
+// transferBatch is the number of bytes of transfers that ScanTransfers reads in one snapshot.
 const transferBatch = 256 << 10
 
-// ScanTransfers calls fn for all transfers from one time until another, half open, in the order of
-// their ids, until fn returns an error. A zero until is open. No snapshot is open while fn runs, so
-// fn may take long; transfers that are booked meanwhile may be left out. It fails with
-// [storage.ErrUnreadable] at a transfer that cannot be decoded.
+// ScanTransfers calls fn for all transfers in [from, until), in the order of their ids, until fn
+// returns an error. A zero until is an open end. No snapshot is open while fn runs, so fn may take
+// long; transfers that are booked meanwhile may be missing. If a transfer cannot be decoded, it
+// returns [storage.ErrUnreadable].
 func (l *Ledger) ScanTransfers(ctx context.Context, from, until time.Time, fn func(*journal.Transfer) error) error {
 	lo, hi := []byte(journal.TransferPrefix), storage.PrefixEnd([]byte(journal.TransferPrefix))
 	for more := true; more; {

@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-func TestAllTransfersAreReadWithoutASnapshotThatStaysOpen(t *testing.T) {
+func TestScanTransfersKeepsNoSnapshotOpen(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
@@ -35,7 +35,7 @@ func TestAllTransfersAreReadWithoutASnapshotThatStaysOpen(t *testing.T) {
 		}
 		return id
 	}
-	const n = 1000 // a megabyte, which takes several batches
+	const n = 1000 // one megabyte, which is several batches
 	want := make(map[journal.ID]bool)
 	for i := range n {
 		want[book(i, day.Add(time.Duration(i)*time.Second))] = true
@@ -45,11 +45,11 @@ func TestAllTransfersAreReadWithoutASnapshotThatStaysOpen(t *testing.T) {
 	more := n
 	err = l.ScanTransfers(t.Context(), day, day.AddDate(0, 0, 1), func(x *journal.Transfer) error {
 		if !want[x.ID] {
-			t.Errorf("%v is read twice, or is of another day", x.ID)
+			t.Errorf("transfer %v is read twice, or is of another day", x.ID)
 		}
 		delete(want, x.ID)
 		more++
-		book(more, day.AddDate(0, 0, 2)) // would wait for a snapshot that is open
+		book(more, day.AddDate(0, 0, 2)) // would block if a snapshot were open
 		return nil
 	})
 	if err != nil || len(want) != 0 {
@@ -63,13 +63,13 @@ func TestAllTransfersAreReadWithoutASnapshotThatStaysOpen(t *testing.T) {
 		return nil
 	})
 	if all != 2*n+2 || !errors.Is(err, enough) {
-		t.Errorf("%d were read, %v", all, err)
+		t.Errorf("%d transfers were read, %v", all, err)
 	}
 	damaged := journal.IDOf("damaged")
 	if err := store.Update(t.Context(), func(tx storage.Txn) error { return tx.Set(journal.TransferKey(damaged), []byte("x"), time.Time{}) }); err != nil {
 		t.Fatal(err)
 	}
 	if err := l.ScanTransfers(t.Context(), time.Time{}, time.Time{}, func(*journal.Transfer) error { return nil }); !errors.Is(err, storage.ErrUnreadable) {
-		t.Errorf("a damaged transfer is %v", err)
+		t.Errorf("the error for a damaged transfer is %v", err)
 	}
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestATaskCountsWhereAndWhenItIsCharged holds what of a task is in the usage of
-// days, beside calls: what it was charged, once, on the day of that.
-func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
+// TestATaskCountsOnTheDayOfItsCharge checks that the usage of a day counts a task once, with its
+// charge, on the day of the charge.
+func TestATaskCountsOnTheDayOfItsCharge(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 100*money.Unit)
@@ -37,16 +37,16 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	overnight, voided, dear := hold("a"), hold("b"), hold("c")
+	overnight, voided, expensive := hold("a"), hold("b"), hold("c")
 	f.reserve(payer, money.Unit).Settle(aCall(f, "call", "ann"), money.Unit, true)
 	f.settled()
 	f.clock.Advance(24 * time.Hour)
 	f.reserve(payer, money.Unit).Settle(aCall(f, "next", "ann"), money.Unit, true)
 	f.settled()
 	end(overnight, "key_1", "m", 4)
-	end(overnight, "key_1", "m", 9) // it has ended
+	end(overnight, "key_1", "m", 9) // the hold has ended before
 	end(voided, "key_1", "video-1", 0)
-	end(dear, "key_2", "video-1", 30) // of which 10 are held
+	end(expensive, "key_2", "video-1", 30) // 10 are held
 
 	var got []journal.Usage
 	var sum money.Amount
@@ -61,7 +61,7 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 		{Day: "20261121", User: "ann", Key: "key_2", Model: "video-1", Tasks: 1, Cost: 10},
 	}
 	if err != nil || !slices.Equal(got, want) {
-		t.Errorf("%v, the usage is %+v, not %+v", err, got, want)
+		t.Errorf("the usage is %+v, want %+v (%v)", got, want, err)
 	}
 	err = f.store.View(t.Context(), func(r storage.Reader) error {
 		for _, day := range []journal.Account{"s/spent/20261120", "s/spent/20261121"} {
@@ -74,9 +74,9 @@ func TestATaskCountsWhereAndWhenItIsCharged(t *testing.T) {
 		return nil
 	})
 	if err != nil || sum != 0 {
-		t.Errorf("%v, the usage differs by %v from what was spent", err, sum)
+		t.Errorf("the usage differs by %v from the spent amounts (%v)", sum, err)
 	}
-	f.verified()
+	f.checkVerified()
 }
 
 var (
@@ -85,7 +85,7 @@ var (
 	voidHold = journal.IDOf("void")
 )
 
-// newHolds is a ledger with a hold that is open, one that was settled and one that was voided.
+// newHolds returns a ledger with an open, a captured and a voided hold.
 func newHolds(t *testing.T) *fixture {
 	t.Helper()
 	f := newFixture(t, Options{})
@@ -107,7 +107,7 @@ func newHolds(t *testing.T) *fixture {
 	return f
 }
 
-// TestAHoldEndsOnce also if it has no record any more though it has ended.
+// TestAHoldEndsOnce ends holds twice. One of them has ended, but its record is missing.
 func TestAHoldEndsOnce(t *testing.T) {
 	t.Parallel()
 	f := newHolds(t)
@@ -120,19 +120,19 @@ func TestAHoldEndsOnce(t *testing.T) {
 	}
 	for range 2 {
 		if charged, err := end(openHold, 4*money.Unit); err != nil || charged != 4*money.Unit {
-			t.Errorf("it was charged %v: %v", charged, err)
+			t.Errorf("the hold was charged %v: %v", charged, err)
 		}
 	}
-	f.verified()
+	f.checkVerified()
 	f.change(func(tx storage.Txn) error { return tx.Delete(journal.HoldKey("ann", paidHold)) })
 	if charged, err := end(paidHold, 7*money.Unit); err == nil {
-		t.Errorf("a hold that had ended, in what way is not known, was charged %v", charged)
+		t.Errorf("a hold that had ended without a record was charged %v", charged)
 	}
 }
 
-// TestOpenHoldsAreTheTransfersThatNothingEnds lists holds, of which an open one has
-// no record, and reads each.
-func TestOpenHoldsAreTheTransfersThatNothingEnds(t *testing.T) {
+// TestScanOpenHoldsListsOnlyOpenHolds lists the open holds, which have no record, and reads each
+// hold.
+func TestScanOpenHoldsListsOnlyOpenHolds(t *testing.T) {
 	t.Parallel()
 	f := newHolds(t)
 	err := f.store.View(t.Context(), func(r storage.Reader) error {
@@ -145,7 +145,7 @@ func TestOpenHoldsAreTheTransfersThatNothingEnds(t *testing.T) {
 			return nil
 		})
 		if want := []journal.HoldInfo{{ID: openHold, User: "ann", State: journal.Held, Amount: 10 * money.Unit}}; err != nil || !slices.Equal(open, want) {
-			t.Errorf("%v, %+v are open, not %+v", err, open, want)
+			t.Errorf("the open holds are %+v, want %+v (%v)", open, want, err)
 		}
 		for _, want := range []journal.HoldInfo{
 			{ID: openHold, User: "ann", State: journal.Held, Amount: 10 * money.Unit, Charged: 0},
@@ -153,10 +153,10 @@ func TestOpenHoldsAreTheTransfersThatNothingEnds(t *testing.T) {
 			{ID: voidHold, User: "ann", State: journal.Voided, Amount: 2 * money.Unit, Charged: 0},
 		} {
 			if have, found, err := journal.ReadHold(r, "ann", want.ID); err != nil || !found || have != want {
-				t.Errorf("%v, %t, the hold is %+v, not %+v", err, found, have, want)
+				t.Errorf("the hold is %+v (found: %t), want %+v (%v)", have, found, want, err)
 			}
 			if _, found, err := journal.ReadHold(r, "bob", want.ID); err != nil || found {
-				t.Errorf("hold %v is bob's: %t, %v", want.ID, found, err)
+				t.Errorf("bob can read hold %v: %t, %v", want.ID, found, err)
 			}
 		}
 		return nil

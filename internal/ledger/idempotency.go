@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// IdempotencyKey names what a caller wants done once. The same key with the same
-// fingerprint is answered what was answered the first time; with another
-// fingerprint it is refused.
+// IdempotencyKey identifies an operation that runs once. A repeated key with the same fingerprint
+// gets the first result. With another fingerprint it is refused.
 type IdempotencyKey struct {
-	Scope       string     // whose key: the id of a user, or of an API key
+	Scope       string     // owner of the key: the id of a user or of an API key
 	Key         string     // 1 to 255 printable ASCII characters
 	Fingerprint journal.ID // of the operation and all of its parameters
 }
 
-// Validate refuses a key that is none. param names the field it came in.
+// Validate returns a fault if the key is empty, too long, or not printable ASCII. param is the
+// name of the request field.
 func (c IdempotencyKey) Validate(param string) *fault.Fault {
 	if c.Key == "" {
 		return fault.At(fault.MissingParameter, param, "%s is required: a unique word such as a UUID, by which this is done once", param)
@@ -36,8 +36,8 @@ func (c IdempotencyKey) Validate(param string) *fault.Fault {
 	return nil
 }
 
-// IdempotencyKeyUsed reports whether something was done under an idempotency key before, whatever
-// it was.
+// IdempotencyKeyUsed reports whether an operation was done under an idempotency key, with any
+// fingerprint.
 func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used bool, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		used, err = journal.IdempotencyRecords.Has(r, c.Scope, journal.IDOf(c.Key).String())
@@ -46,21 +46,21 @@ func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used
 	return used, fault.OfStore(err)
 }
 
-// read returns what was answered to the key, or nil if it is free.
+// read returns the record of the key, or nil if the key is free.
 func (c IdempotencyKey) read(r storage.Reader) (*journal.IdempotencyRecord, error) {
 	return journal.IdempotencyRecords.Get(r, c.Scope, journal.IDOf(c.Key).String())
 }
 
-// Once does something of one user once. reserve is called for what it debits,
-// and may return nil; do runs in the transaction as in [Ledger.Update], and
-// returns what is to be answered, now and whenever the idempotency key comes again. A
-// refusal leaves the idempotency key free. If c has no key, do simply runs.
+// Once runs an operation of one user once. reserve reserves the amount that the operation debits;
+// it may be nil. do runs in a transaction as in [Ledger.Update] and returns the result for this
+// and all later requests with the key. If do fails, the key can be used again. If c has no key, Once runs
+// do without a record.
 func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
 	if c.Key != "" {
-		// The second attempt finds what the first has done, and is not refused
-		// for the money that the first has reserved.
+		// A concurrent attempt waits for the first one, so it gets that result and is not refused
+		// because of the money that the first one has reserved.
 		done, err := l.idempotencyKeys.Lock(ctx, c.Scope+"/"+c.Key)
 		if err != nil {
 			return nil, false, err
@@ -116,7 +116,8 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 	return result, replayed, nil
 }
 
-// answer returns what was answered before, or refuses the key if it was used for something else.
+// answer returns the stored result. If the fingerprint differs, it returns
+// [fault.IdempotencyKeyReused].
 func (c IdempotencyKey) answer(have *journal.IdempotencyRecord) (json.RawMessage, bool, error) {
 	if have.Fingerprint != c.Fingerprint {
 		return nil, false, fault.At(fault.IdempotencyKeyReused, "idempotency_key",

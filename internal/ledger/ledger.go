@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Ledger is the money of one store.
+// Ledger keeps the money of one store. Its methods may be called concurrently.
 type Ledger struct {
 	store           *storage.Store
 	opts            Options
@@ -26,30 +26,30 @@ type Ledger struct {
 	idempotencyKeys keymutex.KeyedMutex
 
 	open       atomic.Int64 // reservations that have not ended
-	reserved   atomic.Int64 // nano-units that they hold, without what is committed
-	mismatches atomic.Int64 // debits that the store could not cover as the balances had promised
+	reserved   atomic.Int64 // nano-units that they reserve and have not committed
+	mismatches atomic.Int64 // debits that the balances allowed and the store could not cover
 }
 
-// Options are what a [Ledger] is told by the rest of the process.
+// Options are the options of [Open].
 type Options struct {
 	// Sources lists what a user may spend, in the user's order. It is called inside
-	// transactions, where it may bring the user's records up to date, such as by
-	// opening the quota of a new period. Default: the wallet alone.
+	// transactions, where it may update the user's records, for example open the quota of a new
+	// period. Default: only the wallet.
 	Sources func(t storage.Txn, user string) (Sources, error)
 
-	// Logger is told of what must not happen. Default: none.
+	// Logger logs lost settlements and mismatches. Default: none.
 	Logger *zap.Logger
 }
 
 // Sources are the accounts that a user may spend from.
 type Sources struct {
-	Order []journal.Account // what calls are paid from, first to last
-	Until time.Time         // when this must be looked at again; zero: only after a change
-	Only  string            // the user's preference by which Order is not all that the user has; empty: it is
+	Order []journal.Account // calls are paid from these, first to last
+	Until time.Time         // when they must be read again; zero: only after a change
+	Only  string            // the user's preference if it excludes some money; else empty
 }
 
-// Open makes the ledger of a store, and closes the records of calls that a
-// crash has left open: they are charged as recorded.
+// Open opens the ledger of a store. It closes the records of calls that a crash has left open;
+// their recorded charges stay.
 func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, error) {
 	if opts.Sources == nil {
 		opts.Sources = func(_ storage.Txn, user string) (Sources, error) {
@@ -68,22 +68,22 @@ func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, err
 	return l, nil
 }
 
-// Close waits until every settlement is durable, or ctx ends, and ends the
-// settler. The store is open until then.
+// Close waits until every settlement is durable or ctx ends, and stops the settler. The store
+// must stay open until Close returns.
 func (l *Ledger) Close(ctx context.Context) {
 	l.settler.end(ctx)
 }
 
-// reading is what a transaction found or made of a user's money.
+// reading is the state of a user's money that a transaction has read or written.
 type reading struct {
-	load     bool // it was made to fill the balances: it has all that the balances need
+	load     bool // it has everything that the balances need
 	at       time.Time
-	accounts []seen   // the last of an account counts
-	sources  *Sources // nil: as they were
+	accounts []accountState // if an account occurs twice, the last one counts
+	sources  *Sources       // nil: unchanged
 }
 
-// read returns what a user has, inside a transaction: what the user may spend, the
-// wallet, the receivable, and what else the balances know.
+// read returns the state of a user's money inside a transaction: the funding sources, the wallet,
+// the receivable, and all other accounts in the balances.
 func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	sources, err := l.opts.Sources(t, user)
 	if err != nil {
@@ -99,7 +99,7 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 		if err != nil {
 			return nil, err
 		}
-		r.accounts = append(r.accounts, seen{account, state})
+		r.accounts = append(r.accounts, accountState{account, state})
 	}
 	return r, nil
 }
@@ -107,19 +107,19 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 // load fills the balances of a user with what the store has.
 func (l *Ledger) load(ctx context.Context, user string) error {
 	var found *reading
-	// No call has been settled through balances that were never filled, so what is
-	// read here misses none and has none twice.
+	// Losses are read before any call reserves from these balances. So they count each call
+	// exactly once.
 	p := l.balanceCache.of(user)
 	p.mu.Lock()
 	known := p.losses.known
 	p.mu.Unlock()
 	if !known {
 		w, err := l.readLosses(ctx, user)
-		if ended := ctx.Err(); ended != nil { // the caller disconnected; what was not read would count as no loss
+		if ended := ctx.Err(); ended != nil { // the caller disconnected; calls that were not read would count as no loss
 			return ended
 		}
-		if err != nil { // a record that cannot be read must not keep the user from calling
-			l.log.Error("what a user's calls left uncollected cannot be read in full", zap.String("user_id", user), zap.Error(err))
+		if err != nil { // an unreadable record must not block the user's calls
+			l.log.Error("the uncollected amounts of a user cannot be read completely", zap.String("user_id", user), zap.Error(err))
 		}
 		p.mu.Lock()
 		if !p.losses.known {
@@ -140,16 +140,14 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 	return fault.OfStore(err)
 }
 
-// unknownTries is how often a change is run again whose outcome the store does
-// not know. Each run looks first whether the one before it was committed.
+// unknownTries is how often Update retries a change after a commit with an unknown outcome.
 const unknownTries = 8
 
-// Update runs a change of one user's money in a transaction and waits until it
-// is durable. fn may run more than once, also after a commit whose outcome is not
-// known: what it does must carry ids by which it finds that it has been
-// done. What it debits has been reserved in r, which may be nil and has
-// ended when Update returns. The user's balances follow before Update returns: by
-// what fn has entered into the user's accounts, and by [Txn.Spend].
+// Update runs a change of one user's money in a transaction and waits until it is durable. fn may
+// run more than once, also after a commit with an unknown outcome: its ids must let it detect an
+// earlier run. r, which may be nil, has reserved the amount that fn debits; it has ended when
+// Update returns. Before Update returns, the user's balances include the account states that fn
+// has written, and the sources of [Txn.Spend].
 func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()
 	for try := 0; ; try++ {
@@ -160,7 +158,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			err := fn(own)
 			switch p := l.balanceCache.find(user); {
 			case err != nil:
-			case try > 0: // an earlier run may have made more
+			case try > 0: // an earlier run may have written other states
 				made, err = l.read(t, user)
 			case p != nil:
 				err = own.readUnknown(p)
@@ -178,23 +176,23 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			continue
 		}
 		if err != nil && try > 0 {
-			l.balanceCache.forget(user) // an earlier run may have happened: look before anything is spent
+			l.balanceCache.forget(user) // an earlier run may have been committed
 		}
 		return fault.OfStore(err)
 	}
 }
 
-// Stats are the figures of a ledger at this moment.
+// Stats are the figures of a ledger at one time.
 type Stats struct {
 	Open        int64        // reservations that have not ended
-	Reserved    money.Amount // what they hold
+	Reserved    money.Amount // amount of these reservations
 	Queued      int64        // settlements that are not durable
-	AtRisk      money.Amount // what those have charged: a crash would forget it
-	Mismatches  int64        // debits that did not find what the balances had promised; never anything but zero
+	AtRisk      money.Amount // charges of these settlements, which a crash would lose
+	Mismatches  int64        // debits that the balances allowed and the store could not cover; more than zero is a bug
 	CachedUsers int
 }
 
-// Stats returns the ledger's figures.
+// Stats returns the figures of the ledger.
 func (l *Ledger) Stats() Stats {
 	queued, atRisk := l.settler.queued()
 	return Stats{
@@ -206,19 +204,18 @@ func (l *Ledger) Stats() Stats {
 // idle is how long unused balances are kept.
 const idle = 10 * time.Minute
 
-// Sweep drops balances that have been idle. It is called now and then.
+// Sweep drops idle balances. It must be called regularly.
 func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-idle)) }
 
-// Funds is what a user has.
+// Funds describes the wallet of a user.
 type Funds struct {
 	Wallet   journal.State
-	Owed     money.Amount // receivable; while there is one, spending is paused
-	Reserved money.Amount // in memory, by calls under way
+	Owed     money.Amount // receivable; unless it is zero, spending is paused
+	Reserved money.Amount // in memory, by running calls
 }
 
-// Funds returns what a user has in the wallet. What is reserved is looked at
-// first: what has been committed since then counts twice for a moment, and never
-// not at all.
+// Funds returns the state of a user's wallet. It reads the reserved amount first: a debit that is
+// committed meanwhile may briefly be counted twice; it is never missed.
 func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 	if p := l.balanceCache.find(user); p != nil {
 		p.mu.Lock()
@@ -238,9 +235,8 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 	return f, fault.OfStore(err)
 }
 
-// BudgetUsed returns what has been spent in a budget's present period, as far
-// as it is durable, and when the period ends; the zero Time for one that never
-// resets.
+// BudgetUsed returns the durable spending in a budget's present period, and when the period ends.
+// The time is zero if the budget never resets.
 func (l *Ledger) BudgetUsed(ctx context.Context, user string, b Budget) (used money.Amount, next time.Time, err error) {
 	key := b.key(l.store.Now())
 	err = l.store.View(ctx, func(r storage.Reader) error {

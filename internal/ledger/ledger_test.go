@@ -17,7 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// fixture is a ledger over a store in memory, with a clock of its own.
+// fixture is a ledger over a store, with its own clock.
 type fixture struct {
 	*Ledger
 	t     testing.TB
@@ -30,7 +30,7 @@ func newFixture(t testing.TB, opts Options) *fixture {
 	return newFixtureOver(t, memory.New(), storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), opts)
 }
 
-// newFixtureOver is a fixture over an engine of a test's own.
+// newFixtureOver returns a fixture over the given engine.
 func newFixtureOver(t testing.TB, engine storage.Engine, c *storagetest.Clock, opts Options) *fixture {
 	t.Helper()
 	store := storage.New(engine, storage.Options{Clock: c.Now, Gather: -1})
@@ -45,7 +45,7 @@ func newFixtureOver(t testing.TB, engine storage.Engine, c *storagetest.Clock, o
 	return &fixture{l, t, store, c}
 }
 
-// credit gives a user money, as an operator does.
+// credit credits a user's wallet, as an operator does.
 func (f *fixture) credit(user string, amount money.Amount) {
 	f.t.Helper()
 	err := f.Update(f.t.Context(), user, nil, func(t *Txn) error {
@@ -88,7 +88,7 @@ func aCall(f *fixture, id, user string) journal.Call {
 	}
 }
 
-// verify returns what Verify finds, one line each.
+// verify returns the problems that Verify finds, one line each, and its report.
 func (f *fixture) verify() (problems []string, report verify.Report) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
@@ -106,8 +106,8 @@ func (f *fixture) verify() (problems []string, report verify.Report) {
 	return problems, report
 }
 
-// verified fails the test when anything does not add up.
-func (f *fixture) verified() verify.Report {
+// checkVerified fails the test if Verify finds a problem.
+func (f *fixture) checkVerified() verify.Report {
 	f.t.Helper()
 	problems, report := f.verify()
 	if len(problems) > 0 {
@@ -116,7 +116,7 @@ func (f *fixture) verified() verify.Report {
 	return report
 }
 
-// change runs a transaction past the
+// change runs a transaction on the store without the ledger.
 func (f *fixture) change(fn func(storage.Txn) error) {
 	f.t.Helper()
 	if err := f.store.Update(f.t.Context(), fn); err != nil {
@@ -153,9 +153,9 @@ func TestACallPaysWhatItCostAndReleasesTheRest(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var short *Short
-	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 4); !errors.As(err, &short) || short.Available != 3 {
-		t.Fatalf("with 3 left, 4 were refused by %v", err)
+	var shortfall *Shortfall
+	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 4); !errors.As(err, &shortfall) || shortfall.Available != 3 {
+		t.Fatalf("with 3 left, a reservation of 4 returned %v", err)
 	}
 	if charged := r.Settle(aCall(f, "a", "ann"), 5, true); charged != 5 {
 		t.Fatalf("charged %d", charged)
@@ -173,7 +173,7 @@ func TestACallPaysWhatItCostAndReleasesTheRest(t *testing.T) {
 	}
 }
 
-func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
+func TestTheFinalSettlementCorrectsTheIntermediateCharge(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 10)
@@ -187,16 +187,16 @@ func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
 	r.Settle(open, 6, false)
 	f.settled()
 	if w := f.wallet("ann"); w.Balance != 4 {
-		t.Fatalf("in between the wallet has %d", w.Balance)
+		t.Fatalf("after the intermediate settlement the wallet has %d", w.Balance)
 	}
-	var short *Short
-	if _, err := f.Reserve(t.Context(), payer, 1); !errors.As(err, &short) || short.Budget != "key/1" || short.Available != 0 {
-		t.Fatalf("a used up budget answered %v", err)
+	var shortfall *Shortfall
+	if _, err := f.Reserve(t.Context(), payer, 1); !errors.As(err, &shortfall) || shortfall.Budget != "key/1" || shortfall.Available != 0 {
+		t.Fatalf("with an exhausted budget, Reserve returned %v", err)
 	}
 	r.Settle(aCall(f, "a", "ann"), 3, true)
 	f.settled()
 	if w := f.wallet("ann"); w.Balance != 7 {
-		t.Fatalf("at the end the wallet has %d", w.Balance)
+		t.Fatalf("after the final settlement the wallet has %d", w.Balance)
 	}
 	if used, _, err := f.BudgetUsed(t.Context(), "ann", payer.Budgets[0]); err != nil || used != 3 {
 		t.Fatalf("the budget counts %d, %v", used, err)
@@ -207,22 +207,22 @@ func TestALongCallPaysInBetweenAndTheLastSettlementCorrects(t *testing.T) {
 	r.Release()
 }
 
-func TestBalancesReadByAClockThatWasAheadAreReadAgain(t *testing.T) {
+func TestBalancesAreReadAgainAfterTheClockIsSetBack(t *testing.T) {
 	t.Parallel()
 	var f *fixture
 	f = newFixture(t, Options{Sources: func(_ storage.Txn, user string) (Sources, error) {
 		if f != nil && f.clock.Now().Year() > 2027 {
-			return Sources{}, nil // all that the user had has ended
+			return Sources{}, nil // the user's sources have ended
 		}
 		return Sources{Order: []journal.Account{journal.Wallet(user)}}, nil
 	}})
 	f.credit("ann", 10)
 	const years = 2 * 366 * 24 * time.Hour
 	f.clock.Advance(years)
-	var short *Short
+	var shortfall *Shortfall
 	f.balanceCache.forget("ann")
-	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5); !errors.As(err, &short) {
-		t.Fatalf("with nothing to spend, the answer was %v", err)
+	if _, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5); !errors.As(err, &shortfall) {
+		t.Fatalf("without sources, Reserve returned %v", err)
 	}
 	f.clock.Advance(-years)
 	r, err := f.Reserve(t.Context(), Payer{User: "ann"}, 5)

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// step is one thing that happens to a ledger.
+// step is one random operation on the ledger, its store or its process.
 type step struct {
 	do     string
 	user   string
@@ -30,8 +30,8 @@ func (s step) String() string {
 
 // stepKinds are the steps by name, and how often each is drawn.
 var stepKinds = map[string]struct {
-	often int
-	do    func(*model, step)
+	weight int
+	do     func(*model, step)
 }{
 	"credit":   {5, (*model).credit},
 	"grant":    {2, (*model).grant},
@@ -59,9 +59,9 @@ var stepKinds = map[string]struct {
 func steps() *rapid.Generator[[]step] {
 	names := []string{""}
 	for _, name := range slices.Sorted(maps.Keys(stepKinds)) {
-		names = append(names, slices.Repeat([]string{name}, stepKinds[name].often)...)
+		names = append(names, slices.Repeat([]string{name}, stepKinds[name].weight)...)
 	}
-	one := rapid.Custom(func(t *rapid.T) step {
+	draw := rapid.Custom(func(t *rapid.T) step {
 		return step{
 			do:     rapid.SampledFrom(names).Draw(t, "do"),
 			user:   rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
@@ -70,7 +70,7 @@ func steps() *rapid.Generator[[]step] {
 			faults: rapid.SliceOfN(rapid.SampledFrom(faults), 1, 4).Draw(t, "faults"),
 		}
 	})
-	return rapid.Map(rapid.SliceOfN(one, 40, 150), func(all []step) []step {
+	return rapid.Map(rapid.SliceOfN(draw, 40, 150), func(all []step) []step {
 		return slices.DeleteFunc(all, func(s step) bool { return s.do == "" })
 	})
 }
@@ -106,7 +106,7 @@ func runSteps(t *testing.T, steps []step) (err error) {
 		defer m.stop()
 		for i, s := range steps {
 			stepKinds[s.do].do(m, s)
-			synctest.Wait() // steps pass the gate in their order
+			synctest.Wait() // so that steps pass the gate in order
 			m.checkWhenDurable()
 			if m.err != nil {
 				err = fmt.Errorf("step %d, %v\n%w", i, s, m.err)

@@ -87,7 +87,7 @@ func (m *model) check() {
 	stats := m.ledger.Stats()
 	stats.CachedUsers = 0
 	if want := (Stats{Open: open, Reserved: reserved}); stats != want {
-		m.failf("the figures are %+v, not %+v", stats, want)
+		m.failf("the stats are %+v, want %+v", stats, want)
 	}
 	var problems []string
 	m.view(func(r storage.Reader) error {
@@ -110,15 +110,15 @@ func (m *model) checkAccounts() {
 				return err
 			}
 			if have.Entries = 0; have != s {
-				m.failf("account %s has %d with %d held, not %d with %d", a, have.Balance, have.Held, s.Balance, s.Held)
+				m.failf("account %s has %d with %d held, want %d with %d held", a, have.Balance, have.Held, s.Balance, s.Held)
 			}
-			if a.Kept() && have.Available() < 0 {
+			if a.NonNegative() && have.Available() < 0 {
 				m.failf("account %s has %d available", a, have.Available())
 			}
 		}
 		return r.Scan(journal.AccountKey("u/"), storage.PrefixEnd(journal.AccountKey("u/")), func(key, _ []byte) bool {
 			if _, known := want[journal.Account(key[len(journal.AccountPrefix):])]; !known {
-				m.failf("%s exists, and no step has changed it", key)
+				m.failf("%s exists, but no step has changed it", key)
 			}
 			return true
 		})
@@ -131,11 +131,11 @@ func (m *model) checkCalls() {
 		_, sum := c.total()
 		switch {
 		case record.Number != len(c.paid):
-			m.failf("call %s has %d settlements in the store, %d were made", c.ID, record.Number, len(c.paid))
+			m.failf("call %s has %d settlements in the store, want %d", c.ID, record.Number, len(c.paid))
 		case record.Cost != sum:
-			m.failf("call %s has cost %d in the store, it was charged %d", c.ID, record.Cost, sum)
+			m.failf("call %s costs %d in the store, but was charged %d", c.ID, record.Cost, sum)
 		case record.Number > 0 && record.Ended != c.ended:
-			m.failf("call %s has ended as %q in the store, not as %q", c.ID, record.Ended, c.ended)
+			m.failf("call %s has ended as %q in the store, want %q", c.ID, record.Ended, c.ended)
 		}
 		c.durable = record.Number
 	}
@@ -151,7 +151,7 @@ func (m *model) checkUsage() {
 			r.Scan(journal.AccountKey(journal.Spent), storage.PrefixEnd(journal.AccountKey(journal.Spent)), func(_, val []byte) bool {
 				state, err := journal.DecodeState(val)
 				if err != nil {
-					m.failf("an account of what was spent: %v", err)
+					m.failf("an account of family %s: %v", journal.Spent, err)
 				}
 				spent += state.Balance
 				return true
@@ -168,7 +168,7 @@ func (m *model) checkUsage() {
 		)
 	})
 	if spent != 0 || tasks != 0 {
-		m.failf("what was spent differs by %d from the usage of all days, and the tasks by %d", spent, tasks)
+		m.failf("the spent amounts differ by %d from the usage of all days, the tasks by %d", spent, tasks)
 	}
 }
 
@@ -200,10 +200,10 @@ func (m *model) checkBalances() {
 					return err
 				}
 				if source.reserved != reserved[a] {
-					m.failf("the balances of %s has %d reserved of %s, not %d", user, source.reserved, a, reserved[a])
+					m.failf("the balances of %s have %d reserved of %s, want %d", user, source.reserved, a, reserved[a])
 				}
 				if source.durable != state.Available() {
-					m.failf("the balances of %s has %d of %s, the store has %d", user, source.durable, a, state.Available())
+					m.failf("the balances of %s have %d of %s, the store has %d", user, source.durable, a, state.Available())
 				}
 			}
 			for _, budgetUsage := range p.caps {
@@ -215,7 +215,7 @@ func (m *model) checkBalances() {
 					return err
 				}
 				if used := state.Held - state.Balance; budgetUsage.used != used || budgetUsage.reserved != reserved[budgetUsage.account] {
-					m.failf("the balances of %s counts %d and %d reserved on %s, not %d and %d",
+					m.failf("the balances of %s count %d and %d reserved on %s, want %d and %d",
 						user, budgetUsage.used, budgetUsage.reserved, budgetUsage.account, used, reserved[budgetUsage.account])
 				}
 			}

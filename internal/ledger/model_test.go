@@ -19,8 +19,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// model is a ledger over a store with planned faults, and the content that the
-// steps so far must have given it. It runs in a synctest bubble.
+// model is a ledger over a store with planned faults, and the content that the ledger must have
+// after the steps so far. It runs in a synctest bubble.
 type model struct {
 	disk   *memory.Engine // survives the end of the process
 	faulty *storagetest.Faulty
@@ -35,26 +35,26 @@ type model struct {
 	ids       int
 	err       error // the first mismatch
 
-	balance map[journal.Account]money.Amount // without what calls have paid
+	balance map[journal.Account]money.Amount // without the payments of calls
 	held    map[journal.Account]money.Amount
 	booked  map[journal.ID]bool
 	orders  map[string]int
-	calls   []*madeCall
-	holds   []*madeHold
+	calls   []*modelCall
+	holds   []*modelHold
 }
 
-// madeCall is a call that was admitted.
-type madeCall struct {
+// modelCall is an admitted call.
+type modelCall struct {
 	journal.Call
 	reservation *Reservation
 	under       []journal.Account                  // budgets
 	paid        []map[journal.Account]money.Amount // in total, after each settlement
-	durable     int                                // settlements that were seen in the store
+	durable     int                                // number of settlements that were seen in the store
 	over        bool
 	ended       usage.Ended
 }
 
-func (c *madeCall) total() (paid map[journal.Account]money.Amount, sum money.Amount) {
+func (c *modelCall) total() (paid map[journal.Account]money.Amount, sum money.Amount) {
 	if len(c.paid) == 0 {
 		return nil, 0
 	}
@@ -65,8 +65,8 @@ func (c *madeCall) total() (paid map[journal.Account]money.Amount, sum money.Amo
 	return paid, sum
 }
 
-// madeHold is a hold and the costs with which steps tried to end it.
-type madeHold struct {
+// modelHold is a hold and the costs with which steps tried to end it.
+type modelHold struct {
 	id    journal.ID
 	user  string
 	parts []journal.Leg
@@ -75,7 +75,7 @@ type madeHold struct {
 }
 
 // usage returns the usage record that counts the charge of the hold.
-func (h *madeHold) usage() journal.Usage {
+func (h *modelHold) usage() journal.Usage {
 	return journal.Usage{User: h.user, Key: "key_1", Model: "m"}
 }
 
@@ -230,11 +230,11 @@ func (m *model) noteOpenedQuotas() {
 	}
 }
 
-// run takes a step that waits for the store. It notes the result when the step
-// ends: now, or when the gate opens.
-func (m *model) run(take func() (note func())) {
+// run runs a step that waits for the store. It notes the result when the step ends: now, or when
+// the gate opens.
+func (m *model) run(step func() (note func())) {
 	note := make(chan func(), 1)
-	go func() { note <- take() }()
+	go func() { note <- step() }()
 	m.pending = append(m.pending, note)
 	if m.gate.isShut() {
 		synctest.Wait()
@@ -304,7 +304,7 @@ func (m *model) dropUndurable() {
 		}
 		record := m.record(c)
 		if record.Number < c.durable || record.Number > len(c.paid) {
-			m.failf("call %s has %d settlements in the store, at least %d and at most %d were made", c.ID, record.Number, c.durable, len(c.paid))
+			m.failf("call %s has %d settlements in the store, want %d to %d", c.ID, record.Number, c.durable, len(c.paid))
 			return
 		}
 		if record.Number < len(c.paid) || !c.over {
@@ -321,7 +321,7 @@ func (m *model) view(fn func(storage.Reader) error) {
 	}
 }
 
-func (m *model) record(c *madeCall) (record journal.CallRecord) {
+func (m *model) record(c *modelCall) (record journal.CallRecord) {
 	m.view(func(r storage.Reader) (err error) {
 		record, _, err = journal.ReadCall(r, c.StoreKey(journal.CallPrefix))
 		return err

@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// withModel runs a test on a model in which ann has money. At the end the store
-// must be consistent.
+// withModel runs a test on a model in which ann has amount. At the end the store must be
+// consistent.
 func withModel(t *testing.T, amount money.Amount, fn func(*testing.T, *model)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -31,7 +31,7 @@ func withModel(t *testing.T, amount money.Amount, fn func(*testing.T, *model)) {
 			return err
 		})
 		if m.err != nil || len(problems) > 0 {
-			t.Errorf("%v, Verify found %v", m.err, problems)
+			t.Errorf("the model reports %v, Verify found %v", m.err, problems)
 		}
 	})
 }
@@ -44,11 +44,11 @@ func (m *model) wallet(user string) (s journal.State) {
 	return s
 }
 
-// settleMany settles n calls of ann that cost 1, each on a goroutine, and returns
-// the number of settlements that were accepted so far.
-func (m *model) settleMany(t *testing.T, n int) (taken *atomic.Int64) {
+// settleMany settles n calls of ann that cost 1, each on a goroutine, and returns the number of
+// settlements that were queued so far.
+func (m *model) settleMany(t *testing.T, n int) (queued *atomic.Int64) {
 	t.Helper()
-	taken = new(atomic.Int64)
+	queued = new(atomic.Int64)
 	for i := range n {
 		r, err := m.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1)
 		if err != nil {
@@ -57,11 +57,11 @@ func (m *model) settleMany(t *testing.T, n int) (taken *atomic.Int64) {
 		c := journal.Call{ID: fmt.Sprint("call", i), User: "ann", Key: "k", Model: "m", Time: time.Now().UnixMilli(), Ended: "complete"}
 		go func() {
 			r.Settle(c, 1, true)
-			taken.Add(1)
+			queued.Add(1)
 		}()
 	}
 	synctest.Wait()
-	return taken
+	return queued
 }
 
 func TestAFullQueueMakesCallersWait(t *testing.T) {
@@ -74,17 +74,17 @@ func TestAFullQueueMakesCallersWait(t *testing.T) {
 			r.Release() // the balances are cached from now on
 		}
 		m.gate.set(true)
-		taken := m.settleMany(t, calls)
+		queued := m.settleMany(t, calls)
 		stats := m.ledger.Stats()
-		if taken.Load() != maxQueued || stats.Queued != maxQueued || stats.AtRisk != maxQueued {
-			t.Errorf("the queue has taken %d settlements: %+v", taken.Load(), stats)
+		if queued.Load() != maxQueued || stats.Queued != maxQueued || stats.AtRisk != maxQueued {
+			t.Errorf("%d settlements are queued: %+v", queued.Load(), stats)
 		}
 		m.gate.set(false)
 		m.waitUntilDurable()
 		synctest.Wait()
 		m.waitUntilDurable()
-		if stats := m.ledger.Stats(); taken.Load() != calls || stats != (Stats{CachedUsers: 1}) {
-			t.Errorf("at the end %d were taken, and the stats are %+v", taken.Load(), stats)
+		if stats := m.ledger.Stats(); queued.Load() != calls || stats != (Stats{CachedUsers: 1}) {
+			t.Errorf("at the end %d settlements were queued, and the stats are %+v", queued.Load(), stats)
 		}
 		if s := m.wallet("ann"); s.Balance != 0 {
 			t.Errorf("the wallet has %d", s.Balance)
@@ -102,24 +102,24 @@ func TestAFailedStoreReleasesTheWaitingCallers(t *testing.T) {
 			r.Release()
 		}
 		m.gate.set(true)
-		taken := m.settleMany(t, calls)
+		queued := m.settleMany(t, calls)
 		m.faulty.Plan(storagetest.Halted)
 		m.gate.set(false)
 		synctest.Wait()
-		if taken.Load() != calls {
-			t.Errorf("%d of %d callers were released", taken.Load(), calls)
+		if queued.Load() != calls {
+			t.Errorf("%d of %d callers were released", queued.Load(), calls)
 		}
 		if _, err := m.ledger.Reserve(t.Context(), Payer{User: "ann"}, 1); codeOf(err) != fault.StoreUnavailable {
-			t.Errorf("a call was answered %v", err)
+			t.Errorf("after the failure, Reserve returned %v", err)
 		}
 		m.crash()
 		if s := m.wallet("ann"); s.Balance != calls {
-			t.Errorf("settlements that were not written were charged: the wallet has %d", s.Balance)
+			t.Errorf("lost settlements were charged: the wallet has %d", s.Balance)
 		}
 	})
 }
 
-func TestAStoreWithoutSpaceTakesNoCallsUntilItHasSpace(t *testing.T) {
+func TestNoCallsAreAdmittedWhileTheStoreHasNoSpace(t *testing.T) {
 	t.Parallel()
 	withModel(t, 10, func(t *testing.T, m *model) {
 		ann := Payer{User: "ann"}
@@ -133,19 +133,19 @@ func TestAStoreWithoutSpaceTakesNoCallsUntilItHasSpace(t *testing.T) {
 		_, err = m.ledger.Reserve(t.Context(), ann, 1)
 		var f *fault.Fault
 		if !errors.As(err, &f) || f.Code != fault.StoreUnavailable || f.RetryAfter == 0 {
-			t.Errorf("without space a call was answered %v", err)
+			t.Errorf("without space, Reserve returned %v", err)
 		}
-		// A purchase is refused as well, and leaves nothing behind.
+		// A purchase is refused as well.
 		if err := m.ledger.Update(t.Context(), "ann", nil, func(*Txn) error { return nil }); codeOf(err) != fault.StoreUnavailable {
-			t.Errorf("without space a change was answered %v", err)
+			t.Errorf("without space, Update returned %v", err)
 		}
 		if stats := m.ledger.Stats(); stats.Queued != 1 || stats.AtRisk != 5 || stats.Reserved != 5 {
-			t.Errorf("while it waits: %+v", stats)
+			t.Errorf("while the settlement waits, the stats are %+v", stats)
 		}
 		time.Sleep(4 * retryEvery)
 		synctest.Wait()
 		if stats := m.ledger.Stats(); stats != (Stats{CachedUsers: 1}) {
-			t.Errorf("afterwards: %+v", stats)
+			t.Errorf("after the store has space, the stats are %+v", stats)
 		}
 		if r, err := m.ledger.Reserve(t.Context(), ann, 5); err != nil {
 			t.Error(err)

@@ -12,44 +12,43 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Reservation is money that one debit alone may use, until the debit has been
-// committed or the reservation released. Its methods are called by one goroutine
-// at a time.
+// Reservation is money that only one debit may use, until the debit is committed or the
+// reservation is released. Its methods must not be called concurrently.
 type Reservation struct {
 	ledger   *Ledger
-	balances *balances // nil when there was nothing to reserve
+	balances *balances // nil if the reserved amount is zero
 	parts    []part
 	caps     []allowance
 
-	amount  money.Amount // in all
+	amount  money.Amount // total
 	charged money.Amount // settled so far, committed or queued
 	ended   bool         // released, or its final settlement queued
-	call    bool         // it is one of the calls under a tolerance
+	call    bool         // counted in balances.calls
 
-	settlements int                       // so far
-	counted     journal.Usage             // by them
-	array       [2]part                   // backs parts: most have one
+	settlements int                       // number so far
+	counted     journal.Usage             // usage that these settlements have counted
+	array       [2]part                   // backs parts: most reservations have one
 	capped      [len(Budgets{})]allowance // backs caps
 }
 
-// part is what a reservation has from one source.
+// part is the part of a reservation from one source.
 type part struct {
 	source  *fundingSource
-	amount  money.Amount // reserved in all
+	amount  money.Amount // reserved in total
 	charged money.Amount // of that, settled so far
 }
 
-// Reserve gives a call what it may cost at most, from the payer's sources in the payer's
-// order and within the user's budgets: all of it, or nothing and a [*Short]. If a user is beyond
-// the payer's Tolerance, the call may be refused with [ErrOneAtATime] and [ErrFullContext]. It reads
-// memory only, but for a user's first call in a while or in a new period.
+// Reserve reserves the highest possible cost of a call from the payer's sources, in the payer's
+// order and within the budgets. It reserves all of amount, or returns a [*Shortfall]. If the user
+// exceeds the payer's Tolerance, it may return [ErrOneAtATime] or [ErrFullContext]. It reads the
+// store only for a user's first call after a while or in a new period.
 func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
 	if amount == 0 {
 		return r, nil
 	}
 	r.caps = r.capped[:0]
-	p, now, err := l.unlock(ctx, payer, &r.caps)
+	p, now, err := l.lockBalances(ctx, payer, &r.caps)
 	if err != nil {
 		return nil, err
 	}
@@ -62,8 +61,8 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 			return nil, ErrFullContext
 		}
 	}
-	if short := p.short(amount, r.caps); short != nil {
-		return nil, short
+	if shortfall := p.shortfall(amount, r.caps); shortfall != nil {
+		return nil, shortfall
 	}
 	r.begin(p)
 	if payer.Tolerance != 0 {
@@ -74,32 +73,32 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 	return r, nil
 }
 
-// ReserveWallet reserves for a durable debit of the wallet: all of amount, or
-// nothing and a [*Short].
+// ReserveWallet reserves amount for a durable debit of the wallet. It reserves all of amount, or
+// returns a [*Shortfall].
 func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
 	if amount == 0 {
 		return r, nil
 	}
-	p, _, err := l.unlock(ctx, Payer{User: user}, nil)
+	p, _, err := l.lockBalances(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer p.mu.Unlock()
 	wallet := p.sources[journal.Wallet(user)]
 	if available := wallet.available(); p.owed > 0 || available < amount {
-		return nil, &Short{Needed: amount, Available: available, Owed: p.owed}
+		return nil, &Shortfall{Needed: amount, Available: available, Owed: p.owed}
 	}
 	r.begin(p)
 	r.take(amount, wallet)
 	return r, nil
 }
 
-// ReserveUpTo reserves as much of amount as the wallet has, also while spending
-// is paused: for what is owed already.
+// ReserveUpTo reserves as much of amount as the wallet has. It does so also while spending is
+// paused, because it serves to pay what the user already owes.
 func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
-	p, _, err := l.unlock(ctx, Payer{User: user}, nil)
+	p, _, err := l.lockBalances(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -110,19 +109,18 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 	return r, nil
 }
 
-// unlock returns the payer's balances, their mutex held, as they stand at the time
-// that it returns with it, and sets caps to what the payer's budgets allow, if there are
-// any. The caller unlocks the mutex.
-func (l *Ledger) unlock(ctx context.Context, payer Payer, caps *[]allowance) (*balances, time.Time, error) {
-	// Nothing more is spent while the store does not take what was spent already.
+// lockBalances returns the payer's up-to-date balances with their mutex held, and the time. It
+// sets caps to the payer's budgets. The caller unlocks the mutex.
+func (l *Ledger) lockBalances(ctx context.Context, payer Payer, caps *[]allowance) (*balances, time.Time, error) {
+	// No reservation is made while the store refuses settlements.
 	if err := cmp.Or(l.store.Err(), l.settler.failing()); err != nil {
 		return nil, time.Time{}, fault.OfStore(err)
 	}
 	for range maxLoads {
 		p, now := l.balanceCache.of(payer.User), l.store.Now()
 		p.mu.Lock()
-		switch known := !p.gone && p.knows(payer, now, caps); {
-		case p.gone:
+		switch known := !p.dropped && p.allowances(payer, now, caps); {
+		case p.dropped:
 			p.mu.Unlock()
 			continue
 		case known && p.fresh(now):
@@ -139,22 +137,21 @@ func (l *Ledger) unlock(ctx context.Context, payer Payer, caps *[]allowance) (*b
 			return nil, now, err
 		}
 	}
-	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s are never up to date", payer.User)
+	return nil, time.Time{}, fmt.Errorf("ledger: the balances of %s cannot be loaded", payer.User)
 }
 
-// maxLoads is how often the balances may be found out of date, or dropped, between
-// being read and being used. One is the rule.
+// maxLoads is how often lockBalances loads balances that are out of date or were dropped before
+// they are used. Usually one load is enough.
 const maxLoads = 16
 
-// begin puts the reservation into the counts of the ledger. The mutex is held.
+// begin counts the reservation as open. The mutex is held.
 func (r *Reservation) begin(p *balances) {
 	r.balances, r.parts = p, r.array[:0]
 	p.open++
 	r.ledger.open.Add(1)
 }
 
-// take reserves amount, which is there, from sources in their order. The mutex is
-// held.
+// take reserves amount from sources in their order. The sources must have it. The mutex is held.
 func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 	r.amount += amount
 	r.ledger.reserved.Add(int64(amount))
@@ -177,36 +174,36 @@ func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 	}
 }
 
-// Grow reserves up to amount more, as far as sources and budgets allow, and returns how much
-// that was, with the missing amount; nil if nothing is missing. If a call costs more than it has
-// reserved, its reservation grows before it is settled.
-func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, lacks *Short) {
+// Grow reserves up to amount more, as far as sources and budgets allow. It returns the amount that
+// it has reserved, and the shortfall if that is less than amount. A call that costs more than it
+// has reserved grows its reservation before it is settled.
+func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, missing *Shortfall) {
 	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
 		return 0, nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	lacks = p.short(amount, r.caps)
+	missing = p.shortfall(amount, r.caps)
 	if !p.loaded { // an unknown balance is not reserved
-		return 0, cmp.Or(lacks, &Short{Needed: amount})
+		return 0, cmp.Or(missing, &Shortfall{Needed: amount})
 	}
 	if p.owed > 0 {
-		return 0, lacks
+		return 0, missing
 	}
 	granted = min(amount, p.available())
 	for _, c := range r.caps {
 		granted = min(granted, c.left())
 	}
 	r.take(granted, p.order...)
-	return granted, lacks
+	return granted, missing
 }
 
-// Amount is what the reservation may be charged at most.
+// Amount returns the reserved amount, which is the highest amount that may be charged.
 func (r *Reservation) Amount() money.Amount { return r.amount }
 
-// Release gives back what is reserved and was not charged. It does nothing after
-// a final settlement or a second time.
+// Release releases the reserved amount that was not charged. It does nothing if the reservation
+// has ended.
 func (r *Reservation) Release() {
 	if r == nil || r.ended {
 		return
@@ -215,21 +212,20 @@ func (r *Reservation) Release() {
 	if r.balances != nil {
 		r.balances.mu.Lock()
 		defer r.balances.mu.Unlock()
-		r.over()
+		r.uncount()
 		r.close()
 	}
 }
 
-// over ends the call in the count of those under way. The mutex is held.
-func (r *Reservation) over() {
+// uncount removes the call from the count of running calls. The mutex is held.
+func (r *Reservation) uncount() {
 	if r.call {
 		r.call = false
 		r.balances.calls--
 	}
 }
 
-// close gives back what is left and takes the reservation out of the counts of
-// the ledger. The mutex is held.
+// close releases the rest of the reservation and counts it as ended. The mutex is held.
 func (r *Reservation) close() {
 	left := r.amount - r.charged
 	for _, part := range r.parts {
@@ -243,14 +239,14 @@ func (r *Reservation) close() {
 	r.ledger.reserved.Add(-int64(left))
 }
 
-// change is what one settlement takes from a source; negative: gives back.
+// change is the amount that one settlement takes from a source. A negative amount is returned.
 type change struct {
 	source *fundingSource
 	by     money.Amount
 }
 
-// charge spreads total, as far as it is reserved, over the parts in their order
-// and returns how that differs from what was charged before.
+// charge sets the charged amount to total, at most the reserved amount, and splits it over the
+// parts in their order. It returns the changes since the previous settlement.
 func (r *Reservation) charge(total money.Amount) []change {
 	r.charged = min(total, r.amount)
 	left := r.charged
@@ -267,16 +263,16 @@ func (r *Reservation) charge(total money.Amount) []change {
 	return changes
 }
 
-// shrink releases at once what the final settlement leaves, so that the next call does not wait
-// for a commit. What an earlier settlement took and this one gives back is free only when this
-// one is durable. It counts what the call was charged, and what could not be collected.
+// shrink releases the reserved amount that the final settlement does not charge, so that the next
+// call does not wait for a commit. An amount that this settlement returns is released only when
+// the settlement is durable. shrink also counts the charged and the uncollected amount.
 func (r *Reservation) shrink(before []change, c *journal.Call) {
 	if r.balances == nil {
 		return
 	}
 	r.balances.mu.Lock()
 	defer r.balances.mu.Unlock()
-	r.over()
+	r.uncount()
 	r.balances.losses.add(c.End(), c.Cost, c.Uncollected)
 	var freed money.Amount
 	for i := range r.parts {
@@ -298,10 +294,10 @@ func (r *Reservation) shrink(before []change, c *journal.Call) {
 	r.ledger.reserved.Add(-int64(freed))
 }
 
-// end follows a settlement that is durable, or that can never be written and has
-// not been paid: then what it charged is the operator's loss. After the final one
-// whatever else is reserved is free again. It runs where the order of commits is
-// kept: on the goroutine that commits, or between two batches of the settler.
+// end updates the balances after a settlement. paid says that the settlement is durable; otherwise
+// it can never be written, and the operator loses its charge. After the final settlement end
+// closes the reservation. It runs on the goroutine that commits, or between two batches of the
+// settler, so that the order of commits is kept.
 func (r *Reservation) end(changes []change, final, paid bool) {
 	if r.balances == nil {
 		return
@@ -328,26 +324,25 @@ func (r *Reservation) end(changes []change, final, paid bool) {
 	}
 }
 
-// CheckFunds returns a [*Short] that needs nothing if the payer has no money at all to
-// reserve: the balance or a budget is used up, or spending is paused. It reads memory
-// only, but for a user's first call in a while or in a new period.
+// CheckFunds returns a [*Shortfall] without an amount if the payer cannot reserve anything: the
+// balance or a budget is used up, or spending is paused. It reads the store only for a user's
+// first call after a while or in a new period.
 func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
 	caps := make([]allowance, 0, len(payer.Budgets))
-	p, _, err := l.unlock(ctx, payer, &caps)
+	p, _, err := l.lockBalances(ctx, payer, &caps)
 	if err != nil {
 		return err
 	}
 	defer p.mu.Unlock()
-	if short := p.short(0, caps); short != nil {
-		return short
+	if shortfall := p.shortfall(0, caps); shortfall != nil {
+		return shortfall
 	}
 	return nil
 }
 
-// Hold makes a reservation durable: what it has is set aside, in the sources and
-// under the budgets that it has it from, until the hold is settled or voided. It
-// is called in the transaction of [Ledger.Update] that the reservation is given
-// to. The id was drawn for it.
+// Hold makes a reservation durable: it sets the reserved amount aside in the same sources and
+// budgets until the hold is captured or voided. It must be called in the transaction of
+// [Ledger.Update] with this reservation. id must be new.
 func (r *Reservation) Hold(t *Txn, now time.Time, user string, id journal.ID, reference string) error {
 	parts := make([]journal.Leg, 0, len(r.parts)+len(r.caps))
 	for _, p := range r.parts {

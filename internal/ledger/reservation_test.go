@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-func TestAnEndedReservationGivesAndTakesNothing(t *testing.T) {
+func TestAnEndedReservationNeitherGrowsNorReleases(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 10)
@@ -17,12 +17,12 @@ func TestAnEndedReservationGivesAndTakesNothing(t *testing.T) {
 	free := f.reserve(Payer{User: "ann"}, 0)
 	for name, r := range map[string]*Reservation{"released": released, "settled": settled, "free": free} {
 		if got, _ := r.Grow(3); got != 0 {
-			t.Errorf("one that is %s grew by %d", name, got)
+			t.Errorf("the %s reservation grew by %d", name, got)
 		}
 	}
 	var none *Reservation
 	none.Release()
-	f.nothingLeft()
+	f.checkNothingLeft()
 	if w := f.wallet("ann"); w.Balance != 9 {
 		t.Errorf("the wallet has %d", w.Balance)
 	}
@@ -34,15 +34,15 @@ func TestAnEndedReservationGivesAndTakesNothing(t *testing.T) {
 	settled.Settle(aCall(f, "a", "ann"), 1, true)
 }
 
-func TestACallForNothingIsRecordedAndCostsNothing(t *testing.T) {
+func TestAFreeCallIsRecordedAndChargesNothing(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	r := f.reserve(Payer{User: "ann"}, 0) // who has nothing
+	r := f.reserve(Payer{User: "ann"}, 0) // ann has no money
 	if charged := r.Settle(aCall(f, "a", "ann"), 3, true); charged != 0 {
-		t.Errorf("charged %d of nothing reserved", charged)
+		t.Errorf("charged %d, but nothing was reserved", charged)
 	}
-	f.nothingLeft()
-	if report := f.verified(); report.Calls != 1 || report.Accounts != 0 {
-		t.Errorf("there are %+v", report)
+	f.checkNothingLeft()
+	if report := f.checkVerified(); report.Calls != 1 || report.Accounts != 0 {
+		t.Errorf("the report is %+v", report)
 	}
 }

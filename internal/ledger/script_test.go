@@ -6,8 +6,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestStepsThatOnceWentWrong plays what random steps have found.
-func TestStepsThatOnceWentWrong(t *testing.T) {
+// TestStepsThatOnceFailed repeats the steps of former failures of TestRandomStepsMatchTheModel.
+func TestStepsThatOnceFailed(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name  string

@@ -9,18 +9,17 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// KeepCalls sets how long the records of calls are kept that are written from now on. Records
-// that were written before keep the time that was set then. Calls that are older than the new
-// time are not listed any more.
-func (l *Ledger) KeepCalls(ctx context.Context, kept time.Duration) error {
-	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error { return journal.Keep(t, kept, l.store.Now()) }))
+// SetCallRetention sets how long call records are kept that are written from now on. Earlier
+// records keep their retention. Calls older than the new retention are no longer listed.
+func (l *Ledger) SetCallRetention(ctx context.Context, kept time.Duration) error {
+	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error { return journal.SetRetention(t, kept, l.store.Now()) }))
 }
 
-// CallsFrom returns the time since which all calls are there. [Ledger.ScanCalls] lists
-// no earlier ones.
+// CallsFrom returns the time since which no call record has expired. [Ledger.ScanCalls] lists no
+// earlier calls.
 func (l *Ledger) CallsFrom(ctx context.Context) (from time.Time, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
-		k, err := journal.ReadKeeping(r)
+		k, err := journal.ReadRetention(r)
 		from = k.From(l.store.Now())
 		return err
 	})
@@ -29,9 +28,8 @@ func (l *Ledger) CallsFrom(ctx context.Context) (from time.Time, err error) {
 
 var currencyKey = []byte("meta/currency")
 
-// UseCurrency records which currency the amounts of this ledger are in. It returns
-// a conflict if money of another currency has moved: the same figures would mean
-// something else.
+// UseCurrency records the currency of the amounts of this ledger. It returns [fault.Conflict] if
+// the ledger already has transfers in another currency.
 func (l *Ledger) UseCurrency(ctx context.Context, code string) error {
 	return fault.OfStore(l.store.Update(ctx, func(t storage.Txn) error {
 		recorded, err := hasCurrency(t, code)
@@ -42,15 +40,14 @@ func (l *Ledger) UseCurrency(ctx context.Context, code string) error {
 	}))
 }
 
-// Currency returns the currency that the amounts of a ledger are in; empty: none is
-// recorded.
+// Currency returns the recorded currency of a ledger, or an empty string if none is recorded.
 func Currency(r storage.Reader) (code string, err error) {
 	_, err = storage.GetRecord(r, currencyKey, &code)
 	return code, err
 }
 
-// CheckCurrency returns the error that [Ledger.UseCurrency] would return for this
-// currency, and whether it is the recorded one already. It changes nothing.
+// CheckCurrency returns the error that [Ledger.UseCurrency] would return for this currency, and
+// whether the currency is already recorded. It changes nothing.
 func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) (err error) {
 		recorded, err = hasCurrency(r, code)
@@ -59,8 +56,8 @@ func (l *Ledger) CheckCurrency(ctx context.Context, code string) (recorded bool,
 	return recorded, fault.OfStore(err)
 }
 
-// hasCurrency reports whether code is the recorded currency. It returns a conflict
-// if money of another currency has moved.
+// hasCurrency reports whether code is the recorded currency. It returns [fault.Conflict] if there
+// are transfers in another currency.
 func hasCurrency(r storage.Reader, code string) (recorded bool, err error) {
 	have, err := Currency(r)
 	if err != nil || have == "" || have == code {

@@ -13,52 +13,52 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// The settler's bounds. A crash forgets what is queued: at most maxQueued
-// settlements, none of them older than the store's gathering and one commit.
+// The settler's limits. A crash loses the queued settlements: at most maxQueued, none older than
+// the store's gather time and one commit.
 const (
-	maxQueued = 4096 // a call that comes to a full queue waits
+	maxQueued = 4096 // if the queue is full, a call waits
 	maxBatch  = 1024 // settlements in one transaction, small enough for every engine
 )
 
-// settler writes settlements, many at a time. One batch is under way at any
-// moment, and settlements of one call stay in order.
+// settler writes settlements in batches, one batch at a time. The settlements of one call stay in
+// order.
 type settler struct {
 	ledger *Ledger
 	slots  chan struct{} // a token for each settlement that is not durable
-	kick   chan struct{} // a token when there is work
-	ended  chan struct{} // closed when the settler has
-	stop   chan struct{} // closed to end it
+	wake   chan struct{} // a token when there is work
+	ended  chan struct{} // closed when the settler has stopped
+	stop   chan struct{} // closed to stop the settler
 	once   sync.Once
 
 	mu      sync.Mutex
 	waiting []*settlement
 	atRisk  money.Amount // charged by settlements that are not durable
-	err     error        // what settlements wait for; nil when they do not
+	err     error        // temporary error of the store that settlements wait for, or nil
 }
 
-// settlement is what a call owes at one moment.
+// settlement is what a call has cost at one time.
 type settlement struct {
 	call        journal.Call
 	reservation *Reservation
 	changes     []change
-	number      int // of the call's settlements, from 1
+	number      int // among the call's settlements, from 1
 	final       bool
-	before      journal.Usage // what the settlements before it have counted
+	before      journal.Usage // counted by the previous settlements of the call
 }
 
 func (s *settler) begin(l *Ledger) {
 	s.ledger = l
 	s.slots = make(chan struct{}, maxQueued)
-	s.kick = make(chan struct{}, 1)
+	s.wake = make(chan struct{}, 1)
 	s.ended = make(chan struct{})
 	s.stop = make(chan struct{})
 	go s.run()
 }
 
-// end waits until the queue is empty, or ctx ends, and ends the settler.
+// end waits until the queue is empty or ctx ends, and stops the settler.
 func (s *settler) end(ctx context.Context) {
 	s.once.Do(func() { close(s.stop) })
-	s.ledger.store.Hurry()
+	s.ledger.store.CommitNow()
 	select {
 	case <-s.ended:
 	case <-ctx.Done():
@@ -81,10 +81,10 @@ func (s *settler) put(x *settlement) {
 	}
 	s.mu.Unlock()
 	if n == maxBatch {
-		s.ledger.store.Hurry()
+		s.ledger.store.CommitNow()
 	}
 	select {
-	case s.kick <- struct{}{}:
+	case s.wake <- struct{}{}:
 	default:
 	}
 }
@@ -102,7 +102,7 @@ func (s *settler) failing() error {
 	return s.err
 }
 
-// pending returns how many settlements are in no batch yet.
+// pending returns the number of settlements that are in no batch yet.
 func (s *settler) pending() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +118,7 @@ func (s *settler) run() {
 			}
 		}
 		select {
-		case <-s.kick:
+		case <-s.wake:
 		case <-s.stop:
 			if s.pending() == 0 {
 				return
@@ -127,16 +127,16 @@ func (s *settler) run() {
 	}
 }
 
-// retryEvery is how long the settler waits before it offers a batch again that
-// the store did not take, for want of space.
+// retryEvery is how long the settler waits before it retries a batch after a temporary error of
+// the store.
 const retryEvery = 250 * time.Millisecond
 
-// commit writes one batch, as often as it takes. It returns false when the store
-// has failed or was closed.
+// commit writes one batch and retries until it is written. It returns false if the store has
+// failed or was closed.
 func (s *settler) commit(b *batch) bool {
 	for {
 		if s.pending() >= maxBatch {
-			s.ledger.store.Hurry()
+			s.ledger.store.CommitNow()
 		}
 		outcome := make(chan error, 1)
 		err := s.ledger.store.Post(context.Background(), b.write, func(err error) {
@@ -148,23 +148,23 @@ func (s *settler) commit(b *batch) bool {
 		if err == nil {
 			err = <-outcome
 		}
-		told := s.waitFor(err)
+		waited := s.waitFor(err)
 		switch {
 		case err == nil:
 			return true
 		case errors.Is(err, storage.ErrStopped), errors.Is(err, storage.ErrClosed):
-			s.ledger.log.Error("settlements are lost with the store", zap.Int("settlements", len(s.slots)), zap.Error(err))
+			s.ledger.log.Error("settlements are lost because the store has failed or was closed", zap.Int("settlements", len(s.slots)), zap.Error(err))
 			return false
 		case errors.Is(err, storage.ErrUnknown):
-			continue // write looks which of them are there
-		case !passing(err):
+			continue // write detects which settlements were committed
+		case !isTemporary(err):
 			if b.split(err); len(b.settlements) == 0 {
 				return true
 			}
 			continue
 		}
-		if !told {
-			s.ledger.log.Error("settlements wait for the store; no more calls are taken", zap.Error(err))
+		if !waited {
+			s.ledger.log.Error("settlements wait for the store; new calls are refused", zap.Error(err))
 		}
 		select {
 		case <-time.After(retryEvery):
@@ -173,29 +173,28 @@ func (s *settler) commit(b *batch) bool {
 	}
 }
 
-// waitFor notes whether settlements wait for an error of the store to go away,
-// and returns whether they did before. While they do, no more calls are taken.
+// waitFor sets the error that settlements wait for, if err is temporary, or clears it. It returns
+// whether settlements waited before. While they wait, new calls are refused.
 func (s *settler) waitFor(err error) (before bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before = s.err != nil
-	if s.err = nil; passing(err) {
+	if s.err = nil; isTemporary(err) {
 		s.err = err
 	}
 	return before
 }
 
-// passing reports whether an error of the store goes away by itself, so that the
-// same batch is to be offered again.
-func passing(err error) bool {
+// isTemporary reports whether an error of the store is temporary, so that the same batch is
+// retried.
+func isTemporary(err error) bool {
 	return errors.Is(err, storage.ErrLowSpace) || errors.Is(err, storage.ErrConflict)
 }
 
-// Settle charges a call what it has come to so far, as far as it was reserved,
-// and queues its record: once at its end with final, and before in between where
-// it takes long. It returns what is charged in all; the rest of cost is
-// uncollected, as is what c says to be lost beyond cost. It waits only while the
-// queue is full.
+// Settle charges a call its cost so far, at most the reserved amount, and queues its record. It is
+// called once with final at the end of the call, and before that at intervals if the call is long.
+// It returns the total charge. The rest of cost is added to c.Uncollected. Settle blocks only
+// while the queue is full.
 func (r *Reservation) Settle(c journal.Call, cost money.Amount, final bool) (charged money.Amount) {
 	if r.ended {
 		panic("ledger: a call is settled after its end")

@@ -22,27 +22,27 @@ var payers = [...]Budgets{
 }
 
 // expectedRefusal returns the refusal that a reservation must get, or nil.
-func (m *model) expectedRefusal(p Payer, amount money.Amount) *Short {
+func (m *model) expectedRefusal(p Payer, amount money.Amount) *Shortfall {
 	if amount == 0 {
 		return nil
 	}
 	if owed := -m.balance[journal.Receivable(p.User)]; owed > 0 {
-		return &Short{Needed: amount, Owed: owed}
+		return &Shortfall{Needed: amount, Owed: owed}
 	}
 	for _, b := range p.Budgets {
 		if b.Limit > 0 {
 			if left := m.budgetLeft(p.User, b); left < amount {
-				return &Short{Needed: amount, Available: left, Budget: b.Scope}
+				return &Shortfall{Needed: amount, Available: left, Budget: b.Scope}
 			}
 		}
 	}
 	order := m.order(p.User)
 	available := m.available(order...)
 	if slices.Contains(order, today(p.User)) && !m.booked[opening(today(p.User)).ID] {
-		available += dayQuota // the reservation opens it
+		available += dayQuota // the reservation opens the quota
 	}
 	if available < amount {
-		return &Short{Needed: amount, Available: available}
+		return &Shortfall{Needed: amount, Available: available}
 	}
 	return nil
 }
@@ -55,28 +55,28 @@ func (m *model) budgetLeft(user string, b Budget) money.Amount {
 }
 
 // checkRefusal compares the result of a reservation with the expected one.
-func (m *model) checkRefusal(want *Short, err error) {
-	var short *Short
+func (m *model) checkRefusal(want *Shortfall, err error) {
+	var shortfall *Shortfall
 	switch {
-	case !errors.As(err, &short):
+	case !errors.As(err, &shortfall):
 		if err != nil || want != nil {
 			m.failf("reserve returned %v, want %v", err, want)
 		}
-	case want == nil || *short != *want:
-		m.failf("reserve was refused with %+v, want %+v", short, want)
+	case want == nil || *shortfall != *want:
+		m.failf("reserve was refused with %+v, want %+v", shortfall, want)
 	}
 }
 
 func (m *model) reserve(s step) {
 	p := Payer{User: s.user, Budgets: payers[s.n]}
-	c := &madeCall{Call: journal.Call{
+	c := &modelCall{Call: journal.Call{
 		ID: m.id().String(), Time: time.Now().UnixMilli(), User: s.user, Key: "key_1", Model: "m", Usage: usage.Reported,
 	}}
-	calm, want, order := m.isPredictable(), m.expectedRefusal(p, s.amount), m.order(s.user)
+	predictable, want, order := m.isPredictable(), m.expectedRefusal(p, s.amount), m.order(s.user)
 	m.run(func() func() {
 		r, err := m.ledger.Reserve(background, p, s.amount)
 		return func() {
-			if calm {
+			if predictable {
 				m.noteOpenedQuotas()
 				m.checkRefusal(want, err)
 				if id := opening(today(s.user)).ID; s.amount > 0 && slices.Contains(order, today(s.user)) && !m.booked[id] {
@@ -90,7 +90,7 @@ func (m *model) reserve(s step) {
 			for _, budgetUsage := range r.caps {
 				c.under = append(c.under, budgetUsage.account)
 			}
-			if calm {
+			if predictable {
 				m.checkOrder(r, order)
 			}
 			m.calls = append(m.calls, c)
@@ -106,7 +106,7 @@ func (m *model) checkOrder(r *Reservation, order []journal.Account) {
 	for _, a := range order {
 		if take := min(left, m.available(a)); take > 0 {
 			if len(parts) == 0 || parts[0].source.account != a || parts[0].amount != take {
-				m.failf("of %d, %d must be from %s; the parts are %v", r.amount, take, a, r.parts)
+				m.failf("of the reservation of %d, %d must be from %s; the parts are %v", r.amount, take, a, r.parts)
 				return
 			}
 			parts, left = parts[1:], left-take
@@ -118,8 +118,8 @@ func (m *model) checkOrder(r *Reservation, order []journal.Account) {
 }
 
 // openCall picks an open call, or nil if there is none.
-func (m *model) openCall(n int, fits func(*madeCall) bool) *madeCall {
-	var open []*madeCall
+func (m *model) openCall(n int, fits func(*modelCall) bool) *modelCall {
+	var open []*modelCall
 	for _, c := range m.calls {
 		if !c.over && fits(c) {
 			open = append(open, c)
@@ -131,8 +131,8 @@ func (m *model) openCall(n int, fits func(*madeCall) bool) *madeCall {
 	return open[n%len(open)]
 }
 
-func anyCall(*madeCall) bool        { return true }
-func (c *madeCall) unsettled() bool { return len(c.paid) == 0 }
+func anyCall(*modelCall) bool        { return true }
+func (c *modelCall) unsettled() bool { return len(c.paid) == 0 }
 
 func (m *model) grow(s step) {
 	c := m.openCall(s.n, anyCall)
@@ -170,7 +170,7 @@ func (m *model) final(s step) {
 }
 
 // charge settles a call.
-func (m *model) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
+func (m *model) charge(c *modelCall, cost money.Amount, ended usage.Ended) {
 	c.ended, c.over = ended, ended != ""
 	call := c.Call
 	call.Ended = ended
@@ -183,12 +183,12 @@ func (m *model) charge(c *madeCall, cost money.Amount, ended usage.Ended) {
 	}
 	c.paid = append(c.paid, paid)
 	if _, sum := c.total(); charged != want || sum != want {
-		m.failf("call %s was charged %d, from its parts %d, not %d", c.ID, charged, sum, want)
+		m.failf("call %s was charged %d, its parts %d, want %d", c.ID, charged, sum, want)
 	}
 }
 
 func (m *model) release(s step) {
-	if c := m.openCall(s.n, (*madeCall).unsettled); c != nil {
+	if c := m.openCall(s.n, (*modelCall).unsettled); c != nil {
 		c.reservation.Release()
 		c.over = true
 	}
@@ -198,12 +198,12 @@ func (m *model) hold(s step) {
 	p := Payer{User: s.user, Budgets: payers[s.n]}
 	amount, ledger := s.amount+1, m.ledger
 	x := journal.Transfer{ID: m.id(), Kind: journal.Hold, User: s.user}
-	calm, want := m.isPredictable(), m.expectedRefusal(p, amount)
+	predictable, want := m.isPredictable(), m.expectedRefusal(p, amount)
 	m.run(func() func() {
 		r, err := ledger.Reserve(background, p, amount)
 		if err != nil {
 			return func() {
-				if calm {
+				if predictable {
 					m.checkRefusal(want, err)
 				}
 			}
@@ -219,7 +219,7 @@ func (m *model) hold(s step) {
 		})
 		return func() {
 			if m.noteTransfer("a hold", err, x) {
-				m.holds = append(m.holds, &madeHold{id: x.ID, user: s.user, parts: x.Legs})
+				m.holds = append(m.holds, &modelHold{id: x.ID, user: s.user, parts: x.Legs})
 			}
 		}
 	})
@@ -242,7 +242,7 @@ func (m *model) endHold(s step) {
 	})
 }
 
-func (m *model) holdEnded(h *madeHold, charged money.Amount, err error) {
+func (m *model) holdEnded(h *modelHold, charged money.Amount, err error) {
 	var record journal.HoldRecord
 	m.view(func(r storage.Reader) error {
 		_, err := storage.GetRecord(r, journal.HoldKey(h.user, h.id), &record)
@@ -259,21 +259,21 @@ func (m *model) holdEnded(h *madeHold, charged money.Amount, err error) {
 		}
 	}
 	// The money is taken from the parts in their order, and counts under budgets.
-	left, meant := record.Charged, false
+	left, expected := record.Charged, false
 	for _, part := range h.parts {
-		pays := record.Charged
+		paid := record.Charged
 		if !part.Account.Memo() {
-			pays = min(left, part.Held)
-			left -= pays
+			paid = min(left, part.Held)
+			left -= paid
 		}
-		x.Legs = append(x.Legs, journal.Leg{Account: part.Account, Amount: -pays, Held: -part.Held})
+		x.Legs = append(x.Legs, journal.Leg{Account: part.Account, Amount: -paid, Held: -part.Held})
 	}
 	for _, cost := range h.costs {
-		meant = meant || min(cost, held) == record.Charged
+		expected = expected || min(cost, held) == record.Charged
 	}
 	if m.noteTransfer("the end of a hold", err, x) && !h.ended {
 		h.ended = true
-		if !meant {
+		if !expected {
 			m.failf("a hold of %d was charged %d; the costs were %v", held, record.Charged, h.costs)
 		}
 	}

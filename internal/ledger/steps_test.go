@@ -52,7 +52,7 @@ func (m *model) grant(s step) {
 	m.transact("a grant", journal.Transfer{ID: m.id(), Kind: journal.Grant, User: s.user, Legs: journal.LegsBetween(journal.Granted, quota, 2*s.amount)})
 }
 
-// purchase buys something once.
+// purchase makes a purchase with an idempotency key that may have been used before.
 func (m *model) purchase(s step) {
 	price, ledger := s.amount+1, m.ledger
 	c := IdempotencyKey{Scope: s.user, Key: fmt.Sprint("k", s.n%3), Fingerprint: journal.IDOf(price.String())}
@@ -62,7 +62,7 @@ func (m *model) purchase(s step) {
 	}
 	m.keysInUse[c.Scope+"/"+c.Key] = true
 	alone := !m.gate.isShut()
-	calm, enough := m.isPredictable(), m.available(journal.Wallet(s.user)) >= price && m.balance[journal.Receivable(s.user)] == 0
+	predictable, enough := m.isPredictable(), m.available(journal.Wallet(s.user)) >= price && m.balance[journal.Receivable(s.user)] == 0
 	m.run(func() func() {
 		result, replayed, err := ledger.Once(background, s.user, c, func() (*Reservation, error) {
 			return ledger.ReserveWallet(background, s.user, price)
@@ -75,11 +75,11 @@ func (m *model) purchase(s step) {
 				_, err := storage.GetRecord(r, storage.Key("idem", c.Scope, journal.IDOf(c.Key).String()), &have)
 				return err
 			})
-			var short *Short
+			var shortfall *Shortfall
 			var f *fault.Fault
 			switch {
-			case errors.As(err, &short):
-				if calm && (enough || m.booked[x.ID]) {
+			case errors.As(err, &shortfall):
+				if predictable && (enough || m.booked[x.ID]) {
 					m.failf("a purchase for %d was refused: %v", price, err)
 				}
 			case errors.As(err, &f) && f.Code == fault.IdempotencyKeyReused:
@@ -87,12 +87,12 @@ func (m *model) purchase(s step) {
 					m.failf("a purchase was refused: %v; the idempotency key is %+v", err, have)
 				}
 			case err == nil:
-				var told money.Amount
-				if json.Unmarshal(result, &told) != nil || told != price || have.Fingerprint != c.Fingerprint {
-					m.failf("a purchase for %d was answered %s", price, result)
+				var returned money.Amount
+				if json.Unmarshal(result, &returned) != nil || returned != price || have.Fingerprint != c.Fingerprint {
+					m.failf("the result of a purchase for %d is %s", price, result)
 				}
 				if alone && replayed != m.booked[x.ID] {
-					m.failf("a purchase was replayed: %v", replayed)
+					m.failf("replayed is %t for a purchase", replayed)
 				}
 				m.noteTransfer("a purchase", err, x)
 			default:
@@ -109,12 +109,12 @@ func (m *model) purchase(s step) {
 func (m *model) refund(s step) {
 	amount, ledger := s.amount+1, m.ledger
 	x := journal.Transfer{ID: m.id(), Kind: journal.Refund, User: s.user}
-	calm, want := m.isPredictable(), min(amount, m.available(journal.Wallet(s.user)))
+	predictable, want := m.isPredictable(), min(amount, m.available(journal.Wallet(s.user)))
 	m.run(func() func() {
 		r, err := ledger.ReserveUpTo(background, s.user, amount)
 		if err == nil {
 			got := r.Amount()
-			if calm && got != want {
+			if predictable && got != want {
 				m.failf("%d were reserved for a refund of %d, not %d", got, amount, want)
 			}
 			x.Legs = []journal.Leg{
@@ -171,7 +171,7 @@ func (m *model) reorder(s step) {
 	})
 }
 
-// pass lets time go by.
+// pass lets time pass.
 func (m *model) pass(s step) {
 	time.Sleep([...]time.Duration{time.Minute, idle, 5 * time.Hour, 24 * time.Hour, 3 * 24 * time.Hour, 8 * 24 * time.Hour}[s.n])
 }

@@ -12,42 +12,40 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Tolerance is the part of a user's spend that may stay uncollected, in
-// millionths. The zero Tolerance restricts no user.
+// Tolerance is the part of a user's charges that may stay uncollected, in millionths. The zero
+// Tolerance restricts no user.
 type Tolerance int64
 
-// MaxTolerance is the whole spend.
+// MaxTolerance tolerates an uncollected amount as large as the charges.
 const MaxTolerance Tolerance = 1_000_000
 
-// alwaysTolerated is the uncollected amount that restricts no user, however little the user was
-// charged: a user who has just begun would else be restricted for a fraction of a cent.
+// alwaysTolerated is an uncollected amount that never restricts a user. Without it, a new user
+// would be restricted for a fraction of a cent.
 const alwaysTolerated = money.Unit / 100
 
-// Errors of [Ledger.Reserve] for a user whose uncollected amounts are above the
-// tolerance.
+// Errors of [Ledger.Reserve] for a user whose uncollected amounts exceed the tolerance.
 var (
-	// ErrOneAtATime: another call of the user is under way.
-	ErrOneAtATime = errors.New("calls of this user are made one at a time")
+	// ErrOneAtATime says that another call of the user is running.
+	ErrOneAtATime = errors.New("this user may make one call at a time")
 
-	// ErrFullContext: the call does not reserve the price of the whole context, see
+	// ErrFullContext says that the call does not reserve the price of the whole context; see
 	// [Payer.FullContext].
-	ErrFullContext = errors.New("calls of this user reserve the whole context")
+	ErrFullContext = errors.New("calls of this user must reserve the whole context")
 )
 
-// The charged and the uncollected amounts of calls are summed up over the last 24
-// hours, in steps. The oldest step counts until all of it is over.
+// The charged and the uncollected amounts of calls are summed up over the last 24 hours, in steps
+// of lossStep. The oldest step counts until all of it lies further back.
 const (
 	lossStep  = 3 * time.Hour
 	lossSteps = int64(24*time.Hour/lossStep) + 1
 )
 
-// losses are the charged and the uncollected amounts of the calls of one user, by
-// steps of time.
+// losses are the charged and the uncollected amounts of one user's calls, by steps of time.
 type losses struct {
 	newest int64 // step since 1970
 	steps  [lossSteps]struct{ charged, uncollected money.Amount }
-	lossy  bool // one of the steps may have a loss
-	known  bool // what the store has is in it
+	lossy  bool // a step may have an uncollected amount
+	known  bool // the losses in the store are included
 }
 
 // add counts a call that ended at the time at.
@@ -63,7 +61,7 @@ func (w *losses) add(at time.Time, charged, uncollected money.Amount) {
 	w.lossy = w.lossy || uncollected > 0
 }
 
-// advance clears the steps up to step, which are used again for a new time.
+// advance clears the steps up to step, so that they can be used for new times.
 func (w *losses) advance(step int64) {
 	for n := max(w.newest, step-lossSteps) + 1; n <= step; n++ {
 		w.steps[n%lossSteps] = struct{ charged, uncollected money.Amount }{}
@@ -82,7 +80,7 @@ func (w *losses) exceed(now time.Time, t Tolerance) bool {
 	return t.exceeded(charged, uncollected)
 }
 
-// since returns the sums of the steps from step on.
+// since returns the sums of step and all later steps.
 func (w *losses) since(step int64) (charged, uncollected money.Amount) {
 	for ; step <= w.newest; step++ {
 		s := w.steps[step%lossSteps]
@@ -97,15 +95,15 @@ func (t Tolerance) exceeded(charged, uncollected money.Amount) bool {
 		return false
 	}
 	uncollectedHigh, uncollectedLow := bits.Mul64(uint64(uncollected), uint64(MaxTolerance))
-	mostHigh, mostLow := bits.Mul64(uint64(charged), uint64(t))
-	return uncollectedHigh > mostHigh || uncollectedHigh == mostHigh && uncollectedLow > mostLow
+	limitHigh, limitLow := bits.Mul64(uint64(charged), uint64(t))
+	return uncollectedHigh > limitHigh || uncollectedHigh == limitHigh && uncollectedLow > limitLow
 }
 
 // Restriction says why the calls of a user are restricted, by the sums of the last 24 hours. The
-// zero Restriction is none.
+// zero Restriction means that they are not.
 type Restriction struct {
 	Uncollected, Charged money.Amount
-	Until                time.Time // when it ends if the user makes no call until then
+	Until                time.Time // when it ends if the user makes no further call
 }
 
 // restriction returns the restriction of a user under t.
@@ -123,12 +121,12 @@ func (w *losses) restriction(now time.Time, t Tolerance) (r Restriction) {
 	return r
 }
 
-// maxLossCalls bounds the calls that are read of a user when the balances are filled.
+// maxLossCalls bounds the number of calls that readLosses reads.
 const maxLossCalls = 50_000
 
-// readLosses reads the losses of a user from the store: the calls of 24
-// hours one by one if days among them have a loss, else the sum of this day. With an
-// error it returns what could be read.
+// readLosses reads the losses of a user from the store. If the usage of the last 24 hours has an
+// uncollected amount, it reads the calls one by one; else it reads the sum of today. With an error
+// it returns the losses that it could read.
 func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err error) {
 	now := l.store.Now()
 	from, lossy := now.Add(-24*time.Hour), false
@@ -155,16 +153,16 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	return w, err
 }
 
-// lossyPrefix begins lossy/<user>, a key without a value: something of the user's calls of the
-// last 24 hours stayed uncollected.
+// lossyPrefix is the prefix of the keys lossy/<user>, which have no value. The key exists while the
+// user has an uncollected amount from the last 24 hours.
 const lossyPrefix = "lossy"
 
 func markLossy(t storage.Txn, user string, now time.Time) error {
 	return t.Set(storage.Key(lossyPrefix, user), nil, now.Add(time.Duration(lossSteps)*lossStep))
 }
 
-// Restricted returns the users of whose calls more stayed uncollected than the tolerance, sorted
-// by id. It may read the calls of the last 24 hours of each user with a loss.
+// Restricted returns the ids of the users whose uncollected amounts exceed the tolerance, sorted.
+// It may read the calls of the last 24 hours of each user with a loss.
 func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []string, err error) {
 	var lossy []string
 	lo, hi := storage.Below(lossyPrefix)
@@ -187,10 +185,10 @@ func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []s
 	return users, fault.OfStore(err)
 }
 
-// Restriction returns how the calls of a user are restricted under a tolerance. It may read the
-// user's calls of the last 24 hours.
+// Restriction returns the restriction of a user under a tolerance. It may read the user's calls of
+// the last 24 hours.
 func (l *Ledger) Restriction(ctx context.Context, user string, tolerance Tolerance) (Restriction, error) {
-	p, now, err := l.unlock(ctx, Payer{User: user}, nil)
+	p, now, err := l.lockBalances(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return Restriction{}, err
 	}

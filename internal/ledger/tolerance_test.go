@@ -10,16 +10,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// tolerant is a payer under a tolerance of one in a hundred.
+// tolerant is a payer with a tolerance of 1%.
 var tolerant = Payer{User: "ann", Tolerance: MaxTolerance / 100}
 
-// whole is one whose amount is the price of the whole context.
-var whole = Payer{User: "ann", Tolerance: MaxTolerance / 100, FullContext: true}
+// fullContext is the same payer for a call that reserves the price of the whole context.
+var fullContext = Payer{User: "ann", Tolerance: MaxTolerance / 100, FullContext: true}
 
-// cent is above the amount that is always tolerated, whatever was charged.
+// cent is more than the amount that is always tolerated.
 const cent = 2 * alwaysTolerated
 
-// called makes a call that reserves and costs so much.
+// called makes a call with a reserved amount and a cost.
 func (f *fixture) called(id string, payer Payer, reserved, cost money.Amount) {
 	f.t.Helper()
 	f.reserve(payer, reserved).Settle(aCall(f, id, "ann"), cost, true)
@@ -31,44 +31,44 @@ func TestCallsOfAUserWhoLeftTooMuchUncollectedAreRestricted(t *testing.T) {
 	f := newFixture(t, Options{})
 	f.credit("ann", 100_000*cent)
 	f.called("a", tolerant, 1000*cent, 1000*cent)
-	f.called("b", tolerant, 10*cent, 20*cent) // ten of 1010 are lost, which is tolerated
+	f.called("b", tolerant, 10*cent, 20*cent) // 10 of 1010 are lost, which is tolerated
 	first, second := f.reserve(tolerant, 5*cent), f.reserve(tolerant, 5*cent)
 	second.Release()
-	first.Settle(aCall(f, "c", "ann"), 6*cent, true) // eleven of 1015: no more
+	first.Settle(aCall(f, "c", "ann"), 6*cent, true) // 11 of 1015 are lost, which is not tolerated
 	f.settled()
 	if _, err := f.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
 		t.Fatalf("a call that does not reserve the whole context: %v", err)
 	}
 	f.restricted(f.Ledger, "ann")
-	one := f.reserve(whole, 50*cent)
-	if _, err := f.Reserve(t.Context(), whole, 50*cent); !errors.Is(err, ErrOneAtATime) {
+	running := f.reserve(fullContext, 50*cent)
+	if _, err := f.Reserve(t.Context(), fullContext, 50*cent); !errors.Is(err, ErrOneAtATime) {
 		t.Fatalf("a second call at once: %v", err)
 	}
-	one.Settle(aCall(f, "d", "ann"), 10*cent, false)
-	if _, err := f.Reserve(t.Context(), whole, 50*cent); !errors.Is(err, ErrOneAtATime) {
-		t.Fatalf("beside one that was settled in between: %v", err)
+	running.Settle(aCall(f, "d", "ann"), 10*cent, false)
+	if _, err := f.Reserve(t.Context(), fullContext, 50*cent); !errors.Is(err, ErrOneAtATime) {
+		t.Fatalf("a second call after an intermediate settlement of the first: %v", err)
 	}
-	one.Settle(aCall(f, "d", "ann"), 40*cent, true)
-	f.reserve(whole, 50*cent).Release() // not durable yet, but over
+	running.Settle(aCall(f, "d", "ann"), 40*cent, true)
+	f.reserve(fullContext, 50*cent).Release() // the first call has ended, but is not durable
 	f.reserve(Payer{User: "ann"}, 5).Release()
 	f.credit("bob", 10)
 	f.reserve(Payer{User: "bob", Tolerance: 1}, 5).Release()
 
-	f.called("e", whole, 2000*cent, 2000*cent) // now it is less than one in a hundred
+	f.called("e", fullContext, 2000*cent, 2000*cent) // now less than 1% is lost
 	f.reserve(tolerant, 5*cent).Release()
 	f.restricted(f.Ledger, "")
-	f.nothingLeft()
+	f.checkNothingLeft()
 }
 
-// restricted expects the users who are restricted, without a call of theirs before.
+// restricted checks the ids of the restricted users, separated by spaces.
 func (f *fixture) restricted(l *Ledger, want string) {
 	f.t.Helper()
 	if users, err := l.Restricted(f.t.Context(), tolerant.Tolerance); err != nil || strings.Join(users, " ") != want {
-		f.t.Errorf("restricted are %q, want %q (%v)", users, want, err)
+		f.t.Errorf("the restricted users are %q, want %q (%v)", users, want, err)
 	}
 }
 
-func TestASmallLossRestrictsNobody(t *testing.T) {
+func TestASmallLossRestrictsNoUser(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", money.Unit)
@@ -79,13 +79,13 @@ func TestASmallLossRestrictsNobody(t *testing.T) {
 	f.restricted(f.Ledger, "ann")
 }
 
-func TestARestrictionSaysWhenItEnds(t *testing.T) {
+func TestARestrictionReportsItsEnd(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 100*cent)
 	f.called("a", tolerant, 10*cent, 20*cent)
 	f.clock.Advance(6 * time.Hour)
-	f.called("b", whole, cent, cent)
+	f.called("b", fullContext, cent, cent)
 	r, err := f.Restriction(t.Context(), "ann", tolerant.Tolerance)
 	if err != nil || r.Uncollected != 10*cent || r.Charged != 11*cent {
 		t.Fatalf("the restriction is %+v (%v)", r, err)
@@ -95,11 +95,11 @@ func TestARestrictionSaysWhenItEnds(t *testing.T) {
 	f.clock.Advance(time.Minute)
 	f.restricted(f.Ledger, "")
 	if r, err := f.Restriction(t.Context(), "ann", tolerant.Tolerance); err != nil || r != (Restriction{}) {
-		t.Errorf("after it, the restriction is %+v (%v)", r, err)
+		t.Errorf("after its end, the restriction is %+v (%v)", r, err)
 	}
 }
 
-func TestALossIsForgottenAfterADay(t *testing.T) {
+func TestALossExpiresAfterADay(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 100*cent)
@@ -114,34 +114,34 @@ func TestALossIsForgottenAfterADay(t *testing.T) {
 	f.reserve(tolerant, 5*cent).Release()
 }
 
-func TestALossIsNotForgottenBecauseACallerDisconnects(t *testing.T) {
+func TestALossIsReadAgainAfterACallerDisconnects(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 100*cent)
 	f.called("a", tolerant, 10*cent, 20*cent)
 	f.clock.Advance(idle + time.Minute)
 	f.Sweep()
-	gone, disconnect := context.WithCancel(t.Context())
+	disconnected, disconnect := context.WithCancel(t.Context())
 	disconnect()
-	if _, err := f.Reserve(gone, tolerant, 5*cent); !errors.Is(err, context.Canceled) {
-		t.Fatalf("a call whose caller has disconnected: %v", err)
+	if _, err := f.Reserve(disconnected, tolerant, 5*cent); !errors.Is(err, context.Canceled) {
+		t.Fatalf("a call with a disconnected caller: %v", err)
 	}
 	if _, err := f.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
 		t.Errorf("the next call: %v", err)
 	}
 }
 
-func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
+func TestALossIsReadAfterARestartAndASweep(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.credit("ann", 100_000*cent)
 	f.called("old", tolerant, 1000*cent, 1000*cent)
 	f.clock.Advance(20 * time.Hour)
 	f.called("a", tolerant, 10*cent, 21*cent)
-	restricted := func(how string, l *Ledger) {
+	restricted := func(name string, l *Ledger) {
 		t.Helper()
 		if _, err := l.Reserve(t.Context(), tolerant, 5*cent); !errors.Is(err, ErrFullContext) {
-			t.Errorf("%s: %v", how, err)
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 	f.clock.Advance(idle + time.Minute)
@@ -158,14 +158,14 @@ func TestALossOutlivesTheProcessAndTheBalances(t *testing.T) {
 	defer again.Close(t.Context())
 	f.restricted(again, "ann")
 	restricted("with a new ledger", again)
-	r, err := again.Reserve(t.Context(), whole, 1000*cent)
+	r, err := again.Reserve(t.Context(), fullContext, 1000*cent)
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.Settle(aCall(f, "b", "ann"), 1000*cent, true)
 	r, err = again.Reserve(t.Context(), tolerant, 5*cent) // 11 of 2010
 	if err != nil {
-		t.Fatalf("what was charged before and after together tolerate the loss: %v", err)
+		t.Fatalf("the charges before and after the restart do not add up: %v", err)
 	}
 	r.Release()
 }

@@ -31,7 +31,7 @@ var (
 	tortureSeed   = flag.Uint64("torture.seed", 0, "seed of the torture test; 0: a new one")
 )
 
-// The environment of a child of the torture test: its store, and its round.
+// The environment variables of a child of the torture test: its store and its round.
 const (
 	childDirectory = "MODELGATE_LEDGER_TORTURE"
 	childRound     = "MODELGATE_LEDGER_ROUND"
@@ -41,10 +41,10 @@ func TestMain(m *testing.M) {
 	if dir := os.Getenv(childDirectory); dir != "" {
 		round, err := strconv.Atoi(os.Getenv(childRound))
 		if err == nil {
-			err = torment(dir, round)
+			err = runChild(dir, round)
 		}
 		if err != nil {
-			fmt.Fprintln(os.Stderr, "TORMENT", err)
+			fmt.Fprintln(os.Stderr, "CHILD FAILED:", err)
 			os.Exit(1)
 		}
 		os.Exit(0)
@@ -53,21 +53,21 @@ func TestMain(m *testing.M) {
 }
 
 const (
-	tormentCallers = 12
-	tormentBuyers  = 4
-	tormentUsers   = 3
-	tormentKeys    = 40 // of purchases, new ones in every round
+	childCallers = 12
+	childBuyers  = 4
+	childUsers   = 3
+	childKeys    = 40 // number of idempotency keys of purchases; each round has new ones
 )
 
-func tormentUser(n int) string { return fmt.Sprint("user", n%tormentUsers) }
+func childUser(n int) string { return fmt.Sprint("user", n%childUsers) }
 
-// torment is the child: it makes calls and purchases until it is killed, and
-// acknowledges each by a line on its standard output.
+// runChild makes calls and purchases in the child process until it is killed. It acknowledges each
+// with a line on standard output:
 //
-//	called <caller> <number> <charged>   its settlement is queued
-//	durable <caller> <number>            its settlement was seen in the store
+//	called <caller> <number> <charged>   the settlement is queued
+//	durable <caller> <number>            the settlement was seen in the store
 //	bought <user> <key> <price>
-func torment(dir string, round int) error {
+func runChild(dir string, round int) error {
 	store, err := openBadger(dir, 5*time.Millisecond)
 	if err != nil {
 		return err
@@ -76,30 +76,30 @@ func torment(dir string, round int) error {
 	if err != nil {
 		return err
 	}
-	t := tormentor{l, store, round}
-	for user := range tormentUsers {
-		if err := t.fill(tormentUser(user)); err != nil {
+	t := child{l, store, round}
+	for user := range childUsers {
+		if err := t.fill(childUser(user)); err != nil {
 			return err
 		}
 	}
 	failed := make(chan error)
-	for caller := range tormentCallers {
+	for caller := range childCallers {
 		go func() { failed <- t.call(caller) }()
 	}
-	for range tormentBuyers {
+	for range childBuyers {
 		go func() { failed <- t.buy() }()
 	}
 	return <-failed
 }
 
-type tormentor struct {
+type child struct {
 	*Ledger
 	store *storage.Store
 	round int
 }
 
-// fill gives a user money, once a round.
-func (t tormentor) fill(user string) error {
+// fill credits a user once a round.
+func (t child) fill(user string) error {
 	return t.Update(context.Background(), user, nil, func(tx *Txn) error {
 		_, err := journal.Book(tx, t.store.Now(), journal.Transfer{
 			ID: journal.IDOf("fill", user, fmt.Sprint(t.round)), Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), 1000*money.Unit),
@@ -112,9 +112,9 @@ func callID(round, caller, number int) string {
 	return fmt.Sprintf("%d-%d-%d", round, caller, number)
 }
 
-func (t tormentor) call(caller int) error {
+func (t child) call(caller int) error {
 	ctx := context.Background()
-	user := tormentUser(caller)
+	user := childUser(caller)
 	for number := 1; ; number++ {
 		r, err := t.Reserve(ctx, Payer{User: user}, 1000)
 		if err != nil {
@@ -148,14 +148,13 @@ func (t tormentor) call(caller int) error {
 	}
 }
 
-// buy buys under keys that others use at the same time, and have used in the
-// round before.
-// Nothing but the idempotency key keeps it from being paid twice.
-func (t tormentor) buy() error {
+// buy makes purchases with idempotency keys that other goroutines use at the same time and that the
+// previous round has used. Only the key prevents a second payment.
+func (t child) buy() error {
 	ctx := context.Background()
 	for {
-		n := rand.IntN(tormentKeys)
-		user, key, price := tormentUser(n), fmt.Sprintf("key%d-%d", t.round-rand.IntN(2), n), money.Amount(n+1)*money.Unit/10
+		n := rand.IntN(childKeys)
+		user, key, price := childUser(n), fmt.Sprintf("key%d-%d", t.round-rand.IntN(2), n), money.Amount(n+1)*money.Unit/10
 		_, _, err := t.Once(ctx, user, IdempotencyKey{Scope: user, Key: key}, func() (*Reservation, error) {
 			return t.ReserveWallet(ctx, user, price)
 		}, func(tx *Txn) (any, error) {
@@ -171,17 +170,17 @@ func (t tormentor) buy() error {
 	}
 }
 
-// acknowledged is what children have said in all.
-type acknowledged struct {
+// acknowledgements has the operations that all children have acknowledged.
+type acknowledgements struct {
 	charged map[string]money.Amount // by the ids of calls
-	made    map[string]int          // calls of each caller in a round
-	durable map[string]int          // of those, how many were seen in the store
+	made    map[string]int          // number of calls of each caller in a round
+	durable map[string]int          // number of those that were seen in the store
 	bought  map[string]money.Amount // by user and key
 }
 
-// TestTorture kills a process that makes calls and sells plans, again and again
-// over one store, and looks each time whether the money adds up, every purchase
-// acknowledged is there once, and no more calls are forgotten than may be queued.
+// TestTorture repeatedly kills a process that makes calls and purchases in one store. After each
+// round the money must add up, the store must have every acknowledged purchase once, and no more
+// calls may be lost than may be queued.
 func TestTorture(t *testing.T) {
 	seed := *tortureSeed
 	if seed == 0 {
@@ -190,29 +189,28 @@ func TestTorture(t *testing.T) {
 	t.Logf("-torture.seed=%d -torture.rounds=%d", seed, *tortureRounds)
 	random := rand.New(rand.NewPCG(seed, 0))
 	dir := filepath.Join(t.TempDir(), "store")
-	said := acknowledged{make(map[string]money.Amount), make(map[string]int), make(map[string]int), make(map[string]money.Amount)}
+	acks := acknowledgements{make(map[string]money.Amount), make(map[string]int), make(map[string]int), make(map[string]money.Amount)}
 	lines := 0
 	for round := range *tortureRounds {
-		lines += said.killed(t, dir, round, 1+random.IntN(3000))
-		said.examine(t, dir)
+		lines += acks.killed(t, dir, round, 1+random.IntN(3000))
+		acks.examine(t, dir)
 		if t.Failed() {
 			t.Fatalf("after %d rounds", round+1)
 		}
 	}
-	t.Logf("%d acknowledgements, %d of them of purchases and %d of calls, survived", lines, len(said.bought), len(said.charged))
-	if len(said.bought) == 0 || len(said.durable) == 0 && *tortureRounds > 1 {
-		t.Error("hardly anything was acknowledged; the test has shown nothing")
+	t.Logf("%d acknowledgements, of %d purchases and %d calls", lines, len(acks.bought), len(acks.charged))
+	if len(acks.bought) == 0 || len(acks.durable) == 0 && *tortureRounds > 1 {
+		t.Error("too few operations were acknowledged: the test has checked nothing")
 	}
 }
 
-// killed runs a child and kills it after so many lines. It returns how many there
-// were.
-func (said acknowledged) killed(t *testing.T, dir string, round, enough int) (lines int) {
+// killed runs a child and kills it after enough lines. It returns the number of lines.
+func (acks acknowledgements) killed(t *testing.T, dir string, round, enough int) (lines int) {
 	t.Helper()
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childDirectory+"="+dir, childRound+"="+strconv.Itoa(round))
-	var complaints strings.Builder
-	child.Stderr = &complaints
+	var stderr strings.Builder
+	child.Stderr = &stderr
 	output, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -224,8 +222,8 @@ func (said acknowledged) killed(t *testing.T, dir string, round, enough int) (li
 	timer := time.AfterFunc(time.Minute, kill)
 	defer timer.Stop()
 
-	// What the child wrote before its end is still in the pipe, and counts. The
-	// last line may be cut.
+	// The lines that the child wrote before its end are still in the pipe, and count. The last
+	// line may be incomplete.
 	reader := bufio.NewReader(output)
 	for {
 		line, err := reader.ReadString('\n')
@@ -235,7 +233,7 @@ func (said acknowledged) killed(t *testing.T, dir string, round, enough int) (li
 			}
 			break
 		}
-		if err := said.hear(round, line); err != nil {
+		if err := acks.parse(round, line); err != nil {
 			t.Fatalf("line %q: %v", line, err)
 		}
 		if lines++; lines == enough {
@@ -244,13 +242,13 @@ func (said acknowledged) killed(t *testing.T, dir string, round, enough int) (li
 	}
 	kill()
 	_ = child.Wait() // its error is that it was killed
-	if _, complaint, own := strings.Cut(complaints.String(), "TORMENT"); own {
-		t.Errorf("the child said: %s", complaint)
+	if _, reason, own := strings.Cut(stderr.String(), "CHILD FAILED:"); own {
+		t.Errorf("the child failed: %s", reason)
 	}
 	return lines
 }
 
-func (said acknowledged) hear(round int, line string) error {
+func (acks acknowledgements) parse(round int, line string) error {
 	var word, user, key string
 	var caller, number int
 	var amount int64
@@ -258,23 +256,23 @@ func (said acknowledged) hear(round int, line string) error {
 	switch word {
 	case "called":
 		_, err := fmt.Sscan(line, &word, &caller, &number, &amount)
-		said.charged[callID(round, caller, number)] = money.Amount(amount)
-		said.made[fmt.Sprintf("%d-%d", round, caller)] = number
+		acks.charged[callID(round, caller, number)] = money.Amount(amount)
+		acks.made[fmt.Sprintf("%d-%d", round, caller)] = number
 		return err
 	case "durable":
 		_, err := fmt.Sscan(line, &word, &caller, &number)
-		said.durable[fmt.Sprintf("%d-%d", round, caller)] = number
+		acks.durable[fmt.Sprintf("%d-%d", round, caller)] = number
 		return err
 	case "bought":
 		_, err := fmt.Sscan(line, &word, &user, &key, &amount)
-		said.bought[user+" "+key] = money.Amount(amount)
+		acks.bought[user+" "+key] = money.Amount(amount)
 		return err
 	}
-	return errors.New("what does it mean?")
+	return errors.New("unknown line")
 }
 
-// examine opens the store as a gateway does and looks at everything.
-func (said acknowledged) examine(t *testing.T, dir string) {
+// examine opens the store as a gateway does, and compares it with the acknowledgements.
+func (acks acknowledgements) examine(t *testing.T, dir string) {
 	t.Helper()
 	store, err := openBadger(dir, -1)
 	if err != nil {
@@ -290,58 +288,58 @@ func (said acknowledged) examine(t *testing.T, dir string) {
 	if problems, _ := f.verify(); len(problems) > 0 {
 		t.Errorf("Verify found:\n%s", strings.Join(problems, "\n"))
 	}
-	said.examineCalls(f)
-	said.examinePurchases(f)
+	acks.examineCalls(f)
+	acks.examinePurchases(f)
 }
 
-func (said acknowledged) examineCalls(f *fixture) {
-	there := make(map[string]journal.Call)
-	for user := range tormentUsers {
-		err := f.ScanCalls(f.t.Context(), tormentUser(user), CallFilter{}, func(c journal.CallRecord) bool {
-			there[c.ID] = c.Call
+func (acks acknowledgements) examineCalls(f *fixture) {
+	stored := make(map[string]journal.Call)
+	for user := range childUsers {
+		err := f.ScanCalls(f.t.Context(), childUser(user), CallFilter{}, func(c journal.CallRecord) bool {
+			stored[c.ID] = c.Call
 			return true
 		})
 		if err != nil {
 			f.t.Fatal(err)
 		}
 	}
-	forgotten := make(map[string]int) // by round
-	for who, made := range said.made {
+	lost := make(map[string]int) // by round and caller
+	for caller, made := range acks.made {
 		for number := 1; number <= made; number++ {
-			id := fmt.Sprintf("%s-%d", who, number)
-			c, found := there[id]
-			whole := found && c.Ended == usage.Complete
+			id := fmt.Sprintf("%s-%d", caller, number)
+			c, found := stored[id]
+			complete := found && c.Ended == usage.Complete
 			switch {
 			case found && c.Ended == "":
-				f.t.Errorf("call %s is under way in a process that has ended", id)
-			case whole && c.Cost != said.charged[id]:
-				f.t.Errorf("call %s was charged %v, the store has %v", id, said.charged[id], c.Cost)
-			case found && !whole && c.Cost > 1000:
-				f.t.Errorf("call %s was charged %v, of 1000 reserved", id, c.Cost)
-			case !whole && number <= said.durable[who]:
-				f.t.Errorf("call %s was seen in the store, and is gone", id)
-			case whole && forgotten[who] > 0:
-				f.t.Errorf("call %s is there, and one before it is not", id)
-			case !whole:
-				forgotten[who]++
+				f.t.Errorf("call %s is still open after its process has ended", id)
+			case complete && c.Cost != acks.charged[id]:
+				f.t.Errorf("call %s was charged %v, the store has %v", id, acks.charged[id], c.Cost)
+			case found && !complete && c.Cost > 1000:
+				f.t.Errorf("call %s was charged %v, but 1000 were reserved", id, c.Cost)
+			case !complete && number <= acks.durable[caller]:
+				f.t.Errorf("call %s was seen in the store, but is lost", id)
+			case complete && lost[caller] > 0:
+				f.t.Errorf("call %s is stored, but an earlier call is lost", id)
+			case !complete:
+				lost[caller]++
 			}
 		}
 	}
 	rounds := make(map[string]int)
-	for who, n := range forgotten {
-		round, _, _ := strings.Cut(who, "-")
+	for caller, n := range lost {
+		round, _, _ := strings.Cut(caller, "-")
 		if rounds[round] += n; rounds[round] > maxQueued {
-			f.t.Errorf("%d calls of %s are forgotten, more than can be queued", rounds[round], round)
+			f.t.Errorf("%d calls of round %s are lost, more than can be queued", rounds[round], round)
 		}
 	}
 }
 
-func (said acknowledged) examinePurchases(f *fixture) {
+func (acks acknowledgements) examinePurchases(f *fixture) {
 	paid := make(map[string][]money.Amount)
 	err := f.store.View(f.t.Context(), func(r storage.Reader) error {
-		for user := range tormentUsers {
+		for user := range childUsers {
 			var bad error
-			err := journal.ScanEntries(r, journal.Wallet(tormentUser(user)), 0, func(e journal.Entry) bool {
+			err := journal.ScanEntries(r, journal.Wallet(childUser(user)), 0, func(e journal.Entry) bool {
 				if e.Kind != journal.Purchase {
 					return true
 				}
@@ -360,14 +358,14 @@ func (said acknowledged) examinePurchases(f *fixture) {
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	for what, price := range said.bought {
+	for what, price := range acks.bought {
 		if got := paid[what]; len(got) == 0 || got[0] != price {
-			f.t.Errorf("%s was acknowledged for %v, and was paid by %v", what, price, got)
+			f.t.Errorf("purchase %s was acknowledged for %v, but paid with %v", what, price, got)
 		}
 	}
 	for what, got := range paid {
 		if len(got) != 1 {
-			f.t.Errorf("%s was paid %d times: %v", what, len(got), got)
+			f.t.Errorf("purchase %s was paid %d times: %v", what, len(got), got)
 		}
 	}
 }

@@ -9,9 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Txn is a transaction in which the money of one user changes. It notes what
-// becomes of the accounts, so that the balances can follow without reading anything
-// again.
+// Txn is a transaction that changes the money of one user. It records the account states that it
+// writes, so that the balances can be updated without another read.
 type Txn struct {
 	storage.Txn
 	prefix []byte // of the keys of the user's accounts
@@ -19,8 +18,8 @@ type Txn struct {
 	made   reading
 }
 
-// seen is an account as a transaction leaves it, or has found it.
-type seen struct {
+// accountState is the state of an account that a transaction has read or written.
+type accountState struct {
 	account journal.Account
 	journal.State
 }
@@ -32,15 +31,14 @@ func (t *Txn) Set(key, val []byte, purge time.Time) error {
 		if err != nil {
 			return err
 		}
-		t.made.accounts = append(t.made.accounts, seen{journal.Account(key[len(journal.AccountPrefix):]), state})
+		t.made.accounts = append(t.made.accounts, accountState{journal.Account(key[len(journal.AccountPrefix):]), state})
 	}
 	return t.Txn.Set(key, val, purge)
 }
 
-// BookNew is [Book] for a transfer whose id was drawn for it, or stands for what
-// this transaction has found free, such as an idempotency key, and what is written with it:
-// it has not happened, unless in an earlier run of this very transaction, and only
-// then is it looked for.
+// BookNew is [journal.Book] for a transfer with a new id, or for one that is written together with
+// a key that this transaction has found free. Only an earlier run of this transaction can have
+// booked it, so BookNew looks for it only after such a run.
 func (t *Txn) BookNew(now time.Time, x journal.Transfer) (bool, error) {
 	if t.again {
 		return journal.Book(t, now, x)
@@ -48,12 +46,12 @@ func (t *Txn) BookNew(now time.Time, x journal.Transfer) (bool, error) {
 	return true, journal.BookNew(t, now, x)
 }
 
-// Spend tells what the user may spend from now on, where the transaction changes
-// that.
+// Spend sets the sources that the user may spend from now on. It must be called if the
+// transaction changes them.
 func (t *Txn) Spend(s Sources) { t.made.sources = &s }
 
-// readUnknown reads what may be spent from now on, was not entered, and is not in
-// the balances.
+// readUnknown reads the accounts of the new sources that the transaction has not written and the
+// balances do not have.
 func (t *Txn) readUnknown(p *balances) error {
 	if t.made.sources == nil {
 		return nil
@@ -70,7 +68,7 @@ func (t *Txn) readUnknown(p *balances) error {
 		if err != nil {
 			return err
 		}
-		t.made.accounts = append(t.made.accounts, seen{account, state})
+		t.made.accounts = append(t.made.accounts, accountState{account, state})
 	}
 	return nil
 }

@@ -8,12 +8,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestOneSettlementThatCannotBeWrittenKeepsNobodyElse has a damaged row in the
-// store, which no settlement that counts there can be added to.
-func TestOneSettlementThatCannotBeWrittenKeepsNobodyElse(t *testing.T) {
+// TestAnUnwritableSettlementDoesNotBlockOthers damages a usage record, so that a settlement cannot
+// be added to it.
+func TestAnUnwritableSettlementDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
-	users := []string{"ann", "cat", "bob"} // none comes after the damage to clear it
+	users := []string{"ann", "cat", "bob"} // bob, who has the damaged record, is last
 	for _, user := range users {
 		f.credit(user, 10)
 	}
@@ -39,10 +39,10 @@ func TestOneSettlementThatCannotBeWrittenKeepsNobodyElse(t *testing.T) {
 	if s := f.Stats(); s.Open != 0 || s.Reserved != 0 || s.AtRisk != 0 || s.Queued != 0 || s.Mismatches != 1 {
 		t.Errorf("left over: %+v", s)
 	}
-	// Nothing more is queued: calls are taken all the same, with what was free.
+	// No settlement waits, so new calls are admitted.
 	r, err := f.Reserve(t.Context(), Payer{User: "bob", Budgets: Budgets{UserBudget(9, "day")}}, 9)
 	if err != nil {
-		t.Fatalf("afterwards a call was answered %v", err)
+		t.Fatalf("afterwards, Reserve returned %v", err)
 	}
 	r.Release()
 }

@@ -6,30 +6,29 @@ import (
 	"time"
 )
 
-// bucket is a token bucket. It is refilled evenly, by the limit of a [Window]
-// in each period, up to that limit. It counts in integers and keeps fractions,
-// so that rounding errors do not accumulate. The zero bucket is full.
+// bucket is a token bucket. It is refilled evenly, by the limit of a [Window] in each period, up to
+// that limit. It counts in integers and keeps the fraction, so that rounding errors do not
+// accumulate. The zero bucket is full.
 type bucket struct {
 	level int64 // negative if more was used than expected
 	part  int64 // the fraction above level: part divided by the nanoseconds of the period
 	at    int64 // time of level in Unix nanoseconds; zero: never used
 }
 
-// most limits rates and debts, so that nothing can overflow.
-const most = 1 << 53
+// maxCount is the highest rate and debt, so that nothing can overflow.
+const maxCount = 1 << 53
 
-// disorder is the greatest reversal of clock readings between concurrent calls.
-// A later call with an earlier time adds nothing, because that would count time
-// twice.
-const disorder = time.Second
+// clockTolerance is how much earlier the time of a call may be than that of a previous concurrent
+// call. Such a call adds nothing, because that would count time twice.
+const clockTolerance = time.Second
 
 // fill updates b to the time now. If the limit has decreased, b loses the
 // excess at once; if it has increased, b fills faster from now on.
 func (b *bucket) fill(now int64, w Window) {
 	elapsed := now - b.at
 	full := b.at == 0 || b.level >= w.Limit
-	if elapsed > 0 || elapsed < -int64(disorder) {
-		b.at = now // the clock was set back
+	if elapsed > 0 || elapsed < -int64(clockTolerance) { // the latter: the clock was set back
+		b.at = now
 	}
 	if !full && elapsed > 0 {
 		high, low := bits.Mul64(uint64(elapsed), uint64(w.Limit))
@@ -47,8 +46,7 @@ func (b *bucket) fill(now int64, w Window) {
 	}
 }
 
-// until returns how long it takes until b contains n, which is at most the
-// limit.
+// until returns the time until b contains n, which must be at most the limit.
 func (b *bucket) until(n int64, w Window) time.Duration {
 	if b.level >= n {
 		return 0
@@ -56,7 +54,7 @@ func (b *bucket) until(n int64, w Window) time.Duration {
 	high, low := bits.Mul64(uint64(n-b.level), uint64(w.Period))
 	low, borrow := bits.Sub64(low, uint64(b.part), 0)
 	high -= borrow
-	low, carry := bits.Add64(low, uint64(w.Limit-1), 0) // round up: the moment before is too early
+	low, carry := bits.Add64(low, uint64(w.Limit-1), 0) // rounded up, so that it is not too early
 	high += carry
 	if high >= uint64(w.Limit) {
 		return math.MaxInt64
@@ -68,5 +66,5 @@ func (b *bucket) until(n int64, w Window) time.Duration {
 // take takes n, even if b contains less. A negative n returns units; the next
 // fill removes what exceeds the limit.
 func (b *bucket) take(n int64) {
-	b.level = max(b.level-min(n, most), -most)
+	b.level = max(b.level-min(n, maxCount), -maxCount)
 }

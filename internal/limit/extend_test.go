@@ -20,7 +20,7 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 		t.Errorf("the status is %+v", s)
 	}
 
-	// A call that Extend refuses has used nothing and has ended.
+	// A request that Extend refuses has used nothing and has ended.
 	c.Units = 10
 	for what, extend := range map[Kind]struct {
 		tokens int64
@@ -29,7 +29,7 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 		g := admit(t, limiter, start, c)
 		refused := limiter.Extend(start, &g, extend.tokens, extend.stream)
 		if refused == nil || refused.What != what || refused.OfUser != (what == Concurrent) {
-			t.Fatalf("%v: answered %+v", what, refused)
+			t.Fatalf("%v: the refusal is %+v", what, refused)
 		}
 		if s := refused.Status; s.Requests.Remaining != 2 || s.Units.Remaining != 20 || s.Concurrent.Remaining != 0 {
 			t.Errorf("%v: the status is %+v", what, s)
@@ -37,7 +37,7 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 		g.End(start, 1000)
 	}
 
-	// End settles the units as for a call that was admitted with them.
+	// End counts the units as for a request that was admitted with them.
 	second := admit(t, limiter, start, c)
 	if refused := limiter.Extend(start, &second, 20, false); refused != nil || second.Status.Units.Remaining != 0 {
 		t.Fatalf("%+v, %+v", refused, second.Status)
@@ -69,9 +69,9 @@ func TestTakeCountsPerMinute(t *testing.T) {
 		}
 	}
 	if refused := limiter.Take(start, "lists/usr_1", 1, PerMinute(2)); refused == nil || refused.RetryAfter != 30*time.Second || refused.Limit != 2 {
-		t.Errorf("answered %+v", refused)
+		t.Errorf("the refusal is %+v", refused)
 	}
 	if refused := limiter.Take(start, "lists/usr_2", 1, PerMinute(2)); refused != nil {
-		t.Errorf("another is refused: %+v", refused)
+		t.Errorf("another subject is refused: %+v", refused)
 	}
 }

@@ -1,18 +1,20 @@
-// Package limit limits rates and concurrency. A [RateLimiter] counts, for each
-// subject, requests and units per time window, and open requests. The caller
-// decides what a unit is: a token, a byte. A [Semaphore] limits concurrency,
-// and a [KeyedSemaphore] does so for each key and in total. All counts are in
-// the memory of one process. A rate is a token bucket that refills evenly: it has no
-// fixed windows, and is full after a restart. What must hold for a calendar day, or over
-// restarts, is a budget of internal/ledger. The package imports no other package of this
-// module.
+// Package limit limits rates and concurrency in the memory of one process.
+//
+// A [RateLimiter] counts for each subject, a key or a user: the requests that begin per period, the
+// units that requests use per period, and the open requests. The caller defines the unit, such as a
+// token or a byte. A [Semaphore] counts units that are held at the same time; a [KeyedSemaphore] does
+// so for each key and in total.
+//
+// A rate is a token bucket that refills evenly. It has no fixed windows, and is full after a restart.
+// The package counts no money and stores nothing: budgets, which hold for a calendar period and over
+// restarts, are in internal/ledger. A new limit, such as requests per day, is a field of [Rates] and a
+// [Kind]; internal/identity stores it. The package imports no other package of this module.
 package limit
 
 import "time"
 
-// Window allows a number of units in each period of time. All of them may be
-// used at once. A Window without a positive limit, such as the zero Window,
-// allows any number.
+// Window allows Limit units in each Period. All of them may be used at once. A Window without a
+// positive limit, such as the zero Window, allows any number.
 type Window struct {
 	Limit  int64
 	Period time.Duration
@@ -37,18 +39,19 @@ func per(n int64, period time.Duration) Window {
 type Rates struct {
 	Requests   Window // requests that begin
 	Units      Window // units that requests use
-	Concurrent int64  // concurrent requests that are open; zero, or less, is no limit
+	Concurrent int64  // concurrent requests that are open; zero or less: no limit
 }
 
+// none reports whether r has no limit.
 func (r *Rates) none() bool {
 	return r.Requests.Limit <= 0 && r.Units.Limit <= 0 && r.Concurrent <= 0
 }
 
 // bounded returns r with numbers in the supported range.
 func (r Rates) bounded() Rates {
-	r.Requests.Limit = min(max(r.Requests.Limit, 0), most)
-	r.Units.Limit = min(max(r.Units.Limit, 0), most)
-	r.Concurrent = min(max(r.Concurrent, 0), most)
+	r.Requests.Limit = min(max(r.Requests.Limit, 0), maxCount)
+	r.Units.Limit = min(max(r.Units.Limit, 0), maxCount)
+	r.Concurrent = min(max(r.Concurrent, 0), maxCount)
 	return r
 }
 
@@ -76,20 +79,19 @@ const (
 	Concurrent
 )
 
-// WindowStatus is what remains of one limit.
+// WindowStatus is the remaining part of one limit.
 type WindowStatus struct {
-	Limit     int64         // zero: there is none
+	Limit     int64         // zero: no limit
 	Remaining int64         // units that may be used at once
-	Reset     time.Duration // time until the window is full; zero, which is unknown, for concurrent requests
+	Reset     time.Duration // time until the window is full; zero for concurrent requests, where it is unknown
 }
 
-// RateLimitStatus is what remains of each limit: for each, the values of the
-// subject with less remaining.
+// RateLimitStatus is the remaining part of each limit, for the subject with less remaining.
 type RateLimitStatus struct {
 	Requests, Units, Concurrent WindowStatus
 }
 
-// tighter returns the smaller value of each limit.
+// tighter returns, for each limit, the status with less remaining.
 func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
 	less := func(a, b WindowStatus) WindowStatus {
 		if a.Limit == 0 || b.Limit > 0 && b.Remaining < a.Remaining {
@@ -100,39 +102,38 @@ func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
 	return RateLimitStatus{less(s.Requests, other.Requests), less(s.Units, other.Units), less(s.Concurrent, other.Concurrent)}
 }
 
-// Refusal is the reason why a request may not begin. The request has used
-// nothing.
+// Refusal says why a request may not begin. The request has used nothing.
 type Refusal struct {
 	What       Kind
 	OfUser     bool          // the limit is the user's, not the key's
 	Limit      int64         // the limit
-	RetryAfter time.Duration // time until the request may begin, unless another one begins earlier
+	RetryAfter time.Duration // time until the request may begin, unless another request begins earlier
 	Status     RateLimitStatus
 }
 
-// Grant is the admission of a request. Its holder calls End. The zero Grant is
-// that of a request without limits.
+// Grant is the admission of a request. The caller must call End. The zero Grant is that of a request
+// without limits.
 type Grant struct {
-	// Status is what remained when the request began.
+	// Status is the remaining part of the limits when the request began.
 	Status RateLimitStatus
 
-	accounts   [2]*account
-	shards     [2]int   // of the accounts
+	usages     [2]*usage
+	shards     [2]int   // of the usages
 	taken      [2]int64 // units
 	units      int64    // expected
 	concurrent bool
 }
 
-// End reports how many units the request has used. It returns unused units and
-// takes additional ones. Only the first call has an effect.
+// End ends the request, which has used units. It returns unused units and takes additional ones. Only
+// the first call has an effect.
 func (g *Grant) End(now time.Time, units int64) {
-	for i, a := range g.accounts {
-		if a == nil {
+	for i, u := range g.usages {
+		if u == nil {
 			continue
 		}
-		g.accounts[i] = nil
-		a.shard.Lock()
-		a.end(now.UnixNano(), g.taken[i], units, g.concurrent)
-		a.shard.Unlock()
+		g.usages[i] = nil
+		u.shard.Lock()
+		u.end(now.UnixNano(), g.taken[i], units, g.concurrent)
+		u.shard.Unlock()
 	}
 }

@@ -10,8 +10,7 @@ import (
 
 var start = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
-// ofKey returns a request of a key with these rates and of a user without
-// limits.
+// ofKey returns a request of a key with these rates and a user without limits.
 func ofKey(r Rates) Request {
 	return Request{Key: Subject{"key_1", r}, User: Subject{ID: "usr_1"}}
 }
@@ -26,12 +25,12 @@ func admit(t *testing.T, limiter *RateLimiter, now time.Time, c Request) Grant {
 	return g
 }
 
-// refuse begins a request, which must be refused for this limit and this time.
+// refuse begins a request, which must be refused with this limit and RetryAfter.
 func refuse(t *testing.T, limiter *RateLimiter, now time.Time, c Request, what Kind, wait time.Duration) *Refusal {
 	t.Helper()
 	_, refused := limiter.Admit(now, c)
 	if refused == nil || refused.What != what || refused.RetryAfter != wait {
-		t.Fatalf("%+v was answered %+v at %v, want %v for %v", c, refused, now.Sub(start), what, wait)
+		t.Fatalf("at %v, the refusal of %+v is %+v; want %v with a wait of %v", now.Sub(start), c, refused, what, wait)
 	}
 	return refused
 }
@@ -80,7 +79,7 @@ func TestARequestAboveTheLimitNeedsAFullBucket(t *testing.T) {
 	admit(t, limiter, now, large)
 	refuse(t, limiter, now, small, Units, 541*time.Second)
 	g.End(now, 1)
-	refuse(t, limiter, now, Request{Key: c.Key}, Units, 541*time.Second) // a request without expected units uses some
+	refuse(t, limiter, now, Request{Key: c.Key}, Units, 541*time.Second) // expects no units, but needs at least one
 }
 
 func TestConcurrentRequests(t *testing.T) {
@@ -118,10 +117,10 @@ func TestARefusedRequestUsesNothing(t *testing.T) {
 		for range 5 {
 			_, refused := limiter.Admit(start, both)
 			if refused == nil || refused.What != c.what || refused.OfUser != c.ofUser {
-				t.Fatalf("%s: answered %+v", name, refused)
+				t.Fatalf("%s: the refusal is %+v", name, refused)
 			}
 		}
-		// The subject below its limit has exactly one more.
+		// The other subject has exactly one more request.
 		other := both
 		if c.ofUser {
 			other.User = Subject{ID: "usr_2"}
@@ -130,7 +129,7 @@ func TestARefusedRequestUsesNothing(t *testing.T) {
 		}
 		admit(t, limiter, start, other)
 		if _, refused := limiter.Admit(start, other); refused == nil {
-			t.Errorf("%s: a third call was admitted", name)
+			t.Errorf("%s: a third request was admitted", name)
 		}
 	}
 }
@@ -145,7 +144,7 @@ func TestARefusalHasTheLongestWait(t *testing.T) {
 	admit(t, limiter, start, c)
 	r := refuse(t, limiter, start, c, Units, time.Minute)
 	if r.OfUser || r.Limit != 1 || r.Status.Units != (WindowStatus{1, 0, time.Minute}) {
-		t.Errorf("was refused with %+v", r)
+		t.Errorf("the refusal is %+v", r)
 	}
 	refuse(t, limiter, start.Add(time.Minute), c, Concurrent, time.Second)
 }
@@ -167,7 +166,7 @@ func TestSubjectsWithoutLimitsAreNotStored(t *testing.T) {
 	c.Key.Rates.Requests = PerSecond(1)
 	admit(t, limiter, start, c)
 	if n := limiter.Len(); n != 1 {
-		t.Errorf("%d are remembered of a limited key and an unlimited user", n)
+		t.Errorf("of a limited key and an unlimited user, %d subjects are remembered", n)
 	}
 }
 
@@ -199,7 +198,7 @@ func TestChangedLimitsApplyToTheNextRequest(t *testing.T) {
 	refuse(t, limiter, start, limited, Units, 10*time.Second)
 }
 
-func TestAClockThatIsSetBackBlocksNoSubject(t *testing.T) {
+func TestSettingTheClockBackBlocksNoSubject(t *testing.T) {
 	t.Parallel()
 	limiter, c := NewRateLimiter(), ofKey(Rates{Requests: PerSecond(1)})
 	admit(t, limiter, start, c)
@@ -241,7 +240,7 @@ func TestTheStatusIsThatOfTheTighterSubject(t *testing.T) {
 	}
 	c.Units = 6000
 	if g := admit(t, limiter, start.Add(time.Hour), c); g.Status.Units.Remaining != 0 || g.Status.Units.Reset != 10*time.Minute {
-		t.Errorf("a debt has the status %+v", g.Status.Units)
+		t.Errorf("with a debt, the status is %+v", g.Status.Units)
 	}
 }
 
@@ -254,18 +253,17 @@ func TestExtremeNumbersDoNotOverflow(t *testing.T) {
 		g.End(start, math.MaxInt64)
 		g = Grant{}
 		if _, refused := limiter.Admit(start, c); refused == nil || refused.What != Units || refused.RetryAfter <= 0 {
-			t.Errorf("rate %d: after all tokens were used, answered %+v", rate, refused)
+			t.Errorf("rate %d: after all tokens were used, the refusal is %+v", rate, refused)
 		}
 		c.Units = math.MinInt64
 		if _, refused := limiter.Admit(time.Unix(0, math.MaxInt64), c); refused != nil && rate > 1000 {
-			t.Errorf("rate %d: after centuries refused with %+v", rate, refused)
+			t.Errorf("rate %d: after centuries, the refusal is %+v", rate, refused)
 		}
 	}
 }
 
-// TestNoWindowExceedsItsLimit checks that in any period at most the available
-// plus the refilled units are admitted, and that the RetryAfter of a refusal is
-// exact.
+// TestNoWindowExceedsItsLimit checks that at most the available and the refilled units are admitted,
+// and that the RetryAfter of a refusal is exact.
 func TestNoWindowExceedsItsLimit(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
@@ -279,18 +277,18 @@ func TestNoWindowExceedsItsLimit(t *testing.T) {
 			g, refused := limiter.Admit(now, c)
 			if refused != nil {
 				if _, early := limiter.Admit(now.Add(refused.RetryAfter-1), c); early == nil {
-					t.Fatalf("a call was admitted before the RetryAfter of %v", refused.RetryAfter)
+					t.Fatalf("a request was admitted before its RetryAfter of %v", refused.RetryAfter)
 				}
 				now = now.Add(refused.RetryAfter)
 				if g, refused = limiter.Admit(now, c); refused != nil {
-					t.Fatalf("a call was refused after its RetryAfter: %+v", refused)
+					t.Fatalf("a request was refused after its RetryAfter: %+v", refused)
 				}
 			}
 			actual := rapid.Int64Range(0, c.Units).Draw(t, "used")
 			g.End(now, actual)
 			used += actual
 			if allowed := float64(rate) * (1 + now.Sub(start).Minutes()); float64(used) > allowed*(1+1e-9) {
-				t.Fatalf("%d tokens were used in %v at %d a minute", used, now.Sub(start), rate)
+				t.Fatalf("%d tokens were used in %v at %d per minute", used, now.Sub(start), rate)
 			}
 		}
 	})

@@ -6,26 +6,26 @@ import (
 	"time"
 )
 
-// RateLimiter counts the usage of every subject. It remembers subjects with
-// open requests and those whose limits are not full. It forgets others as new
-// ones are added. Its methods may be called concurrently.
+// RateLimiter counts the usage of every subject. It remembers the subjects that have open requests or
+// have used a part of a limit. It forgets other subjects when new ones are added. Its methods may be
+// called concurrently.
 type RateLimiter struct {
 	seed   maphash.Seed
 	shards [64]shard
 }
 
-// shard is a part of the limiter with a lock of its own.
+// shard is a part of the limiter with its own lock.
 type shard struct {
 	sync.Mutex
-	accounts map[string]*account
-	_        [48]byte // prevents false sharing
+	usages map[string]*usage
+	_      [48]byte // prevents false sharing
 }
 
 // NewRateLimiter returns a limiter without usage.
 func NewRateLimiter() *RateLimiter {
 	l := &RateLimiter{seed: maphash.MakeSeed()}
 	for i := range l.shards {
-		l.shards[i].accounts = make(map[string]*account)
+		l.shards[i].usages = make(map[string]*usage)
 	}
 	return l
 }
@@ -42,17 +42,17 @@ func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 	defer l.unlock(key, user)
 
 	g := Grant{concurrent: r.Concurrent, units: r.Units, shards: [2]int{key, user}}
-	g.accounts[0] = l.shards[key].account(at, r.Key)
-	g.accounts[1] = l.shards[user].account(at, r.User)
+	g.usages[0] = l.shards[key].usage(at, r.Key)
+	g.usages[1] = l.shards[user].usage(at, r.User)
 
 	refused := g.refusal(true, r.Units, r.Concurrent)
-	for i, a := range g.accounts {
+	for i, u := range g.usages {
 		switch {
-		case a == nil:
+		case u == nil:
 		case refused != nil:
-			a.open--
+			u.open--
 		default:
-			g.taken[i] = a.take(1, max(r.Units, 0), r.Concurrent)
+			g.taken[i] = u.take(1, max(r.Units, 0), r.Concurrent)
 		}
 	}
 	if refused != nil {
@@ -62,43 +62,42 @@ func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 	return g, nil
 }
 
-// Extend updates an admitted request with what is known now: how many units it
-// will use in total, and whether it counts as concurrent. If its subjects do
-// not allow it, the request ends as if it had not begun, and Extend returns the
-// refusal.
+// Extend updates an admitted request, for which it is now known how many units it will use in total
+// and whether it counts as concurrent. If its subjects do not allow this, the request ends as if it
+// had not begun, and Extend returns the refusal.
 func (l *RateLimiter) Extend(now time.Time, g *Grant, units int64, concurrent bool) *Refusal {
-	if g.accounts == [2]*account{} || units == g.units && !concurrent {
+	if g.usages == [2]*usage{} || units == g.units && !concurrent {
 		return nil
 	}
 	l.lock(g.shards[0], g.shards[1])
 	defer l.unlock(g.shards[0], g.shards[1])
-	for _, a := range g.accounts {
-		if a != nil {
-			a.fill(now.UnixNano())
+	for _, u := range g.usages {
+		if u != nil {
+			u.fill(now.UnixNano())
 		}
 	}
 	refused := g.refusal(false, units, concurrent)
-	for i, a := range g.accounts {
+	for i, u := range g.usages {
 		switch {
-		case a == nil:
+		case u == nil:
 		case refused != nil:
-			a.open--
-			a.take(-1, -g.taken[i], false)
+			u.open--
+			u.take(-1, -g.taken[i], false)
 		default:
-			g.taken[i] += a.take(0, max(units, 0)-g.taken[i], concurrent)
+			g.taken[i] += u.take(0, max(units, 0)-g.taken[i], concurrent)
 		}
 	}
 	g.Status = g.status()
 	if refused != nil {
 		refused.Status = g.Status
-		g.accounts = [2]*account{}
+		g.usages = [2]*usage{}
 		return refused
 	}
 	g.units, g.concurrent = units, concurrent
 	return nil
 }
 
-// Take takes n units of a window from a subject, or returns the refusal.
+// Take takes n units from the window w of a subject, or returns a refusal.
 func (l *RateLimiter) Take(now time.Time, id string, n int64, w Window) *Refusal {
 	grant, refused := l.Admit(now, Request{User: Subject{ID: id, Rates: Rates{Units: w}}, Units: n})
 	if refused == nil {
@@ -111,12 +110,12 @@ func (l *RateLimiter) Take(now time.Time, id string, n int64, w Window) *Refusal
 // with the longest wait, or nil.
 func (g *Grant) refusal(begins bool, units int64, concurrent bool) *Refusal {
 	var longest Refusal
-	for i, a := range g.accounts {
-		if a == nil {
+	for i, u := range g.usages {
+		if u == nil {
 			continue
 		}
-		if wait, what := a.wait(begins, g.taken[i], units, concurrent); wait > longest.RetryAfter {
-			limit := [...]int64{Requests: a.rates.Requests.Limit, Units: a.rates.Units.Limit, Concurrent: a.rates.Concurrent}[what]
+		if wait, what := u.wait(begins, g.taken[i], units, concurrent); wait > longest.RetryAfter {
+			limit := [...]int64{Requests: u.rates.Requests.Limit, Units: u.rates.Units.Limit, Concurrent: u.rates.Concurrent}[what]
 			longest = Refusal{What: what, OfUser: i == 1, Limit: limit, RetryAfter: wait}
 		}
 	}
@@ -128,11 +127,11 @@ func (g *Grant) refusal(begins bool, units int64, concurrent bool) *Refusal {
 	return &refused
 }
 
-// status returns what remains for both subjects together.
+// status returns the status of the subject with less remaining, for each limit.
 func (g *Grant) status() (s RateLimitStatus) {
-	for _, a := range g.accounts {
-		if a != nil {
-			s = s.tighter(a.status())
+	for _, u := range g.usages {
+		if u != nil {
+			s = s.tighter(u.status())
 		}
 	}
 	return s
@@ -144,7 +143,7 @@ func (l *RateLimiter) Len() int {
 	for i := range l.shards {
 		s := &l.shards[i]
 		s.Lock()
-		n += len(s.accounts)
+		n += len(s.usages)
 		s.Unlock()
 	}
 	return n
@@ -169,40 +168,38 @@ func (l *RateLimiter) unlock(a, b int) {
 	}
 }
 
-// account returns the account of a subject, updated to the time now and to its
-// rates. It counts an open request, so that no sweep removes the account. It
-// returns nil for a subject without limits.
-func (s *shard) account(now int64, subject Subject) *account {
+// usage returns the usage of a subject, updated to the time now and to its rates. It counts an open
+// request, so that no sweep removes the usage. It returns nil for a subject without limits.
+func (s *shard) usage(now int64, subject Subject) *usage {
 	if subject.Rates.none() {
 		return nil
 	}
-	a := s.accounts[subject.ID]
-	if a == nil {
+	u := s.usages[subject.ID]
+	if u == nil {
 		s.sweep(now)
-		a = &account{shard: s}
-		s.accounts[subject.ID] = a
+		u = &usage{shard: s}
+		s.usages[subject.ID] = u
 	}
-	a.rates = subject.Rates.bounded()
-	a.fill(now)
-	a.open++
-	return a
+	u.rates = subject.Rates.bounded()
+	u.fill(now)
+	u.open++
+	return u
 }
 
-// swept is the number of accounts that are checked for each one that is added.
-// Because it is greater than one, idle accounts are removed faster than others
-// are added, and no caller waits for a complete sweep.
-const swept = 4
+// sweepCount is the number of subjects that are checked for each one that is added. It is more than
+// one, so idle subjects are removed faster than others are added. No caller waits for a complete
+// sweep.
+const sweepCount = 4
 
-// sweep removes idle accounts among the first few in the random order of the
-// map.
+// sweep removes the idle ones among sweepCount subjects, which the order of the map selects at random.
 func (s *shard) sweep(now int64) {
 	n := 0
-	for id, a := range s.accounts {
-		if n++; n > swept {
+	for id, u := range s.usages {
+		if n++; n > sweepCount {
 			return
 		}
-		if a.idle(now) {
-			delete(s.accounts, id)
+		if u.idle(now) {
+			delete(s.usages, id)
 		}
 	}
 }

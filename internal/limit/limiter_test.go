@@ -19,10 +19,10 @@ func TestIdleSubjectsAreForgotten(t *testing.T) {
 		c.Key.ID = "key_" + strconv.Itoa(i)
 		c.Units, c.Concurrent = 1000, true
 		g := admit(t, limiter, now, c)
-		g.End(now, 1000) // idle again after a second, when about 1000 others have been added
+		g.End(now, 1000) // idle after a second, when about 1000 other subjects have been added
 	}
 	if n := limiter.Len(); n > 4000 {
-		t.Errorf("%d subjects are remembered, of which 1000 have used something", n)
+		t.Errorf("%d subjects are remembered, but only 1000 are not idle", n)
 	}
 }
 
@@ -32,11 +32,11 @@ func TestRefusedSubjectsAreForgotten(t *testing.T) {
 	user := Subject{"usr_1", Rates{Concurrent: 1}}
 	admit(t, limiter, start, Request{User: user, Concurrent: true})
 	for i := range 20_000 {
-		newcomer := Subject{"key_" + strconv.Itoa(i), Rates{Requests: PerSecond(1)}}
-		refuse(t, limiter, start, Request{Key: newcomer, User: user, Concurrent: true}, Concurrent, time.Second)
+		key := Subject{"key_" + strconv.Itoa(i), Rates{Requests: PerSecond(1)}}
+		refuse(t, limiter, start, Request{Key: key, User: user, Concurrent: true}, Concurrent, time.Second)
 	}
 	if n := limiter.Len(); n > 1000 {
-		t.Errorf("%d subjects are remembered, of which one is busy", n)
+		t.Errorf("%d subjects are remembered, but only one is not idle", n)
 	}
 }
 
@@ -46,9 +46,9 @@ func TestBusySubjectsAreNotForgotten(t *testing.T) {
 	open := ofKey(Rates{Concurrent: 1})
 	open.Concurrent = true
 	g := admit(t, limiter, start, open)
-	owing := ofKey(Rates{Units: PerMinute(1)})
-	owing.Key.ID, owing.Units = "key_owing", 1000 // of which a minute gives one
-	admitted := admit(t, limiter, start, owing)
+	indebted := ofKey(Rates{Units: PerMinute(1)})
+	indebted.Key.ID, indebted.Units = "key_indebted", 1000 // one unit is refilled per minute
+	admitted := admit(t, limiter, start, indebted)
 	admitted.End(start, 1000)
 
 	now := start.Add(time.Minute)
@@ -56,17 +56,17 @@ func TestBusySubjectsAreNotForgotten(t *testing.T) {
 		other := ofKey(Rates{Requests: PerSecond(1000)})
 		other.Key.ID = fmt.Sprint("other ", i)
 		now = now.Add(time.Microsecond)
-		passing := admit(t, limiter, now, other)
-		passing.End(now, 0)
+		ended := admit(t, limiter, now, other)
+		ended.End(now, 0)
 	}
 	refuse(t, limiter, now, open, Concurrent, time.Second)
-	refuse(t, limiter, now, owing, Units, start.Add(1000*time.Minute).Sub(now))
+	refuse(t, limiter, now, indebted, Units, start.Add(1000*time.Minute).Sub(now))
 	g.End(now, 0)
 	admit(t, limiter, now, open)
 }
 
-// TestANewSubjectIsNotSweptByItsOwnRequest has two accounts of one request in
-// one shard: adding the second one sweeps, and must not remove the first one.
+// TestANewSubjectIsNotSweptByItsOwnRequest admits requests whose two subjects may be in one shard.
+// Adding the second subject sweeps the shard, but must not remove the first.
 func TestANewSubjectIsNotSweptByItsOwnRequest(t *testing.T) {
 	t.Parallel()
 	for i := range 2000 {
@@ -75,7 +75,7 @@ func TestANewSubjectIsNotSweptByItsOwnRequest(t *testing.T) {
 		c := Request{Key: Subject{"key_" + strconv.Itoa(i), r}, User: Subject{"usr_" + strconv.Itoa(i), r}}
 		admit(t, limiter, start, c)
 		if n := limiter.Len(); n != 2 {
-			t.Fatalf("%d are remembered of a key and its user", n)
+			t.Fatalf("of a key and its user, %d subjects are remembered", n)
 		}
 		refuse(t, limiter, start, c, Requests, time.Second)
 	}
@@ -92,8 +92,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 	for caller := range 8 {
 		callers.Go(func() {
 			for i := range limit {
-				// Key and user are in shards that other requests lock in the
-				// opposite order.
+				// Half of the requests swap key and user, so that deadlocks would be found.
 				c := Request{Key: Subject{"key_" + strconv.Itoa((caller+i)%keys), Rates{Requests: PerSecond(limit)}}, User: user, Units: 10, Concurrent: true}
 				if caller%2 == 0 {
 					c.Key, c.User = c.User, c.Key
@@ -108,7 +107,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 	}
 	callers.Wait()
 	if n := admitted.Load(); n != limit {
-		t.Fatalf("%d calls were admitted, want %d", n, limit)
+		t.Fatalf("%d requests were admitted, want %d", n, limit)
 	}
 	close(grants)
 	var enders sync.WaitGroup
@@ -122,7 +121,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 	enders.Wait()
 	got := admit(t, limiter, start.Add(time.Second), Request{User: user, Concurrent: true}).Status
 	if got.Concurrent.Remaining != limit-1 || got.Units.Remaining != 10*limit || got.Requests.Remaining != limit-1 {
-		t.Errorf("after all have ended, the status is %+v", got)
+		t.Errorf("after all requests have ended, the status is %+v", got)
 	}
 }
 

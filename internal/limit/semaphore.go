@@ -12,8 +12,7 @@ type Semaphore struct{ held chan struct{} }
 // NewSemaphore returns a semaphore of n units.
 func NewSemaphore(n int) Semaphore { return Semaphore{make(chan struct{}, n)} }
 
-// Acquire takes a unit. It blocks until one is free or ctx ends; only then it
-// returns an error.
+// Acquire takes a unit. It blocks until one is free. It returns an error only if ctx ends first.
 func (s Semaphore) Acquire(ctx context.Context) error {
 	select {
 	case s.held <- struct{}{}:
@@ -23,7 +22,7 @@ func (s Semaphore) Acquire(ctx context.Context) error {
 	}
 }
 
-// TryAcquire takes a unit if one is free. It does not wait.
+// TryAcquire takes a unit if one is free. It does not block.
 func (s Semaphore) TryAcquire() bool {
 	select {
 	case s.held <- struct{}{}:
@@ -33,10 +32,10 @@ func (s Semaphore) TryAcquire() bool {
 	}
 }
 
-// Release gives back a unit that was taken.
+// Release returns a unit that was taken.
 func (s Semaphore) Release() { <-s.held }
 
-// Held returns how many units are held.
+// Held returns the number of units that are held.
 func (s Semaphore) Held() int { return len(s.held) }
 
 // KeyedSemaphore limits how many units are held at the same time, for each key
@@ -48,8 +47,8 @@ type KeyedSemaphore struct {
 	held  map[string]int64
 }
 
-// TryAcquire takes one unit for key, unless key holds perKey of them or all keys
-// together hold total. It does not wait.
+// TryAcquire takes a unit for key, unless key holds perKey units or all keys together hold total. It
+// does not block.
 func (s *KeyedSemaphore) TryAcquire(key string, perKey, total int64) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +63,7 @@ func (s *KeyedSemaphore) TryAcquire(key string, perKey, total int64) bool {
 	return true
 }
 
-// Release gives back a unit that was taken for key.
+// Release returns a unit that was taken for key.
 func (s *KeyedSemaphore) Release(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -74,7 +73,7 @@ func (s *KeyedSemaphore) Release(key string) {
 	}
 }
 
-// Held returns how many units are held in total.
+// Held returns the total number of units that are held.
 func (s *KeyedSemaphore) Held() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()

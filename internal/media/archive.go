@@ -27,7 +27,7 @@ const Retention = 7 * 24 * time.Hour
 // Limits of the size of a file in bytes.
 const (
 	DefaultMaxFile = 2 << 30
-	GreatestFile   = 32 << 30 // largest configurable value
+	LargestFile    = 32 << 30 // largest configurable value
 )
 
 // Options are the parts of the runtime that an [Archive] uses.
@@ -45,15 +45,15 @@ type Config struct {
 	// cannot be opened.
 	Place Place
 
-	// BaseURL is the first part of the links to files, such as
+	// BaseURL begins the links to files, such as
 	// https://gateway.example.com. It is required if Place is set.
 	BaseURL string
 
-	// MaxFile is the greatest size of a file in bytes. Default: 2 GiB; at most
+	// MaxFile is the maximum size of a file in bytes. Default: 2 GiB; at most
 	// 32 GiB.
 	MaxFile int64
 
-	// Allow are addresses that results may be fetched from in addition to
+	// Allow has addresses from which results may be fetched, in addition to
 	// public ones.
 	Allow egress.Allowed
 
@@ -66,18 +66,18 @@ type Config struct {
 // It has no side effects.
 func (c Config) Validate() error {
 	switch {
-	case c.MaxFile < 0 || c.MaxFile > GreatestFile:
-		return fmt.Errorf("media.max_file is from 1 to %d bytes (32 GiB), this is %d", int64(GreatestFile), c.MaxFile)
+	case c.MaxFile < 0 || c.MaxFile > LargestFile:
+		return fmt.Errorf("media.max_file: %d is not supported; allowed: 1 to %d bytes (32 GiB)", c.MaxFile, int64(LargestFile))
 	case c.Kept < 0:
-		return fmt.Errorf("records of files are kept for %v at least, this is %v", Retention, c.Kept)
+		return fmt.Errorf("retention of file records: %v is not supported; allowed: %v or more", c.Kept, Retention)
 	case c.Place == nil:
 		return nil
 	case c.BaseURL == "":
-		return errors.New("copies of media need base_url, which begins their links")
+		return errors.New("base_url is missing: copies of media need it for their links")
 	}
 	if base, err := url.Parse(c.BaseURL); err != nil || base.Scheme != "https" && base.Scheme != "http" ||
 		base.Host == "" || base.User != nil || base.RawQuery != "" || base.Fragment != "" {
-		return errors.New("the address that begins the links of media is an absolute http or https URL without user, query and fragment")
+		return errors.New("base_url is not valid; allowed: an absolute http or https URL without user, query and fragment")
 	}
 	return nil
 }
@@ -101,9 +101,9 @@ type Archive struct {
 
 	// Limits that tests reduce.
 	draftStep    int64         // bytes of a draft that a crash may lose
-	silenceLimit time.Duration // longest time without data from a source
+	silenceLimit time.Duration // maximum time without data from a source
 	rateInterval time.Duration // interval at which the rate of a source is checked
-	sweepFor     time.Duration // time limit of a Sweep
+	sweepFor     time.Duration // maximum duration of a Sweep
 
 	copies, bytes, failures, removed atomic.Uint64
 }

@@ -21,18 +21,18 @@ import (
 const draftSuffix = ".part"
 
 // directory is a [Place] in the file system: <path>/<a>/<b>/<name>, where a and
-// b are the first characters of the name, so that a million files are about a
-// thousand per folder.
+// b are the first characters of the name. So with a million files, a folder has
+// about a thousand.
 type directory struct {
 	path  string
-	min   uint64 // bytes that stay free; 0: see minimum
+	min   uint64 // bytes of the disk that must stay free; 0: see minimum
 	space func(path string) (free, size uint64, err error)
 }
 
 // Dir returns the place in the directory at path, which leaves at least minFree
 // bytes of the disk free. Zero selects 1 GiB or a fiftieth of the disk,
-// whichever is more, because a store on the same disk still needs space when
-// copies do not fit.
+// whichever is more: a store on the same disk needs space even if copies do not
+// fit.
 func Dir(path string, minFree int64) Place {
 	return &directory{path: path, min: uint64(max(0, minFree)), space: spaceAt}
 }
@@ -47,8 +47,8 @@ func (d *directory) minimum(size uint64) uint64 {
 }
 
 // Prepare creates the directory and removes the access of other users. It
-// refuses a directory that holds anything else, because its name was probably a
-// mistake.
+// refuses a directory that contains other files, because its path is probably
+// wrong.
 func (d *directory) Prepare() error {
 	if err := makeDirectory(d.path); err != nil {
 		return err
@@ -59,7 +59,7 @@ func (d *directory) Prepare() error {
 	}
 	for _, entry := range entries {
 		if name := entry.Name(); !isFolder(name) && name != "lost+found" {
-			return fmt.Errorf("the directory holds other files, such as %q; name a new or an empty one", name)
+			return fmt.Errorf("the directory contains other files, such as %q; use a new or empty directory", name)
 		}
 	}
 	info, err := os.Stat(d.path)
@@ -93,15 +93,15 @@ func makeDirectory(path string) error {
 	return syncDirectory(filepath.Dir(path))
 }
 
-// Room asks the system, which takes about a microsecond.
-func (d *directory) Room(size int64) error {
+// CheckSpace calls the operating system, which takes about a microsecond.
+func (d *directory) CheckSpace(size int64) error {
 	free, all, err := d.space(d.path)
 	if err != nil {
-		return fmt.Errorf("%w: asking for it failed: %w", errNoRoom, err)
+		return fmt.Errorf("%w: it cannot be determined: %w", errNoSpace, err)
 	}
-	if least := d.minimum(all); free < least || free-least < uint64(size) {
-		return fmt.Errorf("%w: %s free where %s is, %s needed beside %s that stay free", errNoRoom,
-			humanize.IBytes(free), d.path, humanize.IBytes(uint64(size)), humanize.IBytes(least))
+	if reserve := d.minimum(all); free < reserve || free-reserve < uint64(size) {
+		return fmt.Errorf("%w: %s on the disk of %s; needed: %s, and %s must stay free", errNoSpace,
+			humanize.IBytes(free), d.path, humanize.IBytes(uint64(size)), humanize.IBytes(reserve))
 	}
 	return nil
 }
@@ -130,7 +130,7 @@ func (d *directory) Size(_ context.Context, name string) (int64, error) {
 		return 0, d.absent(err)
 	}
 	if !info.Mode().IsRegular() {
-		return 0, fmt.Errorf("%s is no plain file", d.file(name))
+		return 0, fmt.Errorf("%s is not a regular file", d.file(name))
 	}
 	return info.Size(), nil
 }
@@ -149,8 +149,8 @@ func (d *directory) absent(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	if _, gone := os.Stat(d.path); gone != nil {
-		return fmt.Errorf("the place itself is missing: %s", gone)
+	if _, missing := os.Stat(d.path); missing != nil {
+		return fmt.Errorf("the directory of the files is missing: %s", missing)
 	}
 	return fs.ErrNotExist
 }
@@ -211,7 +211,7 @@ func (d *directory) listFolder(list []Entry, folder, after string) ([]Entry, err
 		}
 		info, err := entry.Info()
 		if errors.Is(err, fs.ErrNotExist) {
-			continue // removed meanwhile
+			continue // another goroutine has removed it
 		}
 		if err != nil {
 			return nil, err
@@ -246,12 +246,12 @@ func (f *fileDraft) cut(from int64) error {
 }
 
 func (f *fileDraft) Write(p []byte) (int, error) {
-	if err := f.directory.Room(int64(len(p))); err != nil {
+	if err := f.directory.CheckSpace(int64(len(p))); err != nil {
 		return 0, err
 	}
 	n, err := f.file.Write(p)
 	if slices.ContainsFunc([]error{syscall.ENOSPC, syscall.EDQUOT}, func(e error) bool { return errors.Is(err, e) }) {
-		err = fmt.Errorf("%w: %w", errNoRoom, err)
+		err = fmt.Errorf("%w: %w", errNoSpace, err)
 	}
 	return n, err
 }
@@ -286,9 +286,9 @@ func (f *fileDraft) Close() error {
 	return f.file.Close()
 }
 
-// Room returns how much is free where a directory is or will be, in bytes, and
-// how much stays free there unless it is configured otherwise.
-func Room(path string) (free, least uint64, err error) {
+// FreeSpace returns the free bytes on the disk of a directory, which need not
+// exist yet. reserve is how many of them must stay free by default.
+func FreeSpace(path string) (free, reserve uint64, err error) {
 	for {
 		free, size, err := spaceAt(path)
 		if above := filepath.Dir(path); errors.Is(err, fs.ErrNotExist) && above != path {

@@ -23,10 +23,10 @@ func TestADirectoryIsPrivate(t *testing.T) {
 	if err := os.Mkdir(given, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{given, filepath.Join(t.TempDir(), "a", "made")} {
+	for _, path := range []string{given, filepath.Join(t.TempDir(), "a", "new")} {
 		w := newFixture(t, Dir(path, 1))
 		o := newOrigin(t, film(1000))
-		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+		name, _ := parts(t, w.allow(o).keep(keeping("task_a", o.URL))[0])
 		for path, want := range map[string]fs.FileMode{
 			path: 0o700, filepath.Join(path, name[:1]): 0o700, filepath.Join(path, name[:1], name[1:2]): 0o700,
 			filepath.Join(path, name[:1], name[1:2], name): 0o600,
@@ -36,27 +36,27 @@ func TestADirectoryIsPrivate(t *testing.T) {
 			}
 		}
 		if err := w.Serve(w.config); err != nil {
-			t.Errorf("by the next configuration: %v", err)
+			t.Errorf("Serve with the same configuration: %v", err)
 		}
 	}
 }
 
 func TestAForeignDirectoryIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, theirs := range []string{"index.html", "ab", "A", "0", ".git"} {
+	for _, foreign := range []string{"index.html", "ab", "A", "0", ".git"} {
 		dir := t.TempDir()
-		if err := os.Mkdir(filepath.Join(dir, theirs), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(dir, foreign), 0o755); err != nil {
 			t.Fatal(err)
 		}
 		if err := os.Chmod(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 		err := Dir(dir, 1).Prepare()
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", theirs)) {
-			t.Errorf("with %s: %v", theirs, err)
+		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("%q", foreign)) {
+			t.Errorf("with %s: %v", foreign, err)
 		}
 		if info, _ := os.Stat(dir); runtime.GOOS != "windows" && info.Mode().Perm() != 0o755 {
-			t.Errorf("its mode is %v now", info.Mode())
+			t.Errorf("Prepare changed the mode of a refused directory to %v", info.Mode())
 		}
 	}
 	dir := t.TempDir()
@@ -64,12 +64,13 @@ func TestAForeignDirectoryIsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := Dir(dir, 1).Prepare(); err != nil {
-		t.Errorf("a disk of its own: %v", err)
+		t.Errorf("a directory with only lost+found: %v", err)
 	}
 }
 
-// TestRoom: what stays free is at least a gibibyte, or a fiftieth of a large disk.
-func TestRoom(t *testing.T) {
+// TestFreeSpaceIsReserved checks that at least a gibibyte, or a fiftieth of a large disk, stays
+// free.
+func TestFreeSpaceIsReserved(t *testing.T) {
 	t.Parallel()
 	const gib = 1 << 30
 	for _, row := range []struct {
@@ -88,17 +89,17 @@ func TestRoom(t *testing.T) {
 	} {
 		d := Dir("x", row.min).(*directory)
 		d.space = func(string) (uint64, uint64, error) { return row.free, row.disk, nil }
-		if err := d.Room(int64(row.need)); (err == nil) != row.want || err != nil && !errors.Is(err, errNoRoom) {
+		if err := d.CheckSpace(int64(row.need)); (err == nil) != row.want || err != nil && !errors.Is(err, errNoSpace) {
 			t.Errorf("%+v: %v", row, err)
 		}
 	}
 	d := Dir("x", 0).(*directory)
 	d.space = func(string) (uint64, uint64, error) { return 1 << 60, 1 << 60, errors.New("no such device") }
-	if err := d.Room(0); !errors.Is(err, errNoRoom) {
-		t.Errorf("when nobody can tell: %v", err)
+	if err := d.CheckSpace(0); !errors.Is(err, errNoSpace) {
+		t.Errorf("the free space is unknown: %v", err)
 	}
 	if free, size, err := spaceAt(t.TempDir()); err != nil || free == 0 || free > size {
-		t.Errorf("of this machine: %d of %d, %v", free, size, err)
+		t.Errorf("free space of this machine: %d of %d, %v", free, size, err)
 	}
 }
 
@@ -114,7 +115,7 @@ func TestADiskThatFillsDuringACopy(t *testing.T) {
 	}
 	d := &fileDraft{directory: Dir(t.TempDir(), 1).(*directory), file: full}
 	defer d.Close()
-	if _, err := d.Write([]byte("x")); !errors.Is(err, errNoRoom) || !errors.Is(err, syscall.ENOSPC) || !spoils(err) {
+	if _, err := d.Write([]byte("x")); !errors.Is(err, errNoSpace) || !errors.Is(err, syscall.ENOSPC) || !discards(err) {
 		t.Errorf("%v", err)
 	}
 }
@@ -137,7 +138,7 @@ func TestADraftContinuesFromItsDurableLength(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n, err := draft.Sync(); err != nil || n != step.from+int64(len(step.write)) {
-			t.Errorf("durable are %d bytes, %v", n, err)
+			t.Errorf("%d bytes are durable: %v", n, err)
 		}
 		if step.size > 0 {
 			err = draft.Commit()
@@ -147,7 +148,7 @@ func TestADraftContinuesFromItsDurableLength(t *testing.T) {
 		}
 	}
 	if size, err := place.Size(t.Context(), name); err != nil || size != 7 {
-		t.Errorf("it has %d bytes, %v", size, err)
+		t.Errorf("the file has %d bytes, want 7: %v", size, err)
 	}
 	file, err := place.Open(t.Context(), name)
 	if err != nil {
@@ -155,10 +156,10 @@ func TestADraftContinuesFromItsDurableLength(t *testing.T) {
 	}
 	defer file.Close()
 	if content, err := io.ReadAll(file); err != nil || string(content) != "abcdeXY" {
-		t.Errorf("it is %q, %v", content, err)
+		t.Errorf("the file contains %q: %v", content, err)
 	}
 	if _, err := place.Draft(t.Context(), name, 1); !errors.Is(err, errNoDraft) {
-		t.Errorf("a draft that is none: %v", err)
+		t.Errorf("a missing draft: %v", err)
 	}
 }
 
@@ -169,7 +170,7 @@ func TestAnUnmountedDiskLosesNothing(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "disk")
 	w := newFixture(t, Dir(path, 1))
 	o := newOrigin(t, film(1000))
-	link := w.allow(o).keep(of("task_a", o.URL))[0]
+	link := w.allow(o).keep(keeping("task_a", o.URL))[0]
 	name, _ := parts(t, link)
 	if err := os.Rename(path, path+".away"); err != nil {
 		t.Fatal(err)
@@ -180,13 +181,13 @@ func TestAnUnmountedDiskLosesNothing(t *testing.T) {
 	if err := os.Rename(path+".away", path); err != nil {
 		t.Fatal(err)
 	}
-	w.same(link, o.content)
+	w.checkContent(link, o.content)
 }
 
 // TestListsAreCompleteAndOrdered checks that List returns all files for any
 // limit, and no foreign files.
 func TestListsAreCompleteAndOrdered(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		var want []string
 		for i := range 40 {
 			name := newName()
@@ -203,10 +204,10 @@ func TestListsAreCompleteAndOrdered(t *testing.T) {
 			}
 		}
 		slices.Sort(want)
-		if d, is := w.place.(*directory); is {
-			astray := nameEncoding.EncodeToString(make([]byte, nameBytes)) // in the wrong folder
-			for _, theirs := range []string{"notes.txt", astray, want[39] + "x", want[39] + ".tmp"} {
-				if err := os.WriteFile(filepath.Join(d.folder(want[39]), theirs), nil, 0o600); err != nil {
+		if d, ok := w.place.(*directory); ok {
+			misplaced := nameEncoding.EncodeToString(make([]byte, nameBytes)) // in the wrong folder
+			for _, foreign := range []string{"notes.txt", misplaced, want[39] + "x", want[39] + ".tmp"} {
+				if err := os.WriteFile(filepath.Join(d.folder(want[39]), foreign), nil, 0o600); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -226,7 +227,7 @@ func TestListsAreCompleteAndOrdered(t *testing.T) {
 				}
 			}
 			if !slices.Equal(got, want) {
-				t.Errorf("by %d: %d names, %d wanted", limit, len(got), len(want))
+				t.Errorf("limit %d: %d names, want %d", limit, len(got), len(want))
 			}
 		}
 	})

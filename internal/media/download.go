@@ -15,13 +15,13 @@ import (
 )
 
 const (
-	// draftStep is the number of bytes after which a draft is made durable;
-	// silenceLimit is the longest time without data from a source.
+	// draftStep is the number of bytes after which a draft is made durable.
+	// silenceLimit is the maximum time without data from a source.
 	draftStep    = 32 << 20
 	silenceLimit = time.Minute
 
-	// minRate is the lowest average rate of a source in bytes per second. A
-	// slower source occupies a slot that others need.
+	// minRate is the minimum average rate of a source in bytes per second. A
+	// slower source would occupy a slot that other copies need.
 	minRate      = 16 << 10
 	rateInterval = time.Minute
 
@@ -51,17 +51,17 @@ type download struct {
 	restarted bool
 
 	// Progress of the source since the last rate check, over all attempts.
-	waited time.Duration // time spent waiting for data
-	came   int64         // bytes received
+	waited   time.Duration // time spent waiting for data
+	received int64         // bytes
 }
 
 // Reasons why there is no usable result.
 var (
-	errBroken  = errors.New("the transfer of the result broke off")
-	errSilent  = fmt.Errorf("%w: nothing came for too long", errBroken)
+	errBroken  = errors.New("the transfer of the result was interrupted")
+	errSilent  = fmt.Errorf("%w: no data for too long", errBroken)
 	errSlow    = fmt.Errorf("the result arrives at less than %d KiB per second", minRate>>10)
 	errEmpty   = errors.New("the result is empty")
-	errTooMuch = errors.New("the result is longer than its service says")
+	errTooLong = errors.New("the result is longer than its Content-Length")
 )
 
 // tooLargeError is the error of a result beyond the size limit.
@@ -98,7 +98,7 @@ func (d *download) run(ctx context.Context) error {
 // resume opens the draft of an earlier Keep, if it can be continued.
 func (d *download) resume(ctx context.Context) error {
 	p := d.record.Draft
-	made, known := kindOf(p.Type)
+	fileKind, known := kindOf(p.Type)
 	if p.Durable == 0 || p.Validator == "" || !known || p.Source != d.source.id() {
 		return nil
 	}
@@ -110,13 +110,12 @@ func (d *download) resume(ctx context.Context) error {
 		return err
 	}
 	d.draft, d.written, d.saved = draft, p.Durable, p.Durable
-	d.validator, d.total, d.kind = p.Validator, p.Total, made
+	d.validator, d.total, d.kind = p.Validator, p.Total, fileKind
 	return nil
 }
 
-// retryNow reports whether a failed copy is continued at once: if it made
-// progress that can be continued, or once from the start if the result has
-// changed.
+// retryNow reports whether a failed copy is retried at once: if it made progress
+// that can be continued, or, only once, if the result has changed.
 func (d *download) retryNow(err error, before int64) bool {
 	if errors.Is(err, errChanged) && !d.restarted {
 		d.restarted = true
@@ -129,7 +128,7 @@ func (d *download) retryNow(err error, before int64) bool {
 // attempt reads the result to its end, once.
 func (d *download) attempt(ctx context.Context) error {
 	if d.written > 0 && d.written == d.total {
-		return nil // the process had ended between the last byte and the commit
+		return nil // the process ended between the last byte and the commit
 	}
 	reading, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -142,7 +141,7 @@ func (d *download) attempt(ctx context.Context) error {
 	}
 	s, err := d.source.open(reading, from, d.validator)
 	if err != nil {
-		return because(reading, err)
+		return causeOf(reading, err)
 	}
 	defer s.body.Close()
 	if err := d.begin(ctx, s); err != nil {
@@ -151,12 +150,12 @@ func (d *download) attempt(ctx context.Context) error {
 	buffer := make([]byte, chunk)
 	for {
 		alarm.Reset(d.archive.silenceLimit)
-		asked := time.Now()
+		started := time.Now()
 		n, err := s.body.Read(buffer)
 		alarm.Stop()
-		slow := d.slow(n, time.Since(asked))
+		slow := d.slow(n, time.Since(started))
 		if n > 0 {
-			if err := d.take(ctx, buffer[:n]); err != nil {
+			if err := d.receive(ctx, buffer[:n]); err != nil {
 				return err
 			}
 		}
@@ -167,7 +166,7 @@ func (d *download) attempt(ctx context.Context) error {
 			if slow {
 				return errSlow
 			}
-			return because(reading, fmt.Errorf("%w: %w", errBroken, plain(err)))
+			return causeOf(reading, fmt.Errorf("%w: %w", errBroken, sanitize(err)))
 		case slow:
 			return errSlow
 		}
@@ -178,18 +177,18 @@ func (d *download) attempt(ctx context.Context) error {
 // the rate was below minRate.
 func (d *download) slow(n int, after time.Duration) bool {
 	d.waited += after
-	d.came += int64(n)
+	d.received += int64(n)
 	if d.waited < d.archive.rateInterval {
 		return false
 	}
-	least := minRate * d.waited.Seconds()
-	came := float64(d.came)
-	d.waited, d.came = 0, 0
-	return came < least
+	minimum := minRate * d.waited.Seconds()
+	received := float64(d.received)
+	d.waited, d.received = 0, 0
+	return received < minimum
 }
 
-// because returns the cause of the context's end, or err if the context has not ended.
-func because(reading context.Context, err error) error {
+// causeOf returns the cause of the context's end, or err if the context has not ended.
+func causeOf(reading context.Context, err error) error {
 	if cause := context.Cause(reading); errors.Is(cause, errSilent) {
 		return errSilent
 	}
@@ -205,7 +204,7 @@ func (d *download) begin(ctx context.Context, s *stream) error {
 	if s.from > 0 && d.total > 0 && s.total > 0 && s.total != d.total {
 		return errChanged
 	}
-	if err := d.config.Place.Room(max(0, s.total-s.from)); err != nil {
+	if err := d.config.Place.CheckSpace(max(0, s.total-s.from)); err != nil {
 		return err
 	}
 	d.validator = s.validator
@@ -231,27 +230,27 @@ func (d *download) begin(ctx context.Context, s *stream) error {
 	return nil
 }
 
-// take adds bytes to the draft once their kind is known.
-func (d *download) take(ctx context.Context, p []byte) error {
+// receive adds bytes to the draft once their kind is known.
+func (d *download) receive(ctx context.Context, p []byte) error {
 	received := d.written + int64(len(d.head)+len(p))
 	if received > d.config.MaxFile {
 		return &tooLargeError{d.config.MaxFile}
 	}
 	if d.total >= 0 && received > d.total {
-		return errTooMuch
+		return errTooLong
 	}
 	if d.kind == (kind{}) {
 		d.head = append(d.head, p...)
 		if len(d.head) < sniffBytes {
 			return nil
 		}
-		return d.know(ctx)
+		return d.detectKind(ctx)
 	}
 	return d.write(ctx, p)
 }
 
-// know determines the kind of the file by its first bytes and writes them.
-func (d *download) know(ctx context.Context) (err error) {
+// detectKind determines the kind of the file by its first bytes and writes them.
+func (d *download) detectKind(ctx context.Context) (err error) {
 	if d.kind, err = sniff(d.head); err != nil {
 		return err
 	}
@@ -278,7 +277,7 @@ func (d *download) end(ctx context.Context) error {
 	case d.total >= 0 && received < d.total:
 		return fmt.Errorf("%w: %d of %d bytes arrived", errBroken, received, d.total)
 	case d.kind == kind{}:
-		return d.know(ctx)
+		return d.detectKind(ctx)
 	}
 	return nil
 }
@@ -293,13 +292,13 @@ func (d *download) save(ctx context.Context) error {
 	if durable == 0 {
 		return nil
 	}
-	return d.note(ctx, progress{
+	return d.recordProgress(ctx, progress{
 		Durable: durable, Source: d.source.id(), Validator: d.validator, Total: d.total, Type: d.kind.media,
 	})
 }
 
-// note stores the progress of the copy in the record.
-func (d *download) note(ctx context.Context, p progress) error {
+// recordProgress stores the progress of the copy in the record.
+func (d *download) recordProgress(ctx context.Context, p progress) error {
 	if p == d.record.Draft {
 		return nil
 	}
@@ -315,7 +314,7 @@ func (d *download) note(ctx context.Context, p progress) error {
 	case err != nil:
 		return err
 	case noted == nil:
-		return errors.New("its record was removed meanwhile")
+		return errors.New("the record of the file was removed during the copy")
 	}
 	d.record = noted
 	return nil
@@ -325,31 +324,31 @@ func (d *download) note(ctx context.Context, p progress) error {
 func (d *download) giveUp(ctx context.Context, failure error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanupTime) // ctx may have ended
 	defer cancel()
-	large, beyond := errors.AsType[*tooLargeError](failure)
+	large, tooLarge := errors.AsType[*tooLargeError](failure)
 	switch {
-	case d.draft == nil && !beyond: // there is no draft
-	case d.draft != nil && d.validator != "" && d.kind != (kind{}) && !spoils(failure):
-		d.complain(d.save(ctx))
+	case d.draft == nil && !tooLarge: // there is no draft
+	case d.draft != nil && d.validator != "" && d.kind != (kind{}) && !discards(failure):
+		d.logCleanup(d.save(ctx))
 	default:
 		d.close()
-		d.complain(d.config.Place.Remove(ctx, d.record.Name))
+		d.logCleanup(d.config.Place.Remove(ctx, d.record.Name))
 		p := progress{}
-		if beyond {
+		if tooLarge {
 			p.Refused = large.bound
 		}
-		d.complain(d.note(ctx, p))
+		d.logCleanup(d.recordProgress(ctx, p))
 	}
 }
 
-// spoils reports whether a failure makes the copied bytes useless.
-func spoils(failure error) bool {
-	if _, is := errors.AsType[*tooLargeError](failure); is {
+// discards reports whether a failure makes the copied bytes useless.
+func discards(failure error) bool {
+	if _, ok := errors.AsType[*tooLargeError](failure); ok {
 		return true
 	}
-	return slices.ContainsFunc([]error{errKind, errEmpty, errTooMuch, errChanged, errNoRoom}, func(e error) bool { return errors.Is(failure, e) })
+	return slices.ContainsFunc([]error{errKind, errEmpty, errTooLong, errChanged, errNoSpace}, func(e error) bool { return errors.Is(failure, e) })
 }
 
-func (d *download) complain(err error) {
+func (d *download) logCleanup(err error) {
 	if err != nil {
 		d.archive.log.Warn("the draft of a failed copy could not be removed or recorded", zap.String("task_id", d.record.Task), zap.Error(err))
 	}
@@ -358,7 +357,7 @@ func (d *download) complain(err error) {
 // close closes the draft and keeps it.
 func (d *download) close() {
 	if d.draft != nil {
-		d.complain(d.draft.Close())
+		d.logCleanup(d.draft.Close())
 		d.draft = nil
 	}
 }

@@ -18,42 +18,42 @@ import (
 )
 
 func TestInvalidResultsAreRejected(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		w.serve(func(c *Config) { c.MaxFile = 1 << 20 })
-		for words, o := range map[string]*origin{
+		for text, o := range map[string]*origin{
 			"is empty":                         newOrigin(t, nil),
 			"neither a PNG, JPEG, WebP or GIF": newOrigin(t, []byte("<!doctype html><script>alert(1)</script>"+strings.Repeat(" ", 600))),
 			"neither a PNG":                    newOrigin(t, []byte("%PDF-1.7")),
 			"larger than 1048576 bytes (":      newOrigin(t, film(1<<20+1)),
-			"larger than 1048576 bytes":        newOrigin(t, nil).with(endless),
-			"broke off": newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			"larger than 1048576 bytes":        newOrigin(t, nil).answerWith(endless),
+			"was interrupted": newOrigin(t, film(1000)).answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 				w.Header().Set("Content-Length", "2000")
 				_, _ = w.Write(film(1000))
 				return true
 			}),
-			"answers 204":   newOrigin(t, nil).with(status(http.StatusNoContent)),
-			"answers 403":   newOrigin(t, nil).with(status(http.StatusForbidden)),
-			"another range": newOrigin(t, nil).with(status(http.StatusPartialContent)),
-			"compressed": newOrigin(t, film(1000)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+			"answers 204":                    newOrigin(t, nil).answerWith(status(http.StatusNoContent)),
+			"answers 403":                    newOrigin(t, nil).answerWith(status(http.StatusForbidden)),
+			"a range that was not requested": newOrigin(t, nil).answerWith(status(http.StatusPartialContent)),
+			"compressed": newOrigin(t, film(1000)).answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 				w.Header().Set("Content-Encoding", "gzip")
 				return false
 			}),
 		} {
 			o.etag = "" // without a validator, a draft cannot be continued
 			w.allow(o)
-			k := of("task_"+words, o.URL+"/?X-Signature=secret")
-			err := w.refuses(k, words)
+			k := keeping("task_"+text, o.URL+"/?X-Signature=secret")
+			err := w.mustFail(k, text)
 			if strings.Contains(err.Error(), "secret") {
-				t.Errorf("the link is told: %v", err)
+				t.Errorf("the error contains the link: %v", err)
 			}
 			if n, err := w.place.Size(t.Context(), w.nameOf(k.Task, 0)); err == nil {
-				t.Errorf("%s: a file of %d bytes is there", words, n)
+				t.Errorf("%s: the place has a file of %d bytes", text, n)
 			}
 			if list, _, err := w.place.List(t.Context(), "", 100); err != nil || len(list) != 0 {
-				t.Errorf("%s: left behind %v, %v", words, list, err)
+				t.Errorf("%s: %v is left: %v", text, list, err)
 			}
 			if left := w.recordOf(k.Task, 0).Draft; left.Durable != 0 {
-				t.Errorf("%s: left behind %+v", words, left)
+				t.Errorf("%s: %+v is left", text, left)
 			}
 		}
 	})
@@ -73,34 +73,33 @@ func endless(w http.ResponseWriter, r *http.Request, _ int) bool {
 	return true
 }
 
-// TestAResultThatIsTooLargeIsRequestedOnce checks that it is not requested
-// again under the same limit, and that it is when the operator raises the
-// limit.
+// TestAResultThatIsTooLargeIsRequestedOnce checks that the result is requested
+// again only after the operator has raised the limit.
 func TestAResultThatIsTooLargeIsRequestedOnce(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
-		o := newOrigin(t, film(2<<20)).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
+		o := newOrigin(t, film(2<<20)).answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			_ = http.NewResponseController(w).Flush() // without a length
 			_, _ = w.Write(film(2 << 20))
 			return true
 		})
 		w.allow(o).serve(func(c *Config) { c.MaxFile = 1 << 20 })
 		for range 3 {
-			w.refuses(of("task_a", o.URL), "max_file")
+			w.mustFail(keeping("task_a", o.URL), "max_file")
 		}
-		if n := len(o.asked()); n != 1 {
-			t.Errorf("asked %d times", n)
+		if n := len(o.requests()); n != 1 {
+			t.Errorf("%d requests", n)
 		}
 		w.serve(func(c *Config) { c.MaxFile = 2 << 20 })
-		w.same(w.keep(of("task_a", o.URL))[0], o.content)
+		w.checkContent(w.keep(keeping("task_a", o.URL))[0], o.content)
 	})
 }
 
 func TestASilentSourceIsAbandoned(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		w.silenceLimit = 100 * time.Millisecond
-		mute := newOrigin(t, nil).with(func(_ http.ResponseWriter, r *http.Request, _ int) bool { <-r.Context().Done(); return true })
+		silent := newOrigin(t, nil).answerWith(func(_ http.ResponseWriter, r *http.Request, _ int) bool { <-r.Context().Done(); return true })
 		stuck := newOrigin(t, film(100_000))
-		stuck.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
+		stuck.answerWith(func(w http.ResponseWriter, r *http.Request, n int) bool {
 			if n > 1 {
 				return false
 			}
@@ -110,23 +109,23 @@ func TestASilentSourceIsAbandoned(t *testing.T) {
 			<-r.Context().Done()
 			return true
 		})
-		w.allow(mute, stuck)
-		w.refuses(of("task_a", mute.URL), "nothing came")
-		w.same(w.keep(of("task_b", stuck.URL))[0], stuck.content)
+		w.allow(silent, stuck)
+		w.mustFail(keeping("task_a", silent.URL), "no data")
+		w.checkContent(w.keep(keeping("task_b", stuck.URL))[0], stuck.content)
 
-		k := of("task_c", "") // this copy ends only with its context
+		k := keeping("task_c", "") // this copy ends only with its context
 		k.Fetch = fetchOf(func(ctx context.Context) ([]byte, error) { <-ctx.Done(); return nil, ctx.Err() })
-		w.refuses(k, "nothing came")
+		w.mustFail(k, "no data")
 	})
 }
 
 // TestASlowSourceIsNotSilent checks that a copy may take longer than
 // silenceLimit.
 func TestASlowSourceIsNotSilent(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		w.silenceLimit = 400 * time.Millisecond
 		o := newOrigin(t, film(10_000))
-		o.with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		o.answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", "10000")
 			for part := range slices.Chunk(o.content, 1000) {
 				_, _ = w.Write(part)
@@ -136,9 +135,9 @@ func TestASlowSourceIsNotSilent(t *testing.T) {
 			return true
 		})
 		w.allow(o)
-		w.same(w.keep(of("task_a", o.URL))[0], o.content)
-		if n := len(o.asked()); n != 1 {
-			t.Errorf("asked %d times", n)
+		w.checkContent(w.keep(keeping("task_a", o.URL))[0], o.content)
+		if n := len(o.requests()); n != 1 {
+			t.Errorf("%d requests", n)
 		}
 	})
 }
@@ -148,7 +147,7 @@ func TestRedirectsAreChecked(t *testing.T) {
 	w := newFixture(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
 	hops := newOrigin(t, nil)
-	hops.with(func(w http.ResponseWriter, r *http.Request, _ int) bool {
+	hops.answerWith(func(w http.ResponseWriter, r *http.Request, _ int) bool {
 		if r.URL.Path == "/0" {
 			http.Redirect(w, r, o.URL+"/end#part", http.StatusSeeOther)
 			return true
@@ -157,13 +156,13 @@ func TestRedirectsAreChecked(t *testing.T) {
 		return true
 	})
 	w.allow(o, hops)
-	w.same(w.keep(of("task_a", hops.URL+"/4"))[0], o.content)
-	w.refuses(of("task_b", hops.URL+"/5"), "more than 5")
-	nowhere := newOrigin(t, nil).with(status(http.StatusFound))
-	w.allow(nowhere).refuses(of("task_c", nowhere.URL), "nowhere")
-	for _, r := range append(o.asked(), hops.asked()...) {
+	w.checkContent(w.keep(keeping("task_a", hops.URL+"/4"))[0], o.content)
+	w.mustFail(keeping("task_b", hops.URL+"/5"), "more than 5")
+	noLocation := newOrigin(t, nil).answerWith(status(http.StatusFound))
+	w.allow(noLocation).mustFail(keeping("task_c", noLocation.URL), "without a valid Location")
+	for _, r := range append(o.requests(), hops.requests()...) {
 		if len(r.Header["Referer"])+len(r.Header["Cookie"])+len(r.Header["Authorization"]) != 0 {
-			t.Errorf("went along: %v", r.Header)
+			t.Errorf("the request has the headers %v", r.Header)
 		}
 	}
 }
@@ -176,7 +175,7 @@ func TestSpecialAddressesAreNotContacted(t *testing.T) {
 	target := forbiddenServer(t)
 	_, port, _ := strings.Cut(strings.TrimPrefix(target, "http://"), ":")
 	var to string
-	hop := newOrigin(t, nil).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+	hop := newOrigin(t, nil).answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 		w.Header().Set("Location", to)
 		w.WriteHeader(http.StatusFound)
 		return true
@@ -187,21 +186,21 @@ func TestSpecialAddressesAreNotContacted(t *testing.T) {
 		"http://[::ffff:127.0.0.1]:" + port, "http://0.0.0.0:" + port, "http://169.254.169.254/latest/meta-data/", "http://user:word@127.0.0.1:" + port,
 		"//127.0.0.1:" + port + "/x", "file:///etc/passwd", "ftp://127.0.0.1:" + port, "gopher://127.0.0.1:" + port, "data:image/png;base64,AAAA", "http:///x", "http://127.0.0.1:" + port + "\\@a.example",
 	} {
-		w.refuses(of(fmt.Sprintf("task_%d", i), address), "address of the result")
+		w.mustFail(keeping(fmt.Sprintf("task_%d", i), address), "address of the result")
 		to = address
-		w.refuses(of(fmt.Sprintf("task_hop_%d", i), hop.URL), "address of the result")
+		w.mustFail(keeping(fmt.Sprintf("task_hop_%d", i), hop.URL), "address of the result")
 	}
 }
 
-// TestDNSRebinding checks that the address of the connection decides, not an
-// earlier lookup.
+// TestDNSRebinding checks that the address of the connection is checked, and not
+// the result of an earlier lookup.
 func TestDNSRebinding(t *testing.T) {
 	t.Parallel()
 	_, port, _ := strings.Cut(strings.TrimPrefix(forbiddenServer(t), "http://"), ":")
 	w := newFixture(t, Dir(t.TempDir(), 1))
 	w.Archive = Open(w.store, Options{Resolver: answering("127.0.0.1"), Logger: zaptest.NewLogger(t)})
 	w.serve(func(*Config) {})
-	err := w.refuses(of("task_a", "http://cdn.example.com:"+port+"/x?secret"), "the address cannot be reached: ")
+	err := w.mustFail(keeping("task_a", "http://cdn.example.com:"+port+"/x?secret"), "the address cannot be reached: ")
 	if !errors.Is(err, ssrf.ErrProhibitedIP) || strings.Contains(err.Error(), "secret") {
 		t.Errorf("%v", err)
 	}
@@ -213,7 +212,7 @@ func TestARedirectFromHTTPSToHTTPIsNotFollowed(t *testing.T) {
 	for location, want := range map[string]string{"http://a.example/": "", "https://b.example/y#z": "https://b.example/y", "/z": "https://a.example/z", "": ""} {
 		got, err := follow(&http.Response{Request: request, Header: http.Header{"Location": {location}}})
 		if got != want || (err == nil) != (want != "") {
-			t.Errorf("%q leads to %q, %v", location, got, err)
+			t.Errorf("Location %q: got %q, %v, want %q", location, got, err, want)
 		}
 	}
 }
@@ -246,39 +245,38 @@ func FuzzAnswers(f *testing.F) {
 			t.Errorf("%+v", s)
 		}
 		if strings.HasPrefix(s.validator, "W/") || strings.ContainsAny(s.validator, "\r\n") {
-			t.Errorf("%q validates", s.validator)
+			t.Errorf("%q is not a valid validator", s.validator)
 		}
 	})
 }
 
-// TestAResultThatSaysItIsTooLarge checks that it is refused before its body is
-// read.
-func TestAResultThatSaysItIsTooLarge(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+// TestATooLargeContentLengthIsRefused checks that the result is refused before its
+// body is read.
+func TestATooLargeContentLengthIsRefused(t *testing.T) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		w.silenceLimit = time.Hour
-		o := newOrigin(t, nil).with(func(w http.ResponseWriter, r *http.Request, _ int) bool {
+		o := newOrigin(t, nil).answerWith(func(w http.ResponseWriter, r *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(DefaultMaxFile+1))
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done()
 			return true
 		})
-		w.allow(o).refuses(of("task_a", o.URL), "larger than 2147483648 bytes")
+		w.allow(o).mustFail(keeping("task_a", o.URL), "larger than 2147483648 bytes")
 	})
 }
 
-// TestACopyIsRetriedAfterAFullDisk also checks that the draft does not occupy
-// space meanwhile.
+// TestACopyIsRetriedAfterAFullDisk also checks that a failed copy leaves no draft.
 func TestACopyIsRetriedAfterAFullDisk(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1000).(*directory)
 	w := newFixture(t, place)
-	var free, taken uint64 // the space that other programs take with each query
+	var free, taken uint64 // taken is the space that other programs use up between two queries
 	place.space = func(string) (uint64, uint64, error) {
 		free -= min(free, taken)
 		return free, 1 << 40, nil
 	}
 	o := newOrigin(t, film(1<<20))
-	slim := newOrigin(t, o.content).with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+	slim := newOrigin(t, o.content).answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 		_ = http.NewResponseController(w).Flush() // without a length
 		_, _ = w.Write(film(1 << 20))
 		return true
@@ -295,13 +293,13 @@ func TestACopyIsRetriedAfterAFullDisk(t *testing.T) {
 		{"task_d", o, 1000 + 1<<20 + 1<<16, 1 << 17},
 	} {
 		free, taken = row.free, row.taken
-		w.refuses(of(row.task, row.from.URL), "not enough free space")
+		w.mustFail(keeping(row.task, row.from.URL), "not enough free space")
 		if list, _, err := place.List(t.Context(), "", 100); err != nil || len(list) != 0 {
-			t.Errorf("%s: left behind: %v, %v", row.task, list, err)
+			t.Errorf("%s: %v is left: %v", row.task, list, err)
 		}
 		free, taken = 1000+1<<20, 0
-		link := w.keep(of(row.task, row.from.URL))[0]
-		w.same(link, o.content)
+		link := w.keep(keeping(row.task, row.from.URL))[0]
+		w.checkContent(link, o.content)
 		name, _ := parts(t, link)
 		if err := place.Remove(t.Context(), name); err != nil {
 			t.Fatal(err)

@@ -10,10 +10,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// TestFailedCommits checks for each commit of a copy: if it fails in any way,
-// the task is repeated and results in one file with one name.
+// TestFailedCommits lets each commit of a copy fail in each way. The repeated Keep
+// must result in one file with one name.
 func TestFailedCommits(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(12<<20))
 		w.allow(o)
 		for kind, fault := range map[string]storagetest.Fault{
@@ -23,17 +23,17 @@ func TestFailedCommits(t *testing.T) {
 			for at := range 4 { // the names, two saves of progress, the end
 				w.draftStep = 5 << 20
 				w.faulty.Plan(storagetest.After(at, fault)...)
-				k := of(fmt.Sprintf("task_%s_%d", kind, at), o.URL)
+				k := keeping(fmt.Sprintf("task_%s_%d", kind, at), o.URL)
 				if _, err := w.Keep(t.Context(), k); err == nil {
-					t.Fatalf("%s: nothing went wrong", k.Task)
+					t.Fatalf("%s: Keep returned no error", k.Task)
 				}
 				if w.store.Err() != nil || fault == storagetest.Halted {
 					w.start()
 				}
 				link := w.keep(k)[0]
-				w.same(link, o.content)
+				w.checkContent(link, o.content)
 				if name, _ := parts(t, link); name != w.nameOf(k.Task, 0) {
-					t.Errorf("%s: the name is not the one that is written down", k.Task)
+					t.Errorf("%s: the link has the name %s, the record has another", k.Task, name)
 				}
 				w.verify()
 			}
@@ -112,7 +112,7 @@ func (d *faultyDraft) Commit() error {
 // TestFailingPlaces checks that an error of the disk is reported and retried,
 // and is never treated as a kept file.
 func TestFailingPlaces(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		place := &faultyPlace{Place: w.place}
 		w.serve(func(c *Config) { c.Place = place })
 		o := newOrigin(t, film(12<<20))
@@ -120,17 +120,17 @@ func TestFailingPlaces(t *testing.T) {
 		w.draftStep = 5 << 20
 		for _, step := range []string{"size", "draft", "write", "sync", "before the commit", "after the commit"} {
 			place.step = step
-			k := of("task_"+step, o.URL)
+			k := keeping("task_"+step, o.URL)
 			if _, err := w.Keep(t.Context(), k); !errors.Is(err, errPlace) {
 				t.Fatalf("%s: %v", step, err)
 			}
 			link := w.keep(k)[0]
-			w.same(link, o.content)
+			w.checkContent(link, o.content)
 			name, _ := parts(t, link)
 			for _, step := range []string{"size", "open"} {
 				place.step = step
 				if code := w.code(name); code != "503" {
-					t.Errorf("a file that cannot be read is %s", code)
+					t.Errorf("a file that cannot be read: Open returns %s, want 503", code)
 				}
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -22,8 +23,8 @@ var ErrGone = errors.New("the file was kept for 7 days and is gone")
 type File struct {
 	io.ReadSeekCloser
 
-	MediaName string    // the last segment of its link, not encoded
-	Type      string    // the media type, one of those in kinds
+	MediaName string    // the last segment of its link, decoded
+	Type      string    // a media type of kinds
 	Size      int64     // in bytes
 	Modified  time.Time // when it was kept, in whole seconds
 	GoneAt    time.Time // time of expiry
@@ -53,6 +54,24 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 	return a.open(ctx, rec)
 }
 
+// GoneAt returns when the file of a link expires; the zero time if the link is not one of this
+// archive, such as that of a service.
+func (a *Archive) GoneAt(ctx context.Context, link string) (at time.Time, err error) {
+	_, rest, found := strings.Cut(link, Path)
+	name, _, _ := strings.Cut(rest, "/")
+	if !found || !IsName(name) {
+		return at, nil
+	}
+	err = a.view(ctx, func(r storage.Reader) error {
+		rec, err := files.Get(r, name)
+		if err == nil && rec != nil && rec.kept() {
+			at = time.UnixMilli(rec.GoneAt)
+		}
+		return err
+	})
+	return at, err
+}
+
 func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
 
 // open opens the file of a record.
@@ -65,7 +84,7 @@ func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
 	}
 	size, err := place.Size(ctx, rec.Name)
 	if err == nil && size != rec.Size {
-		err = fmt.Errorf("%w: it has %d bytes, and was kept with %d", fs.ErrNotExist, size, rec.Size)
+		err = fmt.Errorf("%w: the file has %d bytes, and its record has %d", fs.ErrNotExist, size, rec.Size)
 	}
 	var content io.ReadSeekCloser
 	if err == nil {

@@ -104,8 +104,8 @@ func (w *fixture) serve(change func(c *Config)) {
 	}
 }
 
-// sleep advances the clock.
-func (w *fixture) sleep(d time.Duration) { w.clock.Add(d.Milliseconds()) }
+// advance advances the clock.
+func (w *fixture) advance(d time.Duration) { w.clock.Add(d.Milliseconds()) }
 
 // verify checks that the records are consistent.
 func (w *fixture) verify() {
@@ -130,8 +130,8 @@ func (w *fixture) problems() (list []string) {
 	return list
 }
 
-// of returns a task whose results have these URLs.
-func of(task_ string, addresses ...string) task.Keeping {
+// keeping returns a task whose results have these URLs.
+func keeping(task_ string, addresses ...string) task.Keeping {
 	k := task.Keeping{Task: task_, Key: "key_ann", User: "user_ann"}
 	for _, address := range addresses {
 		k.Results = append(k.Results, backends.Result{URL: address, Type: backends.VideoFile})
@@ -149,12 +149,12 @@ func (w *fixture) keep(k task.Keeping) []string {
 	return links
 }
 
-// refuses calls Keep, which must fail with this text.
-func (w *fixture) refuses(k task.Keeping, words string) error {
+// mustFail calls Keep, which must return an error with this text.
+func (w *fixture) mustFail(k task.Keeping, text string) error {
 	w.t.Helper()
 	links, err := w.Keep(w.t.Context(), k)
-	if err == nil || !strings.Contains(err.Error(), words) {
-		w.t.Fatalf("kept as %v, %v; want an error of %q", links, err, words)
+	if err == nil || !strings.Contains(err.Error(), text) {
+		w.t.Fatalf("got %v, %v; want an error with %q", links, err, text)
 	}
 	return err
 }
@@ -166,11 +166,11 @@ func parts(t testing.TB, link string) (name, mediaName string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	rest, ours := strings.CutPrefix(u.EscapedPath(), Path)
+	rest, found := strings.CutPrefix(u.EscapedPath(), Path)
 	name, last, two := strings.Cut(rest, "/")
 	mediaName, err = url.PathUnescape(last)
-	if !ours || !two || err != nil || strings.Contains(last, "/") || !IsName(name) || u.RawQuery != "" || u.Fragment != "" {
-		t.Fatalf("%q is no link: %v", link, err)
+	if !found || !two || err != nil || strings.Contains(last, "/") || !IsName(name) || u.RawQuery != "" || u.Fragment != "" {
+		t.Fatalf("%q is not a link: %v", link, err)
 	}
 	return name, mediaName
 }
@@ -191,11 +191,11 @@ func (w *fixture) content(link string) []byte {
 	return content
 }
 
-// same reports whether a link has this content.
-func (w *fixture) same(link string, want []byte) {
+// checkContent checks that the file of a link has this content.
+func (w *fixture) checkContent(link string, want []byte) {
 	w.t.Helper()
 	if got := w.content(link); !bytes.Equal(got, want) {
-		w.t.Fatalf("there are %d bytes %x, want %d bytes %x", len(got), sha256.Sum256(got), len(want), sha256.Sum256(want))
+		w.t.Fatalf("the file has %d bytes with hash %x, want %d bytes with hash %x", len(got), sha256.Sum256(got), len(want), sha256.Sum256(want))
 	}
 }
 
@@ -217,7 +217,7 @@ type origin struct {
 	mu     sync.Mutex
 	etag   string
 	served []*http.Request
-	answer func(w http.ResponseWriter, r *http.Request, n int) bool // false: the usual answer
+	answer func(w http.ResponseWriter, r *http.Request, n int) bool // answers request n; false: with the content
 }
 
 func newOrigin(t testing.TB, content []byte) *origin {
@@ -228,8 +228,8 @@ func newOrigin(t testing.TB, content []byte) *origin {
 	return o
 }
 
-// with sets the answers of an origin.
-func (o *origin) with(answer func(w http.ResponseWriter, r *http.Request, n int) bool) *origin {
+// answerWith sets the answers of an origin.
+func (o *origin) answerWith(answer func(w http.ResponseWriter, r *http.Request, n int) bool) *origin {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.answer = answer
@@ -249,8 +249,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// asked returns all requests so far.
-func (o *origin) asked() []*http.Request {
+// requests returns all requests so far.
+func (o *origin) requests() []*http.Request {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.served
@@ -283,25 +283,25 @@ func (w *fixture) allow(origins ...*origin) *fixture {
 // forbiddenServer is a server on loopback that must not receive requests.
 func forbiddenServer(t *testing.T) (address string) {
 	t.Helper()
-	var visited atomic.Int64
+	var connections atomic.Int64
 	s := httptest.NewUnstartedServer(http.NotFoundHandler())
 	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
 		if state == http.StateNew {
-			visited.Add(1)
+			connections.Add(1)
 		}
 	}
 	s.Start()
 	t.Cleanup(func() {
 		s.Close()
-		if n := visited.Load(); n != 0 {
-			t.Errorf("the trap at %s was visited %d times", s.URL, n)
+		if n := connections.Load(); n != 0 {
+			t.Errorf("%s got %d connections, want 0", s.URL, n)
 		}
 	})
 	return s.URL
 }
 
-// anywhere runs a test with each kind of place.
-func anywhere(t *testing.T, test func(t *testing.T, w *fixture)) {
+// forEachPlace runs a test with each kind of place.
+func forEachPlace(t *testing.T, test func(t *testing.T, w *fixture)) {
 	t.Helper()
 	t.Parallel()
 	for name, place := range map[string]func(t *testing.T) Place{
@@ -324,7 +324,7 @@ func (w *fixture) recordOf(task string, index int) *record {
 		return err
 	})
 	if err != nil || len(list) <= index {
-		w.t.Fatalf("%d results are known of %s: %v", len(list), task, err)
+		w.t.Fatalf("%s has %d file records: %v", task, len(list), err)
 	}
 	return list[index]
 }
@@ -345,8 +345,8 @@ func answering(address string) *net.Resolver {
 	}}
 }
 
-// answerDNS answers one question over TCP (RFC 1035): with the address for a
-// question about IPv4, with nothing otherwise.
+// answerDNS answers one question over TCP (RFC 1035). It returns the address for an A
+// record, and no record for other types.
 func answerDNS(conn net.Conn, address netip.Addr) error {
 	var length uint16
 	if err := binary.Read(conn, binary.BigEndian, &length); err != nil {

@@ -17,12 +17,12 @@ import (
 )
 
 const (
-	// keepFor is the longest duration of one Keep. The next Keep continues what
-	// it has copied.
+	// keepFor is the maximum duration of one Keep. The next Keep continues its
+	// copies.
 	keepFor = time.Hour
 
-	// draftFor is how long a draft is kept. It is longer than the task engine
-	// retries: an hour, and the Keep that is running then.
+	// draftFor is how long a draft is kept. It is longer than the retries of the
+	// task engine, which take an hour plus one Keep.
 	draftFor = 4 * time.Hour
 )
 
@@ -34,12 +34,12 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	if c.Place == nil {
 		return nil, errNoPlace
 	}
-	leave, err := a.work.Lock(ctx, k.Task)
+	unlock, err := a.work.Lock(ctx, k.Task)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	files, err := a.claim(ctx, k)
+	defer unlock()
+	files, err := a.ensureRecords(ctx, k)
 	if err != nil {
 		return nil, err
 	}
@@ -61,9 +61,9 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 	return links, nil
 }
 
-// claim returns the records of a task's results, one for each, and creates
+// ensureRecords returns the records of a task's results, one for each, and creates
 // those that are missing.
-func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record, err error) {
+func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []*record, err error) {
 	complete := func(r storage.Reader) (bool, error) {
 		have, err := resultsOf(r, k.Task)
 		results = make([]*record, len(k.Results))
@@ -104,8 +104,8 @@ func (a *Archive) claim(ctx context.Context, k task.Keeping) (results []*record,
 	return results, err
 }
 
-// maxCopies is the number of results of one backend that are copied at the same
-// time, over all tasks. A slow backend does not delay the copies of others.
+// maxCopies is the maximum number of concurrent copies from one backend, over all
+// tasks. So a slow backend does not delay the copies of others.
 const maxCopies = 16
 
 // keep keeps one result and returns its record.
@@ -116,8 +116,8 @@ func (a *Archive) keep(ctx context.Context, c *config, k task.Keeping, rec *reco
 		}
 		return rec, nil
 	}
-	ofBackend, _ := a.slots.LoadOrStore(k.Backend, limit.NewSemaphore(maxCopies))
-	slots := ofBackend.(limit.Semaphore)
+	stored, _ := a.slots.LoadOrStore(k.Backend, limit.NewSemaphore(maxCopies))
+	slots := stored.(limit.Semaphore)
 	if err := slots.Acquire(ctx); err != nil {
 		return nil, err
 	}
@@ -136,11 +136,11 @@ func (a *Archive) copy(ctx context.Context, c *config, k task.Keeping, rec *reco
 	size, err := c.Place.Size(ctx, rec.Name)
 	switch {
 	case err == nil:
-		made, err := kindAt(ctx, c.Place, rec.Name)
+		fileKind, err := kindAt(ctx, c.Place, rec.Name)
 		if err != nil {
 			return nil, err
 		}
-		return a.settle(ctx, k, rec, made, size)
+		return a.recordKept(ctx, k, rec, fileKind, size)
 	case !errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	}
@@ -149,7 +149,7 @@ func (a *Archive) copy(ctx context.Context, c *config, k task.Keeping, rec *reco
 	if err := d.run(ctx); err != nil {
 		return nil, err
 	}
-	return a.settle(ctx, k, rec, d.kind, d.written)
+	return a.recordKept(ctx, k, rec, d.kind, d.written)
 }
 
 // kindAt returns the kind of an existing file.
@@ -167,8 +167,8 @@ func kindAt(ctx context.Context, place Place, name string) (kind, error) {
 	return sniff(head[:n])
 }
 
-// settle records that a file is kept.
-func (a *Archive) settle(ctx context.Context, k task.Keeping, rec *record, made kind, size int64) (kept *record, err error) {
+// recordKept records that a file is kept.
+func (a *Archive) recordKept(ctx context.Context, k task.Keeping, rec *record, fileKind kind, size int64) (kept *record, err error) {
 	err = a.update(ctx, func(t storage.Txn) (err error) {
 		kept, err = files.Change(t, table.Key{rec.Name}, func(r *record) bool {
 			if r.kept() {
@@ -176,7 +176,7 @@ func (a *Archive) settle(ctx context.Context, k task.Keeping, rec *record, made 
 			}
 			now := a.store.Now()
 			r.Draft = progress{}
-			r.MediaName, r.Type, r.Size = mediaName(k.MediaName, r.Index, made), made.media, size
+			r.MediaName, r.Type, r.Size = mediaName(k.MediaName, r.Index, fileKind), fileKind.media, size
 			r.Kept, r.GoneAt = milliseconds(now), milliseconds(now.Add(Retention))
 			r.End = r.GoneAt
 			return true
@@ -187,7 +187,7 @@ func (a *Archive) settle(ctx context.Context, k task.Keeping, rec *record, made 
 	case err != nil:
 		return nil, err
 	case kept == nil:
-		return nil, errors.New("its record was removed meanwhile")
+		return nil, errors.New("the record of the file was removed during the copy")
 	}
 	a.copies.Add(1)
 	a.bytes.Add(uint64(size))

@@ -58,7 +58,7 @@ func (e keepJob) run() error {
 	if err != nil {
 		return err
 	}
-	links, err := a.Keep(context.Background(), of(e.Task, e.Addresses...))
+	links, err := a.Keep(context.Background(), keeping(e.Task, e.Addresses...))
 	if err != nil {
 		return err
 	}
@@ -146,16 +146,16 @@ func kill(process *exec.Cmd) {
 	_ = process.Wait()
 }
 
-// TestKillsDuringCopies checks that after a kill at any time, the next process
-// returns the same links to complete files, and nothing else is left.
+// TestKillsDuringCopies kills a process at different times of a copy. The next process
+// must return the same links to complete files, and leave no other file.
 func TestKillsDuringCopies(t *testing.T) {
 	t.Parallel()
 	const size = 22 << 20
 	var resumed sync.Map // places in which a copy was continued
 	t.Cleanup(func() {
 		for _, where := range []string{"a directory", "a bucket"} {
-			if _, once := resumed.Load(where); !once && !t.Failed() {
-				t.Errorf("in %s nothing was ever gone on with", where)
+			if _, found := resumed.Load(where); !found && !t.Failed() {
+				t.Errorf("%s: no copy was continued", where)
 			}
 		}
 	})
@@ -174,7 +174,7 @@ func TestKillsDuringCopies(t *testing.T) {
 func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (resumed bool) {
 	sent := make(chan struct{}, 8)
 	o := newOrigin(t, film(size))
-	o.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
+	o.answerWith(func(w http.ResponseWriter, r *http.Request, n int) bool {
 		if n > 1 {
 			return false
 		}
@@ -196,10 +196,10 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 	select {
 	case <-sent:
 		if at == size {
-			time.Sleep(after) // the kill comes at a chosen moment after the last byte, so there is no event to wait for
+			time.Sleep(after) // there is no event between the last byte and the commit to wait for
 		}
 	case <-time.After(30 * time.Second):
-		t.Error("it never begins")
+		t.Error("the copy does not begin")
 	}
 	kill(process)
 
@@ -228,26 +228,26 @@ func killedAt(t *testing.T, size, at int, after time.Duration, bucket bool) (res
 		t.Fatal(err)
 	}
 	w = &fixture{t: t, store: store, Archive: a}
-	w.same(links[0], first.content)
-	w.same(links[1], o.content)
+	w.checkContent(links[0], first.content)
+	w.checkContent(links[1], o.content)
 	for i, link := range links {
 		if name, _ := parts(t, link); name != names[i] {
-			t.Errorf("the link of result %d is another than it was", i+1)
+			t.Errorf("result %d has another link after the kill", i+1)
 		}
 	}
 	list, _, err := a.config.Load().Place.List(t.Context(), "", 100)
 	if err != nil || len(list) != 2 {
-		t.Errorf("in the place are %v, %v", list, err)
+		t.Errorf("the place has %v, want 2 files: %v", list, err)
 	}
 	w.verify()
 	if want := fmt.Sprintf("bytes=%d-", left); left > 0 && at < size && o.lastRange() != want {
-		t.Errorf("after the kill %q was asked for, want %q", o.lastRange(), want)
+		t.Errorf("after the kill the request has the range %q, want %q", o.lastRange(), want)
 	}
 	return left > 0
 }
 
 // lastRange returns the last requested range.
 func (o *origin) lastRange() string {
-	all := o.asked()
+	all := o.requests()
 	return all[len(all)-1].Header.Get("Range")
 }

@@ -20,9 +20,9 @@ var nameEncoding = base32.NewEncoding("abcdefghijklmnopqrstuvwxyz234567").WithPa
 
 // newName returns a random file name.
 func newName() string {
-	var draw [nameBytes]byte
-	_, _ = rand.Read(draw[:]) // never returns an error
-	return nameEncoding.EncodeToString(draw[:])
+	var random [nameBytes]byte
+	_, _ = rand.Read(random[:]) // never returns an error
+	return nameEncoding.EncodeToString(random[:])
 }
 
 // IsName reports whether text has the form of a file name.
@@ -51,14 +51,14 @@ func link(base, name, mediaName string) string {
 const maxMediaName = 64 * utf8.UTFMax
 
 // mediaName returns the last segment of a link: the caller's name if it is
-// safe, or else the type and the number of the result. A safe name is a single
-// path segment without invisible characters, which could reverse the order of
-// others: a name that ends in .exe could be displayed as if it ended in .mp4.
+// safe, otherwise the type and the number of the result. A safe name is a single
+// path segment without invisible characters. Such characters could make a name
+// that ends in .exe look as if it ended in .mp4.
 func mediaName(wanted string, index int, kind kind) string {
-	odd := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
+	unsafe := func(r rune) bool { return r == '/' || r == '\\' || !unicode.IsPrint(r) }
 	switch {
 	case wanted == "", wanted == ".", wanted == "..", len(wanted) > maxMediaName,
-		!utf8.ValidString(wanted), strings.ContainsFunc(wanted, odd):
+		!utf8.ValidString(wanted), strings.ContainsFunc(wanted, unsafe):
 		return fmt.Sprintf("%s-%d.%s", kind.makes, index+1, kind.extension)
 	}
 	return wanted

@@ -34,9 +34,9 @@ func TestNamesAreRandom(t *testing.T) {
 	if bits != 128 {
 		t.Errorf("a name has %d bits", bits)
 	}
-	for _, odd := range []string{"", strings.Repeat("a", 25), strings.Repeat("a", 27), strings.Repeat("A", 26), strings.Repeat("1", 26), strings.Repeat("/", 26), strings.Repeat("a", 24) + "é"} {
-		if IsName(odd) {
-			t.Errorf("%q is a name", odd)
+	for _, invalid := range []string{"", strings.Repeat("a", 25), strings.Repeat("a", 27), strings.Repeat("A", 26), strings.Repeat("1", 26), strings.Repeat("/", 26), strings.Repeat("a", 24) + "é"} {
+		if IsName(invalid) {
+			t.Errorf("%q counts as a name", invalid)
 		}
 	}
 }
@@ -56,7 +56,7 @@ func TestMediaNames(t *testing.T) {
 		// Characters that change the order in which a name is displayed.
 		{"film\u202e4pm.exe", 0, mp4, "video-1.mp4"}, {"a\u2066b", 0, mp4, "video-1.mp4"}, {"a\u200fb", 0, mp4, "video-1.mp4"}, {"a\u200bb", 0, mp4, "video-1.mp4"},
 		{"a\u2028b", 0, mp4, "video-1.mp4"}, {"a\ufeffb", 0, mp4, "video-1.mp4"}, {"a\ue000b", 0, mp4, "video-1.mp4"}, {"e\u0301té سلام", 0, mp4, "e\u0301té سلام"},
-		// Names that a submission refuses are not used in links either.
+		// Links do not contain names that a submission refuses.
 		{".", 0, mp4, "video-1.mp4"}, {"..", 0, mp4, "video-1.mp4"}, {"a/b", 0, mp4, "video-1.mp4"}, {`a\b`, 0, mp4, "video-1.mp4"},
 		{"a\r\nb", 0, mp4, "video-1.mp4"}, {"a\x00", 0, mp4, "video-1.mp4"}, {"a\u0085", 0, mp4, "video-1.mp4"}, {"\xff", 0, mp4, "video-1.mp4"}, {strings.Repeat("x", 257), 0, mp4, "video-1.mp4"},
 	} {
@@ -66,8 +66,8 @@ func TestMediaNames(t *testing.T) {
 	}
 }
 
-// FuzzLinks checks for any media name that the link has three segments below
-// its base, and that the last one is the file's name.
+// FuzzLinks checks for any media name that the link has the path of a file, and that
+// its last segment is the media name.
 func FuzzLinks(f *testing.F) {
 	for _, name := range []string{"", ".", "..", "a/b", `a\b`, "%2e%2e", "a?b#c", "a b+c", "图.mp4", "\x00", "\u202e", "a;b", "&=", "\xff", "a:b", "@"} {
 		f.Add(name)
@@ -76,7 +76,7 @@ func FuzzLinks(f *testing.F) {
 	f.Fuzz(func(t *testing.T, wanted string) {
 		name, given := newName(), mediaName(wanted, 0, mp4)
 		if given == "" || given == "." || given == ".." || strings.ContainsAny(given, `/\`) || strings.ContainsFunc(given, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(given) {
-			t.Fatalf("%q is called %q", wanted, given)
+			t.Fatalf("%q becomes the invalid media name %q", wanted, given)
 		}
 		if utf8.RuneCountInString(wanted) <= 64 && utf8.ValidString(wanted) && wanted == strings.Map(func(r rune) rune {
 			if unicode.IsLetter(r) {
@@ -84,19 +84,19 @@ func FuzzLinks(f *testing.F) {
 			}
 			return -1
 		}, wanted) && wanted != "" && given != wanted {
-			t.Errorf("%q is called %q", wanted, given)
+			t.Errorf("%q becomes the media name %q", wanted, given)
 		}
 		text := link(baseURL, name, given)
 		u, err := url.Parse(text)
 		if err != nil || u.RawQuery != "" || u.Fragment != "" || u.Host != "gateway.example.com" || u.Path != Path+name+"/"+given {
-			t.Fatalf("%q leads to %+v, %v", text, u, err)
+			t.Fatalf("%q is parsed as %+v, %v", text, u, err)
 		}
 		if rest := strings.TrimPrefix(text, baseURL+Path); strings.Count(rest, "/") != 1 || u.JoinPath().String() != text {
 			t.Errorf("%q has other segments", text)
 		}
 		for _, c := range []byte(text) {
 			if c <= ' ' || c > '~' || c == '"' || c == '<' || c == '>' {
-				t.Errorf("%q holds %q", text, c)
+				t.Errorf("%q contains %q", text, c)
 			}
 		}
 	})

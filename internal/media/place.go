@@ -9,10 +9,9 @@ import (
 	"time"
 )
 
-// Place stores files: see [Dir] and [S3]. A file has a name as [IsName] allows,
-// is written once and never changed. Methods may be called concurrently, but
-// for one name by one goroutine at a time, except that any number may read a
-// file.
+// Place stores files: see [Dir] and [S3]. [IsName] accepts the name of a file. A
+// file is written once and never changed. Methods may be called concurrently for
+// different names; for one name, only reads may be concurrent.
 type Place interface {
 	// String returns the location, for operators.
 	String() string
@@ -20,8 +19,8 @@ type Place interface {
 	// Prepare makes the place ready. Each configuration calls it.
 	Prepare() error
 
-	// Room returns an error if there is no space for size more bytes.
-	Room(size int64) error
+	// CheckSpace returns an error if there is no space for size more bytes.
+	CheckSpace(size int64) error
 
 	// Draft begins the file of a name, or continues its draft after the first
 	// from bytes. It returns an error that wraps [errNoDraft] if the draft is
@@ -39,27 +38,26 @@ type Place interface {
 	// Remove removes the file and the draft of a name, if they exist.
 	Remove(ctx context.Context, name string) error
 
-	// List returns about limit files and drafts after a name or after the next
-	// of an earlier List, and a cursor, which is empty at the end. It may
-	// return a name twice if it has a file and a draft, and may return none
-	// before the end.
+	// List returns about limit files and drafts after a name or a cursor. next is
+	// the cursor of the next List, empty at the end. List may return a name twice
+	// if it has a file and a draft, and may return none before the end.
 	List(ctx context.Context, after string, limit int) (list []Entry, next string, err error)
 }
 
 // Draft is a file that is being written, by one goroutine.
 type Draft interface {
-	// Write adds to the draft. It returns an error that wraps [errNoRoom] if
+	// Write adds to the draft. It returns an error that wraps [errNoSpace] if
 	// the bytes would use space that must stay free.
 	io.Writer
 
-	// Sync makes durable what it can, and returns the offset from which the
-	// draft can be continued.
+	// Sync makes bytes durable, and returns the offset from which the draft can
+	// be continued.
 	Sync() (int64, error)
 
 	// Commit durably turns the draft into the file.
 	Commit() error
 
-	// Close leaves the draft as it is. It has no effect after Commit.
+	// Close closes the draft without a change. It has no effect after Commit.
 	Close() error
 }
 
@@ -72,14 +70,14 @@ type Entry struct {
 // The errors of places.
 var (
 	errNoDraft = errors.New("there is no such draft")
-	errNoRoom  = errors.New("not enough free space")
+	errNoSpace = errors.New("not enough free space")
 )
 
 // probe writes, reads and removes a file.
 func probe(ctx context.Context, place Place, name string) (err error) {
 	defer func() { err = errors.Join(err, place.Remove(context.WithoutCancel(ctx), name)) }()
-	content := []byte("a probe of modelgate, to be removed\n")
-	if err := place.Room(int64(len(content))); err != nil {
+	content := []byte("test file of modelgate\n")
+	if err := place.CheckSpace(int64(len(content))); err != nil {
 		return err
 	}
 	draft, err := place.Draft(ctx, name, 0)
@@ -100,7 +98,7 @@ func probe(ctx context.Context, place Place, name string) (err error) {
 	defer file.Close()
 	read, err := io.ReadAll(io.LimitReader(file, 1<<10))
 	if err == nil && !bytes.Equal(read, content) {
-		err = errors.New("its content differs from what was written")
+		err = errors.New("the content differs from what was written")
 	}
 	if err != nil {
 		return fmt.Errorf("reading a file: %w", err)

@@ -18,7 +18,7 @@ type record struct {
 	User    string `json:"user"`
 	Created int64  `json:"created"` // when the name was generated
 
-	// Draft is how far the copy is; the zero value when it is complete.
+	// Draft is the progress of the copy; the zero value when it is complete.
 	Draft progress `json:"draft,omitzero"`
 
 	// The fields below are set when the file is kept.
@@ -26,10 +26,9 @@ type record struct {
 	Type      string `json:"type,omitempty"`
 	Size      int64  `json:"size,omitempty"`
 	Kept      int64  `json:"kept,omitempty"`
-	GoneAt    int64  `json:"gone_at,omitempty"` // from then on requests are refused
+	GoneAt    int64  `json:"gone_at,omitempty"` // time of expiry
 
-	// End is when the file, or the draft, must be removed; zero after it has
-	// been.
+	// End is when the file or the draft must be removed; zero after the removal.
 	End int64 `json:"end,omitempty"`
 
 	fresh bool // the name is new: the place has no file or draft of it
@@ -38,7 +37,7 @@ type record struct {
 // progress is the state that is needed to continue a draft.
 type progress struct {
 	Durable   int64  `json:"durable,omitempty"`   // bytes that are durable
-	Source    string `json:"source,omitempty"`    // hash of the address they came from
+	Source    string `json:"source,omitempty"`    // hash of their URL
 	Validator string `json:"validator,omitempty"` // of If-Range
 	Total     int64  `json:"total,omitempty"`     // size of the result; -1: unknown
 	Type      string `json:"type,omitempty"`      // the media type, by the first bytes
@@ -66,7 +65,7 @@ var (
 		Fields: func(r *record) table.Key { return table.Key{r.Task, int64(r.Index)} },
 	}
 
-	// ending lists what must be removed, by time.
+	// ending lists the files and drafts by the time when they must be removed.
 	ending = table.Index[record]{Name: "mediaend", Fields: func(r *record) table.Key {
 		if r.End == 0 {
 			return nil
@@ -94,7 +93,7 @@ func resultsOf(r storage.Reader, task string) (list []*record, err error) {
 	return list, nil
 }
 
-// view and update are those of the store; see [fault.OfStore] for their errors.
+// view and update are the methods of the store; see [fault.OfStore] for their errors.
 func (a *Archive) view(ctx context.Context, fn func(storage.Reader) error) error {
 	return fault.OfStore(a.store.View(ctx, fn))
 }

@@ -43,9 +43,8 @@ type S3Options struct {
 	PathStyle bool
 }
 
-// bucket is a [Place] in Amazon S3 or a compatible service: an object
-// <prefix>/<name> for each file. A draft is a multipart upload, whose parts are
-// durable.
+// bucket is a [Place] in Amazon S3 or a compatible service. Each file is an object
+// <prefix>/<name>. A draft is a multipart upload, whose parts are durable.
 type bucket struct {
 	core   minio.Core
 	name   string
@@ -61,7 +60,7 @@ const (
 	// s3Attempts is how many times a request is sent after network errors.
 	s3Attempts = 3
 
-	// s3Timeout is the longest time until an answer begins.
+	// s3Timeout is the maximum time until an answer begins.
 	s3Timeout = time.Minute
 
 	defaultRegion = "us-east-1"
@@ -74,19 +73,19 @@ func S3(o S3Options) (Place, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, word := range []struct{ name, value string }{
+	for _, option := range []struct{ name, value string }{
 		{"bucket", o.Bucket}, {"access_key", o.AccessKey}, {"secret_key", o.SecretKey},
 	} {
-		if word.value == "" {
-			return nil, fmt.Errorf("media.s3.%s is missing", word.name)
+		if option.value == "" {
+			return nil, fmt.Errorf("media.s3.%s is missing", option.name)
 		}
 	}
 	if strings.ContainsAny(o.Bucket, "/\\ ") {
-		return nil, fmt.Errorf("media.s3.bucket is the name of a bucket, not %q", o.Bucket)
+		return nil, fmt.Errorf("media.s3.bucket: %q is not the name of a bucket", o.Bucket)
 	}
 	prefix := strings.Trim(o.Prefix, "/")
 	if slices.ContainsFunc(strings.Split(prefix, "/"), func(s string) bool { return s == "." || s == ".." }) {
-		return nil, fmt.Errorf("media.s3.prefix is a folder without dots for a name, not %q", o.Prefix)
+		return nil, fmt.Errorf("media.s3.prefix: %q is not supported; allowed: a path without . and .. segments", o.Prefix)
 	}
 	if prefix != "" {
 		prefix += "/"
@@ -116,14 +115,14 @@ func S3(o S3Options) (Place, error) {
 // endpoint parses https://host:port, or host:port.
 func endpoint(text string) (host string, secure bool, err error) {
 	if text == "" {
-		return "", false, errors.New("media.s3.endpoint is missing: https://s3.eu-central-1.amazonaws.com")
+		return "", false, errors.New("media.s3.endpoint is missing; example: https://s3.eu-central-1.amazonaws.com")
 	}
 	if !strings.Contains(text, "://") {
 		text = "https://" + text
 	}
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.User != nil || strings.Trim(u.Path, "/") != "" || u.RawQuery != "" {
-		return "", false, errors.New("media.s3.endpoint is an http or https address of a host, without a path: https://s3.eu-central-1.amazonaws.com")
+		return "", false, errors.New("media.s3.endpoint is not valid; allowed: an http or https URL without a path, such as https://s3.eu-central-1.amazonaws.com")
 	}
 	return u.Host, u.Scheme == "https", nil
 }
@@ -132,12 +131,11 @@ func (b *bucket) String() string {
 	return "the bucket " + b.name + " at " + b.core.EndpointURL().Host + " below /" + b.prefix
 }
 
-// Prepare does nothing, so that the gateway starts although the service is
-// down.
+// Prepare does nothing, so that the gateway starts even if the service is down.
 func (*bucket) Prepare() error { return nil }
 
-// Room returns nil: a bucket has no limit.
-func (*bucket) Room(int64) error { return nil }
+// CheckSpace returns nil: a bucket has no limit.
+func (*bucket) CheckSpace(int64) error { return nil }
 
 func (b *bucket) object(name string) string { return b.prefix + name }
 
@@ -204,7 +202,7 @@ func (b *bucket) List(ctx context.Context, after string, limit int) (list []Entr
 		if IsName(name) {
 			list = append(list, Entry{Name: name, Modified: info.LastModified})
 		}
-		if seen++; seen == limit { // foreign objects count too, because there may be nothing else
+		if seen++; seen == limit { // foreign objects count too: there may be no others
 			return list, name, nil
 		}
 	}
@@ -232,11 +230,11 @@ func (b *bucket) failure(err error) error {
 	if err == nil {
 		return nil
 	}
-	if answer, is := errors.AsType[minio.ErrorResponse](err); is {
+	if answer, ok := errors.AsType[minio.ErrorResponse](err); ok {
 		if answer.Code == minio.NoSuchKey || answer.Code == minio.NoSuchUpload {
 			return fs.ErrNotExist
 		}
 		return &connectionError{text: fmt.Sprintf("%s answers %d %s", b.core.EndpointURL().Host, answer.StatusCode, backends.Text(answer.Code)), cause: err}
 	}
-	return plain(err)
+	return sanitize(err)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// maxParts is the greatest number of parts of an upload.
+// maxParts is the maximum number of parts of an upload.
 const maxParts = 10_000
 
 // objectDraft is a multipart upload. A file that fits into one part is uploaded
@@ -20,7 +20,7 @@ type objectDraft struct {
 	ctx    context.Context // valid for the whole copy
 	bucket *bucket
 	object string
-	upload string // upload id; empty: none has begun
+	upload string // upload id; empty: no upload has begun
 	parts  []minio.CompletePart
 	buffer []byte // bytes that are not uploaded yet, at most one part
 }
@@ -111,8 +111,8 @@ func (d *objectDraft) flush() error {
 	return nil
 }
 
-// sum is the checksum in the signature of a request, so that the body is signed
-// as a whole. Some services cannot read signed chunks.
+// sum returns the checksum for the signature of a request. It signs the body as a
+// whole, because some services cannot read signed chunks.
 func sum(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:])

@@ -9,8 +9,8 @@ import (
 	"github.com/minio/minio-go/v7"
 )
 
-// window is the number of bytes of one range request. It limits how much is read in
-// vain if a reader stops early.
+// window is the number of bytes of one range request. It limits the unused bytes
+// if a reader stops early.
 const window = 8 << 20
 
 // object reads an object by range requests.
@@ -29,7 +29,7 @@ func (o *object) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	if o.at == o.until {
-		o.leave()
+		o.closeBody()
 	}
 	if o.body == nil {
 		if err := o.request(); err != nil {
@@ -44,7 +44,7 @@ func (o *object) Read(p []byte) (int, error) {
 	case errors.Is(err, io.EOF):
 		return 0, io.ErrUnexpectedEOF
 	}
-	return 0, plain(err)
+	return 0, sanitize(err)
 }
 
 // request requests the next range.
@@ -70,21 +70,21 @@ func (o *object) Seek(offset int64, whence int) (int64, error) {
 		offset += o.size
 	}
 	if offset < 0 {
-		return 0, fmt.Errorf("seeking to %d", offset)
+		return 0, fmt.Errorf("seek to the negative offset %d", offset)
 	}
 	if offset != o.at {
-		o.leave()
+		o.closeBody()
 	}
 	o.at = offset
 	return offset, nil
 }
 
 func (o *object) Close() error {
-	o.leave()
+	o.closeBody()
 	return nil
 }
 
-func (o *object) leave() {
+func (o *object) closeBody() {
 	if o.body != nil {
 		_ = o.body.Close()
 		o.body = nil

@@ -13,14 +13,14 @@ import (
 func TestOptionsOfABucket(t *testing.T) {
 	t.Parallel()
 	good := S3Options{Endpoint: "https://s3.example.com:9000", Bucket: "files", AccessKey: "a", SecretKey: "s"}
-	for words, change := range map[string]func(o *S3Options){
+	for text, change := range map[string]func(o *S3Options){
 		"":                             func(*S3Options) {},
 		"media.s3.endpoint is missing": func(o *S3Options) { o.Endpoint = "" },
-		"media.s3.endpoint is an":      func(o *S3Options) { o.Endpoint = "ftp://s3.example.com" },
+		"media.s3.endpoint is not":     func(o *S3Options) { o.Endpoint = "ftp://s3.example.com" },
 		"without a path":               func(o *S3Options) { o.Endpoint = "https://s3.example.com/bucket" },
 		"media.s3.endpoint":            func(o *S3Options) { o.Endpoint = "https://user@s3.example.com" },
 		"media.s3.bucket is missing":   func(o *S3Options) { o.Bucket = "" },
-		"media.s3.bucket is the name":  func(o *S3Options) { o.Bucket = "a/b" },
+		"media.s3.bucket: ":            func(o *S3Options) { o.Bucket = "a/b" },
 		"media.s3.access_key":          func(o *S3Options) { o.AccessKey = "" },
 		"media.s3.secret_key":          func(o *S3Options) { o.SecretKey = "" },
 		"media.s3.prefix":              func(o *S3Options) { o.Prefix = "a/../b" },
@@ -28,11 +28,11 @@ func TestOptionsOfABucket(t *testing.T) {
 		o := good
 		change(&o)
 		_, err := S3(o)
-		if (err == nil) != (words == "") || err != nil && !strings.Contains(err.Error(), words) {
-			t.Errorf("%q: %v", words, err)
+		if (err == nil) != (text == "") || err != nil && !strings.Contains(err.Error(), text) {
+			t.Errorf("%q: %v", text, err)
 		}
 		if err != nil && strings.Contains(err.Error(), "user@") {
-			t.Errorf("a credential is told: %v", err)
+			t.Errorf("the error contains a credential: %v", err)
 		}
 	}
 	for endpoint, want := range map[string]string{"s3.example.com": "https://s3.example.com", "http://127.0.0.1:9000/": "http://127.0.0.1:9000"} {
@@ -45,8 +45,8 @@ func TestOptionsOfABucket(t *testing.T) {
 	}
 }
 
-// TestRequestsToABucket checks the requests of a copy, since each is billed,
-// and that nothing billable is left.
+// TestRequestsToABucket checks the requests of a copy, because each is billed,
+// and that no upload is left.
 func TestRequestsToABucket(t *testing.T) {
 	t.Parallel()
 	server := newS3(t)
@@ -57,8 +57,8 @@ func TestRequestsToABucket(t *testing.T) {
 	w := newFixture(t, place)
 	small, large := newOrigin(t, film(100_000)), newOrigin(t, film(2*partSize))
 	w.allow(small, large)
-	w.keep(of("task_a", small.URL))
-	w.keep(of("task_b", large.URL))
+	w.keep(keeping("task_a", small.URL))
+	w.keep(keeping("task_b", large.URL))
 	var got []string
 	for _, r := range server.requests {
 		method, path, _ := strings.Cut(r, " ")
@@ -95,29 +95,29 @@ func TestErrorsOfABucket(t *testing.T) {
 	o := newOrigin(t, film(12<<20))
 	w.allow(o)
 	for _, method := range []string{http.MethodHead, http.MethodPost, http.MethodPut} {
-		server.fails(func(r *http.Request) string {
+		server.setFailure(func(r *http.Request) string {
 			if r.Method == method {
 				return "AccessDenied"
 			}
 			return ""
 		})
-		err := w.refuses(of("task_a", o.URL), "403 AccessDenied")
+		err := w.mustFail(keeping("task_a", o.URL), "403 AccessDenied")
 		if strings.Contains(err.Error(), w.nameOf("task_a", 0)) || strings.Contains(err.Error(), s3Secret) {
-			t.Errorf("told: %v", err)
+			t.Errorf("the error contains the name or the secret: %v", err)
 		}
 	}
-	server.fails(nil)
-	link := w.keep(of("task_a", o.URL))[0]
-	w.same(link, o.content)
+	server.setFailure(nil)
+	link := w.keep(keeping("task_a", o.URL))[0]
+	w.checkContent(link, o.content)
 	name, _ := parts(t, link)
-	server.fails(func(*http.Request) string { return "AccessDenied" })
+	server.setFailure(func(*http.Request) string { return "AccessDenied" })
 	_, err = w.Open(t.Context(), name)
-	if f, is := errors.AsType[*fault.Fault](err); !is || f.Code != fault.StoreUnavailable {
+	if f, ok := errors.AsType[*fault.Fault](err); !ok || f.Code != fault.StoreUnavailable {
 		t.Errorf("%v", err)
 	}
 	server.CloseClientConnections()
-	server.fails(nil)
-	w.same(link, o.content)
+	server.setFailure(nil)
+	w.checkContent(link, o.content)
 }
 
 // TestForeignUploadsAreKept also checks uploads whose name begins with a file
@@ -141,7 +141,7 @@ func TestForeignUploadsAreKept(t *testing.T) {
 	}
 }
 
-func (s *s3server) fails(fail func(r *http.Request) string) {
+func (s *s3server) setFailure(fail func(r *http.Request) string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.fail = fail
@@ -163,29 +163,29 @@ func TestAWrongSecretIsRefused(t *testing.T) {
 
 // TestCheck checks that Check writes, reads and removes, and leaves nothing.
 func TestCheck(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		if err := w.Check(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if list, _, err := w.place.List(t.Context(), "", 10); err != nil || len(list) != 0 {
-			t.Errorf("left behind: %v, %v", list, err)
+			t.Errorf("%v is left: %v", list, err)
 		}
 		w.serve(func(c *Config) { c.Place = nil })
 		if err := w.Check(t.Context()); err == nil {
-			t.Error("no place, no error")
+			t.Error("Check without a place returned no error")
 		}
 	})
 	full := Dir(t.TempDir(), 1).(*directory)
 	full.space = func(string) (uint64, uint64, error) { return 0, 1, nil }
-	if err := newFixture(t, full).Check(t.Context()); !errors.Is(err, errNoRoom) {
+	if err := newFixture(t, full).Check(t.Context()); !errors.Is(err, errNoSpace) {
 		t.Errorf("%v", err)
 	}
 }
 
-// TestTheServerOfTheTestsVerifiesSignatures compares the signatures of the
-// tests' server with the documentation ("Signature Calculations for the
-// Authorization Header", the example of a GET of an object).
-func TestTheServerOfTheTestsVerifiesSignatures(t *testing.T) {
+// TestTheMockS3VerifiesSignatures compares the signatures of the mock server with
+// the documentation ("Signature Calculations for the Authorization Header", the
+// example of a GET of an object).
+func TestTheMockS3VerifiesSignatures(t *testing.T) {
 	t.Parallel()
 	key := []byte("AWS4wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY")
 	for _, part := range []string{"20130524", "us-east-1", "s3", "aws4_request"} {

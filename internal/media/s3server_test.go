@@ -22,7 +22,7 @@ import (
 )
 
 // s3server implements the part of S3 that the gateway uses. It verifies version
-// 4 signatures without the library that makes them.
+// 4 signatures without the library that creates them.
 type s3server struct {
 	*httptest.Server
 	t testing.TB
@@ -203,11 +203,11 @@ func (s *s3server) list(w http.ResponseWriter, query url.Values) {
 		return
 	}
 	after := max(query.Get("start-after"), query.Get("continuation-token"))
-	most, _ := strconv.Atoi(query.Get("max-keys"))
+	limit, _ := strconv.Atoi(query.Get("max-keys"))
 	keys := slices.DeleteFunc(slices.Sorted(maps.Keys(s.objects)), func(key string) bool {
 		return !strings.HasPrefix(key, prefix) || key <= after
 	})
-	text, page := "", keys[:min(len(keys), cmpOr(most, 1000))]
+	text, page := "", keys[:min(len(keys), cmpOr(limit, 1000))]
 	for _, key := range page {
 		text += fmt.Sprintf("<Contents><Key>%s</Key><Size>%d</Size><LastModified>%s</LastModified></Contents>", key, len(s.objects[key].content), s.objects[key].modified.UTC().Format(time.RFC3339))
 	}

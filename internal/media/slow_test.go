@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// slowOrigin sends the content of an origin in parts of this size, one each 20
-// ms; later requests are answered normally.
+// slowOrigin makes an origin answer the first request in parts of this size, one
+// every 20 ms.
 func (o *origin) slowOrigin(size int) *origin {
-	return o.with(func(w http.ResponseWriter, r *http.Request, n int) bool {
+	return o.answerWith(func(w http.ResponseWriter, r *http.Request, n int) bool {
 		if n > 1 {
 			return false
 		}
@@ -29,36 +29,36 @@ func (o *origin) slowOrigin(size int) *origin {
 	})
 }
 
-// TestATooSlowSourceIsInterruptedAndContinued: a source that always sends a
-// little is not silent, but would occupy its slot for an hour.
+// TestATooSlowSourceIsInterruptedAndContinued checks a source that sends a few bytes at a
+// time: it is not silent, but would occupy its slot for an hour.
 func TestATooSlowSourceIsInterruptedAndContinued(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		w.rateInterval = 500 * time.Millisecond
 		w.draftStep = 1
 		o := newOrigin(t, film(12<<20)).slowOrigin(100)
 		w.allow(o)
-		w.refuses(of("task_a", o.URL), "less than 16 KiB per second")
-		if n := len(o.asked()); n != 1 {
-			t.Errorf("asked %d times", n)
+		w.mustFail(keeping("task_a", o.URL), "less than 16 KiB per second")
+		if n := len(o.requests()); n != 1 {
+			t.Errorf("%d requests", n)
 		}
-		w.same(w.keep(of("task_a", o.URL))[0], o.content)
+		w.checkContent(w.keep(keeping("task_a", o.URL))[0], o.content)
 	})
 }
 
 func TestAFastEnoughSourceIsNotInterrupted(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		w.rateInterval = 50 * time.Millisecond
 		o := newOrigin(t, film(1<<20)).slowOrigin(64 << 10)
 		w.allow(o)
-		w.same(w.keep(of("task_a", o.URL))[0], o.content)
-		if n := len(o.asked()); n != 1 {
-			t.Errorf("asked %d times", n)
+		w.checkContent(w.keep(keeping("task_a", o.URL))[0], o.content)
+		if n := len(o.requests()); n != 1 {
+			t.Errorf("%d requests", n)
 		}
 		// A copy that ends within the interval succeeds at any rate.
 		w.rateInterval = time.Minute
 		small := newOrigin(t, film(300)).slowOrigin(100)
 		w.allow(small)
-		w.same(w.keep(of("task_b", small.URL))[0], small.content)
+		w.checkContent(w.keep(keeping("task_b", small.URL))[0], small.content)
 	})
 }
 
@@ -70,7 +70,7 @@ func TestBackendsHaveSeparateCopyLimits(t *testing.T) {
 	const more = 4
 	arrived, release := make(chan struct{}, maxCopies+more), make(chan struct{})
 	stuck := newOrigin(t, film(1000))
-	stuck.with(func(_ http.ResponseWriter, r *http.Request, _ int) bool {
+	stuck.answerWith(func(_ http.ResponseWriter, r *http.Request, _ int) bool {
 		arrived <- struct{}{}
 		select {
 		case <-release:
@@ -83,7 +83,7 @@ func TestBackendsHaveSeparateCopyLimits(t *testing.T) {
 
 	kept := make(chan error, maxCopies+more)
 	for i := range cap(kept) {
-		k := of(fmt.Sprintf("task_%d", i), stuck.URL)
+		k := keeping(fmt.Sprintf("task_%d", i), stuck.URL)
 		k.Backend = "slow"
 		go func() {
 			_, err := w.Keep(t.Context(), k)
@@ -94,14 +94,14 @@ func TestBackendsHaveSeparateCopyLimits(t *testing.T) {
 		select {
 		case <-arrived:
 		case err := <-kept:
-			t.Fatalf("a copy has ended before all were under way: %v", err)
+			t.Fatalf("a copy has ended before all copies began: %v", err)
 		}
 	}
-	k := of("task_quick", quick.URL)
+	k := keeping("task_quick", quick.URL)
 	k.Backend = "quick"
-	w.same(w.keep(k)[0], quick.content)
-	if n := len(stuck.asked()); n != maxCopies {
-		t.Errorf("%d copies of one backend are under way", n)
+	w.checkContent(w.keep(k)[0], quick.content)
+	if n := len(stuck.requests()); n != maxCopies {
+		t.Errorf("%d copies from one backend are running, want %d", n, maxCopies)
 	}
 	close(release)
 	for range cap(kept) {

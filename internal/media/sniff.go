@@ -88,7 +88,7 @@ func isWebM(head []byte) bool {
 }
 
 // isQuickTime reports whether the file has the brand of QuickTime, or begins
-// with a box of older files.
+// with a box of files without a brand.
 func isQuickTime(head []byte) bool {
 	if brands := brandsOf(head); brands != nil {
 		return brands[0] == "qt  "
@@ -96,8 +96,8 @@ func isQuickTime(head []byte) bool {
 	return len(head) >= 8 && slices.Contains([]string{"moov", "mdat", "wide"}, string(head[4:8]))
 }
 
-// Brands of MP4. For the first list the first four bytes are enough. The second
-// list has brands of other formats in the same container.
+// Brands in the container of MP4. A file is an MP4 if one of its brands is in
+// videoBrands and its major brand is not in otherBrands.
 var (
 	videoBrands = []string{"isom", "iso2", "iso3", "iso4", "iso5", "iso6", "iso7", "iso8", "iso9", "mp41", "mp42", "mp71", "avc1", "M4V ", "M4VH", "M4VP", "MSNV", "dash", "mmp4", "3gp4", "3gp5", "3gp6", "f4v "}
 	otherBrands = []string{"avif", "avis", "heic", "heix", "heim", "heis", "hevc", "hevx", "mif1", "msf1", "M4A ", "M4B ", "M4P ", "crx ", "jp2 ", "jpm ", "jpx "}

@@ -55,8 +55,7 @@ func TestKindsByFirstBytes(t *testing.T) {
 	}
 }
 
-// FuzzSniff checks that nothing that a browser could render as a page has a
-// kind.
+// FuzzSniff checks that a file that a browser could render as a page has no kind.
 func FuzzSniff(f *testing.F) {
 	for _, s := range []string{"", "<script>", "GIF89a<script>", box("isom\x00\x00\x02\x00mp42"), "\x1a\x45\xdf\xa3\x42\x82"} {
 		f.Add([]byte(s))

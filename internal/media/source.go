@@ -21,8 +21,8 @@ import (
 
 // source returns the bytes of a result.
 type source interface {
-	// id identifies the URL. A copy from another URL cannot be continued. It is
-	// empty if no copy can be continued.
+	// id identifies the URL. A copy from another URL cannot be continued. Empty:
+	// no copy can be continued.
 	id() string
 
 	// open opens the result. If from is not zero and the result still has the
@@ -65,27 +65,27 @@ func (f *fetched) open(ctx context.Context, _ int64, _ string) (*stream, error) 
 	return &stream{body: body, total: total}, nil
 }
 
-// linked is a result with a URL from a service. The URL is untrusted, like one
-// of a user.
+// linked is a result with a URL from a service. The URL is untrusted, like a URL
+// from a user.
 type linked struct {
 	address   string
 	allow     egress.Allowed
 	transport http.RoundTripper // guarded
 }
 
-// maxRedirects is the number of redirects that are followed. Each target is
-// checked.
+// maxRedirects is the maximum number of redirects that are followed. Each target
+// is checked.
 const maxRedirects = 5
 
-// id returns the URL without its query, which may contain a new signature each
-// time.
+// id returns a hash of the URL without its query, which may contain a new
+// signature each time.
 func (l *linked) id() string {
 	address, _, _ := strings.Cut(l.address, "?")
 	sum := sha256.Sum256([]byte(address))
 	return hex.EncodeToString(sum[:8])
 }
 
-// errChanged means that the result is no longer the one that was begun.
+// errChanged means that the content of the result has changed since the copy began.
 var errChanged = errors.New("the result has changed while it was copied")
 
 func (l *linked) open(ctx context.Context, from int64, validator string) (*stream, error) {
@@ -128,7 +128,7 @@ func (l *linked) get(ctx context.Context, address string, from int64, validator 
 	}
 	answer, err := l.transport.RoundTrip(request) // an http.Client would follow redirects and put the URL into its errors
 	if err != nil {
-		return nil, plain(err)
+		return nil, sanitize(err)
 	}
 	return answer, nil
 }
@@ -147,7 +147,7 @@ func follow(answer *http.Response) (string, error) {
 	next, err := from.Parse(answer.Header.Get("Location"))
 	switch {
 	case err != nil || answer.Header.Get("Location") == "":
-		return "", errors.New("the address of the result redirects to nowhere")
+		return "", errors.New("the address of the result redirects without a valid Location")
 	case from.Scheme == "https" && next.Scheme != "https":
 		return "", errors.New("the address of the result redirects from https to " + backends.Text(next.Scheme))
 	}
@@ -168,7 +168,7 @@ func readResponse(answer *http.Response, from int64, validator string) (*stream,
 	case http.StatusPartialContent:
 		begin, total, err := contentRange(header.Get("Content-Range"))
 		if err != nil || begin != from || from == 0 {
-			return nil, errors.New("the service of the result sent another range than requested")
+			return nil, errors.New("the service of the result sent a range that was not requested")
 		}
 		// Some servers send a range although If-Range does not match.
 		if s.validator != "" && s.validator != validator {
@@ -225,7 +225,7 @@ func contentRange(text string) (begin, total int64, err error) {
 	span, size, sized := strings.Cut(rest, "/")
 	first, last, ranged := strings.Cut(span, "-")
 	if !strings.EqualFold(unit, "bytes") || !sized || !ranged {
-		return 0, 0, errors.New("no range of bytes")
+		return 0, 0, errors.New("not a range of bytes")
 	}
 	begin, err = strconv.ParseInt(first, 10, 64)
 	end, endErr := strconv.ParseInt(last, 10, 64)
@@ -238,19 +238,19 @@ func contentRange(text string) (begin, total int64, err error) {
 		return 0, 0, err
 	}
 	if begin < 0 || end < begin || total != -1 && total <= end {
-		return 0, 0, errors.New("no range of bytes")
+		return 0, 0, errors.New("not a range of bytes")
 	}
 	return begin, total, nil
 }
 
-// plain returns an error of a connection for the operator's log: on one line,
+// sanitize returns an error of a connection for the operator's log: on one line,
 // with the cause, and without the URL, which may be signed.
-func plain(err error) error {
-	if u, is := errors.AsType[*url.Error](err); is {
+func sanitize(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err
 	}
 	text := err.Error()
-	if u, is := errors.AsType[*egress.Unreachable](err); is && u.Cause != nil {
+	if u, ok := errors.AsType[*egress.Unreachable](err); ok && u.Cause != nil {
 		text += ": " + u.Cause.Error()
 	}
 	return &connectionError{text: backends.Text(text), cause: err}

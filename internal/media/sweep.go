@@ -17,8 +17,8 @@ import (
 // Limits of one Sweep.
 const (
 	maxFiles    = 64  // expired files that are removed together
-	maxRemovals = 8   // of these at the same time
-	maxRecords  = 256 // deleted together
+	maxRemovals = 8   // concurrent removals of these files
+	maxRecords  = 256 // records that are deleted together
 
 	maxUnreadable = 16 // unreadable records that are skipped
 
@@ -34,9 +34,9 @@ const (
 	// removeRetry is the delay before a failed removal is repeated.
 	removeRetry = time.Hour
 
-	// orphanAge is how old a file without a record must be to be removed. It
-	// is older than any store keeps a file, so the file cannot belong to
-	// another store, or to one that will be restored.
+	// orphanAge is how old a file without a record must be to be removed. It is
+	// longer than the retention of files, so the file cannot belong to another
+	// store, or to a backup that will be restored.
 	orphanAge = Retention + 24*time.Hour
 
 	// roundInterval is how often all files are checked.
@@ -78,8 +78,8 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 	if err != nil || len(due) == 0 {
 		return 0, errors.Join(err, unread)
 	}
-	due, leave := a.idle(due)
-	defer leave()
+	due, unlock := a.lockTasks(due)
+	defer unlock()
 	errs := make([]error, len(due))
 	removing, cancel := context.WithTimeout(ctx, removeFor)
 	defer cancel()
@@ -91,7 +91,7 @@ func (a *Archive) sweepSome(ctx context.Context, c *config) (int, error) {
 			return nil
 		})
 	}
-	_ = removals.Wait() // each has its own error
+	_ = removals.Wait() // errs has the errors
 	again := make(map[string]bool)
 	for i, rec := range due {
 		if errs[i] != nil {
@@ -131,8 +131,8 @@ func readable(r storage.Reader, in table.Range, limit int) (list []*record, unre
 	return list, unread, nil
 }
 
-// due returns the records of expired files and drafts, and an error for those
-// that cannot be read.
+// due returns the records of expired files and drafts, and an error for the
+// records that cannot be read.
 func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	err = a.view(ctx, func(r storage.Reader) error {
 		due, unread, err = readable(r, ending.Under().Before(a.now()+1), maxFiles)
@@ -141,23 +141,23 @@ func (a *Archive) due(ctx context.Context) (due []*record, unread, err error) {
 	return due, unread, err
 }
 
-// idle returns the records whose tasks have no other work in progress, and
-// blocks such work until leave is called.
-func (a *Archive) idle(list []*record) (idle []*record, leave func()) {
-	ours := make(map[string]func())
+// lockTasks locks the tasks of records and returns the records whose tasks have no
+// other work in progress. The caller calls unlock.
+func (a *Archive) lockTasks(list []*record) (locked []*record, unlock func()) {
+	locks := make(map[string]func())
 	for _, rec := range list {
-		if ours[rec.Task] == nil {
+		if locks[rec.Task] == nil {
 			unlock := a.work.TryLock(rec.Task)
 			if unlock == nil {
 				continue
 			}
-			ours[rec.Task] = unlock
+			locks[rec.Task] = unlock
 		}
-		idle = append(idle, rec)
+		locked = append(locked, rec)
 	}
-	return idle, func() {
-		for _, leave := range ours {
-			leave()
+	return locked, func() {
+		for _, unlock := range locks {
+			unlock()
 		}
 	}
 }
@@ -196,8 +196,8 @@ func (a *Archive) noteRemoved(ctx context.Context, removed []*record, again map[
 	return err
 }
 
-// sweepRecords deletes the records of removed files, after the time for which
-// tasks are kept, for a limited time.
+// sweepRecords deletes the records of removed files after the retention of tasks,
+// for a limited time.
 func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 	before := a.now() - c.Kept.Milliseconds()
 	if before < 0 {
@@ -211,8 +211,8 @@ func (a *Archive) sweepRecords(ctx context.Context, c *config) error {
 	}
 }
 
-// forgetSome deletes some records of files that were kept until before, and
-// returns how many, and an error for those that cannot be read.
+// forgetSome deletes some records of files that were kept until before. It
+// returns how many, and an error for the records that cannot be read.
 func (a *Archive) forgetSome(ctx context.Context, before int64) (n int, unread, err error) {
 	err = a.update(ctx, func(t storage.Txn) (err error) {
 		var list []*record
@@ -264,8 +264,8 @@ func (a *Archive) sweepOrphans(ctx context.Context, c *config) error {
 	return nil
 }
 
-// orphans returns the entries that have no record, or one whose file was
-// removed, and that are old enough to be removed.
+// orphans returns the entries that are old enough to be removed and have no
+// record, or the record of a removed file.
 func (a *Archive) orphans(ctx context.Context, entries []Entry) (list []string, err error) {
 	before := a.store.Now().Add(-orphanAge)
 	err = a.view(ctx, func(r storage.Reader) error {
@@ -276,7 +276,7 @@ func (a *Archive) orphans(ctx context.Context, entries []Entry) (list []string, 
 			}
 			rec, err := files.Get(r, entry.Name)
 			if errors.Is(err, storage.ErrUnreadable) {
-				continue // it has a record
+				continue // the file has a record
 			}
 			if err != nil {
 				return err

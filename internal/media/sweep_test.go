@@ -57,7 +57,7 @@ func (w *fixture) keys() (n int) {
 	return n
 }
 
-// code returns the fault code of a file that is refused.
+// code returns the HTTP status of opening a file, or its error if it has none.
 func (w *fixture) code(name string) string {
 	w.t.Helper()
 	file, err := w.Open(w.t.Context(), name)
@@ -65,7 +65,7 @@ func (w *fixture) code(name string) string {
 		_ = file.Close()
 		return "200"
 	}
-	if f, is := errors.AsType[*fault.Fault](err); is {
+	if f, ok := errors.AsType[*fault.Fault](err); ok {
 		return fmt.Sprint(f.Status())
 	}
 	if errors.Is(err, ErrGone) {
@@ -74,12 +74,12 @@ func (w *fixture) code(name string) string {
 	return err.Error()
 }
 
-// TestTheLifetimeOfAFile: 7 days available, gone until 90 days, and unknown
-// afterwards, by the clock of the store.
+// TestTheLifetimeOfAFile checks that a file is available for 7 days, gone until 90
+// days, and unknown afterwards, by the clock of the store.
 func TestTheLifetimeOfAFile(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(1000))
-		name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+		name, _ := parts(t, w.allow(o).keep(keeping("task_a", o.URL))[0])
 		for _, step := range []struct {
 			to     time.Duration // since it was kept
 			code   string
@@ -94,7 +94,7 @@ func TestTheLifetimeOfAFile(t *testing.T) {
 			w.clock.Store(w.keptAt(name, w.clock.Load()) + step.to.Milliseconds())
 			w.sweep()
 			if code, exists := w.code(name), w.exists(name); code != step.code || exists != step.exists {
-				t.Errorf("after %v: %s, in its place: %t", step.to, code, exists)
+				t.Errorf("after %v: status %s, the file exists: %t", step.to, code, exists)
 			}
 			w.verify()
 		}
@@ -107,9 +107,9 @@ func TestTheLifetimeOfAFile(t *testing.T) {
 	})
 }
 
-// keptAt returns when a file was kept, while its record exists.
-func (w *fixture) keptAt(name string, otherwise int64) (at int64) {
-	at = otherwise
+// keptAt returns when a file was kept, or the default if it has no record.
+func (w *fixture) keptAt(name string, byDefault int64) (at int64) {
+	at = byDefault
 	_ = w.store.View(w.t.Context(), func(r storage.Reader) error {
 		if rec, _ := files.Get(r, name); rec != nil {
 			at = rec.Kept
@@ -119,13 +119,13 @@ func (w *fixture) keptAt(name string, otherwise int64) (at int64) {
 	return at
 }
 
-// TestRecordsAreKeptAsLongAsTasks also checks a change of that time.
+// TestRecordsAreKeptAsLongAsTasks also checks a change of the retention.
 func TestRecordsAreKeptAsLongAsTasks(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, Dir(t.TempDir(), 1))
 	o := newOrigin(t, film(1000))
-	name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
-	w.sleep(20 * 24 * time.Hour)
+	name, _ := parts(t, w.allow(o).keep(keeping("task_a", o.URL))[0])
+	w.advance(20 * 24 * time.Hour)
 	w.sweep()
 	if code := w.code(name); code != "410" {
 		t.Errorf("after 20 of 90 days: %s", code)
@@ -138,89 +138,89 @@ func TestRecordsAreKeptAsLongAsTasks(t *testing.T) {
 }
 
 // TestAbandonedDraftsAreRemoved checks that drafts and their index keys are
-// removed after the longest time of retries, and not during a Keep.
+// removed after the last retry, and not during a Keep.
 func TestAbandonedDraftsAreRemoved(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
 		o := newOrigin(t, film(12<<20))
-		o.with(func(w http.ResponseWriter, _ *http.Request, n int) bool {
+		o.answerWith(func(w http.ResponseWriter, _ *http.Request, n int) bool {
 			if n == 1 {
 				o.cut(w, 7<<20)
 			}
 			w.WriteHeader(http.StatusBadGateway)
 			return true
 		})
-		w.allow(o).refuses(of("task_a", o.URL), "502")
+		w.allow(o).mustFail(keeping("task_a", o.URL), "502")
 		name := w.nameOf("task_a", 0)
-		w.sleep(draftFor - time.Millisecond)
+		w.advance(draftFor - time.Millisecond)
 		w.sweep()
 		if !w.exists(name) {
-			t.Fatal("the draft is gone too early")
+			t.Fatal("the draft was removed too early")
 		}
-		w.sleep(time.Millisecond)
-		leave, err := w.work.Lock(t.Context(), "task_a")
+		w.advance(time.Millisecond)
+		unlock, err := w.work.Lock(t.Context(), "task_a")
 		if err != nil {
 			t.Fatal(err)
 		}
 		w.sweep()
 		if !w.exists(name) {
-			t.Fatal("the draft is gone while somebody works on it")
+			t.Fatal("the draft was removed during a copy")
 		}
-		leave()
+		unlock()
 		w.sweep()
 		if w.exists(name) || w.keys() != 0 {
-			t.Errorf("left: %d keys, the draft: %t", w.keys(), w.exists(name))
+			t.Errorf("%d keys are left; the draft exists: %t", w.keys(), w.exists(name))
 		}
-		o.with(nil)
-		link := w.keep(of("task_a", o.URL))[0]
-		w.same(link, o.content)
+		o.answerWith(nil)
+		link := w.keep(keeping("task_a", o.URL))[0]
+		w.checkContent(link, o.content)
 	})
 }
 
-// TestFilesBeingWrittenAreKept checks that their age does not matter.
+// TestFilesBeingWrittenAreKept checks that Sweep keeps a draft of any age during its copy.
 func TestFilesBeingWrittenAreKept(t *testing.T) {
-	anywhere(t, func(t *testing.T, w *fixture) {
-		goOn, begun := make(chan struct{}), make(chan struct{})
+	forEachPlace(t, func(t *testing.T, w *fixture) {
+		proceed, begun := make(chan struct{}), make(chan struct{})
 		o := newOrigin(t, film(12<<20))
-		o.with(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
+		o.answerWith(func(w http.ResponseWriter, _ *http.Request, _ int) bool {
 			w.Header().Set("Content-Length", fmt.Sprint(len(o.content)))
 			_, _ = w.Write(o.content[:8<<20])
 			_ = http.NewResponseController(w).Flush()
 			close(begun)
-			<-goOn
+			<-proceed
 			_, _ = w.Write(o.content[8<<20:])
 			return true
 		})
 		w.allow(o)
 		kept := make(chan []string, 1)
 		go func() {
-			links, err := w.Keep(t.Context(), of("task_a", o.URL))
+			links, err := w.Keep(t.Context(), keeping("task_a", o.URL))
 			if err != nil {
 				t.Error(err)
 			}
 			kept <- links
 		}()
 		<-begun
-		w.sleep(30 * 24 * time.Hour)
+		w.advance(30 * 24 * time.Hour)
 		w.sweep()
-		close(goOn)
+		close(proceed)
 		links := <-kept
 		if t.Failed() {
 			return
 		}
-		w.same(links[0], o.content)
+		w.checkContent(links[0], o.content)
 		w.sweep()
-		w.same(links[0], o.content)
+		w.checkContent(links[0], o.content)
 	})
 }
 
-// TestOrphansAreRemoved checks that files without a record are removed once no
-// store can have them, and so are files that the record says were removed.
+// TestOrphansAreRemoved checks that old files without a record are removed, and files
+// whose record says that they were removed.
 func TestOrphansAreRemoved(t *testing.T) {
 	t.Parallel()
 	place := Dir(t.TempDir(), 1).(*directory)
 	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
-	known, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+	known, _ := parts(t, w.allow(o).keep(keeping("task_a", o.URL))[0])
 	now := time.UnixMilli(w.clock.Load())
 	put := func(age time.Duration, suffix string) string {
 		name := newName()
@@ -241,31 +241,31 @@ func TestOrphansAreRemoved(t *testing.T) {
 	if err := os.Chtimes(place.file(known), now.Add(-orphanAge-time.Hour), now.Add(-orphanAge-time.Hour)); err != nil {
 		t.Fatal(err)
 	}
-	theirs := filepath.Join(place.folder(old), "letter.txt")
-	if err := os.WriteFile(theirs, nil, 0o600); err != nil {
+	foreign := filepath.Join(place.folder(old), "letter.txt")
+	if err := os.WriteFile(foreign, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chtimes(theirs, now.Add(-time.Hour*9999), now.Add(-time.Hour*9999)); err != nil {
+	if err := os.Chtimes(foreign, now.Add(-time.Hour*9999), now.Add(-time.Hour*9999)); err != nil {
 		t.Fatal(err)
 	}
 	w.sweep()
 	for name, want := range map[string]bool{known: true, young: true, old: false, youngDraft: true, oldDraft: false} {
 		if got := w.exists(name); got != want {
-			t.Errorf("%s is there: %t, want %t", name, got, want)
+			t.Errorf("%s exists: %t, want %t", name, got, want)
 		}
 	}
-	if _, err := os.Stat(theirs); err != nil {
-		t.Errorf("what is not ours is gone: %v", err)
+	if _, err := os.Stat(foreign); err != nil {
+		t.Errorf("a foreign file was removed: %v", err)
 	}
-	w.sleep(time.Hour) // the next round is a day after this one
+	w.advance(time.Hour) // the next round is a day after this one
 	w.sweep()
 	if !w.exists(young) {
-		t.Error("a round a minute")
+		t.Error("the next round begins too early")
 	}
-	w.sleep(roundInterval)
+	w.advance(roundInterval)
 	w.sweep()
 	if w.exists(young) || w.exists(youngDraft) {
-		t.Error("the next round does not come")
+		t.Error("the next round did not remove the orphans")
 	}
 }
 
@@ -276,9 +276,9 @@ func TestARestoredFileIsRemovedAgain(t *testing.T) {
 	place := Dir(t.TempDir(), 1).(*directory)
 	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
-	name, _ := parts(t, w.allow(o).keep(of("task_a", o.URL))[0])
+	name, _ := parts(t, w.allow(o).keep(keeping("task_a", o.URL))[0])
 	then := time.UnixMilli(w.clock.Load())
-	w.sleep(Retention)
+	w.advance(Retention)
 	w.sweep()
 	if err := os.WriteFile(place.file(name), o.content, 0o600); err != nil {
 		t.Fatal(err)
@@ -286,9 +286,9 @@ func TestARestoredFileIsRemovedAgain(t *testing.T) {
 	if err := os.Chtimes(place.file(name), then, then); err != nil {
 		t.Fatal(err)
 	}
-	w.sleep(48 * time.Hour)
+	w.advance(48 * time.Hour)
 	if w.sweep(); w.exists(name) {
-		t.Error("it is there")
+		t.Error("the restored file was not removed")
 	}
 }
 
@@ -312,7 +312,7 @@ func TestOrphanUploadsAreRemoved(t *testing.T) {
 		}
 		server.uploads[fmt.Sprintf("upload-%d", len(server.uploads))].initiated = time.Now().Add(-age)
 	}
-	server.objects["gateway/files/theirs.txt"] = s3object{nil, time.Unix(0, 0)}
+	server.objects["gateway/files/foreign.txt"] = s3object{nil, time.Unix(0, 0)}
 	server.objects["other"] = s3object{nil, time.Unix(0, 0)}
 	w.sweep()
 	if len(server.uploads) != 1 || len(server.objects) != 2 {
@@ -328,33 +328,33 @@ func TestARemovalThatFailsIsRetried(t *testing.T) {
 	w := newFixture(t, place)
 	o := newOrigin(t, film(1000))
 	w.allow(o)
-	stuck, _ := parts(t, w.keep(of("task_a", o.URL))[0])
-	w.sleep(time.Millisecond)
+	stuck, _ := parts(t, w.keep(keeping("task_a", o.URL))[0])
+	w.advance(time.Millisecond)
 	var others []string
 	for i := range maxFiles {
-		name, _ := parts(t, w.keep(of(fmt.Sprintf("task_%d", i), o.URL))[0])
+		name, _ := parts(t, w.keep(keeping(fmt.Sprintf("task_%d", i), o.URL))[0])
 		others = append(others, name)
 	}
 	place.name = stuck
-	w.sleep(Retention)
+	w.advance(Retention)
 	w.sweep()
 	if code := w.code(stuck); code != "410" || !w.exists(stuck) {
-		t.Errorf("%s", code)
+		t.Errorf("the file that cannot be removed: %s", code)
 	}
 	for _, name := range others {
 		if w.exists(name) {
-			t.Fatal("another is there still")
+			t.Fatal("another file was not removed")
 		}
 	}
 	place.name = ""
 	w.sweep()
 	if !w.exists(stuck) {
-		t.Error("tried again at once")
+		t.Error("the removal was retried at once")
 	}
-	w.sleep(removeRetry)
+	w.advance(removeRetry)
 	w.sweep()
 	if w.exists(stuck) {
-		t.Error("not tried again")
+		t.Error("the removal was not retried")
 	}
 }
 
@@ -366,7 +366,7 @@ type undeletablePlace struct {
 
 func (s *undeletablePlace) Remove(ctx context.Context, name string) error {
 	if name == s.name {
-		return errors.New("it is in use")
+		return errors.New("the file is in use")
 	}
 	return s.Place.Remove(ctx, name)
 }
@@ -374,9 +374,9 @@ func (s *undeletablePlace) Remove(ctx context.Context, name string) error {
 func TestOneSweepIsLimited(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, Dir(t.TempDir(), 1))
-	const most = maxFiles + 10
+	const total = maxFiles + 10
 	err := w.store.Update(t.Context(), func(tx storage.Txn) error {
-		for i := range most {
+		for i := range total {
 			r := &record{Name: newName(), Task: fmt.Sprint("task_", i), Kept: 1, GoneAt: 1 + Retention.Milliseconds(), End: 1 + Retention.Milliseconds(), MediaName: "x", Type: "image/png", Size: 1}
 			if err := files.Put(tx, nil, r); err != nil {
 				return err
@@ -398,11 +398,11 @@ func TestOneSweepIsLimited(t *testing.T) {
 	if err := w.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := w.Stats().Removed; n != most {
+	if n := w.Stats().Removed; n != total {
 		t.Errorf("removed %d", n)
 	}
 	w.sweep()
 	if n := w.keys(); n != 0 {
-		t.Errorf("%d keys are left of most that were kept decades ago", n)
+		t.Errorf("%d keys are left, want 0", n)
 	}
 }

@@ -19,7 +19,7 @@ func TestAnUnreadableRecordDoesNotBlockOthers(t *testing.T) {
 	w.allow(o)
 	var names []string
 	for n := range 3 {
-		name, _ := parts(t, w.keep(of(fmt.Sprint("task_", n), o.URL))[0])
+		name, _ := parts(t, w.keep(keeping(fmt.Sprint("task_", n), o.URL))[0])
 		names = append(names, name)
 	}
 	err := w.store.Update(t.Context(), func(tx storage.Txn) error {
@@ -28,24 +28,24 @@ func TestAnUnreadableRecordDoesNotBlockOthers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w.sleep(Retention)
+	w.advance(Retention)
 	for range 3 {
 		if err := w.Sweep(t.Context()); err == nil {
-			t.Error("of the one that cannot be read nothing is told")
+			t.Error("Sweep did not report the unreadable record")
 		}
 	}
 	for _, name := range names[1:] {
 		if w.exists(name) {
-			t.Error("the file of another is there after its time")
+			t.Error("another expired file was not removed")
 		}
 	}
-	w.sleep(task.DefaultKept)
+	w.advance(task.DefaultKept)
 	for range 3 {
 		_ = w.Sweep(t.Context())
 	}
 	for _, name := range names[1:] {
 		if code := w.code(name); code != "404" {
-			t.Errorf("the record of another is there after its time: %s", code)
+			t.Errorf("another record was not deleted: %s", code)
 		}
 	}
 }

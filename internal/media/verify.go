@@ -16,20 +16,20 @@ func Verify(r storage.Reader, problem func(format string, args ...any)) error {
 // String identifies a file by its task, because the file name grants access.
 func (r *record) String() string { return fmt.Sprintf("file %d of task %s", r.Index+1, r.Task) }
 
-// wrong returns what is inconsistent in a record.
+// wrong returns the inconsistencies of a record.
 func (r *record) wrong() (list []string) {
-	tell := func(wrong bool, what string) {
+	report := func(wrong bool, what string) {
 		if wrong {
 			list = append(list, what)
 		}
 	}
 	_, known := kindOf(r.Type)
-	tell(!IsName(r.Name), "its name is none that this gateway gives")
-	tell(r.Index < 0 || r.Task == "", "it is no result of a task")
-	tell(r.kept() && !known, "it is of a type that is not given out")
-	tell(r.kept() && (r.MediaName == "" || r.Size <= 0), "it is kept without a name or without content")
-	tell(r.kept() && r.GoneAt != r.Kept+Retention.Milliseconds(), "it is not kept for the time that files are")
-	tell(r.kept() && r.Draft != progress{}, "it is kept and still copied")
-	tell(!r.kept() && (r.End == 0 || r.GoneAt != 0), "it is not kept, and its draft has no end")
+	report(!IsName(r.Name), "its name is not valid")
+	report(r.Index < 0 || r.Task == "", "it is not the result of a task")
+	report(r.kept() && !known, "its type is not served")
+	report(r.kept() && (r.MediaName == "" || r.Size <= 0), "it is kept without a name or without content")
+	report(r.kept() && r.GoneAt != r.Kept+Retention.Milliseconds(), "its expiry does not match the retention of files")
+	report(r.kept() && r.Draft != progress{}, "it is kept, and its copy is not complete")
+	report(!r.kept() && (r.End == 0 || r.GoneAt != 0), "it is not kept, and its draft has no end")
 	return list
 }

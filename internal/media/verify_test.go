@@ -8,8 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestVerifyFindsDamage checks that each kind of damage is reported, and
-// nothing else.
+// TestVerifyFindsDamage checks that each kind of damage causes exactly one report.
 func TestVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	change := func(fn func(r *record)) func(tx storage.Txn, r *record) error {
@@ -27,7 +26,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	add := func(key []byte) func(tx storage.Txn, r *record) error {
 		return func(tx storage.Txn, _ *record) error { return tx.Set(key, []byte{}, time.Time{}) }
 	}
-	for words, damage := range map[string]func(tx storage.Txn, r *record) error{
+	for text, damage := range map[string]func(tx storage.Txn, r *record) error{
 		"its key of mediatask is missing": drop("mediatask", "task_a", int64(0)),
 		"its key of mediaend is missing": func(tx storage.Txn, r *record) error {
 			return tx.Delete(storage.Key("mediaend", r.End, r.Name))
@@ -35,12 +34,12 @@ func TestVerifyFindsDamage(t *testing.T) {
 		"mediatask matches no record": add(storage.Key("mediatask", "task_x", int64(0), newName())),
 		"mediaend matches no record":  add(storage.Key("mediaend", int64(5), newName())),
 		"mediapast matches no record": add(storage.Key("mediapast", int64(5), newName())),
-		"of a type":                   change(func(r *record) { r.Type = "text/html" }),
+		"type is not served":          change(func(r *record) { r.Type = "text/html" }),
 		"without a name":              change(func(r *record) { r.MediaName = "" }),
 		"without content":             change(func(r *record) { r.Size = 0 }),
-		"the time that files":         change(func(r *record) { r.GoneAt++ }),
-		"still copied":                change(func(r *record) { r.Draft.Durable = 1 }),
-		"no result of a task":         change(func(r *record) { r.Index = -1 }),
+		"expiry does not match":       change(func(r *record) { r.GoneAt++ }),
+		"copy is not complete":        change(func(r *record) { r.Draft.Durable = 1 }),
+		"not the result of a task":    change(func(r *record) { r.Index = -1 }),
 		"its draft has no end":        change(func(r *record) { r.Kept = 0 }),
 		"under the key of another record": func(tx storage.Txn, r *record) error {
 			return storage.SetRecord(tx, storage.Key(files.Name, newName()), r)
@@ -51,7 +50,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 	} {
 		w := newFixture(t, Dir(t.TempDir(), 1))
 		o := newOrigin(t, film(1000))
-		w.allow(o).keep(of("task_a", o.URL))
+		w.allow(o).keep(keeping("task_a", o.URL))
 		if found := w.problems(); len(found) != 0 {
 			t.Fatal(found)
 		}
@@ -61,8 +60,8 @@ func TestVerifyFindsDamage(t *testing.T) {
 			t.Fatal(err)
 		}
 		found := w.problems()
-		if len(found) != 1 || !strings.Contains(found[0], words) || strings.Contains(found[0], have.Name) {
-			t.Errorf("%s: found %q", words, found)
+		if len(found) != 1 || !strings.Contains(found[0], text) || strings.Contains(found[0], have.Name) {
+			t.Errorf("%s: found %q", text, found)
 		}
 	}
 }

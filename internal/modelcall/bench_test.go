@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// BenchmarkParse measures what the gateway does with a body before it reserves money.
+// BenchmarkParse measures the checks of a body before money is reserved.
 func BenchmarkParse(b *testing.B) {
 	history := strings.TrimSuffix(strings.Repeat(`{"role":"user","content":"`+strings.Repeat("The quick brown fox. ", 20)+`"},`, 400), ",")
 	for _, c := range []struct {
@@ -29,7 +29,7 @@ func BenchmarkParse(b *testing.B) {
 				if f := q.RefuseUnpriced(body, nil); f != nil {
 					b.Fatal(f)
 				}
-				if a := q.Ask(body, false); a.Model == "" {
+				if a := q.Spec(body, false); a.Model == "" {
 					b.Fatal(a)
 				}
 			}

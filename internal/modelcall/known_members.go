@@ -1,13 +1,13 @@
 package modelcall
 
-// knownMembers lists the members that a call with a price may have beside those with a
-// rule. They come from the documentation and SDKs of the vendors and servers named below.
-// None of them changes what a call costs beyond its tokens. None makes more tokens than
+// knownMembers lists the members that a call with a price may have in addition to those with
+// a rule. They come from the documentation and SDKs of the vendors and servers named below.
+// None of them adds a cost to the cost of the tokens, and none causes more tokens than
 // max_tokens and the context of the model allow.
 //
 // The list leaves out members that have a price, and these:
 //   - those that choose an account, a server or a region;
-//   - those that change or enlarge the prompt behind the gateway (chat_template, input_ids,
+//   - those that make the backend change or extend the prompt (chat_template, input_ids,
 //     prompt_embeds);
 //   - those that run code (custom_logit_processor) or change a priority (priority);
 //   - objects that may contain any of these (sampling_params, parameters, options,
@@ -48,7 +48,7 @@ var knownMembers = []string{
 	"safety_mode", "safety_settings", "strict_tools", "tool_stream", "transforms", "usage", "user_id", "vl_high_resolution_images",
 }
 
-// knownToolMembers are the same for a tool, in either dialect.
+// knownToolMembers lists the same members of a tool, in either dialect.
 var knownToolMembers = []string{
 	"function", "custom", "name", "description", "parameters", "format", "input_schema", "input_examples", "strict",
 	"cache_control", "defer_loading", "eager_input_streaming", "allowed_callers",

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// namedModels returns the models that the body names beside `model`.
+// namedModels returns the models that the body names in members other than `model`.
 func (q *Request) namedModels(body []byte) (list []catalog.NamedModel) {
 	for _, o := range q.objects(body) {
 		switch {

@@ -15,9 +15,9 @@ const (
 	noteDocuments // documents
 
 	noteUnknown           // an unknown member of the body
-	noteUnknownInTool     // of a tool
-	noteUnknownInFallback // of a fallback
-	noteUnknownInFunction // of an element of functions
+	noteUnknownInTool     // an unknown member of a tool
+	noteUnknownInFallback // an unknown member of a fallback
+	noteUnknownInFunction // an unknown member of an element of functions
 	noteUntypedTool       // a tool without a type, on a route that needs one
 
 	noteTier          // service_tier
@@ -30,8 +30,8 @@ const (
 	noteModeration    // moderation.model
 	noteToolModel     // tools[].model
 	noteToolType      // tools[].type
-	noteMaxUses       // of the same tool
-	noteMaxTokens     // of the same tool or fallback
+	noteMaxUses       // tools[].max_uses
+	noteMaxTokens     // tools[].max_tokens, or fallbacks[].max_tokens
 	noteWebSearch     // web_search_options
 	noteSearch        // search_parameters
 	noteEnableSearch  // enable_search
@@ -42,25 +42,25 @@ const (
 	noteModalities    // modalities: the media of the answer
 	noteAudioOutput   // the body asks for an answer in audio
 	noteReasoning     // reasoning
-	noteOutputBound   // a bound of the output that some server reads beside or instead of max_tokens
-	noteMultiplier    // a member that makes some server return several answers, on a route without it
-	noteOverride      // a member of extra_body that decides only at the top level
-	noteRouting       // a member that makes some router choose another model or server: see routing
+	noteOutputBound   // a bound of the output that some servers read in addition to max_tokens or instead of it
+	noteMultiplier    // a member that makes some servers return several answers, on a route that does not define it
+	noteOverride      // a member of extra_body that is only allowed at the top level
+	noteRouting       // a member that makes some routers choose another model or server: see routing
 
 	notePartType    // the type of a part of the content
 	noteMediaURL    // a source by URL, or a data URL
-	noteAudioURL    // the same, of audio
+	noteAudioURL    // the same for audio
 	noteMediaData   // media in Base64; some servers also accept a link
-	noteAudioData   // the same, of audio
-	noteOpaque      // an object that is not read here and decides how much input the model reads
-	noteSourceType  // of the source of a part: the type,
-	noteSourceMedia // the media type,
-	noteSourceData  // the data,
-	noteSourceURL   // and the link
+	noteAudioData   // the same for audio
+	noteOpaque      // an object that is not read here, and that decides how much input the model reads
+	noteSourceType  // source.type of a part
+	noteSourceMedia // source.media_type of a part
+	noteSourceData  // source.data of a part
+	noteSourceURL   // source.url of a part
 )
 
-// toolMembers are the members that make the vendor run a tool, with the name under which
-// the tool is priced. An empty list runs none.
+// toolMembers are the members that make the vendor run a tool, with the name of the tool in
+// the price. If list is set, an empty array runs no tool.
 var toolMembers = map[int]struct {
 	param, name string
 	list        bool
@@ -73,13 +73,13 @@ var toolMembers = map[int]struct {
 }
 
 // unknownMembers are the notes of members whose effect on the price is unknown, with the
-// prefix that pass_member gives their names.
+// prefix of their names in pass_member.
 var unknownMembers = map[int]string{
 	noteUnknown: "", noteAgent: "", noteUnknownInTool: "tools[].", noteUnknownInFallback: "fallbacks[].", noteUnknownInFunction: "functions[].",
 }
 
-// closedTable returns a table of rules, of the members that name stored state, and of
-// more known names. Every other member is noted under note.
+// closedTable returns a table of the rules, of the members that name stored objects, and of
+// the known names. Every other member is noted under note.
 func closedTable(note int, rules []rule, known ...string) *strictjson.Table {
 	for _, r := range each(rule{}, known...) {
 		if !slices.ContainsFunc(rules, func(other rule) bool { return other.Name == r.Name }) {
@@ -104,9 +104,9 @@ func bodyTable(rules ...rule) *strictjson.Table {
 	return closedTable(noteUnknown, append(rules, optionMembers...), knownMembers...)
 }
 
-// optionMembers are the members of every route, beside those of its dialect, that decide
-// the price, the models or the tenant. Each route has all of them, because backends
-// accept the members of one dialect in the other.
+// optionMembers are the members that decide the price, the models or the tenant, without the
+// members of one dialect. Each route has all of them, because backends accept the members of
+// one dialect in the other.
 var optionMembers = append(commonOptions(), rule{Name: "extra_body", Kinds: object, Members: closedTable(noteUnknown, append(
 	append(commonOptions(), each(rule{Deciding: true, Note: noteOverride}, overrides...)...),
 	rule{Name: "google", Kinds: object, AnySpelling: true, Members: closedTable(noteUnknown, []rule{outputBound("thinking_config")}, "thought_tag_marker")},
@@ -172,8 +172,8 @@ func commonOptions() []rule {
 	}, each(rule{Deciding: true, Note: noteOutputBound}, outputBounds...), each(rule{Note: noteRouting}, routing...))
 }
 
-// outputBounds are the members that some server reads beside or instead of max_tokens:
-// llama.cpp, TGI, SGLang, Ollama, Qwen, Gemini. A minimum, or a budget for thinking, may
+// outputBounds are the members that some servers read in addition to max_tokens or instead of
+// it: llama.cpp, TGI, SGLang, Ollama, Qwen, Gemini. A minimum, or a budget for thinking, may
 // exceed max_tokens as well. A body with such a member reserves the whole max_output.
 var outputBounds = []string{
 	"n_predict", "num_predict", "max_new_tokens", "max_output_tokens", "max_generated_tokens", "max_tokens_to_sample", "max_length",
@@ -181,14 +181,14 @@ var outputBounds = []string{
 }
 
 // outputBound and multiplier return the rule for a member that has this meaning for some
-// servers of the route. They allow a repeated member, because each is noted.
+// servers of the route. The member may be repeated, because each occurrence is noted.
 func outputBound(name string) rule { return rule{Name: name, Note: noteOutputBound} }
 func multiplier(name string) rule  { return rule{Name: name, Note: noteMultiplier} }
 
 // maxCount bounds the counts of a tool or a fallback.
 const maxCount = 1 << 40
 
-// textOption returns the rule for a string that decides.
+// textOption returns the rule for a deciding member that is a string.
 func textOption(name string, note int) rule {
 	return rule{Name: name, Kinds: text, Deciding: true, Note: note}
 }

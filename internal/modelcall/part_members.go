@@ -18,8 +18,8 @@ var textParts = []string{
 	"compaction", "reasoning", "reasoning.text", "summary_text",
 }
 
-// maxParts bounds the depth to which parts of content are read. A page in a document in
-// the result of a tool in a message has the depth four.
+// maxParts is the depth to which parts of content are read. A page in a document in the
+// result of a tool in a message has depth four.
 const maxParts = 4
 
 // contentPart is the table for a part of the content of a message, in either dialect.
@@ -41,7 +41,7 @@ func mediaTable(link, data int) *strictjson.Table {
 	)...)
 }
 
-// media returns the rules for members that have media or a link to media.
+// media returns the rules for members that contain media or a link to media.
 func media(note int, members *strictjson.Table, names ...string) []rule {
 	return each(rule{AnySpelling: true, Deciding: true, Note: note, Members: members}, names...)
 }

@@ -1,11 +1,12 @@
-// Package modelcall reads the body of a model call: which members decide something, which
-// models it names, and what it asks for.
+// Package modelcall reads the body of a model call: the models that it names, and the members
+// that decide the route, the price or the access to stored objects.
 //
 // A [Schema] declares the body of a route. [Request.Parse] checks a body against it in one
-// pass, and [Request.Ask] returns what decides the greatest price. The body itself stays
-// with the caller, because it goes to the backend byte for byte. The package does not use
-// HTTP or prices: which models the operator sells, at which price, is in internal/catalog. It refuses
-// members whose effect on the price is unknown ([Request.RefuseUnpriced]).
+// pass, and [Request.Spec] returns the values from which internal/catalog calculates the
+// highest cost. [Request.RefuseUnpriced] refuses members whose effect on the price is
+// unknown. The package does not store the body: the caller passes it to each method, and the
+// gateway sends it to the backend unchanged. It does not use HTTP or prices. The models that
+// the operator sells, and their prices, are in internal/catalog.
 package modelcall
 
 import (
@@ -19,12 +20,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// Request is what the body of a model call asks for. Its methods take the body that was
-// parsed.
+// Request has the parsed members of the body of a model call. Its methods take the body that
+// was parsed.
 type Request struct {
 	Model  string
 	Stream bool
-	Named  []catalog.NamedModel // the other models that the body names; without prices
+	Named  []catalog.NamedModel // the other models that the body names, without prices
 
 	values [slots]strictjson.Value
 	notes  []strictjson.Note // of members without a slot; empty for most bodies
@@ -42,7 +43,7 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 		return f
 	}
 	if elements := q.values[slotPromptElements].Kind; elements&(elements-1) != 0 {
-		return fault.At(fault.InvalidParameter, "prompt", "`prompt` must be a string, or an array of strings, of tokens, or of arrays of tokens alone")
+		return fault.At(fault.InvalidParameter, "prompt", "`prompt` must be a string, or an array that only has strings, only tokens, or only arrays of tokens")
 	}
 	if len(q.notes) == 0 {
 		return nil
@@ -54,8 +55,8 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	return nil
 }
 
-// PromptTokens returns the number of tokens in the prompt, if it is given as tokens, and
-// the bytes that they take. Both are zero for a prompt that is text.
+// PromptTokens returns the number of tokens in the prompt, if it consists of tokens, and
+// their size in bytes. Both are zero for a prompt that is text.
 func (q *Request) PromptTokens() (tokens, bytes int64) {
 	prompt, elements := q.values[slotPrompt], q.values[slotPromptElements]
 	switch elements.Kind {
@@ -67,26 +68,26 @@ func (q *Request) PromptTokens() (tokens, bytes int64) {
 	return 0, 0
 }
 
-// CheckPrompts refuses a prompt of more than most tokens. It reads the prompts, and is only
-// worth calling if PromptTokens returns more than that for all of them.
-func (q *Request) CheckPrompts(body []byte, most int64) *fault.Fault {
+// CheckPrompts refuses a prompt of more than limit tokens. It reads all prompts. The call is
+// unnecessary if PromptTokens, the sum over all prompts, is at most limit.
+func (q *Request) CheckPrompts(body []byte, limit int64) *fault.Fault {
 	prompt := q.values[slotPrompt]
 	if q.values[slotPromptElements].Kind == strictjson.Integer {
-		return tooLong("prompt", int64(prompt.Len), most)
+		return tooLong("prompt", int64(prompt.Len), limit)
 	}
 	index := 0
 	for text := range bytes.SplitSeq(prompt.Raw(body), []byte{']'}) {
 		one := text[bytes.LastIndexByte(text, '[')+1:]
-		if tokens := int64(bytes.Count(one, []byte{','})) + 1; tokens > most {
-			return tooLong(fmt.Sprintf("prompt[%d]", index), tokens, most)
+		if tokens := int64(bytes.Count(one, []byte{','})) + 1; tokens > limit {
+			return tooLong(fmt.Sprintf("prompt[%d]", index), tokens, limit)
 		}
 		index++
 	}
 	return nil
 }
 
-func tooLong(param string, tokens, most int64) *fault.Fault {
-	return fault.At(fault.InvalidParameter, param, "`%s`: %d tokens are more than this model reads; allowed: %d", param, tokens, most)
+func tooLong(param string, tokens, limit int64) *fault.Fault {
+	return fault.At(fault.InvalidParameter, param, "`%s`: %d tokens are more than this model reads; allowed: %d", param, tokens, limit)
 }
 
 // prompts returns the number of prompts. An array of tokens is one prompt.
@@ -98,14 +99,14 @@ func (q *Request) prompts() int64 {
 	return int64(max(prompt.Len, 1))
 }
 
-// thinks reports whether the body asks the model to reason, by `thinking` or
+// enablesReasoning reports whether the body enables reasoning by `thinking` or
 // `reasoning_effort`. The object `reasoning` is among the notes.
-func (q *Request) thinks(body []byte) bool {
-	asks := func(slot int, off string) bool {
+func (q *Request) enablesReasoning(body []byte) bool {
+	enabled := func(slot int, off string) bool {
 		v := q.values[slot]
 		return v.Kind == strictjson.String && string(v.Raw(body)) != off
 	}
-	return asks(slotThinkingType, `"disabled"`) || asks(slotReasoningEffort, `"none"`)
+	return enabled(slotThinkingType, `"disabled"`) || enabled(slotReasoningEffort, `"none"`)
 }
 
 // Edit replaces the bytes of a body from From to To.
@@ -114,10 +115,10 @@ type Edit struct {
 	Text     string
 }
 
-// AskForUsage returns the edit that makes a stream report its usage, if the body leaves
-// that open or, in a call with a price, declines it. Without a report the call would be
-// charged by an estimate of the visible text, which leaves out reasoning and most of the
-// input. It returns false if the body needs no edit.
+// AskForUsage returns the edit that makes a stream report its usage. It returns false if the
+// body needs no edit: it already requests the usage, or the call has no price and the body
+// declines it. Without a report the call would be charged by an estimate of the visible text,
+// which leaves out reasoning and most of the input.
 func (q *Request) AskForUsage(body []byte, priced bool) (Edit, bool) {
 	const include = `"include_usage":true`
 	options, asked := q.values[slotStreamOptions], q.values[slotIncludeUsage]
@@ -137,14 +138,14 @@ func (q *Request) AskForUsage(body []byte, priced bool) (Edit, bool) {
 	return Edit{}, false
 }
 
-// passMember is the word of the Caddyfile for members that [Request.RefuseUnpriced] lets
-// pass.
+// passMember is the directive of the Caddyfile for members that [Request.RefuseUnpriced]
+// accepts.
 const passMember = "pass_member"
 
 const memberCharacters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-"
 
-// PassMembers returns the set of members that a call with a price may have although the
-// gateway does not know them. It returns an error for a text that is not the name of a
+// PassMembers returns the set of members that a call with a price may have although their
+// effect on the price is unknown. It returns an error for a text that is not the name of a
 // member.
 func PassMembers(names []string) (map[string]bool, error) {
 	passes := make(map[string]bool, len(names))
@@ -158,7 +159,7 @@ func PassMembers(names []string) (map[string]bool, error) {
 				passMember, given)
 		}
 		if passes[given] {
-			return nil, fmt.Errorf("%s: %s is there twice", passMember, given)
+			return nil, fmt.Errorf("%s: %s is given twice", passMember, given)
 		}
 		passes[given] = true
 	}

@@ -7,12 +7,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// Schema declares the body of a route: which members decide something, and how the call
-// asks for the usage of a stream.
+// Schema declares the body of a route: its members and their rules, and whether a stream only
+// reports its usage on request.
 type Schema struct {
 	members *strictjson.Table
 
-	// AsksUsage is set if a stream reports its usage only if the body asks for it.
+	// AsksUsage is set if a stream only reports its usage if the body requests it.
 	AsksUsage bool
 }
 
@@ -39,7 +39,7 @@ const (
 	null    = strictjson.Null
 )
 
-// The slots of a scan: where it records a member that decides something.
+// The slots of a scan, each for the value of one member.
 const (
 	_ = iota
 	slotModel
@@ -79,7 +79,7 @@ var messagesMembers = bodyTable(append(messagesCommon(),
 	rule{Name: "metadata", Kinds: object, Members: table(rule{Name: "user_id", Kinds: text})},
 )...)
 
-// The members of messages that have tokens to count. Counting has no price.
+// The members of POST /v1/messages/count_tokens. Counting has no price.
 var countTokensMembers = tableWithState(append(messagesCommon(), optionMembers...)...)
 
 func messagesCommon() []rule {
@@ -110,7 +110,7 @@ var completionsMembers = bodyTable(append(completionsCommon(),
 		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
 		Slot: slotPrompt, Elements: slotPromptElements,
 	},
-	rule{Name: "messages", Note: noteUnknown, Members: tableWithState(chatContent, rule{Name: "tools", Members: chatTools})}, // of the other route
+	rule{Name: "messages", Note: noteUnknown, Members: tableWithState(chatContent, rule{Name: "tools", Members: chatTools})}, // a member of /v1/chat/completions
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
 	rule{Name: "best_of", Kinds: integer, Min: 1, Deciding: true, Slot: slotBestOf},
@@ -128,8 +128,8 @@ var chatMembers = bodyTable(append(completionsCommon(),
 )...)
 
 // chatTools and chatContent are the tools and the content of messages of
-// POST /v1/chat/completions. Its tools need a type: routers take {"google_search":{}} for
-// a tool of the vendor.
+// POST /v1/chat/completions. Its tools need a type, because routers treat
+// {"google_search":{}} as a tool of the vendor.
 var (
 	chatTools   = toolTable(noteUntypedTool)
 	chatContent = rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart}
@@ -152,8 +152,8 @@ func completionsCommon() []rule {
 	}
 }
 
-// promptTemplate is the rule for prompt on the routes whose input is messages. There it
-// names a template, which may have its own tools and model.
+// promptTemplate is the rule for prompt on the routes whose input is messages. There the
+// member names a template, which may have its own tools and model.
 var promptTemplate = rule{Name: "prompt", Note: noteUnknown, Members: tableWithState(stateMember("id"))}
 
 func toolsMember(members *strictjson.Table) rule {
@@ -164,7 +164,7 @@ func messagesMember(tools *strictjson.Table, content rule) rule {
 	return rule{Name: "messages", Kinds: array, Elem: object, Required: true, Deciding: true, Members: messageTable(tools, content)}
 }
 
-// messageTable returns the rules for a message. SGLang takes tools in a message.
+// messageTable returns the rules for a message. SGLang accepts tools in a message.
 func messageTable(tools *strictjson.Table, content rule) *strictjson.Table {
 	audio := tableWithState(append(media(noteAudioURL, stateTable, "url"), stateMember("id"), rule{Name: "data", Deciding: true, Note: noteAudioData})...)
 	// A rule for these common names saves the search for other spellings.

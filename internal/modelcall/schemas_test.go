@@ -2,8 +2,8 @@ package modelcall
 
 import "testing"
 
-// plainBodies are typical calls, with tools and a history.
-var plainBodies = map[string]string{
+// usualBodies are typical calls, with tools and a history.
+var usualBodies = map[string]string{
 	"messages": `{"model":"m","max_tokens":5,"stream":true,"temperature":1,"top_p":0.9,"top_k":5,"stop_sequences":["x"],"metadata":{"user_id":"u"},` +
 		`"system":[{"type":"text","text":"s","cache_control":{"type":"ephemeral"}}],"thinking":{"type":"enabled","budget_tokens":1024},"output_config":{"effort":"low"},` +
 		`"tools":[{"name":"t","description":"d","input_schema":{"type":"object"},"cache_control":{"type":"ephemeral"}},{"type":"custom","name":"c","strict":true}],"tool_choice":{"type":"auto"},` +
@@ -16,12 +16,12 @@ var plainBodies = map[string]string{
 		`{"role":"tool","tool_call_id":"1","content":"x"}]}`,
 }
 
-// Not parallel: it counts allocations of the process.
-func TestAPlainCallIsReadWithoutAnAllocation(t *testing.T) {
+// The test is not parallel, because it counts the allocations of the process.
+func TestAUsualBodyIsScannedWithoutAllocation(t *testing.T) {
 	for name, schema := range map[string]*Schema{"messages": Messages, "count_tokens": CountTokens, "completions": Completions, "chat": Chat} {
-		body := []byte(plainBodies[name])
+		body := []byte(usualBodies[name])
 		if schema == CountTokens {
-			body = []byte(plainBodies["messages"])
+			body = []byte(usualBodies["messages"])
 		}
 		var q Request
 		if n := testing.AllocsPerRun(10, func() {

@@ -11,9 +11,9 @@ import (
 )
 
 // stateNames are the members that name an object which the vendor stores in the account
-// of the operator. It may belong to another tenant. Each name is noted in every object
-// that the gateway reads, in any spelling, so that the routes cannot differ. A name that
-// has this meaning in one object only, such as audio.id, is a rule of that object.
+// of the operator. The object may belong to another tenant. Each name is noted in every
+// object that the gateway reads, in any spelling, so that all routes treat it alike. A name
+// that only has this meaning in one object, such as audio.id, is a rule of that object.
 var stateNames = []string{
 	// Files, containers, stored answers and other objects of a vendor's account.
 	"file_id", "file_ids", "file_uri", "file_uris", "s3_location", "gcs_uri", "attachments", "document_id", "document_ids",
@@ -30,7 +30,8 @@ var stateNames = []string{
 	"bootstrap_host", "bootstrap_port", "bootstrap_room",
 }
 
-// agentNames are those that also choose the model or the tools: their price is unknown.
+// agentNames are the members that name a stored object which also selects the model or the
+// tools. Their price is unknown.
 var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids"}
 
 // stateTypes are the types of content that name a stored object.
@@ -58,7 +59,7 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		switch n.Name {
 		case noteOverride:
 			param := strictjson.PathOf(body, n.Start)
-			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: give it at the top of the body", param)
+			return fault.At(fault.InvalidParameter, param, "`%s` is only allowed at the top level of the body", param)
 		case noteRouting:
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: a call names its models in `model` and `fallbacks[].model`", param)
@@ -88,7 +89,7 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		if !shared {
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param,
-				"`%s` names something kept at the vendor, whose account the users of this gateway share: leave it out, or send the content itself; the operator allows it with `state shared`", param)
+				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with `state shared`", param)
 		}
 	}
 	return nil
@@ -96,7 +97,7 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 
 func isFalse(body []byte, v strictjson.Value) bool { return v.Kind == strictjson.Bool && !v.Bool(body) }
 
-// isEmpty reports whether a value is false or an empty array: it names nothing.
+// isEmpty reports whether a value is false or an empty array, and so names no object.
 func isEmpty(body []byte, v strictjson.Value) bool {
 	return isFalse(body, v) || v.Kind == strictjson.Array && len(bytes.TrimSpace(body[v.Start+1:v.End-1])) == 0
 }
@@ -125,9 +126,8 @@ func urlHead(body []byte, v strictjson.Value) string {
 // isLink reports whether a string is a link and not Base64, which has no colon.
 func isLink(head string) bool { return strings.Contains(head, ":") }
 
-// hasAllowedScheme reports whether a link leads to the network or contains the content
-// itself. A link with another scheme, or without one, names an object in the account of a
-// vendor or a file of a server.
+// hasAllowedScheme reports whether a link is an HTTP URL or a data URL. A link with another
+// scheme, or without one, names an object in the account of a vendor or a file of a server.
 func hasAllowedScheme(head string) bool {
 	for _, scheme := range []string{"https://", "http://", "data:"} {
 		if len(head) >= len(scheme) && strings.EqualFold(head[:len(scheme)], scheme) {

@@ -7,9 +7,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// RefuseUnpriced refuses what the body of a call with a price may not have: members whose
-// effect on the price is unknown, except those in passes, tools without a price, and
-// members that may multiply the answers. Passes is the result of [PassMembers].
+// RefuseUnpriced refuses members that the body of a call with a price may not have: members
+// whose effect on the price is unknown and that are not in passes, tools without a type on
+// routes that need one, and members that may multiply the answers. Passes is the result of
+// [PassMembers].
 func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
 	for _, n := range q.notes {
 		switch n.Name {
@@ -19,7 +20,7 @@ func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 			}
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param,
-				"`%s` multiplies the answers, which this route does not price: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
+				"`%s` multiplies the answers, and this route has no price for that: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
 		case noteUntypedTool:
 			param := strictjson.PathOf(body, n.Start) + ".type"
 			return fault.At(fault.InvalidParameter, param, "`%s` is missing: a tool without a type has no price here; allowed: `function`, `custom`", param)
@@ -38,5 +39,5 @@ func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
 		word += " " + where + name
 	}
 	return fault.At(fault.UnpricedOption, param,
-		"`%s` is not known to the gateway and may change the price: leave it out; the operator can let it pass by `%s`", param, word)
+		"`%s` is not known to the gateway and may change the price: leave it out; the operator can allow it with `%s`", param, word)
 }

@@ -1,13 +1,13 @@
-// Package multiset compares multisets that are too large to keep: it holds a [Hash] of them.
-// It imports nothing of this module.
+// Package multiset compares multisets that are too large for memory, by a [Hash]. It imports no other
+// package of this module.
 package multiset
 
 import "hash/maphash"
 
-// Hash compares two multisets of elements without storing them: it adds the hashes of the
-// elements of one, and subtracts those of the other. There is a sum for each of many sets of
-// groups, so that a difference leaves few groups to be looked at. A chance match has a
-// probability of 2⁻⁶⁴. It is not safe for concurrent use.
+// Hash compares two multisets without storing them: it adds the hashes of the elements of one, and
+// subtracts those of the other. The elements are spread over many sums by group, so after a
+// difference only few groups must be examined. Different multisets match with a probability of
+// 2⁻⁶⁴. A Hash must not be used concurrently.
 type Hash struct {
 	seed maphash.Seed
 	sums [1 << 12]uint64
@@ -16,11 +16,10 @@ type Hash struct {
 // New returns a Hash of two empty multisets.
 func New() *Hash { return &Hash{seed: maphash.MakeSeed()} }
 
-// Add adds an element count times, or removes it if count is negative. Its group is the
-// element itself.
+// Add adds an element count times. A negative count removes it. The group is the element itself.
 func (h *Hash) Add(element []byte, count int64) { h.AddTo(element, element, count) }
 
-// AddTo is Add for an element of a group of elements.
+// AddTo is [Hash.Add] for an element of the given group.
 func (h *Hash) AddTo(group, element []byte, count int64) {
 	*h.sum(group) += maphash.Bytes(h.seed, element) * uint64(count)
 }
@@ -28,7 +27,7 @@ func (h *Hash) AddTo(group, element []byte, count int64) {
 // Equal reports whether each element was added as often as it was removed.
 func (h *Hash) Equal() bool { return h.sums == [len(h.sums)]uint64{} }
 
-// EqualFor reports the same of the elements of a group, and of the groups that share its sum.
+// EqualFor is [Hash.Equal] for the elements of a group and of the groups that share its sum.
 func (h *Hash) EqualFor(group []byte) bool { return *h.sum(group) == 0 }
 
 func (h *Hash) sum(group []byte) *uint64 {

@@ -1,7 +1,6 @@
-// Package query reads the parameters of a request: texts, numbers, words, flags and times, and
-// which part of a list is asked for. [Query] reads them, [Page] is a part of a list. The package
-// owns the default and the greatest sizes of lists and the texts of refusals. It imports nothing
-// of this module but faults.
+// Package query reads the parameters of a request: texts, numbers, words, flags, times, and the
+// requested part of a list. [Query] reads them, [Page] is a part of a list. The package owns the
+// default and maximum sizes of lists and the texts of refusals. It imports only internal/fault.
 package query
 
 import (
@@ -16,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Query reads the parameters of a request. The first error is kept as the fault; what is
-// read after it means nothing. An empty parameter counts as absent, except for a flag.
+// Query reads the parameters of a request. Fault is the first error; values that are read after
+// it are not valid. An empty parameter counts as absent, except for a flag.
 type Query struct {
 	Values url.Values
 	Fault  *fault.Fault
@@ -32,22 +31,21 @@ func Of(r *http.Request) *Query {
 	return &Query{Values: values}
 }
 
-// CheckNames refuses a parameter that is not among the known ones. A misspelt one must not
-// be taken for an absent one.
+// CheckNames refuses an unknown parameter: a misspelt parameter must not count as absent.
 func (q *Query) CheckNames(known []string) {
 	for _, name := range slices.Sorted(maps.Keys(q.Values)) {
 		if q.Fault != nil || slices.Contains(known, name) {
 			continue
 		}
-		there := "there are none"
+		allowed := "none"
 		if len(known) > 0 {
-			there = "there are " + strings.Join(known, ", ")
+			allowed = strings.Join(known, ", ")
 		}
-		q.Fault = fault.At(fault.InvalidParameter, name, "%.64q is no parameter of this path: %s", name, there)
+		q.Fault = fault.At(fault.InvalidParameter, name, "%.64q is not a parameter of this path; allowed: %s", name, allowed)
 	}
 }
 
-// Refuse sets the fault of a parameter, unless there is one.
+// Refuse sets the fault of a parameter, unless Fault is already set.
 func (q *Query) Refuse(name, format string, args ...any) {
 	if q.Fault == nil {
 		q.Fault = fault.At(fault.InvalidParameter, name, "`"+name+"` "+format, args...)
@@ -57,7 +55,7 @@ func (q *Query) Refuse(name, format string, args ...any) {
 // maxText bounds the length of a parameter, in bytes.
 const maxText = 256
 
-// Text returns a parameter, empty if it is absent. One that is given twice is refused.
+// Text returns a parameter, empty if it is absent. It refuses a parameter that is given twice.
 func (q *Query) Text(name string) string {
 	given := q.Values[name]
 	if len(given) > 1 {
@@ -72,22 +70,22 @@ func (q *Query) Text(name string) string {
 	return given[0]
 }
 
-// Number returns a parameter that is a whole number from least to most, or otherwise if it
+// Number returns a parameter that is a whole number from minimum to maximum, or byDefault if it
 // is absent.
-func (q *Query) Number(name string, otherwise, least, most int64) int64 {
+func (q *Query) Number(name string, byDefault, minimum, maximum int64) int64 {
 	text := q.Text(name)
 	if text == "" {
-		return otherwise
+		return byDefault
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < least || n > most || text[0] == '+' {
-		q.Refuse(name, "must be a whole number from %d to %d", least, most)
-		return otherwise
+	if err != nil || n < minimum || n > maximum || text[0] == '+' {
+		q.Refuse(name, "must be a whole number from %d to %d", minimum, maximum)
+		return byDefault
 	}
 	return n
 }
 
-// Word returns a parameter that is one of some words; the first is the default.
+// Word returns a parameter that is one of words; the first word is the default.
 func (q *Query) Word(name string, words ...string) string {
 	given := q.Text(name)
 	if given == "" {
@@ -100,8 +98,8 @@ func (q *Query) Word(name string, words ...string) string {
 	return given
 }
 
-// Flag returns a parameter that is true or false; false if it is absent. One without a
-// value is refused: dry_run alone must not cost anything.
+// Flag returns a parameter that is true or false; false if it is absent. It refuses a parameter
+// without a value: a request with `dry_run` alone must not cost anything.
 func (q *Query) Flag(name string) bool {
 	given := q.Text(name)
 	if q.Values.Has(name) && given != "true" && given != "false" {
@@ -110,25 +108,30 @@ func (q *Query) Flag(name string) bool {
 	return given == "true"
 }
 
-// Span returns the parameters start and end in Unix seconds, the zero Time where they are
-// absent: a half-open span of time.
+// Span returns the half-open span of the parameters start and end. Each is in Unix seconds, or a day
+// in UTC such as 2026-11-20; the day end is in the span. An absent parameter is the zero Time.
 func (q *Query) Span() (start, end time.Time) {
-	start, end = q.moment("start"), q.moment("end")
+	start, end = q.moment("start", 0), q.moment("end", 1)
 	if !start.IsZero() && !end.IsZero() && !start.Before(end) {
-		q.Refuse("end", "must lie after `start`")
+		q.Refuse("end", "must be after `start`")
 	}
 	return start, end
 }
 
-func (q *Query) moment(name string) time.Time {
+// moment returns a time. For a day it returns the beginning of the day that is this many days
+// later.
+func (q *Query) moment(name string, days int) time.Time {
 	const year9999 = 253402300799
 	text := q.Text(name)
 	if text == "" {
 		return time.Time{}
 	}
+	if t, err := time.Parse(time.DateOnly, text); err == nil && t.Unix() >= 0 {
+		return t.AddDate(0, 0, days)
+	}
 	n, err := strconv.ParseInt(text, 10, 64)
 	if err != nil || n < 0 || n > year9999 {
-		q.Refuse(name, "must be a time in Unix seconds")
+		q.Refuse(name, "must be a time in Unix seconds or a day such as 2026-11-20")
 		return time.Time{}
 	}
 	return time.Unix(n, 0).UTC()

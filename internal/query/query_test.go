@@ -40,14 +40,14 @@ func TestPartsOfLists(t *testing.T) {
 		got := row.read(q)
 		switch {
 		case row.refused == "" && (q.Fault != nil || got != row.want):
-			t.Errorf("%q asks for %+v, %v", row.parameters, got, q.Fault)
+			t.Errorf("%q selects %+v, %v", row.parameters, got, q.Fault)
 		case row.refused != "" && (q.Fault == nil || q.Fault.Param != row.refused):
 			t.Errorf("%q: %v", row.parameters, q.Fault)
 		}
 	}
 }
 
-func TestAPageIsCutOutOfAllItems(t *testing.T) {
+func TestCutReturnsTheItemsOfAPage(t *testing.T) {
 	t.Parallel()
 	all := []int{1, 2, 3, 4, 5}
 	for number, want := range map[string][]int{"1": {1, 2}, "3": {5}, "4": {}} {
@@ -61,6 +61,6 @@ func TestAPageIsCutOutOfAllItems(t *testing.T) {
 func TestAQueryThatCannotBeReadIsRefused(t *testing.T) {
 	t.Parallel()
 	if q := of("%zz"); q.Fault == nil {
-		t.Error("it was read")
+		t.Error("an invalid query is not refused")
 	}
 }

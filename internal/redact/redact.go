@@ -1,7 +1,7 @@
 // Package redact finds credentials in texts for logs: by the name of a value ([Name]) and by
 // its form ([Text]). It imports no package of this module.
 //
-// The rules hide too much rather than too little: a credential in a log must be replaced.
+// The rules may replace text that is not a credential. They must not miss a credential.
 package redact
 
 import (
@@ -21,7 +21,7 @@ var endings = []string{
 	"credential", "cookie", "cookie2", "jwt", "assertion", "sessionid", "session", "otp",
 }
 
-// code is an additional ending for parameters: of a log-in code.
+// code is an additional ending for parameters, such as a log-in code.
 const code = "code"
 
 // harmless are endings of names that look like those of credentials but are
@@ -39,8 +39,8 @@ var tokenPrefixes = []string{"sk-", "sk_", "rk_", "mgat_", "whsec_"}
 // minTokenLength is the minimum number of characters after such a prefix.
 const minTokenLength = 8
 
-// endingsBy are the endings by their last two characters, as index computes
-// them, because most names have none of these.
+// endingsBy has the endings by their last two characters, as computed by index. Most
+// names end with none of these characters.
 var endingsBy = func() (by [128 * 128][]string) {
 	for _, one := range endings {
 		for _, ending := range []string{one, one + "s"} {
@@ -72,13 +72,13 @@ func isCredentialName(name, more string) bool {
 		return false
 	}
 	var buf [64]byte
-	plain := buf[:0]
+	normalized := buf[:0]
 	for i := range len(name) {
 		if isAlphanumeric(name[i]) {
-			plain = append(plain, lower(name[i]))
+			normalized = append(normalized, lower(name[i]))
 		}
 	}
-	ends := func(ending string) bool { return bytes.HasSuffix(plain, []byte(ending)) }
+	ends := func(ending string) bool { return bytes.HasSuffix(normalized, []byte(ending)) }
 	return (slices.ContainsFunc(candidates, ends) || more != "" && ends(more)) && !slices.ContainsFunc(harmless, ends)
 }
 
@@ -95,19 +95,19 @@ const maxLayers = 4
 
 // Text returns a text with its credentials replaced: the values of pairs
 // name=value, as in the query of a URL, whose name is that of a credential; the
-// user and the password of a URL; what follows Bearer; and anything in the form
-// of an API key. If a credential is found only after percent-decoding, the
-// decoded text is returned. The time is linear in the length of the text.
+// user and the password of a URL; the text after Bearer; and text in the form of an
+// API key. If a credential is found only after percent-decoding, the decoded text is
+// returned. The time is linear in the length of the text.
 func Text(text string) string {
 	text = redactOnce(text)
-	plain := text
+	decoded := text
 	for range maxLayers {
-		next := decode(plain)
-		if next == plain {
+		next := decode(decoded)
+		if next == decoded {
 			break
 		}
-		if plain = redactOnce(next); plain != next {
-			text = plain
+		if decoded = redactOnce(next); decoded != next {
+			text = decoded
 		}
 	}
 	return text
@@ -206,8 +206,7 @@ const (
 	minBearerLength = 16
 )
 
-// redactTokens replaces anything in the form of a credential, and what follows
-// Bearer.
+// redactTokens replaces text in the form of a credential, and the text after Bearer.
 func redactTokens(text string) string {
 	var out strings.Builder
 	written := 0 // of text

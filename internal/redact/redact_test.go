@@ -24,7 +24,7 @@ func TestNamesOfCredentials(t *testing.T) {
 		"X-Input-Tokens", "thinking.budget_tokens", "s", "x-s", "code",
 	} {
 		if redact.Name(name) {
-			t.Errorf("%s is taken for a credential", name)
+			t.Errorf("%s is treated as a credential", name)
 		}
 	}
 }
@@ -47,7 +47,7 @@ func TestCredentialsInTextsAreReplaced(t *testing.T) {
 		"/v1/" + key + "/x":                               "/v1/REDACTED/x",
 		"/v1/sk%2Dabcdefghijklmnop":                       "/v1/REDACTED",
 		"Bearer abcdefghijklmnopqrstuvwxyz":               "Bearer REDACTED",
-		"bearer authentication is asked for":              "bearer authentication is asked for",
+		"bearer authentication is required":               "bearer authentication is required",
 		"the key " + key + ", which":                      "the key REDACTED, which",
 		strings.ToUpper(key):                              "REDACTED",
 		"sk-a and " + key + " and " + key:                 "sk-a and REDACTED and REDACTED",
@@ -80,13 +80,13 @@ func FuzzTextReplacesAKeyAnywhere(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		text := redact.Text(before + "?key=hushhushhush&" + after)
 		if strings.Contains(text, "hushhushhush") && !strings.Contains(before+after, "hush") {
-			t.Errorf("%q shows in %q", "hushhushhush", text)
+			t.Errorf("%q is in %q", "hushhushhush", text)
 		}
 	})
 }
 
-// TestTextIsLinear: callers determine what is logged. Texts of 4 MiB take
-// milliseconds if Text is linear, and hours otherwise.
+// TestTextIsLinear redacts texts of 4 MiB, because callers determine what is logged. This
+// takes milliseconds if Text is linear, and hours otherwise.
 func TestTextIsLinear(t *testing.T) {
 	t.Parallel()
 	for _, part := range []string{"s", "=", "a=", "%", "%25", "sk-", "ask-", "?key=a&", key + " ", "bearer ", "key=%6Bey%3D", "://", "://u@", "@", "a://@"} {

@@ -1,5 +1,5 @@
-// Package requestid makes the ids of requests ([New], [At]), reads the time in one ([Time]), and
-// carries the id of a request in a context ([With], [Of]), so that the audit can name it. It
+// Package requestid generates the ids of requests ([New], [At]) and reads the time in an id
+// ([Time]). It stores the id of a request in a context ([With], [Of]), for the audit log. It
 // imports no package of this module.
 package requestid
 
@@ -16,19 +16,19 @@ const (
 	prefix      = "req_"
 	base32      = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
 	timeDigits  = 9
-	firstDigits = 12 // of the random ones; a uint64 has 12 whole digits
+	firstDigits = 12 // of the random digits; a uint64 has 12 whole digits
 	lastDigits  = 5
 	size        = len(prefix) + timeDigits + firstDigits + lastDigits
 )
 
-// New returns the id of a request that came now.
+// New returns the id of a request that arrives now.
 func New() string { return At(time.Now()) }
 
-// At returns the id of a request that came at t, to the millisecond. An id is never taken from a
-// client or a backend, because the ledger names a call by it. It is unique and not secret, so
-// that the generator of the runtime (ChaCha8) suffices, which costs a tenth of crypto/rand. It
-// has the time so that an operator finds the record of a call by its id alone: records lie in
-// the order of their times, and an index would be one more record for each call.
+// At returns the id of a request that arrives at t, to the millisecond. An id never comes from a
+// client or a backend, because the ledger identifies a call by it. It is unique and not secret, so
+// the generator of the runtime (ChaCha8) is sufficient; it costs a tenth of crypto/rand. The id
+// contains the time, so that an operator finds the record of a call by its id alone: records are
+// in the order of their times, and an index would be one more record for each call.
 func At(t time.Time) string {
 	var id [size]byte
 	rest := id[copy(id[:], prefix):]
@@ -46,7 +46,8 @@ func put(digits []byte, n uint64) {
 	}
 }
 
-// Time returns when the request with this id came, to the millisecond, and false if it is no id.
+// Time returns when the request with this id arrived, to the millisecond. ok is false if id is not
+// a request id.
 func Time(id string) (t time.Time, ok bool) {
 	rest, found := strings.CutPrefix(id, prefix)
 	if !found || len(id) != size || strings.Trim(rest, base32) != "" {
@@ -66,8 +67,7 @@ func With(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, contextKey{}, id)
 }
 
-// Of returns the id of the request that ctx belongs to; empty if it belongs to
-// none.
+// Of returns the id of the request that ctx belongs to; empty if ctx has no id.
 func Of(ctx context.Context) string {
 	id, _ := ctx.Value(contextKey{}).(string)
 	return id

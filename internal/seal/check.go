@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// checkRecord, at meta/seal, has a known text under each master key that may
-// have encrypted something in the store. A keyring that decrypts all of them
-// has the right keys.
+// checkRecord, at meta/seal, has a known text for each master key that may have
+// encrypted something in the store, encrypted with that key. A keyring that
+// decrypts all of them has the right keys.
 type checkRecord struct {
 	Sealed [][]byte `json:"sealed"`
 }
@@ -25,7 +25,7 @@ const (
 
 // ErrWrongKey means that the keyring lacks a key with which the store was
 // encrypted.
-var ErrWrongKey = errors.New("the store was sealed by another master key: configure that key; during a change, after the new one")
+var ErrWrongKey = errors.New("the store was sealed with another master key: configure that key; during a rotation, after the new key")
 
 // Sealed reports whether a store may contain encrypted secrets.
 func Sealed(ctx context.Context, store *storage.Store) (sealed bool, err error) {
@@ -118,15 +118,15 @@ func (k *Keyring) mark(t storage.Txn, before [][]byte) error {
 	return storage.SetRecord(t, checkKey, checkRecord{append([][]byte{sealed}, before...)})
 }
 
-// Replace replaces the keys by those of other, after a reload of the
-// configuration. If other lacks a key of the
-// store, it returns [ErrWrongKey] and changes nothing.
+// Replace replaces the keys with those of other, after a reload of the
+// configuration. If other lacks a key of the store, it returns [ErrWrongKey]
+// and changes nothing.
 func (k *Keyring) Replace(ctx context.Context, store *storage.Store, other *Keyring) error {
 	if err := other.Check(ctx, store); err != nil {
 		return err
 	}
 	k.changing.Lock()
 	defer k.changing.Unlock()
-	k.now.Store(other.now.Load())
+	k.current.Store(other.current.Load())
 	return nil
 }

@@ -22,9 +22,9 @@ const fileHeader = `# Master keys of modelgate, newest first. They encrypt secre
 
 // FromFile reads the keys of the key file at path, newest first, one per line.
 // If there is no file and the store never had encrypted secrets, it creates the
-// file. It refuses a store whose key file is missing, since a new key would
-// silently lose its secrets, and a file that other users of the machine may
-// read. It removes key files that a crash left incomplete.
+// file. It refuses a file that other users of the machine may read. It also
+// refuses a store whose key file is missing, since a new key would silently
+// lose its secrets. It removes key files that a crash left incomplete.
 func FromFile(ctx context.Context, store *storage.Store, path string) (*Keyring, error) {
 	removeStale(path)
 	k, err := ReadFile(ctx, store, path)
@@ -110,7 +110,7 @@ func createFile(path string) error {
 	})
 }
 
-// writeFile durably writes keys to a temporary file beside path, calls place to
+// writeFile durably writes keys to a temporary file next to path, calls place to
 // rename it, and syncs the directory.
 func writeFile(path string, keys []masterKey, place func(temp string) error) error {
 	dir := filepath.Dir(path)

@@ -45,7 +45,8 @@ func markUsed(t *testing.T, k *Keyring, store *storage.Store) {
 	}
 }
 
-// A backup without encrypted secrets may be restored without its key file.
+// TestAStoreWithoutSecretsAcceptsAnyKey restores a backup without secrets and without its key
+// file.
 func TestAStoreWithoutSecretsAcceptsAnyKey(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "modelgate.key")
@@ -64,13 +65,13 @@ func TestAStoreWithoutSecretsAcceptsAnyKey(t *testing.T) {
 		t.Error(sealed, err)
 	}
 	if err := k.Mark(t.Context(), store); !errors.Is(err, ErrWrongKey) {
-		t.Errorf("another key seals beside the first: %v", err)
+		t.Errorf("marked with a key that lacks the first: %v", err)
 	}
 }
 
 func TestAKeyFileIsCreatedOnce(t *testing.T) {
 	t.Parallel()
-	store, path := newStore(t), filepath.Join(t.TempDir(), "made", "modelgate.key")
+	store, path := newStore(t), filepath.Join(t.TempDir(), "created", "modelgate.key")
 	first := openKeyFile(t, store, path)
 	envelope := sealed(t, first, "p", "id", "x")
 	info, err := os.Stat(path)
@@ -89,18 +90,18 @@ func TestAKeyFileIsCreatedOnce(t *testing.T) {
 func TestConcurrentCreationGivesOneKey(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "modelgate.key")
-	rings := make([]*Keyring, 8)
+	keyrings := make([]*Keyring, 8)
 	var all sync.WaitGroup
-	for i := range rings {
+	for i := range keyrings {
 		store := newStore(t)
-		all.Go(func() { rings[i], _ = FromFile(t.Context(), store, path) })
+		all.Go(func() { keyrings[i], _ = FromFile(t.Context(), store, path) })
 	}
 	all.Wait()
-	for i, k := range rings {
+	for i, k := range keyrings {
 		if k == nil {
 			t.Fatalf("keyring %d has no key", i)
 		}
-		if _, err := k.For("p").Open("id", sealed(t, rings[0], "p", "id", "x")); err != nil {
+		if _, err := k.For("p").Open("id", sealed(t, keyrings[0], "p", "id", "x")); err != nil {
 			t.Errorf("keyring %d has another key: %v", i, err)
 		}
 	}
@@ -115,55 +116,55 @@ func TestASealedStoreNeedsItsKeyFile(t *testing.T) {
 	}
 	_, err := FromFile(t.Context(), store, path)
 	if err == nil || !strings.Contains(err.Error(), path) {
-		t.Fatalf("%v, want an error that says where the file should be", err)
+		t.Fatalf("%v, want an error with the path of the file", err)
 	}
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
-		t.Error("a new key was made beside an old store")
+		t.Error("a new key file was created for a sealed store")
 	}
 }
 
 func TestAWrongKeyStopsTheStart(t *testing.T) {
 	t.Parallel()
 	store := newStore(t)
-	markUsed(t, ring(t, key(1)), store)
+	markUsed(t, keyringOf(t, key(1)), store)
 	for what, c := range map[string]struct {
-		ring *Keyring
-		want error
+		keyring *Keyring
+		want    error
 	}{
-		"the same": {ring(t, key(1)), nil},
-		"another":  {ring(t, key(2)), ErrWrongKey},
+		"the same": {keyringOf(t, key(1)), nil},
+		"another":  {keyringOf(t, key(2)), ErrWrongKey},
 		"none":     {nil, ErrWrongKey},
-		"others":   {ring(t, key(2), key(3)), ErrWrongKey},
+		"others":   {keyringOf(t, key(2), key(3)), ErrWrongKey},
 	} {
-		if err := c.ring.Check(t.Context(), store); !errors.Is(err, c.want) {
+		if err := c.keyring.Check(t.Context(), store); !errors.Is(err, c.want) {
 			t.Errorf("%s: %v, want %v", what, err, c.want)
 		}
 	}
 	// A new key precedes the old one and may have encrypted something: both are
 	// required until everything is encrypted again.
-	both := ring(t, key(4), key(1))
+	both := keyringOf(t, key(4), key(1))
 	for range 2 {
 		if err := both.Check(t.Context(), store); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, alone := range []string{key(1), key(4)} {
-		if err := ring(t, alone).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
-			t.Errorf("one of two keys alone: %v", err)
+		if err := keyringOf(t, alone).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+			t.Errorf("with one of two keys: %v", err)
 		}
 	}
-	markUsed(t, ring(t, key(9), key(4), key(1)), store) // like a running process after a rotation
-	if err := ring(t, key(9), key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+	markUsed(t, keyringOf(t, key(9), key(4), key(1)), store) // as a running process does after a rotation
+	if err := keyringOf(t, key(9), key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
 		t.Errorf("without one of three keys: %v", err)
 	}
-	both = ring(t, key(4), key(1), key(9))
+	both = keyringOf(t, key(4), key(1), key(9))
 	if err := both.Renew(t.Context(), store); err != nil {
 		t.Fatal(err)
 	}
-	if err := ring(t, key(4)).Check(t.Context(), store); err != nil {
+	if err := keyringOf(t, key(4)).Check(t.Context(), store); err != nil {
 		t.Errorf("the new key alone, after the end of the rotation: %v", err)
 	}
-	if err := ring(t, key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
+	if err := keyringOf(t, key(1)).Check(t.Context(), store); !errors.Is(err, ErrWrongKey) {
 		t.Errorf("the old key alone, after the end of the rotation: %v", err)
 	}
 }
@@ -171,7 +172,7 @@ func TestAWrongKeyStopsTheStart(t *testing.T) {
 func TestAReadableKeyFileIsRefused(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
-		t.Skip("modes of files mean nothing here")
+		t.Skip("Windows has no file modes")
 	}
 	dir := t.TempDir()
 	for name, mode := range map[string]fs.FileMode{"group": 0o640, "world": 0o604, "writable": 0o620, "run": 0o611} {
@@ -198,11 +199,11 @@ func TestAKeyFileHasKeysAndComments(t *testing.T) {
 		content string
 		keys    int
 	}{
-		"one":     {key(1), 1},
-		"two":     {"# new\n" + key(1) + "\n\n  # old\n" + key(2) + "\r\n", 2},
-		"nothing": {"", 0},
-		"remarks": {"# " + key(1), 0},
-		"junk":    {key(1) + "\nnot a key\n", 0},
+		"one":      {key(1), 1},
+		"two":      {"# new\n" + key(1) + "\n\n  # old\n" + key(2) + "\r\n", 2},
+		"nothing":  {"", 0},
+		"comments": {"# " + key(1), 0},
+		"invalid":  {key(1) + "\nnot a key\n", 0},
 	} {
 		path := filepath.Join(dir, what)
 		if err := os.WriteFile(path, []byte(c.content), 0o600); err != nil {
@@ -256,14 +257,14 @@ func TestARotationKeepsTheOldKeyUntilItIsDropped(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	for _, fixed := range []*Keyring{ring(t, key(1)), Random()} {
+	for _, fixed := range []*Keyring{keyringOf(t, key(1)), Random()} {
 		if err := errors.Join(fixed.Rotate(), fixed.DropOld()); !errors.Is(err, ErrConfigured) {
 			t.Errorf("keys without a file were rotated: %v", err)
 		}
 	}
 }
 
-func TestARotationThatCannotBeWrittenChangesNothing(t *testing.T) {
+func TestAFailedRotationChangesNothing(t *testing.T) {
 	t.Parallel()
 	store, path := newStore(t), filepath.Join(t.TempDir(), "dir", "modelgate.key")
 	k := openKeyFile(t, store, path)
@@ -275,8 +276,8 @@ func TestARotationThatCannotBeWrittenChangesNothing(t *testing.T) {
 	}
 }
 
-// An operator may keep the file elsewhere, such as on a separate disk, with a
-// link to it.
+// TestARotationFollowsALink rotates a key file that is reached by links. An
+// operator may keep the file on another disk.
 func TestARotationFollowsALink(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -303,7 +304,7 @@ func TestARotationFollowsALink(t *testing.T) {
 	}
 	for _, path := range []string{link, between} {
 		if info, err := os.Lstat(path); err != nil || info.Mode()&fs.ModeSymlink == 0 {
-			t.Errorf("%s is no link any more: %v, %v", path, info.Mode(), err)
+			t.Errorf("%s is no longer a link: %v, %v", path, info.Mode(), err)
 		}
 	}
 	envelope := sealed(t, k, "p", "id", "x")
@@ -359,22 +360,22 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 		}
 	}
 	age(others...)
-	there := func(path string) bool {
+	exists := func(path string) bool {
 		_, err := os.Lstat(path)
 		return err == nil
 	}
 	openKeyFile(t, newStore(t), path)
-	if !there(left[0]) {
+	if !exists(left[0]) {
 		t.Error("a file was removed that another process may be writing")
 	}
 	age(left...)
 	openKeyFile(t, newStore(t), path)
-	if there(left[0]) {
+	if exists(left[0]) {
 		t.Error("an incomplete key file was not removed")
 	}
 	for _, other := range others {
-		if !there(other) {
-			t.Errorf("%s is gone", other)
+		if !exists(other) {
+			t.Errorf("%s was removed", other)
 		}
 	}
 	if err := os.Symlink(path, link); err != nil {
@@ -385,28 +386,28 @@ func TestAStartRemovesOnlyIncompleteKeyFiles(t *testing.T) {
 	}
 	age(left...)
 	openKeyFile(t, newStore(t), link)
-	if there(left[0]) {
+	if exists(left[0]) {
 		t.Error("an incomplete key file beside the target of a link was not removed")
 	}
 }
 
 func TestAReloadReplacesTheKeysOfTheKeyring(t *testing.T) {
 	t.Parallel()
-	store, k := newStore(t), ring(t, key(1))
+	store, k := newStore(t), keyringOf(t, key(1))
 	markUsed(t, k, store)
-	if err := k.Replace(t.Context(), store, ring(t, key(2))); !errors.Is(err, ErrWrongKey) || k.Count() != 1 {
+	if err := k.Replace(t.Context(), store, keyringOf(t, key(2))); !errors.Is(err, ErrWrongKey) || k.Count() != 1 {
 		t.Errorf("a wrong key was accepted: %d, %v", k.Count(), err)
 	}
 	box := k.For("p")
 	before, _ := box.Seal("id", []byte("x"))
-	if err := k.Replace(t.Context(), store, ring(t, key(2), key(1))); err != nil {
+	if err := k.Replace(t.Context(), store, keyringOf(t, key(2), key(1))); err != nil {
 		t.Fatal(err)
 	}
 	after, _ := box.Seal("id", []byte("x"))
 	if _, err := box.Open("id", before); err != nil {
 		t.Error(err)
 	}
-	if _, err := ring(t, key(2)).For("p").Open("id", after); err != nil {
-		t.Errorf("the box still seals by the old key: %v", err)
+	if _, err := keyringOf(t, key(2)).For("p").Open("id", after); err != nil {
+		t.Errorf("the box still seals with the old key: %v", err)
 	}
 }

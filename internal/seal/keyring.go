@@ -14,10 +14,10 @@ import (
 )
 
 // Keyring holds the master keys: the first encrypts, all of them decrypt. A nil
-// Keyring has none, and everything that needs one fails. It may be used
+// Keyring has no keys, and all operations that need one fail. It may be used
 // concurrently.
 type Keyring struct {
-	now      atomic.Pointer[keys]
+	current  atomic.Pointer[keys]
 	changing sync.Mutex // held while the keys are replaced
 }
 
@@ -54,18 +54,18 @@ func FromTexts(texts ...string) (*Keyring, error) {
 	return newKeyring(list, ""), nil
 }
 
-// Random returns a keyring with a key that exists only in this process, for a
-// store that does too.
+// Random returns a keyring with a random key that is not saved, for a store in
+// memory.
 func Random() *Keyring { return newKeyring([]masterKey{newRandomKey()}, "") }
 
 func newKeyring(list []masterKey, path string) *Keyring {
 	k := new(Keyring)
-	k.now.Store(&keys{list, path})
+	k.current.Store(&keys{list, path})
 	return k
 }
 
-// Equal reports whether the keyrings have the same keys in the same order, from
-// the same place.
+// Equal reports whether the keyrings have the same keys in the same order, and
+// the same path.
 func (k *Keyring) Equal(other *Keyring) bool {
 	return k.Path() == other.Path() && slices.EqualFunc(k.all(), other.all(), func(a, b masterKey) bool { return a.id == b.id })
 }
@@ -74,7 +74,7 @@ func (k *Keyring) all() []masterKey {
 	if k == nil {
 		return nil
 	}
-	return k.now.Load().list
+	return k.current.Load().list
 }
 
 func newRandomKey() masterKey {
@@ -87,7 +87,7 @@ func newRandomKey() masterKey {
 func parseKey(text string) (masterKey, error) {
 	text = strings.TrimSpace(text)
 	if text == "" {
-		return masterKey{}, fmt.Errorf("it is empty: %w", errForm)
+		return masterKey{}, fmt.Errorf("the key is empty: %w", errForm)
 	}
 	secret, err := hex.DecodeString(text)
 	if err != nil || len(secret) != KeySize {
@@ -98,7 +98,7 @@ func parseKey(text string) (masterKey, error) {
 		return masterKey{}, errForm
 	}
 	if bytes.Count(secret, secret[:1]) == KeySize {
-		return masterKey{}, fmt.Errorf("it is one byte repeated: %w", errForm)
+		return masterKey{}, fmt.Errorf("the key repeats one byte: %w", errForm)
 	}
 	return newMasterKey([KeySize]byte(secret)), nil
 }

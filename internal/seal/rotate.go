@@ -9,8 +9,8 @@ import (
 )
 
 // ErrConfigured means that the keys are in the configuration, where the
-// operator adds a new one before the old ones.
-var ErrConfigured = errors.New("the master key is in the configuration: add the new key there, before it")
+// operator adds a new key before the old ones.
+var ErrConfigured = errors.New("the master key is in the configuration: add the new key there, before the old one")
 
 // Path returns the path of the key file, or of the link to it. It is empty if
 // the keys are in the configuration or only in memory.
@@ -18,7 +18,7 @@ func (k *Keyring) Path() string {
 	if k == nil {
 		return ""
 	}
-	return k.now.Load().path
+	return k.current.Load().path
 }
 
 // Count returns the number of master keys: more than one during a rotation.
@@ -42,7 +42,7 @@ func (k *Keyring) DropOld() error {
 	return k.rewrite(func(keys []masterKey) []masterKey { return slices.Clone(keys[:1]) })
 }
 
-// rewrite replaces the keys by the result of next, first in the file and
+// rewrite replaces the keys with the result of next, first in the file and
 // then in memory.
 func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 	if k == nil {
@@ -55,7 +55,7 @@ func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 		return ErrConfigured
 	}
 	list := next(k.all())
-	// The new file is created beside the file itself, not beside a link to it.
+	// The new file is created next to the file itself, not next to a link to it.
 	// A rename over the link would leave the old file unchanged.
 	file, err := filepath.EvalSymlinks(path)
 	if err == nil {
@@ -64,6 +64,6 @@ func (k *Keyring) rewrite(next func([]masterKey) []masterKey) error {
 	if err != nil {
 		return fmt.Errorf("write key file %s: %w", path, err)
 	}
-	k.now.Store(&keys{list, path})
+	k.current.Store(&keys{list, path})
 	return nil
 }

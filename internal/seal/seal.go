@@ -39,7 +39,7 @@ var (
 // Box encrypts and decrypts the secrets of one purpose. Each purpose has its
 // own key, so that a secret of one purpose is never decrypted for another.
 type Box struct {
-	ring    *Keyring
+	keyring *Keyring
 	purpose string
 }
 
@@ -53,7 +53,7 @@ func (k *Keyring) For(purpose string) Box { return Box{k, purpose} }
 // Call Seal in the transaction that stores the envelope. A concurrent rotation
 // then sees the envelope and keeps its key.
 func (b Box) Seal(id string, text []byte) ([]byte, error) {
-	keys := b.ring.all()
+	keys := b.keyring.all()
 	if len(keys) == 0 {
 		return nil, ErrNoKey
 	}
@@ -71,7 +71,7 @@ func (b Box) Open(id string, envelope []byte) ([]byte, error) {
 	if len(envelope) < overhead || envelope[0] != envelopeVersion {
 		return nil, ErrInvalidEnvelope
 	}
-	for _, key := range b.ring.all() {
+	for _, key := range b.keyring.all() {
 		if [keyIDSize]byte(envelope[1:]) != key.id {
 			continue
 		}
@@ -100,12 +100,12 @@ func (b Box) Reseal(id string, envelope []byte) ([]byte, bool, error) {
 
 // upToDate reports whether the newest master key encrypted the envelope.
 func (b Box) upToDate(envelope []byte) bool {
-	keys := b.ring.all()
+	keys := b.keyring.all()
 	return len(keys) > 0 && len(envelope) >= overhead && [keyIDSize]byte(envelope[1:]) == keys[0].id
 }
 
-// additionalData returns what the tag authenticates besides the text: version, key
-// id and record id.
+// additionalData returns the data that the tag authenticates in addition to the
+// text: version, key id and record id.
 func additionalData(envelope []byte, id string) []byte {
 	return append(append([]byte(nil), envelope[:1+keyIDSize]...), id...)
 }

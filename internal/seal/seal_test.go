@@ -16,7 +16,7 @@ func key(n byte) string {
 	return base64.StdEncoding.EncodeToString(secret)
 }
 
-func ring(t testing.TB, texts ...string) *Keyring {
+func keyringOf(t testing.TB, texts ...string) *Keyring {
 	t.Helper()
 	k, err := FromTexts(texts...)
 	if err != nil {
@@ -36,27 +36,27 @@ func sealed(t testing.TB, k *Keyring, purpose, id, text string) []byte {
 
 func TestASecretIsBoundToRecordPurposeAndKey(t *testing.T) {
 	t.Parallel()
-	k := ring(t, key(1))
+	k := keyringOf(t, key(1))
 	envelope := sealed(t, k, "totp", "usr_1", "seed")
 	if bytes.Contains(envelope, []byte("seed")) {
 		t.Errorf("the envelope contains the text: %q", envelope)
 	}
 	for what, c := range map[string]struct {
-		ring        *Keyring
+		keyring     *Keyring
 		purpose, id string
 		want        error
 	}{
 		"its own":                {k, "totp", "usr_1", nil},
-		"the same key again":     {ring(t, key(1)), "totp", "usr_1", nil},
-		"an old key":             {ring(t, key(2), key(1)), "totp", "usr_1", nil},
+		"the same key again":     {keyringOf(t, key(1)), "totp", "usr_1", nil},
+		"an old key":             {keyringOf(t, key(2), key(1)), "totp", "usr_1", nil},
 		"another record":         {k, "totp", "usr_2", ErrInvalidEnvelope},
 		"no record":              {k, "totp", "", ErrInvalidEnvelope},
 		"another purpose":        {k, "backup", "usr_1", ErrInvalidEnvelope},
-		"another key":            {ring(t, key(2)), "totp", "usr_1", ErrNoKey},
+		"another key":            {keyringOf(t, key(2)), "totp", "usr_1", ErrNoKey},
 		"no key":                 {nil, "totp", "usr_1", ErrNoKey},
-		"a key that was dropped": {ring(t, key(2), key(3)), "totp", "usr_1", ErrNoKey},
+		"a key that was dropped": {keyringOf(t, key(2), key(3)), "totp", "usr_1", ErrNoKey},
 	} {
-		text, err := c.ring.For(c.purpose).Open(c.id, envelope)
+		text, err := c.keyring.For(c.purpose).Open(c.id, envelope)
 		if !errors.Is(err, c.want) || c.want == nil && string(text) != "seed" || c.want != nil && text != nil {
 			t.Errorf("%s: %q, %v; want %v", what, text, err, c.want)
 		}
@@ -68,13 +68,13 @@ func TestASecretIsBoundToRecordPurposeAndKey(t *testing.T) {
 
 func TestAModifiedEnvelopeIsRejected(t *testing.T) {
 	t.Parallel()
-	k := ring(t, key(1))
+	k := keyringOf(t, key(1))
 	envelope := sealed(t, k, "totp", "usr_1", "seed")
 	for i := range envelope {
 		changed := bytes.Clone(envelope)
 		changed[i] ^= 1
 		if text, err := k.For("totp").Open("usr_1", changed); err == nil {
-			t.Errorf("with byte %d changed it opens: %q", i, text)
+			t.Errorf("opened with byte %d changed: %q", i, text)
 		}
 	}
 	for n := range envelope {
@@ -83,18 +83,18 @@ func TestAModifiedEnvelopeIsRejected(t *testing.T) {
 		}
 	}
 	if other := sealed(t, k, "totp", "usr_1", "seed"); bytes.Equal(other, envelope) {
-		t.Error("the same text is sealed the same twice")
+		t.Error("the same text has the same envelope twice")
 	}
 }
 
-// The tag must also authenticate the id of the key. Otherwise an envelope could
-// be assigned to another key.
+// TestTheEnvelopeIdentifiesItsKey checks the id of the key, which the tag must
+// authenticate. Otherwise an envelope could be assigned to another key.
 func TestTheEnvelopeIdentifiesItsKey(t *testing.T) {
 	t.Parallel()
-	a, b := ring(t, key(1)), ring(t, key(2))
+	a, b := keyringOf(t, key(1)), keyringOf(t, key(2))
 	first, second := sealed(t, a, "p", "id", "x"), sealed(t, b, "p", "id", "x")
 	if bytes.Equal(first[1:9], second[1:9]) {
-		t.Error("two keys have one id")
+		t.Error("two keys have the same id")
 	}
 	secret, _ := base64.StdEncoding.DecodeString(key(1))
 	if bytes.Contains(secret, first[1:9]) {
@@ -104,20 +104,20 @@ func TestTheEnvelopeIdentifiesItsKey(t *testing.T) {
 
 func TestResealUsesTheNewestKey(t *testing.T) {
 	t.Parallel()
-	old := ring(t, key(1))
+	old := keyringOf(t, key(1))
 	envelope := sealed(t, old, "totp", "usr_1", "seed")
-	both := ring(t, key(2), key(1))
+	both := keyringOf(t, key(2), key(1))
 	fresh, changed, err := both.For("totp").Reseal("usr_1", envelope)
 	if err != nil || !changed {
 		t.Fatalf("%v, %v", changed, err)
 	}
-	if text, err := ring(t, key(2)).For("totp").Open("usr_1", fresh); err != nil || string(text) != "seed" {
+	if text, err := keyringOf(t, key(2)).For("totp").Open("usr_1", fresh); err != nil || string(text) != "seed" {
 		t.Errorf("%q, %v", text, err)
 	}
 	if again, changed, err := both.For("totp").Reseal("usr_1", fresh); err != nil || changed || !bytes.Equal(again, fresh) {
 		t.Errorf("an up-to-date envelope changed: %v, %v", changed, err)
 	}
-	if _, _, err := ring(t, key(3)).For("totp").Reseal("usr_1", fresh); !errors.Is(err, ErrNoKey) {
+	if _, _, err := keyringOf(t, key(3)).For("totp").Reseal("usr_1", fresh); !errors.Is(err, ErrNoKey) {
 		t.Errorf("resealed with another key: %v", err)
 	}
 }
@@ -125,34 +125,34 @@ func TestResealUsesTheNewestKey(t *testing.T) {
 func TestKeysOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	secret, _ := base64.StdEncoding.DecodeString(key(7))
-	same := ring(t, key(7))
+	same := keyringOf(t, key(7))
 	envelope := sealed(t, same, "p", "id", "x")
 	for _, text := range []string{
 		base64.RawStdEncoding.EncodeToString(secret), base64.URLEncoding.EncodeToString(secret),
 		base64.RawURLEncoding.EncodeToString(secret), hex.EncodeToString(secret),
 		strings.ToUpper(hex.EncodeToString(secret)), " " + key(7) + "\n",
 	} {
-		if _, err := ring(t, text).For("p").Open("id", envelope); err != nil {
+		if _, err := keyringOf(t, text).For("p").Open("id", envelope); err != nil {
 			t.Errorf("%q is not the same key: %v", text, err)
 		}
 	}
 	for what, texts := range map[string][]string{
-		"none":                {},
-		"an empty one":        {""},
-		"spaces":              {" \n"},
-		"zeros":               {strings.Repeat("0", 64)},
-		"zeros in base64":     {base64.StdEncoding.EncodeToString(make([]byte, 32))},
-		"one byte repeated":   {strings.Repeat("ab", 32)},
-		"31 bytes":            {hex.EncodeToString(secret[:31])},
-		"33 bytes":            {hex.EncodeToString(append(bytes.Clone(secret), 1))},
-		"a password":          {"correct horse battery staple"},
-		"words of 32 letters": {"abcdefghijklmnopqrstuvwxyzabcdef"},
-		"two alike":           {key(1), key(2), hex.EncodeToString(secret), key(7)},
-		"a good and an empty": {key(1), ""},
+		"none":                     {},
+		"an empty one":             {""},
+		"spaces":                   {" \n"},
+		"zeros":                    {strings.Repeat("0", 64)},
+		"zeros in base64":          {base64.StdEncoding.EncodeToString(make([]byte, 32))},
+		"one byte repeated":        {strings.Repeat("ab", 32)},
+		"31 bytes":                 {hex.EncodeToString(secret[:31])},
+		"33 bytes":                 {hex.EncodeToString(append(bytes.Clone(secret), 1))},
+		"a password":               {"correct horse battery staple"},
+		"words of 32 letters":      {"abcdefghijklmnopqrstuvwxyzabcdef"},
+		"duplicates":               {key(1), key(2), hex.EncodeToString(secret), key(7)},
+		"a valid and an empty one": {key(1), ""},
 	} {
 		k, err := FromTexts(texts...)
 		if err == nil {
-			t.Errorf("%s: taken as a keyring of %d", what, k.Count())
+			t.Errorf("%s: accepted as a keyring of %d keys", what, k.Count())
 			continue
 		}
 		for _, text := range texts {
@@ -164,7 +164,7 @@ func TestKeysOfTheConfiguration(t *testing.T) {
 }
 
 func FuzzEnvelope(f *testing.F) {
-	k := ring(f, key(1), key(2))
+	k := keyringOf(f, key(1), key(2))
 	f.Add([]byte(nil), "id")
 	f.Add(sealed(f, k, "p", "id", "text"), "id")
 	f.Add(sealed(f, k, "p", "", ""), "")

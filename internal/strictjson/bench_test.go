@@ -11,7 +11,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// bodies are messages calls of the shapes that matter for speed.
+// bodies are messages calls of the forms that differ in speed.
 var bodies = []struct {
 	name string
 	body []byte
@@ -61,13 +61,13 @@ func BenchmarkJSONText(b *testing.B) {
 	}
 }
 
-// call is a messages call around messages that are given as JSON.
+// call returns a messages call with messages, which are JSON.
 func call(messages string) []byte {
 	return []byte(`{"model":"claude-sonnet-4","max_tokens":1024,"stream":true,"temperature":0.7,` +
 		`"system":"You are a helpful assistant.","metadata":{"user_id":"u-1f2e3d"},"messages":[` + messages + `]}`)
 }
 
-// chat is a call of n messages with size bytes of text each.
+// chat returns a call of n messages with size bytes of text each.
 func chat(n, size int) []byte {
 	list := make([]string, n)
 	text := strings.Repeat("The quick brown fox jumps over the lazy dog. ", size/45+1)[:size]
@@ -77,11 +77,11 @@ func chat(n, size int) []byte {
 	return call(strings.Join(list, ","))
 }
 
-// prose is a call of n messages of about 460 bytes each, with quotations, line
-// breaks and letters beyond ASCII, as bench/ sends it.
+// prose returns a call of n messages of about 460 bytes each, with quotations, line breaks and
+// letters outside of ASCII. bench/ sends a similar one.
 func prose(n int) []byte {
-	const paragraph = `The gateway reads a call once, decides, and lets it pass; what the backend answers ` +
-		`goes back as it comes. \"Nothing is held,\" said the reviewer, \"that need not be.\"\n` +
+	const paragraph = `The gateway reads a call once and forwards it; the answer of the backend is ` +
+		`returned unchanged. \"No byte is stored,\" said the reviewer, \"without a reason.\"\n` +
 		`if (tokens > limit) { return refuse(call); } // naïve, but enough for a café\n`
 	list := make([]string, n)
 	for i := range list {

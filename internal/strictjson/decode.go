@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Raw is a value as it was written, for a member whose form is defined elsewhere. Its grammar
-// is checked, and that it has no name twice.
+// Raw is a value as it was written, for a member whose form is defined elsewhere. Decode
+// checks its grammar, and refuses a name that is given twice.
 type Raw = jsontext.Value
 
 // Option is an option of Decode.
@@ -26,9 +26,9 @@ func Ignored(list *[]string) Option {
 	return func(d *decoding) { d.open, d.ignored = true, list }
 }
 
-// MaxMembers makes Decode refuse a body with more than n members at all depths together. To
-// decode a member takes many times its bytes. So a body that may be large needs this bound
-// beside the one on its size.
+// MaxMembers makes Decode refuse a body with more than n members at all depths together. A
+// decoded member needs many times the memory of its bytes. So a body that may be large needs
+// this limit in addition to the one on its size.
 func MaxMembers(n int) Option {
 	return func(d *decoding) { d.members = n }
 }
@@ -43,18 +43,16 @@ type decoding struct {
 // points to. It is strict:
 //
 //   - the grammar is that of [Table.Scan], and half of a surrogate pair is refused;
-//   - names are compared in their exact case, none is given twice, at any
-//     depth, and one without a field is refused unless [Ignored] is given;
-//   - a string, number, boolean, object or array only goes into a field of that
-//     kind, an integer is written as one (neither 5.0 nor 1e2) and fits its
-//     field, and any other number fits a float;
-//   - a member that is null counts as absent, and null is refused as an element of
-//     an array.
+//   - names are case-sensitive, a repeated name is refused at any depth, and a name
+//     without a field is refused unless [Ignored] is given;
+//   - a value must have the kind of its field; an integer must be written as one
+//     (neither 5.0 nor 1e2) and fit its field; any other number must fit a float;
+//   - a member that is null counts as absent; an element of an array must not be null.
 //
-// Fields are matched by encoding/json's tags; of their options only "omitempty"
-// and "omitzero" may be used. A type may decode itself by encoding.TextUnmarshaler or
-// the methods of the json package; a [fault.Fault] it returns keeps its code,
-// and its message is put after the path: "`amount` must be greater than 0".
+// Fields are matched by encoding/json's tags; the only tag options that may be used are
+// "omitempty" and "omitzero". A type may decode itself by encoding.TextUnmarshaler or
+// the methods of the json package. If it returns a [fault.Fault], the code is kept and
+// the message follows the path: "`amount` must be greater than 0".
 //
 // The caller checks which members are required and which values are allowed. After an error
 // the content of into is undefined.
@@ -63,8 +61,8 @@ func Decode(body []byte, into any, opts ...Option) *fault.Fault {
 	for _, opt := range opts {
 		opt(&d)
 	}
-	// The scan goes first: it bounds the depth, and its errors of the grammar are the same
-	// for all bodies.
+	// The scan runs first: it limits the depth, and reports the same syntax errors for all
+	// bodies.
 	if f := noRules.Scan(body, nil); f != nil {
 		return f
 	}
@@ -88,13 +86,13 @@ func Decode(body []byte, into any, opts ...Option) *fault.Fault {
 	return nil
 }
 
-// hasMoreMembers reports whether body, whose grammar was checked, has more than most members.
+// hasMoreMembers reports whether body, whose grammar was checked, has more than limit members.
 // Each member has one colon outside of strings.
-func hasMoreMembers(body []byte, most int) bool {
+func hasMoreMembers(body []byte, limit int) bool {
 	for i := 0; i < len(body); i++ {
 		switch body[i] {
 		case ':':
-			if most--; most < 0 {
+			if limit--; limit < 0 {
 				return true
 			}
 		case '"':
@@ -128,8 +126,8 @@ func refusal(body []byte, err error) *fault.Fault {
 		return fault.New(fault.InvalidParameter, "the body cannot be read: %v", err)
 	}
 	param := locate(body, semantic.JSONPointer)
-	if own, ok := errors.AsType[*fault.Fault](semantic.Err); ok {
-		return fault.At(own.Code, param, "`%s` %s", param, own.Message)
+	if f, ok := errors.AsType[*fault.Fault](semantic.Err); ok {
+		return fault.At(f.Code, param, "`%s` %s", param, f.Message)
 	}
 	return fault.At(fault.InvalidParameter, param, "`%s` %s", param, describeError(semantic))
 }
@@ -142,7 +140,7 @@ func describeError(e *json.SemanticError) string {
 	case wanted == Integer && given == Number && bytes.ContainsAny(e.JSONValue, ".eE"):
 		return "must be " + wanted.String() + ", not " + Number.describeGiven(wanted)
 	case errors.Is(e.Err, strconv.ErrRange), wanted == Integer && errors.Is(e.Err, strconv.ErrSyntax):
-		return "is out of range" // the syntax error is a sign that the field does not allow
+		return "is out of range" // the syntax error is a minus sign for an unsigned field
 	case given != 0 && wanted&given == 0:
 		return "must be " + wanted.String() + ", not " + given.String()
 	case e.Err != nil:

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// submission has a field of every sort that bodies of the control plane have.
+// submission has a field of each kind that console bodies have.
 type submission struct {
 	Model    string            `json:"model"`
 	PlanID   int64             `json:"plan_id,omitzero"`
@@ -72,7 +72,7 @@ func TestDecodeFillsTheFieldsOfAStruct(t *testing.T) {
 	}
 }
 
-func TestDecodeTakesNullForAnAbsentMember(t *testing.T) {
+func TestDecodeTreatsNullAsAbsent(t *testing.T) {
 	t.Parallel()
 	var got submission
 	body := `{"model":null,"plan_id":null,"small":null,"audio":null,"tags":null,"inputs":null,"output":null,"labels":null,"any":[null],"amount":null}`
@@ -105,7 +105,7 @@ func TestDecodeListsIgnoredMembers(t *testing.T) {
 func TestDecodeErrors(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ body, want string }{
-		// The grammar, as in a scan.
+		// Errors of the grammar, which are those of a scan.
 		{``, "INVALID_JSON: invalid JSON at byte 0: expected an object, found the end of the body"},
 		{`null`, "INVALID_JSON: invalid JSON at byte 0: expected an object, found 'n'"},
 		{`[]`, "INVALID_JSON: invalid JSON at byte 0: expected an object, found '['"},
@@ -168,19 +168,19 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-func TestDecodeBoundsMembersAtAllDepths(t *testing.T) {
+func TestMaxMembersCountsMembersAtAllDepths(t *testing.T) {
 	t.Parallel()
 	const body = `{"model":"a:b\\\":\\","labels":{"c\":d":"e"},"ext_info":{"x":[{"y":":"},{"y":1}]}}` // seven
-	for most, want := range map[int]string{
+	for limit, want := range map[int]string{
 		0: "", 6: "INVALID_JSON: the body has more than 6 members", 7: "", 1: "INVALID_JSON: the body has more than 1 members",
 	} {
 		var into submission
 		var got string
-		if f := Decode([]byte(body), &into, MaxMembers(most)); f != nil {
+		if f := Decode([]byte(body), &into, MaxMembers(limit)); f != nil {
 			got = f.Error()
 		}
 		if got != want {
-			t.Errorf("with at most %d it is answered %q, want %q", most, got, want)
+			t.Errorf("with a limit of %d members the error is %q, want %q", limit, got, want)
 		}
 	}
 }
@@ -189,9 +189,9 @@ func TestDecodeIgnoresMembersWithoutAList(t *testing.T) {
 	t.Parallel()
 	var into submission
 	if f := Decode([]byte(`{"model":"m","x":1,"output":{"y":2}}`), &into, Ignored(nil)); f != nil || into.Model != "m" {
-		t.Errorf("was answered %v and read as %+v", f, into)
+		t.Errorf("the error is %v and the result %+v", f, into)
 	}
 	if f := Decode([]byte(`{"tags":["a",null],"x":1}`), &into, Ignored(nil)); f == nil || f.Param != "tags[1]" {
-		t.Errorf("a null among the tags was answered %v", f)
+		t.Errorf("the error for a null in the tags is %v", f)
 	}
 }

@@ -1,5 +1,5 @@
 // Package strictjson reads JSON bodies of callers. It only accepts bodies that all parsers
-// read alike, so that what is checked here is what is priced, stored and forwarded.
+// read in the same way, so the checked values are those that are priced, stored and forwarded.
 //
 // It has two parts. [Table.Scan] and [Table.ScanNotes] are for model calls, whose body is
 // forwarded byte for byte. One pass checks the grammar, finds the few members that the
@@ -15,5 +15,5 @@
 //	INVALID_JSON       a syntax error, with the offset of the byte
 //	MISSING_PARAMETER  a required member is absent or null
 //	INVALID_PARAMETER  a member has a wrong type, is out of range, is given
-//	                   twice or, where names are closed, is not known
+//	                   twice or is not known although unknown members are refused
 package strictjson

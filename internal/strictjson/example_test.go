@@ -25,7 +25,7 @@ var table = strictjson.NewTable(
 	)},
 )
 
-// A body is read without decoding it, and a member is added without encoding it.
+// This example reads a body without decoding it, and adds a member without encoding it.
 func ExampleTable_Scan() {
 	call := []byte(`{"model":"gpt-5", "stream":true, "seed":0.10}`)
 

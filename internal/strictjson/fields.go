@@ -10,12 +10,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// fieldChecker compares a body with the type into which it was decoded. It finds what the
-// json package does not report: all members without a field, and nulls in arrays, which
-// become zero values.
+// fieldChecker compares a body with the type into which it was decoded. It finds two things
+// that the json package does not report: all members without a field, and nulls in arrays,
+// which become zero values.
 type fieldChecker struct {
 	dec     *jsontext.Decoder
-	fields  map[reflect.Type]fields // of the structs so far
+	fields  map[reflect.Type]fields // of the struct types that were needed so far
 	unknown []string                // paths of members without a field
 	silent  bool                    // unknown is not needed
 	fault   *fault.Fault
@@ -91,8 +91,8 @@ func (c *fieldChecker) array(elem reflect.Type, p path) {
 	c.token()
 }
 
-// token reads the next token, and returns its text if it is a name. It cannot fail, because the
-// body was decoded before. If it does, the body is refused.
+// token reads the next token, and returns its text if it is a name. An error is not expected,
+// because the body was decoded before. If there is one, the body is refused.
 func (c *fieldChecker) token() string {
 	token, err := c.dec.ReadToken()
 	if err != nil {

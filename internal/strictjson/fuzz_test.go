@@ -54,17 +54,17 @@ func FuzzScan(f *testing.F) {
 			refused := c.table.ScanNotes(body, fields, &notes)
 			code, wantNotes := read(body, c.table, want)
 			if refused == nil != (code == "") {
-				t.Fatalf("scan says %v, jsontext %q", refused, code)
+				t.Fatalf("scan returned %v, the reader of jsontext %q", refused, code)
 			}
 			if refused == nil && !slices.Equal(fields, want) {
-				t.Fatalf("scan recorded %+v, jsontext %+v", fields, want)
+				t.Fatalf("scan stored %+v, the reader of jsontext %+v", fields, want)
 			}
 			if refused == nil && !slices.Equal(notes, wantNotes) {
-				t.Fatalf("scan noted %+v, jsontext %+v", notes, wantNotes)
+				t.Fatalf("scan noted %+v, the reader of jsontext %+v", notes, wantNotes)
 			}
 			if refused != nil {
 				if (refused.Code == fault.InvalidJSON) != (refused.Param == "") {
-					t.Fatalf("%v names no parameter, or one for the grammar", refused)
+					t.Fatalf("%v: a syntax error names a parameter, or another error does not", refused)
 				}
 				continue
 			}
@@ -75,7 +75,7 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-// sameValue compares a Value with what encoding/json reads at its position.
+// sameValue compares v with the value that encoding/json reads at its position.
 func sameValue(t *testing.T, body []byte, v Value) {
 	switch v.Kind {
 	case String:
@@ -96,16 +96,16 @@ func sameValue(t *testing.T, body []byte, v Value) {
 	}
 }
 
-// read is the second implementation: it returns the code of an error, or none and the fields.
-// If a body has two errors, either code may be returned.
+// read is the second implementation. It returns the code of an error, or sets fields and
+// returns the notes. If a body has two errors, it may return the code of either one.
 func read(body []byte, table *Table, fields []Value) (fault.Code, []Note) {
-	// jsontext refuses halves of surrogate pairs. Replaced by an escape of the
-	// same length they keep every offset.
-	mended := replaceHalfPairs(body)
-	if !jsontext.Value(mended).IsValid(jsontext.AllowDuplicateNames(true)) {
+	// jsontext refuses halves of surrogate pairs. An escape of the same length replaces
+	// them, so that all offsets remain valid.
+	replaced := replaceHalfPairs(body)
+	if !jsontext.Value(replaced).IsValid(jsontext.AllowDuplicateNames(true)) {
 		return fault.InvalidJSON, nil
 	}
-	r := reader{index: -1, body: body, fields: fields, dec: jsontext.NewDecoder(bytes.NewReader(mended), jsontext.AllowDuplicateNames(true))}
+	r := reader{index: -1, body: body, fields: fields, dec: jsontext.NewDecoder(bytes.NewReader(replaced), jsontext.AllowDuplicateNames(true))}
 	if r.dec.PeekKind() != jsontext.KindBeginObject {
 		return fault.InvalidJSON, nil
 	}
@@ -119,7 +119,7 @@ type reader struct {
 	fields []Value
 	notes  []Note
 	depth  int // open objects
-	index  int // the element of an array of the outermost object; -1: in none
+	index  int // the index in an array of the outermost object; -1: not in such an array
 	code   fault.Code
 }
 
@@ -160,7 +160,7 @@ func (r *reader) value(rule Rule) Value {
 		v.Kind = Array
 		counts = counts || rule.Elem != 0
 		for r.dec.PeekKind() != jsontext.KindEndArray {
-			if r.depth == 1 && !rule.Required { // no element is Required; here it marks elements of elements
+			if r.depth == 1 && !rule.Required { // Required marks an array within an array, see below
 				r.index = v.Len
 			}
 			v.Len++
@@ -223,7 +223,7 @@ func (r *reader) members(table *Table, start int) (members int) {
 		rule := rules[known]
 		r.refuseIf(rule.Deciding && seen[rule.Name])
 		seen[rule.Name] = true
-		if known < len(table.rules) { // those of many tables record nothing
+		if known < len(table.rules) { // shared rules have no slots
 			for _, slot := range table.rules[known].slots {
 				r.fields[slot] = Value{}
 			}
@@ -290,8 +290,8 @@ func replaceHalfPairs(body []byte) []byte {
 	})
 }
 
-// FuzzDecode compares Decode with encoding/json, which is less strict: it accepts what Decode
-// accepts, with the same result.
+// FuzzDecode compares Decode with encoding/json, which is less strict: encoding/json must
+// accept each body that Decode accepts, with the same result.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range append(seeds, decodeSeeds...) {
 		f.Add([]byte(seed))
@@ -302,12 +302,12 @@ func FuzzDecode(f *testing.F) {
 
 		var tolerant submission
 		var ignored []string
-		refusedToo := Decode(body, &tolerant, Ignored(&ignored))
+		tolerantErr := Decode(body, &tolerant, Ignored(&ignored))
 		switch {
-		case refused == nil && (refusedToo != nil || len(ignored) > 0):
-			t.Fatalf("accepted, but with Ignored %v, %q", refusedToo, ignored)
-		case refusedToo == nil && len(ignored) > 0 && refused.Param != ignored[0]:
-			t.Fatalf("ignored %q, but refused with %v", ignored, refused)
+		case refused == nil && (tolerantErr != nil || len(ignored) > 0):
+			t.Fatalf("accepted without Ignored; with it the error is %v and the list %q", tolerantErr, ignored)
+		case tolerantErr == nil && len(ignored) > 0 && refused.Param != ignored[0]:
+			t.Fatalf("Ignored listed %q, but without it the error is %v", ignored, refused)
 		}
 		if refused != nil {
 			return

@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// MaxDepth is the greatest number of open brackets, including that of the body.
+// MaxDepth is the maximum number of open brackets, including that of the body.
 const MaxDepth = 64
 
 // kindByFirstByte has the kind of a value by its first byte. A number is a Number until its
@@ -122,8 +122,8 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 		if at, high = text(b, at); len(b)-at < stride {
 			at, high = textTail(b, at, high)
 		}
-		// No letter continues after a quote or a backslash, so each part is checked
-		// separately, and most parts are ASCII.
+		// No character spans a quote or a backslash, so each part is checked separately.
+		// Most parts are ASCII.
 		if high < at && !validUTF8(b[high:at]) {
 			return s.notUTF8(high), escapes
 		}
@@ -135,7 +135,7 @@ func (s *scanner) string(i int) (end int, escapes bool) {
 			return at + 1, escapes
 		case '\\':
 			escapes = true
-			for at < len(b) && b[at] == '\\' { // often there are several
+			for at < len(b) && b[at] == '\\' { // often several follow each other
 				size := escapeSize(b[at:])
 				if size == 0 {
 					return s.syntaxError(at, "a bad escape in a string"), escapes
@@ -241,12 +241,12 @@ func (s *scanner) peek(i int) byte {
 }
 
 // syntaxError sets the fault for an error at body[i].
-func (s *scanner) syntaxError(i int, how string) int {
-	s.fault = fault.New(fault.InvalidJSON, "invalid JSON at byte %d: %s", i, how)
+func (s *scanner) syntaxError(i int, reason string) int {
+	s.fault = fault.New(fault.InvalidJSON, "invalid JSON at byte %d: %s", i, reason)
 	return -1
 }
 
-// unexpected sets the fault: body[i] is not what is expected.
+// unexpected sets the fault: want was expected at body[i].
 func (s *scanner) unexpected(i int, want string) int {
 	if i >= len(s.body) {
 		return s.syntaxError(i, "expected "+want+", found the end of the body")
@@ -262,7 +262,7 @@ func (s *scanner) tooDeep(i int) int {
 	return s.syntaxError(i, fmt.Sprintf("nested deeper than %d levels", MaxDepth))
 }
 
-// notUTF8 sets the fault for the first byte from i on that is not UTF-8.
+// notUTF8 sets the fault for the first byte at or after i that is not UTF-8.
 func (s *scanner) notUTF8(i int) int {
 	for {
 		r, size := utf8.DecodeRune(s.body[i:])

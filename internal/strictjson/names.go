@@ -30,7 +30,7 @@ func (t *Table) find(name []byte) *rule {
 }
 
 // caseVariant returns the Deciding rule that a parser which ignores case would apply to name,
-// or nil if there is none. Like encoding/json it takes U+017F for an s and U+212A for a k.
+// or nil if there is none. Like encoding/json, it treats U+017F as s and U+212A as k.
 func (t *Table) caseVariant(name []byte) *rule {
 	if t.deciding == 0 || len(name) > 3*maxName || t.lowerCase && !foldable(name) {
 		return nil
@@ -44,7 +44,7 @@ func (t *Table) caseVariant(name []byte) *rule {
 }
 
 // foldable reports whether name has a byte that case folding may change: a capital letter, or
-// part of a character beyond ASCII. Two different names without such a byte are not case
+// part of a character outside of ASCII. Two different names without such a byte are not case
 // variants.
 func foldable(name []byte) bool {
 	for _, c := range name {
@@ -60,7 +60,7 @@ func (t *Table) addSpelling(r *rule) error {
 	var buffer [maxName]byte
 	key := string(folded(buffer[:0], []byte(r.Name)))
 	if t.spellings[key] != nil || key == "" {
-		return fmt.Errorf("rule %q: there is another spelling of this name, or none", r.Name)
+		return fmt.Errorf("rule %q: another rule has a spelling of this name, or the name has no letters", r.Name)
 	}
 	if t.spellings == nil {
 		t.spellings = make(map[string]*rule)
@@ -90,9 +90,9 @@ func (t *Table) spelling(name []byte) *rule {
 	return nil
 }
 
-// folded appends name to dst in lower case, without underscores and hyphens, as far as dst has
-// room. Like caseVariant it takes U+017F for an s and U+212A for a k. Names in tables have no
-// other character beyond ASCII.
+// folded appends name to dst in lower case, without underscores and hyphens, up to the capacity
+// of dst. Like caseVariant, it treats U+017F as s and U+212A as k. Names in tables have no
+// other character outside of ASCII.
 func folded(dst, name []byte) []byte {
 	for len(name) > 0 && len(dst) < cap(dst) {
 		c := name[0]

@@ -64,11 +64,11 @@ func TestUnknownMembersAreNoted(t *testing.T) {
 		}
 	}
 	if f := closedTable.ScanNotes([]byte(`{"Model":1}`), make([]Value, 1), nil); f == nil {
-		t.Error("a case variant of a member that decides passes")
+		t.Error("a case variant of a Deciding member passes")
 	}
 }
 
-func TestScanBoundsItsNotes(t *testing.T) {
+func TestScanNotesLimitsTheNumberOfNotes(t *testing.T) {
 	t.Parallel()
 	body := func(parts int) []byte {
 		return []byte(`{"model":"m","prompt":"p","parts":[` + strings.Repeat(`{"type":"x"},`, parts-1) + `{"type":"x"}]}`)
@@ -95,7 +95,7 @@ func TestScanBoundsItsNotes(t *testing.T) {
 	}
 }
 
-// Not parallel: it counts allocations of the process.
+// TestScanWithoutNotesAllocatesNothing is not parallel: it counts allocations of the process.
 func TestScanWithoutNotesAllocatesNothing(t *testing.T) {
 	body := []byte(`{"model":"m","prompt":[[1,2],[3]],"tokens":[[1,2],[3]],"parts":[{"type":"text"},{"type":"tool"}]}`)
 	if f := completionsTable.Scan(body, make([]Value, completionsFields)); f == nil {
@@ -111,8 +111,8 @@ func TestScanWithoutNotesAllocatesNothing(t *testing.T) {
 	}); n != 0 || len(notes) != 0 {
 		t.Errorf("%v allocations, %d notes", n, len(notes))
 	}
-	if v, in := fields[slotTokens], fields[slotElements]; v.Len != 2 || in != (Value{Kind: Array, Len: 3}) {
-		t.Errorf("tokens are %+v, of %+v", v, in)
+	if v, elements := fields[slotTokens], fields[slotElements]; v.Len != 2 || elements != (Value{Kind: Array, Len: 3}) {
+		t.Errorf("tokens are %+v, their elements %+v", v, elements)
 	}
 	notes = make([]Note, 0, 10)
 	for _, text := range []string{`{"model":"m","y":null,"Z":false}`, `{"model":"m","y":1,"Z":2,"Cached-Content":3,"tools":[{}]}`} {

@@ -9,7 +9,7 @@ import (
 // is not possible in code is quoted: `output["a b"]`.
 type path string
 
-// maxQuoted is the greatest part of an unknown name in an error, in bytes.
+// maxQuoted is the maximum number of bytes of an unknown name in an error.
 const maxQuoted = 64
 
 func (p path) member(name string) path {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Every error of a scan with its exact text. The table is that of completions, unless the
-// body has messages or max_tokens.
+// TestScanErrors has every error of a scan with its exact text. It uses the table of
+// messages for bodies with messages or max_tokens, and that of completions for all others.
 func TestScanErrors(t *testing.T) {
 	t.Parallel()
 	const p = `{"model":"m","prompt":"p",`
@@ -84,7 +84,7 @@ func TestScanErrors(t *testing.T) {
 		{`{"x":` + strings.Repeat(`{"y":`, MaxDepth), "INVALID_JSON: invalid JSON at byte 320: nested deeper than 64 levels"},
 		{`{"grid":` + nested(MaxDepth) + `}`, "INVALID_JSON: invalid JSON at byte 71: nested deeper than 64 levels"},
 
-		// What is missing; the first in the order of the table.
+		// Missing members: the first one in the order of the table.
 		{"{}", "MISSING_PARAMETER (model): `model` is required"},
 		{`{"model":"m"}`, "MISSING_PARAMETER (prompt): `prompt` is required"},
 		{`{"model":null,"prompt":"p"}`, "MISSING_PARAMETER (model): `model` is required"},
@@ -126,23 +126,23 @@ func TestScanErrors(t *testing.T) {
 		{`{"messages":[],"temperature":1e309}`, "INVALID_PARAMETER (temperature): `temperature` is too large a number"},
 		{`{"messages":[],"temperature":-1` + strings.Repeat("0", 310) + `}`, "INVALID_PARAMETER (temperature): `temperature` is too large a number"},
 
-		// Repeated members and case variants of deciding ones.
+		// Repeated members and case variants of Deciding ones.
 		{`{"model":"a","model":"b"}`, "INVALID_PARAMETER (model): `model` is given twice"},
 		{`{"model":"a","mod\u0065l":"a"}`, "INVALID_PARAMETER (model): `model` is given twice"},
 		{`{"n":null,"n":1}`, "INVALID_PARAMETER (n): `n` is given twice"},
-		{`{"Model":"a"}`, "INVALID_PARAMETER (model): `model` must be written exactly so, not \"Model\""},
-		{`{"\u004dODEL":"a"}`, "INVALID_PARAMETER (model): `model` must be written exactly so, not \"MODEL\""},
-		{"{\"max_to\u212aens\":1}", "INVALID_PARAMETER (max_tokens): `max_tokens` must be written exactly so, not \"max_to\u212aens\""},
-		{`{"max_token\u017f":1}`, "INVALID_PARAMETER (max_tokens): `max_tokens` must be written exactly so, not \"max_tokenſ\""},
-		{`{"messages":[],"thinking":{"Budget_tokens":1}}`, "INVALID_PARAMETER (thinking.budget_tokens): `thinking.budget_tokens` must be written exactly so, not \"Budget_tokens\""},
+		{`{"Model":"a"}`, "INVALID_PARAMETER (model): `model` must have exactly this spelling, not \"Model\""},
+		{`{"\u004dODEL":"a"}`, "INVALID_PARAMETER (model): `model` must have exactly this spelling, not \"MODEL\""},
+		{"{\"max_to\u212aens\":1}", "INVALID_PARAMETER (max_tokens): `max_tokens` must have exactly this spelling, not \"max_to\u212aens\""},
+		{`{"max_token\u017f":1}`, "INVALID_PARAMETER (max_tokens): `max_tokens` must have exactly this spelling, not \"max_tokenſ\""},
+		{`{"messages":[],"thinking":{"Budget_tokens":1}}`, "INVALID_PARAMETER (thinking.budget_tokens): `thinking.budget_tokens` must have exactly this spelling, not \"Budget_tokens\""},
 		{`{"messages":[],"thinking":{},"thinking":{}}`, "INVALID_PARAMETER (thinking): `thinking` is given twice"},
-		{`{"messages":[],"Thinking":{}}`, "INVALID_PARAMETER (thinking): `thinking` must be written exactly so, not \"Thinking\""},
+		{`{"messages":[],"Thinking":{}}`, "INVALID_PARAMETER (thinking): `thinking` must have exactly this spelling, not \"Thinking\""},
 		{p + `"stream_options":{"include_usage":true,"include_usage":false}}`, "INVALID_PARAMETER (stream_options.include_usage): `stream_options.include_usage` is given twice"},
 
-		// Text that parsers read differently.
-		{`{"model":"a\ud800"}`, "INVALID_PARAMETER (model): `model` holds half of a surrogate pair"},
-		{`{"model":"\udc00\ud800"}`, "INVALID_PARAMETER (model): `model` holds half of a surrogate pair"},
-		{`{"model":"\ud83d\u0041"}`, "INVALID_PARAMETER (model): `model` holds half of a surrogate pair"},
+		// Text that different parsers read differently.
+		{`{"model":"a\ud800"}`, "INVALID_PARAMETER (model): `model` contains half of a surrogate pair"},
+		{`{"model":"\udc00\ud800"}`, "INVALID_PARAMETER (model): `model` contains half of a surrogate pair"},
+		{`{"model":"\ud83d\u0041"}`, "INVALID_PARAMETER (model): `model` contains half of a surrogate pair"},
 	} {
 		table, size := completionsTable, int(completionsFields)
 		if strings.Contains(c.body, `"messages"`) || strings.Contains(c.body, "max_to") {

@@ -9,13 +9,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Scan reads body once. It checks that body is a JSON object, checks its grammar, applies t to
-// its members, and stores the value of each rule r with a Slot in fields[r.Slot]. fields[0]
-// is the object itself: a text that is inserted at fields[0].Start+1 becomes its first
-// member, and needs a comma after it if fields[0].Len is not zero.
+// Scan reads body once. It checks that body is a JSON object, and applies t to its members. It
+// stores the value of each rule r with a Slot in fields[r.Slot]. fields[0] is the object itself.
+// To add a member to the object, insert it at fields[0].Start+1, with a comma after it if
+// fields[0].Len is not zero.
 //
-// Fields of absent members are cleared, so fields may be used again. It must be longer than
-// the highest Slot, and may be nil if there is none. After an error its content is undefined.
+// Fields of absent members are cleared, so fields may be used again. The slice must be longer
+// than the highest Slot, and may be nil if there is none. After an error its content is
+// undefined.
 //
 // Scan does not allocate, unless it returns an error.
 func (t *Table) Scan(body []byte, fields []Value) *fault.Fault {
@@ -52,9 +53,9 @@ func (t *Table) ScanNotes(body []byte, fields []Value, notes *[]Note) *fault.Fau
 	return nil
 }
 
-// scanner is the state of one Scan. Members with rules are read by recursion, which is no
-// deeper than tables are nested. skip reads all others. The comment in grammar.go says what
-// the methods return.
+// scanner is the state of one Scan. Members with rules are read by recursion, one level for
+// each nested table. skip reads all others. A comment in grammar.go describes the results of
+// the methods.
 type scanner struct {
 	body   []byte
 	fields []Value
@@ -150,7 +151,7 @@ func (s *scanner) addNote(n Note, r *rule, level int) bool {
 		if r.isUnknown {
 			s.at[level].name = n.Member(s.body)
 		}
-		s.refuse(level, "is one of more than "+strconv.Itoa(MaxNotes)+" members that decide the price, which is too many")
+		s.refuse(level, "exceeds the limit of "+strconv.Itoa(MaxNotes)+" members that affect the price")
 		return false
 	}
 	n.Index = -1
@@ -176,7 +177,7 @@ func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rul
 	}
 	if r = t.caseVariant(name); r != nil {
 		s.at[level] = step{name: r.Name, index: -1}
-		s.refuse(level, "must be written exactly so, not "+strconv.Quote(string(name)))
+		s.refuse(level, "must have exactly this spelling, not "+strconv.Quote(string(name)))
 		return nil, false
 	}
 	return t.unknown, true
@@ -258,7 +259,7 @@ func (s *scanner) value(i, depth int, r *rule, level int) Value {
 		var escapes bool
 		v.End, escapes = s.string(i)
 		if escapes && (r.Slot != 0 || r.Note != 0) && !r.isUnknown && v.End >= 0 && !hasOnlyPairs(s.body[i+1:v.End-1]) {
-			v.End = s.refuse(level, "holds half of a surrogate pair")
+			v.End = s.refuse(level, "contains half of a surrogate pair")
 		}
 	case Integer, Number:
 		v.End = s.inRange(v, r, level)
@@ -321,7 +322,7 @@ func (s *scanner) array(i, depth int, r *rule, level int) (end, elements int) {
 }
 
 // inRange checks the value of a number. If the rule only allows integers, its bounds apply. If
-// it allows numbers, the bounds of float64 apply. If it allows any kind, there are none.
+// it allows numbers, the bounds of float64 apply. If it allows any kind, there are no bounds.
 func (s *scanner) inRange(v Value, r *rule, level int) int {
 	raw := s.body[v.Start:v.End]
 	switch {
@@ -339,20 +340,20 @@ func (s *scanner) inRange(v Value, r *rule, level int) int {
 }
 
 // bounds returns the error for an integer out of bounds.
-func bounds(least, most int64) string {
+func bounds(minimum, maximum int64) string {
 	switch {
-	case least == math.MinInt64 && most == math.MaxInt64:
+	case minimum == math.MinInt64 && maximum == math.MaxInt64:
 		return "must be an integer of 64 bits"
-	case most == math.MaxInt64:
-		return "must be an integer of at least " + strconv.FormatInt(least, 10)
+	case maximum == math.MaxInt64:
+		return "must be an integer of at least " + strconv.FormatInt(minimum, 10)
 	}
-	return "must be an integer from " + strconv.FormatInt(least, 10) + " to " + strconv.FormatInt(most, 10)
+	return "must be an integer from " + strconv.FormatInt(minimum, 10) + " to " + strconv.FormatInt(maximum, 10)
 }
 
 // refuse sets the fault for the value at the current step.
-func (s *scanner) refuse(level int, why string) int {
+func (s *scanner) refuse(level int, reason string) int {
 	param := s.param(level)
-	s.fault = fault.At(fault.InvalidParameter, param, "`%s` %s", param, why)
+	s.fault = fault.At(fault.InvalidParameter, param, "`%s` %s", param, reason)
 	return -1
 }
 

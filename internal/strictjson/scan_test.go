@@ -34,14 +34,14 @@ func TestScanStoresTheMembersOfItsTable(t *testing.T) {
 		t.Errorf("system is %+v, %s", v, v.Raw(body))
 	}
 	if v := fields[slotUser]; v != (Value{}) {
-		t.Errorf("a null was recorded as %+v", v)
+		t.Errorf("a null was stored as %+v", v)
 	}
 	if v := fields[0]; v.Kind != Object || v.Start != 1 || v.End != len(body)-1 || v.Len != 10 {
 		t.Errorf("the body is %+v", v)
 	}
 }
 
-func TestAValueIsReadOnlyAsItsKind(t *testing.T) {
+func TestValueMethodsCheckTheKind(t *testing.T) {
 	t.Parallel()
 	body := []byte(`{"model":"true","prompt":["5","6"],"n":5,"stop":"x"}`)
 	fields := make([]Value, completionsFields)
@@ -49,20 +49,20 @@ func TestAValueIsReadOnlyAsItsKind(t *testing.T) {
 		t.Fatal(f)
 	}
 	if fields[slotCModel].Bool(body) || fields[slotN].Bool(body) || (Value{}).Bool(body) {
-		t.Error("something that is no boolean was true")
+		t.Error("Bool returned true for a value that is not a boolean")
 	}
 	if _, ok := fields[slotStop].Int(body); ok {
-		t.Error("a string was an integer")
+		t.Error("Int returned true for a string")
 	}
 	if fields[slotN].Text(body) != "" || (Value{}).Text(body) != "" {
-		t.Error("something that is no string had a text")
+		t.Error("Text returned a text for a value that is not a string")
 	}
 	if fields[slotPrompt].Len != 2 {
 		t.Errorf("prompt has %d elements, want 2", fields[slotPrompt].Len)
 	}
 }
 
-func TestScanAcceptsWhatTheTableDoesNotForbid(t *testing.T) {
+func TestScanAcceptsUnusualValidBodies(t *testing.T) {
 	t.Parallel()
 	const head = `{"model":"m","prompt":"p",`
 	for _, rest := range []string{
@@ -70,8 +70,8 @@ func TestScanAcceptsWhatTheTableDoesNotForbid(t *testing.T) {
 		`"stop":[]}`, `"stop":["a","b"]}`, `"stop":null}`, `"nullable":null}`,
 		`"grid":[1,2.5,[null],1e308,-1.5E-400]}`,
 		`"stream_options":{}}`, `"stream_options":{"x":1,"x":2}}`,
-		`"other":1e999999,"other":2,"Other":3}`,             // it has no rule
-		`"stop":"a","stop":"b","STOP":5}`,                   // repeated members that do not decide
+		`"other":1e999999,"other":2,"Other":3}`,             // there is no rule for other
+		`"stop":"a","stop":"b","STOP":5}`,                   // stop is not Deciding
 		`"a\ud800":"\udc00\ud800","\uD83D\uDE00":"\uDE00"}`, // as Python clients send them
 		`"":0," model":0,"model ":0,"model\u0000":0}`,
 		`"\u006e":3}`,
@@ -115,11 +115,11 @@ func TestScanClearsTheFieldsOfAbsentMembers(t *testing.T) {
 		}
 	}
 	if fields[slotN].Kind != 0 {
-		t.Errorf("n of the first body is still there: %+v", fields[slotN])
+		t.Errorf("n of the first body was not cleared: %+v", fields[slotN])
 	}
 }
 
-// Not parallel: it counts allocations of the process.
+// TestScanAllocatesNothing is not parallel: it counts allocations of the process.
 func TestScanAllocatesNothing(t *testing.T) {
 	cases := append(bodies[:len(bodies):len(bodies)], struct {
 		name string

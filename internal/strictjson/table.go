@@ -11,7 +11,7 @@ import (
 // small.
 const (
 	maxRules   = 1000 // of one table
-	maxBits    = 64   // rules of one table that are Required or Deciding, or have an Absent: each is a bit in a set
+	maxBits    = 64   // rules of one table that are Required or Deciding or have an Absent: each needs a bit in a set
 	maxName    = 64   // bytes
 	maxNesting = 12   // tables within tables
 )
@@ -33,9 +33,9 @@ type Rule struct {
 	// zero allows any and does not count them.
 	Inner Kind
 
-	// Elements is the index in the fields of a Scan for the elements of an array:
-	// Kind is the set of their kinds, and Len the number of elements of the arrays
-	// among them, if Inner is given. Zero: not stored.
+	// Elements is the index in the fields of a Scan for the elements of an array;
+	// zero: they are not stored. Kind of that field is the set of their kinds. If
+	// Inner is given, its Len is the total number of elements of the inner arrays.
 	Elements int
 
 	// Members are the rules for the members of an object, and for those of each
@@ -49,7 +49,7 @@ type Rule struct {
 	// Required refuses an object without this member, or with null for it.
 	Required bool
 
-	// Deciding marks a member that decides routing or price. A second one is
+	// Deciding marks a member that affects routing or price. A second one is
 	// refused, even with an escaped name ("mod\u0065l"). A name that differs only
 	// in case is refused as well, because some parsers read "Model" as "model". A
 	// rule with Deciding members is Deciding itself.
@@ -61,20 +61,20 @@ type Rule struct {
 	// last one is stored.
 	Slot int
 
-	// Note is the number under which [Table.ScanNotes] appends each value of this
-	// member that is not null to its notes; zero: none. It is for members of
-	// elements of arrays, of which there may be many. Strings are checked as with a
-	// Slot.
+	// Note makes [Table.ScanNotes] append a note with this number for each value of
+	// this member that is not null; zero: no notes. Use it for members of the elements
+	// of an array, of which there may be many. Strings are checked as with a Slot.
 	Note int
 
 	// Usual are strings that are not noted, if they are written without escapes.
 	Usual []string
 
-	// Absent is the number of a note for each object without this member, or with
-	// null for it; zero: none. The value of the note is the object.
+	// Absent makes [Table.ScanNotes] append a note with this number for each object
+	// without this member, or with null for it; zero: no notes. The value of the note
+	// is the object.
 	Absent int
 
-	// AnySpelling applies this rule to each name that equals Name if case,
+	// AnySpelling applies this rule to each name that equals Name after case,
 	// underscores and hyphens are ignored: cachedContent and Cached-Content equal
 	// cached_content.
 	AnySpelling bool
@@ -91,26 +91,26 @@ type Table struct {
 	unknown   *rule            // for members without a rule; nil: they are not checked
 	required  uint64           // set of the rules that are Required
 	deciding  uint64           // set of the rules that are Deciding
-	absent    uint64           // set of the rules that have an Absent
+	absent    uint64           // set of the rules with an Absent
 	lowerCase bool             // names of Deciding rules have no capitals and are ASCII
-	slots     []int            // every slot written below this table
-	nesting   int              // tables within this one, and itself
+	slots     []int            // all slots of this table and of those within it
+	nesting   int              // levels of tables: 1 without a table within this one
 }
 
-// rule is a Rule with what a scan needs.
+// rule is a Rule with values computed for a scan.
 type rule struct {
 	Rule
 	allowed   Kind   // Kinds, Number completed by Integer
 	wanted    string // allowed, in words
-	bit       uint64 // this rule in a set; 0 where it is neither Required nor Deciding, and has no Absent
+	bit       uint64 // this rule in a set; 0 if the rule is neither Required nor Deciding and has no Absent
 	elem      *rule  // for elements, if they are checked or counted
 	inner     bool   // it is for elements of an inner array
 	isUnknown bool   // it is for members without a rule
-	slots     []int  // slots to clear when the member appears: its own, and those below
+	slots     []int  // slots to clear when the member appears: of the member and of all members within it
 }
 
-// NewTable returns a table of rules. It panics if they contradict each other: that is an
-// error of the program, which shows at its start.
+// NewTable returns a table of rules. It panics if they contradict each other. Tables are
+// package variables, so such a mistake shows when the program starts.
 func NewTable(rules ...Rule) *Table {
 	t, err := newTable(rules)
 	if err != nil {
@@ -131,11 +131,11 @@ func newTable(rules []Rule) (*Table, error) {
 			return nil, fmt.Errorf("rule %q: %w", r.Name, err)
 		}
 		if slices.ContainsFunc(t.rules, func(other rule) bool { return strings.EqualFold(other.Name, r.Name) }) {
-			return nil, fmt.Errorf("rule %q: a second one of this name", r.Name)
+			return nil, fmt.Errorf("rule %q: another rule has this name", r.Name)
 		}
 		for _, slot := range compiled.slots {
 			if slices.Contains(t.slots, slot) {
-				return nil, fmt.Errorf("rule %q: slot %d is taken", r.Name, slot)
+				return nil, fmt.Errorf("rule %q: slot %d is already used", r.Name, slot)
 			}
 		}
 		if compiled.Required || compiled.Deciding || compiled.Absent != 0 {
@@ -170,7 +170,7 @@ func newTable(rules []Rule) (*Table, error) {
 		t.slots = append(t.slots, compiled.slots...)
 	}
 	if t.nesting > maxNesting {
-		return nil, fmt.Errorf("%d tables within each other, more than %d", t.nesting, maxNesting)
+		return nil, fmt.Errorf("%d levels of tables, more than %d", t.nesting, maxNesting)
 	}
 	return t, nil
 }
@@ -183,11 +183,11 @@ func (t *Table) NoteUnknown(note int) *Table {
 	return &closed
 }
 
-// With returns t with the rules of common for names without a rule in t. So many tables can
-// share these rules. It panics if common requires or stores a member.
+// With returns t with the rules of common for names without a rule in t. It lets tables share
+// rules. It panics if common requires or stores a member.
 func (t *Table) With(common *Table) *Table {
 	if common.required|common.deciding|common.absent != 0 || len(common.slots) > 0 || common.common != nil || common.unknown != nil {
-		panic("strictjson: rules for many tables are required, deciding, noted when absent or recorded")
+		panic("strictjson: shared rules must not be required, deciding, noted when absent or stored")
 	}
 	more := *t
 	more.common = common
@@ -213,18 +213,18 @@ func compile(r Rule) (rule, error) {
 	case r.Note < 0 || r.Absent < 0:
 		return c, fmt.Errorf("note %d is negative", min(r.Note, r.Absent))
 	case len(r.Usual) > 0 && (r.Note == 0 || c.allowed&String == 0):
-		return c, fmt.Errorf("it has usual strings, but notes no string")
+		return c, fmt.Errorf("it has usual strings, but does not note strings")
 	case r.Elements < 0 || r.Elements != 0 && c.allowed&Array == 0:
-		return c, fmt.Errorf("it has Elements, but is no array")
+		return c, fmt.Errorf("it stores its elements, but is not an array")
 	case r.Inner != 0 && (r.Elem&Array == 0 || r.Members != nil):
-		return c, fmt.Errorf("it has elements of elements, but its elements are no arrays")
+		return c, fmt.Errorf("it has inner elements, but its elements are not arrays")
 	case r.Elem != 0 && c.allowed&Array == 0:
-		return c, fmt.Errorf("it has elements, but is no array")
+		return c, fmt.Errorf("it has elements, but is not an array")
 	case r.Members != nil && c.allowed&(Object|Array) == 0:
-		return c, fmt.Errorf("it has members, but is no object and no array")
+		return c, fmt.Errorf("it has members, but is neither an object nor an array")
 	case r.Min != 0 || r.Max != 0:
 		if c.allowed&Integer == 0 || c.allowed&Number != 0 {
-			return c, fmt.Errorf("it has bounds, but is no integer")
+			return c, fmt.Errorf("it has bounds, but is not an integer")
 		}
 	}
 	switch {
@@ -234,7 +234,7 @@ func compile(r Rule) (rule, error) {
 		c.Max = math.MaxInt64
 	}
 	if c.Min > c.Max {
-		return c, fmt.Errorf("no integer is within %d and %d", c.Min, c.Max)
+		return c, fmt.Errorf("its minimum %d is greater than its maximum %d", c.Min, c.Max)
 	}
 
 	for _, slot := range []int{r.Slot, r.Elements} {
@@ -244,7 +244,7 @@ func compile(r Rule) (rule, error) {
 	}
 	if m := r.Members; m != nil {
 		if c.allowed&Array != 0 && len(m.slots) > 0 {
-			return c, fmt.Errorf("members of the elements of an array cannot be recorded: there may be many")
+			return c, fmt.Errorf("members of the elements of an array cannot be stored: there may be many")
 		}
 		c.slots = append(c.slots, m.slots...)
 		c.Deciding = c.Deciding || m.deciding != 0

@@ -17,24 +17,24 @@ func numbered(count int, r Rule) (rules []Rule) {
 	return rules
 }
 
-func TestRulesThatDecideNothingNeedNoBit(t *testing.T) {
+func TestTheLimitOfBitsDoesNotApplyToNotedRules(t *testing.T) {
 	t.Parallel()
 	rules := append(numbered(999, Rule{Note: 1}), Rule{Name: "model", Required: true, Deciding: true})
 	table := NewTable(rules...)
 	var notes []Note
 	if f := table.ScanNotes([]byte(`{"n000":1,"n998":2,"n000":3,"model":4}`), make([]Value, 1), &notes); f != nil || len(notes) != 3 {
-		t.Errorf("answered %v, %d notes", f, len(notes))
+		t.Errorf("the error is %v, with %d notes", f, len(notes))
 	}
 	for body, want := range map[string]string{`{"n000":1}`: "`model` is required", `{"model":1,"model":2}`: "`model` is given twice"} {
 		if f := table.ScanNotes([]byte(body), make([]Value, 1), &notes); f == nil || f.Message != want {
-			t.Errorf("%s was answered %v", body, f)
+			t.Errorf("%s: the error is %v, want %s", body, f, want)
 		}
 	}
 }
 
-func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
+func TestNewTableRefusesContradictoryRules(t *testing.T) {
 	t.Parallel()
-	recorded := NewTable(Rule{Name: "x", Slot: 1})
+	stored := NewTable(Rule{Name: "x", Slot: 1})
 	deep := NewTable()
 	for range maxNesting - 1 {
 		deep = NewTable(Rule{Name: "x", Kinds: Object, Members: deep})
@@ -46,22 +46,22 @@ func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
 		{`rule "": a name has 1 to 64 bytes`, []Rule{{}}},
 		{`a name has 1 to 64 bytes`, []Rule{{Name: strings.Repeat("x", 65)}}},
 		{`rule "x": slot -1 is negative`, []Rule{{Name: "x", Slot: -1}}},
-		{`rule "x": it has Elements, but is no array`, []Rule{{Name: "x", Kinds: String, Elements: 1}}},
+		{`rule "x": it stores its elements, but is not an array`, []Rule{{Name: "x", Kinds: String, Elements: 1}}},
 		{`rule "x": note -1 is negative`, []Rule{{Name: "x", Note: -1}}},
-		{`rule "x": it has usual strings, but notes no string`, []Rule{{Name: "x", Usual: []string{"a"}}}},
-		{`rule "x": it has elements of elements, but its elements are no arrays`, []Rule{{Name: "x", Kinds: Array, Elem: Integer, Inner: Integer}}},
-		{`rule "X": a second one of this name`, []Rule{{Name: "x"}, {Name: "X"}}},
-		{`rule "y": slot 1 is taken`, []Rule{{Name: "x", Slot: 1}, {Name: "y", Slot: 1}}},
-		{`rule "yy": slot 1 is taken`, []Rule{{Name: "x", Slot: 1}, {Name: "yy", Kinds: Object, Members: recorded}}},
-		{`rule "x": it has elements, but is no array`, []Rule{{Name: "x", Kinds: Object, Elem: String}}},
-		{`rule "x": it has members, but is no object and no array`, []Rule{{Name: "x", Kinds: String, Members: recorded}}},
-		{`rule "x": it has bounds, but is no integer`, []Rule{{Name: "x", Kinds: Number, Max: 5}}},
-		{`rule "x": no integer is within 5 and 1`, []Rule{{Name: "x", Kinds: Integer, Min: 5, Max: 1}}},
-		{`rule "x": members of the elements of an array cannot be recorded: there may be many`, []Rule{{Name: "x", Kinds: Array, Members: recorded}}},
-		{`13 tables within each other, more than 12`, []Rule{{Name: "x", Kinds: Object, Members: deep}}},
+		{`rule "x": it has usual strings, but does not note strings`, []Rule{{Name: "x", Usual: []string{"a"}}}},
+		{`rule "x": it has inner elements, but its elements are not arrays`, []Rule{{Name: "x", Kinds: Array, Elem: Integer, Inner: Integer}}},
+		{`rule "X": another rule has this name`, []Rule{{Name: "x"}, {Name: "X"}}},
+		{`rule "y": slot 1 is already used`, []Rule{{Name: "x", Slot: 1}, {Name: "y", Slot: 1}}},
+		{`rule "yy": slot 1 is already used`, []Rule{{Name: "x", Slot: 1}, {Name: "yy", Kinds: Object, Members: stored}}},
+		{`rule "x": it has elements, but is not an array`, []Rule{{Name: "x", Kinds: Object, Elem: String}}},
+		{`rule "x": it has members, but is neither an object nor an array`, []Rule{{Name: "x", Kinds: String, Members: stored}}},
+		{`rule "x": it has bounds, but is not an integer`, []Rule{{Name: "x", Kinds: Number, Max: 5}}},
+		{`rule "x": its minimum 5 is greater than its maximum 1`, []Rule{{Name: "x", Kinds: Integer, Min: 5, Max: 1}}},
+		{`rule "x": members of the elements of an array cannot be stored: there may be many`, []Rule{{Name: "x", Kinds: Array, Members: stored}}},
+		{`13 levels of tables, more than 12`, []Rule{{Name: "x", Kinds: Object, Members: deep}}},
 		{`1001 rules, more than 1000`, make([]Rule, 1001)},
 		{`rule "n064": more than 64 are required or deciding, or noted when absent`, numbered(65, Rule{Deciding: true})},
-		{`rule "a-b": there is another spelling of this name`, []Rule{{Name: "a_b", AnySpelling: true}, {Name: "a-b", AnySpelling: true}}},
+		{`rule "a-b": another rule has a spelling of this name`, []Rule{{Name: "a_b", AnySpelling: true}, {Name: "a-b", AnySpelling: true}}},
 		{`note -1 is negative`, []Rule{{Name: "x", Absent: -1}}},
 	} {
 		_, err := newTable(c.rules)
@@ -71,7 +71,7 @@ func TestNewTableRefusesRulesThatContradictThemselves(t *testing.T) {
 	}
 }
 
-func TestTableFindsEveryNameAndNoOther(t *testing.T) {
+func TestFindMatchesExactNames(t *testing.T) {
 	t.Parallel()
 	names := []string{"a", "b", "ab", "ba", "model", "modem", strings.Repeat("x", maxName)}
 	var rules []Rule
@@ -91,10 +91,10 @@ func TestTableFindsEveryNameAndNoOther(t *testing.T) {
 	}
 }
 
-func TestTextEndsExactlyAtTheFirstSpecialByte(t *testing.T) {
+func TestTextEndsAtTheFirstSpecialByte(t *testing.T) {
 	t.Parallel()
-	// Every byte at every place of a word, among bytes that a borrow of the
-	// subtraction could reach, in a text long enough for every stride.
+	// This tries every byte at every position of a word. The bytes after it are those
+	// that a borrow of the subtraction could change, and are longer than every stride.
 	for _, filler := range []string{"a", "\"", "\x1f", " ", "!", "\\", "]", "\x7f", "\x80", "é", "\xff"} {
 		for at := range 150 {
 			for special := range 256 {
@@ -111,12 +111,12 @@ func TestTextEndsExactlyAtTheFirstSpecialByte(t *testing.T) {
 						}
 					}
 					for name, text := range map[string]func([]byte, int) (int, int){"text": text, "byWords": textByWords} {
-						got, foreign := text(b, from)
+						got, gotHigh := text(b, from)
 						if len(b)-got < stride {
-							got, foreign = textTail(b, got, foreign)
+							got, gotHigh = textTail(b, got, gotHigh)
 						}
-						if got != want || min(foreign, want) != high {
-							t.Fatalf("%s: %q from %d ends at %d, the first beyond ASCII is at %d, want %d, %d", name, b, from, got, foreign, want, high)
+						if got != want || min(gotHigh, want) != high {
+							t.Fatalf("%s: %q from %d ends at %d, the first byte outside ASCII is at %d, want %d, %d", name, b, from, got, gotHigh, want, high)
 						}
 					}
 				}

@@ -1,7 +1,7 @@
 package strictjson
 
-// The tables of the tests: what docs/reference/calls.md says of a messages call and
-// of a completions call, with the members that decide a price.
+// These tables are for tests. They have the members of a messages call and of a completions
+// call in docs/reference/calls.md, with those that affect the price.
 
 const (
 	_ = iota // the body

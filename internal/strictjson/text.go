@@ -6,11 +6,11 @@ import (
 	"unicode/utf8"
 )
 
-// stride is the greatest number of bytes that text compares at a time.
+// stride is the maximum number of bytes that text compares at a time.
 const stride = 16
 
-// textTail is text for the last bytes of b, of which there are less than stride. It continues
-// at i, with the high that text returned.
+// textTail is text for the last bytes of b, which are fewer than stride. It continues at i,
+// with the high that text returned.
 func textTail(b []byte, i, high int) (next, lowest int) {
 	i, lowest = textByWords(b, i)
 	for high = min(high, lowest); i < len(b); i++ {
@@ -53,14 +53,14 @@ func textByWords(b []byte, i int) (next, high int) {
 //
 // Inverting the second bit exchanges the quote (0x22) with the space (0x20) and maps the
 // control characters to control characters. So one subtraction borrows for exactly these
-// among the bytes below 0x80. The borrow continues into the next bytes: bits above the lowest
-// one that is set mean nothing.
+// among the bytes below 0x80. The borrow continues into the next bytes: only the lowest bit
+// that is set is valid.
 func stopBits(w uint64) uint64 {
 	return ((w ^ ones*0x02) - ones*0x21) | ((w ^ ones*'\\') - ones)
 }
 
-// validUTF8 is utf8.Valid, and faster for ASCII with a few letters of two bytes. It calls
-// utf8.Valid at the first longer letter.
+// validUTF8 is utf8.Valid, but faster for ASCII with a few characters of two bytes. It calls
+// utf8.Valid at the first longer character.
 func validUTF8(p []byte) bool {
 	for len(p) >= 8 {
 		w := binary.LittleEndian.Uint64(p) & highBits

@@ -7,8 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// Value is the position of a value in a body. Its methods take the same body again. The zero
-// Value is an absent one.
+// Value is the position of a value in a body. Its methods need the same body. The zero Value
+// is an absent one.
 type Value struct {
 	// Kind is the kind of the value; zero: it is absent.
 	Kind Kind
@@ -21,15 +21,15 @@ type Value struct {
 	Len int
 }
 
-// MaxNotes is the greatest number of notes of one body. No call needs as many.
+// MaxNotes is the maximum number of notes of one body. No call needs as many.
 const MaxNotes = 10_000
 
 // Note is a member to which a rule with a Note applies, or an object without the member of a
 // rule with an Absent.
 type Note struct {
-	Name   int // that of the rule
+	Name   int // the Note or the Absent of the rule
 	Object int // the offset of the object that has the member
-	At     int // the offset of the name of the member, or of the object without it
+	At     int // the offset of the member's name, or of the object without the member
 	Index  int // the index in the outermost array; -1: not in an array
 	Value
 }
@@ -41,8 +41,8 @@ func (n Note) Member(body []byte) string {
 	return Value{Kind: String, Start: n.At, End: end}.Text(body)
 }
 
-// PathOf returns the path of the value at the offset start of a body whose grammar was
-// checked. It is slow, and only for error texts.
+// PathOf returns the path of the value at the offset start. The grammar of body must have been
+// checked. PathOf is slow: only use it for error texts.
 func PathOf(body []byte, start int) string {
 	dec := decoder(body)
 	for {
@@ -71,7 +71,7 @@ func (v Value) Text(body []byte) string {
 }
 
 // Int returns the value of an Integer. It returns false for any other kind, and for an integer
-// outside of int64, which a rule for an Integer refuses.
+// outside of int64. A rule whose only kind is Integer refuses such an integer.
 func (v Value) Int(body []byte) (int64, bool) {
 	if v.Kind != Integer {
 		return 0, false
@@ -130,7 +130,7 @@ func hasOnlyPairs(raw []byte) bool {
 }
 
 // escaped returns the character of the escape at the beginning of raw, and the length of the
-// escape. Half of a surrogate pair without the other half is returned as it is.
+// escape. Half of a surrogate pair without the other half is returned unchanged.
 func escaped(raw []byte) (r rune, size int) {
 	switch raw[1] {
 	case 'b':

@@ -42,8 +42,8 @@ func catchPanic(err *error) {
 		return
 	}
 	e := &adapterError{what: "the adapter panicked", detail: fmt.Sprint(p)}
-	if of, is := p.(runtime.Error); is {
-		e.what, e.detail = e.what+": "+of.Error(), ""
+	if runtimeErr, ok := p.(runtime.Error); ok {
+		e.what, e.detail = e.what+": "+runtimeErr.Error(), ""
 	}
 	*err = e
 }
@@ -59,19 +59,19 @@ func (c *core) logBackendError(level zapcore.Level, message string, rec *record.
 // errorFields returns the log fields of an error of a backend, without its text.
 func errorFields(err error) []zap.Field {
 	fields := []zap.Field{zap.String("kind", string(backends.KindOf(err)))}
-	if broken, is := errors.AsType[*adapterError](err); is {
+	if broken, ok := errors.AsType[*adapterError](err); ok {
 		fields = append(fields, zap.String("error", broken.what))
 	}
-	said, is := errors.AsType[*backends.Error](err)
-	if !is {
+	answer, ok := errors.AsType[*backends.Error](err)
+	if !ok {
 		return fields
 	}
-	fields = append(fields, zap.String("reason", string(said.Reason)))
-	if said.Status != 0 {
-		fields = append(fields, zap.Int("status", said.Status))
+	fields = append(fields, zap.String("reason", string(answer.Reason)))
+	if answer.Status != 0 {
+		fields = append(fields, zap.Int("status", answer.Status))
 	}
-	if isCode(said.Code) {
-		fields = append(fields, zap.String("code", said.Code))
+	if isCode(answer.Code) {
+		fields = append(fields, zap.String("code", answer.Code))
 	}
 	return fields
 }
@@ -90,7 +90,7 @@ func isCode(text string) bool {
 // logCopyError logs that results were not copied. It logs an error of the keeper with its text, and
 // an error of a backend without.
 func (c *core) logCopyError(level zapcore.Level, message string, rec *record.Record, err error) {
-	if _, is := errors.AsType[*backends.Error](err); is {
+	if _, ok := errors.AsType[*backends.Error](err); ok {
 		c.logBackendError(level, message, rec, err)
 		return
 	}

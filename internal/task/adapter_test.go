@@ -51,7 +51,7 @@ func (s refusingService) Fetch(context.Context, backends.Ref, int) (io.ReadClose
 	return nil, backends.Content{}, s.err
 }
 
-// fetching is a keeper that only calls Fetch.
+// fetching is a keeper that calls Fetch and fails.
 type fetching struct{}
 
 func (fetching) Keep(ctx context.Context, k Keeping) ([]string, error) {
@@ -59,46 +59,47 @@ func (fetching) Keep(ctx context.Context, k Keeping) ([]string, error) {
 	return nil, fmt.Errorf("result 1: %w", err)
 }
 
-// The text of a service may repeat the prompt.
+// TestTextOfBackendErrorsIsLoggedAtDebugOnly checks errors of a service whose text may repeat the
+// prompt.
 func TestTextOfBackendErrorsIsLoggedAtDebugOnly(t *testing.T) {
 	t.Parallel()
 	const words = "your prompt was: my secret cat"
-	said := func(kind backends.Kind) error {
+	refusal := func(kind backends.Kind) error {
 		return &backends.Error{
 			Kind: kind, Reason: backends.UpstreamError, Message: words, Detail: "422 E_7 " + words, Status: 422, Code: "E_7",
 		}
 	}
-	const outline = `"kind":"refused","reason":"UPSTREAM_ERROR","status":422,"code":"E_7"`
+	const fields = `"kind":"refused","reason":"UPSTREAM_ERROR","status":422,"code":"E_7"`
 	for name, row := range map[string]struct {
-		err  error
-		do   func(f *fixture, err error)
-		logs string // message of the line at info level
-		as   string
+		err     error
+		do      func(f *fixture, err error)
+		message string // of the line at info level
+		fields  string // of this line
 	}{
-		"a submission": {said(backends.Refused), func(f *fixture, err error) {
+		"a submission": {refusal(backends.Refused), func(f *fixture, err error) {
 			f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return err } })
 			_, _ = f.submit(video())
-		}, "a backend did not accept a task", outline},
-		"a poll": {said(backends.Refused), func(f *fixture, err error) {
+		}, "a backend did not accept a task", fields},
+		"a poll": {refusal(backends.Refused), func(f *fixture, err error) {
 			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
 			f.mustSubmit(video())
-		}, "cannot poll a task at its backend", outline},
-		"a cancellation": {said(backends.Refused), func(f *fixture, err error) {
+		}, "cannot poll a task at its backend", fields},
+		"a cancellation": {refusal(backends.Refused), func(f *fixture, err error) {
 			f.service.set(func(s *mockService) { s.cancel = func(*work) error { return err } })
 			_, _ = f.Cancel(context.Background(), record.OfUser(ann), f.mustSubmit(video()).ID)
-		}, "a backend did not cancel a task", outline},
-		"a search for an unconfirmed job": {said(backends.Refused), func(f *fixture, err error) {
+		}, "a backend did not cancel a task", fields},
+		"a search for an unconfirmed job": {refusal(backends.Refused), func(f *fixture, err error) {
 			f.service.set(func(s *mockService) {
-				s.took = func(backends.Job) error { return errors.New("cut") }
+				s.afterAccept = func(backends.Job) error { return errors.New("cut") }
 				s.find = func(*work) (backends.Ref, error) { return backends.Ref{}, err }
 			})
 			f.mustSubmit(video())
-		}, "a task of unknown delivery cannot be searched for", outline},
-		"a failed fetch": {said(backends.Refused), func(f *fixture, err error) {
+		}, "a task of unknown delivery cannot be searched for", fields},
+		"a failed fetch": {refusal(backends.Refused), func(f *fixture, err error) {
 			f.serve(func(c *Config) { c.Keeper = fetching{} })
 			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return bytesOnly(1), nil } })
 			f.mustSubmit(video())
-		}, "cannot copy the results of a task yet", outline},
+		}, "cannot copy the results of a task yet", fields},
 		"an error without a kind": {errors.New(words), func(f *fixture, err error) {
 			f.service.set(func(s *mockService) { s.poll = func(*work) (backends.Status, error) { return backends.Status{}, err } })
 			f.mustSubmit(video())
@@ -123,7 +124,7 @@ func TestTextOfBackendErrorsIsLoggedAtDebugOnly(t *testing.T) {
 				row.do(f, row.err)
 				f.sleep(5 * time.Second)
 				encoder := zapcore.NewJSONEncoder(zapcore.EncoderConfig{MessageKey: "m"})
-				debugged, found := false, false
+				atDebug, found := false, false
 				for _, entry := range log.All() {
 					line, err := encoder.EncodeEntry(entry.Entry, entry.Context)
 					if err != nil {
@@ -132,22 +133,22 @@ func TestTextOfBackendErrorsIsLoggedAtDebugOnly(t *testing.T) {
 					text := line.String()
 					switch {
 					case entry.Level == zapcore.DebugLevel:
-						debugged = debugged || strings.Contains(text, words)
+						atDebug = atDebug || strings.Contains(text, words)
 					case strings.Contains(text, words):
 						t.Errorf("at %v: %s", entry.Level, text)
-					case entry.Message == row.logs:
-						found = found || strings.Contains(text, `"task_id":"task_`) && strings.Contains(text, `"backend":"works",`+row.as+"}")
+					case entry.Message == row.message:
+						found = found || strings.Contains(text, `"task_id":"task_`) && strings.Contains(text, `"backend":"works",`+row.fields+"}")
 					}
 				}
-				if !debugged || !found {
-					t.Errorf("with debug: %t; without: %t, of %v", debugged, found, log.All())
+				if !atDebug || !found {
+					t.Errorf("text at debug: %t; fields at info: %t; log: %v", atDebug, found, log.All())
 				}
 			})
 		})
 	}
 }
 
-// Errors of the engine and of the Go runtime contain no data of callers.
+// TestContractViolationsOfAdaptersAreLogged checks errors that contain no data of callers.
 func TestContractViolationsOfAdaptersAreLogged(t *testing.T) {
 	t.Parallel()
 	for want, poll := range map[string]func() (backends.Status, error){
@@ -164,7 +165,7 @@ func TestContractViolationsOfAdaptersAreLogged(t *testing.T) {
 						return
 					}
 				}
-				t.Errorf("it is not logged: %v", log.All())
+				t.Errorf("the log has no %q: %v", want, log.All())
 			})
 		})
 	}

@@ -98,12 +98,12 @@ func (c *core) apply(ctx context.Context, tr *transition.Row, change transition.
 
 // applyDurably calls apply until the change is durable or the engine ends, and reports whether it is
 // durable. It is for facts that only this process knows, such as the answer of a backend.
-func (c *core) applyDurably(tr *transition.Row, change transition.Change) (after *record.Record, noted bool) {
-	noted = c.store.Durably("write a change of a task: "+tr.Name, change.Known.ID, func(ctx context.Context) (err error) {
+func (c *core) applyDurably(tr *transition.Row, change transition.Change) (after *record.Record, durable bool) {
+	durable = c.store.Durably("write a change of a task: "+tr.Name, change.Known.ID, func(ctx context.Context) (err error) {
 		after, _, err = c.apply(ctx, tr, change)
 		return err
 	})
-	return after, noted
+	return after, durable
 }
 
 // wake brings the next poll of a task forward if the backend has its job.

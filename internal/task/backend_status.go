@@ -24,7 +24,7 @@ type BackendStatus struct {
 	Deferred   int64     `json:"deferred,omitempty"` // part of Waiting: tasks that are sent again later, because the backend refused them or others of their users
 	MaxRunning int       `json:"max_running,omitempty"`
 	Oldest     time.Time `json:"oldest,omitzero"` // when the longest waiting task was submitted
-	Busy       bool      `json:"busy,omitempty"`  // the backend has asked for a pause
+	Busy       bool      `json:"busy,omitempty"`  // no task is sent until a pause has ended
 }
 
 // Abandoned reports whether tasks wait for a backend that is no longer configured. Only an
@@ -113,9 +113,9 @@ func (e *Engine) setDrained(ctx context.Context, actor, backend string, drained 
 	})
 }
 
-// Check asks a backend whether it would accept a job, which costs nothing. asked is false if the
+// Check checks whether a backend would accept a job, which costs nothing. checked is false if the
 // adapter has no such check.
-func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err error) {
+func (e *Engine) Check(ctx context.Context, backend string) (checked bool, err error) {
 	b, found := e.backend(backend)
 	if !found {
 		return false, fault.At(fault.NotFound, "backend", "there is no backend %q configured", backend)
@@ -132,6 +132,6 @@ func (e *Engine) Check(ctx context.Context, backend string) (asked bool, err err
 	defer catchPanic(&err)
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
-	asked = true
-	return asked, checker.Check(ctx)
+	checked = true
+	return checked, checker.Check(ctx)
 }

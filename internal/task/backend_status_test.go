@@ -16,8 +16,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// audit returns the actions of the audit log with their users: those of each user,
-// latest first, then those without a user.
+// audit returns the actions of the audit log with their users, latest first for each
+// user. Actions without a user are last.
 func (f *fixture) audit() (actions []string) {
 	f.t.Helper()
 	add := func(_, val []byte) bool {
@@ -49,15 +49,15 @@ func (f *fixture) audit() (actions []string) {
 func TestADrainedBackendGetsNoNewTasks(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		running := f.mustSubmit(video())
-		f.until(running.ID, record.InProgress, time.Minute)
-		for range 2 { // twice is once
+		f.waitStatus(running.ID, record.InProgress, time.Minute)
+		for range 2 { // the second call has no effect
 			if err := f.Drain(f.t.Context(), "root", "works"); err != nil {
 				t.Fatal(err)
 			}
 		}
 		waiting := f.mustSubmit(video())
 		f.stop()
-		f.start() // it is durable
+		f.start() // the drained state is durable
 		f.service.succeed(1)
 		f.sleep(95 * time.Second)
 		f.wantStatus(running.ID, record.Success)
@@ -69,7 +69,7 @@ func TestADrainedBackendGetsNoNewTasks(t *testing.T) {
 		if err := f.Enable(f.t.Context(), "root", "works"); err != nil {
 			t.Fatal(err)
 		}
-		f.until(waiting.ID, record.Success, 10*time.Second)
+		f.waitStatus(waiting.ID, record.Success, 10*time.Second)
 		for _, set := range []func() error{
 			func() error { return f.Drain(f.t.Context(), "root", "nothing") },
 			func() error { return f.Enable(f.t.Context(), "root", "nothing") },
@@ -79,7 +79,7 @@ func TestADrainedBackendGetsNoNewTasks(t *testing.T) {
 			}
 		}
 		if got := f.audit(); jsonOf(got) != `["root backend.enable works","root backend.drain works"]` {
-			t.Errorf("the audit has %v", got)
+			t.Errorf("the audit log has %v", got)
 		}
 	})
 }
@@ -100,13 +100,13 @@ func TestRetryProcessesAStuckTask(t *testing.T) {
 		f.sleep(100 * time.Millisecond)
 		f.wantStatus(task.ID, record.Success)
 		if _, err := f.Retry(f.t.Context(), "root", task.ID); codeOf(err) != fault.Conflict {
-			t.Errorf("one that is over: %v", err)
+			t.Errorf("a finished task: %v", err)
 		}
 		if _, err := f.Retry(f.t.Context(), "root", record.NewID()); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
 		if got := f.audit(); len(got) != 1 || got[0] != "root task.retry "+task.ID+" of "+ann+" "+annKey {
-			t.Errorf("the audit has %v", got)
+			t.Errorf("the audit log has %v", got)
 		}
 	})
 }
@@ -130,7 +130,7 @@ func TestARetryDuringAPollPollsAgain(t *testing.T) {
 	})
 }
 
-func TestFigures(t *testing.T) {
+func TestStatsCountPollErrors(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.mustSubmit(video())
 		f.service.set(func(s *mockService) {
@@ -153,8 +153,8 @@ func (c checked) Check(ctx context.Context) error { return c.check(ctx) }
 
 func TestCheckOfABackend(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		if asked, err := f.Check(f.t.Context(), "works"); asked || err != nil {
-			t.Errorf("an adapter without a check: %t, %v", asked, err)
+		if checked, err := f.Check(f.t.Context(), "works"); checked || err != nil {
+			t.Errorf("an adapter without a check: %t, %v", checked, err)
 		}
 		for _, name := range []string{"nothing", "", "a/b"} {
 			if _, err := f.Check(f.t.Context(), name); codeOf(err) != fault.NotFound {
@@ -166,15 +166,15 @@ func TestCheckOfABackend(t *testing.T) {
 			check func(ctx context.Context) error
 			want  string
 		}{
-			"it would take one":     {func(context.Context) error { return nil }, ""},
-			"it would not":          {func(context.Context) error { return refused }, refused.Error()},
-			"the adapter panics":    {func(context.Context) error { panic("bug") }, "the adapter panicked: bug"},
-			"the adapter says none": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded.Error()},
+			"it would accept a job":       {func(context.Context) error { return nil }, ""},
+			"it would refuse a job":       {func(context.Context) error { return refused }, refused.Error()},
+			"the adapter panics":          {func(context.Context) error { panic("bug") }, "the adapter panicked: bug"},
+			"the adapter does not answer": {func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }, context.DeadlineExceeded.Error()},
 		} {
 			f.serve(func(c *Config) { c.Backends = []Backend{{Name: "works", Backend: checked{f.service, row.check}}} })
-			asked, err := f.Check(f.t.Context(), "works")
-			if got := fmt.Sprint(err); !asked || got != cmp.Or(row.want, "<nil>") {
-				t.Errorf("%s: %t, %v", name, asked, err)
+			checked, err := f.Check(f.t.Context(), "works")
+			if got := fmt.Sprint(err); !checked || got != cmp.Or(row.want, "<nil>") {
+				t.Errorf("%s: %t, %v", name, checked, err)
 			}
 		}
 	})
@@ -183,20 +183,20 @@ func TestCheckOfABackend(t *testing.T) {
 func TestUnfinishedFindsTasksInEachState(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.serve(func(c *Config) {
-			c.Backends = []Backend{{Name: "works", Backend: f.service, MaxRunning: 2}, {Name: "away", Backend: f.service}}
+			c.Backends = []Backend{{Name: "works", Backend: f.service, MaxRunning: 2}, {Name: "removed", Backend: f.service}}
 		})
 		var want []string
-		for i, s := range []Submission{video(), with(func(s *Submission) { s.Backend = "away" }), video(), video()} {
+		for i, s := range []Submission{video(), with(func(s *Submission) { s.Backend = "removed" }), video(), video()} {
 			want = append(want, f.mustSubmit(s).ID)
 			f.sleep(time.Duration(i+1) * time.Second)
 		}
-		over := f.mustSubmit(with(func(s *Submission) { s.Backend = "away" }))
-		f.service.setStatus(over.ID, succeeded(1))
-		f.until(over.ID, record.Success, time.Minute)
+		finished := f.mustSubmit(with(func(s *Submission) { s.Backend = "removed" }))
+		f.service.setStatus(finished.ID, succeeded(1))
+		f.waitStatus(finished.ID, record.Success, time.Minute)
 		f.serve(func(c *Config) { c.Backends = c.Backends[:1] })
 
-		ids := func(owner record.Owner, most int) (ids []string, more bool) {
-			tasks, more, err := f.Unfinished(f.t.Context(), owner, most)
+		ids := func(owner record.Owner, limit int) (ids []string, more bool) {
+			tasks, more, err := f.Unfinished(f.t.Context(), owner, limit)
 			if err != nil {
 				t.Fatal(err)
 			}

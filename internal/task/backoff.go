@@ -14,25 +14,25 @@ import (
 // handleRefusal defers a task that the backend refused but may accept later. After a pause the task
 // returns to the end of the queue, so that it blocks no other task.
 func (d *driver) handleRefusal(b Backend, rec *record.Record, refusal *backends.Error) {
-	own, asked := d.countRefusal(rec, refusal), refusal.RetryAfter
+	onlyTask, pause := d.countRefusal(rec, refusal), refusal.RetryAfter
 	if wait, delayed := d.userDelay(rec.User); delayed {
-		asked = max(asked, wait+transition.Interval(0, 0)) // another task of the user is tried first
+		pause = max(pause, wait+transition.Interval(0, 0)) // another task of the user is tried first
 	}
 	if refusal.Kind == backends.Refused {
-		if own {
+		if onlyTask {
 			d.logBackendError(zap.WarnLevel, "a generation service refused a task: the task is sent again later", rec, refusal)
 		} else {
 			d.logBackendError(zap.ErrorLevel, "a generation service does not accept the gateway's account: its tasks wait", rec, refusal)
 		}
 	}
-	d.deferTask(rec, b.BusyTimeout, refusal.Reason, asked, own)
+	d.deferTask(rec, b.BusyTimeout, refusal.Reason, pause, onlyTask)
 }
 
 // countRefusal counts a refusal, and pauses the backend if it would refuse other tasks too. It
-// reports whether the refusal concerns only this task or its user. That is so if the backend has
-// accepted other tasks since it first refused this one, or if no other task was refused in a row
-// (with 403: no task of another user). A refusal of the account (401, 402) concerns all tasks.
-func (d *driver) countRefusal(rec *record.Record, refusal *backends.Error) (own bool) {
+// reports whether the refusal concerns only this task or its user. It does if the backend has
+// accepted other tasks since it first refused this one. It also does if no other task was refused
+// in a row; with 403, no task of another user. A refusal of the account (401, 402) concerns all tasks.
+func (d *driver) countRefusal(rec *record.Record, refusal *backends.Error) (onlyTask bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	account := refusal.Status == http.StatusUnauthorized || refusal.Status == http.StatusPaymentRequired
@@ -77,10 +77,10 @@ func (d *driver) postponesFailure() bool {
 // [ErrorIntervals].
 const maxFirstFailures = 3
 
-// deferTask removes a refused task from the queue for a pause of at least asked. If own is false, the
-// refusal does not concern this task: the time after which the task fails starts again.
-func (d *driver) deferTask(rec *record.Record, timeout time.Duration, reason backends.Reason, asked time.Duration, own bool) {
-	d.applyDurably(transition.Defer, transition.Change{Known: rec, BusyTimeout: timeout, Reason: reason, Pause: asked, PostponeFailure: !own})
+// deferTask removes a refused task from the queue for at least pause. If onlyTask is false, the refusal
+// also concerns other tasks: the time after which the task fails starts again.
+func (d *driver) deferTask(rec *record.Record, timeout time.Duration, reason backends.Reason, pause time.Duration, onlyTask bool) {
+	d.applyDurably(transition.Defer, transition.Change{Known: rec, BusyTimeout: timeout, Reason: reason, Pause: pause, PostponeFailure: !onlyTask})
 	d.nudgeDriver(d.name)
 }
 
@@ -124,9 +124,9 @@ const (
 	// forgetDelay is how long a delay is kept after its end.
 	forgetDelay = 2 * time.Minute
 
-	// asideInterval is the time between the resumptions of two deferred tasks of a user, so
-	// that they do not use up the polls per second of the backend. It is multiplied by the
-	// number of refusals in a row, up to maxAside.
+	// asideInterval is the time between the resumptions of two deferred tasks of a user. It
+	// is multiplied by the number of refusals in a row, up to maxAside. So these tasks do not
+	// use up the polls per second of the backend.
 	asideInterval = 100 * time.Millisecond
 	maxAside      = 10
 )
@@ -136,7 +136,7 @@ func (u *delay) over(now time.Time) bool { return now.After(u.until.Add(forgetDe
 
 // countForbidden counts a 403. It reports whether the refusal concerns only the task or its user. d.mu is
 // held.
-func (d *driver) countForbidden(user string) (own bool) {
+func (d *driver) countForbidden(user string) (onlyTask bool) {
 	now := time.Now()
 	u := d.delays[user]
 	if u == nil || u.over(now) {

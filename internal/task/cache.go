@@ -36,7 +36,7 @@ func (c *cache) keep(one *cached) {
 	if c.young == nil {
 		c.young = make(map[string]*cached)
 	}
-	if _, there := c.young[one.ID]; !there && len(c.young) >= cacheSize/2 {
+	if _, exists := c.young[one.ID]; !exists && len(c.young) >= cacheSize/2 {
 		c.young, c.old = make(map[string]*cached), c.young
 	}
 	c.young[one.ID] = one

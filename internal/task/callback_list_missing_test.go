@@ -18,7 +18,7 @@ func TestTheListOfCallbacksSkipsAKeyWithoutARecord(t *testing.T) {
 		}
 		f.service.succeed(1)
 		for _, id := range ids {
-			f.until(id, record.Success, 10*60e9)
+			f.waitStatus(id, record.Success, 10*60e9)
 		}
 		list, _, err := f.Callbacks(context.Background(), ann, "", 10)
 		if err != nil || len(list) != 4 {
@@ -40,7 +40,7 @@ func TestTheListOfCallbacksSkipsAKeyWithoutARecord(t *testing.T) {
 			}
 		}
 		if n != 3 {
-			t.Errorf("%d of 3", n)
+			t.Errorf("%d callbacks, want 3", n)
 		}
 	})
 }

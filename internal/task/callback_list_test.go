@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestACallbackListSkipsAMalformedKey: a damaged store may have one.
+// TestACallbackListSkipsAMalformedKey checks a list with index keys that have no record.
 func TestACallbackListSkipsAMalformedKey(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.damaged = true

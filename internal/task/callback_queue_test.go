@@ -18,15 +18,15 @@ const bob = "user_bob"
 
 // The values in docs/reference/tasks.md#callbacks.
 const (
-	perKey     = 4 // attempts at once
+	perKey     = 4 // concurrent attempts
 	perUser    = 16
 	oneAttempt = 10 * time.Second
 	redelivery = 7 * 24 * time.Hour
 )
 
-// crowded runs fn in a fixture in which bob has money too and all tasks wait. The
-// receivers of the silent keys do not answer; those of annKey2 and bobKey do.
-func crowded(t *testing.T, silent []string, fn func(f *fixture)) {
+// withSilentReceivers runs fn in a fixture in which all tasks wait and bob has money too.
+// The receivers of the silent keys do not answer; the receivers of annKey2 and bobKey do.
+func withSilentReceivers(t *testing.T, silent []string, fn func(f *fixture)) {
 	t.Helper()
 	withFixture(t, func(f *fixture) {
 		f.credit(bob, 1000)
@@ -35,14 +35,14 @@ func crowded(t *testing.T, silent []string, fn func(f *fixture)) {
 		}
 		f.listen()
 		f.hooks.mu.Lock()
-		mute := make(map[string]bool)
+		ignores := make(map[string]bool) // by URL
 		for _, key := range append(silent, annKey2, bobKey) {
 			url := "https://" + key + ".example.com/"
 			f.hooks.address[key] = callback.Address{URL: url, Secrets: [][]byte{[]byte("x")}}
-			mute[url] = slices.Contains(silent, key)
+			ignores[url] = slices.Contains(silent, key)
 		}
 		f.hooks.answer = func(n int) int {
-			if mute[f.hooks.got[n-1].url] {
+			if ignores[f.hooks.got[n-1].url] {
 				return -1
 			}
 			return 200
@@ -52,10 +52,10 @@ func crowded(t *testing.T, silent []string, fn func(f *fixture)) {
 	})
 }
 
-// over creates n finished tasks of a key, and returns the last.
-func (f *fixture) over(key string, n int) (last string) {
+// finishTasks creates n finished tasks of a key, and returns the last.
+func (f *fixture) finishTasks(key string, n int) (last string) {
 	f.t.Helper()
-	f.sleep(time.Millisecond) // they are due after the previous ones
+	f.sleep(time.Millisecond) // their callbacks are due after the previous ones
 	user := ann
 	if key == bobKey {
 		user = bob
@@ -84,25 +84,25 @@ func (f *fixture) waitDelivered(task string, within time.Duration) {
 }
 
 func TestManyCallbacksOfOneKeyDoNotDelayOthers(t *testing.T) {
-	crowded(t, []string{annKey}, func(f *fixture) {
-		f.over(annKey, 2000)
+	withSilentReceivers(t, []string{annKey}, func(f *fixture) {
+		f.finishTasks(annKey, 2000)
 		for _, key := range []string{annKey2, bobKey} {
-			f.waitDelivered(f.over(key, 1), time.Second)
+			f.waitDelivered(f.finishTasks(key, 1), time.Second)
 		}
 		f.hooks.mu.Lock()
 		if f.hooks.peak > perKey+1 {
-			t.Errorf("%d attempts at once", f.hooks.peak)
+			t.Errorf("%d concurrent attempts", f.hooks.peak)
 		}
 		f.hooks.mu.Unlock()
 	})
 }
 
 func TestCallbacksOfAnEarlierProcessAreSentFairly(t *testing.T) {
-	crowded(t, []string{annKey}, func(f *fixture) {
+	withSilentReceivers(t, []string{annKey}, func(f *fixture) {
 		f.sender.Halt()
 		synctest.Wait()
-		f.over(annKey, 1500)
-		left := []string{f.over(annKey2, 1), f.over(bobKey, 1)}
+		f.finishTasks(annKey, 1500)
+		left := []string{f.finishTasks(annKey2, 1), f.finishTasks(bobKey, 1)}
 		f.stop()
 		f.start()
 		for _, task := range left {
@@ -116,24 +116,24 @@ func TestManyKeysOfOneUserDoNotDelayOthers(t *testing.T) {
 	for i := range 16 {
 		silent = append(silent, fmt.Sprintf("key_ann_%02d", i))
 	}
-	crowded(t, silent, func(f *fixture) {
+	withSilentReceivers(t, silent, func(f *fixture) {
 		for _, key := range silent {
-			f.over(key, 20)
+			f.finishTasks(key, 20)
 		}
 		f.sleep(time.Second)
 		f.hooks.mu.Lock()
 		if f.hooks.open != perUser {
-			t.Errorf("%d attempts of one user at once", f.hooks.open)
+			t.Errorf("%d concurrent attempts of one user, want %d", f.hooks.open, perUser)
 		}
 		f.hooks.mu.Unlock()
-		f.waitDelivered(f.over(bobKey, 1), 100*time.Millisecond)
+		f.waitDelivered(f.finishTasks(bobKey, 1), 100*time.Millisecond)
 		// The other key of the user waits for one attempt, not for all of them.
-		f.waitDelivered(f.over(annKey2, 1), oneAttempt+time.Second)
+		f.waitDelivered(f.finishTasks(annKey2, 1), oneAttempt+time.Second)
 	})
 }
 
 func TestIndexKeysWithoutACallbackAreRemoved(t *testing.T) {
-	crowded(t, nil, func(f *fixture) {
+	withSilentReceivers(t, nil, func(f *fixture) {
 		err := f.store.Update(context.Background(), func(t storage.Txn) error {
 			for _, key := range [][]byte{
 				storage.Key(record.EventDuePrefix, bob, bobKey, int64(1), record.NewID()),
@@ -148,7 +148,7 @@ func TestIndexKeysWithoutACallbackAreRemoved(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.waitDelivered(f.over(bobKey, 1), time.Second)
+		f.waitDelivered(f.finishTasks(bobKey, 1), time.Second)
 		f.sleep(2 * record.Idle) // the key of ann is removed by a later read of all queues
 	})
 }

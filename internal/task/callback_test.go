@@ -20,15 +20,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// ended creates a task and waits for its success.
-func (f *fixture) ended(change func(s *Submission)) *record.Task {
+// finishTask creates a task and waits for its success.
+func (f *fixture) finishTask(change func(s *Submission)) *record.Task {
 	f.t.Helper()
 	f.service.succeed(1)
 	task := f.mustSubmit(with(change))
-	return f.until(task.ID, record.Success, time.Minute)
+	return f.waitStatus(task.ID, record.Success, time.Minute)
 }
 
-func plain(*Submission) {}
+func unchanged(*Submission) {}
 
 // delivery returns the callback of a task.
 func (f *fixture) delivery(task string) callback.Callback {
@@ -42,19 +42,19 @@ func (f *fixture) delivery(task string) callback.Callback {
 			return d
 		}
 	}
-	f.t.Fatalf("no callback of %s among %+v", task, list)
+	f.t.Fatalf("the list has no callback of %s: %+v", task, list)
 	return callback.Callback{}
 }
 
 func TestCallbackBody(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.listen()
-		task := f.ended(func(s *Submission) { s.SessionID, s.SessionContext = "s-1", "order 7" })
+		task := f.finishTask(func(s *Submission) { s.SessionID, s.SessionContext = "s-1", "order 7" })
 		synctest.Wait()
 		failing := f.mustSubmit(video())
 		f.service.set(func(s *mockService) { s.poll = nil })
 		f.service.setStatus(failing.ID, failed(backends.ContentRejected))
-		f.until(failing.ID, record.Failed, time.Minute)
+		f.waitStatus(failing.ID, record.Failed, time.Minute)
 		synctest.Wait()
 		got := f.hooks.requests()
 		if len(got) != 2 {
@@ -64,11 +64,11 @@ func TestCallbackBody(t *testing.T) {
 		want := fmt.Sprintf(`{"type":"task.succeeded","timestamp":%d,"data":%s,"session_id":"s-1","session_context":"order 7"}}`,
 			task.CompletedAt, strings.TrimSuffix(string(text), "}"))
 		if string(got[0].body) != want {
-			t.Errorf("it says\n%s, want\n%s", got[0].body, want)
+			t.Errorf("the body is\n%s, want\n%s", got[0].body, want)
 		}
 		if !strings.Contains(string(got[1].body), `{"type":"task.failed",`) || !strings.Contains(string(got[1].body), `"reason":"CONTENT_REJECTED"`) ||
 			!strings.HasSuffix(string(got[1].body), `"session_id":"","session_context":""}}`) {
-			t.Errorf("it says\n%s", got[1].body)
+			t.Errorf("the body of the failure is\n%s", got[1].body)
 		}
 		for _, d := range got {
 			if d.url != "https://ann.example.com/hook" || d.header.Get("Content-Type") != "application/json" {
@@ -77,7 +77,7 @@ func TestCallbackBody(t *testing.T) {
 			checkSignatures(t, d, "current secret")
 		}
 		if got[0].header.Get("Webhook-Id") == got[1].header.Get("Webhook-Id") {
-			t.Error("two events have one id")
+			t.Error("two events have the same id")
 		}
 		if d := f.delivery(task.ID); d.State != record.Delivered || d.Status != 200 || d.Attempts != 1 || d.ID != got[0].header.Get("Webhook-Id") || d.Next != 0 || d.Trouble != "" {
 			t.Errorf("%+v", d)
@@ -91,7 +91,7 @@ func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 	t.Helper()
 	sent, err := strconv.ParseInt(d.header.Get("Webhook-Timestamp"), 10, 64)
 	if err != nil || sent != d.at.Unix() {
-		t.Errorf("signed for %q, sent at %d", d.header.Get("Webhook-Timestamp"), d.at.Unix())
+		t.Errorf("the timestamp is %q, the callback was sent at %d", d.header.Get("Webhook-Timestamp"), d.at.Unix())
 	}
 	var want []string
 	for _, secret := range secrets {
@@ -100,7 +100,7 @@ func checkSignatures(t *testing.T, d delivered, secrets ...string) {
 		want = append(want, "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)))
 	}
 	if got := d.header.Get("Webhook-Signature"); got != strings.Join(want, " ") {
-		t.Errorf("signed %q, want %q", got, want)
+		t.Errorf("the signature is %q, want %q", got, want)
 	}
 }
 
@@ -110,7 +110,7 @@ func TestTheOldSecretAlsoSignsDuringARotation(t *testing.T) {
 		f.hooks.mu.Lock()
 		f.hooks.address[annKey] = callback.Address{URL: "https://ann.example.com/hook", Secrets: [][]byte{[]byte("new"), []byte("old")}}
 		f.hooks.mu.Unlock()
-		f.ended(plain)
+		f.finishTask(unchanged)
 		synctest.Wait()
 		checkSignatures(t, f.hooks.requests()[0], "new", "old")
 	})
@@ -119,7 +119,7 @@ func TestTheOldSecretAlsoSignsDuringARotation(t *testing.T) {
 func TestAKeyWithoutAnAddressGetsNoCallback(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.listen()
-		task := f.ended(func(s *Submission) { s.Key = annKey })
+		task := f.finishTask(func(s *Submission) { s.Key = annKey })
 		f.hooks.mu.Lock()
 		delete(f.hooks.address, annKey)
 		f.hooks.mu.Unlock()
@@ -136,7 +136,7 @@ func TestCallbackAttemptsFollowTheSchedule(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.listen()
 		f.hooks.answers(func(int) int { return 500 })
-		task := f.ended(plain)
+		task := f.finishTask(unchanged)
 		completed := time.UnixMilli(f.record(task.ID).Completed)
 		f.sleep(100 * time.Hour)
 		got := f.hooks.requests()
@@ -187,7 +187,7 @@ func TestCallbackEndsAfterCertainAnswers(t *testing.T) {
 			withFixture(t, func(f *fixture) {
 				f.listen()
 				f.hooks.answers(row.answer)
-				task := f.ended(plain)
+				task := f.finishTask(unchanged)
 				f.sleep(row.after)
 				synctest.Wait()
 				d := f.delivery(task.ID)
@@ -205,7 +205,7 @@ func TestCallbackEndsAfterCertainAnswers(t *testing.T) {
 				f.hooks.mu.Unlock()
 				for _, got := range f.hooks.requests() {
 					if got.url != "https://ann.example.com/hook" {
-						t.Errorf("it was sent to %s", got.url)
+						t.Errorf("the callback was sent to %s", got.url)
 					}
 				}
 			})
@@ -232,10 +232,10 @@ func TestASlowReceiverDoesNotDelayOthers(t *testing.T) {
 		f.sleep(5 * time.Second)
 		f.hooks.mu.Lock()
 		if f.hooks.peak != perKey {
-			t.Errorf("%d at once to one receiver", f.hooks.peak)
+			t.Errorf("%d concurrent attempts to one receiver, want %d", f.hooks.peak, perKey)
 		}
 		f.hooks.mu.Unlock()
-		task := f.ended(func(s *Submission) { s.Key = annKey2 })
+		task := f.finishTask(func(s *Submission) { s.Key = annKey2 })
 		f.sleep(100 * time.Millisecond)
 		if d := f.delivery(task.ID); d.State != record.Delivered {
 			t.Errorf("%+v", d)
@@ -247,7 +247,7 @@ func TestRedelivery(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.listen()
 		f.hooks.answers(func(int) int { return 410 })
-		task := f.ended(plain)
+		task := f.finishTask(unchanged)
 		synctest.Wait()
 		again := func() (callback.Callback, error) {
 			return f.Redeliver(context.Background(), "operator", record.OfUser(ann), task.ID)
@@ -263,7 +263,7 @@ func TestRedelivery(t *testing.T) {
 			t.Errorf("%+v", d)
 		}
 		f.listen()
-		for range 2 { // also of a delivered callback
+		for range 2 { // the second time, the callback is already delivered
 			if d, err := again(); err != nil || d.State != record.Undelivered {
 				t.Fatal(d, err)
 			}
@@ -278,7 +278,7 @@ func TestRedelivery(t *testing.T) {
 		}
 		for _, owner := range []record.Owner{record.OfUser("user_bob"), record.OfKey(bobKey), {}} {
 			if _, err := f.Redeliver(f.t.Context(), "x", owner, task.ID); codeOf(err) != fault.NotFound {
-				t.Errorf("another may: %v", err)
+				t.Errorf("another owner: %v", err)
 			}
 		}
 		if _, err := f.Redeliver(f.t.Context(), "x", record.Anyone, record.NewID()); codeOf(err) != fault.NotFound {
@@ -301,7 +301,7 @@ func TestCallbacksAreListedLatestFirst(t *testing.T) {
 		f.listen()
 		var want []string
 		for range 5 {
-			want = append([]string{f.ended(plain).ID}, want...)
+			want = append([]string{f.finishTask(unchanged).ID}, want...)
 		}
 		synctest.Wait()
 		var got []string

@@ -48,11 +48,11 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner,
 		return nil, err
 	}
 	defer done()
-	noted, noting := e.accepting.Load(id)
+	durable, accepting := e.accepting.Load(id)
 	rec, err := e.readTask(ctx, owner, id)
-	if err == nil && noting && rec.Delivery == record.Sending {
+	if err == nil && accepting && rec.Delivery == record.Sending {
 		select {
-		case <-noted.(chan struct{}):
+		case <-durable.(chan struct{}):
 			rec, err = e.readTask(ctx, owner, id)
 		case <-ctx.Done():
 		}
@@ -90,14 +90,15 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner,
 	case rec.Over():
 		return nil, fault.New(fault.TaskNotCancellable, "the task is over: %s", rec.State)
 	case !driven:
-		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is not configured any more: only an operator can cancel it", rec.Status())
+		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is no longer configured: only an operator can cancel it", rec.Status())
 	case rec.Delivery == record.Sending, rec.Delivery == record.Unknown:
 		return nil, fault.New(fault.TaskNotCancellable, "the task is being sent to the generation service; try again later").After(waitInterval)
 	}
 	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.Status())
 }
 
-// stop asks a backend to end a job. If the backend does not confirm, stop brings the next poll forward.
+// stop cancels a job at its backend. If the backend does not confirm, stop brings the next poll
+// forward.
 func (e *Engine) stop(rec *record.Record) error {
 	b, found := e.backend(rec.Backend)
 	if !found {
@@ -135,7 +136,7 @@ func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
 
 var errCannotCancel = errors.New("the backend cannot end jobs")
 
-// cancel asks a backend to end a job.
+// cancel cancels a job at a backend.
 func (c *core) cancel(b Backend, ref backends.Ref) (err error) {
 	defer catchPanic(&err)
 	backend, can := b.Backend.(backends.Canceler)

@@ -24,45 +24,45 @@ func TestCancel(t *testing.T) {
 		can    bool
 		before func(f *fixture) // sets up the state
 		after  func(f *fixture, id string)
-		code   fault.Code   // of the refusal; empty: it is cancelled
-		end    record.State // after a while
+		code   fault.Code   // of the refusal; empty: the task is cancelled
+		end    record.State // 8 seconds later
 	}{
-		"it waits": {before: func(f *fixture) {
+		"a waiting task": {before: func(f *fixture) {
 			f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		}, end: record.Failed},
-		"it is being sent": {before: func(f *fixture) {
+		"a task that is being sent": {before: func(f *fixture) {
 			f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(15 * time.Second) } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.InProgress},
-		"its delivery is unknown": {before: func(f *fixture) {
-			f.service.set(func(s *mockService) { s.took = func(backends.Job) error { return cut } })
+		"an unknown delivery": {before: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.afterAccept = func(backends.Job) error { return cut } })
 		}, can: true, code: fault.TaskNotCancellable, end: record.Pending},
-		"the backend confirms": {can: true, end: record.Failed},
-		"the backend cannot":   {code: fault.TaskNotCancellable, end: record.InProgress},
+		"the backend confirms":      {can: true, end: record.Failed},
+		"the backend cannot cancel": {code: fault.TaskNotCancellable, end: record.InProgress},
 		"the backend refuses": {can: true, before: func(f *fixture) {
 			f.service.set(func(s *mockService) { s.cancel = func(*work) error { return &backends.Error{Kind: backends.Refused} } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
-		"the backend does not say": {can: true, before: func(f *fixture) {
+		"an error without a kind": {can: true, before: func(f *fixture) {
 			f.service.set(func(s *mockService) { s.cancel = func(*work) error { return cut } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
 		"the adapter panics": {can: true, before: func(f *fixture) {
 			f.service.set(func(s *mockService) { s.cancel = func(*work) error { panic("bug") } })
 		}, code: fault.TaskNotCancellable, end: record.InProgress},
-		"it succeeds at the same moment": {can: true, after: func(f *fixture, id string) {
+		"the job succeeds during the cancellation": {can: true, after: func(f *fixture, id string) {
 			f.service.set(func(s *mockService) {
 				s.cancel = func(*work) error {
 					f.service.setStatus(id, succeeded(1))
-					time.Sleep(10 * time.Second) // a poll finds it
+					time.Sleep(10 * time.Second) // a poll finds the success
 					return nil
 				}
 			})
 		}, code: fault.TaskNotCancellable, end: record.Success},
-		"it succeeded": {can: true, after: func(f *fixture, id string) {
+		"a successful task": {can: true, after: func(f *fixture, id string) {
 			f.service.setStatus(id, succeeded(1))
-			f.until(id, record.Success, time.Minute)
+			f.waitStatus(id, record.Success, time.Minute)
 		}, code: fault.TaskNotCancellable, end: record.Success},
-		"it failed": {can: true, after: func(f *fixture, id string) {
+		"a failed task": {can: true, after: func(f *fixture, id string) {
 			f.service.setStatus(id, failed(backends.ModelFailed))
-			f.until(id, record.Failed, time.Minute)
+			f.waitStatus(id, record.Failed, time.Minute)
 		}, code: fault.TaskNotCancellable, end: record.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,15 +131,15 @@ func TestARunningPollDoesNotReviveACancelledTask(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.serve(func(c *Config) { c.Backends[0].Backend = cancelling{f.service} })
 		id := f.mustSubmit(video()).ID
-		asked := make(chan struct{}, 100)
+		polled := make(chan struct{}, 100)
 		f.service.set(func(s *mockService) {
 			s.poll = func(*work) (backends.Status, error) {
-				asked <- struct{}{}
-				time.Sleep(5 * time.Second) // the answer is from before it was cancelled
+				polled <- struct{}{}
+				time.Sleep(5 * time.Second) // the answer arrives after the cancellation
 				return backends.Status{State: backends.Running, Progress: 50}, nil
 			}
 		})
-		<-asked
+		<-polled
 		if _, err := f.Cancel(context.Background(), record.OfKey(annKey), id); err != nil {
 			t.Fatal(err)
 		}

@@ -41,8 +41,8 @@ const defaultPolls = 50
 type Config struct {
 	Backends []Backend
 
-	// Keeper copies results before success is recorded. Default: the links of
-	// the backends are passed on.
+	// Keeper copies results before success is recorded. Default: tasks return the
+	// URLs of the backends.
 	Keeper Keeper
 
 	// Unfinished is the maximum number of unfinished tasks of one API key. Default: 100.
@@ -86,7 +86,7 @@ type Keeping struct {
 	Key       string
 	User      string
 	Backend   string // the source of the results
-	MediaName string // file name that the caller asked for; may be empty
+	MediaName string // file name from the submission; may be empty
 	Results   []backends.Result
 
 	// Fetch opens a result without a URL by its index in Results. It is nil if the

@@ -17,7 +17,7 @@ import (
 )
 
 // client submits with one idempotency key until it has an answer, and polls until
-// the task has ended. It restarts the process whenever the process is dead.
+// the task has ended. If the process has ended, it starts a new one.
 func (f *fixture) client() *record.Task {
 	f.t.Helper()
 	s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID, s.SessionContext = "k", "s", "ctx" })
@@ -28,7 +28,7 @@ func (f *fixture) client() *record.Task {
 			if task, err := f.submit(s); err == nil {
 				id = task.ID
 			} else if code := codeOf(err); code != fault.StoreUnavailable && code != fault.UpstreamUnavailable && f.store.Err() == nil && !f.power.off.Load() {
-				f.t.Fatalf("the submission is refused: %v", err)
+				f.t.Fatalf("the submission failed: %v", err)
 			}
 			f.sleep(time.Second)
 			continue
@@ -39,11 +39,11 @@ func (f *fixture) client() *record.Task {
 		}
 		f.sleep(time.Second)
 	}
-	f.t.Fatal("the task does not end")
+	f.t.Fatal("the task has not ended")
 	return nil
 }
 
-// revive restarts the process if it is dead.
+// revive starts a new process if the current one has ended.
 func (f *fixture) revive() {
 	if f.store.Err() != nil || f.power.off.Load() || f.store.View(context.Background(), func(storage.Reader) error { return nil }) != nil {
 		f.closeDead()
@@ -64,13 +64,12 @@ func (f *fixture) settledCallbacks() bool {
 	return err == nil && none
 }
 
-// checkOnce checks that there was at most one job and one charge, and one callback
-// id.
+// checkOnce checks that the task has at most one job, one charge and one callback id.
 func (f *fixture) checkOnce(task *record.Task) {
 	f.t.Helper()
-	jobs, most := f.service.accepted()
-	if jobs > 1 || most > 1 {
-		f.t.Errorf("the service has accepted %d jobs, one up to %d times", jobs, most)
+	jobs, maxAccepted := f.service.accepted()
+	if jobs > 1 || maxAccepted > 1 {
+		f.t.Errorf("the service accepted %d jobs, one of them %d times", jobs, maxAccepted)
 	}
 	switch task.Status {
 	case record.Success:
@@ -78,7 +77,7 @@ func (f *fixture) checkOnce(task *record.Task) {
 	case record.Failed:
 		f.checkWallet(1000, 0)
 	default:
-		f.t.Errorf("the task ends %s", task.Status)
+		f.t.Errorf("the task ended as %s", task.Status)
 	}
 	ids := make(map[string]int)
 	for _, got := range f.hooks.requests() {
@@ -101,8 +100,8 @@ func TestAFaultAtAnyCommitIsHarmless(t *testing.T) {
 	} {
 		for _, finds := range []bool{true, false} {
 			for keeps := range 2 {
-				const most = 24
-				for commit := range most {
+				const limit = 24
+				for commit := range limit {
 					t.Run(fmt.Sprintf("%s, commit %d, finds %t, keeper %d", name, commit, finds, keeps), func(t *testing.T) {
 						withFixture(t, func(f *fixture) {
 							f.serve(func(c *Config) {
@@ -129,10 +128,10 @@ func TestAFaultAtAnyCommitIsHarmless(t *testing.T) {
 							task := f.client()
 							f.checkOnce(task)
 							if jobs, _ := f.service.accepted(); finds && (jobs == 1) != (task.Status == record.Success) {
-								t.Errorf("there are %d jobs, and it ended %s: %+v", jobs, task.Status, task.Error)
+								t.Errorf("%d jobs, and the task ended as %s: %+v", jobs, task.Status, task.Error)
 							}
-							if commit == most-1 && faulty.Commits()-before > most {
-								t.Errorf("there are %d commits: not all went wrong", faulty.Commits()-before)
+							if commit == limit-1 && faulty.Commits()-before > limit {
+								t.Errorf("%d commits: the test does not let all of them fail", faulty.Commits()-before)
 							}
 						})
 					})
@@ -186,21 +185,21 @@ func TestAKillAtEveryStep(t *testing.T) {
 		want  record.State
 	}{
 		"before the submission is durable": {plan: func(f *fixture) { f.faulty.Plan(storagetest.Halted) }, want: record.Success},
-		"after it, before a byte is sent": {plan: func(f *fixture) {
+		"after the submission is durable, before a byte is sent": {plan: func(f *fixture) {
 			f.service.set(func(s *mockService) {
 				s.submit = f.once(func() error { f.power.off.Store(true); return context.Canceled })
 			})
 		}, want: record.Failed}, // the gateway cannot know that no byte was sent
-		"after it, and the service supports Reconcile": {plan: func(f *fixture) {
+		"after the submission is durable, with Reconcile": {plan: func(f *fixture) {
 			f.service.set(func(s *mockService) {
 				s.submit = f.once(func() error { f.power.off.Store(true); return context.Canceled })
 			})
 		}, finds: true, want: record.Failed}, // the service has no job
 		"after the acceptance, before it is durable": {plan: func(f *fixture) {
-			f.service.set(func(s *mockService) { s.took = f.once(func() error { f.power.off.Store(true); return nil }) })
+			f.service.set(func(s *mockService) { s.afterAccept = f.once(func() error { f.power.off.Store(true); return nil }) })
 		}, want: record.Failed},
-		"after the acceptance, and the service supports Reconcile": {plan: func(f *fixture) {
-			f.service.set(func(s *mockService) { s.took = f.once(func() error { f.power.off.Store(true); return nil }) })
+		"after the acceptance, with Reconcile": {plan: func(f *fixture) {
+			f.service.set(func(s *mockService) { s.afterAccept = f.once(func() error { f.power.off.Store(true); return nil }) })
 		}, finds: true, want: record.Success},
 		"after a poll that returned a success": {plan: func(f *fixture) {
 			kill := f.once(func() error { f.power.off.Store(true); return nil })
@@ -226,11 +225,11 @@ func TestAKillAtEveryStep(t *testing.T) {
 				row.plan(f)
 				task := f.client()
 				if f.process == first {
-					t.Error("it was not killed")
+					t.Error("the process was not killed")
 				}
 				f.checkOnce(task)
 				if task.Status != row.want {
-					t.Errorf("it ended %s, want %s: %+v", task.Status, row.want, task.Error)
+					t.Errorf("the task ended as %s, want %s: %+v", task.Status, row.want, task.Error)
 				}
 			})
 		})
@@ -249,8 +248,8 @@ func (f *fixture) once(fn func() error) func(backends.Job) error {
 func TestARestartResumesAllTasks(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.credit("user_bob", 100_000)
-		const tasks, most = 60, 5
-		f.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
+		const tasks, limit = 60, 5
+		f.serve(func(c *Config) { c.Backends[0].MaxRunning = limit })
 		var ids []string
 		for range tasks {
 			ids = append(ids, f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
@@ -274,7 +273,7 @@ func TestARestartResumesAllTasks(t *testing.T) {
 			if round%2 == 0 {
 				f.stop()
 			} else {
-				synctest.Wait() // no job is being sent, whose delivery would be unknown
+				synctest.Wait() // no job is being sent: its delivery would be unknown
 				f.kill()
 			}
 			f.start()
@@ -286,8 +285,8 @@ func TestARestartResumesAllTasks(t *testing.T) {
 				t.Fatalf("%+v, %v", task, err)
 			}
 		}
-		if jobs, twice := f.service.accepted(); jobs != tasks || twice != 1 {
-			t.Errorf("%d jobs, one up to %d times", jobs, twice)
+		if jobs, maxAccepted := f.service.accepted(); jobs != tasks || maxAccepted != 1 {
+			t.Errorf("%d jobs, one accepted %d times", jobs, maxAccepted)
 		}
 	})
 }

@@ -51,11 +51,11 @@ func (d *driver) deliver(rec *record.Record, job backends.Job, w *waiter) {
 	ref, err := submit(ctx, b, job)
 	cancel()
 	if err == nil {
-		noted := make(chan struct{})
-		d.accepting.Store(rec.ID, noted)
+		recorded := make(chan struct{})
+		d.accepting.Store(rec.ID, recorded)
 		defer func() {
 			d.accepting.Delete(rec.ID)
-			close(noted)
+			close(recorded)
 		}()
 		if w != nil {
 			close(w.accepted)
@@ -127,9 +127,9 @@ func (d *driver) noteLateAcceptance(b Backend, rec *record.Record, ref backends.
 
 // rollBack removes a task. The refusal is the answer to its submission.
 func (d *driver) rollBack(rec *record.Record, refusal *backends.Error, w *waiter) {
-	after, noted := d.applyDurably(transition.RollBack, transition.Change{Known: rec})
+	after, recorded := d.applyDurably(transition.RollBack, transition.Change{Known: rec})
 	switch {
-	case !noted:
+	case !recorded:
 		w.err = fault.New(fault.StoreUnavailable, "the store does not answer").After(5 * time.Second)
 	case after == nil: // otherwise another engine has found the job, or the task has ended
 		d.counters.rolledBack.add(rec.Kind)

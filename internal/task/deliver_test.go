@@ -18,18 +18,18 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 	t.Parallel()
 	unconfirmed := errors.New("the connection was cut")
 	for name, row := range map[string]struct {
-		took  error // result after the acceptance
-		lost  bool  // not accepted
-		finds bool
-		find  func(f *fixture) func(*work) (backends.Ref, error)
-		after time.Duration
-		want  record.State
+		afterAccept error // result after the acceptance
+		lost        bool  // not accepted
+		finds       bool
+		find        func(f *fixture) func(*work) (backends.Ref, error)
+		after       time.Duration
+		want        record.State
 	}{
-		"no Reconcile":                   {took: unconfirmed, after: transition.Grace + time.Second, want: record.Failed},
-		"no Reconcile, before the grace": {took: unconfirmed, after: transition.Grace - time.Second, want: record.Pending},
-		"found":                          {took: unconfirmed, finds: true, after: 10 * time.Second, want: record.InProgress},
+		"no Reconcile":                   {afterAccept: unconfirmed, after: transition.Grace + time.Second, want: record.Failed},
+		"no Reconcile, before the grace": {afterAccept: unconfirmed, after: transition.Grace - time.Second, want: record.Pending},
+		"found":                          {afterAccept: unconfirmed, finds: true, after: 10 * time.Second, want: record.InProgress},
 		"certainly not accepted":         {lost: true, finds: true, after: 10 * time.Second, want: record.Failed},
-		"found late": {took: unconfirmed, finds: true, find: func(f *fixture) func(*work) (backends.Ref, error) {
+		"found late": {afterAccept: unconfirmed, finds: true, find: func(f *fixture) func(*work) (backends.Ref, error) {
 			began := time.Now()
 			return func(j *work) (backends.Ref, error) {
 				if time.Since(began) < transition.Grace-time.Minute {
@@ -38,10 +38,10 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 				return backends.Ref{ID: "job-" + j.token}, nil
 			}
 		}, after: transition.Grace + 10*time.Second, want: record.InProgress},
-		"never found": {took: unconfirmed, finds: true, find: func(*fixture) func(*work) (backends.Ref, error) {
+		"never found": {afterAccept: unconfirmed, finds: true, find: func(*fixture) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { return backends.Ref{}, errors.New("not now") }
 		}, after: transition.Grace + 20*time.Second, want: record.Failed},
-		"a panic of Reconcile": {took: unconfirmed, finds: true, find: func(*fixture) func(*work) (backends.Ref, error) {
+		"a panic of Reconcile": {afterAccept: unconfirmed, finds: true, find: func(*fixture) func(*work) (backends.Ref, error) {
 			return func(*work) (backends.Ref, error) { panic("bug") }
 		}, after: transition.Grace - time.Second, want: record.Pending},
 	} {
@@ -54,19 +54,19 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 					if row.lost {
 						s.submit = func(backends.Job) error { return unconfirmed }
 					}
-					s.took = func(backends.Job) error { return row.took }
+					s.afterAccept = func(backends.Job) error { return row.afterAccept }
 					if row.find != nil {
 						s.find = row.find(f)
 					}
 				})
 				task := f.mustSubmit(video())
 				if task.Status != record.Pending || task.Progress != "0%" {
-					t.Fatalf("with unknown delivery callers see %+v", task)
+					t.Fatalf("the task with unknown delivery is %+v", task)
 				}
 				f.sleep(row.after)
 				f.wantStatus(task.ID, row.want)
-				if jobs, twice := f.service.accepted(); jobs+twice > 2 {
-					t.Errorf("%d jobs, one up to %d times", jobs, twice)
+				if jobs, maxAccepted := f.service.accepted(); jobs+maxAccepted > 2 {
+					t.Errorf("%d jobs, one accepted %d times", jobs, maxAccepted)
 				}
 				if row.want == record.Failed {
 					f.checkWallet(1000, 0)
@@ -79,8 +79,8 @@ func TestUnknownDeliveryIsReconciled(t *testing.T) {
 func TestAPanicOrTimeoutMakesTheDeliveryUnknown(t *testing.T) {
 	t.Parallel()
 	for name, submit := range map[string]func(backends.Job) error{
-		"a panic": func(backends.Job) error { panic("bug") },
-		"no time": nil,
+		"a panic":   func(backends.Job) error { panic("bug") },
+		"a timeout": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
@@ -88,7 +88,7 @@ func TestAPanicOrTimeoutMakesTheDeliveryUnknown(t *testing.T) {
 					s.submit = submit
 					if submit == nil {
 						s.hold = func(ctx context.Context, _ backends.Job) { <-ctx.Done() }
-						s.took = func(backends.Job) error { return context.DeadlineExceeded }
+						s.afterAccept = func(backends.Job) error { return context.DeadlineExceeded }
 					}
 				})
 				task := f.mustSubmit(video())
@@ -115,7 +115,7 @@ func TestALateAcceptanceCounts(t *testing.T) {
 		f.sleep(time.Minute)
 		f.wantStatus(task.ID, record.InProgress)
 		f.service.succeed(1)
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		f.checkWallet(900, 0)
 	})
 }
@@ -134,19 +134,19 @@ func TestAnAcceptanceAfterTheEndIsALoss(t *testing.T) {
 	})
 }
 
-// TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds: a task is due soon after it was sent. While its
-// lease holds, no driver marks its delivery as unknown.
+// TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds checks that no driver marks a delivery as unknown
+// during its lease, although the task is due soon after it was sent.
 func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
 		takes time.Duration // the delivery; zero: until the process is killed
 		stays bool          // the due time does not change on acceptance
 	}{
-		"at once":            {takes: time.Millisecond, stays: true},
-		"within half second": {takes: 500 * time.Millisecond, stays: true},
-		"beyond a poll":      {takes: 5 * time.Second},
-		"slowly":             {takes: 29 * time.Second},
-		"never":              {},
+		"1 ms":                        {takes: time.Millisecond, stays: true},
+		"half a second":               {takes: 500 * time.Millisecond, stays: true},
+		"longer than a poll interval": {takes: 5 * time.Second},
+		"29 s":                        {takes: 29 * time.Second},
+		"until a kill":                {},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
@@ -168,7 +168,7 @@ func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 				})
 				go func() { _, _ = f.submit(video()) }()
 				<-sent
-				const latest = 2400 * time.Millisecond // is the first poll after the delivery
+				const latest = 2400 * time.Millisecond // maximum time from the delivery to the first poll
 				began := time.Now()
 				tasks, _, err := f.List(context.Background(), record.OfKey(annKey), Page{})
 				if err != nil || len(tasks) != 1 {
@@ -195,22 +195,22 @@ func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 				}
 				for time.Since(began) < row.takes-time.Second {
 					if rec := f.record(id); rec.Delivery != record.Sending || rec.Fence != 1 {
-						t.Fatalf("after %v its delivery is %s, claimed %d times", time.Since(began), rec.Delivery, rec.Fence)
+						t.Fatalf("after %v the delivery is %s, the fence %d", time.Since(began), rec.Delivery, rec.Fence)
 					}
 					f.sleep(time.Second)
 				}
 				f.sleep(row.takes - time.Since(began))
 				rec := f.record(id)
 				if rec.Delivery != record.Accepted || (rec.Due == due) != row.stays {
-					t.Errorf("its delivery is %s, due at %d, and was due at %d", rec.Delivery, rec.Due, due)
+					t.Errorf("the delivery is %s, due at %d; during the delivery the task was due at %d", rec.Delivery, rec.Due, due)
 				}
 				if ahead := time.Duration(rec.Due-f.now()) * time.Millisecond; ahead < transition.WakePause || ahead > latest {
-					t.Errorf("it is asked for in %v", ahead)
+					t.Errorf("the next poll is in %v", ahead)
 				}
 				f.sleep(latest)
 				f.wantStatus(id, record.InProgress)
-				if jobs, most := f.service.accepted(); jobs != 1 || most != 1 {
-					t.Errorf("%d jobs, one up to %d times", jobs, most)
+				if jobs, maxAccepted := f.service.accepted(); jobs != 1 || maxAccepted != 1 {
+					t.Errorf("%d jobs, one accepted %d times", jobs, maxAccepted)
 				}
 			})
 		})
@@ -218,7 +218,7 @@ func TestASlowDeliveryIsNotUnknownWhileItsLeaseHolds(t *testing.T) {
 }
 
 // slow is a storage engine that commits one transaction and later returns ErrUnknown
-// for it, as after a time-out.
+// for it, as after a timeout.
 type slow struct {
 	storage.Engine
 	armed atomic.Bool
@@ -234,8 +234,8 @@ func (s *slow) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	return err
 }
 
-// TestASubmissionOfUnknownOutcomeIsSentOnce has the driver give the task a slot
-// while its submission does not know that it was committed.
+// TestASubmissionOfUnknownOutcomeIsSentOnce lets the driver send a task whose submission
+// does not know yet that its transaction was committed.
 func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.stop()
@@ -252,9 +252,9 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 			_ = store.Close()
 			f.start()
 		}()
-		serve := func(most int) {
+		serve := func(limit int) {
 			config := f.config
-			config.Backends = []Backend{{Name: "works", Backend: f.service, MaxRunning: most}}
+			config.Backends = []Backend{{Name: "works", Backend: f.service, MaxRunning: limit}}
 			if err := e.Serve(config); err != nil {
 				t.Fatal(err)
 			}
@@ -275,8 +275,8 @@ func TestASubmissionOfUnknownOutcomeIsSentOnce(t *testing.T) {
 		serve(2) // a slot is free now
 		<-done
 		f.sleep(time.Minute)
-		if jobs, most := f.service.accepted(); jobs != 2 || most != 1 {
-			t.Errorf("%d jobs, one taken %d times", jobs, most)
+		if jobs, maxAccepted := f.service.accepted(); jobs != 2 || maxAccepted != 1 {
+			t.Errorf("%d jobs, one accepted %d times", jobs, maxAccepted)
 		}
 	})
 }
@@ -307,12 +307,12 @@ func TestAClockSetBackDuringADeliveryDelaysNoPoll(t *testing.T) {
 		f.ahead.Store(0)
 		f.sleep(time.Minute)
 		if id := f.first(); f.service.polled(id) == 0 {
-			t.Errorf("it was not asked for within a minute: it is due in %v", time.Duration(f.record(id).Due-f.now())*time.Millisecond)
+			t.Errorf("no poll within a minute: the task is due in %v", time.Duration(f.record(id).Due-f.now())*time.Millisecond)
 		}
 	})
 }
 
-// first is the id of ann's only task.
+// first returns the id of ann's only task.
 func (f *fixture) first() string {
 	f.t.Helper()
 	tasks, _, err := f.List(context.Background(), record.OfKey(annKey), Page{})

@@ -35,5 +35,5 @@
 //	run, poll, reconcile, copy, deliver, backoff, driver   the driver of one backend
 //	adapter_errors, apply, counters                   errors of adapters; transitions; counts
 //	cache, config                                     finished tasks in memory; Config
-//	aliases                                           types of the packages below
+//	types                                             names for what the packages below declare
 package task

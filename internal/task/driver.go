@@ -67,15 +67,15 @@ func (d *driver) nudgeBy(at int64) {
 // slots bound the number of goroutines of one kind of a driver. Only the driver acquires them.
 type slots struct {
 	limit.Semaphore
-	wanted atomic.Bool // more slots were asked for than were free
+	wanted atomic.Bool // fewer slots were free than requested
 }
 
-// available returns how many of asked slots are free, of most in total. If fewer are free, the next
-// release reports that a slot is wanted.
-func (s *slots) available(asked, most int) int {
+// available returns how many of the requested slots are free, with total slots in all. If fewer are
+// free, the next release reports that a slot is wanted.
+func (s *slots) available(requested, total int) int {
 	s.wanted.Store(true) // before Held: a concurrent release must see it
-	free := max(0, min(asked, most-s.Held()))
-	if free == asked {
+	free := max(0, min(requested, total-s.Held()))
+	if free == requested {
 		s.wanted.Store(false)
 	}
 	return free

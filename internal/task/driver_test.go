@@ -53,9 +53,9 @@ func gaps(at []time.Duration) (all []time.Duration) {
 func TestRetryAfterOfAPollIsHonored(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		answer func() (backends.Status, error)
-		least  time.Duration
-		most   time.Duration
+		answer  func() (backends.Status, error)
+		atLeast time.Duration
+		atMost  time.Duration
 	}{
 		"with a state": {func() (backends.Status, error) {
 			return backends.Status{State: backends.Running, RetryAfter: time.Minute}, nil
@@ -63,7 +63,7 @@ func TestRetryAfterOfAPollIsHonored(t *testing.T) {
 		"with an error": {func() (backends.Status, error) {
 			return backends.Status{}, &backends.Error{Kind: backends.Busy, RetryAfter: 40 * time.Second}
 		}, 40 * time.Second, 73 * time.Second},
-		"for ever": {func() (backends.Status, error) {
+		"of 1000 hours": {func() (backends.Status, error) {
 			return backends.Status{State: backends.Running, RetryAfter: 1000 * time.Hour}, nil
 		}, transition.MaxPause, transition.MaxPause + time.Second},
 	} {
@@ -76,12 +76,12 @@ func TestRetryAfterOfAPollIsHonored(t *testing.T) {
 				f.mustSubmit(video())
 				f.sleep(30 * time.Minute)
 				for i := 1; i < len(at); i++ {
-					if gap := at[i].Sub(at[i-1]); gap < row.least || gap > row.most {
-						t.Errorf("asked again after %v", gap)
+					if gap := at[i].Sub(at[i-1]); gap < row.atLeast || gap > row.atMost {
+						t.Errorf("the next poll came after %v", gap)
 					}
 				}
 				if len(at) < 3 {
-					t.Errorf("asked %d times", len(at))
+					t.Errorf("%d polls", len(at))
 				}
 			})
 		})
@@ -103,7 +103,7 @@ func TestAnUnknownStatusChangesNothing(t *testing.T) {
 		}
 		f.checkWallet(1000, 100)
 		f.service.succeed(1)
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		f.checkWallet(900, 0)
 	})
 }
@@ -120,23 +120,23 @@ func TestPollErrorsChangeNothing(t *testing.T) {
 		"a success without results": func(*work) (backends.Status, error) {
 			return backends.Status{State: backends.Succeeded}, nil
 		},
-		"a state beside an error": func(*work) (backends.Status, error) {
+		"a state with an error": func(*work) (backends.Status, error) {
 			return backends.Status{State: backends.Failed}, errors.New("cut")
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
 				task := f.mustSubmit(video())
-				f.until(task.ID, record.InProgress, time.Minute)
+				f.waitStatus(task.ID, record.InProgress, time.Minute)
 				f.service.set(func(s *mockService) { s.poll = poll })
 				before := f.service.polled(task.ID)
 				f.sleep(time.Hour)
 				f.wantStatus(task.ID, record.InProgress)
 				if n := f.service.polled(task.ID) - before; n < 50 || n > 200 {
-					t.Errorf("asked %d times in an hour", n)
+					t.Errorf("%d polls in an hour", n)
 				}
 				f.service.succeed(1)
-				f.until(task.ID, record.Success, 2*time.Minute)
+				f.waitStatus(task.ID, record.Success, 2*time.Minute)
 			})
 		})
 	}
@@ -146,17 +146,17 @@ func TestAJobThatStaysGoneFails(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		gone := func(*work) (backends.Status, error) { return backends.Status{}, &backends.Error{Kind: backends.Gone} }
 		task := f.mustSubmit(video())
-		f.until(task.ID, record.InProgress, time.Minute)
+		f.waitStatus(task.ID, record.InProgress, time.Minute)
 		f.service.set(func(s *mockService) { s.poll = gone })
 		f.sleep(9 * time.Minute)
-		f.service.set(func(s *mockService) { s.poll = nil }) // it is there again
+		f.service.set(func(s *mockService) { s.poll = nil }) // the service knows the job again
 		f.sleep(2 * time.Minute)
 		f.service.set(func(s *mockService) { s.poll = gone })
 		f.sleep(9 * time.Minute)
 		f.wantStatus(task.ID, record.InProgress)
 		f.sleep(4 * time.Minute)
 		if task = f.wantStatus(task.ID, record.Failed); task.Error.Reason != backends.UpstreamError {
-			t.Errorf("failed of %+v", task.Error)
+			t.Errorf("the error is %+v", task.Error)
 		}
 		f.checkWallet(1000, 0)
 	})
@@ -165,23 +165,23 @@ func TestAJobThatStaysGoneFails(t *testing.T) {
 func TestStatesGoForwardOnly(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(video())
-		f.until(task.ID, record.InProgress, time.Minute)
+		f.waitStatus(task.ID, record.InProgress, time.Minute)
 		for _, status := range []backends.Status{
 			{State: backends.Queued}, {State: backends.Running, Progress: 10}, {State: backends.Running, Progress: -3}, {State: backends.Unknown},
 		} {
 			f.service.setStatus(task.ID, status)
 			f.sleep(20 * time.Second)
 			if task := f.wantStatus(task.ID, record.InProgress); task.Progress != "50%" {
-				t.Errorf("after %+v it is at %s", status, task.Progress)
+				t.Errorf("after %+v the progress is %s", status, task.Progress)
 			}
 		}
 		f.service.setStatus(task.ID, backends.Status{State: backends.Running, Progress: 4000})
 		f.sleep(20 * time.Second)
 		if task := f.get(task.ID); task.Progress != "99%" {
-			t.Errorf("a running task is at %s", task.Progress)
+			t.Errorf("the progress of a running task is %s", task.Progress)
 		}
 		f.service.setStatus(task.ID, succeeded(1))
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		f.service.setStatus(task.ID, failed(backends.ModelFailed))
 		f.sleep(time.Hour)
 		f.wantStatus(task.ID, record.Success)
@@ -196,7 +196,7 @@ func TestATaskTimesOutAfterADayAtItsBackend(t *testing.T) {
 		f.wantStatus(task.ID, record.InProgress)
 		f.sleep(2 * time.Second)
 		if task = f.wantStatus(task.ID, record.Failed); task.Error.Reason != backends.TaskTimeout {
-			t.Errorf("failed of %+v", task.Error)
+			t.Errorf("the error is %+v", task.Error)
 		}
 		f.checkWallet(1000, 0)
 		// The job succeeds later: the user is not charged, and gets no second callback.
@@ -222,7 +222,7 @@ func TestATimedOutTaskIsCancelledIfTheBackendCan(t *testing.T) {
 		f.sleep(record.JobLife + time.Second)
 		f.wantStatus(task.ID, record.Failed)
 		if !f.service.jobs[backends.Token(task.ID)].cancelled || f.record(task.ID).Due != 0 {
-			t.Error("the job runs on, or is watched")
+			t.Error("the job was not cancelled, or is still polled")
 		}
 	})
 }
@@ -326,7 +326,7 @@ func TestWakeBringsThePollForward(t *testing.T) {
 		if n := f.service.polled(task.ID) - before; n != 1 {
 			t.Fatalf("polled %d times after the wake-up", n)
 		}
-		// A flood of them is not a flood of polls.
+		// Many webhooks do not cause many polls.
 		for range 100 {
 			_ = f.Wake(f.t.Context(), "works", "job-"+backends.Token(task.ID))
 			f.sleep(10 * time.Millisecond)
@@ -367,26 +367,27 @@ func TestAWakeDuringAPollIsNotLost(t *testing.T) {
 	})
 }
 
-// An unlimited list would not fit into the transaction that ends the task.
+// TestResultsAreBounded checks the maximum number of results: an unlimited list would not fit into
+// the transaction that ends the task.
 func TestResultsAreBounded(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
-		asked int64
-		made  int
-		want  int
+		requested int64
+		delivered int
+		want      int
 	}{{1, 16, 16}, {1, 17, 16}, {1, 20000, 16}, {100, 100, 100}, {100, 20000, 100}} {
 		for keeps := range 2 {
-			t.Run(fmt.Sprintf("%d asked for, %d made, keeper %d", row.asked, row.made, keeps), func(t *testing.T) {
+			t.Run(fmt.Sprintf("%d requested, %d delivered, keeper %d", row.requested, row.delivered, keeps), func(t *testing.T) {
 				withFixture(t, func(f *fixture) {
 					f.listen()
 					if keeps == 1 {
 						f.serve(func(c *Config) { c.Keeper = newMockKeeper() })
 					}
-					f.service.succeed(row.made)
-					task := f.mustSubmit(with(func(s *Submission) { s.Quote.Asked.Count = row.asked }))
-					task = f.until(task.ID, record.Success, time.Minute)
+					f.service.succeed(row.delivered)
+					task := f.mustSubmit(with(func(s *Submission) { s.Quote.Asked.Count = row.requested }))
+					task = f.waitStatus(task.ID, record.Success, time.Minute)
 					if len(task.Result.URLs) != row.want {
-						t.Errorf("it has %d results", len(task.Result.URLs))
+						t.Errorf("the task has %d results", len(task.Result.URLs))
 					}
 					f.checkWallet(900, 0)
 				})

@@ -108,7 +108,7 @@ func (e *Engine) Serve(c Config) error {
 		if _, twice := next.backends[b.Name]; twice {
 			return fmt.Errorf("backend %s is configured twice", b.Name)
 		}
-		if f, is := b.Backend.(backends.Fetcher); is && f.OnlyBytes() && c.Keeper == nil {
+		if f, ok := b.Backend.(backends.Fetcher); ok && f.OnlyBytes() && c.Keeper == nil {
 			return fmt.Errorf("backend %s returns results without URLs: media must be copied", b.Name)
 		}
 		b.PollsPerSecond, b.BusyTimeout = cmp.Or(b.PollsPerSecond, defaultPolls), cmp.Or(b.BusyTimeout, defaultBusyTimeout)

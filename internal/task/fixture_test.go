@@ -32,23 +32,23 @@ import (
 
 // fixture is an engine over a store in memory with planned faults, a mock service and
 // a receiver of callbacks, in a synctest bubble. The store, the service and the
-// receiver survive the end of the process.
+// receiver remain when the process ends.
 type fixture struct {
 	t      testing.TB
 	disk   *memory.Engine
 	config Config
 
-	*process // the current one
+	*process // the current process
 
 	service *mockService
 	hooks   *receiver
 
 	logger  *zap.Logger  // nil: the log is printed from logLevel on
-	damaged bool         // the test has damaged the store
+	damaged bool         // the test has damaged the store: it is not verified
 	ahead   atomic.Int64 // offset of the clock
 }
 
-// process has the parts that a kill ends.
+// process has the parts that end with the process.
 type process struct {
 	*Engine
 	faulty *storagetest.Faulty
@@ -57,7 +57,7 @@ type process struct {
 	ledger *ledger.Ledger
 }
 
-// power is a storage engine that can lose its power at any moment.
+// power is a storage engine that fails when its power is off.
 type power struct {
 	storage.Engine
 	off   atomic.Bool
@@ -90,7 +90,7 @@ func (p *power) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	})
 }
 
-func (*power) Close() error { return nil } // the disk outlives the store
+func (*power) Close() error { return nil } // the disk remains when the store is closed
 
 // The user of most tests, and the user's keys.
 const (
@@ -172,7 +172,7 @@ func (f *fixture) end(ctx context.Context) {
 	_ = f.store.Close()
 }
 
-// checkConsistent checks the store for contradictions.
+// checkConsistent checks the store for inconsistencies.
 func (f *fixture) checkConsistent() {
 	f.t.Helper()
 	if f.damaged || f.store.Err() != nil {
@@ -183,7 +183,7 @@ func (f *fixture) checkConsistent() {
 		f.t.Error(p)
 	}
 	if n := f.ledger.Stats().Mismatches; n != 0 {
-		f.t.Errorf("%d debits did not find what was promised", n)
+		f.t.Errorf("the ledger counts %d mismatches", n)
 	}
 }
 
@@ -217,7 +217,7 @@ func (f *fixture) credit(user string, amount money.Amount) {
 	}
 }
 
-// checkWallet checks the balance of ann's wallet, and the part of it that is held.
+// checkWallet checks the balance of ann's wallet and the amount that is held.
 func (f *fixture) checkWallet(balance, held money.Amount) {
 	f.t.Helper()
 	funds, err := f.ledger.Funds(context.Background(), ann)
@@ -229,7 +229,7 @@ func (f *fixture) checkWallet(balance, held money.Amount) {
 	}
 }
 
-// video is a submission of ann for 100; with changes one.
+// video returns a submission of ann for 100; with returns a changed one.
 func video() Submission {
 	return Submission{
 		Payer: ledger.Payer{User: ann}, Key: annKey, Backend: "works", Quote: flat(100),
@@ -237,7 +237,7 @@ func video() Submission {
 	}
 }
 
-// flat is a price for each request.
+// flat returns a price per request.
 func flat(price money.Amount) catalog.Quote {
 	return catalog.Quote{Kind: catalog.Video, Hold: price, Request: price, Asked: catalog.Work{Count: 1}}
 }
@@ -295,10 +295,10 @@ func (f *fixture) count(filter Filter) int {
 	return total
 }
 
-// until sleeps until a task has a status, at most for most.
-func (f *fixture) until(id string, want record.State, most time.Duration) *record.Task {
+// waitStatus sleeps until a task has a status, at most for a time limit.
+func (f *fixture) waitStatus(id string, want record.State, limit time.Duration) *record.Task {
 	f.t.Helper()
-	for passed := time.Duration(0); passed < most; passed += time.Second {
+	for passed := time.Duration(0); passed < limit; passed += time.Second {
 		if f.get(id).Status == want {
 			break
 		}
@@ -332,11 +332,11 @@ func codeOf(err error) fault.Code {
 	return ""
 }
 
-// checkCode checks the code of a refusal.
+// checkCode checks the code of a fault.
 func (f *fixture) checkCode(err error, want fault.Code) {
 	f.t.Helper()
 	if codeOf(err) != want {
-		f.t.Fatalf("refused with %v, want %s", err, want)
+		f.t.Fatalf("the error is %v, want %s", err, want)
 	}
 }
 

@@ -12,12 +12,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 )
 
-// giving is a service that returns bytes instead of URLs.
-type giving struct{ *mockService }
+// bytesService is a service that returns bytes instead of URLs.
+type bytesService struct{ *mockService }
 
-func (giving) OnlyBytes() bool { return true }
+func (bytesService) OnlyBytes() bool { return true }
 
-func (giving) Fetch(_ context.Context, ref backends.Ref, index int) (io.ReadCloser, backends.Content, error) {
+func (bytesService) Fetch(_ context.Context, ref backends.Ref, index int) (io.ReadCloser, backends.Content, error) {
 	return io.NopCloser(strings.NewReader(ref.ID)), backends.Content{Type: "video/mp4", Size: int64(index)}, nil
 }
 
@@ -38,14 +38,14 @@ func TestSuccessIsReportedAfterTheCopies(t *testing.T) {
 		f.service.setStatus(task.ID, succeeded(2))
 		f.sleep(9 * time.Minute)
 		if task = f.wantStatus(task.ID, record.InProgress); task.Progress != "99%" {
-			t.Errorf("while it is copied it is at %s", task.Progress)
+			t.Errorf("the progress during the copy is %s", task.Progress)
 		}
 		polls := f.service.polled(task.ID)
 		f.checkWallet(1000, 100)
 		f.sleep(2 * time.Minute)
 		task = f.wantStatus(task.ID, record.Success)
 		if want := "https://gateway.example.com/v1/files/" + task.ID + "/0"; task.Result.URL != want || len(task.Result.URLs) != 2 {
-			t.Errorf("the links are %+v", task.Result)
+			t.Errorf("the result is %+v", task.Result)
 		}
 		if keeper.kept[task.ID] != 1 || polls > 2 || keeper.last.MediaName != "cats" || keeper.last.Key != annKey || keeper.last.Fetch != nil {
 			t.Errorf("copied %d times, polled %d times: %+v", keeper.kept[task.ID], polls, keeper.last)
@@ -64,18 +64,18 @@ func TestFailingCopies(t *testing.T) {
 		after  time.Duration
 		want   record.State
 	}{
-		"for a while":                         {status: succeeded(1), fail: func(n int) error { return map[bool]error{true: errors.New("x")}[n < 5] }, after: 5 * time.Minute, want: record.Success},
-		"for 59 minutes":                      {status: succeeded(1), fail: fail, after: 59 * time.Minute, want: record.InProgress},
-		"for an hour, with links":             {status: succeeded(1), fail: fail, after: 62 * time.Minute, want: record.Success},
-		"for an hour, without":                {status: bytesOnly(1), fail: fail, after: 62 * time.Minute, want: record.Failed},
-		"and the backend forgets":             {status: succeeded(1), fail: fail, later: &backends.Status{State: backends.Unknown}, after: 62 * time.Minute, want: record.Success},
-		"and the backend says that it failed": {status: succeeded(1), fail: fail, later: ptr(failed(backends.ModelFailed)), after: 62 * time.Minute, want: record.Success},
+		"for a while":                       {status: succeeded(1), fail: func(n int) error { return map[bool]error{true: errors.New("x")}[n < 5] }, after: 5 * time.Minute, want: record.Success},
+		"for 59 minutes":                    {status: succeeded(1), fail: fail, after: 59 * time.Minute, want: record.InProgress},
+		"for an hour, with URLs":            {status: succeeded(1), fail: fail, after: 62 * time.Minute, want: record.Success},
+		"for an hour, without URLs":         {status: bytesOnly(1), fail: fail, after: 62 * time.Minute, want: record.Failed},
+		"and the status becomes unknown":    {status: succeeded(1), fail: fail, later: &backends.Status{State: backends.Unknown}, after: 62 * time.Minute, want: record.Success},
+		"and the backend reports a failure": {status: succeeded(1), fail: fail, later: ptr(failed(backends.ModelFailed)), after: 62 * time.Minute, want: record.Success},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
 				keeper := newMockKeeper()
 				keeper.fail = row.fail
-				f.serve(func(c *Config) { c.Keeper, c.Backends[0].Backend = keeper, giving{f.service} })
+				f.serve(func(c *Config) { c.Keeper, c.Backends[0].Backend = keeper, bytesService{f.service} })
 				task := f.mustSubmit(video())
 				f.service.setStatus(task.ID, row.status)
 				f.sleep(10 * time.Second)
@@ -91,7 +91,7 @@ func TestFailingCopies(t *testing.T) {
 					f.checkWallet(1000, 0)
 				}
 				if keeper.last.Fetch == nil {
-					t.Fatalf("nothing was asked to be copied: %+v", keeper.last)
+					t.Fatalf("Keep was called without Fetch: %+v", keeper.last)
 				}
 				body, content, err := keeper.last.Fetch(f.t.Context(), 3)
 				text, _ := io.ReadAll(body)
@@ -107,9 +107,9 @@ func ptr[T any](v T) *T { return &v }
 
 func TestABackendWithoutURLsNeedsAKeeper(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		c := Config{Backends: []Backend{{Name: "works", Backend: giving{f.service}}}}
+		c := Config{Backends: []Backend{{Name: "works", Backend: bytesService{f.service}}}}
 		if err := f.Serve(c); err == nil {
-			t.Error("taken without a keeper")
+			t.Error("accepted without a keeper")
 		}
 		c.Keeper = newMockKeeper()
 		if err := f.Serve(c); err != nil {
@@ -122,7 +122,7 @@ func TestAResultWithoutAURLAndAKeeperFailsTheTask(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(video())
 		f.service.setStatus(task.ID, bytesOnly(1))
-		task = f.until(task.ID, record.Failed, time.Minute)
+		task = f.waitStatus(task.ID, record.Failed, time.Minute)
 		if task.Error.Reason != backends.UpstreamError {
 			t.Errorf("%+v", task.Error)
 		}
@@ -143,7 +143,7 @@ func TestCopiesBeyondTheLimitRunLater(t *testing.T) {
 		f.sleep(5 * time.Minute)
 		tasks, _, err := f.List(f.t.Context(), record.OfKey(bobKey), Page{Limit: 100, Status: record.Success})
 		if err != nil || len(tasks) != 50 {
-			t.Errorf("%d are over, %v", len(tasks), err)
+			t.Errorf("%d tasks succeeded, %v; want 50", len(tasks), err)
 		}
 	})
 }
@@ -158,10 +158,10 @@ func TestACopyResumesAfterAKill(t *testing.T) {
 		f.sleep(30 * time.Second)
 		f.kill()
 		f.start()
-		f.until(task.ID, record.Success, 5*time.Minute)
+		f.waitStatus(task.ID, record.Success, 5*time.Minute)
 		f.checkWallet(900, 0)
 		if keeper.kept[task.ID] != 2 {
-			t.Errorf("asked %d times", keeper.kept[task.ID])
+			t.Errorf("Keep was called %d times, want 2", keeper.kept[task.ID])
 		}
 	})
 }

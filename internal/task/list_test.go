@@ -11,12 +11,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestARemovedTaskLeavesNoKeys lists a task until its retention ends.
+// TestARemovedTaskLeavesNoKeys removes a task after its retention.
 func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.service.succeed(1)
 		task := f.mustSubmit(video())
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		for _, owner := range []record.Owner{record.Anyone, record.OfUser(ann), record.OfKey(annKey)} {
 			if tasks, _, err := f.List(context.Background(), owner, Page{}); err != nil || len(tasks) != 1 {
 				t.Errorf("%+v: %v, %v", owner, tasks, err)
@@ -47,8 +47,8 @@ func TestARemovedTaskLeavesNoKeys(t *testing.T) {
 	})
 }
 
-// passed writes failed tasks with these times of creation and end.
-func (f *fixture) passed(times ...[2]int64) (tasks []*record.Record) {
+// insertFinished writes failed tasks with these times of creation and end.
+func (f *fixture) insertFinished(times ...[2]int64) (tasks []*record.Record) {
 	f.t.Helper()
 	f.damaged = true // the tasks have no holds
 	for batch := range slices.Chunk(times, 500) {
@@ -72,17 +72,17 @@ func (f *fixture) passed(times ...[2]int64) (tasks []*record.Record) {
 	return tasks
 }
 
-// TestAListSkipsExpiredTasks: more expired tasks than one page reads precede a task
-// that ended later and is kept.
+// TestAListSkipsExpiredTasks lists more expired tasks than one page reads. They precede a
+// task that ended later and is kept.
 func TestAListSkipsExpiredTasks(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		now := f.now()
-		kept := f.passed([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
-		var gone [][2]int64
+		kept := f.insertFinished([2]int64{now, now + DefaultKept.Milliseconds() - 1})[0]
+		var expired [][2]int64
 		for n := range int64(maxExamined) {
-			gone = append(gone, [2]int64{now + 1 + n, now + 1 + n})
+			expired = append(expired, [2]int64{now + 1 + n, now + 1 + n})
 		}
-		f.passed(gone...)
+		f.insertFinished(expired...)
 		f.sleep(DefaultKept + time.Minute)
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
 			var got []string
@@ -103,11 +103,12 @@ func TestAListSkipsExpiredTasks(t *testing.T) {
 	})
 }
 
-// TestAListContinuesAfterACursorThatHasExpired: the task expires between two pages.
+// TestAListContinuesAfterACursorThatHasExpired lets the task of a cursor expire between two
+// pages.
 func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		now := f.now()
-		two := f.passed([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})
+		two := f.insertFinished([2]int64{now, now + 5000}, [2]int64{now + 10, now + 10})
 		f.sleep(DefaultKept - time.Second)
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
 			tasks, next, err := f.List(context.Background(), owner, Page{Limit: 1})
@@ -123,7 +124,7 @@ func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
 			}
 		}
 		if _, _, err := f.List(context.Background(), record.OfKey(annKey2), Page{After: two[1].ID}); codeOf(err) != fault.InvalidParameter {
-			t.Errorf("another's: %v", err)
+			t.Errorf("another owner: %v", err)
 		}
 		if _, err := f.Get(context.Background(), record.OfKey(annKey), two[1].ID); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)

@@ -16,26 +16,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// mockService is a generation service that fulfils the contract of a backend: an accepted
-// job exists even if the gateway does not get the answer.
+// mockService is a generation service. An accepted job exists even if the gateway does not get
+// the answer.
 type mockService struct {
 	mu    sync.Mutex
 	jobs  map[string]*work // by token
-	order []string         // tokens, as they were accepted
+	order []string         // tokens in the order of acceptance
 	polls map[string]int   // by token
 
-	submit func(job backends.Job) error                // result before the acceptance; nil: accepted
-	took   func(job backends.Job) error                // result after the acceptance
-	poll   func(j *work) (backends.Status, error)      // nil: the status of the job
-	cancel func(j *work) error                         // nil: the job ends
-	find   func(j *work) (backends.Ref, error)         // nil: the job is found
-	hold   func(ctx context.Context, job backends.Job) // called during a submission
+	submit      func(job backends.Job) error                // result before the acceptance; nil: accepted
+	afterAccept func(job backends.Job) error                // result after the acceptance
+	poll        func(j *work) (backends.Status, error)      // nil: the status of the job
+	cancel      func(j *work) error                         // nil: the job ends
+	find        func(j *work) (backends.Ref, error)         // nil: the job is found
+	hold        func(ctx context.Context, job backends.Job) // called during a submission
 }
 
 // work is a job at the mock service.
 type work struct {
 	token     string
-	accepted  int // how often
+	accepted  int // number of acceptances
 	status    backends.Status
 	cancelled bool
 }
@@ -46,7 +46,7 @@ func newMockService() *mockService {
 
 func (s *mockService) Submit(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	s.mu.Lock()
-	hold, submit, took := s.hold, s.submit, s.took
+	hold, submit, afterAccept := s.hold, s.submit, s.afterAccept
 	s.mu.Unlock()
 	if hold != nil {
 		hold(ctx, job)
@@ -65,8 +65,8 @@ func (s *mockService) Submit(ctx context.Context, job backends.Job) (backends.Re
 	j.accepted++
 	s.order = append(s.order, job.Token)
 	s.mu.Unlock()
-	if took != nil {
-		if err := took(job); err != nil {
+	if afterAccept != nil {
+		if err := afterAccept(job); err != nil {
 			return backends.Ref{}, err
 		}
 	}
@@ -124,14 +124,14 @@ func (s *mockService) polled(task string) int {
 }
 
 // accepted returns the number of jobs and the maximum number of acceptances of one token.
-func (s *mockService) accepted() (jobs, most int) {
+func (s *mockService) accepted() (jobs, maxAccepted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, j := range s.jobs {
 		jobs++
-		most = max(most, j.accepted)
+		maxAccepted = max(maxAccepted, j.accepted)
 	}
-	return jobs, most
+	return jobs, maxAccepted
 }
 
 func succeeded(n int) backends.Status {

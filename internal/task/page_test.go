@@ -29,7 +29,7 @@ func TestTaskPages(t *testing.T) {
 			}
 			f.sleep(time.Millisecond)
 		}
-		bobs := f.mustSubmit(with(func(s *Submission) { s.Key, s.Payer.User = bobKey, "user_bob" }))
+		other := f.mustSubmit(with(func(s *Submission) { s.Key, s.Payer.User = bobKey, "user_bob" }))
 		f.sleep(3 * time.Second)
 		for name, row := range map[string]struct {
 			user        string
@@ -38,21 +38,21 @@ func TestTaskPages(t *testing.T) {
 			want        []string
 			total       int
 		}{
-			"the first":             {ann, Filter{}, 0, 4, all[:4], 9},
-			"the second":            {ann, Filter{}, 4, 4, all[4:8], 9},
-			"the last":              {ann, Filter{}, 8, 4, all[8:], 9},
-			"past the end":          {ann, Filter{}, 12, 4, nil, 9},
-			"of another":            {"user_bob", Filter{}, 0, 4, []string{bobs.ID}, 1},
-			"of another user":       {"user_eve", Filter{}, 0, 4, nil, 0},
-			"of a prefix of a name": {ann[:len(ann)-1], Filter{}, 0, 4, nil, 0},
-			"of a key":              {ann, Filter{Key: annKey2}, 1, 4, second[1:], 3},
-			"of another's key":      {ann, Filter{Key: bobKey}, 0, 4, nil, 0},
-			"of no key":             {ann, Filter{Key: "key_eve"}, 0, 4, nil, 0},
-			"waiting":               {ann, Filter{Status: record.Queued}, 2, 3, all[2:5], 7},
-			"at the backend":        {ann, Filter{Status: record.InProgress}, 0, 4, all[7:], 2},
-			"of a key, waiting":     {ann, Filter{Key: annKey2, Status: record.Queued}, 0, 4, second, 3},
-			"of another's, waiting": {ann, Filter{Key: bobKey, Status: record.Queued}, 0, 4, nil, 0},
-			"none of a status":      {ann, Filter{Status: record.Failed}, 0, 4, nil, 0},
+			"the first":                         {ann, Filter{}, 0, 4, all[:4], 9},
+			"the second":                        {ann, Filter{}, 4, 4, all[4:8], 9},
+			"the last":                          {ann, Filter{}, 8, 4, all[8:], 9},
+			"past the end":                      {ann, Filter{}, 12, 4, nil, 9},
+			"of another user":                   {"user_bob", Filter{}, 0, 4, []string{other.ID}, 1},
+			"of an unknown user":                {"user_eve", Filter{}, 0, 4, nil, 0},
+			"of a prefix of a user id":          {ann[:len(ann)-1], Filter{}, 0, 4, nil, 0},
+			"of a key":                          {ann, Filter{Key: annKey2}, 1, 4, second[1:], 3},
+			"of a key of another user":          {ann, Filter{Key: bobKey}, 0, 4, nil, 0},
+			"of an unknown key":                 {ann, Filter{Key: "key_eve"}, 0, 4, nil, 0},
+			"waiting":                           {ann, Filter{Status: record.Queued}, 2, 3, all[2:5], 7},
+			"at the backend":                    {ann, Filter{Status: record.InProgress}, 0, 4, all[7:], 2},
+			"of a key, waiting":                 {ann, Filter{Key: annKey2, Status: record.Queued}, 0, 4, second, 3},
+			"of a key of another user, waiting": {ann, Filter{Key: bobKey, Status: record.Queued}, 0, 4, nil, 0},
+			"a status without tasks":            {ann, Filter{Status: record.Failed}, 0, 4, nil, 0},
 		} {
 			tasks, total, err := f.TaskPage(f.t.Context(), row.user, row.filter, row.skip, row.limit)
 			var ids []string
@@ -64,7 +64,7 @@ func TestTaskPages(t *testing.T) {
 			}
 		}
 		if _, _, err := f.TaskPage(f.t.Context(), ann, Filter{Status: "done"}, 0, 4); codeOf(err) != fault.InvalidParameter {
-			t.Errorf("a status that is none: %v", err)
+			t.Errorf("an invalid status: %v", err)
 		}
 	})
 }
@@ -73,7 +73,7 @@ func TestATaskPageSkipsExpiredTasks(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.service.succeed(1)
 		task := f.mustSubmit(video())
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		for _, status := range []record.State{"", record.Success} {
 			if tasks, total, err := f.TaskPage(f.t.Context(), ann, Filter{Status: status}, 0, 4); err != nil || len(tasks) != 1 || total != 1 {
 				t.Errorf("%q: %v of %d, %v", status, tasks, total, err)
@@ -94,7 +94,7 @@ func TestCallbackPages(t *testing.T) {
 		f.listen()
 		var all []string
 		for range 5 {
-			all = append([]string{f.ended(plain).ID}, all...)
+			all = append([]string{f.finishTask(unchanged).ID}, all...)
 		}
 		synctest.Wait()
 		for _, row := range []struct {
@@ -130,12 +130,12 @@ func TestAuditEventsOfTasks(t *testing.T) {
 		if _, err := f.Cancel(f.t.Context(), record.OfKey(annKey), f.mustSubmit(video()).ID); err != nil {
 			t.Fatal(err)
 		}
-		for range 2 { // the second time does nothing
+		for range 2 { // the second call has no effect
 			if _, err := f.CancelAs(f.t.Context(), "root", record.Anyone, task.ID); err != nil {
 				t.Fatal(err)
 			}
 		}
-		f.sleep(time.Millisecond) // lines of one moment have no order
+		f.sleep(time.Millisecond) // events of the same millisecond have no order
 		if _, err := f.Redeliver(f.t.Context(), ann, record.OfUser(ann), task.ID); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +149,7 @@ func TestAuditEventsOfTasks(t *testing.T) {
 			"root task.cancel " + task.ID + " of " + ann + " " + annKey,
 		}
 		if got := f.audit(); !slices.Equal(got, want) {
-			t.Errorf("the audit has\n%q, want\n%q", got, want)
+			t.Errorf("the audit log has\n%q, want\n%q", got, want)
 		}
 	})
 }

@@ -22,8 +22,8 @@ const (
 	watchFor = 24 * time.Hour
 )
 
-// maxResults is how many results of a job are accepted if fewer were asked for. Records, callbacks
-// and transactions hold them all.
+// maxResults is how many results of a job are accepted, or the requested number if that is larger.
+// Records, callbacks and transactions contain all results.
 const maxResults = 16
 
 // pollBackend calls Poll, converts a panic to an error and truncates excess results.
@@ -37,18 +37,18 @@ func pollBackend(ctx context.Context, b Backend, rec *record.Record) (status bac
 	case status.State == backends.Succeeded && len(status.Results) == 0:
 		err = errNoResults
 	case status.State == backends.Succeeded:
-		most := maxResults
+		limit := maxResults
 		if rec.Quote != nil {
-			most = max(most, int(rec.Quote.Asked.Count))
+			limit = max(limit, int(rec.Quote.Asked.Count))
 		}
-		status.Results = status.Results[:min(len(status.Results), most)]
+		status.Results = status.Results[:min(len(status.Results), limit)]
 	case status.State == backends.Failed && status.Failure == nil:
 		status.Failure = &backends.Failure{Reason: backends.ModelFailed, Message: "the model failed to generate a result"}
 	}
 	return status, err
 }
 
-// poll asks a backend for the status of a job that it has accepted.
+// poll queries the status of a job that the backend has accepted.
 func (d *driver) poll(b Backend, rec *record.Record) {
 	d.counters.polls.Add(1)
 	status, err := pollBackend(d.store.Life, b, rec)
@@ -59,8 +59,8 @@ func (d *driver) poll(b Backend, rec *record.Record) {
 		d.counters.pollErrors.Add(1)
 		d.logBackendError(zap.InfoLevel, "cannot poll a task at its backend", rec, err)
 		status = backends.Status{}
-		if asked, ok := errors.AsType[*backends.Error](err); ok {
-			status.RetryAfter = asked.RetryAfter
+		if answer, ok := errors.AsType[*backends.Error](err); ok {
+			status.RetryAfter = answer.RetryAfter
 		}
 	}
 	now := d.now()

@@ -18,11 +18,11 @@ import (
 
 func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 	t.Parallel()
-	for _, most := range []int{1, 3} {
-		t.Run(fmt.Sprint(most), func(t *testing.T) {
+	for _, limit := range []int{1, 3} {
+		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
 				f.credit("user_bob", 100_000)
-				f.serve(func(c *Config) { c.Backends[0].MaxRunning = most })
+				f.serve(func(c *Config) { c.Backends[0].MaxRunning = limit })
 				var want []string
 				for range 30 {
 					task := f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey }))
@@ -34,7 +34,7 @@ func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 					s.poll = func(j *work) (backends.Status, error) {
 						s.mu.Lock()
 						defer s.mu.Unlock()
-						if running := len(s.jobs) - over; running > most {
+						if running := len(s.jobs) - over; running > limit {
 							t.Errorf("%d run at once", running)
 						}
 						if began[j.token].IsZero() {
@@ -52,7 +52,7 @@ func TestQueuedTasksGetSlotsInOrder(t *testing.T) {
 				f.start()
 				f.sleep(time.Hour)
 				if !slices.Equal(f.service.order, want) {
-					t.Errorf("they were sent in the order\n%v, want\n%v", f.service.order, want)
+					t.Errorf("the tasks were sent in the order\n%v, want\n%v", f.service.order, want)
 				}
 			})
 		})
@@ -71,12 +71,12 @@ func (f *fixture) load() (l record.Load) {
 
 func TestATaskRefusedAsBusyIsSentLater(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		busy, asked := true, 0
+		busy, attempts := true, 0
 		f.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				asked++
+				attempts++
 				if busy {
 					return &backends.Error{Kind: backends.Busy, RetryAfter: 20 * time.Second}
 				}
@@ -90,8 +90,8 @@ func TestATaskRefusedAsBusyIsSentLater(t *testing.T) {
 		second := f.mustSubmit(video())
 		f.sleep(19 * time.Second)
 		f.service.set(func(*mockService) {
-			if asked != 1 {
-				t.Errorf("a busy backend was asked %d times in 19 s", asked)
+			if attempts != 1 {
+				t.Errorf("%d submissions to a busy backend in 19 s", attempts)
 			}
 		})
 		f.sleep(10 * time.Hour) // the backend refuses all tasks, so none fails
@@ -103,32 +103,32 @@ func TestATaskRefusedAsBusyIsSentLater(t *testing.T) {
 	})
 }
 
-func TestABusyBackendIsAskedAtIntervals(t *testing.T) {
+func TestSubmissionsToABusyBackendAreLimited(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		after       time.Duration
-		least, most int // times in an hour
+		after           time.Duration
+		atLeast, atMost int // submissions in an hour
 	}{
-		"that names no time":     {0, 50, 90},
-		"that names an instant":  {time.Millisecond, 50, 90},
-		"that names half a life": {40 * 365 * 24 * time.Hour, 6, 7},
+		"no Retry-After":         {0, 50, 90},
+		"a short Retry-After":    {time.Millisecond, 50, 90},
+		"a Retry-After of years": {40 * 365 * 24 * time.Hour, 6, 7},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
-				asked := 0
+				attempts := 0
 				f.serve(func(c *Config) { c.Backends[0].BusyTimeout = 2 * time.Hour })
 				f.service.set(func(s *mockService) {
 					s.submit = func(backends.Job) error {
 						s.mu.Lock()
 						defer s.mu.Unlock()
-						asked++
+						attempts++
 						return &backends.Error{Kind: backends.Busy, RetryAfter: row.after}
 					}
 				})
 				f.mustSubmit(video())
 				f.sleep(time.Hour)
-				if asked < row.least || asked > row.most {
-					t.Errorf("asked %d times in an hour", asked)
+				if attempts < row.atLeast || attempts > row.atMost {
+					t.Errorf("%d submissions in an hour", attempts)
 				}
 			})
 		})
@@ -137,12 +137,12 @@ func TestABusyBackendIsAskedAtIntervals(t *testing.T) {
 
 func TestTasksWaitWhileTheAccountIsRefused(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		broke := true
+		unpaid := true
 		f.service.set(func(s *mockService) {
 			s.submit = func(backends.Job) error {
 				s.mu.Lock()
 				defer s.mu.Unlock()
-				if broke {
+				if unpaid {
 					return &backends.Error{Kind: backends.Refused, Reason: backends.UpstreamError, Status: 402, Message: "no"}
 				}
 				return nil
@@ -152,7 +152,7 @@ func TestTasksWaitWhileTheAccountIsRefused(t *testing.T) {
 		f.wantStatus(task.ID, record.Queued)
 		f.sleep(10 * time.Hour)
 		f.wantStatus(task.ID, record.Queued)
-		f.service.set(func(*mockService) { broke = false })
+		f.service.set(func(*mockService) { unpaid = false })
 		f.sleep(2 * time.Minute)
 		f.wantStatus(task.ID, record.InProgress)
 	})
@@ -172,13 +172,13 @@ func TestTasksOfARemovedBackendWait(t *testing.T) {
 		before := f.service.polled(running.ID)
 		f.sleep(100 * time.Hour)
 		if f.service.polled(running.ID) != before {
-			t.Error("it was polled")
+			t.Error("a task of a removed backend was polled")
 		}
 		f.wantStatus(running.ID, record.InProgress)
 		f.wantStatus(waiting.ID, record.Queued)
 		f.service.succeed(1)
 		f.serve(func(c *Config) { c.Backends = kept })
-		f.until(running.ID, record.Success, time.Minute)
+		f.waitStatus(running.ID, record.Success, time.Minute)
 	})
 }
 
@@ -210,14 +210,14 @@ func TestSweepReadsAllTasksOfARemovedBackend(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.credit("user_bob", 10_000_000)
 		f.serve(func(c *Config) { c.Backends[0].MaxRunning, c.Unfinished = 0, 3*maxExpired })
-		f.service.set(func(s *mockService) { s.took = func(backends.Job) error { return errors.New("cut") } }) // delivery unknown, and due soon
-		bobs := with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })
+		f.service.set(func(s *mockService) { s.afterAccept = func(backends.Job) error { return errors.New("cut") } }) // delivery unknown, and due soon
+		submission := with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })
 		for range 2*maxExpired + 100 {
-			f.mustSubmit(bobs)
+			f.mustSubmit(submission)
 		}
 		f.sleep(transition.Grace - time.Second)
-		f.service.set(func(s *mockService) { s.took = nil })
-		last := f.mustSubmit(bobs) // processed after all of those; its deadline is before theirs
+		f.service.set(func(s *mockService) { s.afterAccept = nil })
+		last := f.mustSubmit(submission) // is due after all others, but its deadline is earlier
 		f.serve(func(c *Config) { c.Backends = nil })
 		f.sleep(25 * time.Hour)
 		for range 3 {
@@ -256,18 +256,18 @@ func TestAReloadLosesNoTaskAndDuplicatesNoPoll(t *testing.T) {
 		for range 300 {
 			ids = append(ids, f.mustSubmit(with(func(s *Submission) { s.Payer.User, s.Key = "user_bob", bobKey })).ID)
 		}
-		asked := make(map[string]int)
+		polling := make(map[string]int)
 		f.service.set(func(s *mockService) {
 			s.poll = func(j *work) (backends.Status, error) {
 				s.mu.Lock()
-				asked[j.token]++
-				if asked[j.token] > 1 {
-					t.Error("two ask at once")
+				polling[j.token]++
+				if polling[j.token] > 1 {
+					t.Error("two concurrent polls of one job")
 				}
 				s.mu.Unlock()
 				time.Sleep(500 * time.Millisecond)
 				s.mu.Lock()
-				asked[j.token]--
+				polling[j.token]--
 				s.mu.Unlock()
 				return backends.Status{State: backends.Running}, nil
 			}
@@ -305,7 +305,7 @@ func TestAResultAfterTheLeaseDoesNotCount(t *testing.T) {
 		f.wantStatus(task.ID, record.InProgress)
 		f.checkWallet(1000, 100)
 		f.service.setStatus(task.ID, succeeded(1))
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 	})
 }
 
@@ -320,18 +320,18 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 				if err := other.Serve(f.config); err != nil {
 					t.Fatal(err)
 				}
-				asking := make(map[string]bool)
+				polling := make(map[string]bool)
 				f.service.set(func(s *mockService) {
 					s.poll = func(j *work) (backends.Status, error) {
 						s.mu.Lock()
-						if asking[j.token] {
-							t.Error("both ask at once")
+						if polling[j.token] {
+							t.Error("two concurrent polls of one job")
 						}
-						asking[j.token] = true
+						polling[j.token] = true
 						s.mu.Unlock()
 						time.Sleep(100 * time.Millisecond)
 						s.mu.Lock()
-						asking[j.token] = false
+						polling[j.token] = false
 						s.mu.Unlock()
 						if j.token[round%len(j.token)]%2 == 0 && f.now()%3 == 0 {
 							return succeeded(1), nil
@@ -360,8 +360,8 @@ func TestTwoDriversAndTheDeadline(t *testing.T) {
 				if len(ids2) != len(ids) || len(f.hooks.requests()) != len(ids) {
 					t.Errorf("callbacks: %v", ids2)
 				}
-				if jobs, twice := f.service.accepted(); twice > 1 || jobs > len(ids) {
-					t.Errorf("%d jobs, one up to %d times", jobs, twice)
+				if jobs, maxAccepted := f.service.accepted(); maxAccepted > 1 || jobs > len(ids) {
+					t.Errorf("%d jobs, one accepted %d times", jobs, maxAccepted)
 				}
 				f.checkWallet(1000-moneyOf(charged), 0)
 				other.Close(context.Background())

@@ -22,7 +22,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// step is one thing that happens to an engine.
+// step is one action on an engine.
 type step struct {
 	do     string
 	n      int // selects a name, task, job or answer, modulo their number
@@ -38,13 +38,13 @@ func (s step) String() string {
 // history is a fixture with the statuses seen so far.
 type history struct {
 	*fixture
-	seen map[string]record.State // by task, as last shown
+	seen map[string]record.State // last status, by task
 }
 
 // actions are the steps by name, with the weight of each.
 var actions = map[string]struct {
-	often int
-	do    func(*history, step)
+	weight int
+	do     func(*history, step)
 }{
 	"submit": {8, func(h *history, s step) {
 		in := with(func(in *Submission) {
@@ -69,7 +69,7 @@ var actions = map[string]struct {
 			case "", fault.DuplicateSessionID, fault.TooManyTasks, fault.InsufficientQuota, fault.UpstreamRejected, fault.StoreUnavailable,
 				fault.IdempotencyKeyReused:
 			default:
-				h.t.Errorf("a submission is refused: %v", err)
+				h.t.Errorf("a submission failed: %v", err)
 			}
 		}()
 		if s.n%2 == 0 {
@@ -80,14 +80,14 @@ var actions = map[string]struct {
 	"night": {1, func(h *history, s step) { time.Sleep(time.Duration(s.n) * 12 * time.Minute) }},
 	"answer": {4, func(h *history, s step) { // the answer to later submissions
 		h.service.set(func(service *mockService) {
-			service.submit, service.took, service.hold = nil, nil, nil
+			service.submit, service.afterAccept, service.hold = nil, nil, nil
 			switch s.n % 6 {
 			case 1:
 				service.submit = func(backends.Job) error { return backends.Invalid("prompt", "no") }
 			case 2:
 				service.submit = func(backends.Job) error { return &backends.Error{Kind: backends.Busy, RetryAfter: s.d} }
 			case 3:
-				service.took = func(backends.Job) error { return errors.New("cut") }
+				service.afterAccept = func(backends.Job) error { return errors.New("cut") }
 			case 4:
 				service.submit = func(backends.Job) error { return errors.New("cut") }
 			case 5:
@@ -109,7 +109,7 @@ var actions = map[string]struct {
 			service.jobs[tokens[s.n%len(tokens)]].status = []backends.Status{
 				{State: backends.Queued},
 				{State: backends.Running, Progress: s.n},
-				{State: backends.Unknown, Word: "hm"},
+				{State: backends.Unknown, Word: "other"},
 				succeeded(1 + s.n%2),
 				failed(backends.ModelFailed),
 			}[s.n%5]
@@ -120,7 +120,7 @@ var actions = map[string]struct {
 			_, _ = h.Retry(context.Background(), "root", ids[s.n%len(ids)])
 		}
 	}},
-	"clock": {2, func(h *history, s step) { // ahead by up to 4.5 minutes, and back
+	"clock": {2, func(h *history, s step) { // sets the clock up to 4.5 minutes ahead, or back
 		h.ahead.Store(int64(time.Duration(s.n%4) * s.d))
 		h.nudgeDriver("works")
 	}},
@@ -195,7 +195,7 @@ var faults = []storagetest.Fault{
 func steps() *rapid.Generator[[]step] {
 	names := []string{""}
 	for _, name := range slices.Sorted(maps.Keys(actions)) {
-		names = append(names, slices.Repeat([]string{name}, actions[name].often)...)
+		names = append(names, slices.Repeat([]string{name}, actions[name].weight)...)
 	}
 	one := rapid.Custom(func(t *rapid.T) step {
 		return step{
@@ -210,9 +210,8 @@ func steps() *rapid.Generator[[]step] {
 	})
 }
 
-// TestTasksAreConsistentAfterRandomSteps drives an engine through random steps, with
-// faults of commits and random answers of the service, and checks the store after
-// each step.
+// TestTasksAreConsistentAfterRandomSteps runs random steps on an engine, with faults of
+// commits and random answers of the service. It checks the store after each step.
 func TestTasksAreConsistentAfterRandomSteps(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -301,11 +300,11 @@ func (h *history) checkInvariants() {
 		synctest.Wait()
 	}
 	if h.store.Err() != nil {
-		return // the next fault has stopped the start
+		return // another fault has stopped the start
 	}
 	h.checkConsistent()
-	if _, most := h.service.accepted(); most > 1 {
-		h.t.Errorf("a job was taken %d times", most)
+	if _, maxAccepted := h.service.accepted(); maxAccepted > 1 {
+		h.t.Errorf("a job was accepted %d times", maxAccepted)
 	}
 	tasks, _, err := h.List(context.Background(), record.Anyone, Page{Limit: 100})
 	if err != nil {
@@ -314,7 +313,7 @@ func (h *history) checkInvariants() {
 	for _, task := range tasks {
 		before, rank := h.seen[task.ID], map[record.State]int{"": 0, record.Pending: 1, record.Queued: 1, record.InProgress: 2, record.Success: 3, record.Failed: 3}
 		if rank[task.Status] < rank[before] || rank[before] == 3 && before != task.Status {
-			h.t.Errorf("task %s goes from %s to %s", task.ID, before, task.Status)
+			h.t.Errorf("task %s changed from %s to %s", task.ID, before, task.Status)
 		}
 		h.seen[task.ID] = task.Status
 		if waited := time.Since(time.Unix(task.CreatedAt, 0)); task.Error != nil && task.Error.Reason == backends.TaskTimeout && waited < 23*time.Hour {
@@ -330,17 +329,17 @@ func (h *history) checkInvariants() {
 	}
 }
 
-// finish lets all tasks end, and checks that nothing is held and all callbacks are
-// delivered.
+// finish waits until all tasks have ended. It checks that no money is held and that all
+// callbacks are delivered.
 func (h *history) finish() {
-	h.service.set(func(s *mockService) { s.submit, s.took, s.hold, s.poll = nil, nil, nil, nil })
+	h.service.set(func(s *mockService) { s.submit, s.afterAccept, s.hold, s.poll = nil, nil, nil, nil })
 	h.service.succeed(1)
 	h.hooks.mu.Lock()
 	h.hooks.answer = nil
 	h.hooks.mu.Unlock()
 	h.ahead.Store(0)
 	h.stop()
-	h.start() // without faults to come
+	h.start() // removes planned faults
 	if err := h.Enable(context.Background(), "root", "works"); err != nil {
 		h.t.Errorf("enable: %v", err)
 	}
@@ -353,12 +352,12 @@ func (h *history) finish() {
 	}
 	for _, task := range tasks {
 		if task.CompletedAt == 0 {
-			h.t.Errorf("the task does not end: %+v %+v", task, task.Detail)
+			h.t.Errorf("the task has not ended: %+v %+v", task, task.Detail)
 		}
 		spent += task.Detail.Charged
 	}
 	h.checkWallet(1000-spent, 0)
 	if !h.settledCallbacks() {
-		h.t.Errorf("callbacks are left")
+		h.t.Errorf("callbacks are still due")
 	}
 }

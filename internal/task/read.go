@@ -1,13 +1,14 @@
 package task
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"math"
+	"slices"
 	"time"
 
-	"cmp"
-	"slices"
-
+	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -63,6 +64,20 @@ func readListed(r storage.Reader, owner record.Owner, id string) (*record.Record
 	return rec, err
 }
 
+// Job returns the job of a task as it was submitted, for its owner. It is nil if the job was too
+// long to be kept with the task, and the task has ended.
+func (e *Engine) Job(ctx context.Context, owner record.Owner, id string) (job *backends.Job, err error) {
+	rec, err := e.readTask(ctx, owner, id)
+	if err != nil || !rec.Enclosed && rec.Over() {
+		return nil, err
+	}
+	found, err := e.job(ctx, rec)
+	if errors.Is(err, errNoBody) { // the task has ended meanwhile
+		return nil, nil
+	}
+	return &found, err
+}
+
 // expired reports whether a task is past its retention. completed is zero if the task is unfinished.
 func (e *Engine) expired(completed int64) bool {
 	return completed != 0 && e.now() >= completed+e.config.Load().Kept.Milliseconds()
@@ -76,15 +91,15 @@ const MaxWait = 60 * time.Second
 const waitInterval = 5 * time.Second
 
 // Wait returns a task of an owner when its status or progress has changed, when it
-// is finished, or after most.
-func (e *Engine) Wait(ctx context.Context, owner record.Owner, id string, most time.Duration) (*record.Task, error) {
+// is finished, or after timeout.
+func (e *Engine) Wait(ctx context.Context, owner record.Owner, id string, timeout time.Duration) (*record.Task, error) {
 	changed, end := e.changes.begin(id)
 	first, err := e.Get(ctx, owner, id)
-	if err != nil || first.CompletedAt != 0 || most <= 0 {
+	if err != nil || first.CompletedAt != 0 || timeout <= 0 {
 		end()
 		return first, err
 	}
-	timer := time.NewTimer(min(most, MaxWait))
+	timer := time.NewTimer(min(timeout, MaxWait))
 	defer timer.Stop()
 	var others <-chan time.Time
 	if !e.store.Sole() {
@@ -141,7 +156,7 @@ func checkStatus(s record.State) error {
 
 // List returns tasks of an owner, latest first, and the cursor of the next page
 // (empty: there are no more tasks). A list by status reads at most maxExamined
-// tasks. So a page may have fewer tasks than asked for, even none, and a cursor.
+// tasks. So a page with a cursor may have fewer tasks than requested, or none.
 func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []*record.Task, next string, err error) {
 	if refused := checkStatus(p.Status); refused != nil {
 		return nil, "", refused
@@ -218,7 +233,7 @@ func (e *Engine) TaskPage(ctx context.Context, user string, f Filter, skip, limi
 		in := record.ByUser.Under(user)
 		if f.Key != "" {
 			in = record.ByKey.Under(f.Key)
-			if own, err := keyIsOf(r, f.Key, user); err != nil || !own {
+			if ok, err := keyIsOf(r, f.Key, user); err != nil || !ok {
 				return err
 			}
 		}
@@ -258,9 +273,9 @@ func keyIsOf(r storage.Reader, key, user string) (bool, error) {
 	return false, nil
 }
 
-// Unfinished returns up to most unfinished tasks of an owner, oldest first. more reports whether
+// Unfinished returns up to limit unfinished tasks of an owner, oldest first. more reports whether
 // the owner has others.
-func (e *Engine) Unfinished(ctx context.Context, owner record.Owner, most int) (list []*record.Task, more bool, err error) {
+func (e *Engine) Unfinished(ctx context.Context, owner record.Owner, limit int) (list []*record.Task, more bool, err error) {
 	err = e.store.View(ctx, func(r storage.Reader) error {
 		list, more = []*record.Task{}, false
 		for rec, err := range record.Tasks.Scan(r, record.Due.Under()) {
@@ -270,7 +285,7 @@ func (e *Engine) Unfinished(ctx context.Context, owner record.Owner, most int) (
 			if rec.Over() || !owner.Owns(rec.Key, rec.User) {
 				continue
 			}
-			if more = len(list) == most; more {
+			if more = len(list) == limit; more {
 				return nil
 			}
 			list = append(list, rec.Task())

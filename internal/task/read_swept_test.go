@@ -11,8 +11,8 @@ import (
 func TestAListContinuesAfterARemovedTask(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		now := f.now()
-		f.passed([2]int64{now, now + 2*DefaultKept.Milliseconds()})
-		f.passed(slices.Repeat([][2]int64{{now + 1, now + 1}}, maxExamined)...)
+		f.insertFinished([2]int64{now, now + 2*DefaultKept.Milliseconds()})
+		f.insertFinished(slices.Repeat([][2]int64{{now + 1, now + 1}}, maxExamined)...)
 		f.sleep(DefaultKept + 1000000)
 		_, next, err := f.List(context.Background(), record.OfKey(annKey), Page{})
 		if err != nil || next == "" {

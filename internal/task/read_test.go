@@ -24,7 +24,7 @@ func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 		for _, over := range []bool{false, true} {
 			task := f.mustSubmit(video())
 			if over {
-				f.until(task.ID, record.Success, time.Minute)
+				f.waitStatus(task.ID, record.Success, time.Minute)
 			}
 			for name, row := range map[string]struct {
 				owner record.Owner
@@ -35,17 +35,17 @@ func TestOwnersSeeOnlyTheirTasks(t *testing.T) {
 				"the user":                 {record.OfUser(ann), task.ID, true},
 				"an operator":              {record.Anyone, task.ID, true},
 				"another key of the user":  {record.OfKey(annKey2), task.ID, false},
-				"another's key":            {record.OfKey(bobKey), task.ID, false},
+				"a key of another user":    {record.OfKey(bobKey), task.ID, false},
 				"another user":             {record.OfUser("user_bob"), task.ID, false},
 				"a key named like a user":  {record.OfKey(ann), task.ID, false},
 				"no owner":                 {record.Owner{}, task.ID, false},
 				"an empty key":             {record.OfKey(""), task.ID, false},
 				"an empty user":            {record.OfUser(""), task.ID, false},
-				"an id that is none":       {record.OfKey(annKey), record.NewID(), false},
+				"an unknown id":            {record.OfKey(annKey), record.NewID(), false},
 				"an empty id":              {record.OfKey(annKey), "", false},
 				"a long id":                {record.OfKey(annKey), task.ID + "x", false},
-				"another spelling":         {record.OfKey(annKey), strings.ToLower(task.ID), false},
-				"an id with a key in it":   {record.OfKey(annKey), task.ID[:record.IDSize-2] + "/x", false},
+				"another case":             {record.OfKey(annKey), strings.ToLower(task.ID), false},
+				"an id with a slash":       {record.OfKey(annKey), task.ID[:record.IDSize-2] + "/x", false},
 				"the first part of the id": {record.OfKey(annKey), task.ID[:record.IDSize-1], false},
 			} {
 				got, err := f.Get(f.t.Context(), row.owner, row.id)
@@ -71,7 +71,7 @@ func TestFinishedTasksAreCached(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.service.succeed(1)
 		task := f.mustSubmit(video())
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		synctest.Wait()
 		f.power.off.Store(true)
 		for range 10_000 {
@@ -79,7 +79,7 @@ func TestFinishedTasksAreCached(t *testing.T) {
 				t.Fatal(got, err)
 			}
 		}
-		for _, id := range []string{task.ID, record.NewID()} { // a task of another owner is not answered faster than one that does not exist
+		for _, id := range []string{task.ID, record.NewID()} { // a task of another owner takes as long as one that does not exist
 			if _, err := f.Get(f.t.Context(), record.OfKey(bobKey), id); codeOf(err) != fault.StoreUnavailable {
 				t.Error(err)
 			}
@@ -113,9 +113,9 @@ func TestWaitReturnsOnChange(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(video())
 		f.service.setStatus(task.ID, queuedThere)
-		wait := func(most time.Duration) (*record.Task, time.Duration) {
+		wait := func(limit time.Duration) (*record.Task, time.Duration) {
 			began := time.Now()
-			got, err := f.Wait(context.Background(), record.OfKey(annKey), task.ID, most)
+			got, err := f.Wait(context.Background(), record.OfKey(annKey), task.ID, limit)
 			if err != nil {
 				t.Error(err)
 			}
@@ -139,14 +139,14 @@ func TestWaitReturnsOnChange(t *testing.T) {
 			t.Errorf("%s after %v", got.Status, took)
 		}
 		if _, took := wait(MaxWait); took != 0 {
-			t.Errorf("waited %v for a task that is over", took)
+			t.Errorf("waited %v for a finished task", took)
 		}
 		if _, err := f.Wait(context.Background(), record.OfKey(bobKey), task.ID, time.Second); codeOf(err) != fault.TaskNotFound {
 			t.Error(err)
 		}
 		other := f.mustSubmit(video())
-		ctx, leave := context.WithTimeout(context.Background(), time.Millisecond)
-		defer leave()
+		ctx, cancel := context.WithTimeout(context.Background(), time.Millisecond)
+		defer cancel()
 		if _, err := f.Wait(ctx, record.OfKey(annKey), other.ID, time.Minute); err == nil {
 			t.Error("a disconnected caller got an answer")
 		}
@@ -156,8 +156,8 @@ func TestWaitReturnsOnChange(t *testing.T) {
 	})
 }
 
-// TestWaitDoesNotReadUntilTheTaskChanges: a change of a task notifies the callers that
-// wait for it.
+// TestWaitDoesNotReadUntilTheTaskChanges checks that callers who wait are notified and do not
+// read the store periodically.
 func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(video())
@@ -180,12 +180,12 @@ func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
 			return f.power.views.Load() - began
 		}
 		const waiters = 100
-		alone := reads(0, func() {})
-		if n := reads(waiters, func() {}); n > alone+2*waiters+10 {
-			t.Errorf("%d waiters read the store %d times in a minute, without them it is read %d times", waiters, n, alone)
+		baseline := reads(0, func() {})
+		if n := reads(waiters, func() {}); n > baseline+2*waiters+10 {
+			t.Errorf("%d reads in a minute with %d waiters, %d reads without", n, waiters, baseline)
 		}
-		if n := reads(waiters, func() { f.service.setStatus(task.ID, succeeded(1)) }); n > alone+2*waiters+10 {
-			t.Errorf("%d waiters whose task ended read the store %d times", waiters, n)
+		if n := reads(waiters, func() { f.service.setStatus(task.ID, succeeded(1)) }); n > baseline+2*waiters+10 {
+			t.Errorf("%d reads with %d waiters whose task ended", n, waiters)
 		}
 	})
 }
@@ -223,16 +223,16 @@ func TestListsAreLatestFirst(t *testing.T) {
 			want  []string
 			next  string
 		}{
-			"of a key":         {record.OfKey(annKey), Page{}, mine, ""},
-			"of a user":        {record.OfUser(ann), Page{}, all, ""},
-			"of all":           {record.Anyone, Page{}, all, ""},
-			"of another":       {record.OfKey(bobKey), Page{}, nil, ""},
-			"the first page":   {record.OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
-			"the next":         {record.OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
-			"the last":         {record.OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
-			"by status":        {record.OfUser(ann), Page{Status: record.InProgress}, all[7:], ""},
-			"waiting":          {record.OfUser(ann), Page{Status: record.Queued, Limit: 3}, all[:3], all[2]},
-			"none of a status": {record.OfUser(ann), Page{Status: record.Failed}, nil, ""},
+			"of a key":               {record.OfKey(annKey), Page{}, mine, ""},
+			"of a user":              {record.OfUser(ann), Page{}, all, ""},
+			"of all":                 {record.Anyone, Page{}, all, ""},
+			"of another user":        {record.OfKey(bobKey), Page{}, nil, ""},
+			"the first page":         {record.OfKey(annKey), Page{Limit: 2}, mine[:2], mine[1]},
+			"the next":               {record.OfKey(annKey), Page{Limit: 2, After: mine[1]}, mine[2:4], mine[3]},
+			"the last":               {record.OfKey(annKey), Page{Limit: 2, After: mine[3]}, mine[4:], ""},
+			"by status":              {record.OfUser(ann), Page{Status: record.InProgress}, all[7:], ""},
+			"waiting":                {record.OfUser(ann), Page{Status: record.Queued, Limit: 3}, all[:3], all[2]},
+			"a status without tasks": {record.OfUser(ann), Page{Status: record.Failed}, nil, ""},
 		} {
 			if got, next := ids(row.owner, row.page); !slices.Equal(got, row.want) || next != row.next {
 				t.Errorf("%s: %v, next %q; want %v, next %q", name, got, next, row.want, row.next)
@@ -250,7 +250,7 @@ func TestListsAreLatestFirst(t *testing.T) {
 			t.Errorf("a task of another owner is accepted as a cursor: %v", err)
 		}
 		if _, _, err := f.List(f.t.Context(), record.Owner{}, Page{}); codeOf(err) != fault.TaskNotFound {
-			t.Errorf("no owner has a list: %v", err)
+			t.Errorf("a list without an owner: %v", err)
 		}
 	})
 }
@@ -261,7 +261,7 @@ func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
 		f.service.succeed(1)
 		s := with(func(s *Submission) { s.IdempotencyKey, s.SessionID = "k", "s" })
 		task := f.mustSubmit(s)
-		f.until(task.ID, record.Success, time.Minute)
+		f.waitStatus(task.ID, record.Success, time.Minute)
 		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
 		f.service.set(func(s *mockService) { s.submit = func(backends.Job) error { return busyNow } })
 		unfinished := f.mustSubmit(video())
@@ -291,7 +291,7 @@ func TestTasksAreKeptUntilTheirRetentionEnds(t *testing.T) {
 			t.Errorf("%d tasks are left", n)
 		}
 		if again := f.mustSubmit(s); again.ID == task.ID {
-			t.Error("the idempotency record of a removed task exists")
+			t.Error("a removed task still has its idempotency record")
 		}
 		_ = unfinished
 	})
@@ -304,13 +304,13 @@ func TestStoreErrorsAreFaults(t *testing.T) {
 		_, err := f.submit(video())
 		f.checkCode(err, fault.StoreUnavailable)
 		f.checkWallet(1000, 100)
-		f.until(task.ID, record.InProgress, time.Minute)
+		f.waitStatus(task.ID, record.InProgress, time.Minute)
 	})
 }
 
-// TestAnUnreadableCursorIsAnInternalError: after a 400 a caller would not request
-// the page again.
-func TestAnUnreadableCursorIsAnInternalError(t *testing.T) {
+// TestAnUnreadableCursorIsAStoreError checks that the answer is not a 400, after which a
+// caller would not request the page again.
+func TestAnUnreadableCursorIsAStoreError(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(video())
 		f.damaged = true

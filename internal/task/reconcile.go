@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"go.uber.org/zap"
@@ -59,16 +60,20 @@ func (d *driver) findJob(r backends.Reconciler, rec *record.Record) (ref backend
 	return ref, err
 }
 
-// job returns the job of a task that the backend has not accepted yet.
-func (d *driver) job(ctx context.Context, rec *record.Record) (job backends.Job, err error) {
+// errNoBody is the error of a task whose job is not stored any more.
+var errNoBody = errors.New("the task has no body")
+
+// job returns the job of a task. A job that is not enclosed in the record is stored until the task
+// ends.
+func (c *core) job(ctx context.Context, rec *record.Record) (job backends.Job, err error) {
 	if rec.Enclosed {
 		err = json.Unmarshal(rec.Body, &job)
 		return job, err
 	}
-	err = d.store.View(ctx, func(r storage.Reader) error {
+	err = c.store.View(ctx, func(r storage.Reader) error {
 		found, err := storage.GetRecord(r, storage.Key(record.BodyPrefix, rec.ID), &job)
 		if err == nil && !found {
-			err = fmt.Errorf("task: %s has no body", rec.ID)
+			err = fmt.Errorf("task %s: %w", rec.ID, errNoBody)
 		}
 		return err
 	})

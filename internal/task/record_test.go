@@ -11,16 +11,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task/transition"
 )
 
-// TestRereadReturnsTheStoredTask: if this process has written the known record, Reread
-// returns it without decoding, as long as the stored record is the same.
+// TestRereadReturnsTheStoredTask checks that Reread returns the known record without decoding
+// if this process has written it and the stored record is the same.
 func TestRereadReturnsTheStoredTask(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		consistent := true
+		audio := true
 		s := with(func(s *Submission) {
 			s.SessionID, s.SessionContext, s.IdempotencyKey = "s", "<&\u2028", "k"
 			s.Quote = catalog.Quote{
 				Rule: "0.10 a second", Kind: catalog.Video, Request: 7,
-				Asked: catalog.Work{Count: 2, Duration: 8*catalog.Second + 1, Resolution: "720P", Audio: &consistent},
+				Asked: catalog.Work{Count: 2, Duration: 8*catalog.Second + 1, Resolution: "720P", Audio: &audio},
 				Rows:  []catalog.Variant{{Resolution: "720P", Audio: true, Price: 3}, {Price: 1}},
 			}
 			s.Job.Prompt, s.Job.Output.MediaName = "<&\u2028", "cat"
@@ -50,7 +50,7 @@ func TestRereadReturnsTheStoredTask(t *testing.T) {
 				return err
 			}
 			if known, err = record.Tasks.Reread(t, made); err == nil && !known.Woken {
-				f.t.Error("a record of another engine is not read")
+				f.t.Error("Reread does not return the change of another engine")
 			}
 			return err
 		})

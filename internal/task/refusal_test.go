@@ -24,7 +24,7 @@ var (
 	unpaid    = &backends.Error{Kind: backends.Refused, Reason: backends.UpstreamError, Status: 402, Message: "no"}
 )
 
-// submissions are the times at which jobs were submitted, by prompt.
+// submissions has the times of submissions, by prompt.
 type submissions struct {
 	mu sync.Mutex
 	at map[string][]time.Time
@@ -47,22 +47,22 @@ func (s *submissions) total() (n int) {
 	return n
 }
 
-// refuses makes the service refuse the jobs with a prompt that begins with "no". It
-// returns when each prompt was submitted.
+// refuses makes the service refuse jobs with a prompt that begins with "no". It returns the
+// times of all submissions.
 func (s *mockService) refuses(with error) *submissions {
-	asked := &submissions{at: make(map[string][]time.Time)}
+	sent := &submissions{at: make(map[string][]time.Time)}
 	s.set(func(s *mockService) {
 		s.submit = func(job backends.Job) error {
-			asked.mu.Lock()
-			defer asked.mu.Unlock()
-			asked.at[job.Prompt] = append(asked.at[job.Prompt], time.Now())
+			sent.mu.Lock()
+			defer sent.mu.Unlock()
+			sent.at[job.Prompt] = append(sent.at[job.Prompt], time.Now())
 			if strings.HasPrefix(job.Prompt, "no") {
 				return with
 			}
 			return nil
 		}
 	})
-	return asked
+	return sent
 }
 
 // of returns the submission of another user.
@@ -81,33 +81,33 @@ var pauses = []time.Duration{0, 2 * time.Second, 5 * time.Second, 15 * time.Seco
 func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
-		refusal *backends.Error
-		asks    time.Duration // by Retry-After
-		refused int           // tasks that are
-		within  time.Duration // all others are at the backend
-		reason  backends.Reason
+		refusal    *backends.Error
+		retryAfter time.Duration
+		refused    int           // number of refused tasks
+		within     time.Duration // time until the backend has all other tasks
+		reason     backends.Reason
 	}{
-		"429":                        {refusal: tooMany, refused: 1, within: 10 * time.Second, reason: backends.UpstreamBusy},
-		"429 that names a time":      {refusal: tooMany, asks: 20 * time.Second, refused: 1, within: 40 * time.Second, reason: backends.UpstreamBusy},
-		"403":                        {refusal: forbidden, refused: 1, within: 20 * time.Second, reason: backends.UpstreamError},
-		"429, several of them":       {refusal: tooMany, refused: 5, within: 5 * time.Minute, reason: backends.UpstreamBusy},
-		"403, more than run at once": {refusal: forbidden, refused: 12, within: 10 * time.Minute, reason: backends.UpstreamError},
+		"429":                  {refusal: tooMany, refused: 1, within: 10 * time.Second, reason: backends.UpstreamBusy},
+		"429 with Retry-After": {refusal: tooMany, retryAfter: 20 * time.Second, refused: 1, within: 40 * time.Second, reason: backends.UpstreamBusy},
+		"403":                  {refusal: forbidden, refused: 1, within: 20 * time.Second, reason: backends.UpstreamError},
+		"429 of several tasks": {refusal: tooMany, refused: 5, within: 5 * time.Minute, reason: backends.UpstreamBusy},
+		"403 of many tasks":    {refusal: forbidden, refused: 12, within: 10 * time.Minute, reason: backends.UpstreamError},
 	} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
 				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 				refusal := *row.refusal
-				refusal.RetryAfter = row.asks
-				asked := f.service.refuses(&refusal)
-				var refused, taken []string
+				refusal.RetryAfter = row.retryAfter
+				sent := f.service.refuses(&refusal)
+				var refused, accepted []string
 				for n := range row.refused {
 					refused = append(refused, f.mustSubmit(prompted("no %d", n)).ID)
 				}
 				for n := range 55 {
-					taken = append(taken, f.mustSubmit(prompted("yes %d", n)).ID)
+					accepted = append(accepted, f.mustSubmit(prompted("yes %d", n)).ID)
 				}
 				f.sleep(row.within)
-				for _, id := range taken {
+				for _, id := range accepted {
 					if now := f.record(id); now.Delivery != record.Accepted {
 						t.Fatalf("after %v another task is %+v", row.within, now)
 					}
@@ -123,15 +123,15 @@ func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 				for n, id := range refused {
 					end := f.wantStatus(id, record.Failed)
 					if end.Error.Reason != row.reason || end.Error.Message == "" {
-						t.Errorf("it failed with %+v", end.Error)
+						t.Errorf("the error is %+v", end.Error)
 					}
-					at := asked.of(fmt.Sprintf("no %d", n))
+					at := sent.of(fmt.Sprintf("no %d", n))
 					if len(at) < 3 || len(at) > 50 {
-						t.Errorf("it was submitted %d times", len(at))
+						t.Errorf("the job was submitted %d times", len(at))
 					}
 					for i := 1; i < len(at); i++ {
-						if least := pauses[min(i-1, len(pauses)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < least {
-							t.Errorf("submission %d came %v after the one before, want at least %v", i+1, at[i].Sub(at[i-1]), least)
+						if minimum := pauses[min(i-1, len(pauses)-1)]*4/5 - time.Millisecond; at[i].Sub(at[i-1]) < minimum {
+							t.Errorf("submission %d was sent %v after the previous one, want at least %v", i+1, at[i].Sub(at[i-1]), minimum)
 						}
 					}
 				}
@@ -141,15 +141,15 @@ func TestARepeatedlyRefusedTaskDoesNotBlockOthers(t *testing.T) {
 	}
 }
 
-// TestForbiddenTasksOfOneUserDoNotDelayOthers: a 403 may concern only the job, so refused
-// tasks of one user must not delay those of another.
+// TestForbiddenTasksOfOneUserDoNotDelayOthers checks that tasks of one user that are refused with
+// 403 do not delay tasks of another user. A 403 may concern only the job.
 func TestForbiddenTasksOfOneUserDoNotDelayOthers(t *testing.T) {
 	for name, slow := range map[string]time.Duration{"refused at once": 0, "refused after a while": 9 * time.Second} {
 		t.Run(name, func(t *testing.T) {
 			withFixture(t, func(f *fixture) {
 				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
 				f.credit("user_bob", 1000)
-				asked := f.service.refuses(forbidden)
+				sent := f.service.refuses(forbidden)
 				f.service.set(func(s *mockService) {
 					s.hold = func(_ context.Context, job backends.Job) {
 						if strings.HasPrefix(job.Prompt, "no") {
@@ -166,27 +166,27 @@ func TestForbiddenTasksOfOneUserDoNotDelayOthers(t *testing.T) {
 					for f.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
 						f.sleep(100 * time.Millisecond)
 					}
-					if took := time.Since(begun); took > time.Second {
-						t.Fatalf("the task of another user was taken after %v", took)
+					if elapsed := time.Since(begun); elapsed > time.Second {
+						t.Fatalf("the task of another user was accepted after %v", elapsed)
 					}
 					f.sleep(time.Second)
 				}
 				if all, err := f.Backends(context.Background()); err != nil || all[0].Busy {
 					t.Errorf("%+v, %v", all, err)
 				}
-				if total := asked.total() - 20; total > 50 {
+				if total := sent.total() - 20; total > 50 {
 					t.Errorf("%d submissions were refused", total)
 				}
 				f.service.succeed(1)
-				f.sleep(2 * time.Hour) // all of them fail, each 30 minutes after its first refusal
+				f.sleep(2 * time.Hour) // each refused task fails 30 minutes after its first refusal
 				f.checkWallet(1000, 0)
 			})
 		})
 	}
 }
 
-// TestAThirdUserIsServedWhileTheAccountIsSuspected: tasks of two users are refused with
-// 403, and those of a third are accepted.
+// TestAThirdUserIsServedWhileTheAccountIsSuspected refuses tasks of two users with 403 and
+// accepts tasks of a third user.
 func TestAThirdUserIsServedWhileTheAccountIsSuspected(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
@@ -204,15 +204,15 @@ func TestAThirdUserIsServedWhileTheAccountIsSuspected(t *testing.T) {
 			for f.record(task.ID).Delivery != record.Accepted && time.Since(begun) < time.Minute {
 				f.sleep(100 * time.Millisecond)
 			}
-			if took := time.Since(begun); took > 5*time.Second {
-				t.Fatalf("the task of a third user was taken after %v", took)
+			if elapsed := time.Since(begun); elapsed > 5*time.Second {
+				t.Fatalf("the task of a third user was accepted after %v", elapsed)
 			}
 		}
 	})
 }
 
-// TestARefusalOfTheAccountFailsNoTask: the backend refuses all tasks, and the log has
-// an error.
+// TestARefusalOfTheAccountFailsNoTask lets the backend refuse all tasks. The log must have an
+// error.
 func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 	t.Parallel()
 	for name, row := range map[string]struct {
@@ -225,7 +225,7 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			withLog(t, func(f *fixture, log *observer.ObservedLogs) {
 				f.serve(func(c *Config) { c.Backends[0].MaxRunning = 100 })
-				asked := f.service.refuses(row.refusal)
+				sent := f.service.refuses(row.refusal)
 				var ids []string
 				for n := range row.tasks {
 					ids = append(ids, f.mustSubmit(prompted("no %d", n)).ID)
@@ -237,11 +237,11 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 					}
 				}
 				f.sleep(time.Minute)
-				if total := asked.total(); total > 10*(1+len(row.users)) {
+				if total := sent.total(); total > 10*(1+len(row.users)) {
 					t.Errorf("%d submissions in the first minute", total)
 				}
 				f.sleep(10 * time.Hour)
-				if total := asked.total(); total > 10*60*2*(1+len(row.users)) {
+				if total := sent.total(); total > 10*60*2*(1+len(row.users)) {
 					t.Errorf("%d submissions in 10 hours", total)
 				}
 				if log.FilterLevelExact(zapcore.ErrorLevel).FilterMessageSnippet("does not accept the gateway's account").Len() == 0 {
@@ -257,7 +257,7 @@ func TestARefusalOfTheAccountFailsNoTask(t *testing.T) {
 	}
 }
 
-func TestATaskThatAloneIsRefusedFailsAfterTheBusyTimeout(t *testing.T) {
+func TestATaskThatIsRefusedAloneFailsAfterTheBusyTimeout(t *testing.T) {
 	t.Parallel()
 	for _, refusal := range []*backends.Error{tooMany, forbidden} {
 		t.Run(fmt.Sprint(refusal.Status), func(t *testing.T) {
@@ -276,10 +276,10 @@ func TestATaskThatAloneIsRefusedFailsAfterTheBusyTimeout(t *testing.T) {
 	}
 }
 
-// TestADeferredTaskSurvivesAKill: the pause, the count and the times are in the store.
+// TestADeferredTaskSurvivesAKill checks that the pause, the count and the times are in the store.
 func TestADeferredTaskSurvivesAKill(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		asked := f.service.refuses(tooMany)
+		sent := f.service.refuses(tooMany)
 		task := f.mustSubmit(prompted("no"))
 		for range 29 {
 			f.sleep(time.Minute)
@@ -287,8 +287,8 @@ func TestADeferredTaskSurvivesAKill(t *testing.T) {
 			f.start()
 			f.wantStatus(task.ID, record.Queued)
 		}
-		if n := len(asked.of("no")); n > 60 {
-			t.Errorf("it was submitted %d times", n)
+		if n := len(sent.of("no")); n > 60 {
+			t.Errorf("the job was submitted %d times", n)
 		}
 		f.sleep(2 * time.Minute)
 		f.wantStatus(task.ID, record.Failed)
@@ -300,7 +300,7 @@ func TestADeferredTaskSurvivesAKill(t *testing.T) {
 
 func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		asked := f.service.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
+		sent := f.service.refuses(&backends.Error{Kind: backends.Busy, Status: 429, RetryAfter: 5 * time.Minute})
 		one, two := f.mustSubmit(prompted("no 1")), f.mustSubmit(prompted("no 2"))
 		f.sleep(time.Second)
 		all, err := f.Backends(context.Background())
@@ -311,28 +311,28 @@ func TestADeferredTaskIsCancelledRetriedAndDrained(t *testing.T) {
 			t.Error(err)
 		}
 		f.checkWallet(1000, 1)
-		f.sleep(5*time.Minute + 10*time.Second) // the other is deferred now
+		f.sleep(5*time.Minute + 10*time.Second) // the second task is deferred now
 		f.service.set(func(s *mockService) { s.submit = nil })
-		before := len(asked.of("no 2"))
+		before := len(sent.of("no 2"))
 		if _, err := f.Retry(context.Background(), "root", two.ID); err != nil {
 			t.Error(err)
 		}
 		f.sleep(6 * time.Minute)
 		f.wantStatus(two.ID, record.InProgress)
-		if len(asked.of("no 2")) != before {
-			t.Error("it was refused again")
+		if len(sent.of("no 2")) != before {
+			t.Error("the task was refused again")
 		}
 	})
 }
 
-// TestSearchesForAnUnknownDeliveryAreLimited: at many services a search submits the job
-// again under its token.
+// TestSearchesForAnUnknownDeliveryAreLimited checks the number of searches. At many services a
+// search submits the job again under its token.
 func TestSearchesForAnUnknownDeliveryAreLimited(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.serve(func(c *Config) { c.Backends[0].Backend = finding{f.service} })
 		var at []time.Time
 		f.service.set(func(s *mockService) {
-			s.took = func(backends.Job) error { return &backends.Error{Kind: backends.Unconfirmed, Status: 500} }
+			s.afterAccept = func(backends.Job) error { return &backends.Error{Kind: backends.Unconfirmed, Status: 500} }
 			s.find = func(*work) (backends.Ref, error) {
 				s.mu.Lock()
 				defer s.mu.Unlock()
@@ -348,14 +348,14 @@ func TestSearchesForAnUnknownDeliveryAreLimited(t *testing.T) {
 		f.wantStatus(task.ID, record.Failed)
 		f.checkWallet(1000, 0)
 		if len(at) < 4 || len(at) > transition.MaxSearches {
-			t.Errorf("it was looked for %d times", len(at))
+			t.Errorf("%d searches", len(at))
 		}
 		pauses := make([]time.Duration, 0, len(at))
 		for i := 1; i < len(at); i++ {
 			pauses = append(pauses, at[i].Sub(at[i-1]))
 		}
 		if !slices.IsSorted(pauses) {
-			t.Errorf("with the pauses %v", pauses)
+			t.Errorf("the pauses between the searches are %v", pauses)
 		}
 	})
 }

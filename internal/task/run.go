@@ -38,19 +38,19 @@ func (d *driver) sendQueued(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
-	most := d.deliveries.available(maxSends, maxDeliveries)
+	maximum := d.deliveries.available(maxSends, maxDeliveries)
 	if d.isBusy() {
-		most = d.deliveries.available(1, 1) // one task tests whether the backend accepts again
+		maximum = d.deliveries.available(1, 1) // one task tests whether the backend accepts again
 	}
-	if most == 0 {
+	if maximum == 0 {
 		return record.Idle, nil // a delivery that ends nudges the driver
 	}
-	taken, aside, err := d.claimQueued(b, most)
-	for _, rec := range taken {
+	claimed, aside, err := d.claimQueued(b, maximum)
+	for _, rec := range claimed {
 		d.noteSent(rec.User)
 		d.begin(&d.deliveries, func() { d.deliverQueued(rec) })
 	}
-	if len(taken) == most || aside > 0 { // the queue may hold more tasks
+	if len(claimed) == maximum || aside > 0 { // the queue may hold more tasks
 		return 0, err
 	}
 	return record.Idle, err
@@ -67,45 +67,45 @@ func (d *driver) deliverQueued(rec *record.Record) {
 	d.deliver(rec, job, nil)
 }
 
-// claimQueued gives slots to the most oldest queued tasks and returns them. It defers tasks of delayed
-// users and returns how many.
-func (d *driver) claimQueued(b Backend, most int) (taken []*record.Record, aside int, err error) {
+// claimQueued gives slots to at most maximum queued tasks, oldest first, and returns them. aside is the
+// number of deferred tasks of delayed users.
+func (d *driver) claimQueued(b Backend, maximum int) (claimed []*record.Record, aside int, err error) {
 	in := record.Queue.Under(b.Name)
 	var load record.Load
-	var some bool
+	var queued bool
 	err = d.store.View(d.store.Life, func(r storage.Reader) error {
 		keys, err := in.Keys(r, 1)
 		if err != nil {
 			return err
 		}
-		some = len(keys) > 0
+		queued = len(keys) > 0
 		load, err = record.ReadLoad(r, b.Name)
 		return err
 	})
-	if err != nil || !some || !load.HasSlot(b.MaxRunning) {
+	if err != nil || !queued || !load.HasSlot(b.MaxRunning) {
 		return nil, 0, err
 	}
 	var unread []error
 	given := make(map[string]int64) // fences of slots given by earlier runs, which may have been committed
 	err = d.store.Update(d.store.Life, func(t storage.Txn) error {
-		taken, unread, aside = nil, nil, 0
-		tried := make(map[string]bool) // delayed users with a task in taken
+		claimed, unread, aside = nil, nil, 0
+		tried := make(map[string]bool) // delayed users with a task in claimed
 		for id, fence := range given {
 			rec, err := record.Tasks.Get(t, id)
 			if err != nil {
 				return err
 			}
 			if rec != nil && rec.Delivery == record.Sending && rec.Fence == fence && rec.Owner == d.store.Engine {
-				taken = append(taken, rec)
+				claimed = append(claimed, rec)
 			}
 		}
-		keys, err := in.Keys(t, most-len(taken)+maxUnreadable)
+		keys, err := in.Keys(t, maximum-len(claimed)+maxUnreadable)
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
 			l, err := record.ReadLoad(t, b.Name)
-			if err != nil || !l.HasSlot(b.MaxRunning) || len(taken) == most {
+			if err != nil || !l.HasSlot(b.MaxRunning) || len(claimed) == maximum {
 				return err
 			}
 			rec, err := readable(t, key, &unread)
@@ -130,7 +130,7 @@ func (d *driver) claimQueued(b Backend, most int) (taken []*record.Record, aside
 			default:
 				tried[rec.User] = delayed
 				given[rec.ID] = c.After.Fence
-				taken = append(taken, c.After)
+				claimed = append(claimed, c.After)
 			}
 		}
 		return nil
@@ -138,7 +138,7 @@ func (d *driver) claimQueued(b Backend, most int) (taken []*record.Record, aside
 	if err != nil {
 		return nil, 0, err // if the transaction was committed, the delivery is unknown when the lease ends
 	}
-	return taken, aside, errors.Join(unread...)
+	return claimed, aside, errors.Join(unread...)
 }
 
 // maxUnreadable is how many tasks that cannot be read are skipped in one transaction.
@@ -155,15 +155,15 @@ func (d *driver) processDue(b Backend) (wait time.Duration, err error) {
 	}
 	var claimed []*record.Record
 	defer func() { polls.End(time.Now(), int64(len(claimed))) }()
-	most := d.processing.available(int(min(1+polls.Status.Units.Remaining, maxClaims)), maxProcessing)
-	if most == 0 {
+	maximum := d.processing.available(int(min(1+polls.Status.Units.Remaining, maxClaims)), maxProcessing)
+	if maximum == 0 {
 		return record.Idle, nil // a task whose processing ends nudges the driver
 	}
 	next, err := d.nextDue()
 	if err != nil || next > 0 {
 		return next, err
 	}
-	claimed, err = d.claimDue(most)
+	claimed, err = d.claimDue(maximum)
 	for _, rec := range claimed {
 		d.begin(&d.processing, func() { d.process(b, rec) })
 	}
@@ -184,17 +184,17 @@ func (d *driver) nextDue() (wait time.Duration, err error) {
 }
 
 // claimDue claims tasks that are due. A task that is being sent is due again when its lease ends.
-func (d *driver) claimDue(most int) (claimed []*record.Record, err error) {
+func (d *driver) claimDue(maximum int) (claimed []*record.Record, err error) {
 	in := record.Due.Under(d.name)
 	var unread []error
 	err = d.store.Update(d.store.Life, func(t storage.Txn) error {
 		claimed, unread = nil, nil
-		keys, err := in.Before(d.name, d.now()+1).Keys(t, most+maxUnreadable)
+		keys, err := in.Before(d.name, d.now()+1).Keys(t, maximum+maxUnreadable)
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
-			if len(claimed) == most {
+			if len(claimed) == maximum {
 				break
 			}
 			before := len(unread)

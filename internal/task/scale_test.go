@@ -20,8 +20,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// crowd is an engine on the real clock with tasks that wait behind 8 that run.
-func crowd(t testing.TB, tasks int) (*Engine, *storage.Store, *ledger.Ledger) {
+// engineWithQueue returns an engine on the real clock with 8 running tasks. The others wait.
+func engineWithQueue(t testing.TB, tasks int) (*Engine, *storage.Store, *ledger.Ledger) {
 	t.Helper()
 	works := newMockService()
 	disk := memory.New()
@@ -31,8 +31,8 @@ func crowd(t testing.TB, tasks int) (*Engine, *storage.Store, *ledger.Ledger) {
 		t.Fatal(err)
 	}
 	e := Open(store, l, Options{})
-	serve := func(most int) {
-		if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: works, MaxRunning: most}}}); err != nil {
+	serve := func(limit int) {
+		if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: works, MaxRunning: limit}}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -54,12 +54,13 @@ func crowd(t testing.TB, tasks int) (*Engine, *storage.Store, *ledger.Ledger) {
 	return e, store, l
 }
 
-// The memory of an engine does not grow with the number of queued tasks.
+// TestQueuedTasksUseNoMemory checks that the memory of an engine does not grow with the number of
+// queued tasks.
 func TestQueuedTasksUseNoMemory(t *testing.T) {
 	if testing.Short() {
-		t.Skip("makes thousands of tasks")
+		t.Skip("creates thousands of tasks")
 	}
-	e, store, l := crowd(t, 20_000)
+	e, store, l := engineWithQueue(t, 20_000)
 	defer store.Close()
 	defer l.Close(context.Background())
 	defer e.Close(context.Background())
@@ -82,7 +83,7 @@ func TestQueuedTasksUseNoMemory(t *testing.T) {
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 4<<20 {
-		t.Errorf("a second engine over 20,000 tasks takes %d bytes", grown)
+		t.Errorf("a second engine with 20,000 tasks uses %d bytes", grown)
 	}
 	second.Close(context.Background())
 }
@@ -152,24 +153,24 @@ func busy(b *testing.B, store *storage.Store, users int) *Engine {
 		b.Fatal(err)
 	}
 	e := Open(store, l, Options{})
-	if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: obliging{}}}}); err != nil {
+	if err := e.Serve(Config{Unfinished: 1 << 30, Backends: []Backend{{Name: "works", Backend: acceptingBackend{}}}}); err != nil {
 		b.Fatal(err)
 	}
 	return e
 }
 
-// obliging is a backend that accepts each job at once and finishes none.
-type obliging struct{}
+// acceptingBackend is a backend that accepts each job at once and finishes none.
+type acceptingBackend struct{}
 
-func (obliging) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
+func (acceptingBackend) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
 	return backends.Ref{ID: "job-" + job.Token}, nil
 }
 
-func (obliging) Poll(context.Context, backends.Ref) (backends.Status, error) {
+func (acceptingBackend) Poll(context.Context, backends.Ref) (backends.Status, error) {
 	return backends.Status{State: backends.Running, Progress: 50}, nil
 }
 
-// counting is an engine that counts the keys that it is given to write.
+// counting is an engine that counts the keys that are written.
 type counting struct {
 	storage.Engine
 	written atomic.Int64

@@ -179,7 +179,7 @@ func (s *Submission) earlier(r storage.Reader, now int64) (*record.Record, error
 }
 
 // maxEnclosed is the maximum length in bytes of a body inside the record of its task: each read and
-// write of a waiting task includes it.
+// write of the task includes it.
 const maxEnclosed = 2 << 10
 
 // record returns the task before it is submitted.
@@ -204,13 +204,13 @@ func (s *Submission) record(id string) *record.Record {
 // accept writes the task that starts as rec, with its hold, keys and counts. It does not change rec,
 // since it may run again.
 func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record.Record, reservation *ledger.Reservation) (*record.Record, error) {
-	most := int64(e.config.Load().Unfinished)
+	maximum := int64(e.config.Load().Unfinished)
 	n, err := record.Unfinished(t, s.Key)
 	if err != nil {
 		return nil, err
 	}
-	if n >= most {
-		return nil, fault.New(fault.TooManyTasks, "this API key has %d unfinished tasks, at most %d are allowed", n, most).After(5 * time.Second)
+	if n >= maximum {
+		return nil, fault.New(fault.TooManyTasks, "this API key has %d unfinished tasks, at most %d are allowed", n, maximum).After(5 * time.Second)
 	}
 	l, err := record.ReadLoad(t, s.Backend)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *Submission) accept(t *ledger.Txn, e *Engine, rec *record.Record, reserv
 
 // reserveFault converts an error of the ledger to the fault of a submission.
 func reserveFault(err error) error {
-	if short, ok := errors.AsType[*ledger.Short](err); ok {
+	if short, ok := errors.AsType[*ledger.Shortfall](err); ok {
 		return short.Fault("this task", "")
 	}
 	return fault.OfStore(err)

@@ -26,21 +26,21 @@ func TestATaskFromSubmissionToSuccess(t *testing.T) {
 		task := f.mustSubmit(video())
 		if task.Status != record.Queued || task.Progress != "0%" || task.Object != "video_task" || task.Model != "video-x-1" ||
 			task.CreatedAt != time.Now().Unix() || task.CompletedAt != 0 || len(task.ID) != record.IDSize {
-			t.Fatalf("the task begins as %+v", task)
+			t.Fatalf("the new task is %+v", task)
 		}
 		f.checkWallet(1000, 100)
 		f.sleep(3 * time.Second)
 		if task = f.wantStatus(task.ID, record.InProgress); task.Progress != "50%" {
-			t.Fatalf("it runs as %+v", task)
+			t.Fatalf("the running task is %+v", task)
 		}
 		f.service.setStatus(task.ID, succeeded(2))
-		task = f.until(task.ID, record.Success, 10*time.Second)
+		task = f.waitStatus(task.ID, record.Success, 10*time.Second)
 		text, _ := json.Marshal(task)
 		want := `{"task_id":"` + task.ID + `","object":"video_task","model":"video-x-1","status":"success","progress":"100%",` +
 			`"created_at":` + jsonOf(task.CreatedAt) + `,"completed_at":` + jsonOf(f.record(task.ID).Completed/1000) + `,` +
 			`"result":{"url":"https://cdn.example.com/0.mp4","urls":["https://cdn.example.com/0.mp4","https://cdn.example.com/1.mp4"],"type":"video"}}`
 		if string(text) != want {
-			t.Errorf("it ends as\n%s, want\n%s", text, want)
+			t.Errorf("the task is\n%s, want\n%s", text, want)
 		}
 		f.checkWallet(900, 0)
 	})
@@ -55,10 +55,10 @@ func TestAFailureIsFreeAndHasAReason(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(with(func(s *Submission) { s.Job.Kind, s.Job.Model = backends.Image, "image-x-1" }))
 		f.service.setStatus(task.ID, failed(backends.ContentRejected))
-		task = f.until(task.ID, record.Failed, 10*time.Second)
+		task = f.waitStatus(task.ID, record.Failed, 10*time.Second)
 		if task.Object != "image_task" || task.Progress != "0%" || task.Result != nil || task.CompletedAt == 0 ||
 			*task.Error != (record.Error{Code: "TASK_FAILED", Reason: backends.ContentRejected, Message: "no cats"}) {
-			t.Fatalf("it ends as %+v, %+v", task, task.Error)
+			t.Fatalf("the task is %+v, %+v", task, task.Error)
 		}
 		f.checkWallet(1000, 0)
 	})
@@ -75,22 +75,22 @@ func TestDeliveredResultsAreCharged(t *testing.T) {
 		return results
 	}
 	for name, row := range map[string]struct {
-		price   catalog.Price
-		kind    catalog.Kind
-		asked   catalog.Work
-		results []backends.Result
-		hold    money.Amount
-		charged money.Amount
+		price     catalog.Price
+		kind      catalog.Kind
+		requested catalog.Work
+		results   []backends.Result
+		hold      money.Amount
+		charged   money.Amount
 	}{
 		"the service reports nothing": {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 0, 0, 0), 40, 40},
-		"as it was asked for":         {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
+		"as requested":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 8, 1280, 720), 40, 40},
 		"shorter":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 4, 1280, 720), 40, 20},
 		"by tenths":                   {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 4.1, 1920, 1080), 80, 41},
 		"not a number":                {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.NaN(), 1280, 720), 40, 40},
-		"endless":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.Inf(1), 1280, 720), 40, 40},
-		"before it began":             {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, -1, 1280, 720), 40, 40},
+		"infinite":                    {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, math.Inf(1), 1280, 720), 40, 40},
+		"negative":                    {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, -1, 1280, 720), 40, 40},
 		"longer":                      {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 9, 1280, 720), 40, 40},
-		"of no length at all":         {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
+		"a huge duration":             {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "720P"}, long(1, 1e300, 0, 0), 40, 40},
 		"smaller":                     {perSecond, catalog.Video, catalog.Work{Duration: 8 * catalog.Second, Resolution: "1080P"}, long(1, 8, 704, 1280), 80, 40},
 		"one of three":                {perImage, catalog.Image, catalog.Work{Count: 3}, long(1, 0, 0, 0), 90, 30},
 		"four of three":               {perImage, catalog.Image, catalog.Work{Count: 3}, long(4, 0, 0, 0), 90, 90},
@@ -102,13 +102,13 @@ func TestDeliveredResultsAreCharged(t *testing.T) {
 						return backends.Status{State: backends.Succeeded, Results: row.results}, nil
 					}
 				})
-				quote, refused := row.price.Quote(row.kind, row.asked)
+				quote, refused := row.price.Quote(row.kind, row.requested)
 				if refused != 0 || quote.Hold != row.hold {
-					t.Fatalf("held are %d, %v", quote.Hold, refused)
+					t.Fatalf("the hold is %d, %v", quote.Hold, refused)
 				}
 				task := f.mustSubmit(with(func(s *Submission) { s.Quote = quote }))
 				f.checkWallet(1000, row.hold)
-				task = f.until(task.ID, record.Success, 10*time.Second)
+				task = f.waitStatus(task.ID, record.Success, 10*time.Second)
 				if task.Detail.Charged != row.charged {
 					t.Errorf("charged %d, want %d", task.Detail.Charged, row.charged)
 				}
@@ -122,7 +122,7 @@ func TestATaskWithoutAPriceHoldsNothing(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.service.succeed(1)
 		task := f.mustSubmit(with(func(s *Submission) { s.Quote = flat(0) }))
-		f.until(task.ID, record.Success, 10*time.Second)
+		f.waitStatus(task.ID, record.Success, 10*time.Second)
 		f.checkWallet(1000, 0)
 	})
 }
@@ -132,7 +132,7 @@ func TestParallelSubmissionsSpendExactlyTheBalance(t *testing.T) {
 		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 3 })
 		var wait sync.WaitGroup
 		var mu sync.Mutex
-		made, short := 0, 0
+		created, refused := 0, 0
 		for range 40 {
 			wait.Go(func() {
 				_, err := f.submit(video())
@@ -140,17 +140,17 @@ func TestParallelSubmissionsSpendExactlyTheBalance(t *testing.T) {
 				defer mu.Unlock()
 				switch {
 				case err == nil:
-					made++
+					created++
 				case codeOf(err) == fault.InsufficientQuota:
-					short++
+					refused++
 				default:
 					t.Error(err)
 				}
 			})
 		}
 		wait.Wait()
-		if made != 10 || short != 30 {
-			t.Errorf("%d tasks were made and %d refused, with money for 10", made, short)
+		if created != 10 || refused != 30 {
+			t.Errorf("%d tasks were created and %d refused, with money for 10", created, refused)
 		}
 		f.checkWallet(1000, 1000)
 	})
@@ -176,9 +176,9 @@ func TestSessionIDIsUsedForThreeDays(t *testing.T) {
 		first := f.mustSubmit(one)
 		accepted := time.UnixMilli(f.record(first.ID).Created)
 		for name, s := range map[string]Submission{
-			"the same":       one,
-			"an image":       with(func(s *Submission) { s.SessionID, s.Job.Kind = "s", backends.Image }),
-			"who cannot pay": with(func(s *Submission) { s.SessionID, s.Quote = "s", flat(5000) }),
+			"the same submission":        one,
+			"an image":                   with(func(s *Submission) { s.SessionID, s.Job.Kind = "s", backends.Image }),
+			"a price beyond the balance": with(func(s *Submission) { s.SessionID, s.Quote = "s", flat(5000) }),
 		} {
 			_, err := f.submit(s)
 			f.checkCode(err, fault.DuplicateSessionID)
@@ -211,9 +211,9 @@ func TestSessionIDIsCountedInCharacters(t *testing.T) {
 		f.mustSubmit(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1000) }))
 		_, err = f.submit(with(func(s *Submission) { s.SessionContext = strings.Repeat("猫", 1001) }))
 		f.checkCode(err, fault.InvalidParameter)
-		a, b := f.mustSubmit(video()), f.mustSubmit(video()) // empty twice
+		a, b := f.mustSubmit(video()), f.mustSubmit(video()) // two empty session ids
 		if a.ID == b.ID {
-			t.Error("an empty session id is one")
+			t.Error("an empty session id prevents a second task")
 		}
 	})
 }
@@ -270,7 +270,7 @@ func TestAReplayReturnsTheCurrentStatus(t *testing.T) {
 			t.Fatal(replayed, err)
 		}
 		f.service.succeed(1)
-		f.until(first.ID, record.Success, 10*time.Second)
+		f.waitStatus(first.ID, record.Success, 10*time.Second)
 		again, replayed, err := f.Submit(f.t.Context(), s)
 		if err != nil || !replayed || again.ID != first.ID || again.Status != record.Success {
 			t.Fatalf("replayed %t: %+v, %v", replayed, again, err)
@@ -280,7 +280,7 @@ func TestAReplayReturnsTheCurrentStatus(t *testing.T) {
 		other := s
 		other.Key, other.SessionID = annKey2, ""
 		if task := f.mustSubmit(other); task.ID == first.ID {
-			t.Error("another key has the same idempotency keys")
+			t.Error("two API keys share an idempotency key")
 		}
 		for _, key := range []string{strings.Repeat("k", 256), "k\n"} {
 			bad := s
@@ -310,7 +310,7 @@ func TestConcurrentReplaysCreateOneTask(t *testing.T) {
 		}
 		wait.Wait()
 		if len(made) != 1 {
-			t.Errorf("made %v", made)
+			t.Errorf("created %v", made)
 		}
 		f.checkWallet(1000, 100)
 	})
@@ -325,7 +325,7 @@ func TestUnfinishedTasksOfAKeyAreLimited(t *testing.T) {
 		_, err := f.submit(video())
 		f.checkCode(err, fault.TooManyTasks)
 		if refused, _ := errors.AsType[*fault.Fault](err); refused.RetryAfter == 0 {
-			t.Error("without a Retry-After")
+			t.Error("the fault has no Retry-After")
 		}
 		f.mustSubmit(with(func(s *Submission) { s.Key = annKey2 }))
 		f.service.succeed(1)
@@ -343,7 +343,7 @@ func TestARefusalInTheAnswerRollsTheSubmissionBack(t *testing.T) {
 		_, err := f.submit(s)
 		f.checkCode(err, fault.UpstreamRejected)
 		if refused, _ := errors.AsType[*fault.Fault](err); refused.Param != "output.duration" || refused.Message != "4, 8 or 12 seconds, not 5" {
-			t.Errorf("refused with %+v", refused)
+			t.Errorf("the refusal is %+v", refused)
 		}
 		f.checkWallet(1000, 0)
 		if n := f.count(Filter{Key: annKey}); n != 0 {
@@ -351,7 +351,7 @@ func TestARefusalInTheAnswerRollsTheSubmissionBack(t *testing.T) {
 		}
 		f.service.set(func(s *mockService) { s.submit = nil })
 		if _, replayed, err := f.Submit(f.t.Context(), s); err != nil || replayed {
-			t.Errorf("the same again: %t, %v", replayed, err)
+			t.Errorf("the same submission again: %t, %v", replayed, err)
 		}
 	})
 }
@@ -371,7 +371,7 @@ func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
 		f.sleep(3 * time.Second)
 		task = f.wantStatus(task.ID, record.Failed)
 		if task.Error.Reason != backends.InvalidInput || task.Error.Message != "too long" {
-			t.Errorf("failed of %+v", task.Error)
+			t.Errorf("the error is %+v", task.Error)
 		}
 		f.checkWallet(1000, 0)
 		_, err := f.submit(s)
@@ -382,8 +382,8 @@ func TestARefusalAfterTheAnswerFailsTheTask(t *testing.T) {
 func TestATaskContinuesAfterItsCallerDisconnects(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.service.set(func(s *mockService) { s.hold = func(context.Context, backends.Job) { time.Sleep(5 * time.Second) } })
-		ctx, leave := context.WithTimeout(f.t.Context(), time.Second)
-		defer leave()
+		ctx, cancel := context.WithTimeout(f.t.Context(), time.Second)
+		defer cancel()
 		task, _, err := f.Submit(ctx, video())
 		if err != nil {
 			t.Fatal(err)
@@ -404,15 +404,15 @@ func TestServeRefusesInvalidConfigurations(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		good := f.config.Backends[0]
 		for name, c := range map[string]Config{
-			"two of a name":    {Backends: []Backend{good, good}},
-			"no name":          {Backends: []Backend{{Backend: good.Backend}}},
-			"a slash":          {Backends: []Backend{{Name: "a/b", Backend: good.Backend}}},
-			"a long name":      {Backends: []Backend{{Name: strings.Repeat("a", 65), Backend: good.Backend}}},
-			"too short a time": {Kept: transition.SessionWindow - time.Second},
-			"no client":        {Callbacks: f.hooks},
+			"two with the same name": {Backends: []Backend{good, good}},
+			"no name":                {Backends: []Backend{{Backend: good.Backend}}},
+			"a slash":                {Backends: []Backend{{Name: "a/b", Backend: good.Backend}}},
+			"a long name":            {Backends: []Backend{{Name: strings.Repeat("a", 65), Backend: good.Backend}}},
+			"a short retention":      {Kept: transition.SessionWindow - time.Second},
+			"no client":              {Callbacks: f.hooks},
 		} {
 			if err := f.Serve(c); err == nil {
-				t.Errorf("%s: taken", name)
+				t.Errorf("%s: accepted", name)
 			}
 		}
 		synctest.Wait()
@@ -421,14 +421,14 @@ func TestServeRefusesInvalidConfigurations(t *testing.T) {
 
 func TestADisconnectBeforeTheSubmissionCreatesNoTask(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		gone, cancel := context.WithCancel(context.Background())
+		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
 		for name, s := range map[string]Submission{
-			"free":   with(func(s *Submission) { s.Quote = catalog.Quote{Kind: catalog.Video} }),
-			"priced": video(),
-			"named":  with(func(s *Submission) { s.SessionID = "a-session" }),
+			"free":              with(func(s *Submission) { s.Quote = catalog.Quote{Kind: catalog.Video} }),
+			"priced":            video(),
+			"with a session id": with(func(s *Submission) { s.SessionID = "a-session" }),
 		} {
-			_, _, err := f.Submit(gone, s)
+			_, _, err := f.Submit(ctx, s)
 			f.sleep(time.Second)
 			if jobs, _ := f.service.accepted(); jobs != 0 || !errors.Is(err, context.Canceled) {
 				t.Errorf("%s: %d jobs, %v", name, jobs, err)

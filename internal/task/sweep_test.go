@@ -10,13 +10,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestSweepKeepsUpWithSubmissions: the runtime sweeps once a minute. Five tasks a second
+// TestSweepKeepsUpWithSubmissions sweeps once a minute, as the runtime does. Five tasks a second
 // are more than one transaction removes.
 func TestSweepKeepsUpWithSubmissions(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		const minutes, each = 10, 300
 		for range minutes {
-			f.passed(slices.Repeat([][2]int64{{f.now(), f.now()}}, each)...)
+			f.insertFinished(slices.Repeat([][2]int64{{f.now(), f.now()}}, each)...)
 			f.sleep(time.Minute)
 		}
 		f.sleep(DefaultKept - minutes*time.Minute)
@@ -27,15 +27,15 @@ func TestSweepKeepsUpWithSubmissions(t *testing.T) {
 			}
 		}
 		if n := f.count(Filter{}); n != 0 {
-			t.Errorf("%d sweeps, a minute apart, have left %d of %d tasks", minutes, n, minutes*each)
+			t.Errorf("%d of %d tasks are left after %d sweeps", n, minutes*each, minutes)
 		}
 	})
 }
 
-// TestAnUnreadableTaskDoesNotStopTheSweep: the other tasks are removed.
+// TestAnUnreadableTaskDoesNotStopTheSweep checks that the other tasks are removed.
 func TestAnUnreadableTaskDoesNotStopTheSweep(t *testing.T) {
 	withFixture(t, func(f *fixture) {
-		tasks := f.passed(slices.Repeat([][2]int64{{f.now(), f.now()}}, 5)...)
+		tasks := f.insertFinished(slices.Repeat([][2]int64{{f.now(), f.now()}}, 5)...)
 		err := f.store.Update(context.Background(), func(t storage.Txn) error {
 			return t.Set(storage.Key(record.TaskPrefix, tasks[2].ID), []byte("\x01{"), time.Time{})
 		})
@@ -47,7 +47,7 @@ func TestAnUnreadableTaskDoesNotStopTheSweep(t *testing.T) {
 			t.Error("the unreadable task is not reported")
 		}
 		if n := f.count(Filter{}); n != 1 {
-			t.Errorf("%d of 5 are left", n)
+			t.Errorf("%d of 5 tasks are left, want 1", n)
 		}
 	})
 }

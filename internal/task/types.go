@@ -1,6 +1,7 @@
 package task
 
 import (
+	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/task/callback"
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/internal/task/transition"
@@ -15,6 +16,8 @@ type (
 	State    = record.State
 	Delivery = record.Delivery
 	Owner    = record.Owner
+
+	Job = backends.Job
 
 	Callback          = callback.Callback
 	CallbackState     = record.CallbackState

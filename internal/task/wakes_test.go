@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestATaskIsSentSoonAfterAReadError: after a read error the driver tries again when
-// the pause has ended, not only after record.Idle.
+// TestATaskIsSentSoonAfterAReadError checks that the driver tries again after the pause of the
+// task, and not only after record.Idle.
 func TestATaskIsSentSoonAfterAReadError(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.serve(func(c *Config) { c.Backends[0].MaxRunning = 1 })
@@ -24,27 +24,26 @@ func TestATaskIsSentSoonAfterAReadError(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		write(func(txn storage.Txn) (err error) { // as an engine that cannot read it for a moment
+		write(func(txn storage.Txn) (err error) { // the body cannot be read until it is written again
 			if body, err = txn.Get(key); err != nil {
 				return err
 			}
 			return txn.Delete(key)
 		})
 		f.service.setStatus(first.ID, succeeded(1))
-		f.until(first.ID, record.Success, 10*time.Second)
+		f.waitStatus(first.ID, record.Success, 10*time.Second)
 		write(func(txn storage.Txn) error { return txn.Set(key, body, time.Time{}) })
 		began := time.Now()
 		for n, _ := f.service.accepted(); n < 2 && time.Since(began) < 5*time.Minute; n, _ = f.service.accepted() {
 			f.sleep(time.Second)
 		}
 		if waited := time.Since(began); waited > 10*time.Second {
-			t.Errorf("it was sent after %v", waited)
+			t.Errorf("the task was sent after %v", waited)
 		}
 	})
 }
 
-// TestAClockSetForwardDelaysNoPoll: the clock of the store may be set forward while a
-// driver sleeps.
+// TestAClockSetForwardDelaysNoPoll sets the clock of the store forward while a driver sleeps.
 func TestAClockSetForwardDelaysNoPoll(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		f.sleep(61 * time.Second) // the driver has just run
@@ -55,14 +54,14 @@ func TestAClockSetForwardDelaysNoPoll(t *testing.T) {
 			f.sleep(time.Second)
 		}
 		if waited := time.Since(began); waited > 10*time.Second {
-			t.Errorf("it was asked for after %v", waited)
+			t.Errorf("the first poll came after %v", waited)
 		}
 	})
 }
 
-// TestJobsWithoutWebhooksAreNotIndexed: tasks at a backend without webhooks are not in the
-// index of references, also if the backend of this name sends webhooks later. Tasks that
-// were accepted before are still found.
+// TestJobsWithoutWebhooksAreNotIndexed checks that tasks at a backend without webhooks are not in
+// the index of references, even if the backend of this name sends webhooks later. Tasks that were
+// accepted before remain in the index.
 func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		refs := func() (n int) {
@@ -92,11 +91,11 @@ func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 		withoutWebhook := f.mustSubmit(video())
 		f.sleep(5 * time.Minute)
 		if n := refs(); n != 1 {
-			t.Errorf("%d keys of ids of two jobs, one of which the backend tells of", n)
+			t.Errorf("%d references of two jobs, one with webhooks; want 1", n)
 		}
 		for range 2 {
 			if !polledAfterWake(withWebhook) || polledAfterWake(withoutWebhook) {
-				t.Error("what the backend tells of is asked for soon, and nothing else")
+				t.Error("a webhook must cause a poll only of the job that has webhooks")
 			}
 			f.checkConsistent()
 			f.serve(func(c *Config) { c.Backends[0].Backend = f.service })
@@ -104,17 +103,17 @@ func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 		}
 		before := f.service.polled(withoutWebhook.ID)
 		if _, err := f.Cancel(context.Background(), record.OfUser(ann), withoutWebhook.ID); err == nil {
-			t.Error("it is cancelled where the backend cannot")
+			t.Error("the task was cancelled at a backend that cannot cancel")
 		}
 		f.sleep(1100 * time.Millisecond)
 		if f.service.polled(withoutWebhook.ID) == before {
 			t.Error("a failed cancellation does not bring the poll forward")
 		}
 		f.service.succeed(1)
-		f.until(withWebhook.ID, record.Success, 2*transition.MaxPause)
-		f.until(withoutWebhook.ID, record.Success, 2*transition.MaxPause)
+		f.waitStatus(withWebhook.ID, record.Success, 2*transition.MaxPause)
+		f.waitStatus(withoutWebhook.ID, record.Success, 2*transition.MaxPause)
 		if n := refs(); n != 0 {
-			t.Errorf("%d keys of ids of jobs whose tasks are over", n)
+			t.Errorf("%d references of finished tasks are left", n)
 		}
 	})
 }

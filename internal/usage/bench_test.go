@@ -8,9 +8,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// benchmarkWrites writes portion to one Reader again and again.
-func benchmarkWrites(b *testing.B, r *Reader, portion string) {
-	p := []byte(portion)
+// benchmarkWrites measures writes of text to one Reader.
+func benchmarkWrites(b *testing.B, r *Reader, text string) {
+	p := []byte(text)
 	b.SetBytes(int64(len(p)))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -8,8 +8,8 @@ const (
 	Complete      Ended = "complete"       // the backend's answer is complete
 	ClientGone    Ended = "client_gone"    // the caller disconnected
 	Timeout       Ended = "timeout"        // the backend was silent too long
-	UpstreamError Ended = "upstream_error" // the backend failed or broke off
-	MoneyOut      Ended = "money_out"      // the cost exceeded the reservation, and no more money was available
+	UpstreamError Ended = "upstream_error" // the backend failed, or its answer ended early
+	MoneyOut      Ended = "money_out"      // the cost exceeded the reservation, and no more could be reserved
 	Refused       Ended = "refused"        // by the gateway, or by the backend with a 4xx
 )
 
@@ -24,7 +24,7 @@ const (
 )
 
 // Rule is the rule that decided the bill of a call that did not complete normally. The
-// call's record has it, beside the reason, which is [Ended].
+// record of the call has both the rule and the reason, which is [Ended].
 type Rule string
 
 // The rules of a bill. It is empty for a call that completed normally.
@@ -103,15 +103,16 @@ func (o Outcome) Bill() (Tokens, Basis) {
 	return bill, basis
 }
 
-// addInput adds more tokens of input to t, first of the kinds in which estimated has more.
+// addInput adds more tokens of input to t. The tokens go first to the kinds of which
+// estimated has more than t.
 func (t *Tokens) addInput(more int64, estimated *Tokens) {
 	more = raise(&t.AudioInput, estimated.AudioInput, more)
 	t.Input += raise(&t.ImageInput, estimated.ImageInput, more)
 }
 
-// raise raises count to least, by at most more, and returns what is left of more.
-func raise(count *int64, least, more int64) (left int64) {
-	n := min(max(least-*count, 0), more)
+// raise raises count to minimum, by at most more, and returns what is left of more.
+func raise(count *int64, minimum, more int64) (left int64) {
+	n := min(max(minimum-*count, 0), more)
 	*count += n
 	return more - n
 }
@@ -123,14 +124,14 @@ func (o Outcome) EstimatesInput() bool {
 }
 
 // reported returns which side of the call the backend reported. If text was delivered, a
-// figure of zero is no report, because text needs tokens on both sides.
+// figure of zero does not count as a report, because text needs tokens on both sides.
 func (o Outcome) reported() (input, output bool) {
 	delivered := o.DeliveredBytes+o.Media.AllOutput() > 0
 	return o.Input && (!delivered || o.Tokens.AllInput() != 0), o.Output && (!delivered || o.Tokens.AllOutput() != 0)
 }
 
-// chargedSides reports whether the call is charged, and for which sides the estimate is
-// the least that is charged.
+// chargedSides reports whether the call is charged, and for which sides at least the
+// estimate is charged.
 func (o Outcome) chargedSides() (charged, input, output bool) {
 	reportedInput, reportedOutput := o.reported()
 	switch {

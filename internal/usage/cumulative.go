@@ -15,7 +15,7 @@ import (
 type reports struct {
 	figures          // as read so far
 	previous figures // at the beginning of the current usage object
-	reading  bool
+	inObject bool    // a usage object is being read
 	dialect  dialect.Dialect
 
 	hasOutput    bool  // the current text has a figure of the output
@@ -23,33 +23,33 @@ type reports struct {
 }
 
 func (r *reports) begin() {
-	r.previous, r.reading = r.figures, true
+	r.previous, r.inObject = r.figures, true
 }
 
 func (r *reports) end() {
-	if r.reading {
-		r.figures, r.reading = r.current(), false
+	if r.inObject {
+		r.figures, r.inObject = r.current(), false
 	}
 }
 
 // current returns the figures as if the current usage object ended here.
 func (r *reports) current() figures {
 	f := r.figures
-	if !r.reading {
+	if !r.inObject {
 		return f
 	}
-	was, _, _ := r.previous.tokens(r.dialect)
-	is, _, _ := f.tokens(r.dialect)
-	if is.AllInput() < was.AllInput() {
+	before, _, _ := r.previous.tokens(r.dialect)
+	after, _, _ := f.tokens(r.dialect)
+	if after.AllInput() < before.AllInput() {
 		f.raise(&r.previous, 0, firstOutput)
 	}
-	if is.AllOutput() < was.AllOutput() {
+	if after.AllOutput() < before.AllOutput() {
 		f.raise(&r.previous, firstOutput, figureCount)
 	}
 	return f
 }
 
-// raise gives each figure of a range its value in g, if that is greater.
+// raise sets each figure in [from, to) to its value in g if that is greater.
 func (f *figures) raise(g *figures, from, to figure) {
 	for which := from; which < to; which++ {
 		f.value[which] = max(f.value[which], g.value[which])
@@ -74,8 +74,8 @@ func (r *reports) endText(delivered int64) {
 func (r *reports) tokens(delivered int64) (t Tokens, input, output bool) {
 	f := r.current()
 	t, input, output = f.tokens(r.dialect)
-	totalAlone := f.value[outputTokens]+f.value[completionTokens]+f.value[reasoningTokens] == 0
-	return t, input, output && (delivered == 0 || !totalAlone) && (r.hasOutput || delivered <= r.coveredBytes)
+	onlyTotal := f.value[outputTokens]+f.value[completionTokens]+f.value[reasoningTokens] == 0
+	return t, input, output && (delivered == 0 || !onlyTotal) && (r.hasOutput || delivered <= r.coveredBytes)
 }
 
 // countOf returns the number in text, rounded up and at most maxFigure. It returns -1 if text

@@ -8,11 +8,11 @@ type delivered struct {
 	reasoning    [reasoningPlaces]int64 // bytes of reasoning and of text in unknown members, by place; some backends send one text in several
 	speech       int64                  // bytes of speech, and of links to it
 	names        int64                  // bytes of the names of tools
-	signatures   int64                  // bytes of signatures of thoughts, and of encrypted ones
+	signatures   int64                  // bytes of the signatures of thoughts, and of encrypted thoughts
 	contentBlock bool                   // a content block was opened, even an empty one
 	hasElement   bool                   // the content of a messages answer has an element
 	other        bool                   // a content block was opened that is neither text nor a thought
-	unseen       bool                   // a content block was opened whose text does not show its cost
+	unseen       bool                   // a content block was opened whose cost cannot be estimated from its text
 	images       int32                  // images, and links to them
 }
 
@@ -21,14 +21,14 @@ func (d *delivered) bytes() int64 { return d.textBytes() + d.names }
 
 func (d *delivered) textBytes() int64 { return d.text + slices.Max(d.reasoning[:]) }
 
-// any reports whether content was delivered. An empty block of text or of a thought is no
+// any reports whether content was delivered. An empty block of text or of a thought is not
 // content.
 func (d *delivered) any() bool {
 	return d.other || d.shown() || d.names > 0 || d.signatures > 0
 }
 
-// shown reports whether part of the content itself was delivered, not only its
-// announcement.
+// shown reports whether any of the content itself was delivered, not only the start of a
+// block or the name of a tool.
 func (d *delivered) shown() bool { return d.textBytes() > 0 || d.media() }
 
 func (d *delivered) media() bool { return d.speech > 0 || d.images > 0 }

@@ -3,9 +3,10 @@ package usage
 import "math"
 
 // document parses a JSON text in parts of any size, and further texts after it, such as the
-// lines of application/x-ndjson. It descends into members that the table of places has, and
-// only counts brackets elsewhere, so that its state is small and fixed. It is not a
-// validator: it accepts some texts that are not JSON, but parses every valid one correctly.
+// lines of application/x-ndjson. It parses the members that the table of places has. In
+// all others it only counts brackets, so that its state is small and has a fixed size. It
+// does not validate: it accepts some texts that are not JSON, but parses every valid one
+// correctly.
 //
 // The first group of fields belongs to the current text. The others accumulate over all
 // texts of an answer.
@@ -18,9 +19,9 @@ type document struct {
 	depth       uint8 // open objects and arrays, without skipped ones
 	stack       [maxDepth]frame
 	skipDepth   int   // open brackets of the skipped value
-	number      int64 // the plain integer being read; -1: it is not one
+	number      int64 // the value of the integer being read; -1: it is not a plain integer
 	escape      struct {
-		digits uint8 // of \uXXXX, still to come
+		digits uint8 // digits of \uXXXX that are still expected
 		code   uint16
 	}
 	token  token // the name, type or count being read
@@ -51,7 +52,7 @@ type frame struct {
 type state uint8
 
 const (
-	atStart      state = iota // the top value
+	atStart      state = iota // the top-level value
 	atFirstValue              // a value, or the end of an empty array
 	atValue                   // a value
 	atFirstName               // a name, or the end of an empty object
@@ -72,11 +73,11 @@ const (
 type seen uint8
 
 const (
-	seenUsage     seen = 1 << iota // a usage object at the top
+	seenUsage     seen = 1 << iota // a usage object at the top level
 	seenNoChoices                  // an empty array of choices
 	seenChoice                     // a choice
 	seenFault                      // an error
-	seenNullUsage                  // a usage at the top that is not an object, such as null
+	seenNullUsage                  // a usage at the top level that is not an object, such as null
 	seenSeveral                    // another text before this one
 )
 
@@ -103,7 +104,7 @@ func (d *document) nullUsage() bool {
 
 // write parses the next bytes of the text.
 func (d *document) write(p []byte) {
-	from := 0 // where the bytes of a tool's input begin that are not counted yet
+	from := 0 // the first byte of a tool's input that is not counted yet
 	for i := 0; i < len(p); {
 		c := p[i]
 		switch d.state {
@@ -166,9 +167,9 @@ func (d *document) write(p []byte) {
 		default:
 			i++
 			if c > ' ' {
-				d.takeStructural(c)
+				d.structural(c)
 				if d.state == inScalar {
-					i-- // its first byte is read with the others
+					i-- // the scalar is read from its first byte
 				} else if d.inToolInput {
 					from = i
 				}
@@ -181,7 +182,7 @@ func (d *document) write(p []byte) {
 }
 
 // skipPunctuation consumes the : or ," that follows a string or scalar in compact JSON, and
-// returns the number of bytes. It only saves time.
+// returns the number of bytes. The result is the same without it, but parsing is slower.
 func (d *document) skipPunctuation(p []byte) int {
 	if len(p) < 2 {
 		return 0
@@ -201,8 +202,8 @@ func (d *document) skipPunctuation(p []byte) int {
 	return 2
 }
 
-// takeStructural parses a byte between strings and scalars.
-func (d *document) takeStructural(c byte) {
+// structural parses a byte between strings and scalars.
+func (d *document) structural(c byte) {
 	switch d.state {
 	case atName, atFirstName:
 		switch {
@@ -231,10 +232,10 @@ func (d *document) takeStructural(c byte) {
 		default:
 			d.state = broken
 		}
-	case ended: // the next text of the answer, as in a list of lines
+	case ended: // the next text of the answer, such as the next line
 		d.reset()
 		d.seen = seenSeveral
-		d.takeStructural(c)
+		d.structural(c)
 	default: // a value
 		switch {
 		case c == '"':
@@ -360,7 +361,7 @@ func (d *document) endScalar() {
 		if d.number < 0 {
 			d.number = countOf(d.token.finish(nil))
 		}
-		d.takeCount(d.number)
+		d.storeNumber(d.number)
 	}
 	if d.place == usageReport && d.depth == 1 {
 		d.seen |= seenNullUsage
@@ -368,8 +369,9 @@ func (d *document) endScalar() {
 	d.endValue()
 }
 
-// takeCount stores a number at its place; -1 is not a number.
-func (d *document) takeCount(n int64) {
+// storeNumber stores a number by its place. It ignores -1, which stands for a value that is
+// not a count.
+func (d *document) storeNumber(n int64) {
 	switch {
 	case n < 0:
 	case d.place >= firstFigure:
@@ -386,8 +388,8 @@ func (d *document) takeCount(n int64) {
 	}
 }
 
-// delimits are the bytes that end a scalar; brackets are those that matter in a skipped
-// value.
+// delimits are the bytes that end a scalar. Brackets are the bytes by which the end of a
+// skipped value is found.
 var (
 	delimits = bytesOf(" \t\r\n,:\"[]{}")
 	brackets = bytesOf("\"[]{}")

@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// maxDecompressed bounds the decompressed bytes of one answer. No model writes as
-	// much: a longer answer is a decompression bomb.
+	// maxDecompressed bounds the decompressed bytes of one answer. No model writes that
+	// much, so a longer answer is a decompression bomb.
 	maxDecompressed = 256 << 20
 
 	// maxWindow is the largest window of a zstd frame, by RFC 9659.
@@ -54,18 +54,18 @@ func decodersOf(encoding string) (decoders *sync.Pool, known bool) {
 	return nil, false
 }
 
-// decompressor decompresses bytes as they are written. A decoder pulls its input, but here
-// the input is pushed. So the decoder runs as a coroutine, which is resumed by each write
-// and suspended when it needs more input. Nothing runs concurrently, and only the window of
-// the decoder is held in memory.
+// decompressor decompresses bytes as they are written. A decoder reads its input from a
+// reader, but here the input arrives in calls of write. So the decoder runs as a coroutine:
+// each write resumes it, and it is suspended when it needs more input. Nothing runs
+// concurrently, and only the window of the decoder stays in memory.
 type decompressor struct {
 	resume  func() (struct{}, bool)
 	stop    func() // ends the coroutine: the decoder reads the end of its input
-	pending []byte // of the current write
+	pending []byte // the bytes of the current write that the decoder has not read
 	suspend func(struct{}) bool
 }
 
-// newDecompressor returns a decompressor that hands its output to sink.
+// newDecompressor returns a decompressor that calls sink with the decompressed bytes.
 func newDecompressor(decoders *sync.Pool, sink func([]byte)) *decompressor {
 	u := new(decompressor)
 	u.resume, u.stop = iter.Pull(func(yield func(struct{}) bool) {
@@ -101,7 +101,8 @@ func (u *decompressor) write(p []byte) bool {
 	return more
 }
 
-// Read returns written bytes to the decoder. If there are none, it waits for the next write.
+// Read implements io.Reader for the decoder: it returns written bytes. If there are none, it
+// suspends the coroutine until the next write.
 func (u *decompressor) Read(b []byte) (int, error) {
 	for len(u.pending) == 0 {
 		if !u.suspend(struct{}{}) {

@@ -51,7 +51,7 @@ func compress(t *testing.T, encoding string, body []byte) []byte {
 	return compressed.Bytes()
 }
 
-func TestCompressedAnswersAreReadAlike(t *testing.T) {
+func TestACompressedAnswerHasTheSameResults(t *testing.T) {
 	t.Parallel()
 	for encoding := range compressors {
 		for _, a := range answers {
@@ -64,7 +64,7 @@ func TestCompressedAnswersAreReadAlike(t *testing.T) {
 				compressed := compress(t, encoding, body)
 				for _, size := range []int{1, 7, len(compressed)} {
 					if got := read(d, stream, encoding, slices.Collect(slices.Chunk(compressed, size))...); got != want {
-						t.Errorf("portions of %d:\n got %+v\nwant %+v", size, got, want)
+						t.Errorf("parts of %d:\n got %+v\nwant %+v", size, got, want)
 					}
 				}
 			})
@@ -72,7 +72,7 @@ func TestCompressedAnswersAreReadAlike(t *testing.T) {
 	}
 }
 
-func TestACompressedStreamIsReadWhileItPasses(t *testing.T) {
+func TestACompressedStreamIsReadAsItArrives(t *testing.T) {
 	t.Parallel()
 	for encoding, newWriter := range compressors {
 		t.Run(encoding, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestDamagedCompressionMakesAnAnswerUnreadable(t *testing.T) {
 			t.Errorf("%s, not compressed at all: %+v", encoding, got)
 		}
 		if got := read(dialect.OpenAI, true, encoding, compressed[:len(compressed)*3/4]); got.Unreadable || got.TextBytes != 6 {
-			t.Errorf("%s, broken off: %+v", encoding, got)
+			t.Errorf("%s, incomplete: %+v", encoding, got)
 		}
 		if got := read(dialect.OpenAI, true, encoding); got != (findings{}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
@@ -134,7 +134,7 @@ func TestUnknownEncodingsMakeAnAnswerUnreadable(t *testing.T) {
 }
 
 func TestDecompressionIsBounded(t *testing.T) {
-	// Frames may follow one another, so one that is packed once is enough.
+	// A zstd stream may have several frames, so the same frame can be repeated.
 	frame := compress(t, "zstd", make([]byte, 1<<20))
 	r := New(dialect.Anthropic, false, "zstd")
 	defer r.Close()
@@ -146,19 +146,19 @@ func TestDecompressionIsBounded(t *testing.T) {
 		r.Write(frame)
 	}
 	if r.Unreadable() {
-		t.Error("unreadable before the bound")
+		t.Error("the answer is unreadable below the bound")
 	}
 	r.Write(bytes.Repeat(frame, 2))
 	runtime.ReadMemStats(&after)
 	if !r.Unreadable() {
-		t.Error("readable beyond the bound")
+		t.Error("the answer is readable above the bound")
 	}
-	if grown := after.TotalAlloc - before.TotalAlloc; grown > maxWindow {
-		t.Errorf("%d KiB were allocated", grown>>10)
+	if allocated := after.TotalAlloc - before.TotalAlloc; allocated > maxWindow {
+		t.Errorf("%d KiB were allocated", allocated>>10)
 	}
 }
 
-func TestCloseEndsTheDecoder(t *testing.T) {
+func TestCloseStopsTheDecoder(t *testing.T) {
 	before := runtime.NumGoroutine()
 	compressed := compress(t, "gzip", readAnswer(t, "chat_text.sse"))
 	for i := range 50 {

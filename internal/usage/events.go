@@ -4,8 +4,8 @@ import "bytes"
 
 // events parses an event stream as the HTML standard defines it (section "Server-sent
 // events"). Lines end with LF, CR or CRLF, a byte order mark may come first, and several
-// data lines make one text. A field counts as soon as it was read, before the end of its
-// event.
+// data lines make one text. A field takes effect as soon as it was read, before the end of
+// its event.
 type events struct {
 	document
 
@@ -14,10 +14,10 @@ type events struct {
 	inEvent     bool  // a line was read since the last blank one
 	hasData     bool  // a data line was read
 	field       field
-	space       bool  // the first byte of the value is next; a space there is not part of the value
-	name        token // the name of the field, then that of the event
+	valueStart  bool  // the first byte of the value is next; a space there is not part of the value
+	name        token // the name of the field, then the name of the event
 	length      int   // bytes of the line so far
-	doneMatched uint8 // bytes of the event's data that match doneMark; longer: they do not match
+	doneMatched uint8 // bytes at the start of the event's data that match doneMark; len(doneMark): all, or the data differs
 
 	done        bool // doneMark was read
 	foreignData bool // an event had data that is neither doneMark nor a chunk of a completion
@@ -61,7 +61,7 @@ func (e *events) next(p []byte) (n int, end bool) {
 		part := p[i:min(len(p), i+maxSearch)]
 		stop := lineEnd(part)
 		if stop > 0 {
-			e.take(part[:stop])
+			e.parseLine(part[:stop])
 			i += stop
 		}
 		if stop == len(part) {
@@ -113,8 +113,8 @@ func lineEnd(p []byte) int {
 	return len(p)
 }
 
-// take parses a part of a line.
-func (e *events) take(part []byte) {
+// parseLine parses a part of a line.
+func (e *events) parseLine(part []byte) {
 	e.inEvent = true
 	e.length += len(part)
 	e.tooLong = e.tooLong || e.length > MaxLine
@@ -127,15 +127,15 @@ func (e *events) take(part []byte) {
 		e.beginField(e.name.finish(part[:colon]))
 		part = part[colon+1:]
 	}
-	if e.space && len(part) > 0 {
-		e.space = false
+	if e.valueStart && len(part) > 0 {
+		e.valueStart = false
 		if part[0] == ' ' {
 			part = part[1:]
 		}
 	}
 	switch e.field {
 	case dataField:
-		e.takeData(part)
+		e.parseData(part)
 	case eventField:
 		e.name.add(part)
 	}
@@ -147,7 +147,7 @@ func (e *events) beginField(name []byte) {
 	case "data":
 		e.field = dataField
 		if e.hasData {
-			e.takeData([]byte{'\n'})
+			e.parseData([]byte{'\n'})
 		}
 		e.hasData = true
 	case "event":
@@ -156,11 +156,11 @@ func (e *events) beginField(name []byte) {
 		e.field = ignored
 	}
 	e.name.reset()
-	e.space = true
+	e.valueStart = true
 }
 
-// takeData parses bytes of the event's data.
-func (e *events) takeData(p []byte) {
+// parseData parses bytes of the event's data.
+func (e *events) parseData(p []byte) {
 	for i := 0; int(e.doneMatched) < len(doneMark) && i < len(p); i++ {
 		if p[i] != doneMark[e.doneMatched] {
 			e.doneMatched = uint8(len(doneMark))
@@ -184,9 +184,9 @@ func (e *events) endLine() (blank bool) {
 	case e.field == readingName: // a field may have a name only
 		e.beginField(e.name.finish(nil))
 	case e.field == eventField:
-		e.takeEventType(e.name.finish(nil))
+		e.eventType(e.name.finish(nil))
 	}
 	e.name.reset()
-	e.field, e.space, e.length = readingName, false, 0
+	e.field, e.valueStart, e.length = readingName, false, 0
 	return blank
 }

@@ -13,7 +13,7 @@ import (
 // sayHi is the data of a chunk that delivers two bytes.
 const sayHi = `{"choices":[{"index":0,"delta":{"content":"hi"}}]}`
 
-func TestEventsAreFramedAsTheStandardSays(t *testing.T) {
+func TestEventsAreParsedByTheStandard(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name, stream string
@@ -28,47 +28,47 @@ func TestEventsAreFramedAsTheStandardSays(t *testing.T) {
 		{"two spaces", "data:  " + sayHi + "\n\n", 2, true},
 		{"byte order mark", "\ufeffdata: " + sayHi + "\n\n", 2, true},
 		{"byte order mark later", "\n\ufeffdata: " + sayHi + "\n\n", 0, true},
-		{"byte order mark cut short", "\xef\xbbdata: " + sayHi + "\n\n", 0, true},
-		{"byte order mark alone", "\ufeff", 0, true},
+		{"incomplete byte order mark", "\xef\xbbdata: " + sayHi + "\n\n", 0, true},
+		{"only a byte order mark", "\ufeff", 0, true},
 		{"part of a byte order mark", "\xef\xbb", 0, false},
 		{"comment", ": data: " + sayHi + "\n\n", 0, true},
 		{"comment inside", "data: {\"choices\":\n:no\ndata: [{\"text\":\"hi\"}]}\n\n", 2, true},
 		{"several data lines", "data: {\"choices\":\ndata\ndata: [{\"text\":\ndata:\"hi\"}]}\n\n", 2, true},
 		{"other fields", "id: 7\nretry: 10\ndata: " + sayHi + "\n\n", 2, true},
-		{"name in capitals", "Data: " + sayHi + "\n\n", 0, true},
+		{"name with an upper-case letter", "Data: " + sayHi + "\n\n", 0, true},
 		{"space before the name", " data: " + sayHi + "\n\n", 0, true},
 		{"longer name", "data2: " + sayHi + "\n\n", 0, true},
 		{"long name", strings.Repeat("data", 1000) + ": " + sayHi + "\n\n", 0, true},
 		{"no blank line", "data: " + sayHi + "\n", 2, false},
 		{"no line end", "data: " + sayHi, 2, false},
-		{"after an event that is no JSON", "data: {\"choices\":[{]\n\ndata: " + sayHi + "\n\n", 2, true},
-		{"after an event that broke off", "data: {\"choices\":[{\"text\":\"\n\ndata: " + sayHi + "\n\n", 2, true},
-		{"after an unfinished escape", "data: {\"choices\":[{\"text\":\"\\u00\n\ndata: " + sayHi + "\n\n", 2, true},
+		{"after an event that is not JSON", "data: {\"choices\":[{]\n\ndata: " + sayHi + "\n\n", 2, true},
+		{"after an incomplete event", "data: {\"choices\":[{\"text\":\"\n\ndata: " + sayHi + "\n\n", 2, true},
+		{"after an incomplete escape", "data: {\"choices\":[{\"text\":\"\\u00\n\ndata: " + sayHi + "\n\n", 2, true},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			body := []byte(test.stream)
-			for _, portions := range [][][]byte{{body}, slices.Collect(slices.Chunk(body, 1))} {
-				got := read(dialect.OpenAI, true, "", portions...)
+			for _, parts := range [][][]byte{{body}, slices.Collect(slices.Chunk(body, 1))} {
+				got := read(dialect.OpenAI, true, "", parts...)
 				if got.TextBytes != test.text || got.Boundary != test.boundary || got.Began != (test.text > 0) {
-					t.Errorf("%d portions: text %d, boundary %v, began %v; want %d, %v",
-						len(portions), got.TextBytes, got.Boundary, got.Began, test.text, test.boundary)
+					t.Errorf("%d parts: text %d, boundary %v, began %v; want %d, %v",
+						len(parts), got.TextBytes, got.Boundary, got.Began, test.text, test.boundary)
 				}
 			}
 		})
 	}
 }
 
-func TestDataLinesAreJoinedByALineEnd(t *testing.T) {
+func TestALineEndSeparatesDataLines(t *testing.T) {
 	t.Parallel()
 	got := read(dialect.Anthropic, true, "", []byte("data: {\"usage\":{\"output_tokens\":1\ndata: 2}}\n\n"))
 	if got.Tokens.Output != 1 {
-		t.Errorf("output %d, want the number to end with its line", got.Tokens.Output)
+		t.Errorf("output %d, want 1: the number ends with its line", got.Tokens.Output)
 	}
 }
 
-func TestAnEventsNameCounts(t *testing.T) {
+func TestErrorsAndTheEndAreFoundByTheEventType(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		stream           string
@@ -93,7 +93,7 @@ func TestAnEventsNameCounts(t *testing.T) {
 	}
 }
 
-func TestACompletionsStreamIsFinished(t *testing.T) {
+func TestTheEndOfACompletionsStream(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		stream   string
@@ -123,18 +123,18 @@ func TestACompletionsStreamIsFinished(t *testing.T) {
 
 func TestTextIsCountedInUTF8(t *testing.T) {
 	t.Parallel()
-	for written, want := range map[string]int64{
+	for escaped, want := range map[string]int64{
 		``: 0, `a`: 1, `\n\t\"\\\/`: 5, `\u0041`: 1, `\u00e9`: 2, `é`: 2, `\u20AC`: 3, `\ud83d\ude00`: 4, `😀`: 4, `\u12"`: 0, `\u`: 0,
 		`0123456789abcdef\"0123456789`: 27,
 	} {
-		got := read(dialect.OpenAI, true, "", []byte(`data: {"choices":[{"text":"`+written+`"}]}`))
+		got := read(dialect.OpenAI, true, "", []byte(`data: {"choices":[{"text":"`+escaped+`"}]}`))
 		if got.TextBytes != want {
-			t.Errorf("%s: %d bytes, want %d", written, got.TextBytes, want)
+			t.Errorf("%s: %d bytes, want %d", escaped, got.TextBytes, want)
 		}
 	}
 }
 
-func TestContentWithoutTextBeginsAnAnswer(t *testing.T) {
+func TestBeganAlsoCountsContentWithoutText(t *testing.T) {
 	t.Parallel()
 	for delta, began := range map[string]bool{
 		`{"role":"assistant","content":""}`:                            false,
@@ -150,7 +150,7 @@ func TestContentWithoutTextBeginsAnAnswer(t *testing.T) {
 	}
 }
 
-func TestALongLineIsReadAndReported(t *testing.T) {
+func TestALongLineIsReadCompletely(t *testing.T) {
 	t.Parallel()
 	line := func(length int) []byte {
 		head, tail := `data: {"type":"content_block_delta","delta":{"text":"`, `"}}`
@@ -181,13 +181,13 @@ func TestDeepNestingIsSkipped(t *testing.T) {
 		`,"usage":{"input_tokens":1,"output_tokens":2}}`
 	got := read(dialect.Anthropic, false, "", []byte(body))
 	if !got.Finished || got.Tokens != (Tokens{Input: 1, Output: 2}) {
-		t.Errorf("the nesting was misread: %+v", got)
+		t.Errorf("wrong results: %+v", got)
 	}
 }
 
 func TestAReaderIsSmall(t *testing.T) {
 	t.Parallel()
 	if size := unsafe.Sizeof(Reader{}); size > 1024 {
-		t.Errorf("a Reader takes %d bytes", size)
+		t.Errorf("a Reader needs %d bytes", size)
 	}
 }

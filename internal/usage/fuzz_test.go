@@ -24,28 +24,28 @@ func FuzzReader(f *testing.F) {
 		if messages {
 			d = dialect.Anthropic
 		}
-		whole := read(d, stream, "", body)
+		want := read(d, stream, "", body)
 		random := rand.New(rand.NewPCG(seed, 0))
-		if parts := read(d, stream, "", cut(body, random)...); parts != whole {
-			t.Errorf("cut: %+v\nwhole: %+v", parts, whole)
+		if parts := read(d, stream, "", randomParts(body, random)...); parts != want {
+			t.Errorf("in parts: %+v\nat once: %+v", parts, want)
 		}
-		tokens := whole.Tokens
+		tokens := want.Tokens
 		for _, n := range []int64{tokens.Input, tokens.Output, tokens.CacheRead, tokens.CacheWrite5m, tokens.CacheWrite1h, tokens.Reasoning} {
 			if n < 0 || n > maxFigure {
 				t.Errorf("out of bounds: %+v", tokens)
 			}
 		}
-		if whole.TextBytes < 0 || whole.TextBytes > int64(len(body)) {
-			t.Errorf("%d bytes of text in an answer of %d", whole.TextBytes, len(body))
+		if want.TextBytes < 0 || want.TextBytes > int64(len(body)) {
+			t.Errorf("%d bytes of text in an answer of %d", want.TextBytes, len(body))
 		}
 		bracket := bytes.IndexAny(bytes.TrimSpace(body), "{[") == 0
-		if !stream && bracket && json.Valid(body) && !whole.Finished {
+		if !stream && bracket && json.Valid(body) && !want.Finished {
 			t.Error("the end of a valid text was not found")
 		}
 	})
 }
 
-// FuzzTrimmer checks that exactly the usage-only events are missing, however the bytes are
+// FuzzTrimmer checks that exactly the usage-only events are removed, however the bytes are
 // split, and that the Reader reads all of them.
 func FuzzTrimmer(f *testing.F) {
 	for _, a := range answers {
@@ -59,18 +59,18 @@ func FuzzTrimmer(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, seed uint64) {
 		want := withoutUsage(body)
 		random := rand.New(rand.NewPCG(seed, 0))
-		for _, portions := range [][][]byte{{body}, cut(body, random)} {
-			if got := trim(t, portions...); got != want {
-				t.Errorf("in %d portions:\n got %q\nwant %q", len(portions), got, want)
+		for _, parts := range [][][]byte{{body}, randomParts(body, random)} {
+			if got := trim(t, parts...); got != want {
+				t.Errorf("in %d parts:\n got %q\nwant %q", len(parts), got, want)
 			}
 		}
 	})
 }
 
-// event matches an event with its blank line, or what is left at the end.
+// event matches an event with its blank line, or an incomplete one at the end.
 var event = regexp.MustCompile(`(?s)^(?:[^\r\n]+(?:\r\n|\r|\n))*(?:\r\n|\r|\n)|^.+`)
 
-// withoutUsage is the Trimmer by encoding/json, over a complete stream.
+// withoutUsage returns what the Trimmer must write for a complete stream. It uses encoding/json.
 func withoutUsage(body []byte) string {
 	var kept strings.Builder
 	for first := true; len(body) > 0; first = false {
@@ -89,11 +89,11 @@ var nullMember = regexp.MustCompile(`,[ \t]*"usage"[ \t]*:[ \t]*null|"usage"[ \t
 // withoutNull returns an event without its one "usage":null, if the Reader has read one at
 // the top level.
 func withoutNull(e []byte, first bool) []byte {
-	byReader := New(dialect.OpenAI, true, "")
+	r := New(dialect.OpenAI, true, "")
 	if !first {
-		byReader.Write([]byte{'\n'})
+		r.Write([]byte{'\n'})
 	}
-	if _, ended := byReader.events.next(e); !ended || !byReader.events.lastNull {
+	if _, ended := r.events.next(e); !ended || !r.events.lastNull {
 		return e
 	}
 	found := nullMember.FindAllIndex(e, -1)
@@ -103,14 +103,15 @@ func withoutNull(e []byte, first bool) []byte {
 	return append(bytes.Clone(e[:found[0][0]]), e[found[0][1]:]...)
 }
 
-// usageOnly decides for one event. If the data is not JSON, or JSON that parsers read
-// differently, the Reader decides: then only the framing is compared.
+// usageOnly reports whether an event only contains usage. If the data is not JSON, or JSON
+// that parsers read differently, it returns the result of the Reader: then only the framing
+// is compared.
 func usageOnly(e []byte, first bool) bool {
-	byReader := New(dialect.OpenAI, true, "")
+	r := New(dialect.OpenAI, true, "")
 	if !first {
-		byReader.Write([]byte{'\n'}) // past the place of a byte order mark
+		r.Write([]byte{'\n'}) // after this a byte order mark has no meaning
 	}
-	_, ended := byReader.events.next(e)
+	_, ended := r.events.next(e)
 	if !ended {
 		return false
 	}
@@ -132,7 +133,7 @@ func usageOnly(e []byte, first bool) bool {
 	}
 	members, plain := membersOf([]byte(strings.Join(data, "\n")))
 	if !plain {
-		return byReader.events.lastUsage
+		return r.events.lastUsage
 	}
 	choices, usage, fault, kind := members["choices"], members["usage"], members["error"], members["type"]
 	empty := strings.HasPrefix(choices, "[") && strings.TrimSpace(choices[1:]) == "]"
@@ -140,8 +141,8 @@ func usageOnly(e []byte, first bool) bool {
 	return empty && strings.HasPrefix(usage, "{") && !failed
 }
 
-// membersOf returns the members of a JSON object as they are written, and whether all
-// parsers agree on them: no name twice, no escapes outside of values, no array as the type.
+// membersOf returns the members of a JSON object in the original bytes, and whether all
+// parsers agree on them: no repeated name, no escapes outside of values, no array as the type.
 func membersOf(data []byte) (members map[string]string, plain bool) {
 	if !json.Valid(data) {
 		return nil, false
@@ -161,7 +162,7 @@ func membersOf(data []byte) (members map[string]string, plain bool) {
 			return nil, false
 		}
 		key := name.(string)
-		if _, twice := members[key]; twice || !bytes.Contains(data, []byte(`"`+key+`"`)) {
+		if _, repeated := members[key]; repeated || !bytes.Contains(data, []byte(`"`+key+`"`)) {
 			return nil, false
 		}
 		members[key] = string(value)

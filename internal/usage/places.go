@@ -2,8 +2,8 @@ package usage
 
 import "bytes"
 
-// place is the place of a value in an answer or a request. It decides what is done with the
-// value. The elements of an array have the place of the array.
+// place is the place of a value in an answer or a request. It decides how the value is
+// handled. The elements of an array have the place of the array.
 type place uint8
 
 const (
@@ -15,7 +15,7 @@ const (
 	requestMessage       // an element of its messages
 	startMessage         // the message of a message_start
 	usageReport          // a usage object
-	startUsage           // that of a message_start
+	startUsage           // the usage object of a message_start
 	inputDetails         // the parts of an input figure
 	outputDetails        // the parts of an output figure
 	cachedDetails        // the parts of the figure of cached input
@@ -45,7 +45,7 @@ const (
 	// Scalars, and objects whose members are skipped.
 	toolInput    // arguments of a tool, as a string or as JSON
 	toolName     // the name of a tool that is called
-	signature    // of a thought; it may be all that is sent of the thought
+	signature    // the signature of a thought; some thoughts are sent without text
 	mediaData    // speech, or a link to it
 	imageData    // an image, or a link to it
 	requestLink  // the link of a source in a request
@@ -57,14 +57,14 @@ const (
 	// Strings that are compared or stored. See [place.isToken].
 	documentType    // the type of the document
 	stopReason      // why a message ended
-	model           // the model that answered
-	tier            // the service tier that answered
-	speed           // the speed at which it answered
-	geo             // where it answered
+	model           // the model that served the call
+	tier            // the service tier that served the call
+	speed           // the speed mode that served the call
+	geo             // the region that served the call
 	blockKind       // the type of a content block
-	blockName       // its name
+	blockName       // the name of a content block
 	iterationType   // the type of an iteration
-	iterationModel  // its model
+	iterationModel  // the model of an iteration
 	requestPartType // the type of a part of a request
 
 	// From here on there is a place for each figure.
@@ -239,7 +239,7 @@ func (p place) member(name []byte) place {
 			return blockKind
 		case "name":
 			return blockName
-		case "content": // what a tool of the backend has found
+		case "content": // the result of a tool that the backend runs
 			return nothing
 		}
 		return text.member(name)

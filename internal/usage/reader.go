@@ -1,8 +1,8 @@
-// Package usage reads the usage of a model call, and what was delivered, from the bytes of a
-// backend's answer while they pass to the caller. It stores neither the body nor an event: a
-// state machine of fixed size reads the figures of the usage objects, and counts the text by
-// which a call is charged if the backend reports nothing. The text of a request is counted by
-// the same machine, for estimates; request_text.go and places.go name its members.
+// Package usage reads the usage of a model call from the bytes of a backend's answer while
+// they pass to the caller, and counts the delivered content. It stores neither the body nor
+// an event: a state machine of fixed size reads the figures of the usage objects, and counts
+// the text by which a call is charged if the backend reports nothing. The same machine counts
+// the text of a request, for estimates; see request_text.go and places.go.
 //
 // The layers, each of which uses only those below it:
 //
@@ -12,7 +12,7 @@
 //	document  one JSON text, by the table in places.go
 //	reports   the usage objects of an answer, combined
 //	figures   the figures of one of them, converted to disjoint Tokens
-//	report    what else decides the price: service tier, tools, passes
+//	report    the other values that decide the price: service tier, tools, passes
 //
 // [Outcome.Bill] then decides which tokens are charged. An answer is untrusted input. For
 // any input, the memory of a Reader is constant, each figure is within [0, 2^53], and a
@@ -26,9 +26,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// MaxLine is the maximum length of a line of a stream, in bytes. The Reader does not store
-// lines, so the bound is not one of memory: a longer line is read to its end, and makes
-// [Reader.TooLong] true.
+// MaxLine is the maximum length of a line of a stream, in bytes. The bound does not protect
+// the memory, because the Reader does not store lines: a longer line is read to its end, and
+// makes [Reader.TooLong] true.
 const MaxLine = 16 << 20
 
 // Reader reads one answer. Write takes every byte of the answer, in order and in parts of any
@@ -40,11 +40,11 @@ type Reader struct {
 	events       events
 	decompressor *decompressor // nil: the body is not compressed
 	unreadable   bool          // the answer cannot be read, or not to its end
-	unreadBytes  bool          // bytes came while unreadable
+	unreadBytes  bool          // bytes were written while unreadable was set
 	closed       bool
 }
 
-// pool reuses Readers, each of which takes a kilobyte.
+// pool reuses Readers, each of which needs a kilobyte.
 var pool = sync.Pool{New: func() any { return new(Reader) }}
 
 // New returns a Reader for an answer in the dialect d. Stream says that the answer is
@@ -81,7 +81,7 @@ func (r *Reader) Write(p []byte) {
 		return
 	}
 	// Bytes that cannot be read count as text, because nothing else is known about them.
-	// If the compression turned out to be damaged within p, some of p may have been read.
+	// If the compression is damaged within p, a part of p may have been read already.
 	if r.unreadable || !r.Began() {
 		r.events.delivered.text += int64(len(p))
 	}
@@ -103,7 +103,7 @@ func (r *Reader) read(p []byte) {
 	}
 }
 
-// Close ends the answer, complete or not, and releases the decompressor. It must be called.
+// Close ends the answer, complete or not, and stops the decompressor. It must be called.
 // The results can still be read.
 func (r *Reader) Close() {
 	r.closed = true
@@ -148,8 +148,8 @@ func (r *Reader) TextBytes() int64 {
 	return r.events.delivered.bytes()
 }
 
-// Media returns what was delivered beside text: the bytes of speech in Base64, and the
-// number of images.
+// Media returns the delivered media: the bytes of speech in Base64, and the number of
+// images.
 func (r *Reader) Media() (speech, images int64) {
 	return r.events.delivered.speech, int64(r.events.delivered.images)
 }
@@ -157,7 +157,7 @@ func (r *Reader) Media() (speech, images int64) {
 // Began reports whether content was delivered: in a stream an event with content, otherwise
 // any byte of a body that is not an error. A message_start, a ping, an empty block of text
 // or of a thought, and a chunk with only the role are not content; the name of a tool is.
-// Each byte that cannot be read counts.
+// A byte that cannot be read counts as content.
 func (r *Reader) Began() bool {
 	d := &r.events.document
 	if r.unreadBytes || d.delivered.any() {
@@ -166,8 +166,8 @@ func (r *Reader) Began() bool {
 	return !r.stream && d.state != atStart && !d.failed
 }
 
-// Foreign reports whether the answer to a completions call is a stream in another
-// dialect, of which only the data lines can be read: it is unknown what it delivered.
+// Foreign reports whether the answer to a completions call is a stream in another dialect.
+// Only its data lines can be read, so it is unknown what it delivered.
 func (r *Reader) Foreign() bool {
 	return r.dialect == dialect.OpenAI && r.stream && r.events.foreignData && !r.events.failed
 }
@@ -186,21 +186,22 @@ func (r *Reader) Page(declared bool) bool {
 	}
 }
 
-// Shown reports whether something of the content itself was delivered: text,
-// reasoning, arguments of a tool, or media. The start of a block, and the name of a tool, do
-// not count. Each byte that cannot be read counts.
+// Shown reports whether any of the content itself was delivered: text, reasoning, arguments
+// of a tool, or media. The start of a block and the name of a tool do not count. A byte that
+// cannot be read counts as content.
 func (r *Reader) Shown() bool { return r.unreadBytes || r.events.delivered.shown() }
 
-// CostsUnseen reports whether the answer has content whose cost its text does not
-// show: reasoning, media, and content blocks beside text and the caller's tools.
+// CostsUnseen reports whether the answer has content whose cost cannot be estimated from its
+// text: reasoning, media, and content blocks other than text and calls of the caller's tools.
 func (r *Reader) CostsUnseen() bool {
 	d := &r.events.delivered
 	return d.unseen || d.media() || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
 }
 
-// Finished reports whether a proper end was seen. A stream in the anthropic dialect ends
+// Finished reports whether the answer reached its end. A stream in the anthropic dialect ends
 // with message_stop, one in the openai dialect with [DONE], or when every choice has a
-// finish_reason. A JSON text ends if nothing but white space comes after it.
+// finish_reason. A JSON answer has ended if the JSON text is complete and only white space
+// follows it.
 func (r *Reader) Finished() bool {
 	e := &r.events
 	switch {
@@ -222,8 +223,8 @@ func (r *Reader) Failed() bool {
 // are none: the gateway may write its own event or comment here. It is false for an answer
 // that is not a stream, and for a compressed one.
 func (r *Reader) AtBoundary() bool {
-	inMark := int(r.sniff.n)%len(byteOrderMark) != 0 // of a declared stream, the sniffer only holds a mark
-	return r.plainStream() && !inMark && r.events.atBoundary()
+	inBOM := int(r.sniff.n)%len(byteOrderMark) != 0 // in a declared stream, the sniffer only stores a byte order mark
+	return r.plainStream() && !inBOM && r.events.atBoundary()
 }
 
 // TooLong reports whether a line of the stream was longer than [MaxLine].

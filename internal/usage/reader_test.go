@@ -29,9 +29,9 @@ func findingsOf(r *Reader) (f findings) {
 }
 
 // read returns the results of a Reader for an answer in the given parts.
-func read(d dialect.Dialect, stream bool, encoding string, portions ...[]byte) findings {
+func read(d dialect.Dialect, stream bool, encoding string, parts ...[]byte) findings {
 	r := New(d, stream, encoding)
-	for _, p := range portions {
+	for _, p := range parts {
 		scratch := slices.Clone(p)
 		r.Write(scratch)
 		clear(scratch) // the Reader must not retain it
@@ -40,12 +40,12 @@ func read(d dialect.Dialect, stream bool, encoding string, portions ...[]byte) f
 	return findingsOf(r)
 }
 
-// answers are transcripts in testdata/answers with the expected results. Text is all text
-// that was delivered, and the names of tools.
+// answers are the files of testdata/answers with their results. Text is the delivered text
+// with the names of tools.
 var answers = []struct {
-	file  string
-	text  string
-	wants findings
+	file string
+	text string
+	want findings
 }{
 	{"messages_text.sse", "Grüße,\nshe said \"usage\": €5 😀", findings{
 		Tokens: Tokens{Input: 12, Output: 27, CacheRead: 20480, CacheWrite5m: 1100, CacheWrite1h: 400},
@@ -105,54 +105,54 @@ func readAnswer(t testing.TB, file string) []byte {
 	return body
 }
 
-func TestTheSplitOfAnAnswerDoesNotMatter(t *testing.T) {
+func TestTheResultsDoNotDependOnTheParts(t *testing.T) {
 	t.Parallel()
 	for _, a := range answers {
 		t.Run(a.file, func(t *testing.T) {
 			t.Parallel()
 			body, d, stream := readAnswer(t, a.file), dialectOf(a.file), isStream(a.file)
-			want := a.wants
+			want := a.want
 			want.TextBytes = int64(len(a.text))
 
 			if got := read(d, stream, "", body); got != want {
-				t.Fatalf("whole:\n got %+v\nwant %+v", got, want)
+				t.Fatalf("at once:\n got %+v\nwant %+v", got, want)
 			}
 			if got := read(d, stream, "", slices.Collect(slices.Chunk(body, 1))...); got != want {
 				t.Fatalf("byte by byte:\n got %+v\nwant %+v", got, want)
 			}
 			for i := range body {
 				if got := read(d, stream, "", body[:i], body[i:]); got != want {
-					t.Fatalf("cut at %d:\n got %+v\nwant %+v", i, got, want)
+					t.Fatalf("split at %d:\n got %+v\nwant %+v", i, got, want)
 				}
 			}
 			random := rand.New(rand.NewPCG(1, 2))
 			for range 100 {
-				if got := read(d, stream, "", cut(body, random)...); got != want {
-					t.Fatalf("cut at random:\n got %+v\nwant %+v", got, want)
+				if got := read(d, stream, "", randomParts(body, random)...); got != want {
+					t.Fatalf("in random parts:\n got %+v\nwant %+v", got, want)
 				}
 			}
 		})
 	}
 }
 
-// cut returns p in parts of random lengths, some of them empty.
-func cut(p []byte, random *rand.Rand) (portions [][]byte) {
+// randomParts returns p in parts of random lengths, some of them empty.
+func randomParts(p []byte, random *rand.Rand) (parts [][]byte) {
 	for len(p) > 0 {
 		n := min(random.IntN(60), len(p))
-		portions = append(portions, p[:n])
+		parts = append(parts, p[:n])
 		p = p[n:]
 	}
-	return portions
+	return parts
 }
 
-func TestEveryTranscriptIsExpected(t *testing.T) {
+func TestEveryAnswerFileIsTested(t *testing.T) {
 	t.Parallel()
 	files, err := os.ReadDir(filepath.Join("testdata", "answers"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files) != len(answers) {
-		t.Errorf("%d transcripts, %d expectations", len(files), len(answers))
+		t.Errorf("%d files, %d tested", len(files), len(answers))
 	}
 }
 
@@ -186,7 +186,7 @@ func TestTheResultsFollowTheStream(t *testing.T) {
 	}
 }
 
-func TestAJSONAnswerEndsWithItsText(t *testing.T) {
+func TestTheEndOfAJSONAnswer(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		body            string
@@ -214,7 +214,7 @@ func TestAJSONAnswerEndsWithItsText(t *testing.T) {
 				t.Errorf("%s: began %v, finished %v; want %v, %v", test.body, got.Began, got.Finished, test.began, test.finished)
 			}
 			if got.Boundary {
-				t.Errorf("%s: a boundary of events in an answer that is no stream", test.body)
+				t.Errorf("%s: Boundary is set for an answer that is not a stream", test.body)
 			}
 		}
 	}
@@ -229,7 +229,7 @@ func TestEstimateRoundsUp(t *testing.T) {
 	}
 }
 
-func TestReadingAllocatesNothing(t *testing.T) {
+func TestTheReaderDoesNotAllocate(t *testing.T) {
 	r := New(dialect.Anthropic, true, "")
 	defer r.Close()
 	body := readAnswer(t, "messages_thinking_tools.sse")
@@ -238,7 +238,7 @@ func TestReadingAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestTheStartOfContentIsNotShown(t *testing.T) {
+func TestShownNeedsMoreThanTheStartOfContent(t *testing.T) {
 	t.Parallel()
 	block := func(members string) string {
 		return `data: {"type":"content_block_start","index":0,"content_block":{` + members + "}}\n\n"
@@ -252,22 +252,22 @@ func TestTheStartOfContentIsNotShown(t *testing.T) {
 		body                 string
 		began, shown, unseen bool
 	}{
-		"a start":             {dialect.Anthropic, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
-		"an empty block":      {dialect.Anthropic, block(`"type":"text","text":""`), false, false, false},
-		"an unsealed thought": {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
-		"a text":              {dialect.Anthropic, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
-		"an empty thought":    {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
-		"a thought":           {dialect.Anthropic, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
-		"a redacted thought":  {dialect.Anthropic, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
-		"a tool":              {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
-		"a tool's arguments":  {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
-		"a backend's tool":    {dialect.Anthropic, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
-		"a role":              {dialect.OpenAI, reply(`"role":"assistant","content":""`), false, false, false},
-		"a function":          {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
-		"its arguments":       {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
-		"reasoning":           {dialect.OpenAI, reply(`"reasoning_content":"a"`), true, true, true},
-		"speech":              {dialect.OpenAI, reply(`"audio":{"data":"QUJD"}`), true, true, true},
-		"an image":            {dialect.OpenAI, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
+		"a start":                             {dialect.Anthropic, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
+		"an empty block":                      {dialect.Anthropic, block(`"type":"text","text":""`), false, false, false},
+		"a thought without text or signature": {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
+		"a text":                              {dialect.Anthropic, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
+		"a thought that is only signed":       {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
+		"a thought":                           {dialect.Anthropic, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
+		"a redacted thought":                  {dialect.Anthropic, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
+		"a tool":                              {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
+		"a tool's arguments":                  {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
+		"a tool of the backend":               {dialect.Anthropic, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
+		"a role":                              {dialect.OpenAI, reply(`"role":"assistant","content":""`), false, false, false},
+		"a function":                          {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
+		"a function's arguments":              {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
+		"reasoning":                           {dialect.OpenAI, reply(`"reasoning_content":"a"`), true, true, true},
+		"speech":                              {dialect.OpenAI, reply(`"audio":{"data":"QUJD"}`), true, true, true},
+		"an image":                            {dialect.OpenAI, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
 	} {
 		r := New(c.dialect, true, "")
 		r.Write([]byte(c.body))
@@ -279,7 +279,7 @@ func TestTheStartOfContentIsNotShown(t *testing.T) {
 	r := New(dialect.Anthropic, true, "br")
 	r.Write([]byte("anything"))
 	if !r.Shown() {
-		t.Error("an unreadable answer counts as empty")
+		t.Error("Shown is false for an unreadable answer")
 	}
 	r.Close()
 }

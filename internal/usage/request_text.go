@@ -2,11 +2,11 @@ package usage
 
 import "bytes"
 
-// Request is what a body in either dialect contains, as far as the input of a call is
-// estimated by it.
+// Request has the counts of a body, in either dialect, by which the input of a call is
+// estimated.
 type Request struct {
 	TextBytes  int64 // UTF-8 bytes of prompts, messages and tools
-	ImageLinks int64 // http or https links at places for images
+	ImageLinks int64 // http or https links in members for images
 }
 
 // ReadRequest reads the body of a request.
@@ -20,7 +20,8 @@ func ReadRequest(body []byte) Request {
 	return Request{d.delivered.bytes(), parts.imageLinks}
 }
 
-// parts are the open parts of the content of a request. A part may contain others.
+// parts are the parts of the content of a request that are being read. A part may contain
+// others.
 type parts struct {
 	imageLinks int64
 	open       [maxDepth]contentPart
@@ -29,8 +30,8 @@ type parts struct {
 
 // contentPart is one part.
 type contentPart struct {
-	image bool  // its type is image
-	links int64 // in its sources
+	image bool  // the type is image
+	links int64 // http or https links in the sources
 }
 
 func (p *parts) begin() {
@@ -45,7 +46,7 @@ func (p *parts) end() {
 	}
 }
 
-// link counts a string at a place of links, by its beginning.
+// link counts a string in a member for links if it begins with http: or https:.
 func (p *parts) link(at place, text []byte) {
 	switch {
 	case !hasScheme(text, "http:") && !hasScheme(text, "https:"):

@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// streamFields are the beginnings of an event stream: the fields of the HTML standard, and a
-// comment. No JSON text begins with one of them.
+// streamFields are the texts with which an event stream can begin: the fields of the HTML
+// standard, and a comment. No JSON text begins with one of them.
 var streamFields = [...]string{"data:", "event:", "id:", "retry:", ":"}
 
-const longestHead = len(byteOrderMark) + len("event:")
+const maxHead = len(byteOrderMark) + len("event:")
 
 // sniffer detects whether an answer is an event stream.
 type sniffer struct {
 	done  bool
-	first byte              // of the answer, without a byte order mark and white space
-	n     uint8             // bytes of head
-	head  [longestHead]byte // the first bytes, as long as they are part of a byte order mark or of a field's name
+	first byte          // of the answer, without a byte order mark and white space
+	n     uint8         // bytes of head
+	head  [maxHead]byte // the first bytes, while they may be part of a byte order mark or of a field's name
 }
 
 // detect reports whether the kind of the answer is known, given the next bytes p. If it is,
@@ -29,7 +29,7 @@ func (r *Reader) detect(p []byte) bool {
 	if s.n == 0 && !r.stream {
 		p = bytes.TrimLeft(p, "\r\n")
 	}
-	var start [longestHead]byte
+	var start [maxHead]byte
 	n := copy(start[:], s.head[:s.n])
 	n += copy(start[n:], p)
 	stream, known := beginsStream(string(start[:n]), r.stream)

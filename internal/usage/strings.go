@@ -7,8 +7,8 @@ import (
 	"math/bits"
 )
 
-// This file has the strings of a document. Names lead to a place in the table, types are
-// compared, and text is only counted.
+// This file parses the strings of a document. A name selects a place in the table, a type is
+// compared, and of text only the bytes are counted.
 
 func (d *document) openString() {
 	d.state = inString
@@ -21,14 +21,14 @@ func (d *document) continueString(p []byte) {
 	case d.inName || d.place.isToken() || d.place.isNumber():
 		d.token.add(p)
 	case d.place.isLink():
-		d.takeLink(p)
+		d.continueLink(p)
 	default:
 		d.countBytes(len(p))
 	}
 }
 
-// takeLink handles a part of a link. The first part contains the scheme.
-func (d *document) takeLink(p []byte) {
+// continueLink handles a part of a link. The first part contains the scheme.
+func (d *document) continueLink(p []byte) {
 	if d.token.n == 0 {
 		d.parts.link(d.place, p)
 	}
@@ -49,15 +49,15 @@ func (d *document) endString(p []byte) {
 	case d.skipDepth > 0:
 		d.state = inSkipped
 	case d.place.isToken():
-		d.takeToken(d.token.finish(p))
+		d.endToken(d.token.finish(p))
 		d.endValue()
 	case d.place.isNumber(): // some servers quote their figures
 		if text := d.token.finish(p); len(bytes.Trim(text, "0123456789")) == 0 {
-			d.takeCount(countOf(text))
+			d.storeNumber(countOf(text))
 		}
 		d.endValue()
 	case d.place.isLink():
-		d.takeLink(p)
+		d.continueLink(p)
 		d.endValue()
 	default:
 		d.countBytes(len(p))
@@ -65,8 +65,8 @@ func (d *document) endString(p []byte) {
 	}
 }
 
-// takeEventType handles the type of an event, from its name or from its data.
-func (d *document) takeEventType(kind []byte) {
+// eventType handles the type of an event, from the event field or from the data.
+func (d *document) eventType(kind []byte) {
 	switch string(kind) {
 	case "error":
 		d.fail()
@@ -75,9 +75,9 @@ func (d *document) takeEventType(kind []byte) {
 	}
 }
 
-// takeToken handles a string that is compared or stored. It is nil if the string is too long
-// or has an escape.
-func (d *document) takeToken(word []byte) {
+// endToken handles a string that is compared or stored. Word is nil if the string is too
+// long or has an escape.
+func (d *document) endToken(word []byte) {
 	r := &d.report
 	switch d.place {
 	case model: // every chunk of a chat has one
@@ -85,7 +85,7 @@ func (d *document) takeToken(word []byte) {
 			r.model.set(word)
 		}
 	case documentType:
-		d.takeEventType(word)
+		d.eventType(word)
 	case stopReason:
 		r.refused = string(word) == "refusal"
 	case tier, speed, geo:
@@ -131,7 +131,7 @@ func (d *document) countBytes(n int) {
 	case mediaData:
 		d.delivered.speech += int64(n)
 	case imageData:
-		if d.token.n == 0 { // its first part
+		if d.token.n == 0 { // the first part of the string
 			d.delivered.images = min(d.delivered.images, math.MaxInt32-1) + 1
 		}
 		d.token.invalidate()
@@ -165,7 +165,7 @@ func (d *document) unicode(digit uint8) {
 // escape is invalid: it equals none of the names in the tables.
 type token struct {
 	buf [64]byte
-	n   uint8 // bytes stored; greater than the size of buf: invalid
+	n   uint8 // bytes stored; a value greater than the size of buf: the token is invalid
 }
 
 func (t *token) reset()      { t.n = 0 }

@@ -10,7 +10,7 @@ type Tokens struct {
 	CacheRead    int64 `json:"cache_read,omitempty"`     // input read from a cache
 	CacheWrite5m int64 `json:"cache_write_5m,omitempty"` // input written to a cache for 5 minutes
 	CacheWrite1h int64 `json:"cache_write_1h,omitempty"` // input written to a cache for an hour
-	Reasoning    int64 `json:"reasoning,omitempty"`      // output of reasoning, if it is reported apart
+	Reasoning    int64 `json:"reasoning,omitempty"`      // output of reasoning, if it is reported separately
 	AudioInput   int64 `json:"audio_input,omitempty"`    // input of audio, not read from a cache
 	AudioOutput  int64 `json:"audio_output,omitempty"`   // output of audio
 	ImageInput   int64 `json:"image_input,omitempty"`    // input of images, not read from a cache
@@ -19,7 +19,7 @@ type Tokens struct {
 
 // maxFigure bounds every figure. It is the largest integer that a JSON number represents
 // exactly in all languages. A larger figure is read as this one, which is far more than any
-// call can use: the price then cuts it and reports it.
+// call can use: the price then limits it and reports it.
 const maxFigure = 1 << 53
 
 // figure is a number in a usage object, by its meaning.
@@ -31,8 +31,8 @@ const (
 	promptTokens                     // completions: with cached tokens
 	cachedIncluded                   // read from a cache, counted in the input figure
 	cacheWriteIncluded               // written to a cache, counted in the input figure
-	cacheRead                        // messages: beside input_tokens
-	cacheCreationTotal               // messages: beside input_tokens, both lifetimes
+	cacheRead                        // messages: in addition to input_tokens
+	cacheCreationTotal               // messages: in addition to input_tokens, both lifetimes
 	cacheCreation5m                  // of cacheCreationTotal
 	cacheCreation1h                  // of cacheCreationTotal
 	audioInput                       // of the input figure, cached ones included
@@ -68,8 +68,8 @@ func (f *figures) has(which figure) bool {
 	return f.reported&(1<<which) != 0
 }
 
-// prefer returns own, or other if only other was reported. Some proxies write the names of
-// both vendors, with zero for those of the other dialect.
+// prefer returns own, or other if only other was reported. Some proxies write the members of
+// both vendors, and set those of the other dialect to zero.
 func (f *figures) prefer(own, other figure) figure {
 	if f.has(own) || !f.has(other) {
 		return own
@@ -78,9 +78,10 @@ func (f *figures) prefer(own, other figure) figure {
 }
 
 // tokens converts the figures to disjoint tokens, and reports which sides they contain. The
-// names of the figures decide which one contains which, not the dialect, because a backend
-// may be behind a translating proxy. A part may be greater than its whole, which is then
-// zero, because some vendors do not count reasoning in the output.
+// names of the figures decide which figure includes which, not the dialect, because a backend
+// may be behind a translating proxy. An included figure may be greater than the figure that
+// includes it, because some vendors do not count reasoning in the output: then the rest is
+// zero.
 func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
 	inputFigure, outputFigure := f.prefer(promptTokens, inputTokens), f.prefer(completionTokens, outputTokens)
 	if d == dialect.Anthropic {
@@ -97,8 +98,8 @@ func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
 		cachedInput = t.CacheRead + t.CacheWrite5m + t.CacheWrite1h
 	}
 	t.Input = max(0, f.value[inputFigure]-cachedInput)
-	t.AudioInput, t.Input = takeAtMost(f.value[audioInput]-f.value[audioCached], t.Input)
-	t.ImageInput, t.Input = takeAtMost(f.value[imageInput]-f.value[imageCached], t.Input)
+	t.AudioInput, t.Input = split(t.Input, f.value[audioInput]-f.value[audioCached])
+	t.ImageInput, t.Input = split(t.Input, f.value[imageInput]-f.value[imageCached])
 
 	output = f.has(outputFigure)
 	if !output {
@@ -107,28 +108,28 @@ func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
 	t.Reasoning = f.value[reasoningTokens]
 	t.Output = max(0, f.value[outputFigure]-t.Reasoning)
 	// xAI and the OpenAI endpoint of Gemini leave reasoning out of completion_tokens, but
-	// not out of total_tokens. Gemini does not report it apart.
+	// not out of total_tokens. Gemini does not report it separately.
 	if extra := f.value[totalTokens] - t.AllInput() - f.value[outputFigure]; output && f.has(inputFigure) && extra > 0 && extra >= t.Reasoning {
 		t.Output = f.value[outputFigure]
 		if t.Reasoning == 0 {
 			t.Reasoning = extra
 		}
 	}
-	t.AudioOutput, t.Output = takeAtMost(f.value[audioOutput], t.Output)
-	t.ImageOutput, t.Output = takeAtMost(f.value[imageOutput], t.Output)
+	t.AudioOutput, t.Output = split(t.Output, f.value[audioOutput])
+	t.ImageOutput, t.Output = split(t.Output, f.value[imageOutput])
 	return t, f.has(inputFigure), output
 }
 
-// takeAtMost splits at most n tokens off a whole. Often a backend does not report how many
-// tokens of a medium came from a cache. Then the whole without cached tokens bounds the
-// tokens that are charged as that medium.
-func takeAtMost(n, whole int64) (taken, rest int64) {
-	taken = min(max(n, 0), whole)
-	return taken, whole - taken
+// split divides total into n, or as much of n as there is, and the rest. Often a backend does
+// not report how many tokens of a medium came from a cache. Then the total without cached
+// tokens bounds the tokens that are charged as that medium.
+func split(total, n int64) (part, rest int64) {
+	part = min(max(n, 0), total)
+	return part, total - part
 }
 
-// choices are the choices of a completion that were seen, and those that are finished. If
-// there is one with an index of 128 or more, only [DONE] ends the stream.
+// choices are the choices of a completion that were read, and those that are finished. If one
+// has an index of 128 or more, only [DONE] ends the stream.
 type choices struct {
 	seen, finished [2]uint64
 	tooMany        bool

@@ -13,11 +13,11 @@ import (
 )
 
 // trim returns what a Trimmer writes for a stream in the given parts.
-func trim(t testing.TB, portions ...[]byte) string {
+func trim(t testing.TB, parts ...[]byte) string {
 	t.Helper()
 	var out bytes.Buffer
 	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
-	for _, p := range portions {
+	for _, p := range parts {
 		scratch := slices.Clone(p)
 		if n, err := trimmer.Write(scratch); n != len(p) || err != nil {
 			t.Fatalf("Write = %d, %v", n, err)
@@ -39,21 +39,21 @@ const (
 func TestOnlyTheUsageChunkIsRemoved(t *testing.T) {
 	t.Parallel()
 	tests := []struct{ name, in, want string }{
-		{"in its usual place", contentChunk + "\n\n" + usageChunk + "\n\ndata: [DONE]\n\n", contentChunk + "\n\ndata: [DONE]\n\n"},
+		{"before [DONE]", contentChunk + "\n\n" + usageChunk + "\n\ndata: [DONE]\n\n", contentChunk + "\n\ndata: [DONE]\n\n"},
 		{"with CRLF", contentChunk + "\r\n\r\n" + usageChunk + "\r\n\r\ndata: [DONE]\r\n\r\n", contentChunk + "\r\n\r\ndata: [DONE]\r\n\r\n"},
 		{"with CR", contentChunk + "\r\r" + usageChunk + "\r\rdata: [DONE]\r\r", contentChunk + "\r\rdata: [DONE]\r\r"},
 		{"with white space", "data: { \"choices\" : [ ] , \"usage\" : { } }\n\n", ""},
 		{"over two data lines", "data: {\"choices\":[],\ndata: \"usage\":{}}\n\n: next\n\n", ": next\n\n"},
-		{"two of them", usageChunk + "\n\n" + usageChunk + "\n\ndata: 1\n\n", "data: 1\n\n"},
+		{"two usage chunks", usageChunk + "\n\n" + usageChunk + "\n\ndata: 1\n\n", "data: 1\n\n"},
 		{"without its blank line", usageChunk + "\n", usageChunk + "\n"},
-		{"broken off", contentChunk + "\n\n" + usageChunk[:30], contentChunk + "\n\n" + usageChunk[:30]},
+		{"incomplete", contentChunk + "\n\n" + usageChunk[:30], contentChunk + "\n\n" + usageChunk[:30]},
 		{"null", nullChunk + "\n\n" + nullChunk + "\n\n" + usageChunk + "\n\n" + nullChunk + "\r\n\r\n", contentChunk + "\n\n" + contentChunk + "\n\n" + contentChunk + "\r\n\r\n"},
 		{"null first", "data: {\"usage\":null,\"choices\":[]}\n\n", "data: {\"choices\":[]}\n\n"},
 		{"null between", "data: {\"id\":1,\"usage\":null,\"choices\":[]}\n\n", "data: {\"id\":1,\"choices\":[]}\n\n"},
 		{"null, spaced", "data: {\"id\" : 1 , \"usage\" :\tnull , \"choices\":[] }\n\n", "data: {\"id\" : 1  , \"choices\":[] }\n\n"},
-		{"null and its text", `data: {"choices":[{"delta":{"content":"say \"usage\":null, usage"},"x":"usage"}],"usage":null}` + "\n\n",
+		{"null and the same text in a string", `data: {"choices":[{"delta":{"content":"say \"usage\":null, usage"},"x":"usage"}],"usage":null}` + "\n\n",
 			`data: {"choices":[{"delta":{"content":"say \"usage\":null, usage"},"x":"usage"}]}` + "\n\n"},
-		{"null on a data line of its own", "data: {\"choices\":[]\ndata: ,\"usage\":null}\n\n", "data: {\"choices\":[]\ndata: }\n\n"},
+		{"null on a separate data line", "data: {\"choices\":[]\ndata: ,\"usage\":null}\n\n", "data: {\"choices\":[]\ndata: }\n\n"},
 		{"extra blank lines", "\n\n" + usageChunk + "\n\n\n\n", "\n\n\n\n"},
 	}
 	for _, kept := range []string{
@@ -91,11 +91,11 @@ func TestOnlyTheUsageChunkIsRemoved(t *testing.T) {
 			t.Parallel()
 			in := []byte(test.in)
 			if got := trim(t, in); got != test.want {
-				t.Errorf("whole: %q, want %q", got, test.want)
+				t.Errorf("at once: %q, want %q", got, test.want)
 			}
 			for i := range in {
 				if got := trim(t, in[:i], in[i:]); got != test.want {
-					t.Errorf("cut at %d: %q, want %q", i, got, test.want)
+					t.Errorf("split at %d: %q, want %q", i, got, test.want)
 				}
 			}
 			if got := trim(t, slices.Collect(slices.Chunk(in, 1))...); got != test.want {
@@ -105,7 +105,7 @@ func TestOnlyTheUsageChunkIsRemoved(t *testing.T) {
 	}
 }
 
-func TestTheRemovedChunkIsStillRead(t *testing.T) {
+func TestTheReaderReadsTheRemovedChunk(t *testing.T) {
 	t.Parallel()
 	body := readAnswer(t, "chat_text.sse")
 	want := read(dialect.OpenAI, true, "", body)
@@ -114,7 +114,7 @@ func TestTheRemovedChunkIsStillRead(t *testing.T) {
 		r := New(dialect.OpenAI, true, "")
 		var out bytes.Buffer
 		trimmer := NewTrimmer(r, &out)
-		for _, p := range cut(body, random) {
+		for _, p := range randomParts(body, random) {
 			trimmer.Write(p)
 		}
 		trimmer.Close()
@@ -123,31 +123,31 @@ func TestTheRemovedChunkIsStillRead(t *testing.T) {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 		if bytes.Contains(out.Bytes(), []byte("reasoning_tokens")) || !bytes.HasSuffix(out.Bytes(), []byte("[DONE]\n\n")) {
-			t.Fatalf("passed on: %s", out.Bytes())
+			t.Fatalf("written: %s", out.Bytes())
 		}
 	}
 }
 
-func TestALongEventIsNotHeld(t *testing.T) {
+func TestALongEventIsNotBuffered(t *testing.T) {
 	t.Parallel()
-	// White space makes a usage chunk of any length.
+	// A usage chunk can have any length, because white space may follow it.
 	chunk := func(length int) []byte {
 		return []byte(usageChunk + strings.Repeat(" ", length-len(usageChunk)-2) + "\n\n")
 	}
-	for _, length := range []int{maxHeld, maxHeld + 1, 5 * maxHeld} {
+	for _, length := range []int{maxBuffered, maxBuffered + 1, 5 * maxBuffered} {
 		in := append(chunk(length), "data: [DONE]\n\n"...)
 		want := string(in)
-		if length <= maxHeld {
+		if length <= maxBuffered {
 			want = "data: [DONE]\n\n"
 		}
 		for _, size := range []int{len(in), 4096, 1000} {
 			if got := trim(t, slices.Collect(slices.Chunk(in, size))...); got != want {
-				t.Errorf("an event of %d in portions of %d: %d bytes passed, want %d", length, size, len(got), len(want))
+				t.Errorf("an event of %d in parts of %d: %d bytes passed, want %d", length, size, len(got), len(want))
 			}
 		}
 	}
 
-	long := strings.Replace(nullChunk, "hi", strings.Repeat("x", maxHeld), 1) + "\n\n"
+	long := strings.Replace(nullChunk, "hi", strings.Repeat("x", maxBuffered), 1) + "\n\n"
 	if got := trim(t, []byte(long)); got != long {
 		t.Errorf("an event of %d: %d bytes passed", len(long), len(got))
 	}
@@ -155,13 +155,13 @@ func TestALongEventIsNotHeld(t *testing.T) {
 	var out bytes.Buffer
 	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
 	for range 10 {
-		trimmer.Write(bytes.Repeat([]byte{'x'}, maxHeld/2))
-		if cap(trimmer.held) > 2*maxHeld {
-			t.Errorf("%d bytes are held", cap(trimmer.held))
+		trimmer.Write(bytes.Repeat([]byte{'x'}, maxBuffered/2))
+		if cap(trimmer.buffer) > 2*maxBuffered {
+			t.Errorf("%d bytes are buffered", cap(trimmer.buffer))
 		}
 	}
-	if out.Len() != 5*maxHeld {
-		t.Errorf("%d bytes of %d passed while the event went on", out.Len(), 5*maxHeld)
+	if out.Len() != 5*maxBuffered {
+		t.Errorf("%d bytes of %d were written before the event ended", out.Len(), 5*maxBuffered)
 	}
 }
 
@@ -178,7 +178,7 @@ func (w *writes) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-func TestWholeEventsPassInOneWrite(t *testing.T) {
+func TestCompleteEventsAreWrittenAtOnce(t *testing.T) {
 	t.Parallel()
 	var w writes
 	NewTrimmer(New(dialect.OpenAI, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
@@ -187,20 +187,20 @@ func TestWholeEventsPassInOneWrite(t *testing.T) {
 	}
 }
 
-func TestTheReaderReadsOnAfterTheCallerDisconnects(t *testing.T) {
+func TestTheReaderContinuesAfterAFailedWrite(t *testing.T) {
 	t.Parallel()
 	r := New(dialect.OpenAI, true, "")
 	trimmer := NewTrimmer(r, &writes{fail: 1})
 	_, err := trimmer.Write([]byte(contentChunk + "\n\n" + usageChunk + "\n\n" + contentChunk + "\n\n"))
 	if !errors.Is(err, io.ErrClosedPipe) || !errors.Is(trimmer.Close(), io.ErrClosedPipe) {
-		t.Errorf("the error was lost: %v", err)
+		t.Errorf("Write returned %v, want io.ErrClosedPipe", err)
 	}
 	if tokens, _, _ := r.Tokens(); tokens.Output != 2 || r.TextBytes() != 4 {
 		t.Errorf("read %+v and %d bytes of text", tokens, r.TextBytes())
 	}
 }
 
-func TestOtherAnswersPassUnchanged(t *testing.T) {
+func TestOtherAnswersAreWrittenUnchanged(t *testing.T) {
 	t.Parallel()
 	for in, readers := range map[string][]*Reader{
 		usageChunk + "\n\n":                  {New(dialect.OpenAI, true, "br"), New(dialect.OpenAI, true, "gzip")},
@@ -228,46 +228,46 @@ func TestOtherAnswersPassUnchanged(t *testing.T) {
 func TestAStreamIsDetectedByItsBeginning(t *testing.T) {
 	t.Parallel()
 	chunk := contentChunk + "\n\n"
-	for begin, want := range map[string]string{
+	for prefix, want := range map[string]string{
 		"": "", "\n": "\n", "\r\n\r\n": "\r\n\r\n", ": waiting\n\n": ": waiting\n\n", "id: 1\n": "id: 1\n", "retry: 9\n\n": "retry: 9\n\n", "event: x\n": "event: x\n",
 		usageChunk + "\n\n": "", "\n" + usageChunk + "\n\n": "",
 	} {
-		in := begin + chunk + usageChunk + "\n\n"
-		for _, portion := range []int{len(in), 1, 2, 5} {
+		in := prefix + chunk + usageChunk + "\n\n"
+		for _, size := range []int{len(in), 1, 2, 5} {
 			var out bytes.Buffer
 			r := New(dialect.OpenAI, false, "")
 			trimmer := NewTrimmer(r, &out)
-			for p := range slices.Chunk([]byte(in), portion) {
+			for p := range slices.Chunk([]byte(in), size) {
 				trimmer.Write(p)
 			}
 			trimmer.Close()
 			r.Close()
 			if tokens, _, _ := r.Tokens(); out.String() != want+chunk && out.String() != "\n"+want+chunk || !r.Stream() || tokens.Output != 2 {
-				t.Errorf("%q by %d: %q passed, output %d", begin, portion, out.String(), tokens.Output)
+				t.Errorf("%q by %d: %q passed, output %d", prefix, size, out.String(), tokens.Output)
 			}
 		}
 	}
 }
 
-// The test measures the memory in use while the line passes. The parts come in one buffer,
-// so that nothing else grows with the line.
-func TestALongLineNeedsNoMemory(t *testing.T) {
+// The test measures the memory in use while the line passes. All parts are written from one
+// buffer, so that nothing else grows with the line.
+func TestALongLineIsNotStored(t *testing.T) {
 	head := []byte(`data: {"choices":[{"index":0,"delta":{"content":"`)
 	tail := []byte("\"}}]}\n\n" + usageChunk + "\n\n")
-	portion := bytes.Repeat([]byte{'x'}, 32<<10)
+	part := bytes.Repeat([]byte{'x'}, 32<<10)
 	allocated := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
 			trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), io.Discard)
 			trimmer.Write(head)
-			for n := len(head); n < MaxLine-len(portion); n += len(portion) {
-				trimmer.Write(portion)
+			for n := len(head); n < MaxLine-len(part); n += len(part) {
+				trimmer.Write(part)
 			}
 			trimmer.Write(tail)
 			trimmer.Close()
 		}
 	}).AllocedBytesPerOp()
-	if allocated > 3*maxHeld {
-		t.Errorf("a line of 16 MiB takes %d bytes", allocated)
+	if allocated > 3*maxBuffered {
+		t.Errorf("a line of 16 MiB allocates %d bytes", allocated)
 	}
 }

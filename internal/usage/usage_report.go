@@ -11,24 +11,24 @@ type Report struct {
 	Tokens        Tokens // of the call itself, without Passes of other kinds
 	Input, Output bool   // which side of Tokens was reported; see [Reader.Tokens]
 
-	Model Name   // that answered; empty: not reported
+	Model Name   // the model that served the call; empty: not reported
 	Tier  string // the service tier that served the call; empty: not reported
 	Speed string // usage.speed; empty: not reported
-	Geo   string // where the call was served; empty: not reported
+	Geo   string // the region that served the call; empty: not reported
 
 	Tools       []ToolUse // the tools that the backend ran, and how often
 	CountsTools bool      // a counted tool that is not among Tools did not run
 	Passes      []Pass    // as usage.iterations lists them
 
-	// Declined is set if the model refused to answer before any output: no
-	// content block came, not even an empty one, and no tool ran. The vendor
-	// reports the tokens of such a call and does not bill them.
+	// Declined is set if the model refused to answer before any output: the
+	// answer has no content block, not even an empty one, and no tool ran. The
+	// vendor reports the tokens of such a call and does not bill them.
 	Declined bool
 }
 
 // ToolUse is the number of times that a backend ran one of its tools.
 type ToolUse struct {
-	Name string // as "web_search"
+	Name string // such as "web_search"
 	Uses int64
 }
 
@@ -45,8 +45,8 @@ type PassKind uint8
 // The kinds of passes, by the type that usage.iterations names.
 const (
 	OtherPass      PassKind = iota // unknown: counts as MessagePass
-	MessagePass                    // within the tokens of the call, unless a fallback answered
-	FallbackPass                   // by the model that answered instead of another; within the tokens of the call
+	MessagePass                    // part of the tokens of the call, unless a fallback served it
+	FallbackPass                   // by the fallback model that served the call; part of the tokens of the call
 	CompactionPass                 // in addition to the tokens of the call
 	AdvisorPass                    // in addition to the tokens of the call, at the rates of its own model
 )
@@ -97,15 +97,15 @@ const (
 	maxPasses = 64
 )
 
-// report collects what an answer reports beside its figures. A later value replaces an
+// report collects the values of an answer that are not figures. A later value replaces an
 // earlier one.
 type report struct {
 	model        Name
 	tier         Name
 	speed        Name
 	geo          Name
-	tool         Name // to which the next number of uses belongs
-	refused      bool
+	tool         Name      // the tool that the next number of uses is for
+	refused      bool      // the stop reason is a refusal
 	counted      bool      // a number of tool uses was reported
 	inServerTool bool      // the content block is the use of a tool that the backend runs
 	tools        []ToolUse // as reported in usage; at most maxTools
@@ -157,8 +157,8 @@ func useOf(list *[]ToolUse, name []byte, add bool) *ToolUse {
 	return &(*list)[len(*list)-1]
 }
 
-// toolUses returns how often tools ran, as the final report says, which leaves out failed
-// uses. Before that, or if no report counts tools, each content block counts as a use.
+// toolUses returns how often tools ran. A final report that counts tools leaves out failed
+// uses, and is returned as it is. Otherwise each content block counts as a use.
 func (r *report) toolUses(final bool) []ToolUse {
 	list := slices.Clone(r.tools)
 	if final && r.counted {
@@ -191,14 +191,14 @@ func (r *report) openPass(element bool) {
 }
 
 func (r *report) report() Report {
-	whole := Report{
+	result := Report{
 		Model: r.model, Tier: r.tier.String(), Speed: r.speed.String(), Geo: r.geo.String(),
 		CountsTools: r.counted, Declined: r.refused,
 	}
 	if r.passes != nil {
-		whole.Passes = slices.Clone(r.passes.larger())
+		result.Passes = slices.Clone(r.passes.larger())
 	}
-	return whole
+	return result
 }
 
 // passes are the elements of usage.iterations. Few answers have any.
@@ -232,8 +232,8 @@ func sumOf(list []Pass) (sum int64) {
 	return sum
 }
 
-// close ends an element. If there are maxPasses already, its tokens are added to the last
-// pass of its kind, so that none are lost.
+// close ends an element. If there are maxPasses already, the tokens of the element are added
+// to the last pass of its kind, so that none are lost.
 func (p *passes) close() {
 	p.open = false
 	tokens, _, _ := p.figures.tokens(dialect.Anthropic)
@@ -263,7 +263,8 @@ func NameOf(text string) (n Name) {
 	return n
 }
 
-// set stores a name. A longer name is cut: then it equals no name in a configuration.
+// set stores a name. A name that is too long is truncated. It then equals no name of a
+// configuration.
 func (n *Name) set(text []byte) { n.n = uint8(copy(n.buf[:], text)) }
 
 func (n *Name) bytes() []byte { return n.buf[:n.n] }

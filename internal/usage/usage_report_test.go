@@ -10,27 +10,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// reportOf reads an answer at once, and byte by byte.
+// reportOf reads an answer at once and byte by byte, and returns the report.
 func reportOf(t *testing.T, d dialect.Dialect, stream bool, body string) Report {
 	t.Helper()
 	var reports []Report
-	for _, portion := range []int{len(body), 1} {
+	for _, size := range []int{len(body), 1} {
 		r := New(d, stream, "")
-		for p := range slices.Chunk([]byte(body), portion) {
+		for p := range slices.Chunk([]byte(body), size) {
 			r.Write(p)
 		}
 		r.Close()
 		reports = append(reports, r.Report())
 	}
 	if !reflect.DeepEqual(reports[0], reports[1]) {
-		t.Errorf("whole it reads %+v, byte by byte %+v", reports[0], reports[1])
+		t.Errorf("at once: %+v\nbyte by byte: %+v", reports[0], reports[1])
 	}
 	return reports[0]
 }
 
-func TestTheReportHasWhatDecidesThePrice(t *testing.T) {
+func TestTheReportHasAllThatDecidesThePrice(t *testing.T) {
 	t.Parallel()
-	const served = `"service_tier":"priority","speed":"fast","inference_geo":"us"`
+	const service = `"service_tier":"priority","speed":"fast","inference_geo":"us"`
 	message := func(more string) string {
 		return `{"type":"message","model":"claude-opus-5-20260101","content":[{"type":"text","text":"Hi"}],"stop_reason":"end_turn",` +
 			`"usage":{"input_tokens":10,"output_tokens":5` + more + `}}`
@@ -42,36 +42,36 @@ func TestTheReportHasWhatDecidesThePrice(t *testing.T) {
 	delta := func(more string) string {
 		return `data: {"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":5` + more + `}}` + "\n\n"
 	}
-	whole := Tokens{Input: 10, Output: 5}
+	reported := Tokens{Input: 10, Output: 5}
 	const search = `data: {"type":"content_block_start","content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}` + "\n\n"
 	for name, c := range map[string]struct {
 		dialect dialect.Dialect
 		body    string
 		want    Report
 	}{
-		"nothing more": {dialect.Anthropic, message(``), Report{Tokens: whole, CountsTools: true}},
-		"as null": {
+		"only tokens": {dialect.Anthropic, message(``), Report{Tokens: reported, CountsTools: true}},
+		"nulls": {
 			dialect.Anthropic, message(`,"service_tier":null,"speed":null,"inference_geo":null,"server_tool_use":null,"iterations":null`),
-			Report{Tokens: whole, CountsTools: true},
+			Report{Tokens: reported, CountsTools: true},
 		},
-		"a tier":      {dialect.Anthropic, message(`,` + served), Report{Tokens: whole, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
-		"in a stream": {dialect.Anthropic, start(`,`+served) + delta(``), Report{Tokens: whole, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
+		"a tier":      {dialect.Anthropic, message(`,` + service), Report{Tokens: reported, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
+		"in a stream": {dialect.Anthropic, start(`,`+service) + delta(``), Report{Tokens: reported, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
 		"tools": {
 			dialect.Anthropic, message(`,"server_tool_use":{"web_search_requests":3,"web_fetch_requests":0}`),
-			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 3}}},
+			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 3}}},
 		},
-		"tools, the last count": {
+		"tools, the last number": {
 			dialect.Anthropic, start(`,"server_tool_use":{"web_search_requests":0}`) +
 				delta(`,"server_tool_use":{"web_search_requests":1}`) + delta(`,"server_tool_use":{"web_search_requests":2,"x_requests":1}`),
-			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 2}, {"x", 1}}},
+			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 2}, {"x", 1}}},
 		},
 		"passes": {
 			dialect.Anthropic, message(`,"iterations":[{"type":"compaction","input_tokens":180,"output_tokens":7},` +
 				`{"type":"message","model":"m","input_tokens":10,"output_tokens":5,"cache_creation":{"ephemeral_1h_input_tokens":2}},` +
 				`{"type":"advisor_message","model":"claude-sage-1","input_tokens":100,"cache_read_input_tokens":40,"output_tokens":9,"service_tier":"batch"},` +
-				`{"type":"fallback_message","model":"b","input_tokens":1,"output_tokens":2},{"type":"new","input_tokens":3}],` + served),
+				`{"type":"fallback_message","model":"b","input_tokens":1,"output_tokens":2},{"type":"new","input_tokens":3}],` + service),
 			Report{
-				Tokens: whole, CountsTools: true, Tier: "priority", Speed: "fast", Geo: "us",
+				Tokens: reported, CountsTools: true, Tier: "priority", Speed: "fast", Geo: "us",
 				Passes: []Pass{
 					{CompactionPass, "", Tokens{Input: 180, Output: 7}},
 					{MessagePass, "m", Tokens{Input: 10, Output: 5, CacheWrite1h: 2}},
@@ -81,34 +81,34 @@ func TestTheReportHasWhatDecidesThePrice(t *testing.T) {
 				},
 			},
 		},
-		"passes, the last list": {
+		"two lists of passes": {
 			dialect.Anthropic, start(``) + delta(`,"iterations":[{"type":"compaction","input_tokens":1}]`) +
 				delta(`,"iterations":[{"type":"compaction","input_tokens":1},{"type":"message","input_tokens":10,"output_tokens":5}]`),
 			Report{
-				Tokens: whole, CountsTools: true,
+				Tokens: reported, CountsTools: true,
 				Passes: []Pass{{CompactionPass, "", Tokens{Input: 1}}, {MessagePass, "", Tokens{Input: 10, Output: 5}}},
 			},
 		},
-		"tools of a stream that broke off": {
+		"tools of an incomplete stream": {
 			dialect.Anthropic, start(`,"server_tool_use":{"web_search_requests":0}`) + search + search +
 				`data: {"type":"content_block_start","content_block":{"type":"tool_use","name":"web_search","input":{}}}` + "\n\n",
 			Report{Tokens: Tokens{Input: 10, Output: 1}, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
 		},
 		"tools that failed": {
 			dialect.Anthropic, start(``) + search + search + delta(`,"server_tool_use":{"web_search_requests":1}`),
-			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
+			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"tools that no report counts": {
 			dialect.Anthropic, start(``) + search + search + delta(``),
-			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
+			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
 		},
 		"tools that no report counts, in one text": {
 			dialect.Anthropic, strings.Replace(message(`,"server_tool_use":null`), `"content":[`, `"content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}},`, 1),
-			Report{Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
+			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
-		"a broken list": {
+		"an incomplete list": {
 			dialect.Anthropic, start(``) + `data: {"usage":{"iterations":[{"type":"compaction","input_tokens":7` + "\n\n" + delta(``),
-			Report{Tokens: whole, CountsTools: true},
+			Report{Tokens: reported, CountsTools: true},
 		},
 		"chat": {
 			dialect.OpenAI, `{"model":"gpt","service_tier":"flex","choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":100,"completion_tokens":50,` +
@@ -129,16 +129,16 @@ func TestTheReportHasWhatDecidesThePrice(t *testing.T) {
 		"chat chunks": {
 			dialect.OpenAI, `data: {"model":"gpt","service_tier":"auto","choices":[{"delta":{"content":"a"}}]}` + "\n\n" +
 				`data: {"model":"gpt","service_tier":"default","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"server_tool_use":{"web_search_requests":1}}}` + "\n\n",
-			Report{Tier: "default", Tokens: whole, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
+			Report{Tier: "default", Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
-		"a word that is too long": {
+		"a tier that is too long": {
 			dialect.Anthropic, message(`,"service_tier":"` + strings.Repeat("x", 50) + `"`),
-			Report{Tokens: whole, Tier: strings.Repeat("x", 48), CountsTools: true},
+			Report{Tokens: reported, Tier: strings.Repeat("x", 48), CountsTools: true},
 		},
 	} {
 		got := reportOf(t, c.dialect, !strings.HasPrefix(c.body, "{"), c.body)
 		if c.dialect == dialect.Anthropic && got.Model.String() != "claude-opus-5-20260101" {
-			t.Errorf("%s: answered by %q", name, got.Model)
+			t.Errorf("%s: model %q", name, got.Model)
 		}
 		got.Model, got.Input, got.Output = Name{}, false, false
 		if !reflect.DeepEqual(got, c.want) {
@@ -156,28 +156,28 @@ func TestARefusalBeforeAnyOutputIsDeclined(t *testing.T) {
 		body     string
 		declined bool
 	}{
-		"a stream":                  {start + refusal, true},
-		"midway":                    {start + text + refusal, false},
-		"a plain answer":            {`{"type":"message","content":[],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, true},
-		"one with content":          {`{"type":"message","content":[{"type":"text","text":"No"}],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, false},
-		"one that thought":          {`{"type":"message","content":[{"type":"thinking","thinking":"","signature":"abc"}],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, false},
-		"one with an empty element": {`{"type":"message","stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1},"content":[{}]}`, false},
-		"one that calls a tool":     {`{"type":"message","content":[{"type":"tool_use","id":"a","name":"b","input":{}}],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, false},
-		"one that searched":         {`{"type":"message","content":[],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1,"server_tool_use":{"web_search_requests":1}}}`, false},
-		"one that did not search":   {`{"type":"message","content":[],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1,"server_tool_use":{"web_search_requests":0}}}`, true},
-		"a stream that searched":    {start + strings.Replace(refusal, `"output_tokens":1`, `"output_tokens":1,"server_tool_use":{"web_search_requests":1}`, 1), false},
-		"another stop":              {`{"type":"message","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1}}`, false},
-		"a stop that is no":         {`{"type":"message","content":[],"stop_reason":null,"usage":{"input_tokens":10}}`, false},
+		"a stream":               {start + refusal, true},
+		"after text":             {start + text + refusal, false},
+		"a plain answer":         {`{"type":"message","content":[],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, true},
+		"with content":           {`{"type":"message","content":[{"type":"text","text":"No"}],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, false},
+		"with a thought":         {`{"type":"message","content":[{"type":"thinking","thinking":"","signature":"abc"}],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, false},
+		"with an empty element":  {`{"type":"message","stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1},"content":[{}]}`, false},
+		"with a tool call":       {`{"type":"message","content":[{"type":"tool_use","id":"a","name":"b","input":{}}],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1}}`, false},
+		"with a search":          {`{"type":"message","content":[],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1,"server_tool_use":{"web_search_requests":1}}}`, false},
+		"without a search":       {`{"type":"message","content":[],"stop_reason":"refusal","usage":{"input_tokens":10,"output_tokens":1,"server_tool_use":{"web_search_requests":0}}}`, true},
+		"a stream with a search": {start + strings.Replace(refusal, `"output_tokens":1`, `"output_tokens":1,"server_tool_use":{"web_search_requests":1}`, 1), false},
+		"another stop reason":    {`{"type":"message","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1}}`, false},
+		"no stop reason":         {`{"type":"message","content":[],"stop_reason":null,"usage":{"input_tokens":10}}`, false},
 	} {
 		report := reportOf(t, dialect.Anthropic, !strings.HasPrefix(c.body, "{"), c.body)
 		o := Outcome{Ended: Complete, Began: true, Tokens: report.Tokens, Input: true, Output: true, Declined: report.Declined}
 		if _, basis := o.Bill(); report.Declined != c.declined || (basis == None) != c.declined {
-			t.Errorf("%s: declined is %v, charged %s", name, report.Declined, basis)
+			t.Errorf("%s: declined %v, basis %s", name, report.Declined, basis)
 		}
 	}
 }
 
-func TestAnAnswerCannotMakeItsReportGrow(t *testing.T) {
+func TestTheSizeOfAReportIsBounded(t *testing.T) {
 	t.Parallel()
 	var b strings.Builder
 	b.WriteString(`{"usage":{"input_tokens":1,"output_tokens":1,"server_tool_use":{"a_requests":1`)
@@ -197,7 +197,7 @@ func TestAnAnswerCannotMakeItsReportGrow(t *testing.T) {
 		t.Errorf("%d tools, %d passes", len(report.Tools), len(report.Passes))
 	}
 	if all := report.All(); all.Input != maxFigure || all.AllInput() < 0 {
-		t.Errorf("all are %+v", all)
+		t.Errorf("All() = %+v", all)
 	}
 }
 
@@ -212,7 +212,7 @@ func TestAShorterListOfPassesIsIgnored(t *testing.T) {
 	}
 }
 
-func TestReadingTheOrdinaryReportAllocatesNothing(t *testing.T) {
+func TestReadingAUsualReportDoesNotAllocate(t *testing.T) {
 	r := New(dialect.Anthropic, true, "")
 	defer r.Close()
 	body := []byte(`data: {"type":"message_start","message":{"model":"claude-opus-5","usage":{"input_tokens":10,"service_tier":"standard","inference_geo":"global"}}}` + "\n\n" +
@@ -220,7 +220,7 @@ func TestReadingTheOrdinaryReportAllocatesNothing(t *testing.T) {
 	if n := testing.AllocsPerRun(100, func() {
 		r.Write(body)
 		if r.Report().Tier != "standard" {
-			t.Error("it is not read")
+			t.Error("the tier is not read")
 		}
 	}); n != 0 {
 		t.Errorf("%v allocations, want none", n)

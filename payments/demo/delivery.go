@@ -15,21 +15,20 @@ import (
 
 const (
 	deliveryTimeout = 10 * time.Second
-	maxWaiting      = 64 // notices that wait at one time
+	maxWaiting      = 64 // notices that may wait at the same time
 )
 
 // errFull is the error of deliverLater if too many notices wait.
 var errFull = errors.New("too many notices wait; try again in a moment")
 
-// deliver sends a notice about an order to its webhook, as a service on another
-// machine would. It continues after the request of the page ends, because a
-// payer who closes the page has paid.
+// deliver sends a notice about an order to its webhook, as a service on another machine would. It
+// continues after the request of the page has ended, because a payer who closes the page has paid.
 func (d *Demo) deliver(kind payments.Kind, o payments.Order) error {
 	id, body, err := write(kind, o)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(d.life, deliveryTimeout)
+	ctx, cancel := context.WithTimeout(d.ctx, deliveryTimeout)
 	defer cancel()
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, o.NotifyURL, bytes.NewReader(body))
 	if err != nil {
@@ -37,21 +36,21 @@ func (d *Demo) deliver(kind payments.Kind, o payments.Order) error {
 	}
 	request.Header.Set("Content-Type", "application/json")
 	d.sign(request.Header, id, d.now(), body)
-	answer, err := d.client.Do(request)
+	response, err := d.client.Do(request)
 	if err != nil {
 		return err
 	}
-	if err := answer.Body.Close(); err != nil {
+	if err := response.Body.Close(); err != nil {
 		return err
 	}
-	if answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("the webhook answered %d", answer.StatusCode)
+	if response.StatusCode != http.StatusOK {
+		return fmt.Errorf("the webhook returned %d", response.StatusCode)
 	}
 	return nil
 }
 
-// deliverLater returns at once. It sends the notice after the delay, unless the
-// configuration has stopped by then.
+// deliverLater sends the notice after the delay, unless the configuration is unloaded before. It does
+// not block.
 func (d *Demo) deliverLater(kind payments.Kind, o payments.Order) error {
 	select {
 	case d.waiting <- struct{}{}:
@@ -64,11 +63,11 @@ func (d *Demo) deliverLater(kind payments.Kind, o payments.Order) error {
 		defer timer.Stop()
 		select {
 		case <-timer.C:
-		case <-d.life.Done():
+		case <-d.ctx.Done():
 			return
 		}
 		if err := d.deliver(kind, o); err != nil {
-			d.logger.Error("a delayed notice of the demo payment service was not taken",
+			d.logger.Error("a delayed notice of the demo payment service was not delivered",
 				zap.String("trade_no", o.TradeNo), zap.Error(err))
 		}
 	}()

@@ -25,8 +25,8 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody, Request: r}, nil
 }
 
-// later presses the button "pay later" and returns the status of the answer.
-func later(d *Demo) int {
+// payLater presses the button "pay later" and returns the status of the response.
+func payLater(d *Demo) int {
 	r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(url.Values{"action": {"delay"}}.Encode()))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	answer := httptest.NewRecorder()
@@ -34,7 +34,7 @@ func later(d *Demo) int {
 	return answer.Code
 }
 
-// bubble returns a module and the delays of its notices.
+// bubble returns a module and a channel with the delays of its notices.
 func bubble(t *testing.T, delay time.Duration) (d *Demo, sent chan time.Duration) {
 	d = &Demo{Secret: "hush", Delay: caddy.Duration(delay)}
 	if err := paymentstest.Provision(t, d); err != nil {
@@ -55,11 +55,11 @@ func TestPayLaterSendsTheNoticeAfterTheDelay(t *testing.T) {
 	for delay, want := range map[time.Duration]time.Duration{0: 5 * time.Second, time.Minute: time.Minute} {
 		synctest.Test(t, func(t *testing.T) {
 			d, sent := bubble(t, delay)
-			if got := later(d); got != http.StatusAccepted {
-				t.Errorf("answered %d", got)
+			if got := payLater(d); got != http.StatusAccepted {
+				t.Errorf("the status is %d", got)
 			}
 			if len(sent) > 0 {
-				t.Error("the notice was sent at once")
+				t.Error("the notice was sent without a delay")
 			}
 			if got := <-sent; got != want {
 				t.Errorf("the notice was sent after %s, want %s", got, want)
@@ -72,14 +72,14 @@ func TestWaitingNoticesEndWithTheConfiguration(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, sent := bubble(t, time.Minute)
-		later(d)
+		payLater(d)
 		if err := d.Cleanup(); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait() // a remaining goroutine would fail the test
 		time.Sleep(2 * time.Minute)
 		if len(sent) > 0 {
-			t.Error("the notice was sent by a configuration that is gone")
+			t.Error("the notice was sent after the configuration was unloaded")
 		}
 	})
 }
@@ -89,20 +89,20 @@ func TestWaitingNoticesAreLimited(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d, sent := bubble(t, time.Minute)
 		for range maxWaiting {
-			if got := later(d); got != http.StatusAccepted {
-				t.Fatalf("answered %d", got)
+			if got := payLater(d); got != http.StatusAccepted {
+				t.Fatalf("the status is %d", got)
 			}
 		}
-		if got := later(d); got != http.StatusServiceUnavailable {
-			t.Errorf("one more is answered %d", got)
+		if got := payLater(d); got != http.StatusServiceUnavailable {
+			t.Errorf("one more notice: the status is %d", got)
 		}
 		time.Sleep(2 * time.Minute)
 		synctest.Wait()
 		if len(sent) != maxWaiting {
-			t.Errorf("%d were sent", len(sent))
+			t.Errorf("%d notices were sent", len(sent))
 		}
-		if got := later(d); got != http.StatusAccepted {
-			t.Errorf("after them one is answered %d", got)
+		if got := payLater(d); got != http.StatusAccepted {
+			t.Errorf("after they were sent: the status is %d", got)
 		}
 	})
 }
@@ -111,16 +111,16 @@ func TestAFailedDelayedNoticeIsDropped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d, _ := bubble(t, time.Second)
-		asked := 0
+		requests := 0
 		d.client.Transport = transport(func(*http.Request) error {
-			asked++
+			requests++
 			return errors.New("no route")
 		})
-		later(d)
+		payLater(d)
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if asked != 1 || len(d.waiting) != 0 {
-			t.Errorf("asked %d times, %d wait", asked, len(d.waiting))
+		if requests != 1 || len(d.waiting) != 0 {
+			t.Errorf("%d requests were sent, %d notices wait", requests, len(d.waiting))
 		}
 	})
 }

@@ -1,9 +1,8 @@
-// Package demo is a payment service without money, for trying payments without an
-// account at a service. It has a page with buttons instead of a card form, and sends signed
-// notices over HTTP.
+// Package demo is a payment service without money, for trying payments without an account at a real
+// service. It has a page with buttons instead of a card form, and sends signed notices over HTTP.
 //
-// [Demo] is the Caddy module. page.go serves the page, delivery.go sends notices, and
-// notice.go writes and reads them.
+// [Demo] is the Caddy module. page.go serves the page, delivery.go sends notices, and notice.go
+// encodes and decodes them.
 package demo
 
 import (
@@ -37,21 +36,21 @@ type Demo struct {
 	// reload of the configuration works after it.
 	Secret settings.Secret `json:"secret,omitempty"`
 
-	// Delay is how long the button "pay later" waits before the notice is sent,
-	// at most 10 minutes. A reload of the configuration drops waiting notices.
+	// Delay is the time after which the button "pay later" sends the notice, at
+	// most 10 minutes. A reload of the configuration drops waiting notices.
 	// Default: 5s.
 	Delay caddy.Duration `json:"delay,omitempty"`
 
 	pooled  bool // the secret is from the pool
 	client  *http.Client
-	waiting chan struct{} // one element per waiting notice
-	life    context.Context
-	end     context.CancelFunc
+	waiting chan struct{}   // one element per waiting notice
+	ctx     context.Context // ended by Cleanup
+	cancel  context.CancelFunc
 	now     func() time.Time
 	logger  *zap.Logger
 }
 
-// Bounds of a delay.
+// Default and maximum of the delay.
 const (
 	defaultDelay = 5 * time.Second
 	maxDelay     = 10 * time.Minute
@@ -65,8 +64,8 @@ func (*Demo) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// secrets has the random secret that is used if none is configured. On a reload the new
-// configuration takes it before the old one releases it.
+// secrets has the random secret that is used if none is configured. On a reload, the new
+// configuration loads it before the old one releases it.
 var secrets = caddy.NewUsagePool()
 
 // pooledSecret is a secret in the pool.
@@ -104,7 +103,7 @@ func (d *Demo) Provision(ctx caddy.Context) error {
 		},
 	}
 	d.waiting = make(chan struct{}, maxWaiting)
-	d.life, d.end = context.WithCancel(ctx)
+	d.ctx, d.cancel = context.WithCancel(ctx)
 	d.now = time.Now
 	d.logger.Warn("the demo payment service fills wallets without money; it is for trying only")
 	return nil
@@ -122,8 +121,8 @@ func checkDelay(delay time.Duration) error {
 
 // Cleanup drops waiting notices.
 func (d *Demo) Cleanup() error {
-	if d.end != nil {
-		d.end()
+	if d.cancel != nil {
+		d.cancel()
 		d.client.CloseIdleConnections()
 	}
 	if d.pooled {
@@ -154,11 +153,11 @@ func (d *Demo) UnmarshalCaddyfile(dispenser *caddyfile.Dispenser) error {
 	}.Unmarshal(dispenser)
 }
 
-// cent is the smallest amount that can be paid, as at the services with money.
+// cent is the smallest amount that can be paid, as at real services.
 const cent = money.Unit / 100
 
-// Checkout implements payments.Provider. The page is beside the webhook;
-// [Demo.ServePage] serves it.
+// Checkout implements payments.Provider. [Demo.ServePage] serves the page, whose path is next to that
+// of the webhook.
 func (d *Demo) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
 	if o.Amount%cent != 0 {
 		return payments.Page{}, fmt.Errorf("%w: %s %s is not a multiple of %s", payments.ErrAmount, o.Amount, o.Currency, cent)

@@ -13,8 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// provisioned returns a module with a secret, at a time one hour before the
-// order expires.
+// provisioned returns a module with a secret. Its time is one hour before the order expires.
 func provisioned(t testing.TB) *Demo {
 	t.Helper()
 	d := &Demo{Secret: "hush"}
@@ -25,7 +24,7 @@ func provisioned(t testing.TB) *Demo {
 	return d
 }
 
-// order returns an order with its webhook at an address.
+// order returns an order with this address of its webhook.
 func order(webhook string) payments.Order {
 	o := paymentstest.Order("USD")
 	o.NotifyURL = webhook
@@ -63,7 +62,7 @@ func TestProvisionRefusesInvalidSettings(t *testing.T) {
 		module Demo
 		want   string
 	}{
-		"nothing":                           {Demo{}, ""},
+		"no settings":                       {Demo{}, ""},
 		"the longest delay":                 {Demo{Delay: caddy.Duration(maxDelay)}, ""},
 		"a secret that resolves to nothing": {Demo{Secret: "{env.EMPTY}"}, "secret"},
 		"a negative delay":                  {Demo{Delay: -1}, "delay is from 1ms to 10m0s"},
@@ -97,7 +96,7 @@ func TestARandomSecretSurvivesAReload(t *testing.T) {
 	}
 	before := provision()
 	old := delivery(before, payments.Paid, order("https://ai.example.com/webhook"), paymentstest.Now)
-	after := provision() // a reload: the new one starts before the old one stops
+	after := provision() // a reload: the new module starts before the old one stops
 	clean(before)
 	if _, err := after.Read(old); err != nil {
 		t.Errorf("after a reload: %v", err)
@@ -107,7 +106,7 @@ func TestARandomSecretSurvivesAReload(t *testing.T) {
 	fresh := provision()
 	defer clean(fresh)
 	if n, err := fresh.Read(old); err == nil {
-		t.Errorf("the secret came again: %+v", n)
+		t.Errorf("the new module has the old secret: %+v", n)
 	}
 	if err := new(Demo).Cleanup(); err != nil {
 		t.Errorf("without Provision: %v", err)
@@ -134,10 +133,10 @@ func TestAcknowledgementAndMethods(t *testing.T) {
 	t.Parallel()
 	d := new(Demo)
 	if body, kind := d.Acknowledgement(); body == "" || kind != "application/json" {
-		t.Errorf("acknowledged by %q of %s", body, kind)
+		t.Errorf("the acknowledgement is %q of type %s", body, kind)
 	}
 	if got := fmt.Sprint(d.Methods()); got != "[POST]" {
-		t.Errorf("methods %s", got)
+		t.Errorf("the methods are %s", got)
 	}
 }
 
@@ -153,11 +152,11 @@ func TestSecretsDoNotPrint(t *testing.T) {
 func TestAmountsBelowACentAreRefused(t *testing.T) {
 	t.Parallel()
 	d := provisioned(t)
-	for amount, taken := range map[string]bool{"0.01": true, "9.90": true, "0.009": false, "5.000000001": false} {
+	for amount, accepted := range map[string]bool{"0.01": true, "9.90": true, "0.009": false, "5.000000001": false} {
 		o := order("https://ai.example.com/api/user/demo/webhook")
 		o.Amount = paymentstest.Amount(amount)
 		_, err := d.Checkout(t.Context(), o)
-		if taken != (err == nil) || !taken && !errors.Is(err, payments.ErrAmount) {
+		if accepted != (err == nil) || !accepted && !errors.Is(err, payments.ErrAmount) {
 			t.Errorf("%s: %v", amount, err)
 		}
 	}

@@ -49,9 +49,8 @@ var kinds = map[payments.Kind]bool{
 // paymentOf returns the service's id of the payment of an order.
 func paymentOf(o payments.Order) string { return "pay_" + o.TradeNo }
 
-// write returns a notice about the whole amount of an order. Its id depends only on the
-// order and the kind: a button that is pressed twice repeats the notice, like a service
-// that has received no answer.
+// write returns a notice about the whole amount of an order. Its id depends only on the order and the
+// kind: a button that is pressed twice repeats the notice, like a service that received no response.
 func write(kind payments.Kind, o payments.Order) (id string, body []byte, err error) {
 	n := notice{ID: string(kind) + "_" + o.TradeNo, Type: kind}
 	n.Data.TradeNo = o.TradeNo
@@ -82,13 +81,13 @@ func (d *Demo) sign(header http.Header, id string, at time.Time, body []byte) {
 // verify checks a signature and its time, and returns the id that was signed.
 func (d *Demo) verify(w payments.Webhook) (id string, err error) {
 	if d.Secret == "" {
-		return "", errors.New("there is no secret")
+		return "", errors.New("no secret is configured")
 	}
 	var values [3]string
 	for i, name := range []string{idHeader, timeHeader, signatureHeader} {
 		given := w.Header.Values(name)
 		if len(given) != 1 {
-			return "", fmt.Errorf("there are %d headers %s", len(given), name)
+			return "", fmt.Errorf("the webhook has %d headers %s; allowed: 1", len(given), name)
 		}
 		values[i] = given[0]
 	}
@@ -96,10 +95,10 @@ func (d *Demo) verify(w payments.Webhook) (id string, err error) {
 	if !payments.IsReference(id) {
 		return "", errors.New(idHeader + " is not 1 to 255 printable characters")
 	}
-	// 40 bits are some 35,000 years, which time.Time counts safely.
+	// 40 bits are about 35,000 years, which time.Time can represent.
 	seconds, err := strconv.ParseUint(values[1], 10, 40)
 	if err != nil {
-		return "", errors.New(timeHeader + " is no time in Unix seconds")
+		return "", errors.New(timeHeader + " is not a time in Unix seconds")
 	}
 	at := time.Unix(int64(seconds), 0)
 	if !w.Timely(at) {
@@ -107,7 +106,7 @@ func (d *Demo) verify(w payments.Webhook) (id string, err error) {
 	}
 	want := scheme + base64.StdEncoding.EncodeToString(d.signature(id, at, w.Body))
 	if !hmac.Equal([]byte(values[2]), []byte(want)) {
-		return "", errors.New("it was not made with the secret")
+		return "", errors.New("the signature was not made with the secret")
 	}
 	return id, nil
 }
@@ -123,18 +122,18 @@ func (d *Demo) Read(w payments.Webhook) (payments.Notice, error) {
 		return payments.Notice{}, fmt.Errorf("the notice cannot be read: %w", err)
 	}
 	if n.ID != id {
-		return payments.Notice{}, errors.New("the notice has another id than its header")
+		return payments.Notice{}, errors.New("the id of the notice differs from its header")
 	}
 	if !kinds[n.Type] {
 		return payments.Notice{Kind: payments.Ignored, Event: id}, nil
 	}
 	switch disputed := n.Type == payments.Disputed || n.Type == payments.Restored; {
 	case !payments.IsTradeNo(n.Data.TradeNo):
-		return payments.Notice{}, errors.New("trade_no is no order")
+		return payments.Notice{}, errors.New("trade_no is not the number of an order")
 	case !payments.IsReference(n.Data.Payment):
-		return payments.Notice{}, errors.New("payment is no id")
+		return payments.Notice{}, errors.New("payment is not an id")
 	case disputed != (n.Data.Dispute != ""), disputed && !payments.IsReference(n.Data.Dispute):
-		return payments.Notice{}, errors.New("dispute is no id, or there without a dispute")
+		return payments.Notice{}, errors.New("dispute is not an id, or is given without a dispute")
 	case n.Data.Amount <= 0:
 		return payments.Notice{}, errors.New("amount is not more than zero")
 	case !isCurrency(n.Data.Currency):

@@ -13,14 +13,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// signedBody returns a webhook with a body that d signs at a time.
+// signedBody returns a webhook with a body that d signs at the time at.
 func signedBody(d *Demo, id, body string, at time.Time) payments.Webhook {
 	w := payments.Webhook{Method: http.MethodPost, Header: make(http.Header), Body: []byte(body), Now: paymentstest.Now}
 	d.sign(w.Header, id, at, w.Body)
 	return w
 }
 
-// delivery returns the webhook of a notice that d signs at a time.
+// delivery returns the webhook of a notice that d signs at the time at.
 func delivery(d *Demo, kind payments.Kind, o payments.Order, at time.Time) payments.Webhook {
 	id, body, err := write(kind, o)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestOnlySignedAndTimelyNoticesAreRead(t *testing.T) {
 		{"an empty id", with(idHeader, ""), false},
 		{"an id that is too long", with(idHeader, strings.Repeat("x", 256)), false},
 		{"no time", with(timeHeader), false},
-		{"a time that is none", with(timeHeader, "now"), false},
+		{"an invalid time", with(timeHeader, "now"), false},
 		{"a negative time", with(timeHeader, "-1"), false},
 		{"a time that overflows", with(timeHeader, "9223372036854775807"), false},
 		{"no signature", with(signatureHeader), false},
@@ -112,23 +112,23 @@ func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, change := range map[string][2]string{
-		"another id":           {`"id":"disputed_`, `"id":"paid_`},
-		"no order":             {`"trade_no":"0`, `"trade_no":"-`},
-		"no payment":           {`"payment":"pay_`, `"payment":" `},
-		"no dispute":           {`"dispute":"dispute_` + paymentstest.TradeNo + `",`, ``},
-		"a dispute of nothing": {`"type":"disputed"`, `"type":"paid"`},
-		"a dispute in blanks":  {`"dispute":"dispute_`, `"dispute":" `},
-		"an amount of zero":    {`"9.90"`, `"0"`},
-		"a negative amount":    {`"9.90"`, `"-9.90"`},
-		"an amount of JSON":    {`"9.90"`, `9.90`},
-		"a currency in words":  {`"USD"`, `"dollars"`},
-		"a currency in small":  {`"USD"`, `"usd"`},
-		"junk behind":          {`}}`, `}}}`},
-		"nothing":              {string(good), ``},
+		"another id":               {`"id":"disputed_`, `"id":"paid_`},
+		"no order":                 {`"trade_no":"0`, `"trade_no":"-`},
+		"no payment":               {`"payment":"pay_`, `"payment":" `},
+		"no dispute":               {`"dispute":"dispute_` + paymentstest.TradeNo + `",`, ``},
+		"a payment with a dispute": {`"type":"disputed"`, `"type":"paid"`},
+		"a dispute with a space":   {`"dispute":"dispute_`, `"dispute":" `},
+		"an amount of zero":        {`"9.90"`, `"0"`},
+		"a negative amount":        {`"9.90"`, `"-9.90"`},
+		"a JSON number":            {`"9.90"`, `9.90`},
+		"a currency in words":      {`"USD"`, `"dollars"`},
+		"a lower-case currency":    {`"USD"`, `"usd"`},
+		"trailing bytes":           {`}}`, `}}}`},
+		"an empty body":            {string(good), ``},
 	} {
 		body := strings.Replace(string(good), change[0], change[1], 1)
 		if body == string(good) {
-			t.Fatalf("%s: nothing is changed", name)
+			t.Fatalf("%s: the body is unchanged", name)
 		}
 		n, err := d.Read(signedBody(d, id, body, paymentstest.Now))
 		if err == nil || errors.Is(err, payments.ErrSignature) {
@@ -137,12 +137,11 @@ func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	}
 	body := strings.Replace(string(good), `"type":"disputed"`, `"type":"teleported"`, 1)
 	if n, err := d.Read(signedBody(d, id, body, paymentstest.Now)); err != nil || n.Kind != payments.Ignored {
-		t.Errorf("a kind of tomorrow: got %+v, %v", n, err)
+		t.Errorf("an unknown kind: got %+v, %v", n, err)
 	}
 }
 
-// FuzzSignature checks that any headers without knowledge of the secret are
-// refused.
+// FuzzSignature checks that headers made without the secret are refused.
 func FuzzSignature(f *testing.F) {
 	f.Add("paid_1", "1800000000", "v1,AAAA")
 	f.Add("", "+1", "")

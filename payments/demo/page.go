@@ -21,7 +21,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageSource))
 const policy = "default-src 'none'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; " +
 	"require-trusted-types-for 'script'; trusted-types 'none'"
 
-// maxForm is the greatest size of a form in bytes.
+// maxForm is the maximum size of a form in bytes.
 const maxForm = 1 << 10
 
 // action is a button of the page.
@@ -29,20 +29,19 @@ type action struct {
 	label   string
 	kind    payments.Kind
 	delayed bool
-	done    string   // text of the page afterwards
-	next    []string // buttons of the page afterwards
+	done    string   // text of the next page
+	next    []string // buttons of the next page
 }
 
-// actions are the buttons by the value that their form sends. Each may be sent
-// at any time, because a service may send any notice at any time; but a paid
-// order cannot be declined.
+// actions are the buttons by the value that their form sends. Each may be sent at any time, because a
+// service may send any notice at any time. But a paid order cannot be declined.
 var actions = map[string]action{
 	"pay":     {label: "Pay", kind: payments.Paid, done: "The order is paid.", next: paid},
-	"delay":   {label: "Pay later", kind: payments.Paid, delayed: true, done: "The notice of the payment is on its way.", next: paid},
+	"delay":   {label: "Pay later", kind: payments.Paid, delayed: true, done: "The notice of the payment will be sent later.", next: paid},
 	"decline": {label: "Decline", kind: payments.Failed, done: "The payment was declined.", next: retry},
 	"refund":  {label: "Refund", kind: payments.Refunded, done: "The money was given back to the payer."},
 	"dispute": {label: "Dispute", kind: payments.Disputed, done: "The payer disputes the payment, and the money was taken back.", next: []string{"restore"}},
-	"restore": {label: "Win the dispute", kind: payments.Restored, done: "The dispute was won, and the money has come back.", next: paid},
+	"restore": {label: "Win the dispute", kind: payments.Restored, done: "The dispute was won, and the money was returned.", next: paid},
 }
 
 // The buttons of a new page, after a declined payment, and after a payment.
@@ -58,7 +57,7 @@ var lastAction = map[payments.Kind]string{
 }
 
 // stateOf returns the page's text about the state of an order, and its buttons.
-func (d *Demo) stateOf(o payments.Order) (outcome string, words []string) {
+func (d *Demo) stateOf(o payments.Order) (outcome string, buttons []string) {
 	last, known := actions[lastAction[o.State]]
 	switch {
 	case known && (hasBeenPaid(o) || !d.expired(o)):
@@ -69,19 +68,19 @@ func (d *Demo) stateOf(o payments.Order) (outcome string, words []string) {
 	return "", opened
 }
 
-// hasBeenPaid reports whether there was a payment, also if it was refunded or disputed.
+// hasBeenPaid reports whether the order was paid, also if the payment was refunded or disputed.
 func hasBeenPaid(o payments.Order) bool { return o.State != "" && o.State != payments.Failed }
 
-// ServePage implements payments.Pager. A GET shows the order and changes
-// nothing; a POST of the page's own form sends a notice to the webhook.
+// ServePage implements payments.Pager. A GET shows the order and changes nothing. A POST of the
+// page's own form sends a notice to the webhook.
 //
-// A form of another site must not pay. The caller should refuse cross-origin
-// requests. The page refuses them too, because it has no other protection.
+// The form of another site must not pay. The caller should refuse cross-origin requests. The page
+// also refuses them, because it has no other protection.
 func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	switch r.Method {
 	case http.MethodGet, http.MethodHead:
-		outcome, words := d.stateOf(o)
-		d.show(w, http.StatusOK, o, outcome, words)
+		outcome, buttons := d.stateOf(o)
+		d.show(w, http.StatusOK, o, outcome, buttons)
 	case http.MethodPost:
 		if err := new(http.CrossOriginProtection).Check(r); err != nil {
 			d.show(w, http.StatusForbidden, o, "This form was sent by another site. Nothing was done.", nil)
@@ -90,21 +89,21 @@ func (d *Demo) ServePage(w http.ResponseWriter, r *http.Request, o payments.Orde
 		d.act(w, r, o)
 	default:
 		w.Header().Set("Allow", "GET, HEAD, POST")
-		d.show(w, http.StatusMethodNotAllowed, o, "This page is opened by GET and sent by POST.", nil)
+		d.show(w, http.StatusMethodNotAllowed, o, "This page accepts GET and POST.", nil)
 	}
 }
 
 // act performs the action of a button.
 func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
-	word, ok := readAction(w, r)
-	a, known := actions[word]
-	_, words := d.stateOf(o)
+	name, ok := readAction(w, r)
+	a, known := actions[name]
+	_, buttons := d.stateOf(o)
 	switch {
 	case !ok || !known:
-		d.show(w, http.StatusBadRequest, o, "The form has no action that is known. Nothing was done.", words)
+		d.show(w, http.StatusBadRequest, o, "The form has no known action. Nothing was done.", buttons)
 		return
 	case a.kind == payments.Failed && hasBeenPaid(o):
-		d.show(w, http.StatusConflict, o, "The order was paid already. Nothing was done.", words)
+		d.show(w, http.StatusConflict, o, "The order was paid already. Nothing was done.", buttons)
 		return
 	case a.kind == payments.Paid && !hasBeenPaid(o) && d.expired(o):
 		d.show(w, http.StatusConflict, o, "The order has expired. Nothing was done.", nil)
@@ -112,25 +111,25 @@ func (d *Demo) act(w http.ResponseWriter, r *http.Request, o payments.Order) {
 	}
 	if a.delayed {
 		if err := d.deliverLater(a.kind, o); err != nil {
-			d.show(w, http.StatusServiceUnavailable, o, "Nothing was done: "+err.Error()+".", words)
+			d.show(w, http.StatusServiceUnavailable, o, "Nothing was done: "+err.Error()+".", buttons)
 			return
 		}
 		d.show(w, http.StatusAccepted, o, a.done, a.next)
 		return
 	}
 	if err := d.deliver(a.kind, o); err != nil {
-		d.show(w, http.StatusBadGateway, o, "The gateway did not take the notice: "+err.Error()+".", []string{word})
+		d.show(w, http.StatusBadGateway, o, "The gateway did not accept the notice: "+err.Error()+".", []string{name})
 		return
 	}
 	if a.kind == payments.Paid && hasBeenPaid(o) { // a repeated payment, which changes nothing
-		outcome, words := d.stateOf(o)
-		d.show(w, http.StatusOK, o, outcome, words)
+		outcome, buttons := d.stateOf(o)
+		d.show(w, http.StatusOK, o, outcome, buttons)
 		return
 	}
 	d.show(w, http.StatusOK, o, a.done, a.next)
 }
 
-// readAction returns the one action of a form.
+// readAction returns the action of a form, or false if the form has any other content.
 func readAction(w http.ResponseWriter, r *http.Request) (string, bool) {
 	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "application/x-www-form-urlencoded" {
@@ -152,12 +151,12 @@ func (d *Demo) expired(o payments.Order) bool { return !d.now().Before(o.Expires
 // button is an action on the page.
 type button struct{ Action, Label string }
 
-// show writes the page with an outcome and buttons.
-func (d *Demo) show(w http.ResponseWriter, status int, o payments.Order, outcome string, words []string) {
-	buttons := make([]button, len(words))
-	for i, word := range words {
-		buttons[i] = button{word, actions[word].label}
-		if actions[word].delayed {
+// show writes the page with an outcome and the buttons of the named actions.
+func (d *Demo) show(w http.ResponseWriter, status int, o payments.Order, outcome string, names []string) {
+	buttons := make([]button, len(names))
+	for i, name := range names {
+		buttons[i] = button{name, actions[name].label}
+		if actions[name].delayed {
 			buttons[i].Label = fmt.Sprintf("Pay in %s", time.Duration(d.Delay))
 		}
 	}
@@ -177,5 +176,5 @@ func (d *Demo) show(w http.ResponseWriter, status int, o payments.Order, outcome
 	h.Set("Cache-Control", "no-store")
 	h.Set("Referrer-Policy", "same-origin")
 	w.WriteHeader(status)
-	_, _ = page.WriteTo(w) // a HEAD request, or a closed connection
+	_, _ = page.WriteTo(w) // fails for a HEAD request or a closed connection
 }

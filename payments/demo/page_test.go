@@ -18,16 +18,15 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-var update = flag.Bool("update", false, "write what the page looks like into the golden files")
+var update = flag.Bool("update", false, "write the pages to the golden files")
 
-// gateway is a server with the webhook of d and the page of one order, as in
-// the console.
+// gateway is a server with the webhook and the page of one order, as in the console.
 type gateway struct {
 	*httptest.Server
 
 	demo   *Demo
 	order  payments.Order
-	status int // of the webhook's answers to valid notices
+	status int // of the webhook's responses to valid notices
 
 	mu      sync.Mutex
 	notices []payments.Notice
@@ -70,7 +69,7 @@ func (g *gateway) received() []payments.Notice {
 	return append([]payments.Notice(nil), g.notices...)
 }
 
-// request sends a request to the page and returns the answer with its body.
+// request sends a request to the page and returns the response with its body.
 func (g *gateway) request(t *testing.T, method, form string, header http.Header) (*http.Response, string) {
 	t.Helper()
 	page, err := g.demo.Checkout(t.Context(), g.order)
@@ -103,11 +102,11 @@ var buttonPattern = regexp.MustCompile(`name="action" value="(\w+)"`)
 
 // buttons returns the actions on a page.
 func buttons(page string) string {
-	var words []string
+	var names []string
 	for _, match := range buttonPattern.FindAllStringSubmatch(page, -1) {
-		words = append(words, match[1])
+		names = append(names, match[1])
 	}
-	return strings.Join(words, " ")
+	return strings.Join(names, " ")
 }
 
 func TestThePageMatchesTheGoldenFile(t *testing.T) {
@@ -153,7 +152,7 @@ func TestThePageMatchesTheGoldenFile(t *testing.T) {
 	}
 }
 
-func TestThePageMayDoNothingButSendItsForm(t *testing.T) {
+func TestThePolicyAllowsOnlyTheForm(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodDelete} {
@@ -190,18 +189,18 @@ func TestButtonsSendNotices(t *testing.T) {
 		answer, page := g.request(t, http.MethodPost, "action="+row.action, http.Header{"Sec-Fetch-Site": {"same-origin"}})
 		notices := g.received()
 		if answer.StatusCode != http.StatusOK || len(notices) == 0 || notices[len(notices)-1].Kind != row.want {
-			t.Errorf("%s: answered %d, told %+v", row.action, answer.StatusCode, notices)
+			t.Errorf("%s: the status is %d, the notices are %+v", row.action, answer.StatusCode, notices)
 			continue
 		}
 		if n := notices[len(notices)-1]; n.TradeNo != g.order.TradeNo || n.Amount != g.order.Amount || n.Currency != g.order.Currency {
-			t.Errorf("%s: told %+v of %+v", row.action, n, g.order)
+			t.Errorf("%s: the notice of %+v is %+v", row.action, g.order, n)
 		}
 		if got := buttons(page); got != row.next {
-			t.Errorf("%s: the page then offers %q, want %q", row.action, got, row.next)
+			t.Errorf("%s: the next page has the buttons %q, want %q", row.action, got, row.next)
 		}
 	}
 	if got := len(g.received()); got != 5 {
-		t.Errorf("told %d times", got)
+		t.Errorf("%d notices were sent, want 5", got)
 	}
 }
 
@@ -209,9 +208,9 @@ func TestThePageShowsTheState(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
 	for _, row := range []struct {
-		told          payments.Kind
-		late          bool
-		says, buttons string
+		state         payments.Kind
+		expired       bool
+		text, buttons string
 	}{
 		{"", false, "", "pay decline delay"},
 		{"", true, "The order has expired.", ""},
@@ -222,36 +221,36 @@ func TestThePageShowsTheState(t *testing.T) {
 		{payments.Refunded, false, "The money was given back", ""},
 		{payments.Disputed, true, "The payer disputes", "restore"},
 	} {
-		g.order.State, g.order.Expires = row.told, paymentstest.Now.Add(time.Hour)
-		if row.late {
+		g.order.State, g.order.Expires = row.state, paymentstest.Now.Add(time.Hour)
+		if row.expired {
 			g.order.Expires = paymentstest.Now
 		}
 		answer, page := g.request(t, http.MethodGet, "", nil)
 		status := strings.Contains(page, `role="status"`)
-		if answer.StatusCode != http.StatusOK || !strings.Contains(page, row.says) || status != (row.says != "") || buttons(page) != row.buttons {
-			t.Errorf("%q, late %v: answered %d, offers %q\n%s", row.told, row.late, answer.StatusCode, buttons(page), page)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, row.text) || status != (row.text != "") || buttons(page) != row.buttons {
+			t.Errorf("%q, expired %v: the status is %d, the buttons are %q\n%s", row.state, row.expired, answer.StatusCode, buttons(page), page)
 		}
 	}
 	if notices := g.received(); len(notices) > 0 {
-		t.Errorf("looking has told %+v", notices)
+		t.Errorf("a GET has sent the notices %+v", notices)
 	}
 }
 
 func TestAPaidOrderIsNotDeclined(t *testing.T) {
 	t.Parallel()
 	g := newGateway(t)
-	for state, says := range map[payments.Kind]string{
+	for state, text := range map[payments.Kind]string{
 		payments.Paid: "The order is paid.", payments.Refunded: "The money was given back", payments.Disputed: "The payer disputes",
 	} {
 		g.order.State = state
 		before := len(g.received())
 		answer, page := g.request(t, http.MethodPost, "action=decline", nil)
 		if answer.StatusCode != http.StatusConflict || !strings.Contains(page, "was paid already. Nothing was done.") || len(g.received()) != before {
-			t.Errorf("%s: declining is answered %d, notices %v\n%s", state, answer.StatusCode, g.received(), page)
+			t.Errorf("%s: the status of decline is %d, the notices are %v\n%s", state, answer.StatusCode, g.received(), page)
 		}
 		answer, page = g.request(t, http.MethodPost, "action=pay", nil)
-		if answer.StatusCode != http.StatusOK || !strings.Contains(page, says) || len(g.received()) != before+1 {
-			t.Errorf("%s: paying is answered %d, notices %v\n%s", state, answer.StatusCode, g.received(), page)
+		if answer.StatusCode != http.StatusOK || !strings.Contains(page, text) || len(g.received()) != before+1 {
+			t.Errorf("%s: the status of pay is %d, the notices are %v\n%s", state, answer.StatusCode, g.received(), page)
 		}
 	}
 }
@@ -263,11 +262,11 @@ func TestInvalidFormsDoNothing(t *testing.T) {
 		header             http.Header
 		want               int
 	}{
-		{"opening the page", http.MethodGet, "", nil, 200},
-		{"asking whether it is there", http.MethodHead, "", nil, 200},
+		{"GET", http.MethodGet, "", nil, 200},
+		{"HEAD", http.MethodHead, "", nil, 200},
 		{"another method", http.MethodPut, "action=pay", nil, 405},
 		{"a form of another site", http.MethodPost, "action=pay", http.Header{"Sec-Fetch-Site": {"cross-site"}}, 403},
-		{"a form of another host of the site", http.MethodPost, "action=pay", http.Header{"Sec-Fetch-Site": {"same-site"}}, 403},
+		{"a form of another host of the same site", http.MethodPost, "action=pay", http.Header{"Sec-Fetch-Site": {"same-site"}}, 403},
 		{"a form of another origin, from an old browser", http.MethodPost, "action=pay", http.Header{"Origin": {"https://evil.example"}}, 403},
 		{"a form of a sandbox, from an old browser", http.MethodPost, "action=pay", http.Header{"Origin": {"null"}}, 403},
 		{"no action", http.MethodPost, "", nil, 400},
@@ -284,10 +283,10 @@ func TestInvalidFormsDoNothing(t *testing.T) {
 			g := newGateway(t)
 			answer, _ := g.request(t, row.method, row.form, row.header)
 			if answer.StatusCode != row.want {
-				t.Errorf("answered %d, want %d", answer.StatusCode, row.want)
+				t.Errorf("the status is %d, want %d", answer.StatusCode, row.want)
 			}
 			if notices := g.received(); len(notices) > 0 {
-				t.Errorf("the gateway was told %+v", notices)
+				t.Errorf("the notices %+v were sent", notices)
 			}
 		})
 	}
@@ -301,7 +300,7 @@ func TestAnActionInTheQueryIsIgnored(t *testing.T) {
 	answer := httptest.NewRecorder()
 	g.demo.ServePage(answer, r, g.order)
 	if answer.Code != http.StatusBadRequest || len(g.received()) > 0 {
-		t.Errorf("answered %d, told %v", answer.Code, g.received())
+		t.Errorf("the status is %d, the notices are %v", answer.Code, g.received())
 	}
 }
 
@@ -311,11 +310,11 @@ func TestAnExpiredOrderCanOnlyBeRefunded(t *testing.T) {
 	g.order.Expires = paymentstest.Now
 	for action, want := range map[string]int{"pay": 409, "delay": 409, "refund": 200} {
 		if answer, _ := g.request(t, http.MethodPost, "action="+action, nil); answer.StatusCode != want {
-			t.Errorf("%s: answered %d, want %d", action, answer.StatusCode, want)
+			t.Errorf("%s: the status is %d, want %d", action, answer.StatusCode, want)
 		}
 	}
 	if notices := g.received(); len(notices) != 1 || notices[0].Kind != payments.Refunded {
-		t.Errorf("told %+v", notices)
+		t.Errorf("the notices are %+v", notices)
 	}
 }
 
@@ -325,26 +324,26 @@ func TestAFailedNoticeIsShown(t *testing.T) {
 		g := newGateway(t)
 		g.status = status
 		answer, page := g.request(t, http.MethodPost, "action=pay", nil)
-		want := fmt.Sprintf("The gateway did not take the notice: the webhook answered %d.", status)
+		want := fmt.Sprintf("The gateway did not accept the notice: the webhook returned %d.", status)
 		if answer.StatusCode != http.StatusBadGateway || !strings.Contains(page, want) {
-			t.Errorf("%d: answered %d, %s", status, answer.StatusCode, page)
+			t.Errorf("%d: the status is %d, %s", status, answer.StatusCode, page)
 		}
 		if got := buttons(page); got != "pay" {
-			t.Errorf("%d: the page then offers %q", status, got)
+			t.Errorf("%d: the next page has the buttons %q", status, got)
 		}
 		if len(g.received()) != 1 {
-			t.Errorf("%d: told %d times", status, len(g.received()))
+			t.Errorf("%d: %d notices were sent", status, len(g.received()))
 		}
 	}
 	g := newGateway(t)
-	away := httptest.NewServer(nil)
-	away.Close()
-	g.order.NotifyURL = away.URL + "/webhook"
+	closed := httptest.NewServer(nil)
+	closed.Close()
+	g.order.NotifyURL = closed.URL + "/webhook"
 	r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "/", strings.NewReader("action=pay"))
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	answer := httptest.NewRecorder()
 	g.demo.ServePage(answer, r, g.order)
 	if answer.Code != http.StatusBadGateway {
-		t.Errorf("nobody there: answered %d", answer.Code)
+		t.Errorf("without a webhook server: the status is %d", answer.Code)
 	}
 }

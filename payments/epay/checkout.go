@@ -11,14 +11,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// cent is the smallest amount of the protocol: money has two decimal places.
+// cent is the smallest amount of the protocol, which has two decimal places.
 const cent = money.Unit / 100
 
 // Undated implements payments.Undated: the protocol has no time in its notices.
 func (*Epay) Undated() bool { return true }
 
-// Checkout implements payments.Provider. The service is not asked: the page is
-// an address that carries the signed order.
+// Checkout implements payments.Provider. It does not call the service: the URL of the page contains
+// the signed order.
 func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, error) {
 	if e.Key == "" {
 		return payments.Page{}, errors.New("the key is missing")
@@ -39,7 +39,7 @@ func (e *Epay) Checkout(_ context.Context, o payments.Order) (payments.Page, err
 		"money":        o.Amount.String(),
 	}
 	if ambiguous(params) {
-		return payments.Page{}, errors.New("an address with an ampersand cannot be signed without doubt about its end")
+		return payments.Page{}, errors.New("a parameter contains an ampersand, which makes the signature ambiguous")
 	}
 	query := make(url.Values, len(params)+2)
 	for name, value := range params {

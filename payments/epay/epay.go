@@ -1,16 +1,13 @@
-// Package epay accepts payments by the signed form that many Chinese payment
-// services share (易支付, "epay"). Services of various names send the user to
-// Alipay, WeChat Pay and others, and report the payment in a request signed
-// with MD5 and a shared key.
+// Package epay accepts payments by the epay protocol (易支付), which many Chinese payment services
+// support. A service sends the user to Alipay, WeChat Pay or others, and reports the payment in a
+// request that is signed with MD5 and a shared key.
 //
-// The protocol has no time in its signatures, and no refunds. The expiry of the
-// order limits how long a notice is accepted, and a second notice has no effect
-// because an order is credited once.
+// The protocol has no time in its signatures and no refunds. The expiry of the order limits how long
+// a notice is accepted. A second notice has no effect, because an order is credited once.
 //
-// The file epay.go is the Caddy module modelgate.payments.epay, a
-// payments.Provider; checkout.go builds the form, notice.go decodes notices,
-// signature.go signs and verifies. The package imports payments, settings,
-// money and Caddy.
+// [Epay] is the Caddy module modelgate.payments.epay, a payments.Provider. checkout.go builds the
+// form, notice.go decodes notices, and signature.go signs and verifies. The package imports payments,
+// settings, money and Caddy.
 package epay
 
 import (
@@ -32,8 +29,7 @@ func init() {
 }
 
 // Epay accepts payments through a service with the epay protocol. The service
-// calls `<base_url>/api/user/epay/webhook`, which is sent to it with each
-// order.
+// calls `<base_url>/api/user/epay/webhook`; each order contains this address.
 type Epay struct {
 	// URL is the address below which the service has its submit.php, such as
 	// `https://pay.example.com/`. Placeholders are resolved. Required.
@@ -50,9 +46,9 @@ type Epay struct {
 	// or another one. Default: `alipay`.
 	Method string `json:"method,omitempty"`
 
-	// Currency is the currency of the service, which its notices do not
-	// contain: three capital letters of ISO 4217. It must be that of the gateway.
-	// Default: `CNY`.
+	// Currency is the currency of the service: three capital letters of ISO 4217.
+	// The notices do not contain it. It must be that of the gateway. Default:
+	// `CNY`.
 	Currency string `json:"currency,omitempty"`
 }
 
@@ -70,7 +66,7 @@ func (e *Epay) Provision(caddy.Context) error {
 	if e.Method == "" {
 		e.Method = "alipay"
 	}
-	e.Currency = e.takes()
+	e.Currency = e.currency()
 	if err := errors.Join(
 		settings.Resolve("url", &e.URL),
 		settings.Resolve("pid", &e.PID),
@@ -91,19 +87,19 @@ func (e *Epay) Validate() error {
 	}
 	for name, value := range map[string]string{"pid": e.PID, "method": e.Method} {
 		if strings.Contains(value, separator) {
-			return fmt.Errorf("%s holds an ampersand", name)
+			return fmt.Errorf("%s must not contain an ampersand", name)
 		}
 	}
 	return nil
 }
 
-// takes returns the currency of the service.
-func (e *Epay) takes() string { return cmp.Or(e.Currency, "CNY") }
+// currency returns the currency of the service.
+func (e *Epay) currency() string { return cmp.Or(e.Currency, "CNY") }
 
 // CheckCurrency implements payments.CurrencyChecker.
 func (e *Epay) CheckCurrency(currency string) error {
-	if takes := e.takes(); currency != takes {
-		return fmt.Errorf("the service takes %s, not %s", takes, currency)
+	if own := e.currency(); currency != own {
+		return fmt.Errorf("the service takes %s, not %s", own, currency)
 	}
 	return nil
 }
@@ -137,13 +133,12 @@ func (e *Epay) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}.Unmarshal(d)
 }
 
-// Acknowledgement implements payments.Provider: the word the protocol asks for.
+// Acknowledgement implements payments.Provider. The protocol requires this text.
 func (*Epay) Acknowledgement() (body, contentType string) {
 	return "success", "text/plain; charset=utf-8"
 }
 
-// Methods implements payments.Provider. Which one a service uses is its own
-// choice.
+// Methods implements payments.Provider. A service uses one of them.
 func (*Epay) Methods() []string { return []string{http.MethodGet, http.MethodPost} }
 
 // Interface guards

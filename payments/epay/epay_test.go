@@ -51,14 +51,14 @@ func TestProvisionRefusesMissingSettings(t *testing.T) {
 		module Epay
 		want   string
 	}{
-		{"nothing", Epay{}, "url is missing\npid is missing\nkey is missing"},
+		{"no settings", Epay{}, "url is missing\npid is missing\nkey is missing"},
 		{"no key", Epay{URL: address, PID: "1001"}, "key is missing"},
 		{"a key that resolves to nothing", Epay{URL: address, PID: "1001", Key: "{env.EMPTY}"}, "key"},
 		{"a relative address", Epay{URL: "/pay", PID: "1001", Key: "hush"}, "url"},
 		{"an address with a query", Epay{URL: address + "?a=b", PID: "1001", Key: "hush"}, "url"},
-		{"a number that cannot be signed", Epay{URL: address, PID: "1001&type=wxpay", Key: "hush"}, "pid holds an ampersand"},
-		{"a method that cannot be signed", Epay{URL: address, PID: "1001", Key: "hush", Method: "a&b"}, "method holds an ampersand"},
-		{"a currency that is none", Epay{URL: address, PID: "1001", Key: "hush", Currency: "yuan"}, "currency"},
+		{"a number that cannot be signed", Epay{URL: address, PID: "1001&type=wxpay", Key: "hush"}, "pid must not contain an ampersand"},
+		{"a method that cannot be signed", Epay{URL: address, PID: "1001", Key: "hush", Method: "a&b"}, "method must not contain an ampersand"},
+		{"an invalid currency", Epay{URL: address, PID: "1001", Key: "hush", Currency: "yuan"}, "currency"},
 		{"all that is required", Epay{URL: address, PID: "{env.PID}", Key: "hush"}, ""},
 	} {
 		err := paymentstest.Provision(t, &row.module)
@@ -69,16 +69,16 @@ func TestProvisionRefusesMissingSettings(t *testing.T) {
 		case row.want == "" && err != nil, row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):
 			t.Errorf("%s: got %v, want %q", row.name, err, row.want)
 		case err != nil && strings.Contains(err.Error(), "hush"):
-			t.Errorf("%s: the error tells a secret: %v", row.name, err)
+			t.Errorf("%s: the error contains a secret: %v", row.name, err)
 		case err == nil && (row.module.Method != "alipay" || row.module.Currency != "CNY" || row.module.PID != "1001"):
 			t.Errorf("%s: provisioned as %+v", row.name, row.module)
 		}
 	}
 }
 
-func TestTheSignatureIsThatOfTheProtocol(t *testing.T) {
+func TestSignMatchesTheProtocol(t *testing.T) {
 	t.Parallel()
-	// md5("a=1&b=二&money=9.90hush"), by md5sum.
+	// md5("a=1&b=二&money=9.90hush"), computed with md5sum.
 	const want = "103a46dfafc07a7599f89fb590745ed1"
 	got := sign(map[string]string{
 		"money": "9.90", "b": "二", "a": "1", "empty": "", "sign": "x", "sign_type": "MD5",
@@ -123,7 +123,7 @@ func TestCheckoutReturnsASignedURL(t *testing.T) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 	if strings.Contains(page.URL, "hush") {
-		t.Errorf("the page tells the key: %s", page.URL)
+		t.Errorf("the URL of the page contains the key: %s", page.URL)
 	}
 }
 
@@ -134,12 +134,12 @@ func TestCheckoutRefusesUnsupportedOrders(t *testing.T) {
 		change func(*payments.Order)
 		want   string
 	}{
-		"a thousandth":            {func(o *payments.Order) { o.Amount = paymentstest.Amount("9.901") }, "multiple of 0.01"},
-		"nothing":                 {func(o *payments.Order) { o.Amount = 0 }, "positive"},
-		"less than nothing":       {func(o *payments.Order) { o.Amount = -paymentstest.Amount("9.90") }, "positive"},
-		"another currency":        {func(o *payments.Order) { o.Currency = "USD" }, "takes CNY, not USD"},
-		"a return with a way out": {func(o *payments.Order) { o.ReturnURL += "?a=1&trade_status=TRADE_SUCCESS" }, "ampersand"},
-		"a webhook of that kind":  {func(o *payments.Order) { o.NotifyURL += "?a=1&b=2" }, "ampersand"},
+		"a part of a cent":                {func(o *payments.Order) { o.Amount = paymentstest.Amount("9.901") }, "multiple of 0.01"},
+		"a zero amount":                   {func(o *payments.Order) { o.Amount = 0 }, "positive"},
+		"a negative amount":               {func(o *payments.Order) { o.Amount = -paymentstest.Amount("9.90") }, "positive"},
+		"another currency":                {func(o *payments.Order) { o.Currency = "USD" }, "takes CNY, not USD"},
+		"a return URL with an ampersand":  {func(o *payments.Order) { o.ReturnURL += "?a=1&trade_status=TRADE_SUCCESS" }, "ampersand"},
+		"a webhook URL with an ampersand": {func(o *payments.Order) { o.NotifyURL += "?a=1&b=2" }, "ampersand"},
 	} {
 		o := paymentstest.Order("CNY")
 		row.change(&o)
@@ -156,10 +156,10 @@ func TestAcknowledgement(t *testing.T) {
 	t.Parallel()
 	e := new(Epay)
 	if body, kind := e.Acknowledgement(); body != "success" || kind != "text/plain; charset=utf-8" {
-		t.Errorf("acknowledged by %q of %s", body, kind)
+		t.Errorf("the acknowledgement is %q of type %s", body, kind)
 	}
 	if got := fmt.Sprint(e.Methods()); got != "[GET POST]" {
-		t.Errorf("methods %s", got)
+		t.Errorf("the methods are %s", got)
 	}
 }
 

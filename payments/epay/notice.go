@@ -16,8 +16,7 @@ import (
 // signType is the only supported kind of signature.
 const signType = "MD5"
 
-// maxParams is the greatest number of parameters of a notice. The protocol has
-// ten.
+// maxParams is the maximum number of parameters of a notice. The protocol has ten.
 const maxParams = 32
 
 // Read implements payments.Provider.
@@ -56,10 +55,10 @@ func (e *Epay) Read(w payments.Webhook) (payments.Notice, error) {
 	if no := params["out_trade_no"]; payments.IsTradeNo(no) {
 		n.TradeNo = no
 	} else {
-		n.Mismatch = "out_trade_no names no order of ours"
+		n.Mismatch = "out_trade_no names no order of this gateway"
 	}
 	if params["pid"] != e.PID {
-		n.Mismatch = "pid is another merchant's"
+		n.Mismatch = "pid is that of another merchant"
 	}
 	return n, nil
 }
@@ -68,11 +67,11 @@ func (e *Epay) Read(w payments.Webhook) (payments.Notice, error) {
 func (e *Epay) verify(params map[string]string) error {
 	switch {
 	case e.Key == "":
-		return errors.New("there is no key")
+		return errors.New("no key is configured")
 	case params["sign_type"] != signType:
 		return errors.New("sign_type is not " + signType)
 	case ambiguous(params):
-		return errors.New("a parameter holds an ampersand")
+		return errors.New("a parameter contains an ampersand")
 	}
 	want := sign(params, e.Key.Reveal())
 	if subtle.ConstantTimeCompare([]byte(strings.ToLower(params["sign"])), []byte(want)) != 1 {
@@ -81,9 +80,8 @@ func (e *Epay) verify(params map[string]string) error {
 	return nil
 }
 
-// readForm returns the parameters of a notice. They are in one place, the query
-// of a GET or the form of a POST, and each occurs once, so that the parsed
-// values are the signed ones.
+// readForm returns the parameters of a notice from the query of a GET or the form of a POST. Each must
+// occur once, so that the parsed values are the signed ones.
 func readForm(w payments.Webhook) (map[string]string, error) {
 	values := w.Query
 	if w.Method == http.MethodPost {
@@ -101,12 +99,12 @@ func readForm(w payments.Webhook) (map[string]string, error) {
 		return nil, errors.New("a GET has a body")
 	}
 	if len(values) > maxParams {
-		return nil, fmt.Errorf("there are more than %d parameters", maxParams)
+		return nil, fmt.Errorf("the notice has %d parameters; allowed: %d", len(values), maxParams)
 	}
 	params := make(map[string]string, len(values))
 	for name, given := range values {
 		if len(given) != 1 {
-			return nil, fmt.Errorf("the parameter %.32q is there twice", name)
+			return nil, fmt.Errorf("the parameter %.32q is given twice", name)
 		}
 		params[name] = given[0]
 	}

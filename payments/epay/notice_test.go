@@ -28,8 +28,8 @@ func success() map[string]string {
 	}
 }
 
-// changed returns the parameters with changes, given as name and value in turn;
-// an empty value removes the parameter.
+// changed returns the parameters with changes, which are pairs of name and value. An empty value
+// removes the parameter.
 func changed(params map[string]string, changes ...string) map[string]string {
 	params = maps.Clone(params)
 	for change := range slices.Chunk(changes, 2) {
@@ -71,8 +71,8 @@ func TestNoticesReportPayments(t *testing.T) {
 		TradeNo: paymentstest.TradeNo, Amount: paymentstest.Amount("9.90"), Currency: "CNY",
 	}
 	foreign, unknown, more := paid, paid, paid
-	foreign.Mismatch = "pid is another merchant's"
-	unknown.TradeNo, unknown.Mismatch = "", "out_trade_no names no order of ours"
+	foreign.Mismatch = "pid is that of another merchant"
+	unknown.TradeNo, unknown.Mismatch = "", "out_trade_no names no order of this gateway"
 	more.Amount = paymentstest.Amount("9.905")
 	ignored := payments.Notice{Kind: payments.Ignored, Event: "2026112012345678"}
 	for _, row := range []struct {
@@ -81,17 +81,17 @@ func TestNoticesReportPayments(t *testing.T) {
 		want    payments.Notice
 	}{
 		{"paid", nil, paid},
-		{"paid, in a whole number", []string{"money", "9.9"}, paid},
-		{"paid, to the thousandth", []string{"money", "9.905"}, more},
-		{"paid, with parameters of tomorrow", []string{"param", "x", "buyer", "a=b"}, paid},
+		{"paid, with one decimal place", []string{"money", "9.9"}, paid},
+		{"paid, with three decimal places", []string{"money", "9.905"}, more},
+		{"paid, with unknown parameters", []string{"param", "x", "buyer", "a=b"}, paid},
 		{"paid, with an empty parameter", []string{"param", ""}, paid},
 		{"waiting", []string{"trade_status", "WAIT_BUYER_PAY"}, ignored},
 		{"closed", []string{"trade_status", "TRADE_CLOSED"}, ignored},
-		{"in small letters", []string{"trade_status", "trade_success"}, ignored},
-		{"without a state", []string{"trade_status", ""}, ignored},
-		{"another merchant's", []string{"pid", "1002"}, foreign},
+		{"in lower case", []string{"trade_status", "trade_success"}, ignored},
+		{"without a status", []string{"trade_status", ""}, ignored},
+		{"another merchant", []string{"pid", "1002"}, foreign},
 		{"without a merchant", []string{"pid", ""}, foreign},
-		{"another shop's", []string{"out_trade_no", "USR1NO2"}, unknown},
+		{"the order of another shop", []string{"out_trade_no", "USR1NO2"}, unknown},
 	} {
 		form := signedForm(changed(success(), row.changes...), "hush")
 		for method, w := range map[string]payments.Webhook{"GET": get(form), "POST": post(form.Encode())} {
@@ -105,7 +105,7 @@ func TestNoticesReportPayments(t *testing.T) {
 	capitals := signedForm(success(), "hush")
 	capitals.Set("sign", strings.ToUpper(capitals.Get("sign")))
 	if got, err := e.Read(get(capitals)); err != nil || got != paid {
-		t.Errorf("signed in capitals: got %+v (%v)", got, err)
+		t.Errorf("an upper-case signature: got %+v (%v)", got, err)
 	}
 }
 
@@ -133,53 +133,53 @@ func TestOnlySignedNoticesAreRead(t *testing.T) {
 	bodied := get(good)
 	bodied.Body = []byte("money=990.00")
 	for name, w := range map[string]payments.Webhook{
-		"another key":                       get(signedForm(success(), "other")),
-		"an empty key":                      get(signedForm(success(), "")),
-		"another sum":                       get(with("money", "990.00")),
-		"another order":                     get(with("out_trade_no", strings.Repeat("x", 32))),
-		"a parameter more":                  get(with("param", "x")),
-		"a parameter less":                  get(with("type")),
-		"no signature":                      get(with("sign")),
-		"an empty signature":                get(with("sign", "")),
-		"half a signature":                  get(with("sign", good.Get("sign")[:16])),
-		"no kind of signature":              get(with("sign_type")),
-		"another kind of signature":         get(with("sign_type", "RSA")),
-		"a sum that is there twice":         get(with("money", "9.90", "9.90")),
-		"a signature that is there twice":   get(with("sign", good.Get("sign"), good.Get("sign"))),
-		"an order twice in a form":          post(good.Encode() + "&out_trade_no=" + paymentstest.TradeNo),
-		"a sum in the query of a POST":      mixed,
-		"a GET with a body":                 bodied,
-		"a form of no type":                 untyped,
-		"a form in parts":                   multipart,
-		"a form that is JSON":               post(`{"money":"9.90"}`),
-		"a form that cannot be read":        post(good.Encode() + "&%zz"),
-		"a form with a semicolon":           post(good.Encode() + ";a=b"),
-		"more parameters than anyone sends": get(many),
-		"nothing":                           get(nil),
-		"an empty form":                     post(""),
+		"another key":                      get(signedForm(success(), "other")),
+		"an empty key":                     get(signedForm(success(), "")),
+		"another amount":                   get(with("money", "990.00")),
+		"another order":                    get(with("out_trade_no", strings.Repeat("x", 32))),
+		"an additional parameter":          get(with("param", "x")),
+		"a missing parameter":              get(with("type")),
+		"no signature":                     get(with("sign")),
+		"an empty signature":               get(with("sign", "")),
+		"half a signature":                 get(with("sign", good.Get("sign")[:16])),
+		"no signature type":                get(with("sign_type")),
+		"another signature type":           get(with("sign_type", "RSA")),
+		"an amount that is given twice":    get(with("money", "9.90", "9.90")),
+		"a signature that is given twice":  get(with("sign", good.Get("sign"), good.Get("sign"))),
+		"an order twice in a form":         post(good.Encode() + "&out_trade_no=" + paymentstest.TradeNo),
+		"an amount in the query of a POST": mixed,
+		"a GET with a body":                bodied,
+		"a form without a content type":    untyped,
+		"a multipart form":                 multipart,
+		"JSON":                             post(`{"money":"9.90"}`),
+		"a form that cannot be read":       post(good.Encode() + "&%zz"),
+		"a form with a semicolon":          post(good.Encode() + ";a=b"),
+		"too many parameters":              get(many),
+		"an empty query":                   get(nil),
+		"an empty form":                    post(""),
 	} {
 		if n, err := e.Read(w); !errors.Is(err, payments.ErrSignature) {
 			t.Errorf("%s: got %+v, %v", name, n, err)
 		} else if strings.Contains(err.Error(), "hush") {
-			t.Errorf("%s: the error tells the key: %v", name, err)
+			t.Errorf("%s: the error contains the key: %v", name, err)
 		}
 	}
-	keyless := provisioned(t)
-	keyless.Key = ""
-	if n, err := keyless.Read(get(signedForm(success(), ""))); !errors.Is(err, payments.ErrSignature) {
+	withoutKey := provisioned(t)
+	withoutKey.Key = ""
+	if n, err := withoutKey.Read(get(signedForm(success(), ""))); !errors.Is(err, payments.ErrSignature) {
 		t.Errorf("without a key: got %+v, %v", n, err)
 	}
 }
 
-// TestASignedOrderIsNotANotice: the page's URL is signed with the same key. If
-// the user controlled a part of it, the signature could fit a notice.
+// TestASignedOrderIsNotANotice checks orders whose signature could also fit a notice. The URL of the
+// page is signed with the same key, and a user controls parts of it.
 func TestASignedOrderIsNotANotice(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
-	const piece = "&trade_no=1&trade_status=TRADE_SUCCESS"
+	const injected = "&trade_no=1&trade_status=TRADE_SUCCESS"
 
 	o := paymentstest.Order("CNY")
-	o.Title += piece
+	o.Title += injected
 	page, err := e.Checkout(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)
@@ -189,20 +189,20 @@ func TestASignedOrderIsNotANotice(t *testing.T) {
 		t.Fatal(err)
 	}
 	if name := u.Query().Get("name"); strings.Contains(name, "&") {
-		t.Errorf("the title %q can be taken for several parameters", name)
+		t.Errorf("the title %q contains a separator", name)
 	}
 
-	// The same text, signed once with the part inside a value and once without.
-	inside := changed(success(), "trade_no", "", "trade_status", "", "return_url", "https://x"+piece)
+	// Both have the same signed text. In the first, the parameters are inside a value.
+	inside := changed(success(), "trade_no", "", "trade_status", "", "return_url", "https://x"+injected)
 	apart := changed(success(), "trade_no", "1", "return_url", "https://x")
 	if sign(inside, "hush") != sign(apart, "hush") {
-		t.Fatal("the two are not signed alike, so that this test proves nothing")
+		t.Fatal("the signatures differ, so this test checks nothing")
 	}
 	if n, err := e.Read(get(signedForm(inside, "hush"))); !errors.Is(err, payments.ErrSignature) {
 		t.Errorf("a value with a separator was read: %+v, %v", n, err)
 	}
-	odd := changed(success(), "money=1&a", "b")
-	if n, err := e.Read(get(signedForm(odd, "hush"))); !errors.Is(err, payments.ErrSignature) {
+	invalidName := changed(success(), "money=1&a", "b")
+	if n, err := e.Read(get(signedForm(invalidName, "hush"))); !errors.Is(err, payments.ErrSignature) {
 		t.Errorf("a name with a separator was read: %+v, %v", n, err)
 	}
 }
@@ -211,16 +211,16 @@ func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)
 	for name, changes := range map[string][]string{
-		"no number of the service":         {"trade_no", ""},
-		"a number that is too long":        {"trade_no", strings.Repeat("1", 256)},
-		"a number with a line break":       {"trade_no", "1\n2"},
-		"no sum":                           {"money", ""},
-		"a sum that is a word":             {"money", "ten"},
-		"a sum of nothing":                 {"money", "0.00"},
-		"a negative sum":                   {"money", "-9.90"},
-		"a sum in exponents":               {"money", "1e3"},
-		"a sum beyond what can be counted": {"money", "99999999999999"},
-		"a sum finer than can be counted":  {"money", "0.0000000001"},
+		"no trade number":                  {"trade_no", ""},
+		"a trade number that is too long":  {"trade_no", strings.Repeat("1", 256)},
+		"a trade number with a line break": {"trade_no", "1\n2"},
+		"no amount":                        {"money", ""},
+		"an amount that is a word":         {"money", "ten"},
+		"a zero amount":                    {"money", "0.00"},
+		"a negative amount":                {"money", "-9.90"},
+		"an amount with an exponent":       {"money", "1e3"},
+		"an amount out of range":           {"money", "99999999999999"},
+		"an amount with ten places":        {"money", "0.0000000001"},
 	} {
 		n, err := e.Read(get(signedForm(changed(success(), changes...), "hush")))
 		if err == nil || errors.Is(err, payments.ErrSignature) {
@@ -229,7 +229,7 @@ func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	}
 }
 
-// FuzzForm checks that any form without knowledge of the key is refused.
+// FuzzForm checks that a form made without the key is refused.
 func FuzzForm(f *testing.F) {
 	f.Add(signedForm(success(), "other").Encode())
 	f.Add("sign=&sign_type=MD5")
@@ -237,12 +237,12 @@ func FuzzForm(f *testing.F) {
 	e := provisioned(f)
 	f.Fuzz(func(t *testing.T, body string) {
 		if n, err := e.Read(post(body)); !errors.Is(err, payments.ErrSignature) {
-			t.Errorf("%q is read as %+v, %v", body, n, err)
+			t.Errorf("Read(%q) returned %+v, %v", body, n, err)
 		}
 	})
 }
 
-// FuzzSignedForm checks the notices for any signed values.
+// FuzzSignedForm checks the notices for arbitrary signed values.
 func FuzzSignedForm(f *testing.F) {
 	f.Add("1001", "2026", paymentstest.TradeNo, "9.90", "TRADE_SUCCESS", "x")
 	f.Add("", "\x00", "é", "-0", "TRADE_SUCCESS", "&=")

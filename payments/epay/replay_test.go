@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// The URL of the payment page is signed with the key of the notices.
+// TestAPaymentURLIsNotANotice sends the parameters of a payment URL as a notice. The URL is signed
+// with the same key as notices.
 func TestAPaymentURLIsNotANotice(t *testing.T) {
 	t.Parallel()
 	e := provisioned(t)

@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// separator separates the signed parameters. They are not escaped, so a value
-// with a separator has the signature of two parameters. A user could have such
-// a value signed in an order, for example in its title, and then present it as
-// a notice of its payment. Therefore separators are not allowed in values, when
-// signing and when verifying.
+// separator separates the signed parameters. They are not escaped, so a value with a separator has
+// the same signature as two parameters. A user could get such a value signed in an order, for example
+// in its title, and then send it as a notice of the payment. So values must not contain separators,
+// neither for signing nor for verifying.
 const separator = "&"
 
-// unsigned are the parameters without a signature.
+// unsigned are the parameters that are not signed.
 var unsigned = map[string]bool{"sign": true, "sign_type": true}
 
-// sign returns the signature of parameters: the lower case MD5 of all with a
-// value, sorted by name, as name=value with the separator between them and the
-// key after the last.
+// sign returns the signature of parameters: the MD5, in lower case, of all that have a value. They
+// are sorted by name, written as name=value and joined by the separator. The key follows the last
+// one.
 func sign(params map[string]string, key string) string {
 	var text strings.Builder
 	for _, name := range slices.Sorted(maps.Keys(params)) {
@@ -37,8 +36,8 @@ func sign(params map[string]string, key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// ambiguous reports whether other parameters could have the same signature: if
-// a name has a separator or an equals sign, or a value a separator.
+// ambiguous reports whether other parameters could have the same signature. This is so if a name
+// contains a separator or an equals sign, or a value contains a separator.
 func ambiguous(params map[string]string) bool {
 	for name, value := range params {
 		if strings.ContainsAny(name, "=&") || strings.Contains(value, separator) {

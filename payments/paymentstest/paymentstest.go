@@ -1,5 +1,5 @@
-// Package paymentstest supports the tests of payment services: it has an order,
-// configurations, and checks that hold for every notice. Only tests import it.
+// Package paymentstest supports the tests of payment services. It has an order,
+// and checks of modules and notices. Only tests import it.
 package paymentstest
 
 import (
@@ -19,7 +19,7 @@ import (
 // Now is the time at which webhooks are read.
 var Now = time.Unix(1_800_000_000, 0)
 
-// TradeNo is the order that [Order] returns.
+// TradeNo is the number of the order that [Order] returns.
 const TradeNo = "0123456789ABCDEFGHIJKLMNOPQRSTUv"
 
 // Order returns an order of 9.90 in a currency, which expires in an hour.
@@ -35,7 +35,7 @@ func Order(currency string) payments.Order {
 	}
 }
 
-// Amount is [money.Parse] for a valid amount.
+// Amount is [money.Parse] for a valid amount. It panics if text is invalid.
 func Amount(text string) money.Amount {
 	amount, err := money.Parse(text)
 	if err != nil {
@@ -52,7 +52,7 @@ func Registered[M any](t testing.TB, id string) {
 		t.Fatal(err)
 	}
 	if _, ok := info.New().(M); !ok {
-		t.Errorf("the module %s is a %T, which is no %s", id, info.New(), reflect.TypeFor[M]())
+		t.Errorf("the module %s is a %T, which does not implement %s", id, info.New(), reflect.TypeFor[M]())
 	}
 }
 
@@ -72,7 +72,7 @@ func Caddyfiles[M caddyfile.Unmarshaler](t *testing.T, make func() M, blocks map
 			if err == nil || !strings.Contains(err.Error(), "Caddyfile:") {
 				t.Errorf("%q: got error %v, want one with file and line", input, err)
 			} else if strings.Contains(err.Error(), "hush") {
-				t.Errorf("%q: the error tells a secret: %v", input, err)
+				t.Errorf("%q: the error contains a secret: %v", input, err)
 			}
 			continue
 		}
@@ -102,7 +102,7 @@ func Provision(t testing.TB, module caddy.Provisioner) error {
 	return module.Provision(ctx)
 }
 
-// kinds are all kinds, with whether a notice of the kind has an amount.
+// kinds maps each kind to true if its notices have an amount.
 var kinds = map[payments.Kind]bool{
 	payments.Ignored:  false,
 	payments.Failed:   false,
@@ -112,34 +112,34 @@ var kinds = map[payments.Kind]bool{
 	payments.Restored: true,
 }
 
-// CheckNotice checks what is true of every notice, whatever a service sent.
+// CheckNotice checks the rules that hold for every notice.
 func CheckNotice(t *testing.T, n payments.Notice) {
 	t.Helper()
-	counts, known := kinds[n.Kind]
+	hasAmount, known := kinds[n.Kind]
 	if !known {
 		t.Errorf("the kind %q is unknown", n.Kind)
 	}
 	if n.TradeNo != "" && !payments.IsTradeNo(n.TradeNo) {
-		t.Errorf("%q is no order", n.TradeNo)
+		t.Errorf("%q is not the number of an order", n.TradeNo)
 	}
 	for name, id := range map[string]string{"payment": n.Payment, "dispute": n.Dispute} {
 		if id != "" && !payments.IsReference(id) {
-			t.Errorf("the %s %q is no reference", name, id)
+			t.Errorf("the %s %q is not a reference", name, id)
 		}
 	}
 	if n.Kind == payments.Ignored {
 		return
 	}
 	if !payments.IsReference(n.Event) {
-		t.Errorf("the event %q is no reference", n.Event)
+		t.Errorf("the event %q is not a reference", n.Event)
 	}
 	if n.TradeNo == "" && n.Payment == "" && n.Mismatch == "" {
-		t.Errorf("%+v names nothing", n)
+		t.Errorf("%+v has no order, no payment and no mismatch", n)
 	}
 	if (n.Kind == payments.Disputed || n.Kind == payments.Restored) && n.Dispute == "" {
-		t.Errorf("%+v names no dispute", n)
+		t.Errorf("%+v has no dispute", n)
 	}
-	if counts && (n.Amount <= 0 || len(n.Currency) != 3 || n.Currency != strings.ToUpper(n.Currency)) {
-		t.Errorf("%s %q is no amount of money", n.Amount, n.Currency)
+	if hasAmount && (n.Amount <= 0 || len(n.Currency) != 3 || n.Currency != strings.ToUpper(n.Currency)) {
+		t.Errorf("%s %q is not an amount of money", n.Amount, n.Currency)
 	}
 }

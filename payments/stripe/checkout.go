@@ -15,10 +15,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// Limits of a call to Stripe. Its answers have some KiB.
+// Limits of a call to Stripe. A response has a few KiB.
 const (
-	callTimeout  = 20 * time.Second // both attempts together
-	maxAnswer    = 1 << 20
+	callTimeout  = 20 * time.Second // for both attempts together
+	maxResponse  = 1 << 20
 	maxErrorText = 1 << 10
 )
 
@@ -68,18 +68,17 @@ func (s *Stripe) Checkout(ctx context.Context, o payments.Order) (payments.Page,
 	}
 	page, err := url.Parse(session.URL)
 	if err != nil || page.Scheme != "https" && page.Scheme != "http" || page.Host == "" {
-		return payments.Page{}, errors.New("open a checkout session: Stripe's answer names no page")
+		return payments.Page{}, errors.New("open a checkout session: Stripe's response has no page")
 	}
 	if !payments.IsReference(session.ID) {
-		return payments.Page{}, errors.New("open a checkout session: Stripe's answer has no id")
+		return payments.Page{}, errors.New("open a checkout session: Stripe's response has no id")
 	}
 	return payments.Page{URL: session.URL, Reference: session.ID}, nil
 }
 
-// session returns the parameters of a Checkout Session. They contain the
-// order's number three times: for the events of the session, in the metadata of
-// the payment intent for those of the charge, and as the idempotency key, so
-// that a repeated call opens no second session.
+// session returns the parameters of a Checkout Session. They contain the order's number three times:
+// for the events of the session, in the metadata of the payment intent for the events of the charge,
+// and as the idempotency key. So a repeated call opens no second session.
 func (s *Stripe) session(o payments.Order) (*stripe.CheckoutSessionCreateParams, error) {
 	amount, err := toMinor(o.Amount, o.Currency)
 	if err != nil {
@@ -126,27 +125,27 @@ func (s *Stripe) expiry(end time.Time) time.Time {
 // it names parameters and settings of the account, never the payer.
 func (s *Stripe) refusal(err error) error {
 	if refused, ok := errors.AsType[*stripe.Error](err); ok {
-		return errors.New(s.redacted(fmt.Sprintf("Stripe answered %d %s %s (request %s): %s",
+		return errors.New(s.redacted(fmt.Sprintf("Stripe returned %d %s %s (request %s): %s",
 			refused.HTTPStatusCode, refused.Type, refused.Code, refused.RequestID, refused.Msg)))
 	}
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		return failed // a network error, which contains the URL and no header
+		return failed // a network error; it contains the URL but no header
 	}
 	return errors.New(s.redacted(err.Error()))
 }
 
-// bounded limits the length of answers.
+// bounded limits the length of responses.
 type bounded struct{ *http.Transport }
 
 // RoundTrip implements http.RoundTripper.
 func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	answer, err := b.Transport.RoundTrip(r)
+	response, err := b.Transport.RoundTrip(r)
 	if err != nil {
 		return nil, err
 	}
-	answer.Body = struct {
+	response.Body = struct {
 		io.Reader
 		io.Closer
-	}{io.LimitReader(answer.Body, maxAnswer), answer.Body}
-	return answer, nil
+	}{io.LimitReader(response.Body, maxResponse), response.Body}
+	return response, nil
 }

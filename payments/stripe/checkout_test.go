@@ -22,15 +22,15 @@ import (
 
 const opened = `{"id":"cs_test_1","object":"checkout.session","url":"https://checkout.stripe.com/c/pay/cs_test_1"}`
 
-// answer is the answer of the mock to one request.
-type answer struct {
+// response is the response of the mock to one request.
+type response struct {
 	status int
 	body   string
 	header map[string]string
 }
 
-// mockServer simulates Stripe. It sends the answers in turn, repeats the last
-// one, and records the requests.
+// mockServer simulates Stripe. It sends the responses in order, repeats the last one, and records the
+// requests.
 type mockServer struct {
 	*httptest.Server
 
@@ -46,7 +46,7 @@ func (d *mockServer) recorded() ([]*http.Request, []url.Values) {
 	return slices.Clone(d.requests), slices.Clone(d.forms)
 }
 
-func serve(t *testing.T, answers ...answer) *mockServer {
+func serve(t *testing.T, responses ...response) *mockServer {
 	t.Helper()
 	d := new(mockServer)
 	d.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -59,7 +59,7 @@ func serve(t *testing.T, answers ...answer) *mockServer {
 			t.Errorf("the form %q: %v", body, err)
 		}
 		d.mu.Lock()
-		a := answers[min(len(d.requests), len(answers)-1)]
+		a := responses[min(len(d.requests), len(responses)-1)]
 		d.requests = append(d.requests, r)
 		d.forms = append(d.forms, form)
 		d.mu.Unlock()
@@ -75,7 +75,7 @@ func serve(t *testing.T, answers ...answer) *mockServer {
 
 func TestCheckoutOpensASessionForTheOrder(t *testing.T) {
 	t.Parallel()
-	d := serve(t, answer{body: opened})
+	d := serve(t, response{body: opened})
 	s := provisioned(t, testKey, d.URL)
 	o := paymentstest.Order("USD")
 	page, err := s.Checkout(t.Context(), o)
@@ -92,7 +92,7 @@ func TestCheckoutOpensASessionForTheOrder(t *testing.T) {
 	}
 	r := requests[0]
 	if r.Method != http.MethodPost || r.URL.Path != "/v1/checkout/sessions" {
-		t.Errorf("asked %s %s", r.Method, r.URL)
+		t.Errorf("the request is %s %s", r.Method, r.URL)
 	}
 	for name, want := range map[string]string{
 		"Authorization":             "Bearer " + testKey,
@@ -123,7 +123,7 @@ func TestCheckoutOpensASessionForTheOrder(t *testing.T) {
 		delete(forms[0], name)
 	}
 	if len(forms[0]) > 0 {
-		t.Errorf("sent besides: %v", forms[0])
+		t.Errorf("the form has unexpected parameters: %v", forms[0])
 	}
 }
 
@@ -140,15 +140,15 @@ func TestASessionEndsWithinStripesLimits(t *testing.T) {
 		72 * time.Hour:   23*time.Hour + 59*time.Minute,
 	} {
 		if got := s.expiry(paymentstest.Now.Add(life)).Sub(paymentstest.Now); got != want {
-			t.Errorf("an order of %s has a session of %s, want %s", life, got, want)
+			t.Errorf("an order that expires in %s has a session of %s, want %s", life, got, want)
 		}
 	}
 }
 
 func TestARetryHasTheSameIdempotencyKey(t *testing.T) {
 	t.Parallel()
-	busy := answer{status: http.StatusTooManyRequests, body: `{"error":{"type":"invalid_request_error","code":"lock_timeout"}}`}
-	d := serve(t, busy, answer{body: opened})
+	busy := response{status: http.StatusTooManyRequests, body: `{"error":{"type":"invalid_request_error","code":"lock_timeout"}}`}
+	d := serve(t, busy, response{body: opened})
 	s := provisioned(t, testKey, d.URL)
 	if _, err := s.Checkout(t.Context(), paymentstest.Order("USD")); err != nil {
 		t.Fatal(err)
@@ -168,28 +168,28 @@ func TestErrorsOfCheckout(t *testing.T) {
 	t.Parallel()
 	for _, row := range []struct {
 		name   string
-		answer answer
+		answer response
 		want   string
 	}{
 		{
 			"a refusal",
-			answer{status: 400, header: map[string]string{"Request-Id": "req_1"}, body: `{"error":{"type":"invalid_request_error","code":"amount_too_small","message":"Amount must be at least 50 cents"}}`},
-			"open a checkout session: Stripe answered 400 invalid_request_error amount_too_small (request req_1): Amount must be at least 50 cents",
+			response{status: 400, header: map[string]string{"Request-Id": "req_1"}, body: `{"error":{"type":"invalid_request_error","code":"amount_too_small","message":"Amount must be at least 50 cents"}}`},
+			"open a checkout session: Stripe returned 400 invalid_request_error amount_too_small (request req_1): Amount must be at least 50 cents",
 		},
 		{
 			"a refusal that repeats the key",
-			answer{status: 401, body: `{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: ` + testKey + `"}}`},
+			response{status: 401, body: `{"error":{"type":"invalid_request_error","message":"Invalid API Key provided: ` + testKey + `"}}`},
 			"Invalid API Key provided: REDACTED",
 		},
-		{"a refusal without end", answer{status: 400, body: `{"error":{"message":"` + strings.Repeat("é", 5000) + `"}}`}, "Stripe answered 400"},
-		{"a page of a proxy", answer{status: 403, body: "<html>\n" + testKey + "</html>"}, "open a checkout session: "},
-		{"an answer that is no JSON", answer{body: "ok"}, "open a checkout session: "},
-		{"an answer that is too long", answer{body: `{"id":"cs_1","url":"https://x.example","x":"` + strings.Repeat("x", maxAnswer) + `"}`}, "open a checkout session: "},
-		{"no page", answer{body: `{"id":"cs_1","url":null}`}, "names no page"},
-		{"a page that is a script", answer{body: `{"id":"cs_1","url":"javascript:alert(1)"}`}, "names no page"},
-		{"a relative page", answer{body: `{"id":"cs_1","url":"/pay"}`}, "names no page"},
-		{"no id", answer{body: `{"url":"https://checkout.stripe.com/c"}`}, "has no id"},
-		{"a redirect", answer{status: 302, header: map[string]string{"Location": "/elsewhere"}}, "open a checkout session: "},
+		{"a long refusal", response{status: 400, body: `{"error":{"message":"` + strings.Repeat("é", 5000) + `"}}`}, "Stripe returned 400"},
+		{"a page of a proxy", response{status: 403, body: "<html>\n" + testKey + "</html>"}, "open a checkout session: "},
+		{"a response that is not JSON", response{body: "ok"}, "open a checkout session: "},
+		{"a response that is too long", response{body: `{"id":"cs_1","url":"https://x.example","x":"` + strings.Repeat("x", maxResponse) + `"}`}, "open a checkout session: "},
+		{"no page", response{body: `{"id":"cs_1","url":null}`}, "has no page"},
+		{"a page that is a script", response{body: `{"id":"cs_1","url":"javascript:alert(1)"}`}, "has no page"},
+		{"a relative page", response{body: `{"id":"cs_1","url":"/pay"}`}, "has no page"},
+		{"no id", response{body: `{"url":"https://checkout.stripe.com/c"}`}, "has no id"},
+		{"a redirect", response{status: 302, header: map[string]string{"Location": "/elsewhere"}}, "open a checkout session: "},
 	} {
 		t.Run(row.name, func(t *testing.T) {
 			t.Parallel()
@@ -203,7 +203,7 @@ func TestErrorsOfCheckout(t *testing.T) {
 				return
 			}
 			if text := err.Error(); strings.Contains(text, "hush") || len(text) > 2*maxErrorText || strings.Contains(text, "\n") {
-				t.Errorf("the error tells a secret or too much: %.200q", text)
+				t.Errorf("the error contains a secret or is too long: %.200q", text)
 			}
 			requests, _ := d.recorded()
 			for _, r := range requests {
@@ -217,7 +217,7 @@ func TestErrorsOfCheckout(t *testing.T) {
 
 func TestCheckoutOfAnInvalidAmountSendsNothing(t *testing.T) {
 	t.Parallel()
-	d := serve(t, answer{body: opened})
+	d := serve(t, response{body: opened})
 	s := provisioned(t, testKey, d.URL)
 	o := paymentstest.Order("USD")
 	o.Amount = paymentstest.Amount("9.999")
@@ -225,7 +225,7 @@ func TestCheckoutOfAnInvalidAmountSendsNothing(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if requests, _ := d.recorded(); len(requests) > 0 {
-		t.Errorf("asked %d times", len(requests))
+		t.Errorf("%d requests were sent", len(requests))
 	}
 }
 

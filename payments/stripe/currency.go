@@ -7,7 +7,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// scale is how Stripe represents amounts of a currency.
+// scale describes Stripe's representation of amounts in a currency.
 type scale struct {
 	minor money.Amount // value of one of Stripe's units
 	step  int64        // the smallest payable amount in these units
@@ -22,7 +22,7 @@ var (
 
 // scales are the currencies that Stripe does not count in hundredths
 // (https://docs.stripe.com/currencies). HUF and TWD are whole only in payouts.
-// For UGX see toMinor.
+// For UGX see scaleOf.
 var scales = map[string]scale{
 	"BIF": whole,
 	"CLP": whole,
@@ -49,21 +49,20 @@ var scales = map[string]scale{
 	"ISK": {money.Unit / 100, 100}, // whole, but represented in hundredths
 }
 
-// scaleOf returns how amounts of a currency are represented. Stripe's
-// documentation contradicts itself about UGX: whole in one place, in hundredths
-// in another. An order in UGX is refused, because the error could be a factor
-// of 100.
+// scaleOf returns the scale of a currency. Stripe's documentation contradicts itself about UGX: it is
+// whole in one place and in hundredths in another. An order in UGX is refused, because the error
+// could be a factor of 100.
 func scaleOf(currency string) (scale, error) {
 	if len(currency) != 3 {
-		return scale{}, fmt.Errorf("%q is no currency", currency)
+		return scale{}, fmt.Errorf("currency %q is not supported; allowed: three capital letters", currency)
 	}
 	for _, c := range []byte(currency) {
 		if c < 'A' || c > 'Z' {
-			return scale{}, fmt.Errorf("%q is no currency of three capitals", currency)
+			return scale{}, fmt.Errorf("currency %q is not supported; allowed: three capital letters", currency)
 		}
 	}
 	if currency == "UGX" {
-		return scale{}, fmt.Errorf("the currency UGX is not supported: Stripe writes it in two ways")
+		return scale{}, fmt.Errorf("the currency UGX is not supported: Stripe documents two representations")
 	}
 	if s, ok := scales[currency]; ok {
 		return s, nil
@@ -77,8 +76,8 @@ func (*Stripe) CheckCurrency(currency string) error {
 	return err
 }
 
-// toMinor returns an amount in Stripe's units. An amount that is not a multiple
-// of the currency's step is refused, never rounded.
+// toMinor returns an amount in Stripe's units. It returns an error for an amount that is not a
+// multiple of the currency's step; it never rounds.
 func toMinor(a money.Amount, currency string) (int64, error) {
 	s, err := scaleOf(currency)
 	if err != nil {

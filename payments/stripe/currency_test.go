@@ -45,7 +45,7 @@ func TestAmountsInMinorUnits(t *testing.T) {
 			continue
 		}
 		if back, err := fromMinor(got, row.currency); err != nil || back != amount {
-			t.Errorf("%d %s is read as %s (%v), want %s", got, row.currency, back, err, amount)
+			t.Errorf("fromMinor(%d, %s) is %s (%v), want %s", got, row.currency, back, err, amount)
 		}
 	}
 }
@@ -53,9 +53,9 @@ func TestAmountsInMinorUnits(t *testing.T) {
 func TestARefusedAmountNamesTheSmallestUnit(t *testing.T) {
 	t.Parallel()
 	for currency, want := range map[string]string{
-		"USD": "the payment service does not take this amount: 9.905 USD is not a positive multiple of 0.01",
-		"JPY": "the payment service does not take this amount: 9.905 JPY is not a positive multiple of 1.00",
-		"KWD": "the payment service does not take this amount: 9.905 KWD is not a positive multiple of 0.01",
+		"USD": "the payment service does not accept this amount: 9.905 USD is not a positive multiple of 0.01",
+		"JPY": "the payment service does not accept this amount: 9.905 JPY is not a positive multiple of 1.00",
+		"KWD": "the payment service does not accept this amount: 9.905 KWD is not a positive multiple of 0.01",
 	} {
 		if _, err := toMinor(paymentstest.Amount("9.905"), currency); err == nil || err.Error() != want {
 			t.Errorf("got %v, want %s", err, want)
@@ -63,7 +63,7 @@ func TestARefusedAmountNamesTheSmallestUnit(t *testing.T) {
 	}
 }
 
-func TestAmountsOfStripeAreReadOrRefused(t *testing.T) {
+func TestFromMinorReturnsTheAmountOrAnError(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		n := rapid.Int64().Draw(t, "n")
@@ -71,7 +71,7 @@ func TestAmountsOfStripeAreReadOrRefused(t *testing.T) {
 		amount, err := fromMinor(n, currency)
 		if err != nil {
 			if n > 0 && n <= int64(money.Max/money.Unit) {
-				t.Fatalf("%d %s is refused: %v", n, currency, err)
+				t.Fatalf("fromMinor(%d, %s) returned %v", n, currency, err)
 			}
 			return
 		}
@@ -80,7 +80,7 @@ func TestAmountsOfStripeAreReadOrRefused(t *testing.T) {
 			t.Fatal(err)
 		}
 		if amount <= 0 || amount/s.minor != money.Amount(n) || amount%s.minor != 0 {
-			t.Fatalf("%d %s is read as %s", n, currency, amount)
+			t.Fatalf("fromMinor(%d, %s) is %s", n, currency, amount)
 		}
 	})
 }

@@ -9,14 +9,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// event is the envelope of Stripe's events. Its api_version is not read: the
-// fields below are the same in all versions since 2019.
+// event is the envelope of Stripe's events. Its api_version is not read, because these fields are the
+// same in all versions since 2019.
 type event struct {
 	ID       string `json:"id"`
 	Object   string `json:"object"`
 	Type     string `json:"type"`
 	Livemode *bool  `json:"livemode"`
-	Account  string `json:"account"` // of Stripe Connect; absent in events of the own account
+	Account  string `json:"account"` // connected account of Stripe Connect; absent in events of the operator's account
 	Data     struct {
 		Object json.RawMessage `json:"object"`
 	} `json:"data"`
@@ -24,13 +24,12 @@ type event struct {
 
 // events are the events that have an effect; all others are ignored.
 //
-// Of the events of a dispute, only the two that report a movement of money
-// count. charge.dispute.created is also sent for inquiries, for which nothing
-// has been withdrawn yet. charge.dispute.closed is sent for those and for lost
-// disputes, after which no more money moves.
+// Of the events of a dispute, only the two that report a movement of money have an effect.
+// charge.dispute.created is also sent for inquiries, which withdraw no money. charge.dispute.closed
+// is sent for inquiries and for lost disputes, after which no more money moves.
 //
-// A refund that fails later (refund.failed) is ignored: the event lacks the
-// total, is rare, and returns money to the operator, who can credit it.
+// A refund that fails later (refund.failed) is ignored. The event is rare and lacks the total. It
+// returns money to the operator, who can credit it.
 var events = map[string]func(object json.RawMessage) (payments.Notice, error){
 	"checkout.session.completed":               readPaid,
 	"checkout.session.async_payment_succeeded": readPaid,
@@ -52,11 +51,11 @@ func (s *Stripe) Read(w payments.Webhook) (payments.Notice, error) {
 	}
 	switch {
 	case e.Object != "event":
-		return payments.Notice{}, errors.New("the body is no event: its object is another")
+		return payments.Notice{}, errors.New("the body is not an event: its object is another")
 	case !payments.IsReference(e.ID):
 		return payments.Notice{}, errors.New("the event has no id of 1 to 255 printable characters")
 	case e.Livemode == nil:
-		return payments.Notice{}, fmt.Errorf("the event %s does not say its livemode", e.ID)
+		return payments.Notice{}, fmt.Errorf("the event %s has no livemode", e.ID)
 	}
 	read, ok := events[e.Type]
 	if !ok {
@@ -81,11 +80,11 @@ func (s *Stripe) mismatch(e event, n payments.Notice) string {
 	case !*e.Livemode && s.live:
 		return "the event is of test mode, secret_key of live mode"
 	case e.Account != "":
-		return "the event is of another account, connected to ours"
+		return "the event is of another, connected account"
 	case n.TradeNo == "" && n.Payment == "":
-		return "the event names neither an order of ours nor a payment"
+		return "the event names neither an order of this gateway nor a payment"
 	case n.TradeNo == "" && n.Kind == payments.Paid:
-		return "the session was not opened for an order of ours"
+		return "the session was not opened for an order of this gateway"
 	}
 	return ""
 }
@@ -135,7 +134,7 @@ func readFailed(object json.RawMessage) (payments.Notice, error) {
 	return payments.Notice{Kind: payments.Failed, TradeNo: no}, nil
 }
 
-// readRefunded decodes a charge of which something was refunded.
+// readRefunded decodes a charge with a refund.
 func readRefunded(object json.RawMessage) (payments.Notice, error) {
 	var charge struct {
 		AmountRefunded *int64            `json:"amount_refunded"`
@@ -188,9 +187,9 @@ type movement struct {
 	Currency string `json:"currency"`
 }
 
-// moved returns how much of a dispute has moved in a direction, or zero if that
-// is not reported in its currency. It can be less than the disputed amount,
-// because earlier refunds are returned to the operator.
+// moved returns the amount of a dispute that has moved in a direction, or zero if it is not reported
+// in the currency of the dispute. It can be less than the disputed amount, because earlier refunds are
+// returned to the operator.
 func moved(movements []movement, currency string, sign int64) (sum int64) {
 	for _, m := range movements {
 		if m.Currency != currency || (m.Amount < 0) != (sign < 0) {
@@ -206,7 +205,7 @@ func moved(movements []movement, currency string, sign int64) (sum int64) {
 // filled returns a notice with the fields that all objects have.
 func filled(n payments.Notice, payment string, minor *int64, currency string) (payments.Notice, error) {
 	if payment != "" && !payments.IsReference(payment) {
-		return payments.Notice{}, errors.New("payment_intent is no id")
+		return payments.Notice{}, errors.New("payment_intent is not an id")
 	}
 	if minor == nil {
 		return payments.Notice{}, errors.New("the amount is missing")

@@ -13,13 +13,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments/paymentstest"
 )
 
-// stripeMock is the server that Stripe generates from its specification. It
-// refuses parameters that the API does not have.
+// stripeMock is the mock server that Stripe generates from its specification. It refuses parameters
+// that the API does not have.
 const stripeMock = "github.com/stripe/stripe-mock@v0.203.0"
 
-// TestStripesMockAcceptsTheSession compares the parameters of Checkout with
-// Stripe's specification. The mock is built separately from this module, from
-// the module cache or the module proxy.
+// TestStripesMockAcceptsTheSession checks the parameters of Checkout against Stripe's specification.
+// The mock is built outside this module, from the module cache or the module proxy.
 func TestStripesMockAcceptsTheSession(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -39,7 +38,7 @@ func TestStripesMockAcceptsTheSession(t *testing.T) {
 	}
 	params.AddExtra("no_such_parameter", "1")
 	if _, err := s.client.V1CheckoutSessions.Create(t.Context(), params); err == nil {
-		t.Error("the mock takes what Stripe would refuse, so that this test proves nothing")
+		t.Error("the mock accepts an unknown parameter, so this test checks nothing")
 	}
 }
 
@@ -54,7 +53,7 @@ func startMock(t *testing.T) string {
 	build.Env = append(os.Environ(), "GOBIN="+dir, "GOFLAGS=-mod=mod", "GOWORK=off")
 	build.Dir = dir
 	if out, err := build.CombinedOutput(); err != nil {
-		t.Skipf("stripe-mock cannot be built here, so the session is not held against it: %v\n%s", err, out)
+		t.Skipf("stripe-mock cannot be built here: %v\n%s", err, out)
 	}
 	mock := exec.CommandContext(t.Context(), filepath.Join(dir, "stripe-mock"),
 		"-http-addr", "127.0.0.1:", "-https-addr", "127.0.0.1:")
@@ -74,7 +73,7 @@ func startMock(t *testing.T) string {
 	for lines.Scan() {
 		if _, address, found := strings.Cut(lines.Text(), "Listening for HTTP at address: "); found {
 			go func() {
-				for lines.Scan() { // otherwise it blocks at a full pipe
+				for lines.Scan() { // otherwise the mock blocks at a full pipe
 				}
 			}()
 			return "http://" + address

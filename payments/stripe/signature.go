@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// Limits of a Stripe-Signature header. Stripe sends one signature, and one more
-// for each older secret while secrets are rotated.
+// Limits of a Stripe-Signature header. Stripe sends one signature for each valid secret; while a
+// secret is rotated, older ones are valid too.
 const (
 	maxSignatureHeader = 4 << 10
 	maxSignatures      = 16
@@ -30,9 +30,8 @@ func (s *Stripe) CheckHead(w payments.Webhook) error {
 // verify checks that a webhook was signed with the configured secret, within
 // five minutes of now.
 //
-// Of Stripe's library, only the computation of the signature is used. Its check
-// accepts an empty secret, compares the time with the process's clock and only
-// in the past, and uses the last of several times.
+// It uses only the computation of the signature from Stripe's library. The check of the library
+// accepts an empty secret and a time in the future, and uses the last of several times.
 func (s *Stripe) verify(w payments.Webhook) error {
 	at, signatures, err := s.signatures(w)
 	if err != nil {
@@ -44,18 +43,18 @@ func (s *Stripe) verify(w payments.Webhook) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: it was not made with webhook_secret", payments.ErrSignature)
+	return fmt.Errorf("%w: the signature was not made with webhook_secret", payments.ErrSignature)
 }
 
 // signatures returns the signatures in the header of a webhook, made within
 // five minutes of now.
 func (s *Stripe) signatures(w payments.Webhook) (at time.Time, signatures [][]byte, err error) {
 	if s.WebhookSecret == "" {
-		return at, nil, fmt.Errorf("%w: there is no webhook_secret", payments.ErrSignature)
+		return at, nil, fmt.Errorf("%w: webhook_secret is missing", payments.ErrSignature)
 	}
 	values := w.Header.Values("Stripe-Signature")
 	if len(values) != 1 {
-		return at, nil, fmt.Errorf("%w: there are %d Stripe-Signature headers", payments.ErrSignature, len(values))
+		return at, nil, fmt.Errorf("%w: the webhook has %d headers Stripe-Signature; allowed: 1", payments.ErrSignature, len(values))
 	}
 	if at, signatures, err = parseSignature(values[0]); err != nil {
 		return at, nil, fmt.Errorf("%w: %w", payments.ErrSignature, err)
@@ -77,19 +76,19 @@ func parseSignature(header string) (at time.Time, signatures [][]byte, err error
 		name, value, _ := strings.Cut(part, "=")
 		switch name {
 		case "t":
-			// 40 bits are some 35,000 years, which time.Time counts safely.
+			// 40 bits are about 35,000 years, which time.Time can represent.
 			seconds, err := strconv.ParseUint(value, 10, 40)
 			if err != nil {
-				return time.Time{}, nil, fmt.Errorf("t is no time in Unix seconds")
+				return time.Time{}, nil, fmt.Errorf("t is not a time in Unix seconds")
 			}
 			if !at.IsZero() {
-				return time.Time{}, nil, fmt.Errorf("t is there twice")
+				return time.Time{}, nil, fmt.Errorf("t is given twice")
 			}
 			at = time.Unix(int64(seconds), 0)
 		case "v1":
 			signature, err := hex.DecodeString(value)
 			if err != nil || len(signatures) == maxSignatures {
-				return time.Time{}, nil, fmt.Errorf("v1 is not hexadecimal, or there more than %d times", maxSignatures)
+				return time.Time{}, nil, fmt.Errorf("v1 is not hexadecimal, or is given more than %d times", maxSignatures)
 			}
 			signatures = append(signatures, signature)
 		}

@@ -1,10 +1,9 @@
 // Package stripe accepts payments by Stripe Checkout: Stripe shows a page for
 // each order and reports the outcome in signed events.
 //
-// The file stripe.go is the Caddy module modelgate.payments.stripe, a
-// payments.Provider; checkout.go opens the page, signature.go and events.go
-// verify and decode events. The package imports payments, settings, money and
-// Caddy.
+// [Stripe] is the Caddy module modelgate.payments.stripe, a payments.Provider.
+// checkout.go opens the page; signature.go and events.go verify and decode
+// events. The package imports payments, settings, money and Caddy.
 package stripe
 
 import (
@@ -70,7 +69,7 @@ func (*Stripe) CaddyModule() caddy.ModuleInfo {
 	}
 }
 
-// modes maps the prefixes of keys to whether money is real.
+// modes maps the prefixes of keys to true for live mode and false for test mode.
 var modes = map[string]bool{
 	"sk_live_": true,
 	"rk_live_": true,
@@ -90,7 +89,7 @@ func (s *Stripe) Provision(caddy.Context) error {
 	key := s.SecretKey.Reveal()
 	live, known := modes[key[:min(len(key), len("sk_live_"))]]
 	if !known {
-		return errors.New("secret_key begins with none of sk_live_, sk_test_, rk_live_ and rk_test_")
+		return errors.New("secret_key is not a secret key: it must begin with sk_live_, sk_test_, rk_live_ or rk_test_")
 	}
 	s.live = live
 
@@ -102,7 +101,7 @@ func (s *Stripe) Provision(caddy.Context) error {
 			return fmt.Errorf("api_url: %w", err)
 		}
 		if s.live {
-			return errors.New("api_url is for tests and takes no live secret_key")
+			return errors.New("api_url is for tests: it must not be used with a live secret_key")
 		}
 	}
 	s.now = time.Now
@@ -133,8 +132,7 @@ func (s *Stripe) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}.Unmarshal(d)
 }
 
-// Acknowledgement implements payments.Provider. Stripe looks at the status
-// alone.
+// Acknowledgement implements payments.Provider. Stripe reads only the status.
 func (*Stripe) Acknowledgement() (body, contentType string) {
 	return `{"received":true}`, "application/json"
 }
@@ -142,7 +140,7 @@ func (*Stripe) Acknowledgement() (body, contentType string) {
 // Methods implements payments.Provider.
 func (*Stripe) Methods() []string { return []string{http.MethodPost} }
 
-// redacted returns text without the secret key, cut at 1 KiB, on one line.
+// redacted returns text without the secret key, truncated to 1 KiB, on one line.
 func (s *Stripe) redacted(text string) string {
 	text = strings.ReplaceAll(text, s.SecretKey.Reveal(), s.SecretKey.String())
 	if len(text) > maxErrorText {

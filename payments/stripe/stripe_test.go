@@ -57,17 +57,17 @@ func TestProvisionRefusesMissingSettings(t *testing.T) {
 	for _, row := range []struct {
 		name   string
 		module Stripe
-		want   string // part of the error, empty where there is none
+		want   string // part of the error; empty: no error
 	}{
-		{"nothing", Stripe{}, "secret_key is missing\nwebhook_secret is missing"},
+		{"no settings", Stripe{}, "secret_key is missing\nwebhook_secret is missing"},
 		{"no webhook secret", Stripe{SecretKey: testKey}, "webhook_secret is missing"},
 		{"no key", Stripe{WebhookSecret: signing}, "secret_key is missing"},
 		{"a key that resolves to nothing", Stripe{SecretKey: "{env.EMPTY}", WebhookSecret: signing}, "secret_key"},
 		{"a webhook secret that resolves to nothing", Stripe{SecretKey: testKey, WebhookSecret: "{env.EMPTY}"}, "webhook_secret"},
 		{"a webhook secret of blanks", Stripe{SecretKey: testKey, WebhookSecret: " "}, "webhook_secret is empty"},
-		{"a publishable key", Stripe{SecretKey: "pk_test_hush", WebhookSecret: signing}, "begins with none of"},
-		{"a short key", Stripe{SecretKey: "sk", WebhookSecret: signing}, "begins with none of"},
-		{"a live key and another address", Stripe{SecretKey: liveKey, WebhookSecret: signing, APIURL: "https://api.example.com"}, "no live secret_key"},
+		{"a publishable key", Stripe{SecretKey: "pk_test_hush", WebhookSecret: signing}, "must begin with"},
+		{"a short key", Stripe{SecretKey: "sk", WebhookSecret: signing}, "must begin with"},
+		{"a live key and another address", Stripe{SecretKey: liveKey, WebhookSecret: signing, APIURL: "https://api.example.com"}, "with a live secret_key"},
 		{"a relative address", Stripe{SecretKey: testKey, WebhookSecret: signing, APIURL: "api.example.com"}, "api_url"},
 		{"a test key", Stripe{SecretKey: testKey, WebhookSecret: signing}, ""},
 		{"a restricted key", Stripe{SecretKey: "rk_live_hush", WebhookSecret: signing}, ""},
@@ -78,7 +78,7 @@ func TestProvisionRefusesMissingSettings(t *testing.T) {
 		case row.want == "" && err != nil, row.want != "" && (err == nil || !strings.Contains(err.Error(), row.want)):
 			t.Errorf("%s: got %v, want %q", row.name, err, row.want)
 		case err != nil && strings.Contains(err.Error(), "hush"):
-			t.Errorf("%s: the error tells a secret: %v", row.name, err)
+			t.Errorf("%s: the error contains a secret: %v", row.name, err)
 		}
 	}
 }
@@ -97,9 +97,9 @@ func TestAcknowledgementAndMethodOfStripe(t *testing.T) {
 	t.Parallel()
 	s := new(Stripe)
 	if body, kind := s.Acknowledgement(); body == "" || kind != "application/json" {
-		t.Errorf("acknowledged by %q of %s", body, kind)
+		t.Errorf("the acknowledgement is %q of type %s", body, kind)
 	}
 	if got := fmt.Sprint(s.Methods()); got != "[POST]" {
-		t.Errorf("methods %s", got)
+		t.Errorf("the methods are %s", got)
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
-// header returns Stripe's signature header for a body signed at a time.
+// header returns Stripe's signature header for a body that is signed at the time at.
 func header(at time.Time, body, secret string) string {
 	return fmt.Sprintf("t=%d,v1=%x", at.Unix(), webhook.ComputeSignature(at, []byte(body), secret))
 }
@@ -51,10 +51,10 @@ func TestOnlySignedAndTimelyEventsAreRead(t *testing.T) {
 		good    bool
 	}{
 		{"a good signature", []string{good}, true},
-		{"a good one beside that of an older secret", []string{good + ",v1=" + strings.Repeat("00", 32)}, true},
-		{"a good one after a wrong one", []string{fmt.Sprintf("t=%d,v1=%s,%s", now.Unix(), strings.Repeat("00", 32), signature)}, true},
-		{"a good one beside other versions", []string{good + ",v0=abc,v2"}, true},
-		{"a good one in capitals", []string{fmt.Sprintf("t=%d,v1=%s", now.Unix(), strings.ToUpper(signature[3:]))}, true},
+		{"a good signature and that of an older secret", []string{good + ",v1=" + strings.Repeat("00", 32)}, true},
+		{"a good signature after a wrong one", []string{fmt.Sprintf("t=%d,v1=%s,%s", now.Unix(), strings.Repeat("00", 32), signature)}, true},
+		{"a good signature and other versions", []string{good + ",v0=abc,v2"}, true},
+		{"a good signature in upper case", []string{fmt.Sprintf("t=%d,v1=%s", now.Unix(), strings.ToUpper(signature[3:]))}, true},
 		{"300 seconds old", []string{header(now.Add(-300*time.Second), harmless, signing)}, true},
 		{"301 seconds old", []string{header(now.Add(-301*time.Second), harmless, signing)}, false},
 		{"300 seconds ahead", []string{header(now.Add(300*time.Second), harmless, signing)}, true},
@@ -85,7 +85,7 @@ func TestOnlySignedAndTimelyEventsAreRead(t *testing.T) {
 			t.Errorf("%s: %v", row.name, err)
 		}
 		if err != nil && (strings.Contains(err.Error(), "hush") || strings.Contains(err.Error(), hex.EncodeToString(webhook.ComputeSignature(now, []byte(harmless), signing)))) {
-			t.Errorf("%s: the error tells what signs: %v", row.name, err)
+			t.Errorf("%s: the error contains the secret or the signature: %v", row.name, err)
 		}
 	}
 }
@@ -98,13 +98,12 @@ func TestWithoutASecretNothingIsRead(t *testing.T) {
 	}
 }
 
-// stripeEvent returns an event of test mode about an object.
+// stripeEvent returns an event of test mode with an object.
 func stripeEvent(kind, object string) string {
 	return fmt.Sprintf(`{"id":"evt_1","object":"event","api_version":"2026-01-28.clover","type":%q,"livemode":false,"data":{"object":%s}}`, kind, object)
 }
 
-// Objects as Stripe sends them, reduced to the fields that are read and some
-// others.
+// Objects as Stripe sends them, with the fields that are read and some others.
 const (
 	sessionObject = `{"id":"cs_1","object":"checkout.session","amount_total":990,"currency":"usd","client_reference_id":"` + paymentstest.TradeNo +
 		`","metadata":{"trade_no":"` + paymentstest.TradeNo + `"},"payment_intent":"pi_1","payment_status":"paid","status":"complete","customer_details":{"email":"a@example.com"}}`
@@ -116,7 +115,7 @@ const (
 func with(object string, changes ...string) string {
 	changed := strings.NewReplacer(changes...).Replace(object)
 	if changed == object {
-		panic("nothing was changed in " + object)
+		panic("with changes nothing in " + object)
 	}
 	return changed
 }
@@ -147,54 +146,54 @@ func TestEventsBecomeNotices(t *testing.T) {
 		{"a session that will be paid later", "checkout.session.completed", with(sessionObject, `"paid"`, `"unpaid"`), ignored},
 		{"a session that costs nothing", "checkout.session.completed", with(sessionObject, `"paid"`, `"no_payment_required"`), ignored},
 		{"a session without a payment status", "checkout.session.completed", with(sessionObject, `"payment_status":"paid",`, ``), ignored},
-		{"a session that is paid at last", "checkout.session.async_payment_succeeded", sessionObject, paid},
-		{"a session that was not paid after all", "checkout.session.async_payment_failed", with(sessionObject, `"paid"`, `"unpaid"`), failed},
+		{"a session with a delayed payment", "checkout.session.async_payment_succeeded", sessionObject, paid},
+		{"a session with a failed payment", "checkout.session.async_payment_failed", with(sessionObject, `"paid"`, `"unpaid"`), failed},
 		{"a session that expired", "checkout.session.expired", with(sessionObject, `"paid"`, `"unpaid"`, `"pi_1"`, `null`), failed},
 		{"a session in yen", "checkout.session.completed", with(sessionObject, `"usd"`, `"jpy"`), change(paid, func(n *payments.Notice) { n.Amount, n.Currency = amount("990"), "JPY" })},
-		{"another shop's session", "checkout.session.completed", foreign, change(paid, func(n *payments.Notice) {
-			n.TradeNo, n.Mismatch = "", "the session was not opened for an order of ours"
+		{"the session of another shop", "checkout.session.completed", foreign, change(paid, func(n *payments.Notice) {
+			n.TradeNo, n.Mismatch = "", "the session was not opened for an order of this gateway"
 		})},
-		{"another shop's session that expired", "checkout.session.expired", foreign, ignored},
+		{"the expired session of another shop", "checkout.session.expired", foreign, ignored},
 		{
-			"a payment link with an order that the payer wrote", "checkout.session.completed",
+			"a payment link with an order from the payer", "checkout.session.completed",
 			with(sessionObject, `"metadata":{"trade_no":"`+paymentstest.TradeNo+`"}`, `"metadata":null`),
 			change(paid, func(n *payments.Notice) {
-				n.TradeNo, n.Mismatch = "", "the session was not opened for an order of ours"
+				n.TradeNo, n.Mismatch = "", "the session was not opened for an order of this gateway"
 			}),
 		},
 		{
-			"a session whose two numbers are not one", "checkout.session.completed",
+			"a session with two different orders", "checkout.session.completed",
 			with(sessionObject, `"client_reference_id":"0`, `"client_reference_id":"1`),
 			change(paid, func(n *payments.Notice) {
-				n.TradeNo, n.Mismatch = "", "the session was not opened for an order of ours"
+				n.TradeNo, n.Mismatch = "", "the session was not opened for an order of this gateway"
 			}),
 		},
 		{"a refund", "charge.refunded", chargeObject, refunded},
 		{"a refund of a charge without metadata", "charge.refunded", with(chargeObject, `"trade_no"`, `"x"`), change(refunded, func(n *payments.Notice) { n.TradeNo = "" })},
 		{
-			"a refund of who knows what", "charge.refunded", with(chargeObject, `"trade_no"`, `"x"`, `"pi_1"`, `null`),
+			"a refund without an order and a payment", "charge.refunded", with(chargeObject, `"trade_no"`, `"x"`, `"pi_1"`, `null`),
 			change(refunded, func(n *payments.Notice) {
-				n.TradeNo, n.Payment, n.Mismatch = "", "", "the event names neither an order of ours nor a payment"
+				n.TradeNo, n.Payment, n.Mismatch = "", "", "the event names neither an order of this gateway nor a payment"
 			}),
 		},
-		{"a dispute that took money", "charge.dispute.funds_withdrawn", disputeObject, disputed},
-		{"a dispute that took all", "charge.dispute.funds_withdrawn", with(disputeObject, `"balance_transactions":[`, taken), disputed},
-		{"a dispute in a currency that is not settled in", "charge.dispute.funds_withdrawn", with(disputeObject, `"balance_transactions":[`, with(taken, "usd", "eur")), disputed},
-		{"a dispute whose money came back", "charge.dispute.funds_reinstated", with(disputeObject, `"balance_transactions":[`, taken+`,{"amount":990,"currency":"usd"}`), restored},
+		{"a dispute that withdrew money", "charge.dispute.funds_withdrawn", disputeObject, disputed},
+		{"a dispute that withdrew the whole amount", "charge.dispute.funds_withdrawn", with(disputeObject, `"balance_transactions":[`, taken), disputed},
+		{"a dispute with a movement in another currency", "charge.dispute.funds_withdrawn", with(disputeObject, `"balance_transactions":[`, with(taken, "usd", "eur")), disputed},
+		{"a dispute whose money was returned", "charge.dispute.funds_reinstated", with(disputeObject, `"balance_transactions":[`, taken+`,{"amount":990,"currency":"usd"}`), restored},
 		{
-			"a dispute of which what had been refunded came back", "charge.dispute.funds_reinstated",
+			"a dispute whose money was returned in part", "charge.dispute.funds_reinstated",
 			with(disputeObject, `"balance_transactions":[`, taken+`,{"amount":340,"currency":"usd"}`),
 			change(restored, func(n *payments.Notice) { n.Amount = amount("3.40") }),
 		},
-		{"a dispute with sums that cannot be", "charge.dispute.funds_withdrawn", with(disputeObject, `"balance_transactions":[`, with(taken, `-990`, `-9223372036854775808`)), disputed},
+		{"a dispute with an impossible movement", "charge.dispute.funds_withdrawn", with(disputeObject, `"balance_transactions":[`, with(taken, `-990`, `-9223372036854775808`)), disputed},
 		{
-			"a dispute with more than can be counted", "charge.dispute.funds_withdrawn",
+			"a dispute whose movements overflow", "charge.dispute.funds_withdrawn",
 			with(disputeObject, `"balance_transactions":[`, with(taken, `-990`, `-9223372036854775807`)+`,{"amount":-9223372036854775807,"currency":"usd"},{"amount":-100,"currency":"usd"}`),
 			disputed,
 		},
 		{"an inquiry", "charge.dispute.created", disputeObject, ignored},
 		{"the end of a dispute", "charge.dispute.closed", disputeObject, ignored},
-		{"an event of tomorrow", "checkout.session.teleported", `[]`, ignored},
+		{"an unknown event", "checkout.session.teleported", `[]`, ignored},
 	} {
 		got, err := s.Read(signed(stripeEvent(row.event, row.object)))
 		row.want.Event = "evt_1"
@@ -221,14 +220,14 @@ func TestEventsOfTheOtherModeOrAccountCreditNothing(t *testing.T) {
 		{liveKey, event, "the event is of test mode, secret_key of live mode"},
 		{"rk_live_hush", event, "the event is of test mode, secret_key of live mode"},
 		{"rk_test_hush", event, ""},
-		{testKey, connected, "the event is of another account, connected to ours"},
+		{testKey, connected, "the event is of another, connected account"},
 	} {
 		n, err := provisioned(t, settings.Secret(row.key), "").Read(signed(row.event))
 		if err != nil || n.Mismatch != row.want {
 			t.Errorf("%s: got %q (%v), want %q", row.key[:8], n.Mismatch, err, row.want)
 		}
 		if n.Kind != payments.Paid || n.TradeNo != paymentstest.TradeNo {
-			t.Errorf("%s: the notice does not tell what to list: %+v", row.key[:8], n)
+			t.Errorf("%s: the notice has no kind or no order: %+v", row.key[:8], n)
 		}
 	}
 }
@@ -240,37 +239,37 @@ func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	refund := stripeEvent("charge.refunded", chargeObject)
 	dispute := stripeEvent("charge.dispute.funds_withdrawn", disputeObject)
 	for name, body := range map[string]string{
-		"nothing":                       ``,
-		"no JSON":                       `paid`,
-		"two values":                    event + event,
-		"an array":                      `[` + event + `]`,
-		"null":                          `null`,
-		"a thin event":                  with(event, `"object":"event"`, `"object":"v2.core.event"`),
-		"an event without id":           with(event, `"id":"evt_1",`, ``),
-		"an id that is too long":        with(event, `evt_1`, strings.Repeat("x", 256)),
-		"an id with a line break":       with(event, `evt_1`, `evt\n1`),
-		"an event without livemode":     with(event, `"livemode":false,`, ``),
-		"a livemode that is a word":     with(event, `"livemode":false`, `"livemode":"false"`),
-		"junk behind the event":         event + ` x`,
-		"no object":                     with(refund, chargeObject, `null`),
-		"an amount with a fraction":     with(event, `990`, `990.5`),
-		"an amount that is a word":      with(event, `990`, `"990"`),
-		"an amount out of range":        with(event, `990`, `9223372036854775807`),
-		"an amount beyond integers":     with(event, `990`, `1e30`),
-		"no amount":                     with(event, `"amount_total":990,`, ``),
-		"an amount of zero":             with(event, `990`, `0`),
-		"a negative amount":             with(event, `990`, `-990`),
-		"no currency":                   with(event, `"usd"`, `null`),
-		"a currency that is none":       with(event, `"usd"`, `"dollars"`),
-		"a payment that is an object":   with(event, `"pi_1"`, `{"id":"pi_1"}`),
-		"a payment that is too long":    with(event, `pi_1`, strings.Repeat("x", 256)),
-		"metadata that is a list":       with(event, `{"trade_no":"`+paymentstest.TradeNo+`"}`, `[]`),
-		"a refund of nothing":           with(refund, `340`, `0`),
-		"a refund without a sum":        with(refund, `"amount_refunded":340,`, ``),
-		"a dispute without id":          with(dispute, `"dp_1"`, `null`),
-		"a dispute of nothing":          with(dispute, `990`, `-1`),
-		"a dispute without a sum":       with(dispute, `"amount":990,`, ``),
-		"movements that are no objects": with(dispute, `[]`, `["txn_1"]`),
+		"an empty body":                  ``,
+		"a body that is not JSON":        `paid`,
+		"two values":                     event + event,
+		"an array":                       `[` + event + `]`,
+		"null":                           `null`,
+		"a thin event":                   with(event, `"object":"event"`, `"object":"v2.core.event"`),
+		"an event without id":            with(event, `"id":"evt_1",`, ``),
+		"an id that is too long":         with(event, `evt_1`, strings.Repeat("x", 256)),
+		"an id with a line break":        with(event, `evt_1`, `evt\n1`),
+		"an event without livemode":      with(event, `"livemode":false,`, ``),
+		"a livemode that is a word":      with(event, `"livemode":false`, `"livemode":"false"`),
+		"text after the event":           event + ` x`,
+		"no object":                      with(refund, chargeObject, `null`),
+		"an amount with a fraction":      with(event, `990`, `990.5`),
+		"an amount that is a word":       with(event, `990`, `"990"`),
+		"an amount out of range":         with(event, `990`, `9223372036854775807`),
+		"an amount beyond integers":      with(event, `990`, `1e30`),
+		"no amount":                      with(event, `"amount_total":990,`, ``),
+		"an amount of zero":              with(event, `990`, `0`),
+		"a negative amount":              with(event, `990`, `-990`),
+		"no currency":                    with(event, `"usd"`, `null`),
+		"an invalid currency":            with(event, `"usd"`, `"dollars"`),
+		"a payment that is an object":    with(event, `"pi_1"`, `{"id":"pi_1"}`),
+		"a payment that is too long":     with(event, `pi_1`, strings.Repeat("x", 256)),
+		"metadata that is a list":        with(event, `{"trade_no":"`+paymentstest.TradeNo+`"}`, `[]`),
+		"a refund of zero":               with(refund, `340`, `0`),
+		"a refund without an amount":     with(refund, `"amount_refunded":340,`, ``),
+		"a dispute without id":           with(dispute, `"dp_1"`, `null`),
+		"a dispute of a negative amount": with(dispute, `990`, `-1`),
+		"a dispute without an amount":    with(dispute, `"amount":990,`, ``),
+		"movements that are text":        with(dispute, `[]`, `["txn_1"]`),
 	} {
 		n, err := s.Read(signed(body))
 		if err == nil || errors.Is(err, payments.ErrSignature) {
@@ -282,8 +281,7 @@ func TestSignedInvalidBodiesAreNotSignatureErrors(t *testing.T) {
 	}
 }
 
-// FuzzSignature checks that any header without knowledge of the secret is
-// refused.
+// FuzzSignature checks that a header made without the secret is refused.
 func FuzzSignature(f *testing.F) {
 	f.Add("t=1800000000,v1=00")
 	f.Add("t=1800000000,v1=" + strings.Repeat("0a", 32) + ",v0=x")
@@ -306,7 +304,7 @@ func FuzzEvent(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		n, err := s.Read(signed(body))
 		if errors.Is(err, payments.ErrSignature) {
-			t.Errorf("%q is signed well: %v", body, err)
+			t.Errorf("the signature of %q is refused: %v", body, err)
 		}
 		if err == nil {
 			paymentstest.CheckNotice(t, n)

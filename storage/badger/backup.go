@@ -21,10 +21,9 @@ import (
 //	                         uvarint expiry (seconds since 1970; 0: never), key, value
 //	byte 0, uvarint number of keys, SHA-256 of everything before
 //
-// Badger's own format is not used. Its writer reads in several transactions,
-// each a little later than the one before, and silently omits what it cannot
-// read; and a file in that format that was cut between two blocks restores
-// without an error.
+// Badger's own format is not used. Its writer reads in several transactions
+// with different snapshots, and silently omits unreadable values. A file in that
+// format that was cut between two blocks restores without an error.
 const backupHead = "modelgate backup 1\n"
 
 const (
@@ -80,7 +79,7 @@ func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	}
 	defer e.release()
 
-	if err := e.restore(ctx, &summer{r: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}); err != nil {
+	if err := e.restore(ctx, &checksumReader{r: bufio.NewReaderSize(r, 64<<10), sum: sha256.New()}); err != nil {
 		return fmt.Errorf("badger: restore: %w", err)
 	}
 	return nil
@@ -88,10 +87,10 @@ func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 
 // restore reads a backup into the engine, in transactions as large as the
 // engine accepts.
-func (e *engine) restore(ctx context.Context, r *summer) error {
+func (e *engine) restore(ctx context.Context, r *checksumReader) error {
 	head := make([]byte, len(backupHead))
 	if _, err := io.ReadFull(r, head); err != nil || string(head) != backupHead {
-		return errors.New("this is not a backup, or one that this build does not read")
+		return errors.New("this is not a backup that this build can read")
 	}
 
 	tx := e.begin(ctx)
@@ -136,21 +135,21 @@ func (e *engine) restore(ctx context.Context, r *summer) error {
 // errDamaged is the error of a backup that was cut or changed.
 var errDamaged = errors.New("the backup is damaged")
 
-// summer reads a backup and computes its checksum.
-type summer struct {
+// checksumReader reads a backup and computes its checksum.
+type checksumReader struct {
 	r   *bufio.Reader
 	sum hash.Hash
 }
 
 // Read implements io.Reader.
-func (s *summer) Read(p []byte) (int, error) {
+func (s *checksumReader) Read(p []byte) (int, error) {
 	n, err := s.r.Read(p)
 	s.sum.Write(p[:n])
 	return n, err
 }
 
 // ReadByte implements io.ByteReader.
-func (s *summer) ReadByte() (byte, error) {
+func (s *checksumReader) ReadByte() (byte, error) {
 	b, err := s.r.ReadByte()
 	if err == nil {
 		s.sum.Write([]byte{b})
@@ -158,9 +157,9 @@ func (s *summer) ReadByte() (byte, error) {
 	return b, err
 }
 
-// entry reads the next entry. It returns io.EOF at the end mark, and never if
-// the backup was cut.
-func (s *summer) entry() (key, val []byte, expires uint64, err error) {
+// entry reads the next entry. It returns io.EOF only at the end mark, not at the
+// end of a cut backup.
+func (s *checksumReader) entry() (key, val []byte, expires uint64, err error) {
 	kind, err := s.ReadByte()
 	if err != nil {
 		return nil, nil, 0, damaged(err)
@@ -190,9 +189,10 @@ func (s *summer) entry() (key, val []byte, expires uint64, err error) {
 	return key, val, head[2], nil
 }
 
-// end reads what follows the end mark and compares it with what was read.
-func (s *summer) end(count uint64) error {
-	promised, err := binary.ReadUvarint(s)
+// end reads the number of keys and the checksum after the end mark, and compares
+// them with the entries.
+func (s *checksumReader) end(count uint64) error {
+	announced, err := binary.ReadUvarint(s)
 	if err != nil {
 		return damaged(err)
 	}
@@ -201,13 +201,13 @@ func (s *summer) end(count uint64) error {
 	if _, err := io.ReadFull(s.r, got); err != nil {
 		return damaged(err)
 	}
-	if _, err := s.r.ReadByte(); err != io.EOF || promised != count || !bytes.Equal(got, want) {
+	if _, err := s.r.ReadByte(); err != io.EOF || announced != count || !bytes.Equal(got, want) {
 		return errDamaged
 	}
 	return nil
 }
 
-// damaged translates the end of the file in the middle of a backup.
+// damaged returns errDamaged for the end of the file in the middle of a backup.
 func damaged(err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%w: it ends too early", errDamaged)

@@ -46,7 +46,7 @@ func TestBackupKeepsExpiryAndLargeValues(t *testing.T) {
 		t.Fatal(err)
 	}
 	if again := backupOf(t, target); !bytes.Equal(again, copied) {
-		t.Error("a backup of what was restored differs")
+		t.Error("a backup of the restored engine differs")
 	}
 	err = target.View(t.Context(), func(r storage.Reader) error {
 		return r.(*view).each([]byte("purged"), nil, func(_, _ []byte, expires uint64) bool {
@@ -71,7 +71,7 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 	put(t, source, "b", []byte("two"))
 	copied := backupOf(t, source)
 
-	// Reading alone detects it, byte for byte, before anything is written.
+	// Reading detects the damage of each byte before anything is written.
 	for cut := range copied {
 		if err := readBackup(copied[:cut]); err == nil {
 			t.Errorf("%d of %d bytes were accepted", cut, len(copied))
@@ -79,14 +79,14 @@ func TestDamagedBackupIsRefused(t *testing.T) {
 		flipped := bytes.Clone(copied)
 		flipped[cut] ^= 0x20
 		if err := readBackup(flipped); err == nil {
-			t.Errorf("with byte %d changed it was accepted", cut)
+			t.Errorf("accepted with byte %d changed", cut)
 		}
 	}
 	if err := readBackup(append(bytes.Clone(copied), 'x')); err == nil {
-		t.Error("with an additional byte it was accepted")
+		t.Error("accepted with an additional byte")
 	}
 	if err := readBackup(copied); err != nil {
-		t.Errorf("as it was written: %v", err)
+		t.Errorf("the unchanged backup: %v", err)
 	}
 	if err := openTest(t, t.TempDir()).Restore(t.Context(), bytes.NewReader(copied[:len(copied)-1])); !errors.Is(err, errDamaged) {
 		t.Errorf("restoring a cut backup: %v", err)
@@ -99,7 +99,7 @@ func readBackup(backup []byte) error {
 	if string(head) != backupHead {
 		return errDamaged
 	}
-	r := &summer{r: bufio.NewReader(bytes.NewReader(body)), sum: sha256.New()}
+	r := &checksumReader{r: bufio.NewReader(bytes.NewReader(body)), sum: sha256.New()}
 	r.sum.Write(head)
 	for count := uint64(0); ; count++ {
 		if _, _, _, err := r.entry(); err == io.EOF {
@@ -118,7 +118,7 @@ func FuzzReadBackup(f *testing.F) {
 	f.Add([]byte(backupHead + "\x01\xff\xff\xff\xff\x0f"))
 	f.Fuzz(func(t *testing.T, backup []byte) {
 		if readBackup(backup) == nil && !bytes.HasSuffix(backup, sumOf(backup)) {
-			t.Errorf("%q was accepted without its sum", backup)
+			t.Errorf("%q was accepted without its checksum", backup)
 		}
 	})
 }
@@ -140,12 +140,12 @@ func TestABackupIsOneSnapshot(t *testing.T) {
 		})
 	}
 	for n := range 200 {
-		put(t, e, fmt.Sprint("m/", n), make([]byte, 4096)) // between them
+		put(t, e, fmt.Sprint("m/", n), make([]byte, 4096)) // between a and z
 	}
 	if err := change(0); err != nil {
 		t.Fatal(err)
 	}
-	// The writer of the backup changes them whenever it receives a part.
+	// The writer changes both keys whenever it receives a part of the backup.
 	n := 0
 	var copied bytes.Buffer
 	err := e.Backup(t.Context(), writerFunc(func(p []byte) (int, error) {
@@ -180,7 +180,7 @@ func TestBackupStops(t *testing.T) {
 	for n := range 4 {
 		writeRecords(t, e, n*250, 250)
 	}
-	full := errors.New("the tape is full")
+	full := errors.New("the medium is full")
 	if err := e.Backup(t.Context(), writerFunc(func([]byte) (int, error) { return 0, full })); !errors.Is(err, full) {
 		t.Errorf("got %v", err)
 	}

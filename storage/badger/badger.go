@@ -4,9 +4,9 @@
 //
 // [Badger] is the Caddy module modelgate.storage.badger; opening it returns a
 // storage.Engine. Committed data survives the end of the process at any moment,
-// and a power failure as far as the system's sync does: on macOS the sync that
-// Badger uses (msync) leaves data in the cache of the drive. The package
-// imports Caddy and package storage, and is the only one that knows Badger.
+// and a power failure if the system's sync does. On macOS the sync that Badger
+// uses (msync) leaves data in the cache of the drive. The package imports Caddy
+// and package storage, and is the only one that imports Badger.
 package badger
 
 import (
@@ -32,10 +32,10 @@ func init() {
 // a second process names the first. Other users of the machine have no access
 // to the directory (mode 0700) or its files (0600).
 type Badger struct {
-	// Path is the directory. It is created when the configuration starts, not
-	// before. It must be new, empty or a store, and on a local disk.
-	// Placeholders such as `{env.STORE}` are resolved. Default:
-	// `modelgate/store` in Caddy's data directory.
+	// Path is the directory. It is created when the configuration starts. It
+	// must be new, empty or a store, and on a local disk. Placeholders such as
+	// `{env.STORE}` are resolved. Default: `modelgate/store` in Caddy's data
+	// directory.
 	Path string `json:"path,omitempty"`
 
 	// Memory selects how much memory the engine uses for speed: `small`,
@@ -63,8 +63,7 @@ func (*Badger) CaddyModule() caddy.ModuleInfo {
 }
 
 // Provision resolves the path and sets the defaults. It neither creates nor
-// opens anything, so that a configuration can be validated beside a running
-// server.
+// opens anything, so that a configuration can be validated while a server runs.
 func (b *Badger) Provision(ctx caddy.Context) error {
 	b.logger = ctx.Logger()
 	if b.Memory == "" {
@@ -135,15 +134,15 @@ func (b *Badger) Key() string {
 	return "badger:" + b.dir
 }
 
-// KeyFile implements [storage.KeyFiler]. The file lies beside the directory,
-// not inside, so that a copy of the store does not contain its key.
+// KeyFile implements [storage.KeyFiler]. The file is next to the
+// directory, not inside, so that a copy of the store does not contain its key.
 func (b *Badger) KeyFile() string {
 	return b.dir + ".key"
 }
 
-// MediaDir implements [storage.MediaDirer]. The directory lies beside that of
-// the store. Media files leave twice MinFree if that is more than their usual
-// minimum, so that they do not cause writes to the store to be refused.
+// MediaDir implements [storage.MediaDirer]. The directory is next to that of the
+// store. Media files leave twice MinFree if that is more than their usual
+// minimum, so that writes to the store are not refused because of them.
 func (b *Badger) MediaDir() (path string, minFree int64) {
 	const usual = 512 << 20
 	if b.MinFree > usual {

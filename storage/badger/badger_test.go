@@ -73,7 +73,7 @@ func TestCaddyfileBecomesJSON(t *testing.T) {
 }
 
 // FuzzCaddyfile checks that every accepted Caddyfile is a valid configuration,
-// except for the one rule about two options.
+// except for the rule that combines two options.
 func FuzzCaddyfile(f *testing.F) {
 	f.Add("badger /store {\nmemory large\nmin_free 2GiB\n}")
 	f.Add("badger {\nmemory")
@@ -93,7 +93,7 @@ func FuzzCaddyfile(f *testing.F) {
 	})
 }
 
-// provision provisions b as Caddy does.
+// provision calls Provision and Validate, as Caddy does.
 func provision(t *testing.T, b *Badger) error {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: t.Context()})
@@ -104,7 +104,7 @@ func provision(t *testing.T, b *Badger) error {
 	return b.Validate()
 }
 
-func TestProvisionMakesNothing(t *testing.T) {
+func TestProvisionCreatesNothing(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv("XDG_DATA_HOME", dir)
 	t.Setenv("STORE", "given")
@@ -135,7 +135,7 @@ func TestProvisionMakesNothing(t *testing.T) {
 		}
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Errorf("provisioning left %v (%v)", entries, err)
+		t.Errorf("Provision created %v (%v)", entries, err)
 	}
 }
 
@@ -143,10 +143,10 @@ func TestValidateRefuses(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	for name, b := range map[string]*Badger{
-		"an unknown size":               {Path: dir, Memory: "huge"},
-		"too little free space":         {Path: dir, Memory: "large", MinFree: 320<<20 - 1},
-		"a negative number":             {Path: dir, MinFree: -1},
-		"a path below something a file": {Path: filepath.Join(os.Args[0], "store")},
+		"an unknown size":       {Path: dir, Memory: "huge"},
+		"too little free space": {Path: dir, Memory: "large", MinFree: 320<<20 - 1},
+		"a negative number":     {Path: dir, MinFree: -1},
+		"a path below a file":   {Path: filepath.Join(os.Args[0], "store")},
 	} {
 		if err := provision(t, b); err == nil {
 			t.Errorf("%s was accepted", name)

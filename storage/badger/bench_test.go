@@ -73,7 +73,7 @@ func BenchmarkMemory(b *testing.B) {
 			for b.Loop() {
 				key, _ := record(rand.IntN(records))
 				if get(b, e, string(key)) == nil {
-					b.Fatalf("%s is gone", key)
+					b.Fatalf("%s is missing", key)
 				}
 			}
 			b.ReportMetric(written, "MiB-after-writes")

@@ -40,8 +40,8 @@ func realPath(path string) (string, error) {
 }
 
 // prepareDirectory creates dir if necessary and removes the access of other
-// users. It refuses a directory that holds anything but a store, because its
-// name was probably a mistake.
+// users. It refuses a directory with files that do not belong to a store,
+// because its name was probably a mistake.
 func prepareDirectory(dir string) error {
 	if err := makeDirectory(dir); err != nil {
 		return err
@@ -51,7 +51,7 @@ func prepareDirectory(dir string) error {
 		return err
 	}
 	if len(entries) > 0 && !holdsStore(entries) {
-		return errors.New("the directory holds other files; name a new or an empty one")
+		return errors.New("the directory has other files; name a new or an empty one")
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -118,7 +118,7 @@ func removeEmptyLogs(dir string) error {
 }
 
 // files makes the names of new log files durable. Badger syncs the content of
-// log files but not their directory, and a file without a name is lost with all
+// log files but not their directory. A file without a name is lost with all
 // data that was acknowledged in it. Log files are numbered, so a new one is
 // found by its name.
 //
@@ -136,7 +136,7 @@ type files struct {
 // later changes.
 func watchFiles(dir string) (*files, error) {
 	f := &files{dir: dir}
-	f.noteManifest() // before the tables in it are looked at
+	f.noteManifest() // before its tables are listed
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil, err
@@ -178,7 +178,7 @@ func (f *files) syncNew() error {
 // secure removes the access of other users to the existing files and makes
 // their names durable.
 func (f *files) secure() error {
-	if err := closeToOthers(f.dir); err != nil {
+	if err := makePrivate(f.dir); err != nil {
 		return err
 	}
 	return syncDirectory(f.dir)

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestRealPathIsTheSameBeforeAndAfterMaking(t *testing.T) {
+func TestRealPathOfMissingAndExistingDirectories(t *testing.T) {
 	t.Parallel()
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	if err != nil {
@@ -58,8 +58,8 @@ func TestTheDirectoryIsPrivate(t *testing.T) {
 	if err := os.Mkdir(given, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	made := filepath.Join(t.TempDir(), "a", "made")
-	for _, dir := range []string{given, made} {
+	created := filepath.Join(t.TempDir(), "a", "created")
+	for _, dir := range []string{given, created} {
 		openTest(t, dir)
 		info, err := os.Stat(dir)
 		if err != nil {
@@ -71,8 +71,8 @@ func TestTheDirectoryIsPrivate(t *testing.T) {
 	}
 }
 
-// TestFilesArePrivate: Badger creates most files readable for all, and tables
-// at any time.
+// TestFilesArePrivate checks the modes of files. Badger creates most of them readable for all
+// users, and tables at any time.
 func TestFilesArePrivate(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {
@@ -80,7 +80,7 @@ func TestFilesArePrivate(t *testing.T) {
 	}
 	c := testConfig(t.TempDir())
 	e := openWith(t, c)
-	closed := func(when string, names ...string) {
+	checkModes := func(when string, names ...string) {
 		t.Helper()
 		for _, name := range names {
 			info, err := os.Lstat(filepath.Join(c.dir, name))
@@ -96,25 +96,25 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 	}
 	isTable := func(name string) bool { return filepath.Ext(name) == ".sst" }
-	closed("when it is new", namesIn(t, c.dir)...)
+	checkModes("a new store", namesIn(t, c.dir)...)
 
 	put(t, e, "large", make([]byte, 2<<20)) // in the value log
 	for n, tables := 0, []string(nil); len(tables) == 0; n++ {
 		if n == 200 {
-			t.Fatal("no table was made; the test has shown nothing")
+			t.Fatal("no table was created: the test is not effective")
 		}
 		for _, made := range e.db.Tables() {
 			tables = append(tables, filepath.Base(table.NewFilename(made.ID, c.dir)))
 		}
 		put(t, e, fmt.Sprint(n), make([]byte, 256<<10))
-		closed("under writes", tables...)
-		closed("under writes", slices.DeleteFunc(namesIn(t, c.dir), isTable)...)
+		checkModes("during writes", tables...)
+		checkModes("during writes", slices.DeleteFunc(namesIn(t, c.dir), isTable)...)
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	names := namesIn(t, c.dir)
-	closed("when it is closed", names...)
+	checkModes("a closed store", names...)
 
 	for _, name := range names {
 		if err := os.Chmod(filepath.Join(c.dir, name), 0o644); err != nil {
@@ -122,7 +122,7 @@ func TestFilesArePrivate(t *testing.T) {
 		}
 	}
 	openWith(t, c)
-	closed("when one with open files is opened", names...)
+	checkModes("an opened store whose files were readable", names...)
 }
 
 // namesIn returns the names of the files in dir.
@@ -152,7 +152,7 @@ func TestAForeignDirectoryIsUnchanged(t *testing.T) {
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 1 {
-		t.Errorf("left behind: %v (%v)", entries, err)
+		t.Errorf("the directory has %v (%v), want only the other file", entries, err)
 	}
 	info, err := os.Stat(dir)
 	if err != nil {
@@ -163,9 +163,9 @@ func TestAForeignDirectoryIsUnchanged(t *testing.T) {
 	}
 }
 
-// TestEmptyLogsAfterAKill: without removeEmptyLogs, Badger's Open fails on each
-// of these. The second half checks that this is still true; otherwise
-// removeEmptyLogs can be deleted.
+// TestEmptyLogsAfterAKill opens a store with an empty log. Without removeEmptyLogs,
+// Badger's Open fails. The end of the test checks that this is still true;
+// otherwise removeEmptyLogs can be deleted.
 func TestEmptyLogsAfterAKill(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"00009" + memtableLog, "000009" + valueLog} {
@@ -226,15 +226,15 @@ func TestNamesOfNewLogsAreSynced(t *testing.T) {
 			t.Fatal(err)
 		}
 		if now.memtable != e.files.memtable || now.value != e.files.value {
-			t.Fatalf("watching %+v, there is %+v", *e.files, *now)
+			t.Fatalf("watching %+v, the directory has %+v", *e.files, *now)
 		}
 	}
 	if e.files.memtable == first {
-		t.Error("no memtable was filled; the test has shown nothing")
+		t.Error("no memtable was filled: the test is not effective")
 	}
 }
 
-func TestNewLogIsNoticedOnce(t *testing.T) {
+func TestNewLogsAreSyncedOnce(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	f, err := watchFiles(dir)
@@ -256,7 +256,7 @@ func TestNewLogIsNoticedOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := f.syncNew(); err != nil {
-		t.Errorf("with no new log the directory is not touched: %v", err)
+		t.Errorf("without a new log: %v", err)
 	}
 	if _, err := watchFiles(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("got %v", err)

@@ -60,10 +60,10 @@ func syncDirectory(dir string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// closeToOthers removes the access of other users to the files in dir. Badger
+// makePrivate removes the access of other users to the files in dir. Badger
 // creates most of them with mode 0644, which cannot be configured. A file that
 // disappears meanwhile was a table that has been merged.
-func closeToOthers(dir string) error {
+func makePrivate(dir string) error {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return err

@@ -39,6 +39,6 @@ func (l *lock) release() error { return windows.CloseHandle(l.file) }
 // syncDirectory does nothing: Windows keeps names with the files.
 func syncDirectory(string) error { return nil }
 
-// closeToOthers does nothing: on Windows a file inherits the access of other users
+// makePrivate does nothing: on Windows a file inherits the access of other users
 // from its directory.
-func closeToOthers(string) error { return nil }
+func makePrivate(string) error { return nil }

@@ -22,13 +22,13 @@ type config struct {
 }
 
 // engine is an open store. Updates run one after another while they hold the
-// writer's token, which makes them serializable; views run beside them on
+// writer's token, which makes them serializable; views run concurrently on
 // snapshots.
 //
 // A commit never returns storage.ErrUnknown. That error tells the caller to
 // read again, but a write whose sync failed is visible until the process ends
-// and may be gone afterwards. So such a failure is returned as it is, Store
-// stops on it, and only the next start shows what is durable.
+// and may be gone afterwards. So the engine returns such a failure unchanged,
+// Store stops, and only the next start shows which writes are durable.
 type engine struct {
 	db     *badger.DB
 	log    *logger
@@ -177,13 +177,13 @@ func (e *engine) begin(ctx context.Context) *txn {
 	return tx
 }
 
-// mostSpared is the largest number of changes for which memory is kept.
-const mostSpared = 1 << 14
+// maxSpared is the largest number of changes for which memory is kept.
+const maxSpared = 1 << 14
 
 // end ends a transaction. The caller holds the writer's token.
 func (e *engine) end(tx *txn) {
 	tx.txn.Discard()
-	if clear(tx.changes); cap(tx.changes) <= mostSpared {
+	if clear(tx.changes); cap(tx.changes) <= maxSpared {
 		e.spare = tx.changes[:0]
 	}
 }
@@ -238,7 +238,7 @@ func (e *engine) shutdown() error {
 	e.mu.Unlock()
 	close(e.ended)
 	e.running.Wait()
-	return errors.Join(e.db.Close(), closeToOthers(e.files.dir), e.lock.release())
+	return errors.Join(e.db.Close(), makePrivate(e.files.dir), e.lock.release())
 }
 
 // enter registers a running transaction, unless the engine is closed.

@@ -89,7 +89,7 @@ func get(tb testing.TB, e storage.Engine, key string) (val []byte) {
 	return val
 }
 
-func TestTooLargeLeavesNothing(t *testing.T) {
+func TestATooLargeTransactionHasNoEffect(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	put(t, e, "key", []byte("before"))
@@ -143,7 +143,7 @@ func TestTooLargeLeavesNothing(t *testing.T) {
 	}
 }
 
-func TestCloseWaitsForWhatRuns(t *testing.T) {
+func TestCloseWaitsForTransactions(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	closing := make(chan error)
@@ -155,7 +155,7 @@ func TestCloseWaitsForWhatRuns(t *testing.T) {
 		}
 		select {
 		case err := <-closing:
-			t.Errorf("Close returned under a transaction: %v", err)
+			t.Errorf("Close returned during a transaction: %v", err)
 		default:
 		}
 		return tx.Set([]byte("key"), []byte("last"), never)
@@ -185,7 +185,7 @@ func TestAWaitingUpdateEndsWithItsContext(t *testing.T) {
 	err := e.Update(t.Context(), func(storage.Txn) error {
 		waiting := make(chan error)
 		go func() {
-			waiting <- e.Update(ctx, func(storage.Txn) error { t.Error("ran beside another update"); return nil })
+			waiting <- e.Update(ctx, func(storage.Txn) error { t.Error("ran concurrently with another update"); return nil })
 		}()
 		cancel()
 		return <-waiting

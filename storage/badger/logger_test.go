@@ -16,8 +16,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestSyncOfTheValueLogFails: Badger reports this error only in its log.
-func TestSyncOfTheValueLogFails(t *testing.T) {
+// TestAFailedSyncOfTheValueLogStopsCommits logs the error as Badger does, which reports it only in
+// its log.
+func TestAFailedSyncOfTheValueLogStopsCommits(t *testing.T) {
 	t.Parallel()
 	e := openTest(t, t.TempDir())
 	put(t, e, "key", nil)
@@ -27,8 +28,8 @@ func TestSyncOfTheValueLogFails(t *testing.T) {
 		if err == nil {
 			t.Error("a commit after the failure was acknowledged")
 		}
-		for _, soft := range []error{storage.ErrConflict, storage.ErrTooLarge, storage.ErrLowSpace, storage.ErrUnknown} {
-			if errors.Is(err, soft) {
+		for _, expected := range []error{storage.ErrConflict, storage.ErrTooLarge, storage.ErrLowSpace, storage.ErrUnknown} {
+			if errors.Is(err, expected) {
 				t.Errorf("%v would be tried again", err)
 			}
 		}
@@ -45,7 +46,7 @@ func TestBadgerStillLogsSyncErrors(t *testing.T) {
 		t.Skip("no source here: ", err)
 	}
 	if !bytes.Contains(source, []byte(`vlog.opt.Errorf("`+syncFailed)) {
-		t.Errorf("Badger does not log %q any more: see how it reports a failed sync now", syncFailed)
+		t.Errorf("Badger no longer logs %q: find out how it reports a failed sync", syncFailed)
 	}
 }
 

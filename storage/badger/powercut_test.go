@@ -93,12 +93,12 @@ func TestPowerCut(t *testing.T) {
 	acked, end := len(before.content), len(after.content)
 	lost, kept := 0, 0
 	for cut := acked; cut <= end; cut = min(cut+13, max(end, cut+1)) {
-		holed := bytes.Clone(after.content)
-		clear(holed[acked:cut])
+		withGap := bytes.Clone(after.content)
+		clear(withGap[acked:cut])
 		for name, dir := range map[string]string{
 			"the rest is zero":          img.write(t, log, after.content[:cut], after.size),
 			"the file ends there":       img.write(t, log, after.content[:cut], int64(cut)),
-			"only the rest was written": img.write(t, log, holed, after.size),
+			"only the rest was written": img.write(t, log, withGap, after.size),
 		} {
 			e, err := open(func() config { c := c; c.dir = dir; return c }())
 			if err != nil {

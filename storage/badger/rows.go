@@ -12,13 +12,13 @@ import (
 
 // rows caches values that were read recently, by key. Reading the tree searches
 // every level that may contain the key, and the number of levels grows with the
-// store; reading the cache always costs the same.
+// store. Reading the cache always costs the same.
 //
 // Before a commit gets its timestamp, it removes the keys that it writes from
-// the cache; afterwards it puts back the new values of those that were there.
-// So a snapshot finds here what it would find in the tree, unless it is older
-// than the entry, which get checks. A value that was read is cached only if no
-// commit that writes its key has begun since before the snapshot: otherwise it
+// the cache. Afterwards it adds the new values of the keys that were cached. So
+// a cached value is the same as in the tree, unless the snapshot is older than
+// the entry, which get checks. A value that was read is cached only if no
+// commit that writes its key has begun since before the snapshot. Otherwise it
 // could be the value that this commit removed.
 type rows struct {
 	begun  atomic.Uint64           // commits
@@ -37,7 +37,7 @@ const (
 	// mistaken for written ones.
 	rowSlots = 1 << 16
 
-	// rowCost is the approximate size of a row beside its key and value, in
+	// rowCost is the approximate size of a row without its key and value, in
 	// bytes.
 	rowCost = 128
 )
@@ -48,7 +48,7 @@ type rowShard struct {
 	mu         sync.Mutex
 	young, old map[string]row
 	used       int // bytes in young
-	most       int
+	max        int
 }
 
 // row is a value, nil if the key is absent, or a list. It is never changed.
@@ -70,10 +70,10 @@ func (one *row) size() int {
 	return size
 }
 
-func newRows(most int64) *rows {
+func newRows(size int64) *rows {
 	r := &rows{seed: maphash.MakeSeed()}
 	for i := range r.shards {
-		r.shards[i].most = int(most) / rowShards / 2
+		r.shards[i].max = int(size) / rowShards / 2
 	}
 	return r
 }
@@ -103,7 +103,7 @@ func (r *rows) get(key []byte, at uint64) (one row, known bool) {
 	return found, true
 }
 
-// keep caches what was read. endedBefore is the number of commits that had ended before
+// keep caches a row that was read. endedBefore is the number of commits that had ended before
 // the snapshot. The row must not be changed afterwards.
 func (r *rows) keep(key []byte, one row, endedBefore uint64) {
 	s, last := r.place(key)
@@ -130,10 +130,10 @@ func (r *rows) keepList(folder []byte, list row, endedBefore uint64) {
 // put adds a row to the young generation. The caller holds the lock.
 func (s *rowShard) put(key string, one row) {
 	size := len(key) + one.size()
-	if size > s.most/8 {
+	if size > s.max/8 {
 		return
 	}
-	if s.used += size; s.used > s.most || s.young == nil {
+	if s.used += size; s.used > s.max || s.young == nil {
 		s.old, s.young, s.used = s.young, make(map[string]row), size
 	}
 	s.young[key] = one
@@ -166,7 +166,7 @@ func (r *rows) begin(changes []change) {
 }
 
 // drop removes a key from the cache for a commit and reports whether a value
-// was there.
+// was cached.
 func (r *rows) drop(key []byte, commit uint64) (known bool) {
 	s, last := r.place(key)
 	last.Store(commit)
@@ -199,7 +199,7 @@ func (r *rows) end(changes []change, at uint64) {
 // families are the prefixes of keys, up to the first slash, for which lists
 // have been cached. A list is the result of scanning a folder: all keys that
 // begin with a path up to a slash. A commit removes the lists of all folders
-// that contain a key which it writes; for most families there are never any.
+// that contain a key which it writes; most families have no lists.
 type families struct {
 	mu    sync.Mutex // held while one is added
 	known atomic.Pointer[map[string]bool]
@@ -225,8 +225,8 @@ func (f *families) add(key []byte) {
 	f.known.Store(&more)
 }
 
-// mostListed is the largest size of a cached list in bytes.
-const mostListed = 4 << 10
+// maxListed is the largest size of a cached list in bytes.
+const maxListed = 4 << 10
 
 // isFolder reports whether [lo, hi) covers exactly the keys of a folder.
 func isFolder(lo, hi []byte) bool {

@@ -13,9 +13,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestCachedRowsBelongToTheSnapshot: one writer sets several keys to the same
-// number in each commit, while many read them through cached rows. A view that
-// used a row of another snapshot would see two numbers.
+// TestCachedRowsBelongToTheSnapshot sets several keys to the same number in each
+// commit, while many views read them through cached rows. A view that used a row
+// of another snapshot would see two numbers.
 func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	t.Parallel()
 	const (
@@ -50,16 +50,16 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 	var all sync.WaitGroup
 	for reader := range readers {
 		all.Go(func() {
-			for turn := reader; committed.Load() < commits && !t.Failed(); turn++ {
+			for round := reader; committed.Load() < commits && !t.Failed(); round++ {
 				least := committed.Load()
 				err := e.View(t.Context(), func(r storage.Reader) error {
 					var seen uint64
-					gone := false
-					if turn%2 == 0 {
+					absent := false
+					if round%2 == 0 {
 						return listed(r, least)
 					}
 					for i := range keys {
-						n := (i + turn) % keys
+						n := (i + round) % keys
 						if _, is := e.rows.get(names[n], r.(*view).txn.ReadTs()); is {
 							known.Add(1)
 						}
@@ -68,7 +68,7 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 							return err
 						}
 						if n == 0 && val == nil {
-							gone = true
+							absent = true
 							continue
 						}
 						got := binary.BigEndian.Uint64(val)
@@ -77,8 +77,8 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 						}
 						seen = got
 					}
-					if gone != (seen%3 == 0) {
-						t.Errorf("a view that saw %d found the first key: %t", seen, !gone)
+					if absent != (seen%3 == 0) {
+						t.Errorf("a view that saw %d found the first key: %t", seen, !absent)
 					}
 					return nil
 				})
@@ -104,7 +104,7 @@ func TestCachedRowsBelongToTheSnapshot(t *testing.T) {
 // folder is the folder of the keys that are written together.
 var folder = []byte("row/")
 
-// listed checks that a list of all of them has one number.
+// listed checks that all keys of the folder have the same number.
 func listed(r storage.Reader, least uint64) error {
 	var seen []uint64
 	err := r.Scan(folder, storage.PrefixEnd(folder), func(_, val []byte) bool {
@@ -120,7 +120,7 @@ func listed(r storage.Reader, least uint64) error {
 	}
 	for _, n := range seen {
 		if n != seen[0] || n < least || len(seen) != want {
-			return fmt.Errorf("a list shows %d and began after %d", seen, least)
+			return fmt.Errorf("a list has %d and began after %d", seen, least)
 		}
 	}
 	return nil
@@ -166,30 +166,30 @@ func TestAWriteInvalidatesACachedList(t *testing.T) {
 		}
 		put(t, e, step.key, []byte("x"))
 		if got := list(); got != step.want {
-			t.Errorf("after %s is written the list is %q, want %q", step.key, got, step.want)
+			t.Errorf("after a write of %s, the list is %q, want %q", step.key, got, step.want)
 		}
 	}
 }
 
-func TestARowServesOnlySnapshotsThatAreNotEarlier(t *testing.T) {
+func TestEarlierSnapshotsDoNotUseARow(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	key := []byte("k")
 	r.keep(key, row{val: []byte("v"), at: 10}, 0)
 	if _, known := r.get(key, 9); known {
-		t.Error("it was read in a later snapshot than this")
+		t.Error("the row of a later snapshot is used")
 	}
 	if one, known := r.get(key, 10); !known || string(one.val) != "v" {
-		t.Error("it is not there")
+		t.Error("the row is not used by its own snapshot")
 	}
 	past := uint64(time.Now().Unix())
 	r.keep(key, row{val: []byte("v"), expires: past, at: 12}, 0)
 	if _, known := r.get(key, 12); known {
-		t.Error("it has expired")
+		t.Error("an expired row is used")
 	}
 	r.keep(key, row{expires: past + 1000, at: 12}, 0)
 	if one, known := r.get(key, 12); !known || one.val != nil {
-		t.Error("it is not known to be absent")
+		t.Error("an absent key is not cached")
 	}
 }
 
@@ -203,19 +203,19 @@ func TestARowReadBeforeItsCommitIsNotCached(t *testing.T) {
 	r.keep(written, old, 0)
 	r.keep(other, old, 0)
 	if _, known := r.get(written, 10); known {
-		t.Error("it is kept while it is being written")
+		t.Error("the row is cached during its commit")
 	}
 	r.end(changes, 11)
 	r.keep(written, old, 0)
 	if _, known := r.get(written, 12); known {
-		t.Error("it is kept after it was written")
+		t.Error("the earlier row is cached after the commit")
 	}
 	if _, known := r.get(other, 12); !known {
-		t.Error("a commit of other keys prevents its caching")
+		t.Error("a commit of another key prevents caching")
 	}
 	r.keep(written, row{val: []byte("new"), at: 11}, r.ended.Load())
 	if _, known := r.get(written, 11); !known {
-		t.Error("a row that was read after the commit is not kept")
+		t.Error("a row that was read after the commit is not cached")
 	}
 }
 
@@ -231,11 +231,11 @@ func TestACommitUpdatesCachedRows(t *testing.T) {
 	}{
 		{"a value", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 11, "new"},
 		{"an empty value", &row{val: []byte{}, at: 10}, change{val: []byte("new")}, 11, "new"},
-		{"what nobody has asked for", nil, change{val: []byte("new")}, 11, "unknown"},
-		{"what was not there", &row{at: 10}, change{val: []byte("new")}, 11, "unknown"},
-		{"what is deleted", &row{val: []byte("old"), at: 10}, change{}, 11, "unknown"},
-		{"what has expired", &row{val: []byte("old"), at: 10}, change{val: []byte("new"), expires: past}, 11, "unknown"},
-		{"a commit that has failed", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 0, "unknown"},
+		{"a key that was not cached", nil, change{val: []byte("new")}, 11, "unknown"},
+		{"an absent key", &row{at: 10}, change{val: []byte("new")}, 11, "unknown"},
+		{"a deleted key", &row{val: []byte("old"), at: 10}, change{}, 11, "unknown"},
+		{"an expired value", &row{val: []byte("old"), at: 10}, change{val: []byte("new"), expires: past}, 11, "unknown"},
+		{"a failed commit", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 0, "unknown"},
 		{"a later commit", &row{val: []byte("old"), at: 10}, change{val: []byte("new")}, 12, "unknown"},
 	} {
 		r := newRows(1 << 20)
@@ -246,7 +246,7 @@ func TestACommitUpdatesCachedRows(t *testing.T) {
 		changes := []change{c.change}
 		r.begin(changes)
 		if _, known := r.get(c.change.key, 10); known {
-			t.Errorf("%s: it is there while it is written", c.name)
+			t.Errorf("%s: the row is cached during its commit", c.name)
 		}
 		r.end(changes, c.at)
 		got := "unknown"
@@ -277,7 +277,7 @@ func TestTheLastWriteOfAKeyIsCached(t *testing.T) {
 		return got
 	}
 	if got := read(); got != "old" {
-		t.Fatalf("it is %q", got)
+		t.Fatalf("the value is %q", got)
 	}
 	err := e.Update(t.Context(), func(tx storage.Txn) error {
 		return errors.Join(tx.Set(key, []byte("first"), never), tx.Set(key, []byte("last"), never))
@@ -286,10 +286,10 @@ func TestTheLastWriteOfAKeyIsCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	if one, known := e.rows.get(key, e.db.MaxVersion()); !known || string(one.val) != "last" {
-		t.Errorf("among the rows it is %q, known: %t", one.val, known)
+		t.Errorf("the cached row is %q, known: %t", one.val, known)
 	}
 	if got := read(); got != "last" {
-		t.Errorf("it is %q", got)
+		t.Errorf("the value is %q", got)
 	}
 }
 
@@ -305,7 +305,7 @@ func TestARefusedCommitIsNotCached(t *testing.T) {
 	}
 	tx := e.begin(t.Context())
 	var err error
-	for n := 0; err == nil; n++ { // fill it
+	for n := 0; err == nil; n++ { // fill the transaction
 		err = tx.set(fmt.Appendf(nil, "fill/%d", n), make([]byte, 32<<10), 0)
 	}
 	if again := tx.set([]byte("k"), make([]byte, 40<<10), 0); !errors.Is(err, storage.ErrTooLarge) || !errors.Is(again, storage.ErrTooLarge) {
@@ -317,23 +317,23 @@ func TestARefusedCommitIsNotCached(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := get(t, e, "k"); string(got) != "old" {
-		t.Errorf("it has %d bytes that were never written", len(got))
+		t.Errorf("the cached row has %d bytes that were not committed", len(got))
 	}
 }
 
 func TestUnusedRowsAreRemoved(t *testing.T) {
 	t.Parallel()
-	const most = 1 << 20
-	r := newRows(most)
+	const limit = 1 << 20
+	r := newRows(limit)
 	hot := []byte("hot")
 	r.keep(hot, row{val: make([]byte, 100)}, 0)
 	for n := range 100_000 {
 		r.keep(fmt.Appendf(nil, "cold/%d", n), row{val: make([]byte, 100)}, 0)
 		if _, known := r.get(hot, 1); !known {
-			t.Fatalf("a row that is read is gone after %d others", n)
+			t.Fatalf("a row that is read was removed after %d others", n)
 		}
 	}
-	r.keep([]byte("huge"), row{val: make([]byte, most)}, 0)
+	r.keep([]byte("huge"), row{val: make([]byte, limit)}, 0)
 	var kept int
 	for i := range r.shards {
 		for _, generation := range []map[string]row{r.shards[i].young, r.shards[i].old} {
@@ -342,12 +342,12 @@ func TestUnusedRowsAreRemoved(t *testing.T) {
 			}
 		}
 	}
-	if kept > most || kept < most/4 {
-		t.Errorf("%d bytes are kept of at most %d", kept, most)
+	if kept > limit || kept < limit/4 {
+		t.Errorf("%d bytes are kept of at most %d", kept, limit)
 	}
 }
 
-func TestACommitRemovesOldRowsToo(t *testing.T) {
+func TestACommitRemovesRowsOfTheOldGeneration(t *testing.T) {
 	t.Parallel()
 	r := newRows(1 << 20)
 	key := []byte("k")
@@ -357,13 +357,13 @@ func TestACommitRemovesOldRowsToo(t *testing.T) {
 		r.keep(fmt.Appendf(nil, "other/%d", n), row{val: make([]byte, 100)}, 0)
 	}
 	if _, old := s.old[string(key)]; !old {
-		t.Fatal("it is not among the old ones")
+		t.Fatal("the row is not in the old generation")
 	}
 	changes := []change{{key: key}}
 	r.begin(changes)
 	r.end(changes, 1)
 	if _, known := r.get(key, 1); known {
-		t.Error("it is there after it was written")
+		t.Error("the row is cached after its key was written")
 	}
 }
 
@@ -373,7 +373,7 @@ func TestAFullScanDoesNotFillTheCache(t *testing.T) {
 	c := testConfig(t.TempDir())
 	c.size = sizings["large"] // one transaction has all keys
 	e := openWith(t, c)
-	const keys = 3 * mostKept
+	const keys = 3 * maxKept
 	name := func(n int) []byte { return fmt.Appendf(nil, "row/%d", n) }
 	if err := e.Update(t.Context(), func(tx storage.Txn) error {
 		for n := range keys {
@@ -401,7 +401,7 @@ func TestAFullScanDoesNotFillTheCache(t *testing.T) {
 			known++
 		}
 	}
-	if known != mostKept {
-		t.Errorf("%d rows were kept, want %d", known, mostKept)
+	if known != maxKept {
+		t.Errorf("%d rows were kept, want %d", known, maxKept)
 	}
 }

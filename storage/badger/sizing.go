@@ -12,9 +12,9 @@ const (
 	maxInline = 1 << 20
 
 	// valueLogSize is the size at which Badger begins a new value-log file.
-	// Badger maps twice that into memory and must not have to grow the mapping,
-	// because readers hold slices of it. maxLargeValues keeps every transaction
-	// within it.
+	// Badger maps twice that into memory. The mapping must never grow, because
+	// readers hold slices of it. maxLargeValues keeps every transaction within
+	// it.
 	valueLogSize   = 64 << 20
 	maxLargeValues = 48 << 20
 
@@ -26,19 +26,18 @@ const (
 // sizing holds the sizes in bytes for one value of `memory`.
 //
 // Under sustained writes, most memory of the engine is the buffers in which
-// tables are built. Badger keeps them in one pool, for memtables and for
-// merging alike, so each buffer grows to the largest use: it holds a table both
+// tables are built. Badger keeps them in one pool for memtables and merges, so
+// each buffer grows to the largest use. A buffer holds a table both
 // uncompressed and compressed, and doubles until that fits. A dozen are in use
 // when tables are merged, 27 at most (13 for each of two compactors, one for a
-// memtable). So memtable and table are chosen together: with records that
-// compress to a quarter, as those of the ledger do, both fit a buffer of 14
-// times table.
+// memtable). So memtable and table are chosen together. Records of the ledger
+// compress to a quarter; then both fit a buffer of 14 times table.
 //
 // With normal, a memtable is 3.5 tables, and the first level of merged tables 3,
 // because Badger splits a merge into parts of three tables. The parts run in
 // parallel, and each holds a core for 10 ms before Go lets a call run. With twice
 // these sizes the p99 of calls at saturation on one core was 80 ms while tables
-// were merged; it is 50 ms now, and 35 ms without merges.
+// were merged. It is 50 ms now, and 35 ms without merges.
 type sizing struct {
 	memtable    int64 // writes collected in memory, and again in a log file
 	table       int64 // a merged table, compressed
@@ -58,14 +57,14 @@ var sizings = map[string]sizing{
 
 const (
 	// mergeAt is the number of tables at level 0 that are merged into the level
-	// below; memtables wait at mostUnmerged. With four or more, Badger may
+	// below; memtables wait at maxUnmerged. With four or more, Badger may
 	// merge them among themselves instead, in a buffer of at least 256 MiB.
-	mergeAt      = 2
-	mostUnmerged = 3
+	mergeAt     = 2
+	maxUnmerged = 3
 
-	// levelRatio is the size ratio of one level to the level above. Each three
-	// tables that one table is merged with form one part of the work, with its
-	// own buffer; with 5 instead of Badger's 10 there are two such parts.
+	// levelRatio is the size ratio of one level to the level above. Badger
+	// splits the merge of one table into parts of three tables of the next level,
+	// with one buffer each. With 5 instead of Badger's 10 there are two such parts.
 	levelRatio = 5
 )
 
@@ -105,7 +104,7 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 		// Close, because files are removed before Open.
 		WithBypassLockGuard(true).
 
-		// verifyTables has looked at the tables before they are opened.
+		// verifyTables has checked the tables before they are opened.
 		WithChecksumVerificationMode(options.NoVerification).
 		WithVerifyValueChecksum(true).
 		WithValueThreshold(s.inline()).
@@ -120,7 +119,7 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 
 		// Many keys that a transaction reads are absent, such as a new
 		// idempotency key. Each false positive, 1 in 100 by default, decompresses
-		// a block for nothing.
+		// a block in vain.
 		WithBloomFalsePositive(0.001).
 
 		// Records are JSON: Snappy makes the tables 3.6 times smaller and a read
@@ -130,7 +129,7 @@ func (s sizing) options(dir string, log badger.Logger) badger.Options {
 		WithBaseLevelSize(s.baseLevel).
 		WithLevelSizeMultiplier(levelRatio).
 		WithNumLevelZeroTables(mergeAt).
-		WithNumLevelZeroTablesStall(mostUnmerged)
+		WithNumLevelZeroTablesStall(maxUnmerged)
 	o.TableSizeMultiplier = 1 // tables of deep levels, and their buffers, would be larger
 	return o
 }

@@ -22,7 +22,7 @@ func TestMergingTablesUsesLimitedMemory(t *testing.T) {
 	// one.
 	defer debug.SetGCPercent(debug.SetGCPercent(25))
 	const (
-		most    = 160 << 20 // all buffers that can be in use at the same time, and a quarter of that as garbage
+		limit   = 160 << 20 // all buffers that can be in use at the same time, and a quarter of that as garbage
 		written = 128 << 20
 	)
 	e := openTest(t, t.TempDir()) // with `memory small`
@@ -55,14 +55,14 @@ func TestMergingTablesUsesLimitedMemory(t *testing.T) {
 	}
 	t.Logf("the heap was %d MiB at most, with %d merged tables", got>>20, merged)
 	if merged == 0 {
-		t.Error("no tables were merged; the test has shown nothing")
+		t.Error("no tables were merged: the test is not effective")
 	}
-	if got > most {
-		t.Errorf("the heap was %d MiB, want at most %d", got>>20, most>>20)
+	if got > limit {
+		t.Errorf("the heap was %d MiB, want at most %d", got>>20, limit>>20)
 	}
 }
 
-// heapPeak returns the greatest size of the heap until stop is closed.
+// heapPeak returns the maximum size of the heap until stop is closed.
 func heapPeak(stop <-chan struct{}) (peak uint64) {
 	objects := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	tick := time.NewTicker(5 * time.Millisecond)

@@ -12,8 +12,8 @@ import (
 
 // space refuses writes when the disk is nearly full. Badger writes its logs
 // through memory maps, and a page that cannot be allocated kills the process
-// (SIGBUS). Asking the system takes about a microsecond, a hundredth of a sync,
-// so every commit asks.
+// (SIGBUS). The system call takes about a microsecond, a hundredth of a sync, so
+// every commit makes it.
 type space struct {
 	dir  string
 	min  atomic.Uint64

@@ -4,6 +4,6 @@ package badger
 
 import "math"
 
-// freeSpace returns the greatest number, because this system reports no free
-// space. Writes are then never refused.
+// freeSpace returns the maximum number, because this system does not report the
+// free space. Writes are never refused.
 func freeSpace(string) (uint64, error) { return math.MaxUint64, nil }

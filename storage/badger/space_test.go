@@ -21,7 +21,7 @@ func TestLowSpaceRefusesWritesOnly(t *testing.T) {
 	}
 	free--
 	if err := e.Update(t.Context(), write); !errors.Is(err, storage.ErrLowSpace) {
-		t.Errorf("with a byte too little: %v", err)
+		t.Errorf("with one byte less than the minimum: %v", err)
 	}
 	failure = errors.New("no such device")
 	if err := e.Update(t.Context(), write); !errors.Is(err, storage.ErrLowSpace) || !errors.Is(err, failure) {
@@ -32,12 +32,12 @@ func TestLowSpaceRefusesWritesOnly(t *testing.T) {
 		t.Errorf("an update that writes nothing: %v", err)
 	}
 	if got := get(t, e, "key"); string(got) != "before" {
-		t.Errorf("key: %q, want what was there before", got)
+		t.Errorf("key: %q, want the earlier value", got)
 	}
 	free, failure = c.minFree, nil
 	put(t, e, "key", []byte("after"))
 
-	// A restart on a full disk is refused too, with a clear error.
+	// A restart on a full disk is also refused.
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}

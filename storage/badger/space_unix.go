@@ -5,7 +5,7 @@ package badger
 import "syscall"
 
 // freeSpace returns the bytes that a process without privileges may still
-// write where dir is.
+// write to the file system of dir.
 func freeSpace(dir string) (uint64, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(dir, &stat); err != nil {

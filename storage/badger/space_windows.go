@@ -2,7 +2,7 @@ package badger
 
 import "golang.org/x/sys/windows"
 
-// freeSpace returns the bytes that this user may still write where dir is.
+// freeSpace returns the bytes that this user may still write to the volume of dir.
 func freeSpace(dir string) (uint64, error) {
 	path, err := windows.UTF16PtrFromString(dir)
 	if err != nil {

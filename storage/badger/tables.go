@@ -16,12 +16,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// verifyTables reads every table that the manifest names and checks the
-// checksums of its blocks. Badger treats a block that it cannot read as a block
-// without keys, so damage must be found before it opens the directory. Badger
-// can check by itself, but then also checks each table that it has just
-// written, and holds all blocks of a table in memory for that: half of the time
-// that tables cost, and most of the memory (measured, v4.9.6).
+// verifyTables reads every table that the manifest names and checks the checksums
+// of its blocks. Badger treats a block that it cannot read as a block without
+// keys, so damage must be found before it opens the directory. Badger has an
+// option for this check. But it then also checks each table that it has just
+// written, with all blocks of the table in memory. That takes half of the time and
+// most of the memory of tables (measured, v4.9.6).
 func verifyTables(dir string, opts badger.Options) error {
 	file, err := os.Open(filepath.Join(dir, badger.ManifestFilename))
 	if errors.Is(err, fs.ErrNotExist) {

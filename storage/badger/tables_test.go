@@ -11,7 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestADamagedTableIsRefused: Badger would omit what it cannot read.
+// TestADamagedTableIsRefused damages tables. Badger would silently omit the keys of a
+// damaged block.
 func TestADamagedTableIsRefused(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -52,6 +53,6 @@ func TestADamagedTableIsRefused(t *testing.T) {
 	if err := e.View(t.Context(), func(r storage.Reader) error {
 		return r.Scan(nil, nil, func(_, _ []byte) bool { count++; return true })
 	}); err != nil || count != 200 {
-		t.Errorf("the whole table has %d keys: %v", count, err)
+		t.Errorf("the undamaged table has %d keys: %v", count, err)
 	}
 }

@@ -214,7 +214,7 @@ func TestTorture(t *testing.T) {
 	}
 	t.Logf("%d acknowledged commits survived %d rounds", commits, *tortureRounds)
 	if commits < *tortureRounds {
-		t.Error("hardly anything was committed; the test has shown nothing")
+		t.Error("too little was committed: the test is not effective")
 	}
 }
 
@@ -225,8 +225,8 @@ func killed(t *testing.T, dir string, acked *[writers]uint64, enough int, late t
 	t.Helper()
 	child := exec.Command(os.Args[0])
 	child.Env = append(os.Environ(), childDirectory+"="+dir)
-	var complaints strings.Builder
-	child.Stderr = &complaints
+	var messages strings.Builder
+	child.Stderr = &messages
 	output, err := child.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -238,8 +238,8 @@ func killed(t *testing.T, dir string, acked *[writers]uint64, enough int, late t
 	timer := time.AfterFunc(late, kill)
 	defer timer.Stop()
 
-	// What the child wrote before its end is still in the pipe and counts. The
-	// last line may be incomplete.
+	// The pipe still has the lines that the child wrote before its end, and they
+	// count. The last line may be incomplete.
 	lines := bufio.NewReader(output)
 	for {
 		line, err := lines.ReadString('\n')
@@ -263,9 +263,9 @@ func killed(t *testing.T, dir string, acked *[writers]uint64, enough int, late t
 		}
 	}
 	kill()
-	child.Wait() // the error says that it was killed
-	if complaints.Len() > 0 {
-		t.Errorf("the child said: %s", complaints.String())
+	child.Wait() // the error reports that it was killed
+	if messages.Len() > 0 {
+		t.Errorf("the child wrote to standard error: %s", messages.String())
 	}
 	return commits
 }
@@ -291,7 +291,7 @@ func examine(t *testing.T, dir string, acked *[writers]uint64) {
 				n = binary.BigEndian.Uint64(last)
 			}
 			if n < acked[writer] {
-				t.Errorf("writer %d: commit %d was acknowledged, the last one here is %d", writer, acked[writer], n)
+				t.Errorf("writer %d: commit %d was acknowledged, the last one in the store is %d", writer, acked[writer], n)
 			}
 			acked[writer] = n
 
@@ -302,7 +302,7 @@ func examine(t *testing.T, dir string, acked *[writers]uint64) {
 			prefix := fmt.Appendf(nil, "entry/%02d/", writer)
 			err = r.Scan(prefix, append(prefix[:len(prefix)-1:len(prefix)-1], '0'), func(key, val []byte) bool {
 				if !bytes.Equal(key, entryKey(writer, want)) || !bytes.Equal(val, payload(writer, want)) {
-					t.Errorf("writer %d: %s with %d bytes in the place of entry %d", writer, key, len(val), want)
+					t.Errorf("writer %d: %s with %d bytes instead of entry %d", writer, key, len(val), want)
 					return false
 				}
 				want++
@@ -331,7 +331,7 @@ func examine(t *testing.T, dir string, acked *[writers]uint64) {
 			t.Errorf("%d accounts hold %d, want %d with %d", found, sum, accounts, total)
 		}
 		return errors.Join(err, r.Scan([]byte("abandoned/"), []byte("abandoned0"), func(key, _ []byte) bool {
-			t.Errorf("%s: a transaction that was abandoned is here", key)
+			t.Errorf("%s: an aborted transaction was committed", key)
 			return true
 		}))
 	})

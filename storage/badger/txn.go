@@ -56,7 +56,7 @@ func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bo
 		return err
 	}
 	opts := badger.DefaultIteratorOptions
-	opts.PrefetchValues = false // it starts a goroutine per value, and most values lie beside their key
+	opts.PrefetchValues = false // it starts a goroutine per value, and most values are stored with their key
 	opts.Prefix = commonPrefix(lo, hi)
 	it := r.txn.NewIterator(opts)
 	defer it.Close()
@@ -93,7 +93,7 @@ func (r *reader) each(lo, hi []byte, fn func(key, val []byte, expires uint64) bo
 var errUnreadable = errors.New("badger: value cannot be read from the value log")
 
 // valueOf copies an item's value to dst. If a value in the value log cannot be
-// read, Badger only logs it and returns an empty value; but empty values are
+// read, Badger only logs that and returns an empty value. Empty values are
 // never in the value log.
 func valueOf(item *badger.Item, dst []byte) ([]byte, error) {
 	val, err := item.ValueCopy(dst)
@@ -115,7 +115,7 @@ func commonPrefix(lo, hi []byte) []byte {
 	return lo[:n]
 }
 
-// view is a read-only transaction. It adds what it reads to the cache.
+// view is a read-only transaction. It adds the values that it reads to the cache.
 type view struct {
 	reader
 	rows        *rows
@@ -123,14 +123,14 @@ type view struct {
 	kept        int    // values and lists that it has cached
 }
 
-// mostKept is the largest number of values and lists that one view caches. A
+// maxKept is the largest number of values and lists that one view caches. A
 // view that reads more would displace the rows that other transactions read.
-const mostKept = 1024
+const maxKept = 1024
 
 // countKept counts a value or list and reports whether the view may cache it.
 func (v *view) countKept() bool {
 	v.kept++
-	return v.kept <= mostKept
+	return v.kept <= maxKept
 }
 
 // Get implements storage.Reader.
@@ -163,7 +163,7 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	}
 	listed, ended := 0, true
 	err := v.each(lo, hi, func(key, val []byte, expires uint64) bool {
-		if listed += len(key) + len(val); listed <= mostListed {
+		if listed += len(key) + len(val); listed <= maxListed {
 			list.list = append(list.list, pair{key, val})
 		}
 		if expires != 0 && (list.expires == 0 || expires < list.expires) {
@@ -172,14 +172,14 @@ func (v *view) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 		ended = fn(key, val)
 		return ended
 	})
-	if err == nil && ended && listed <= mostListed && v.countKept() {
+	if err == nil && ended && listed <= maxListed && v.countKept() {
 		v.rows.keepList(lo, list, v.endedBefore)
 	}
 	return err
 }
 
-// txn also writes. It does not cache what it reads, which is often about to be
-// written.
+// txn also writes. It does not cache the values that it reads, because it often
+// overwrites them.
 type txn struct {
 	reader
 	rows    *rows

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// garbageInterval is how often value-log files are checked. Usually none is
-	// worth rewriting, and the check is a look-up in memory.
+	// garbageInterval is how often value-log files are checked. Usually no file
+	// needs rewriting, and the check is a look-up in memory.
 	garbageInterval = 10 * time.Minute
 
 	// garbageRatio is the part of a value-log file that must be garbage before
@@ -34,7 +34,7 @@ func (e *engine) collectGarbage() {
 	}
 }
 
-// rewriteValueLog frees one value-log file, if one is worth it, and reports
+// rewriteValueLog frees one value-log file, if one has enough garbage, and reports
 // whether it did. It holds the writer's token, so that nothing is written or
 // deleted meanwhile, and syncs the names of new files.
 func (e *engine) rewriteValueLog() bool {

@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// TestLargeValues: a value that is too large for the tree is stored in the value
-// log. It is durable, and its space is freed after it is overwritten.
+// TestLargeValues writes values to the value log. They are durable, and their space is
+// freed after they are overwritten.
 func TestLargeValues(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -82,7 +82,7 @@ func TestLargeValues(t *testing.T) {
 	}
 	check()
 	if now, err := watchFiles(c.dir); err != nil || *now != *e.files {
-		t.Errorf("watching %+v, there is %+v (%v)", *e.files, now, err)
+		t.Errorf("watching %+v, the directory has %+v (%v)", *e.files, now, err)
 	}
 }
 
@@ -103,8 +103,8 @@ func valueLogs(t *testing.T, dir string) (size int64) {
 	return size
 }
 
-// TestUnreadableLargeValue: Badger returns an empty value if the value log cannot
-// be read. The engine must return an error instead.
+// TestUnreadableLargeValue damages the value log. Badger returns an empty value, but the
+// engine must return an error.
 func TestUnreadableLargeValue(t *testing.T) {
 	t.Parallel()
 	c := testConfig(t.TempDir())
@@ -147,6 +147,6 @@ func TestUnreadableLargeValue(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 	if err := e.Backup(t.Context(), new(bytes.Buffer)); !errors.Is(err, errUnreadable) {
-		t.Errorf("a backup without the value: %v", err)
+		t.Errorf("a backup with an unreadable value: %v", err)
 	}
 }

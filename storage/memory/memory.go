@@ -1,6 +1,6 @@
 // Package memory is a storage engine that keeps everything in memory, for tests
-// and for trying the gateway out. [New] returns an [Engine]; its data ends with
-// the process. The package imports package storage alone.
+// and demos. [New] returns an [Engine]; its data ends with the process. The
+// package imports only package storage.
 package memory
 
 import (
@@ -20,8 +20,7 @@ import (
 // reads a snapshot and neither waits for updates nor delays them.
 //
 // It never drops expired keys: the clock of the store decides what has expired,
-// so code that passes its tests only because a key has disappeared would be
-// wrong.
+// so tests must not depend on the disappearance of a key.
 type Engine struct {
 	root   atomic.Pointer[tree]
 	writer chan struct{} // holds one token while an Update runs
@@ -75,7 +74,7 @@ func (e *Engine) Close() error {
 	return nil
 }
 
-// usable returns why no transaction may begin, or nil.
+// usable returns an error if no transaction may begin.
 func (e *Engine) usable(ctx context.Context) error {
 	if e.closed.Load() {
 		return storage.ErrClosed
@@ -107,7 +106,7 @@ func (e *Engine) Restore(ctx context.Context, r io.Reader) error {
 	}
 	return e.Update(ctx, func(t storage.Txn) error {
 		if t.(*txn).root != nil {
-			return errors.New("restoring into an engine that is not empty")
+			return errors.New("the engine is not empty")
 		}
 		for _, p := range pairs {
 			if err := t.Set(p.Key, p.Val, time.Time{}); err != nil {

@@ -67,8 +67,8 @@ func binaryKeys(t *testing.T, e transactor) {
 
 func overwriteAndDelete(t *testing.T, e transactor) {
 	set(t, e, "a", "1", "b", "2", "c", "3")
-	set(t, e, "b", "two, and longer than before", "c", "")
-	expect(t, e, "a", "1", "b", "two, and longer than before", "c", "")
+	set(t, e, "b", "a longer value", "c", "")
+	expect(t, e, "a", "1", "b", "a longer value", "c", "")
 	update(t, e, func(txn storage.Txn) error { return txn.Delete([]byte("b")) })
 	expect(t, e, "a", "1", "c", "")
 	set(t, e, "b", "again")
@@ -134,7 +134,7 @@ func manyKeys(t *testing.T, e storage.Engine) {
 			return true
 		})
 		if err == nil && next != n {
-			err = fmt.Errorf("the scan goes wrong at key %d of %d", next, n)
+			err = fmt.Errorf("the scan is wrong at key %d of %d", next, n)
 		}
 		return err
 	})
@@ -158,7 +158,7 @@ func hugeTransaction(t *testing.T, e storage.Engine) {
 	switch {
 	case err == nil && count == n, errors.Is(err, storage.ErrTooLarge) && count == 0:
 	default:
-		t.Fatalf("32 MiB in one transaction: error %v, and %d of %d keys are there", err, count, n)
+		t.Fatalf("32 MiB in one transaction: error %v, and %d of %d keys exist", err, count, n)
 	}
 	update(t, e, func(txn storage.Txn) error { return txn.Set([]byte("next"), nil, never) })
 }
@@ -240,7 +240,7 @@ func cancelledContext(t *testing.T, e storage.Engine) {
 	}
 }
 
-func cancelledUnderWay(t *testing.T, e transactor) {
+func cancelledWhileRunning(t *testing.T, e transactor) {
 	ctx, cancel := context.WithCancel(t.Context())
 	err := e.Update(ctx, func(txn storage.Txn) error {
 		cancel()

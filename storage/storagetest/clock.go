@@ -12,17 +12,17 @@ type Clock struct {
 	now time.Time
 }
 
-// NewClock returns a clock that shows a time.
+// NewClock returns a clock with the time now.
 func NewClock(now time.Time) *Clock { return &Clock{now: now} }
 
-// Now returns the time that the clock shows.
+// Now returns the time of the clock.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.now
 }
 
-// Advance moves the clock on.
+// Advance adds d to the time of the clock.
 func (c *Clock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

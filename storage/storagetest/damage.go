@@ -9,8 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// DamageEach damages each record of a store in turn, so that no build can read
-// its version. It calls fn with the key and then restores the record.
+// DamageEach damages each record of a store, one after another. It changes the
+// version to one that no build can read, calls fn with the key, and restores the
+// record.
 func DamageEach(t testing.TB, s *storage.Store, fn func(key string)) {
 	t.Helper()
 	ctx := context.Background()

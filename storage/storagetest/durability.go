@@ -15,7 +15,7 @@ import (
 // RunPersistent tests an engine that keeps its content in a directory. open
 // opens the engine in dir, which is empty at first.
 func RunPersistent(t *testing.T, open func(t *testing.T, dir string) storage.Engine) {
-	t.Run("what was committed is there after a reopen", func(t *testing.T) {
+	t.Run("committed data survives a reopen", func(t *testing.T) {
 		t.Parallel()
 		dir := t.TempDir()
 		large := strings.Repeat("large", 100_000)
@@ -55,7 +55,7 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 	source := openAndClose(t, open)
 	from, ok := source.(storage.Backuper)
 	if !ok {
-		t.Skip("this engine takes no backups while in use")
+		t.Skip("this engine has no backups while in use")
 	}
 	restore := func(t *testing.T, e storage.Engine, copied []byte) error {
 		return e.(storage.Backuper).Restore(t.Context(), bytes.NewReader(copied))
@@ -68,7 +68,7 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 		t.Fatalf("backup: %v", err)
 	}
 
-	t.Run("restores to the same contents", func(t *testing.T) {
+	t.Run("a restored engine has the same content", func(t *testing.T) {
 		target := openAndClose(t, open)
 		if err := restore(t, target, full.Bytes()); err != nil {
 			t.Fatalf("restore: %v", err)
@@ -77,7 +77,7 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 		set(t, target, "c", "3") // the restored engine accepts writes
 		expect(t, target, "a", "1", "b", "22", "c", "3", "empty", "", "large", strings.Repeat("x", 1<<20))
 	})
-	t.Run("an empty engine too", func(t *testing.T) {
+	t.Run("a backup of an empty engine", func(t *testing.T) {
 		var copied bytes.Buffer
 		if err := openAndClose(t, open).(storage.Backuper).Backup(t.Context(), &copied); err != nil {
 			t.Fatalf("backup: %v", err)
@@ -88,14 +88,14 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 		}
 		expect(t, target)
 	})
-	t.Run("a copy cut short is refused", func(t *testing.T) {
+	t.Run("an incomplete backup is refused", func(t *testing.T) {
 		for _, size := range []int{0, full.Len() / 2, full.Len() - 1} {
 			if err := restore(t, openAndClose(t, open), full.Bytes()[:size]); err == nil {
 				t.Errorf("%d of %d bytes were restored", size, full.Len())
 			}
 		}
 	})
-	t.Run("an engine that is not empty is left alone", func(t *testing.T) {
+	t.Run("an engine that is not empty is refused", func(t *testing.T) {
 		target := openAndClose(t, open)
 		set(t, target, "mine", "1")
 		if err := restore(t, target, full.Bytes()); err == nil {
@@ -103,14 +103,14 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 		}
 		expect(t, target, "mine", "1")
 	})
-	t.Run("a cancelled context refuses", func(t *testing.T) {
+	t.Run("a cancelled context is refused", func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		if err := from.Backup(ctx, new(bytes.Buffer)); !errors.Is(err, context.Canceled) {
 			t.Errorf("backup returned %v, want context.Canceled", err)
 		}
 	})
-	t.Run("taken during writes is consistent", func(t *testing.T) {
+	t.Run("a backup during writes is consistent", func(t *testing.T) {
 		busy := openAndClose(t, open)
 		openAccounts(t, busy)
 		quit := make(chan struct{})
@@ -140,7 +140,7 @@ func backup(t *testing.T, open func(t *testing.T) storage.Engine) {
 				break
 			}
 			if err := target.View(t.Context(), conserved); err != nil {
-				t.Errorf("the copy is torn: %v", err)
+				t.Errorf("the copy is inconsistent: %v", err)
 			}
 		}
 		close(quit)

@@ -17,10 +17,10 @@ const (
 	// None: no failure.
 	None Fault = iota
 
-	// Conflict: nothing is committed, ErrConflict.
+	// Conflict: nothing is committed; reported as ErrConflict.
 	Conflict
 
-	// UnknownCommitted: committed, and reported as ErrUnknown.
+	// UnknownCommitted: committed, but reported as ErrUnknown.
 	UnknownCommitted
 
 	// UnknownLost: nothing is committed; reported as ErrUnknown.
@@ -29,7 +29,7 @@ const (
 	// LowSpace: nothing is committed; reported as ErrLowSpace.
 	LowSpace
 
-	// SyncFailed: visible, and reported as ErrSync, as after a failed sync.
+	// SyncFailed: committed and visible, but reported as ErrSync.
 	SyncFailed
 
 	// Halted: nothing is committed or readable from now on, as if the process
@@ -105,12 +105,12 @@ func (f *Faulty) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	if f.isHalted() {
 		return ErrHalted
 	}
-	var told error // error that is reported although the commit succeeds
+	var reported error // error that is reported although the commit succeeds
 	err := f.Engine.Update(ctx, func(txn storage.Txn) error {
 		if err := fn(&limited{Txn: txn, left: f.writes()}); err != nil {
 			return err
 		}
-		told = nil
+		reported = nil
 		switch f.next() {
 		case Conflict:
 			return storage.ErrConflict
@@ -121,16 +121,16 @@ func (f *Faulty) Update(ctx context.Context, fn func(storage.Txn) error) error {
 		case Halted:
 			return ErrHalted
 		case UnknownCommitted:
-			told = storage.ErrUnknown
+			reported = storage.ErrUnknown
 		case SyncFailed:
-			told = ErrSync
+			reported = ErrSync
 		}
 		return nil
 	})
 	if err != nil {
 		return err
 	}
-	return told
+	return reported
 }
 
 // next counts a commit and returns its fault.
@@ -154,7 +154,7 @@ func (f *Faulty) isHalted() bool {
 	return f.halted
 }
 
-// writes returns the greatest number of writes of a transaction; negative: no
+// writes returns the maximum number of writes of a transaction; negative: no
 // limit.
 func (f *Faulty) writes() int {
 	f.mu.Lock()

@@ -25,7 +25,7 @@ func snapshot(t *testing.T, e transactor) {
 		if err := holds(r, nil, nil, "a", "1", "b", "2"); err != nil {
 			return err
 		}
-		expect(t, e, "a", "11", "c", "3") // a later view sees it
+		expect(t, e, "a", "11", "c", "3") // a later view
 		return lacks(r, "c")
 	})
 }
@@ -99,9 +99,8 @@ func lostUpdate(t *testing.T, e transactor) {
 	})
 }
 
-// writeSkew is the classical anomaly: two doctors leave concurrently, each only
-// if the other is on call. One must stay. Both transactions read both keys and
-// write one each.
+// writeSkew tests the classical anomaly. Two transactions turn one key each off
+// concurrently, each only if the other key is on. So one key must stay on.
 func writeSkew(t *testing.T, e transactor) {
 	for range 25 {
 		set(t, e, "alice", "on", "bob", "on")
@@ -123,27 +122,27 @@ func writeSkew(t *testing.T, e transactor) {
 		})
 		view(t, e, func(r storage.Reader) error {
 			if has(r, "alice", "off") == nil && has(r, "bob", "off") == nil {
-				return fmt.Errorf("both have left")
+				return fmt.Errorf("both keys are off")
 			}
 			return nil
 		})
 	}
 }
 
-// phantoms: many transactions take a seat if a scan finds a free one. Each
-// writes its own keys, so only the scans conflict.
+// phantoms runs many transactions that book a slot if a scan finds a free one.
+// Each writes its own keys, so only the scans conflict.
 func phantoms(t *testing.T, e transactor) {
 	for round := range 10 {
-		prefix := fmt.Sprintf("hall%02d/", round)
+		prefix := fmt.Sprintf("round%02d/", round)
 		lo, hi := []byte(prefix), []byte(prefix+"\xff")
-		const seats, guests = 3, 8
-		concurrently(guests, func(i int) {
+		const slots, callers = 3, 8
+		concurrently(callers, func(i int) {
 			err := retrying(t.Context(), e, func(txn storage.Txn) error {
-				taken := 0
-				if err := txn.Scan(lo, hi, func(_, _ []byte) bool { taken++; return true }); err != nil {
+				booked := 0
+				if err := txn.Scan(lo, hi, func(_, _ []byte) bool { booked++; return true }); err != nil {
 					return err
 				}
-				if taken >= seats {
+				if booked >= slots {
 					return nil
 				}
 				pause()
@@ -153,12 +152,12 @@ func phantoms(t *testing.T, e transactor) {
 				t.Error(err)
 			}
 		})
-		taken := 0
+		booked := 0
 		view(t, e, func(r storage.Reader) error {
-			return r.Scan(lo, hi, func(_, _ []byte) bool { taken++; return true })
+			return r.Scan(lo, hi, func(_, _ []byte) bool { booked++; return true })
 		})
-		if taken != seats {
-			t.Fatalf("%d guests on %d seats", taken, seats)
+		if booked != slots {
+			t.Fatalf("%d bookings of %d slots", booked, slots)
 		}
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// RunStore tests a [storage.Store] over engines that open returns, unchanged
-// and as if others could write to them.
+// RunStore tests a [storage.Store] over the engines that open returns, with and
+// without [storage.Sole].
 func RunStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 	t.Run("sole", func(t *testing.T) { runStore(t, open) })
 	t.Run("shared", func(t *testing.T) {
@@ -32,41 +32,41 @@ func runStore(t *testing.T, open func(t *testing.T) storage.Engine) {
 		name string
 		run  func(t *testing.T, f *fixture)
 	}{
-		{"what is posted is there after a flush", postAndFlush},
-		{"an update ends the wait of posts and shares their commit", updateHurries},
+		{"posts are committed after a flush", postAndFlush},
+		{"an update ends the wait of posts and shares their commit", updateEndsGather},
 		{"closures run in order and see earlier writes", batchOrder},
-		{"a batch has its limit", batchLimit},
-		{"a closure that fails is rolled back alone", rollbackAlone},
-		{"a panic is an error of its caller", panicAlone},
+		{"the size of a batch is limited", batchLimit},
+		{"a failed closure is rolled back alone", oneRollsBack},
+		{"a panic is returned to its caller", onePanics},
 		{"the closures of one batch match a map", batchMatchesModel},
 		{"transfers by update and post conserve the sum", storeTransfers},
 		{"backup", storeBackup},
 
 		{"a closure runs again after a conflict", conflictAgain},
-		{"a persistent conflict is returned", conflictForEver},
+		{"a persistent conflict is returned", persistentConflict},
 		{"a closure runs again after a conflict in a read", conflictInReading},
 		{"a closure that could not read is rolled back", readFailure},
-		{"a batch that is too large is halved", halves},
+		{"a batch that is too large is split", splitInHalves},
 		{"a refused write affects no other closure", refusedWrite},
 		{"an unknown outcome is returned to the whole batch", unknownOutcome},
 		{"low space is returned and does not stop the store", lowSpace},
 		{"histories with unknown outcomes are linearisable", unknownHistories},
-		{"acknowledged is committed, refused is not", chaos},
-		{"what was acknowledged before a crash is there", crash},
-		{"a failed sync stops everything", failStop},
-		{"a view across the failure is void", viewAcrossFailure},
-		{"a backup across the failure is void", backupAcrossFailure},
+		{"acknowledged writes are committed, refused ones are not", randomFaults},
+		{"acknowledged writes survive a crash", crash},
+		{"a failed sync stops the store", failStop},
+		{"a view during the failure returns an error", viewAcrossFailure},
+		{"a backup during the failure returns an error", backupAcrossFailure},
 		{"a closure that ends its goroutine stops the store", goexit},
-		{"a done that ends its goroutine stops the store", goexitOfDone},
-		{"a callback that ran before that does not run again", goexitAfterSplit},
+		{"a callback that ends its goroutine stops the store", goexitOfDone},
+		{"an earlier callback does not run again", goexitAfterSplit},
 
-		{"a closure does not run if its context ends before", cancelledInQueue},
-		{"a caller gets the outcome if its context ends after the beginning", cancelledAfterBegin},
+		{"a closure does not run if its context ends first", cancelledInQueue},
+		{"a caller gets the outcome if its context ends later", cancelledAfterBegin},
 		{"a full queue blocks callers", fullQueue},
 		{"a failure releases callers that wait for the queue", failureFreesWaiters},
 		{"close drains the queue", closeDrains},
 		{"close waits for views", closeWaitsForViews},
-		{"a panic of done is caught", donePanics},
+		{"a panic of a callback is recovered", donePanics},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
@@ -109,12 +109,12 @@ func hold(t *testing.T, s *storage.Store) (release func()) {
 
 // posts collects the outcomes of posted closures.
 type posts struct {
-	t        *testing.T
-	s        *storage.Store
-	wg       sync.WaitGroup
-	mu       sync.Mutex
-	outcomes []error // in the order of posting
-	told     []int   // number of callbacks of each
+	t         *testing.T
+	s         *storage.Store
+	wg        sync.WaitGroup
+	mu        sync.Mutex
+	outcomes  []error // in the order of posting
+	callbacks []int   // number of callbacks of each
 }
 
 // post posts fn, which must be accepted.
@@ -123,13 +123,13 @@ func (p *posts) post(fn func(storage.Txn) error) {
 	p.wg.Add(1)
 	p.mu.Lock()
 	i := len(p.outcomes)
-	p.outcomes, p.told = append(p.outcomes, nil), append(p.told, 0)
+	p.outcomes, p.callbacks = append(p.outcomes, nil), append(p.callbacks, 0)
 	p.mu.Unlock()
 	err := p.s.Post(p.t.Context(), fn, func(err error) {
 		p.mu.Lock()
 		p.outcomes[i] = err
-		p.told[i]++
-		first := p.told[i] == 1
+		p.callbacks[i]++
+		first := p.callbacks[i] == 1
 		p.mu.Unlock()
 		if first {
 			p.wg.Done()
@@ -152,7 +152,7 @@ func (p *posts) wait() []error {
 	p.wg.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, n := range p.told {
+	for i, n := range p.callbacks {
 		if n != 1 {
 			p.t.Errorf("the callback of post %d ran %d times", i, n)
 		}
@@ -175,7 +175,7 @@ func setting(key, val string) func(storage.Txn) error {
 	return func(txn storage.Txn) error { return txn.Set([]byte(key), []byte(val), never) }
 }
 
-// until yields until done returns true.
+// until calls runtime.Gosched until done returns true.
 func until(t *testing.T, done func() bool) {
 	t.Helper()
 	for !done() {

@@ -42,7 +42,7 @@ func postAndFlush(t *testing.T, f *fixture) {
 	expect(t, f.Engine, append(want, "l", "no callback")...)
 }
 
-func updateHurries(t *testing.T, f *fixture) {
+func updateEndsGather(t *testing.T, f *fixture) {
 	s := f.store(gathering)
 	p := &posts{t: t, s: s}
 	for i := range 5 {
@@ -79,7 +79,7 @@ func batchOrder(t *testing.T, f *fixture) {
 	p.succeed()
 	expect(t, s, "word", want)
 	if n := f.Commits(); n != 2 {
-		t.Errorf("there were %d commits, want one for the closure that held and one for all others", n)
+		t.Errorf("there were %d commits, want one for the blocking closure and one for all others", n)
 	}
 }
 
@@ -93,11 +93,11 @@ func batchLimit(t *testing.T, f *fixture) {
 	release()
 	p.succeed()
 	if n := f.Commits(); n != 1+3 {
-		t.Errorf("10 closures by 4 took %d commits, want 3", n-1)
+		t.Errorf("10 closures in batches of 4 took %d commits, want 3", n-1)
 	}
 }
 
-func rollbackAlone(t *testing.T, f *fixture) {
+func oneRollsBack(t *testing.T, f *fixture) {
 	s := f.store(immediate)
 	set(t, s, "a", "1", "b", "2", "c", "3")
 	p := &posts{t: t, s: s}
@@ -108,12 +108,12 @@ func rollbackAlone(t *testing.T, f *fixture) {
 	})
 	p.post(func(txn storage.Txn) error {
 		err := errors.Join(
-			txn.Set([]byte("a"), []byte("spoilt"), never),
-			txn.Set([]byte("a"), []byte("spoilt twice"), never),
-			txn.Set([]byte("b"), []byte("spoilt"), never),
+			txn.Set([]byte("a"), []byte("undone"), never),
+			txn.Set([]byte("a"), []byte("undone twice"), never),
+			txn.Set([]byte("b"), []byte("undone"), never),
 			txn.Delete([]byte("c")),
-			txn.Set([]byte("d"), []byte("spoilt"), never),
-			holds(txn, nil, nil, "a", "spoilt twice", "b", "spoilt", "d", "spoilt"))
+			txn.Set([]byte("d"), []byte("undone"), never),
+			holds(txn, nil, nil, "a", "undone twice", "b", "undone", "d", "undone"))
 		if err != nil {
 			t.Error(err)
 		}
@@ -133,14 +133,14 @@ func rollbackAlone(t *testing.T, f *fixture) {
 	}
 }
 
-func panicAlone(t *testing.T, f *fixture) {
+func onePanics(t *testing.T, f *fixture) {
 	s := f.store(immediate)
 	p := &posts{t: t, s: s}
 	release := hold(t, s)
 	p.set("a", "1")
 	cause := errors.New("ouch")
 	p.post(func(txn storage.Txn) error {
-		txn.Set([]byte("a"), []byte("spoilt"), never)
+		txn.Set([]byte("a"), []byte("undone"), never)
 		panic(cause)
 	})
 	p.set("b", "2")
@@ -149,11 +149,11 @@ func panicAlone(t *testing.T, f *fixture) {
 	var caught *storage.PanicError
 	switch {
 	case outcomes[0] != nil || outcomes[2] != nil:
-		t.Errorf("the neighbours of a panic got %v and %v", outcomes[0], outcomes[2])
+		t.Errorf("the other closures got %v and %v", outcomes[0], outcomes[2])
 	case !errors.As(outcomes[1], &caught) || !errors.Is(outcomes[1], cause):
 		t.Errorf("the outcome of a panic is %v, want a PanicError that wraps the cause", outcomes[1])
-	case !strings.Contains(string(caught.Stack), "panicAlone"):
-		t.Errorf("the stack does not lead to the closure:\n%s", caught.Stack)
+	case !strings.Contains(string(caught.Stack), "onePanics"):
+		t.Errorf("the stack does not contain the closure:\n%s", caught.Stack)
 	}
 	expect(t, s, "a", "1", "b", "2")
 	if err := s.Update(t.Context(), func(storage.Txn) error { panic(nil) }); !errors.As(err, &caught) {
@@ -162,7 +162,7 @@ func panicAlone(t *testing.T, f *fixture) {
 }
 
 // batchMatchesModel runs random closures, some of which fail, in one batch. It
-// compares what each sees with a map to which they are applied in turn.
+// applies them to a map as well, and compares the results.
 func batchMatchesModel(t *testing.T, f *fixture) {
 	s := f.store(immediate)
 	aborted := errors.New("aborted")

@@ -26,24 +26,24 @@ func recoverable(seed uint64, n int) []Fault {
 	return faults
 }
 
-// chaos increments one key, and writes one key per increment, while commits
+// randomFaults increments one key and writes another key per increment, while commits
 // fail. Each outcome must match the content of the store.
-func chaos(t *testing.T, f *fixture) {
+func randomFaults(t *testing.T, f *fixture) {
 	s := f.store(storage.Options{Gather: time.Millisecond, MaxBatch: 8})
 	openAccounts(t, s)
 	f.Plan(recoverable(6, 400)...)
 	var (
 		mu                      sync.Mutex
 		acknowledged, uncertain uint64
-		told                    = map[string]error{}
+		outcomes                = map[string]error{}
 	)
-	tell := func(key string, err error) {
+	record := func(key string, err error) {
 		mu.Lock()
 		defer mu.Unlock()
-		if _, twice := told[key]; twice {
+		if _, twice := outcomes[key]; twice {
 			t.Errorf("%s has two outcomes", key)
 		}
-		told[key] = err
+		outcomes[key] = err
 		switch {
 		case err == nil:
 			acknowledged++
@@ -65,25 +65,25 @@ func chaos(t *testing.T, f *fixture) {
 					transfer(txn, rand.New(rand.NewPCG(seed, 0))))
 			}
 			if round%2 == 0 {
-				tell(key, s.Update(t.Context(), count))
-			} else if err := s.Post(t.Context(), count, func(err error) { tell(key, err) }); err != nil {
+				record(key, s.Update(t.Context(), count))
+			} else if err := s.Post(t.Context(), count, func(err error) { record(key, err) }); err != nil {
 				t.Error(err)
 			}
 		}
 	})
-	s.Flush(t.Context()) // whatever its result, all earlier callbacks have run
+	s.Flush(t.Context()) // all earlier callbacks have run, even if Flush fails
 	if err := s.Err(); err != nil {
 		t.Fatal(err)
 	}
-	if len(told) != clients*rounds {
-		t.Errorf("there are %d outcomes of %d", len(told), clients*rounds)
+	if len(outcomes) != clients*rounds {
+		t.Errorf("there are %d outcomes of %d closures", len(outcomes), clients*rounds)
 	}
 	view(t, f.Engine, func(r storage.Reader) error {
 		n, err := number(r, "counter")
 		if err == nil && (n < acknowledged || n > acknowledged+uncertain) {
 			err = fmt.Errorf("the counter is %d; %d were acknowledged, %d are unknown", n, acknowledged, uncertain)
 		}
-		for key, outcome := range told {
+		for key, outcome := range outcomes {
 			switch {
 			case outcome == nil:
 				err = errors.Join(err, has(r, key, ""))
@@ -121,14 +121,14 @@ func crash(t *testing.T, f *fixture) {
 			lo, hi := fmt.Appendf(nil, "crash%02d/", killed), fmt.Appendf(nil, "crash%02d0", killed)
 			return r.Scan(lo, hi, func(key, _ []byte) bool {
 				if !acknowledged[string(key)] {
-					t.Errorf("%s is there, but was not acknowledged", key)
+					t.Errorf("%s exists, but was not acknowledged", key)
 				}
 				found++
 				return true
 			})
 		})
 		if found != len(acknowledged) {
-			t.Errorf("after a crash at commit %d, %d of %d acknowledged keys are there", killed, found, len(acknowledged))
+			t.Errorf("after a crash at commit %d, %d of %d acknowledged keys exist", killed, found, len(acknowledged))
 		}
 		s.Close()
 	}

@@ -21,7 +21,7 @@ func conflictAgain(t *testing.T, f *fixture) {
 	}
 }
 
-func conflictForEver(t *testing.T, f *fixture) {
+func persistentConflict(t *testing.T, f *fixture) {
 	s := f.store(immediate)
 	f.Plan(Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict, Conflict)
 	if err := s.Update(t.Context(), setting("a", "1")); !errors.Is(err, storage.ErrConflict) {
@@ -55,10 +55,10 @@ func (r *badRead) Get(key []byte) ([]byte, error) {
 	return r.Txn.Get(key)
 }
 
-// careless returns a closure that ignores an error of a read.
-func careless(txn storage.Txn) error {
+// ignoreReadError is a closure that ignores the error of a read.
+func ignoreReadError(txn storage.Txn) error {
 	txn.Get([]byte("bad"))
-	return txn.Set([]byte("careless"), nil, never)
+	return txn.Set([]byte("written"), nil, never)
 }
 
 func conflictInReading(t *testing.T, f *fixture) {
@@ -67,10 +67,10 @@ func conflictInReading(t *testing.T, f *fixture) {
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
 	p.set("a", "1")
-	p.post(careless)
+	p.post(ignoreReadError)
 	release()
 	p.succeed()
-	expect(t, s, "a", "1", "careless", "")
+	expect(t, s, "a", "1", "written", "")
 	if stats := s.Stats(); stats.Conflicts != 2 {
 		t.Errorf("%d conflicts counted, want 2", stats.Conflicts)
 	}
@@ -83,7 +83,7 @@ func readFailure(t *testing.T, f *fixture) {
 	release := hold(t, s)
 	p := &posts{t: t, s: s}
 	p.set("a", "1")
-	p.post(careless)
+	p.post(ignoreReadError)
 	p.set("b", "2")
 	release()
 	outcomes := p.wait()
@@ -93,7 +93,7 @@ func readFailure(t *testing.T, f *fixture) {
 	expect(t, s, "a", "1", "b", "2")
 }
 
-func halves(t *testing.T, f *fixture) {
+func splitInHalves(t *testing.T, f *fixture) {
 	s := f.store(immediate)
 	f.LimitWrites(4)
 	release := hold(t, s)

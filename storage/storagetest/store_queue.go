@@ -97,7 +97,7 @@ func failureFreesWaiters(t *testing.T, f *fixture) {
 	s := f.store(storage.Options{Gather: -1, Queue: 1})
 	release := hold(t, s)
 	f.Plan(SyncFailed)
-	// Whether it waits at the failure or comes later, it does not run.
+	// The call does not run, whether it waits at the failure or is made later.
 	waits := start(func() error { return s.Flush(t.Context()) })
 	release()
 	if err := waits.wait(); !errors.Is(err, storage.ErrStopped) {

@@ -1,7 +1,7 @@
 // Package storagetest tests storage engines: [Run] tests an engine,
-// [RunPersistent] one that outlives its process, and [RunStore] a
-// [storage.Store] on top of it. [Faulty] makes an engine fail on purpose. Only
-// tests import it; it imports package storage.
+// [RunPersistent] an engine with persistent data, and [RunStore] a
+// [storage.Store] on top of an engine. [Faulty] makes an engine fail as planned.
+// Only tests import the package; it imports package storage.
 package storagetest
 
 import (
@@ -26,26 +26,26 @@ type transactor interface {
 
 // transactions are the tests that an Engine and a Store must both pass.
 var transactions = map[string]func(*testing.T, transactor){
-	"an absent key is nil":                              absentKey,
-	"an empty value is not absent":                      emptyValue,
-	"keys are any bytes":                                binaryKeys,
-	"overwrite and delete":                              overwriteAndDelete,
-	"a transaction sees its own writes":                 ownWrites,
-	"a scan sees the writes from before it began":       writesDuringScan,
-	"scan bounds and order":                             scanBounds,
-	"scans nest":                                        nestedScans,
-	"what was read stays until the transaction ends":    readsStay,
-	"what was set may be changed after the transaction": slicesAreCopied,
-	"an error rolls back and is returned unchanged":     abort,
-	"a cancelled update returns its true outcome":       cancelledUnderWay,
-	"a view is a snapshot":                              snapshot,
-	"a view sees nothing uncommitted":                   uncommittedUnseen,
-	"no update is lost":                                 lostUpdate,
-	"no write skew":                                     writeSkew,
-	"no phantoms":                                       phantoms,
-	"transfers conserve the sum at every view":          transfers,
-	"histories are linearisable":                        linearizable,
-	"random transactions match a map":                   matchesModel,
+	"an absent key is nil":                          absentKey,
+	"an empty value is not absent":                  emptyValue,
+	"keys have any bytes":                           binaryKeys,
+	"overwrite and delete":                          overwriteAndDelete,
+	"a transaction sees its own writes":             ownWrites,
+	"a scan sees the writes before its beginning":   writesDuringScan,
+	"scan bounds and order":                         scanBounds,
+	"nested scans":                                  nestedScans,
+	"read values stay until the transaction ends":   readsStay,
+	"slices may be changed after the transaction":   slicesAreCopied,
+	"an error rolls back and is returned unchanged": abort,
+	"a cancelled update returns its true outcome":   cancelledWhileRunning,
+	"a view is a snapshot":                          snapshot,
+	"a view sees only committed writes":             uncommittedUnseen,
+	"no update is lost":                             lostUpdate,
+	"no write skew":                                 writeSkew,
+	"no phantoms":                                   phantoms,
+	"transfers conserve the sum at every view":      transfers,
+	"histories are linearisable":                    linearizable,
+	"random transactions match a map":               matchesModel,
 }
 
 // Run runs the conformance suite. open returns a new, empty engine each time.
@@ -58,13 +58,13 @@ func Run(t *testing.T, open func(t *testing.T) storage.Engine) {
 		})
 	}
 	for name, test := range map[string]func(*testing.T, storage.Engine){
-		"a value of 1 MiB": largeValue,
-		"many keys":        manyKeys,
-		"a huge transaction happens wholly or not at all": hugeTransaction,
-		"purge frees no key before its time":              purge,
-		"a panic rolls back and holds no lock":            panicRollsBack,
-		"a cancelled context refuses":                     cancelledContext,
-		"a closed engine refuses":                         closedEngine,
+		"a value of 1 MiB":                      largeValue,
+		"many keys":                             manyKeys,
+		"a huge transaction is atomic":          hugeTransaction,
+		"no key is purged early":                purge,
+		"a panic rolls back and releases locks": panicRollsBack,
+		"a cancelled context is refused":        cancelledContext,
+		"a closed engine returns ErrClosed":     closedEngine,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -94,7 +94,7 @@ func update(t *testing.T, e transactor, fn func(storage.Txn) error) {
 	}
 }
 
-// retrying is Update with a retry after each ErrConflict.
+// retrying calls Update until it does not return ErrConflict.
 func retrying(ctx context.Context, e transactor, fn func(storage.Txn) error) error {
 	for {
 		err := e.Update(ctx, fn)
@@ -125,7 +125,7 @@ func set(t *testing.T, e transactor, pairs ...string) {
 	})
 }
 
-// expect fails unless the engine holds exactly the alternating keys and values.
+// expect fails the test unless the engine has exactly the alternating keys and values.
 func expect(t *testing.T, e transactor, pairs ...string) {
 	t.Helper()
 	view(t, e, func(r storage.Reader) error { return holds(r, nil, nil, pairs...) })

@@ -29,7 +29,7 @@ func under(name string, index, unique bool, fields []any) Range {
 	return Range{name, index, unique, lo, hi}
 }
 
-// From returns the part of the range whose keys are not below these fields. The fields begin with
+// From returns the part of the range whose keys are at or above these fields. The fields begin with
 // the first one of the table or index.
 func (in Range) From(fields ...any) Range {
 	in.lo = storage.Key(append([]any{in.name}, fields...)...)
@@ -48,11 +48,11 @@ func (t *Table[R]) After(in Range, index *Index[R], last *R) Range {
 	return in
 }
 
-// Bounds returns the first key of the range and the first one after it, for callers that read only
+// Bounds returns the first key of the range and the first key after it, for callers that read only
 // keys.
 func (in Range) Bounds() (lo, hi []byte) { return in.lo, in.hi }
 
-// FromKey returns the part of the range whose keys are not below one that Keys has returned.
+// FromKey returns the part of the range whose keys are at or above key, which Keys has returned.
 func (in Range) FromKey(key []byte) Range {
 	in.lo = key
 	return in
@@ -71,7 +71,7 @@ func (in Range) Keys(r storage.Reader, limit int) (keys [][]byte, err error) {
 }
 
 // Scan yields the records of a range. A record that cannot be decoded is yielded as nil with an
-// error that is [storage.ErrUnreadable], and the sequence goes on; it ends after any other error.
+// error that is [storage.ErrUnreadable], and the sequence continues. It ends after any other error.
 // The loop may read and write in the same transaction.
 func (t *Table[R]) Scan(r storage.Reader, in Range) iter.Seq2[*R, error] {
 	return func(yield func(*R, error) bool) {
@@ -89,7 +89,7 @@ func (t *Table[R]) Scan(r storage.Reader, in Range) iter.Seq2[*R, error] {
 	}
 }
 
-// found returns the record that a key of the range stores or leads to; nil if it leads to none.
+// found returns the record of a key of the range; nil if an index key has no record.
 func (t *Table[R]) found(r storage.Reader, in Range, key, value []byte) (*R, error) {
 	if !in.index {
 		return t.decode(value)
@@ -118,9 +118,9 @@ func (t *Table[R]) PrimaryKeys(r storage.Reader, in Range) iter.Seq2[string, err
 	}
 }
 
-// Page returns at most limit records of a range after the first skip, and how many the range has.
-// It reads at most maxRead keys, so the total is at most maxRead, and decodes only the records that
-// it returns.
+// Page returns at most limit records of a range after the first skip, and the number of
+// records in the range. It reads at most maxRead keys, so the total is at most maxRead,
+// and decodes only the records that it returns.
 func (t *Table[R]) Page(r storage.Reader, in Range, skip, limit, maxRead int64) (list []*R, total int64, err error) {
 	var failed error
 	err = r.Scan(in.lo, in.hi, func(key, value []byte) bool {
@@ -155,8 +155,7 @@ func (t *Table[R]) Matching(r storage.Reader, in Range, limit, maxRead int64, ma
 	return list, nil, nil
 }
 
-// primaryOf returns the primary key of the record to which a key of the range leads, without the
-// table's name.
+// primaryOf returns the primary key of the record of a key of the range, without the table's name.
 func (in Range) primaryOf(key, value []byte) (primary []byte, ok bool) {
 	switch {
 	case !in.index:

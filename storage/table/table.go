@@ -1,9 +1,9 @@
-// Package table declares records once. A [Table] says what a record's type is, by which key it is
-// stored, which indexes lead to it and when it expires; reading, writing, listing, index
-// maintenance and verification follow from that. A package that owns records declares its tables
-// as variables and reads and writes only through them.
+// Package table declares the records of the store. A [Table] has the type of a record, its key, its
+// indexes and its expiry. Its methods read, write, list and verify the records, and maintain the
+// indexes. A package that owns records declares its tables as variables and reads and writes only
+// through them.
 //
-// The package imports storage alone and knows nothing of what records mean.
+// The package imports only storage, and does not depend on the meaning of records.
 package table
 
 import (
@@ -47,7 +47,7 @@ type Table[R any] struct {
 	// compare them. Nil: they are not stored.
 	Written func(*R) *[]byte
 
-	// Check returns the contradictions within a record, for Verify.
+	// Check returns the inconsistencies within a record, for Verify.
 	Check func(*R) []string
 }
 
@@ -65,26 +65,26 @@ type Index[R any] struct {
 	// the index leaves out.
 	Fields func(*R) Key
 
-	// Fixed says that the fields are the same for as long as the record exists, so that a
-	// change of the record leaves the index alone.
+	// Fixed means that the fields never change while the record exists, so that a change of
+	// the record does not write the index.
 	Fixed bool
 
-	// Unique makes Fields alone the key, which one record at most may have. The index stores
-	// the record's primary key at it.
+	// Unique means that the key has only Fields, and at most one record has it. The index
+	// stores the primary key of the record as its value.
 	Unique bool
 }
 
-// ErrTaken is the error of a Put whose record has a key of a unique index that another has.
+// ErrTaken is the error of a Put if another record has the same key of a unique index.
 var ErrTaken = errors.New("table: another record has this key")
 
-// Get returns the record with this primary key, or nil if there is none. It fails with
-// [storage.ErrUnreadable] if there is one that cannot be decoded.
+// Get returns the record with this primary key, or nil if there is none. It returns
+// [storage.ErrUnreadable] if the record cannot be decoded.
 func (t *Table[R]) Get(r storage.Reader, key ...any) (*R, error) {
 	return t.read(r, storage.AppendKey(storage.Key(t.Name), key...))
 }
 
-// GetOrZero returns the record with this primary key, or a new one without any field set if there
-// is none. It fails as Get does.
+// GetOrZero returns the record with this primary key, or a zero record if there is none. It
+// has the errors of Get.
 func (t *Table[R]) GetOrZero(r storage.Reader, key ...any) (*R, error) {
 	rec, err := t.Get(r, key...)
 	if err == nil && rec == nil {
@@ -94,7 +94,7 @@ func (t *Table[R]) GetOrZero(r storage.Reader, key ...any) (*R, error) {
 }
 
 // Find returns the record that has these fields in a unique index, or nil if there is none. It
-// fails as Get does.
+// has the errors of Get.
 func (t *Table[R]) Find(r storage.Reader, index *Index[R], fields ...any) (*R, error) {
 	primary, err := r.Get(storage.AppendKey(storage.Key(index.Name), fields...))
 	if err != nil || primary == nil {
@@ -103,7 +103,7 @@ func (t *Table[R]) Find(r storage.Reader, index *Index[R], fields ...any) (*R, e
 	return t.read(r, primaryKey(t.Name, primary))
 }
 
-// Has reports whether there is a record with this primary key. It does not decode it.
+// Has reports whether there is a record with this primary key. It does not decode the record.
 func (t *Table[R]) Has(r storage.Reader, key ...any) (bool, error) {
 	stored, err := r.Get(storage.AppendKey(storage.Key(t.Name), key...))
 	return stored != nil, err
@@ -130,16 +130,16 @@ func (t *Table[R]) read(r storage.Reader, key []byte) (*R, error) {
 	return t.decode(stored)
 }
 
-// Put writes after in place of before, and the index keys that differ. Before is nil for a new
-// record, after is nil for one that is deleted; otherwise both have the same primary key. In a
-// table without indexes, before may be nil even if there is a record: after replaces it. It
-// fails with [ErrTaken] if another record has a key of a unique index.
+// Put replaces before with after, and writes the index keys that differ. A new record has no
+// before (nil), and a deleted one no after. Otherwise both have the same primary key. In a table
+// without indexes, before may be nil even if there is a record: after replaces it. Put returns
+// [ErrTaken] if another record has a key of a unique index.
 func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
-	one := after
+	rec := after
 	if after == nil {
-		one = before
+		rec = before
 	}
-	key := t.primary(one)
+	key := t.primary(rec)
 	primary := key[len(t.Name)+1:]
 	both := before != nil && after != nil
 	expiryChanged := both && !t.expires(before).Equal(t.expires(after))
@@ -147,15 +147,15 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 		if both && !expiryChanged && index.Fixed {
 			continue
 		}
-		had, has := t.indexKey(index, before, primary), t.indexKey(index, after, primary)
-		same := bytes.Equal(had, has)
-		if had != nil && !same {
-			if err := tx.Delete(had); err != nil {
+		oldKey, newKey := t.indexKey(index, before, primary), t.indexKey(index, after, primary)
+		same := bytes.Equal(oldKey, newKey)
+		if oldKey != nil && !same {
+			if err := tx.Delete(oldKey); err != nil {
 				return err
 			}
 		}
-		if has != nil && !same && index.Unique {
-			other, err := tx.Get(has)
+		if newKey != nil && !same && index.Unique {
+			other, err := tx.Get(newKey)
 			if err != nil {
 				return err
 			}
@@ -163,8 +163,8 @@ func (t *Table[R]) Put(tx storage.Txn, before, after *R) error {
 				return ErrTaken
 			}
 		}
-		if has != nil && (expiryChanged || !same) {
-			if err := tx.Set(has, index.value(primary), t.expires(after)); err != nil {
+		if newKey != nil && (expiryChanged || !same) {
+			if err := tx.Set(newKey, index.value(primary), t.expires(after)); err != nil {
 				return err
 			}
 		}
@@ -234,7 +234,7 @@ func (t *Table[R]) encode(r *R) []byte {
 	return slices.Insert(body, 0, t.version())
 }
 
-// decode fails with [storage.ErrUnreadable].
+// decode returns the record, or [storage.ErrUnreadable].
 func (t *Table[R]) decode(stored []byte) (rec *R, err error) {
 	switch {
 	case len(stored) == 0 || stored[0] != t.version():
@@ -251,7 +251,7 @@ func (t *Table[R]) decode(stored []byte) (rec *R, err error) {
 	return rec, nil
 }
 
-// indexKey returns the key of an index that leads to a record; nil if there is none.
+// indexKey returns the key of a record in an index; nil if there is none.
 func (t *Table[R]) indexKey(index *Index[R], r *R, primary []byte) []byte {
 	if r == nil {
 		return nil
@@ -267,7 +267,7 @@ func (t *Table[R]) indexKey(index *Index[R], r *R, primary []byte) []byte {
 	return append(append(key, '/'), primary...)
 }
 
-// value returns what the index stores at a key of a record with this primary key.
+// value returns the value of the index for a record with this primary key.
 func (ix *Index[R]) value(primary []byte) []byte {
 	if ix.Unique {
 		return primary

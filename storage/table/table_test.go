@@ -102,8 +102,8 @@ func problems(t *testing.T, s *storage.Store) (found []string) {
 	return found
 }
 
-// shelf is a store with three books.
-func shelf(t *testing.T) *storage.Store {
+// newBooks returns a store with four books.
+func newBooks(t *testing.T) *storage.Store {
 	t.Helper()
 	s := open(t)
 	update(t, s, func(tx storage.Txn) error {
@@ -122,7 +122,7 @@ func shelf(t *testing.T) *storage.Store {
 
 func TestListsFollowChanges(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	expect := func(in table.Range, want string) {
 		t.Helper()
 		if got := list(t, s, in); got != want {
@@ -164,10 +164,10 @@ func TestListsFollowChanges(t *testing.T) {
 
 func TestAFilteredListContinuesAfterTheLastRecordRead(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	for _, c := range []struct {
 		author      string
-		limit, most int64
+		limit, read int64
 		want, last  string
 	}{
 		{"ann", 9, 9, "b1 b3", ""},
@@ -180,7 +180,7 @@ func TestAFilteredListContinuesAfterTheLastRecordRead(t *testing.T) {
 		{"ann", 0, 9, "", ""},
 	} {
 		err := s.View(t.Context(), func(r storage.Reader) error {
-			found, last, err := books.Matching(r, byYear.Under(), c.limit, c.most, func(b *book) bool { return b.Author == c.author })
+			found, last, err := books.Matching(r, byYear.Under(), c.limit, c.read, func(b *book) bool { return b.Author == c.author })
 			var got []string
 			for _, b := range found {
 				got = append(got, b.ISBN)
@@ -199,10 +199,10 @@ func TestAFilteredListContinuesAfterTheLastRecordRead(t *testing.T) {
 	}
 }
 
-// TestScanEndsWithItsLoop: a loop over a range may end early, and may write.
+// TestScanEndsWithItsLoop ends a loop over a range early and writes in it.
 func TestScanEndsWithItsLoop(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	update(t, s, func(tx storage.Txn) error {
 		n := 0
 		for b, err := range books.Scan(tx, byYear.Under()) {
@@ -219,11 +219,11 @@ func TestScanEndsWithItsLoop(t *testing.T) {
 		return nil
 	})
 	if got := list(t, s, books.Under()); got != "b2 b4" {
-		t.Errorf("left %q", got)
+		t.Errorf("the records are %q", got)
 	}
 }
 
-// TestIndexesExpireWithTheirRecord: if only the expiry changes, the index keys are written again.
+// TestIndexesExpireWithTheirRecord changes only the expiry of a record.
 func TestIndexesExpireWithTheirRecord(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(100, 0)
@@ -260,8 +260,7 @@ func (n *recordingTxn) Set(key, val []byte, purge time.Time) error {
 	return n.Txn.Set(key, val, purge)
 }
 
-// TestVerifyFindsDamage: each key that is changed or removed outside of the
-// package is a problem.
+// TestVerifyFindsDamage changes or removes keys directly in the store.
 func TestVerifyFindsDamage(t *testing.T) {
 	t.Parallel()
 	set := func(key, val []byte) func(storage.Txn) error {
@@ -275,7 +274,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 		"a key of year matches no record of book":                     set(storage.Key("year", int64(1998), "b1"), []byte{2}),
 		"a key of author matches no record":                           set(storage.Key("author", "ann", int64(1), "b9"), []byte{2}),
 	} {
-		s := shelf(t)
+		s := newBooks(t)
 		update(t, s, damage)
 		if found := problems(t, s); !slices.ContainsFunc(found, func(p string) bool { return strings.HasPrefix(p, want) }) {
 			t.Errorf("want %q, found %q", want, found)
@@ -286,7 +285,7 @@ func TestVerifyFindsDamage(t *testing.T) {
 // TestEveryDamagedRecordIsFound overwrites each key in turn.
 func TestEveryDamagedRecordIsFound(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	storagetest.DamageEach(t, s, func(key string) {
 		if len(problems(t, s)) == 0 {
 			t.Errorf("damage at %q is not found", key)
@@ -294,11 +293,11 @@ func TestEveryDamagedRecordIsFound(t *testing.T) {
 	})
 }
 
-// TestUnreadableRecordsAreYielded: the scan continues after an unreadable
+// TestUnreadableRecordsAreYielded checks that a scan continues after an unreadable
 // record.
 func TestUnreadableRecordsAreYielded(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	update(t, s, func(tx storage.Txn) error { return tx.Set(storage.Key("book", "b1"), []byte{7}, time.Time{}) })
 	for in, want := range map[string]string{"table": "? b2 b3 b4", "index": "? b3 b2 b4"} {
 		rng := books.Under()
@@ -311,18 +310,19 @@ func TestUnreadableRecordsAreYielded(t *testing.T) {
 	}
 }
 
-// TestAChangeLeavesFixedIndexesAlone: their keys are written with a new record and deleted with it.
-func TestAChangeLeavesFixedIndexesAlone(t *testing.T) {
+// TestAChangeDoesNotWriteFixedIndexes checks that the keys of fixed indexes are written only with a
+// new record and deleted with the record.
+func TestAChangeDoesNotWriteFixedIndexes(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	update(t, s, func(tx storage.Txn) error {
 		written := make(map[string]bool)
 		_, err := books.Change(&recordingTxn{tx, written}, table.Key{"b1"}, func(b *book) bool { b.Year++; return true })
 		if _, fixed := written["first"]; fixed || len(written) != 3 {
-			t.Errorf("written are keys of %v", written)
+			t.Errorf("the change wrote keys of %v", written)
 		}
-		gone, errGet := books.Get(tx, "b2")
-		return errors.Join(err, errGet, books.Put(tx, gone, nil))
+		deleted, errGet := books.Get(tx, "b2")
+		return errors.Join(err, errGet, books.Put(tx, deleted, nil))
 	})
 	if got := list(t, s, byISBN.Under("b")); got != "b1 b3 b4" {
 		t.Errorf("listed %q", got)
@@ -332,9 +332,9 @@ func TestAChangeLeavesFixedIndexesAlone(t *testing.T) {
 	}
 }
 
-// TestARecordCanBeReadAgain: a record is the same until another writer has
+// TestReread checks that Reread returns the known record until another writer has
 // changed it.
-func TestARecordCanBeReadAgain(t *testing.T) {
+func TestReread(t *testing.T) {
 	t.Parallel()
 	s := open(t)
 	update(t, s, func(tx storage.Txn) error {
@@ -371,11 +371,10 @@ func TestARecordCanBeReadAgain(t *testing.T) {
 	}
 }
 
-// TestKeysAreReadWithoutTheirRecords reads them in parts, each after the
-// previous one.
+// TestKeysAreReadWithoutTheirRecords reads the keys in pages.
 func TestKeysAreReadWithoutTheirRecords(t *testing.T) {
 	t.Parallel()
-	s := shelf(t)
+	s := newBooks(t)
 	if err := s.View(t.Context(), func(r storage.Reader) error {
 		in := byYear.Under()
 		for _, want := range []string{"b1 b3", "b2 b4", ""} {

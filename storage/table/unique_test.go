@@ -28,8 +28,8 @@ var (
 	}
 )
 
-// club returns a store with four members, three of them in one club.
-func club(t *testing.T) *storage.Store {
+// newMembers returns a store with four members, three of them in one club.
+func newMembers(t *testing.T) *storage.Store {
 	t.Helper()
 	s := open(t)
 	update(t, s, func(tx storage.Txn) error {
@@ -58,7 +58,7 @@ func verifyMembers(t *testing.T, s *storage.Store) (found []string) {
 
 func TestAUniqueKeyHasOneRecord(t *testing.T) {
 	t.Parallel()
-	s := club(t)
+	s := newMembers(t)
 	err := s.Update(t.Context(), func(tx storage.Txn) error { return members.Put(tx, nil, &member{"m5", "ann", "b"}) })
 	if !errors.Is(err, table.ErrTaken) {
 		t.Errorf("a name that is taken: %v", err)
@@ -104,7 +104,7 @@ func TestAUniqueKeyHasOneRecord(t *testing.T) {
 
 func TestKeysAndPagesOfARange(t *testing.T) {
 	t.Parallel()
-	s := club(t)
+	s := newMembers(t)
 	if err := s.View(t.Context(), func(r storage.Reader) error {
 		for want, in := range map[string]table.Range{"m1 m2 m3 m4": members.Under(), "m4 m3 m2 m1": byName.Under(), "m1 m2 m4": byClub.Under("a")} {
 			var got []string
@@ -119,10 +119,10 @@ func TestKeysAndPagesOfARange(t *testing.T) {
 			}
 		}
 		for _, page := range []struct {
-			skip, limit, most, total int64
+			skip, limit, read, total int64
 			want                     []string
 		}{{0, 2, 9, 3, []string{"m1", "m2"}}, {2, 2, 9, 3, []string{"m4"}}, {1, 9, 2, 2, []string{"m2"}}, {5, 2, 9, 3, nil}} {
-			list, total, err := members.Page(r, byClub.Under("a"), page.skip, page.limit, page.most)
+			list, total, err := members.Page(r, byClub.Under("a"), page.skip, page.limit, page.read)
 			if err != nil {
 				return err
 			}

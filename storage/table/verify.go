@@ -9,9 +9,9 @@ import (
 
 // Verify compares a table with its indexes in one snapshot. Each record must be decodable, be stored
 // under its own primary key, pass Check and have its key in each index. Each index key must match its
-// record. It calls problem for each error, with the name that describe gives to
-// the record, and fails only if the store cannot be read. A problem names no key, since a key may be
-// a secret.
+// record. It calls problem for each error, with the name that describe returns for
+// the record. It returns an error only if the store cannot be read. A problem has no key, because a
+// key may be a secret.
 func (t *Table[R]) Verify(r storage.Reader, describe func(*R) string, problem func(format string, args ...any)) error {
 	if err := t.verifyRecords(r, describe, problem); err != nil {
 		return err

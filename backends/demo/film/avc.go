@@ -23,8 +23,8 @@ const (
 	macroblockSamples = 384
 )
 
-// levels are the levels of the standard, with the greatest size in macroblocks
-// (table A-1, MaxFS) of each.
+// levels are the levels of the standard, times ten, each with its maximum size in
+// macroblocks (table A-1, MaxFS).
 var levels = []struct {
 	level   uint32
 	maxSize int
@@ -139,8 +139,8 @@ func (b *bitstream) pcm(p *picture, kind uint32, n int) {
 	b.raw(p.cr[n*64:][:64])
 }
 
-// whole returns the first picture of a film: an IDR picture.
-func whole(p *picture) []byte {
+// firstPicture returns the first picture of a film: an IDR picture.
+func firstPicture(p *picture) []byte {
 	var b bitstream
 	b.bytes = make([]byte, 0, p.wide*p.high*(macroblockSamples+2)+64)
 	b.header(0)
@@ -151,11 +151,11 @@ func whole(p *picture) []byte {
 	return b.unit(headIDR)
 }
 
-// changed returns picture n after the first. It contains the listed
-// macroblocks, in ascending order, and skips all others, which stay unchanged.
-// No neighbour of a skipped macroblock moves, so its motion vector is predicted
-// as zero (section 8.4.1.1).
-func changed(p *picture, number int, list []int) []byte {
+// laterPicture returns the picture with this number, which is greater than 0. It
+// contains the macroblocks of list, in ascending order, and skips all others,
+// which stay unchanged. No macroblock has a motion vector, so that of a skipped
+// one is predicted as zero (section 8.4.1.1).
+func laterPicture(p *picture, number int, list []int) []byte {
 	var b bitstream
 	b.header(number)
 	next := 0

@@ -3,10 +3,10 @@
 //
 // The stream has the constrained baseline profile of ITU-T H.264. Its first
 // picture contains raw samples (macroblocks of type I_PCM). Later pictures skip
-// what has not changed. That needs no transform, no prediction and no entropy
-// tables, and every decoder supports it. bits.go writes bits, avc.go pictures,
-// mp4.go the file, scene.go generates the content. The package imports only the
-// standard library.
+// unchanged macroblocks. Every decoder supports this, and the encoder needs no
+// transform, prediction or entropy tables. bits.go writes bits, avc.go writes
+// pictures, mp4.go writes the file, and scene.go generates the content. The
+// package imports only the standard library.
 package film
 
 import "math/bits"
@@ -39,7 +39,7 @@ func (b *bitstream) ue(v uint32) {
 // align writes zero bits up to the next byte.
 func (b *bitstream) align() { b.free = 0 }
 
-// raw writes whole bytes; the stream is aligned.
+// raw writes whole bytes. The stream must be aligned.
 func (b *bitstream) raw(samples []byte) { b.bytes = append(b.bytes, samples...) }
 
 // end writes the trailing bits (section 7.3.2.11).

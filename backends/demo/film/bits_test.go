@@ -18,7 +18,7 @@ func TestExpGolombCodes(t *testing.T) {
 			got += fmt.Sprintf("%08b", c)
 		}
 		if got = got[:len(got)-int(b.free)]; got != want {
-			t.Errorf("%d is %s, want %s", value, got, want)
+			t.Errorf("the code of %d is %s, want %s", value, got, want)
 		}
 	}
 }
@@ -38,7 +38,7 @@ func TestUnitsContainNoStartCode(t *testing.T) {
 	} {
 		b := bitstream{bytes: []byte(payload)}
 		if got := b.unit(0x65); !bytes.Equal(got, []byte(want)) {
-			t.Errorf("% x becomes % x, want % x", payload, got, want)
+			t.Errorf("the unit of % x is % x, want % x", payload, got, want)
 		}
 	}
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends/demo/film"
 )
 
-func made(t *testing.T, seed string, width, height int, length float64) []byte {
+func newFilm(t *testing.T, seed string, width, height int, length float64) []byte {
 	t.Helper()
 	file, err := io.ReadAll(film.NewScene([]byte(seed), width, height).Film(length))
 	if err != nil {
@@ -25,8 +25,8 @@ func made(t *testing.T, seed string, width, height int, length float64) []byte {
 	return file
 }
 
-// containers are the boxes that contain boxes, with the number of bytes before
-// those.
+// containers are the boxes that contain other boxes, with the number of bytes
+// before the first of them.
 var containers = map[string]int{
 	"moov": 0, "trak": 0, "mdia": 0, "minf": 0, "dinf": 0, "stbl": 0, "dref": 8, "stsd": 8, "avc1": 78,
 }
@@ -44,9 +44,9 @@ func boxes(t *testing.T, path string, file []byte) (order []string, content map[
 		at := path + "/" + kind
 		order = append(order, at)
 		content[at] = file[8:size]
-		if skip, holds := containers[kind]; holds {
-			below, inner := boxes(t, at, file[8+skip:size])
-			order = append(order, below...)
+		if skip, ok := containers[kind]; ok {
+			paths, inner := boxes(t, at, file[8+skip:size])
+			order = append(order, paths...)
 			for k, v := range inner {
 				content[k] = v
 			}
@@ -58,7 +58,7 @@ func boxes(t *testing.T, path string, file []byte) (order []string, content map[
 
 func TestAFilmIsACompleteMP4File(t *testing.T) {
 	t.Parallel()
-	file := made(t, "a prompt", 320, 176, 2)
+	file := newFilm(t, "a prompt", 320, 176, 2)
 	order, content := boxes(t, "", file)
 	want := []string{
 		"/ftyp", "/moov", "/moov/mvhd", "/moov/trak", "/moov/trak/tkhd", "/moov/trak/mdia", "/moov/trak/mdia/mdhd",
@@ -98,7 +98,7 @@ func TestAFilmIsACompleteMP4File(t *testing.T) {
 		}
 		for j := 4; j+2 < len(sample); j++ {
 			if sample[j] == 0 && sample[j+1] == 0 && sample[j+2] < 3 {
-				t.Fatalf("sample %d looks like the start of a unit at %d", i, j)
+				t.Fatalf("sample %d contains a start code at %d", i, j)
 			}
 		}
 		at += size
@@ -114,12 +114,12 @@ func TestAFilmIsACompleteMP4File(t *testing.T) {
 
 func TestTheSamePromptGivesTheSamePicture(t *testing.T) {
 	t.Parallel()
-	one, same, other := made(t, "a fox", 64, 64, 0.5), made(t, "a fox", 64, 64, 0.5), made(t, "a hare", 64, 64, 0.5)
-	if !bytes.Equal(one, same) {
-		t.Error("one seed makes two films")
+	first, same, other := newFilm(t, "a fox", 64, 64, 0.5), newFilm(t, "a fox", 64, 64, 0.5), newFilm(t, "a hare", 64, 64, 0.5)
+	if !bytes.Equal(first, same) {
+		t.Error("the same seed gives two different films")
 	}
-	if bytes.Equal(one, other) {
-		t.Error("two seeds make one film")
+	if bytes.Equal(first, other) {
+		t.Error("two seeds give the same film")
 	}
 }
 
@@ -132,13 +132,13 @@ func TestSizesAreLimited(t *testing.T) {
 		{1 << 40, 4097, film.MaxEdge, film.MaxEdge},
 	} {
 		if w, h := film.NewScene(nil, row.width, row.height).Size(); w != row.wantWidth || h != row.wantHeight {
-			t.Errorf("%d × %d becomes %d × %d", row.width, row.height, w, h)
+			t.Errorf("the size of a scene of %d × %d is %d × %d", row.width, row.height, w, h)
 		}
 	}
 	for length, want := range map[float64]int{0: 1, -1: 1, 0.01: 1, 1: film.Rate, 1e9: film.MaxLength * film.Rate} {
-		_, content := boxes(t, "", made(t, "x", 32, 32, length))
+		_, content := boxes(t, "", newFilm(t, "x", 32, 32, length))
 		if got := int(binary.BigEndian.Uint32(content["/moov/trak/mdia/minf/stbl/stsz"][8:])); got != want {
-			t.Errorf("%g seconds are %d pictures, want %d", length, got, want)
+			t.Errorf("a film of %g seconds has %d pictures, want %d", length, got, want)
 		}
 	}
 }
@@ -163,24 +163,24 @@ func TestAnImageIsAPNG(t *testing.T) {
 	}
 }
 
-// TestFFmpegDecodesEveryPicture decodes films of the families' sizes with
-// ffmpeg, if it is installed, and compares the pixels with the scene.
+// TestFFmpegDecodesEveryPicture decodes films of several sizes with ffmpeg, if it
+// is installed, and compares pixels of the last picture with the scene.
 func TestFFmpegDecodesEveryPicture(t *testing.T) {
 	t.Parallel()
 	ffmpeg, err := exec.LookPath("ffmpeg")
 	if err != nil {
-		t.Skip("there is no ffmpeg here")
+		t.Skip("ffmpeg is not installed")
 	}
 	ffprobe, err := exec.LookPath("ffprobe")
 	if err != nil {
-		t.Skip("there is no ffprobe here")
+		t.Skip("ffprobe is not installed")
 	}
 	for _, row := range []struct {
 		width, height int
 		length        float64
 	}{{1280, 720, 1}, {720, 1280, 0.5}, {1920, 1080, 0.5}, {1024, 768, 0.5}, {66, 98, 30}} {
 		name := filepath.Join(t.TempDir(), "film.mp4")
-		if err := os.WriteFile(name, made(t, "a prompt", row.width, row.height, row.length), 0o600); err != nil {
+		if err := os.WriteFile(name, newFilm(t, "a prompt", row.width, row.height, row.length), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		out, err := exec.Command(ffprobe, "-v", "error", "-count_frames", "-show_streams", "-of", "json", name).CombinedOutput()
@@ -207,8 +207,8 @@ func TestFFmpegDecodesEveryPicture(t *testing.T) {
 			t.Errorf("%d × %d: %+v", row.width, row.height, s)
 		}
 
-		// The last picture has come through all those before it. A corner is
-		// never under the ball.
+		// The last picture depends on all earlier ones. The ball never covers a
+		// corner.
 		decode := exec.Command(ffmpeg, "-v", "error", "-xerror", "-i", name, "-vf", "select=eq(n\\,"+strconv.Itoa(frames-1)+")",
 			"-frames:v", "1", "-f", "rawvideo", "-pix_fmt", "rgb24", "-")
 		decode.Stderr = os.Stderr

@@ -7,10 +7,10 @@ type track struct {
 	width, height int
 	rate          int // pictures per second
 	sps, pps      []byte
-	sizes         []int // of the samples, in bytes, each a NAL unit with its length before it
+	sizes         []int // in bytes, of the samples: each is the length of a NAL unit and the unit
 }
 
-// lengthBytes is the size of the length before each NAL unit.
+// lengthBytes is the size in bytes of the length before each NAL unit.
 const lengthBytes = 4
 
 // box returns an ISO base media box (ISO/IEC 14496-12, section 4.2): its size,
@@ -48,10 +48,10 @@ var matrix = u32(0x10000, 0, 0, 0, 0x10000, 0, 0, 0, 0x40000000)
 
 // The version and flags of full boxes.
 var (
-	plain  = u32(0)
-	inUse  = u32(7) // tkhd: enabled, in the movie, in the preview
-	noLean = u32(1) // vmhd
-	inFile = u32(1) // url: the samples are in this file
+	noFlags   = u32(0)
+	tkhdFlags = u32(7) // the track is enabled, and is in the movie and the preview
+	vmhdFlags = u32(1) // the standard requires 1
+	urlFlags  = u32(1) // the samples are in this file
 )
 
 // millisecond is the time scale of the movie.
@@ -61,7 +61,7 @@ const millisecond = 1000
 const undetermined = 0x55C4
 
 // head returns everything in a file before its samples: ftyp, moov and the
-// header of mdat. A player can begin before it has the whole file.
+// header of mdat. So a player can begin before it has received the whole file.
 func (t track) head() []byte {
 	total := 0
 	for _, size := range t.sizes {
@@ -80,15 +80,15 @@ func (t track) moov(offset int) []byte {
 	frames := len(t.sizes)
 	length := frames * millisecond / t.rate
 	return box("moov",
-		box("mvhd", plain, u32(0, 0, millisecond, length, 0x10000), u16(0x100, 0), u32(0, 0), matrix, u32(0, 0, 0, 0, 0, 0, 2)),
+		box("mvhd", noFlags, u32(0, 0, millisecond, length, 0x10000), u16(0x100, 0), u32(0, 0), matrix, u32(0, 0, 0, 0, 0, 0, 2)),
 		box("trak",
-			box("tkhd", inUse, u32(0, 0, 1, 0, length, 0, 0), u16(0, 0, 0, 0), matrix, u32(t.width<<16, t.height<<16)),
+			box("tkhd", tkhdFlags, u32(0, 0, 1, 0, length, 0, 0), u16(0, 0, 0, 0), matrix, u32(t.width<<16, t.height<<16)),
 			box("mdia",
-				box("mdhd", plain, u32(0, 0, t.rate, frames), u16(undetermined, 0)),
-				box("hdlr", plain, u32(0), []byte("vide"), u32(0, 0, 0), []byte("video\x00")),
+				box("mdhd", noFlags, u32(0, 0, t.rate, frames), u16(undetermined, 0)),
+				box("hdlr", noFlags, u32(0), []byte("vide"), u32(0, 0, 0), []byte("video\x00")),
 				box("minf",
-					box("vmhd", noLean, u16(0, 0, 0, 0)),
-					box("dinf", box("dref", plain, u32(1), box("url ", inFile))),
+					box("vmhd", vmhdFlags, u16(0, 0, 0, 0)),
+					box("dinf", box("dref", noFlags, u32(1), box("url ", urlFlags))),
 					t.samples(offset),
 				),
 			),
@@ -100,12 +100,12 @@ func (t track) moov(offset int) []byte {
 // samples, and only the first is a sync sample.
 func (t track) samples(offset int) []byte {
 	return box("stbl",
-		box("stsd", plain, u32(1), t.avc1()),
-		box("stts", plain, u32(1, len(t.sizes), 1)),
-		box("stss", plain, u32(1, 1)),
-		box("stsc", plain, u32(1, 1, len(t.sizes), 1)),
-		box("stsz", plain, u32(0, len(t.sizes)), u32(t.sizes...)),
-		box("stco", plain, u32(1, offset)),
+		box("stsd", noFlags, u32(1), t.avc1()),
+		box("stts", noFlags, u32(1, len(t.sizes), 1)),
+		box("stss", noFlags, u32(1, 1)),
+		box("stsc", noFlags, u32(1, 1, len(t.sizes), 1)),
+		box("stsz", noFlags, u32(0, len(t.sizes)), u32(t.sizes...)),
+		box("stco", noFlags, u32(1, offset)),
 	)
 }
 

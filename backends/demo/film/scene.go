@@ -23,13 +23,13 @@ const (
 // tiles is the edge of the emblem in tiles. Its right half mirrors the left.
 const tiles = 7
 
-// radius is the radius of the ball in pixels. It does not grow with the
-// picture, because the moving part determines the size of a film.
+// radius is the radius of the ball in pixels. It is the same for all pictures,
+// because the moving part determines the size of a file.
 const radius = 28
 
 // Scene is the content of a picture: a gradient of two colours, an emblem of
 // tiles, and in a film a ball in front. It depends only on the seed, so the
-// same words always give the same picture.
+// same prompt always gives the same picture.
 type Scene struct {
 	width, height       int
 	from, to, ink, ball color.RGBA
@@ -37,8 +37,8 @@ type Scene struct {
 	phase               float64
 }
 
-// NewScene returns the scene of a seed. The edges are moved to the nearest
-// valid even numbers.
+// NewScene returns the scene of a seed. Width and height are changed to the
+// nearest valid even numbers.
 func NewScene(seed []byte, width, height int) *Scene {
 	hash := sha256.Sum256(seed)
 	s := &Scene{width: edge(width), height: edge(height)}
@@ -96,7 +96,7 @@ func (i Image) Bounds() image.Rectangle { return image.Rect(0, 0, i.width, i.hei
 // At implements image.Image.
 func (i Image) At(x, y int) color.Color { return i.still(x, y) }
 
-// Opaque reports true: the encoders of images need no transparency.
+// Opaque returns true, so that encoders omit transparency.
 func (Image) Opaque() bool { return true }
 
 // draw draws macroblock n of p with the ball at a point.
@@ -122,9 +122,9 @@ func (s *Scene) draw(p *picture, n int, ball image.Point) {
 	}
 }
 
-// touched returns the numbers of the macroblocks that the ball lies on at one
-// of two points, ascending.
-func (p *picture) touched(points ...image.Point) []int {
+// covered returns the numbers of the macroblocks that the ball covers at one of
+// the points, in ascending order.
+func (p *picture) covered(points ...image.Point) []int {
 	var list []int
 	for n := range p.wide * p.high {
 		at := image.Rect(0, 0, macroblock, macroblock).Add(image.Pt(n%p.wide, n/p.wide).Mul(macroblock))
@@ -138,8 +138,8 @@ func (p *picture) touched(points ...image.Point) []int {
 	return list
 }
 
-// Film returns the scene as an MP4 file of this length in seconds, which is
-// limited to the range from one picture to [MaxLength].
+// Film returns the scene as an MP4 file of this length in seconds. The length is
+// at least one picture and at most [MaxLength].
 func (s *Scene) Film(length float64) io.Reader {
 	frames := int(math.Round(min(max(length, 0), MaxLength) * Rate))
 	frames = max(frames, 1)
@@ -149,15 +149,15 @@ func (s *Scene) Film(length float64) io.Reader {
 		s.draw(p, n, ball)
 	}
 	units := make([][]byte, 0, frames)
-	units = append(units, whole(p))
+	units = append(units, firstPicture(p))
 	for number := 1; number < frames; number++ {
 		next := s.ballAt(float64(number) / float64(frames))
-		list := p.touched(ball, next)
+		list := p.covered(ball, next)
 		for _, n := range list {
 			s.draw(p, n, next)
 		}
 		ball = next
-		units = append(units, changed(p, number, list))
+		units = append(units, laterPicture(p, number, list))
 	}
 	t := track{width: s.width, height: s.height, rate: Rate, sps: sps(p, s.width, s.height), pps: pps()}
 	for _, unit := range units {
@@ -171,8 +171,8 @@ func (s *Scene) Film(length float64) io.Reader {
 	return io.MultiReader(parts...)
 }
 
-// hsv returns the colour of a hue, a saturation and a brightness. The hue is
-// periodic with period 1.
+// hsv returns the colour of a hue, a saturation and a brightness. The hue has
+// period 1, the other two are from 0 to 1.
 func hsv(hue, saturation, brightness float64) color.RGBA {
 	channel := func(n float64) uint8 {
 		k := math.Mod(n+6*hue, 6)

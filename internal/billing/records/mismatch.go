@@ -7,9 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// MismatchesKept is how long mismatches are listed, and how long a notice waits
-// for its payment.
-const MismatchesKept = audit.DefaultRetention
+// MismatchRetention is how long mismatches are listed, and how long a notice waits for its payment.
+const MismatchRetention = audit.DefaultRetention
 
 // Mismatch is a notice with a valid signature that fits no order. It credited nothing.
 type Mismatch struct {
@@ -23,9 +22,9 @@ type Mismatch struct {
 	Amount   money.Amount  `json:"amount,omitempty"`
 	Currency string        `json:"currency,omitempty"`
 	Reason   string        `json:"reason"`
-	Order    string        `json:"order,omitempty"`    // the order that was found for it
+	Order    string        `json:"order,omitempty"`    // the order that it was matched with, if any
 	User     string        `json:"user,omitempty"`     // of that order
-	Resolved *Resolution   `json:"resolved,omitempty"` // nil: it is open
+	Resolved *Resolution   `json:"resolved,omitempty"` // nil: open
 }
 
 // Resolution records that an operator has closed a mismatch.
@@ -38,10 +37,10 @@ type Resolution struct {
 // MismatchRecord is a mismatch as it is stored.
 type MismatchRecord struct {
 	Mismatch
-	By journal.ID `json:"by"` // the attempt that listed it
+	By journal.ID `json:"by"` // id of the attempt that wrote it
 }
 
-// about returns the number of the order that was found for the notice, else the number in the
+// about returns the number of the order that the notice was matched with, or else the number in the
 // notice, or "".
 func (m *MismatchRecord) about() string {
 	if m.Order == "" && payments.IsTradeNo(m.TradeNo) {

@@ -15,18 +15,18 @@ type OrderStatus string
 
 // The statuses of an order. A payment credits an order also if it has failed or expired.
 const (
-	Pending  OrderStatus = "pending"
-	Paid     OrderStatus = "paid"
-	Failed   OrderStatus = "failed"
-	Lapsed   OrderStatus = "expired"
-	Refunded OrderStatus = "refunded" // in full
-	Disputed OrderStatus = "disputed" // by the payer, and not decided in favour of the operator
-	Review   OrderStatus = "review"   // paid in a currency that is no longer that of the ledger: an operator decides
+	Pending      OrderStatus = "pending"
+	Paid         OrderStatus = "paid"
+	Failed       OrderStatus = "failed"
+	OrderExpired OrderStatus = "expired"
+	Refunded     OrderStatus = "refunded" // in full
+	Disputed     OrderStatus = "disputed" // by the payer, and not decided in favour of the operator
+	Review       OrderStatus = "review"   // paid, but the ledger now has another currency: an operator decides
 )
 
-// unpaidKept is how long an unpaid order is kept after it has expired. A later payment fits
-// no order, and is listed for operators.
-const unpaidKept = 90 * 24 * time.Hour
+// unpaidRetention is how long an unpaid order is kept after it has expired. A later payment is
+// listed as a mismatch.
+const unpaidRetention = 90 * 24 * time.Hour
 
 // Order is a top-up of a user by a payment service. Times are Unix seconds.
 type Order struct {
@@ -49,10 +49,10 @@ type Order struct {
 // OrderRecord is an order as it is stored.
 type OrderRecord struct {
 	Order
-	Number   int64     `json:"number"`            // among those of its user, from 1
-	Page     string    `json:"page,omitempty"`    // the service's id of the page it opened
-	KeyHash  string    `json:"key,omitempty"`     // of the idempotency key it was opened with, if any
-	Undated  bool      `json:"undated,omitempty"` // its notices carry no time
+	Number   int64     `json:"number"`            // among the orders of its user, from 1
+	Page     string    `json:"page,omitempty"`    // the service's id of the payment page
+	KeyHash  string    `json:"key,omitempty"`     // hash of the idempotency key, if any
+	Undated  bool      `json:"undated,omitempty"` // its notices have no time
 	Disputes []dispute `json:"disputes,omitempty"`
 
 	// The parts of the credit that refunds and disputes have taken back: from the wallet,
@@ -60,13 +60,13 @@ type OrderRecord struct {
 	TakenWallet money.Amount `json:"taken_wallet,omitempty"`
 	TakenOwed   money.Amount `json:"taken_owed,omitempty"`
 
-	// Transfers are the transfers of the order: the credit and what followed.
+	// Transfers are the transfers of the order: the credit, then refunds and disputes.
 	Transfers []journal.ID `json:"transfers,omitempty"`
 
 	History []StatusChange `json:"history,omitempty"` // after pending, oldest first
 	Notices []OrderNotice  `json:"notices,omitempty"` // in the order in which they were applied
 
-	stored *OrderRecord // as the store has it; nil for a new one
+	stored *OrderRecord // the stored record; nil for a new order
 }
 
 // StatusChange is a status of an order and the time when it began.
@@ -85,11 +85,11 @@ type OrderNotice struct {
 	Amount  money.Amount  `json:"amount,omitempty"`
 }
 
-// dispute is a dispute over a payment. Its two notices can come in any order.
+// dispute is a dispute over a payment. Its two notices can arrive in any order.
 type dispute struct {
 	ID       string       `json:"id"`
-	Amount   money.Amount `json:"amount,omitempty"`   // taken from the operator; zero until its notice comes
-	Restored money.Amount `json:"restored,omitempty"` // given back; zero until its notice comes
+	Amount   money.Amount `json:"amount,omitempty"`   // taken from the operator; zero until the notice arrives
+	Restored money.Amount `json:"restored,omitempty"` // given back; zero until the notice arrives
 }
 
 // open returns the amount that a dispute has taken from the operator and not given back.
@@ -108,7 +108,7 @@ func (o *OrderRecord) Create(t storage.Txn) error {
 	return o.Write(t)
 }
 
-// Become writes an order with a status that began at the time at.
+// Become sets the status of an order, which began at the time at, and writes the order.
 func (o *OrderRecord) Become(t storage.Txn, at time.Time, status OrderStatus) error {
 	if o.Status != status {
 		o.Status, o.History = status, append(o.History, StatusChange{at.Unix(), status})
@@ -133,14 +133,14 @@ func (o *OrderRecord) AddNotice(at time.Time, n payments.Notice) {
 // Purge returns when the engine may drop an order. It never drops an order that is pending,
 // paid or in review, or that has a refund or a dispute.
 func (o *OrderRecord) Purge() time.Time {
-	over := o.Status == Failed || o.Status == Lapsed
+	over := o.Status == Failed || o.Status == OrderExpired
 	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {
 		return time.Time{}
 	}
-	return time.Unix(o.ExpiresAt, 0).Add(unpaidKept)
+	return time.Unix(o.ExpiresAt, 0).Add(unpaidRetention)
 }
 
-// Read remembers the order as the stored state and returns it.
+// Read marks the present state of the order as the stored state, and returns the order.
 func (o *OrderRecord) Read() *OrderRecord {
 	before := *o
 	before.stored = nil
@@ -161,7 +161,7 @@ func (o *OrderRecord) Write(t storage.Txn) error {
 func (o *OrderRecord) Show(now time.Time) Order {
 	shown := o.Order
 	if shown.Status == Pending && now.Unix() >= o.ExpiresAt {
-		shown.Status = Lapsed
+		shown.Status = OrderExpired
 	}
 	return shown
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// A subscription is a chain of sales: the purchase and its renewals, each for its own time, one
-// after the other. The terms of the sale in force apply, so a renewal at other terms takes nothing
-// from earlier sales. Most subscriptions are never renewed. As long as there is one sale, it is in
-// the record of the subscription.
+// A subscription is a chain of sales: the purchase and its renewals, one after the other, each for
+// its own time. The terms of the present sale apply, so a renewal does not change the terms of
+// earlier sales. Most subscriptions are never renewed. The first sale is in the record of the
+// subscription until there is a second one.
 //
-// A run is a chain of sales without a gap whose quotas reset in the same way; it begins at
-// Since. The quota of each period has an account of its own, named by the start of the
-// period: the start of the calendar's period, or Since if that is later. Starts are unique
-// within a subscription, because two runs do not overlap.
+// A run is a chain of sales without a gap whose quotas reset in the same way; it begins at Since.
+// The quota of each period has its own account, named by the start of the period: the start of the
+// calendar period, or Since if that is later. Starts are unique within a subscription, because two
+// runs do not overlap.
 //
-// A quota that never resets has one period for the whole run, and every sale adds
-// to it at once. A quota that resets is granted when its period is first read, at the
-// terms in force when the period began. The first period of a run is granted with its
-// sale. Periods in which nothing reads the account are never opened.
+// A quota that never resets has one period for the whole run, and every sale adds to it at once. A
+// quota that resets is granted when its period is first read, at the terms at the start of the
+// period. The first period of a run is granted with its sale. A period in which nothing reads the
+// account is never opened.
 
 // SaleKind is the operation that made a sale.
 type SaleKind string
@@ -49,10 +49,10 @@ type Sale struct {
 	Subscription int64      `json:"subscription"`
 	Kind         SaleKind   `json:"kind"`
 	Transfer     journal.ID `json:"transfer"`
-	Time         int64      `json:"time"`  // when it was sold
-	From         int64      `json:"from"`  // the time that was sold, half open
-	Until        int64      `json:"until"` //
-	Since        int64      `json:"since"` // when the run of sales began
+	Time         int64      `json:"time"`  // time of the sale, in Unix seconds
+	From         int64      `json:"from"`  // begin of the time that was sold
+	Until        int64      `json:"until"` // its end, which is excluded
+	Since        int64      `json:"since"` // begin of the run of sales
 	Terms
 }
 
@@ -62,8 +62,7 @@ func (s *Sale) Grants() (start int64, ok bool) {
 	return s.Since, s.QuotaReset == calendar.Never || s.From == s.Time
 }
 
-// SaleAt returns the last sale whose time begins at moment, in Unix seconds, or
-// before.
+// SaleAt returns the last sale whose time begins at moment or before, in Unix seconds.
 func (s *SubscriptionRecord) SaleAt(r storage.Reader, moment int64) (last Sale, found bool, err error) {
 	if s.First != nil {
 		return s.OnlySale(), s.Start <= moment, nil
@@ -92,8 +91,8 @@ func (s *SubscriptionRecord) Sales(r storage.Reader) iter.Seq2[*Sale, error] {
 	}
 }
 
-// PeriodRecord is a period of quota that was opened. The period that was granted with the
-// only sale of a subscription has no record.
+// PeriodRecord is an open period of quota. The period that was granted with the only sale of a
+// subscription has no record.
 type PeriodRecord struct {
 	User         string       `json:"user"`
 	Subscription int64        `json:"subscription"`
@@ -101,18 +100,17 @@ type PeriodRecord struct {
 	Granted      money.Amount `json:"granted"`
 }
 
-// Period is the period of quota of a subscription at a moment.
+// Period is the period of quota of a subscription at one time. Times are Unix seconds.
 type Period struct {
 	Start  int64
-	from   int64        // since when Start, until and Resets have had these values
-	Quota  money.Amount // granted, or to be granted when it is opened
+	from   int64        // time since which Start, until and Resets have these values
+	Quota  money.Amount // granted, or to be granted when the period is opened
 	Opened bool
 	until  int64 // when the period must be computed again
 	Resets int64 // when the next period begins; math.MaxInt64 if there is none
 }
 
-// At returns the period at a moment within the time of the sale, computed from the sale
-// alone.
+// At returns the period at a moment within the time of the sale. It only depends on the sale.
 func (s *Sale) At(moment time.Time) Period {
 	began := s.QuotaReset.Start(moment).Unix()
 	p := Period{Start: max(began, s.Since), from: max(began, s.From), until: s.Until, Resets: math.MaxInt64}
@@ -139,7 +137,7 @@ func (s *SubscriptionRecord) PeriodAt(r storage.Reader, moment time.Time) (p Per
 		if err != nil {
 			return p, false, err
 		}
-		if next.Since == x.Until { // another kind of reset begins
+		if next.Since == x.Until { // the next sale has another reset
 			p.Resets = x.Until
 		}
 	}
@@ -157,8 +155,8 @@ func (s *SubscriptionRecord) PeriodAt(r storage.Reader, moment time.Time) (p Per
 	return p, err == nil, err
 }
 
-// Used returns the durable spending of the quota of a period, and the amount that tasks
-// hold of the rest.
+// Used returns the durable spending of the quota of a period, and the part of the rest that tasks
+// hold.
 func (s *SubscriptionRecord) Used(r storage.Reader, p Period) (used, held money.Amount, err error) {
 	if !p.Opened {
 		return 0, 0, nil

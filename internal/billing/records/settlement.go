@@ -9,20 +9,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/payments"
 )
 
-// The amount to take back of a paid order follows from its record alone: the sum of refunds and open
+// The amount to take back from a paid order depends only on its record: the sum of refunds and open
 // disputes, at most the payment. A notice changes the record, and then the difference is moved. So a
 // refund and a dispute of the same money take it once, in any order of their notices.
 
-// Target returns how much of the credit must be taken back.
+// Target returns the part of the credit that must be taken back.
 func (o *OrderRecord) Target() money.Amount {
 	return o.Disputed + min(o.Refunded, o.Amount-o.Disputed)
 }
 
-// Due returns what must still be taken back; below zero: what must be given back.
+// Due returns the amount that must still be taken back. A negative amount must be given back.
 func (o *OrderRecord) Due() money.Amount { return o.Target() - o.TakenWallet - o.TakenOwed }
 
-// Note writes a notice of a refund or a dispute into the record, and reports whether it
-// says anything new.
+// Note adds a refund or a dispute to the record, and reports whether the record has changed.
 func (o *OrderRecord) Note(n payments.Notice) bool {
 	switch n.Kind {
 	case payments.Refunded: // the notice has the total, so an older one has less
@@ -52,7 +51,7 @@ func (o *OrderRecord) Note(n payments.Notice) bool {
 	return true
 }
 
-// dispute returns the dispute with this id, new if there is none.
+// dispute returns the dispute with this id, and adds it if there is none.
 func (o *OrderRecord) dispute(id string) *dispute {
 	for i := range o.Disputes {
 		if o.Disputes[i].ID == id {
@@ -74,7 +73,7 @@ func (o *OrderRecord) PaidStatus() OrderStatus {
 	return Paid
 }
 
-// FollowingKinds are the kinds of the transfers that follow notices.
+// FollowingKinds are the kinds of the transfers for notices about a paid order.
 var FollowingKinds = map[payments.Kind]journal.Kind{
 	payments.Refunded: journal.Refund, payments.Disputed: journal.Dispute, payments.Restored: journal.Restore,
 }
@@ -82,7 +81,8 @@ var FollowingKinds = map[payments.Kind]journal.Kind{
 // TopUpID returns the id of the transfer that credits an order.
 func TopUpID(tradeNo string) journal.ID { return journal.IDOf("topup", tradeNo) }
 
-// TransferID returns the id of the n-th transfer of an order; the credit is the first.
+// TransferID returns the id of the transfer n of an order. The credit is transfer 0 and has
+// another id, [TopUpID].
 func TransferID(tradeNo string, n int) journal.ID {
 	return journal.IDOf("order", tradeNo, strconv.Itoa(n))
 }

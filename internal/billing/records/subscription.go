@@ -22,15 +22,15 @@ const (
 
 // Terms are the terms of a plan at the time of the sale.
 type Terms struct {
-	Price      money.Amount      `json:"price"` // what was charged
+	Price      money.Amount      `json:"price"` // the charged amount
 	Currency   string            `json:"currency"`
 	Duration   calendar.Duration `json:"duration"`
 	Quota      money.Amount      `json:"quota"`
 	QuotaReset calendar.Reset    `json:"quota_reset"`
 }
 
-// SubscriptionRecord is a subscription as it is stored. It has nothing that changes with
-// time alone.
+// SubscriptionRecord is a subscription as it is stored. It has no field that changes only because
+// time passes.
 type SubscriptionRecord struct {
 	ID        int64  `json:"id"`
 	User      string `json:"user"`
@@ -38,17 +38,17 @@ type SubscriptionRecord struct {
 	Title     string `json:"title"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
-	Cancelled int64  `json:"cancelled,omitempty"` // when
+	Cancelled int64  `json:"cancelled,omitempty"` // time of the cancellation; zero: none
 	Claimed   bool   `json:"claimed,omitempty"`   // its first sale was a claim
 
-	// First is the rest of its sale while there is only one. Until then the period that the
-	// sale has opened has no record either.
+	// First is set while the subscription has only one sale. Then neither the sale nor the period
+	// that it has opened has a record of its own.
 	First *FirstSale `json:"first,omitempty"`
 
 	Terms
 }
 
-// FirstSale has the fields of the only sale that the subscription does not have.
+// FirstSale has those fields of the only sale that are not in the subscription.
 type FirstSale struct {
 	Kind     SaleKind   `json:"kind"`
 	Transfer journal.ID `json:"transfer"`
@@ -77,10 +77,10 @@ func (s *SubscriptionRecord) Status(now time.Time) Status {
 	return Active
 }
 
-// ReferencePrefix begins the names of subscriptions in transfers.
+// ReferencePrefix is the prefix of the names of subscriptions in transfers.
 const ReferencePrefix = "subscription/"
 
-// Reference names a subscription in transfers.
+// Reference returns the name of a subscription in transfers.
 func Reference(id int64) string { return ReferencePrefix + strconv.FormatInt(id, 10) }
 
 // QuotaAccount returns the account of a period that starts at a Unix second.

@@ -10,15 +10,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Summary is the summary of all subscriptions of a user, in one record that is read whenever the
-// user's money changes. Running follows from the subscriptions, and is rebuilt from them if the
-// clock was set back.
+// Summary is the summary of all subscriptions of a user. It is one record, which is read whenever
+// the user's money changes. If the clock was set back, Running is rebuilt from the subscriptions.
 type Summary struct {
 	User      string
 	Due       int64           // when the next subscription or period ends; zero: never
-	Ended     int64           // the latest end of those removed from Running because they had ended
-	Purchases map[int64]int64 // how often each plan was bought, by its number
-	Running   []Running       // soonest to end first, then by number
+	Ended     int64           // latest end of the subscriptions that were removed from Running at their end
+	Purchases map[int64]int64 // number of purchases by plan id
+	Running   []Running       // by end, then by id
 
 	stored    bool  // the store has a record of the user
 	storedDue int64 // Due in that record
@@ -32,20 +31,19 @@ type Running struct {
 	Presence
 }
 
-// Presence is the period that a running subscription was in when the summary was written; zero
-// if that is not known. It is valid for all of [From, Until), because sales never change and a
-// renewal begins after all of them. So sources are listed without reading the sales. Times are
-// Unix seconds.
+// Presence is the period that a running subscription was in when the summary was written, or zero
+// if that is unknown. It is valid for all of [From, Until), because sales never change and a renewal
+// begins after them. So sources are listed without reading the sales. Times are Unix seconds.
 type Presence struct {
 	From  int64
 	Until int64
-	Start int64 // names the period, which is open
+	Start int64 // start of the period, which is open
 }
 
 // Presence returns the presence of an open period.
 func (p *Period) Presence() Presence { return Presence{p.from, p.until, p.Start} }
 
-// Compare orders subscriptions by their end, then by number.
+// Compare orders subscriptions by their end, then by id.
 func (x Running) Compare(y Running) int {
 	return cmp.Or(cmp.Compare(x.End, y.End), cmp.Compare(x.ID, y.ID))
 }
@@ -66,7 +64,7 @@ func (s *Summary) Add(x Running) {
 	s.changed = true
 }
 
-// Remove removes a running subscription, if it is there.
+// Remove removes a subscription if it is running.
 func (s *Summary) Remove(id int64) {
 	s.Running = slices.DeleteFunc(s.Running, func(x Running) bool { return x.ID == id })
 	s.changed = true
@@ -101,7 +99,7 @@ func ReadSummary(r storage.Reader, user string, now time.Time) (*Summary, error)
 	return s, err
 }
 
-// rebuild finds the running subscriptions among all of the user.
+// rebuild sets Running from all subscriptions of the user.
 func (s *Summary) rebuild(r storage.Reader, now time.Time) error {
 	s.Ended, s.Running, s.changed = 0, nil, true
 	for have, err := range Subscriptions.Scan(r, Subscriptions.Under(s.User)) {
@@ -134,8 +132,8 @@ func (s *Summary) Write(t storage.Txn) error {
 	return nil
 }
 
-// encode writes the summary as variable-length integers: Due, Ended, the number of purchased plans
-// and each of them, the number of running subscriptions and each of them; then the user. As JSON,
+// encode encodes the summary as variable-length integers: Due, Ended, the number of purchased plans
+// and each plan, the number of running subscriptions and each subscription; then the user. As JSON,
 // a summary of three subscriptions takes 32 µs to write and read, a tenth of a purchase.
 func (s *Summary) encode() []byte {
 	b := make([]byte, 0, 48+8*len(s.Purchases)+24*len(s.Running))
@@ -153,7 +151,7 @@ func (s *Summary) encode() []byte {
 	return append(b, s.User...)
 }
 
-// decodeSummary reads what encode wrote.
+// decodeSummary decodes the result of encode.
 func decodeSummary(stored []byte) (*Summary, error) {
 	in := integers(stored)
 	s := &Summary{Due: in.next(), Ended: in.next()}
@@ -174,8 +172,7 @@ func decodeSummary(stored []byte) (*Summary, error) {
 	return s, nil
 }
 
-// integers are the variable-length integers that have not been read yet; nil after one that
-// cannot be read.
+// integers are the variable-length integers that have not been read yet. It is nil after an error.
 type integers []byte
 
 func (in *integers) next() int64 {

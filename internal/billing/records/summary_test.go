@@ -13,18 +13,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-func TestASummaryThatIsCutIsNotRead(t *testing.T) {
+func TestATruncatedSummaryIsRefused(t *testing.T) {
 	t.Parallel()
-	whole := &Summary{Due: 5, Purchases: map[int64]int64{1: 2}, Running: []Running{{ID: 1, End: 5, Presence: Presence{From: 1, Until: 2, Start: 1}}}}
-	stored := whole.encode()
+	complete := &Summary{Due: 5, Purchases: map[int64]int64{1: 2}, Running: []Running{{ID: 1, End: 5, Presence: Presence{From: 1, Until: 2, Start: 1}}}}
+	stored := complete.encode()
 	for n := range stored {
 		if s, err := decodeSummary(stored[:n]); err == nil {
-			t.Errorf("cut to %d of %d bytes it was read as %+v", n, len(stored), s)
+			t.Errorf("truncated to %d of %d bytes, the summary was read as %+v", n, len(stored), s)
 		}
 	}
 }
 
-func TestASummaryIsReadAsItWasWritten(t *testing.T) {
+func TestSummariesRoundTrip(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
@@ -51,10 +51,10 @@ func TestASummaryIsReadAsItWasWritten(t *testing.T) {
 		}
 		have.stored, have.storedDue, have.changed = false, 0, true
 		if !reflect.DeepEqual(*have, s) {
-			t.Fatalf("it was %+v and is read as %+v", s, have)
+			t.Fatalf("wrote %+v, read %+v", s, have)
 		}
 		if !slices.IsSortedFunc(s.Running, Running.Compare) {
-			t.Fatalf("it is out of order: %+v", s.Running)
+			t.Fatalf("the running subscriptions are out of order: %+v", s.Running)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// CounterKey is where the number of the last subscription is stored.
+// CounterKey is the key of the id of the last subscription.
 var CounterKey = []byte("meta/subscriptions")
 
 // The tables of billing. Apart from the counter, its records are read and written only through
@@ -27,7 +27,7 @@ var (
 
 	// ClaimedPlans lets each user claim a free plan once.
 	ClaimedPlans = table.Index[SubscriptionRecord]{Name: "claimed", Unique: true, Fixed: true, Fields: func(s *SubscriptionRecord) table.Key {
-		if !s.Claimed { // the usual case: keyIf would allocate the fields
+		if !s.Claimed { // the usual case; keyIf would allocate the fields
 			return nil
 		}
 		return table.Key{s.User, s.PlanID}
@@ -41,7 +41,7 @@ var (
 		},
 	}
 
-	// Periods are the periods of quota that were opened after the sale, or added to.
+	// Periods are the periods of quota, except that of the only sale of a subscription.
 	Periods = table.Table[PeriodRecord]{
 		Name: "quota",
 		Key:  func(p *PeriodRecord) table.Key { return table.Key{p.User, p.Subscription, p.Start} },
@@ -79,7 +79,7 @@ var (
 		return table.Key{o.User, storage.Inverted(o.Number)}
 	}}
 
-	// OpenOrders and DueOrders hold the pending orders of a user, and all pending ones by expiry.
+	// OpenOrders has the pending orders of a user. DueOrders has all pending orders by expiry.
 	OpenOrders = table.Index[OrderRecord]{Name: "orderopen", Fields: func(o *OrderRecord) table.Key {
 		return keyIf(o.Status == Pending, o.User)
 	}}
@@ -87,17 +87,17 @@ var (
 		return keyIf(o.Status == Pending, o.ExpiresAt)
 	}}
 
-	// UnpaidOrders holds the orders of a user that were not paid, latest first.
+	// UnpaidOrders has the unpaid orders of a user, latest first.
 	UnpaidOrders = table.Index[OrderRecord]{Name: "orderunpaid", Fields: func(o *OrderRecord) table.Key {
 		return keyIf(o.PaidAt == 0, o.User, storage.Inverted(o.Created))
 	}}
 
-	// OrderKeys gives each idempotency key of a user to one order.
+	// OrderKeys assigns each idempotency key of a user to one order.
 	OrderKeys = table.Index[OrderRecord]{Name: "orderkey", Unique: true, Fields: func(o *OrderRecord) table.Key {
 		return keyIf(o.KeyHash != "", o.User, o.KeyHash)
 	}}
 
-	// OrderPayments gives each payment of a service to one order.
+	// OrderPayments assigns each payment of a service to one order.
 	OrderPayments = table.Index[OrderRecord]{Name: "payref", Unique: true, Fields: func(o *OrderRecord) table.Key {
 		return keyIf(o.Payment != "", o.Provider, o.Payment)
 	}}
@@ -113,20 +113,19 @@ var (
 		Expires: func(n *NoticeRecord) time.Time { return n.Purge },
 	}
 
-	// Mismatches are the notices that fitted no order.
+	// Mismatches are the notices that fit no order.
 	Mismatches = table.Table[MismatchRecord]{
 		Name:    "mismatch",
 		Key:     func(m *MismatchRecord) table.Key { return table.Key{m.Digest()} },
 		Indexes: []*table.Index[MismatchRecord]{&LatestMismatches, &WaitingMismatches, &OrderMismatches},
-		Expires: func(m *MismatchRecord) time.Time { return time.UnixMilli(m.Time).Add(MismatchesKept) },
+		Expires: func(m *MismatchRecord) time.Time { return time.UnixMilli(m.Time).Add(MismatchRetention) },
 	}
 
 	LatestMismatches = table.Index[MismatchRecord]{Name: "mismatchat", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
 		return table.Key{storage.Inverted(m.Time)}
 	}}
 
-	// WaitingMismatches leads from an unknown payment to the notices about it, oldest
-	// first.
+	// WaitingMismatches has the notices about an unknown payment, oldest first.
 	WaitingMismatches = table.Index[MismatchRecord]{Name: "paywait", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
 		if _, follows := FollowingKinds[m.Kind]; !follows || m.Reason != UnknownPayment || m.Payment == "" {
 			return nil
@@ -140,7 +139,7 @@ var (
 	}}
 )
 
-// keyIf returns the fields of an index key, or nil if the index leaves the record out.
+// keyIf returns the fields of an index key, or nil if the record is not in the index.
 func keyIf(indexed bool, fields ...any) table.Key {
 	if !indexed {
 		return nil

@@ -18,10 +18,10 @@ import (
 func (v *verification) orders() error {
 	err := each(v, &records.Orders, records.Orders.Under(), func(o *records.OrderRecord) error {
 		if !payments.IsTradeNo(o.TradeNo) {
-			v.problem("order %s: this is no trade number", o.TradeNo)
+			v.problem("order %s: its number is not a trade number", o.TradeNo)
 		}
 		if changes := o.Changes(time.Unix(0, 0)); changes[len(changes)-1].Status != o.Status {
-			v.problem("order %s: it is %s, and its history ends with %s", o.TradeNo, o.Status, changes[len(changes)-1].Status)
+			v.problem("order %s: it is %s, but its history ends with %s", o.TradeNo, o.Status, changes[len(changes)-1].Status)
 		}
 		for _, id := range o.Transfers {
 			v.accounted.Add(id[:], +1)
@@ -32,9 +32,9 @@ func (v *verification) orders() error {
 		return v.paid(o)
 	})
 	return cmp.Or(err, each(v, &records.Notices, records.Notices.Under(), func(n *records.NoticeRecord) error {
-		there, err := records.Orders.Has(v, n.TradeNo)
-		if err == nil && !there {
-			v.problem("%s: the order %s is not there", nameOfNotice(n), n.TradeNo)
+		found, err := records.Orders.Has(v, n.TradeNo)
+		if err == nil && !found {
+			v.problem("%s: the order %s does not exist", nameOfNotice(n), n.TradeNo)
 		}
 		return err
 	}))
@@ -52,7 +52,7 @@ func (v *verification) unpaid(o *records.OrderRecord) error {
 	}
 	paid := o.Status == records.Paid || o.Status == records.Refunded || o.Status == records.Disputed
 	if credited || paid || o.TakenWallet != 0 || o.TakenOwed != 0 || len(o.Transfers) != 0 {
-		v.problem("order %s: it is %s and without a payment, and money was moved for it", o.TradeNo, o.Status)
+		v.problem("order %s: it is %s without a payment, but money was moved", o.TradeNo, o.Status)
 	}
 	return nil
 }
@@ -61,17 +61,17 @@ func (v *verification) unpaid(o *records.OrderRecord) error {
 // refunded and disputed.
 func (v *verification) paid(o *records.OrderRecord) error {
 	if o.Status != o.PaidStatus() {
-		v.problem("order %s: it is %s and should be %s", o.TradeNo, o.Status, o.PaidStatus())
+		v.problem("order %s: it is %s, but should be %s", o.TradeNo, o.Status, o.PaidStatus())
 	}
 	if o.Due() != 0 || o.TakenWallet < 0 || o.TakenOwed < 0 {
-		v.problem("order %s: of %v, %v was taken from the wallet and %v as a receivable, it should be %v in all",
+		v.problem("order %s: of %v, %v was taken from the wallet and %v as a receivable, but in total it should be %v",
 			o.TradeNo, o.Amount, o.TakenWallet, o.TakenOwed, o.Target())
 	}
 	if len(o.Transfers) == 0 || o.Transfers[0] != records.TopUpID(o.TradeNo) {
-		v.problem("order %s: it is paid and does not name its credit", o.TradeNo)
+		v.problem("order %s: it is paid, but does not name its credit", o.TradeNo)
 		return nil
 	}
-	err := v.transfer("order "+o.TradeNo, o.Transfers[0], booked{journal.TopUp, o.User, o.TradeNo, map[journal.Account]money.Amount{
+	err := v.transfer("order "+o.TradeNo, o.Transfers[0], expectedTransfer{journal.TopUp, o.User, o.TradeNo, map[journal.Account]money.Amount{
 		journal.Paid(o.Provider): -o.Amount, journal.Wallet(o.User): o.Amount,
 	}})
 	if err != nil {
@@ -85,11 +85,11 @@ func (v *verification) later(o *records.OrderRecord) error {
 	var taken records.OrderRecord
 	for i, id := range o.Transfers[1:] {
 		if id != records.TransferID(o.TradeNo, i+1) {
-			v.problem("order %s: the transfer %s is not one of it", o.TradeNo, id)
+			v.problem("order %s: the transfer %s does not belong to it", o.TradeNo, id)
 		}
 		x, found, err := journal.ReadTransfer(v, id)
 		if errors.Is(err, storage.ErrUnreadable) {
-			return nil // the ledger reports it, and its amount is not known
+			return nil // the verification of the ledger reports it, and its amount is unknown
 		}
 		if err != nil {
 			return err
@@ -99,11 +99,11 @@ func (v *verification) later(o *records.OrderRecord) error {
 			continue
 		}
 		if !replay(&taken, &x, o) {
-			v.problem("order %s: the transfer %s is not one of it: a %s of %v for %q, about %q", o.TradeNo, id, x.Kind, x.Legs, x.User, x.Reference)
+			v.problem("order %s: the transfer %s does not belong to it: a %s of %v for %q, about %q", o.TradeNo, id, x.Kind, x.Legs, x.User, x.Reference)
 		}
 	}
 	if taken.TakenWallet != o.TakenWallet || taken.TakenOwed != o.TakenOwed {
-		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, its record says %v and %v",
+		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, but its record says %v and %v",
 			o.TradeNo, taken.TakenWallet, taken.TakenOwed, o.TakenWallet, o.TakenOwed)
 	}
 	more, err := journal.HasTransfer(v, records.TransferID(o.TradeNo, len(o.Transfers)))
@@ -113,8 +113,8 @@ func (v *verification) later(o *records.OrderRecord) error {
 	return err
 }
 
-// replay adds to o the amount that a transfer of the order has taken or given back. It returns
-// false if the transfer does not belong to the order.
+// replay adds to o the amount that a transfer of the order of has taken or given back. It returns
+// false if the transfer does not belong to that order.
 func replay(o *records.OrderRecord, x *journal.Transfer, of *records.OrderRecord) bool {
 	legs := make(map[journal.Account]money.Amount)
 	for _, leg := range x.Legs {

@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// booked is the expected content of a transfer.
-type booked struct {
+// expectedTransfer is the expected content of a transfer.
+type expectedTransfer struct {
 	kind            journal.Kind
 	user, reference string
 	legs            map[journal.Account]money.Amount // by family of accounts
@@ -36,7 +36,7 @@ func (v *verification) read(id journal.ID, problem string, args ...any) (x journ
 }
 
 // transfer checks that a transfer exists and has the expected content.
-func (v *verification) transfer(what string, id journal.ID, want booked) error {
+func (v *verification) transfer(what string, id journal.ID, want expectedTransfer) error {
 	x, found, err := v.read(id, "%s: the transfer %s does not exist", what, id)
 	if !found || err != nil {
 		return err
@@ -51,12 +51,12 @@ func (v *verification) transfer(what string, id journal.ID, want booked) error {
 		same = same && left == 0
 	}
 	if !same {
-		v.problem("%s: the transfer %s is not what it should be: a %s of %v for %q, about %q", what, id, x.Kind, x.Legs, x.User, x.Reference)
+		v.problem("%s: the transfer %s has wrong content: a %s of %v for %q, about %q", what, id, x.Kind, x.Legs, x.User, x.Reference)
 	}
 	return nil
 }
 
-// purposes are the kinds of transfers that a record of billing names, and how that record is found.
+// purposes are the checks of the kinds of transfers that a record of billing must name.
 var purposes = map[journal.Kind]func(*verification, *journal.Transfer) error{
 	journal.TopUp: (*verification).forOrder, journal.Refund: (*verification).forOrder,
 	journal.Dispute: (*verification).forOrder, journal.Restore: (*verification).forOrder,
@@ -64,8 +64,8 @@ var purposes = map[journal.Kind]func(*verification, *journal.Transfer) error{
 	journal.Grant: (*verification).forSubscription,
 }
 
-// transfers checks that each transfer of these kinds is named once by a record, and that the
-// transfers match the amounts that operators have borne. The records were counted before.
+// transfers checks that one record names each transfer of these kinds, and that the transfers match
+// the amounts that operators have borne. The other steps must have counted the records.
 func (v *verification) transfers() error {
 	err := each(v, &records.Accounts, records.Accounts.Under(), func(a *records.AccountRecord) error {
 		v.borne.Add([]byte(a.User), int64(a.WrittenOff))
@@ -95,8 +95,8 @@ func (v *verification) transfers() error {
 	return err
 }
 
-// borneBy returns how much of a user's debt the operator bears by a transfer; below zero if the
-// operator gets money back.
+// borneBy returns the part of a user's debt that the operator bears by a transfer. It is negative
+// if the operator gets money back.
 func borneBy(x *journal.Transfer) (borne money.Amount) {
 	if x.Kind != journal.Clear && x.Kind != journal.Restore {
 		return 0
@@ -109,7 +109,7 @@ func borneBy(x *journal.Transfer) (borne money.Amount) {
 	return borne
 }
 
-// writtenOff reports the users whose record has another amount than the transfers. It looks only at
+// writtenOff reports the users whose record has another amount than the transfers. It examines only
 // users for whom the multiset differs.
 func (v *verification) writtenOff() error {
 	borne := make(map[string]money.Amount)
@@ -121,13 +121,13 @@ func (v *verification) writtenOff() error {
 	})
 	err = cmp.Or(err, each(v, &records.Accounts, records.Accounts.Under(), func(a *records.AccountRecord) error {
 		if !v.borne.EqualFor([]byte(a.User)) && a.WrittenOff != borne[a.User] {
-			v.problem("user %s: operators have borne %v of what was owed, written down are %v", a.User, borne[a.User], a.WrittenOff)
+			v.problem("user %s: operators have borne %v of the debt, but the record says %v", a.User, borne[a.User], a.WrittenOff)
 		}
 		delete(borne, a.User)
 		return nil
 	}))
 	for user, by := range borne {
-		v.problem("user %s: operators have borne %v of what was owed, which is not written down", user, by)
+		v.problem("user %s: operators have borne %v of the debt, but there is no record", user, by)
 	}
 	return err
 }
@@ -145,11 +145,11 @@ func (v *verification) forOrder(x *journal.Transfer) error {
 func (v *verification) forSubscription(x *journal.Transfer) error {
 	id, err := strconv.ParseInt(strings.TrimPrefix(x.Reference, records.ReferencePrefix), 10, 64)
 	if err != nil || records.Reference(id) != x.Reference {
-		v.problem("transfer %s: it is a %s of %q, which is no subscription", x.ID, x.Kind, x.Reference)
+		v.problem("transfer %s: it is a %s of %q, which is not a subscription", x.ID, x.Kind, x.Reference)
 		return nil
 	}
 	names := 0
-	sold := make(map[int64]bool) // the periods whose quota came with a sale
+	sold := make(map[int64]bool) // periods whose quota was granted with a sale
 	of, err := records.Subscriptions.Get(v, x.User, id)
 	if err != nil {
 		return err
@@ -177,13 +177,13 @@ func (v *verification) forSubscription(x *journal.Transfer) error {
 		}
 	}
 	if names != 1 {
-		v.problem("transfer %s: it is a %s of %s, and %d sales and periods of it are by this transfer", x.ID, x.Kind, x.Reference, names)
+		v.problem("transfer %s: it is a %s of %s, but %d of its sales and periods name this transfer", x.ID, x.Kind, x.Reference, names)
 	}
 	return nil
 }
 
-// answer is the stored answer to an idempotency key: a receipt, or a change of a wallet.
-type answer struct {
+// result is the stored result of an idempotency key: a receipt, or a change of a wallet.
+type result struct {
 	User         string `json:"user"`
 	Order        string `json:"order"`
 	Subscription int64  `json:"subscription_id"`
@@ -193,17 +193,17 @@ type answer struct {
 	Amount money.Amount `json:"amount"` // of a change
 }
 
-// readAnswer decodes an answer. It returns false if the answer names no transfer.
-func readAnswer(result json.RawMessage) (a answer, is bool) {
-	return a, json.Unmarshal(result, &a) == nil && a.Order != ""
+// decodeResult decodes a result. It returns false if the result names no transfer.
+func decodeResult(stored json.RawMessage) (r result, named bool) {
+	return r, json.Unmarshal(stored, &r) == nil && r.Order != ""
 }
 
-// answers checks each stored answer against its transfer, and that each sale has one answer: every
-// sale has an idempotency key. Changes of a wallet may have none.
-func (v *verification) answers() error {
-	err := journal.ScanAnswers(v, "", func(where, scope string, result json.RawMessage) error {
-		if a, is := readAnswer(result); is {
-			return v.answer(where, scope, a)
+// results checks each stored result against its transfer, and that each sale has one result, because
+// every sale has an idempotency key. A change of a wallet may have none.
+func (v *verification) results() error {
+	err := journal.ScanResults(v, "", func(where, scope string, stored json.RawMessage) error {
+		if r, named := decodeResult(stored); named {
+			return v.result(where, scope, r)
 		}
 		return nil
 	})
@@ -213,7 +213,7 @@ func (v *verification) answers() error {
 	return each(v, &records.Subscriptions, records.Subscriptions.Under(), func(s *records.SubscriptionRecord) error {
 		for have, err := range s.Sales(v) {
 			if err == nil && !v.answered.EqualFor(have.Transfer[:]) {
-				err = v.answersTo(s.User, s.ID, have.Transfer)
+				err = v.checkSaleResult(s.User, s.ID, have.Transfer)
 			}
 			if err != nil {
 				return err
@@ -223,55 +223,55 @@ func (v *verification) answers() error {
 	})
 }
 
-// answer checks one answer against the transfer that it names.
-func (v *verification) answer(where, scope string, a answer) error {
+// result checks one result against the transfer that it names.
+func (v *verification) result(where, scope string, r result) error {
 	var id journal.ID
-	if err := id.UnmarshalText([]byte(a.Order)); err != nil {
-		v.problem("%s: it was answered the order %q: %v", where, a.Order, err)
+	if err := id.UnmarshalText([]byte(r.Order)); err != nil {
+		v.problem("%s: its result has the order %q: %v", where, r.Order, err)
 		return nil
 	}
-	if a.Wallet != nil {
+	if r.Wallet != nil {
 		v.answered.Add(id[:], -1)
 	}
-	x, found, err := v.read(id, "%s: it was answered the transfer %s, which does not exist", where, id)
+	x, found, err := v.read(id, "%s: its result names the transfer %s, which does not exist", where, id)
 	if !found || err != nil {
 		return err
 	}
 	var moved money.Amount
 	for _, leg := range x.Legs {
-		if leg.Account == journal.Wallet(a.User) {
+		if leg.Account == journal.Wallet(r.User) {
 			moved += leg.Amount
 		}
 	}
-	same := x.User == a.User && strings.TrimPrefix(scope, records.OperatorScope("")) == a.User
+	same := x.User == r.User && strings.TrimPrefix(scope, records.OperatorScope("")) == r.User
 	switch x.Kind {
 	case journal.Purchase, journal.Renewal, journal.Grant:
-		same = same && a.Wallet != nil && moved == -a.Wallet.Charged && x.Reference == records.Reference(a.Subscription)
+		same = same && r.Wallet != nil && moved == -r.Wallet.Charged && x.Reference == records.Reference(r.Subscription)
 	case journal.Credit, journal.Debit, journal.Clear:
-		same = same && a.Wallet == nil && moved == a.Amount
+		same = same && r.Wallet == nil && moved == r.Amount
 	default:
 		same = false
 	}
 	if !same {
-		v.problem("%s: it was answered the transfer %s, which is another: a %s of %v for %q, about %q", where, id, x.Kind, x.Legs, x.User, x.Reference)
+		v.problem("%s: its result names the transfer %s, which does not match: a %s of %v for %q, about %q", where, id, x.Kind, x.Legs, x.User, x.Reference)
 	}
 	return nil
 }
 
-// answersTo checks that one stored answer names a sale.
-func (v *verification) answersTo(user string, subscription int64, sold journal.ID) error {
+// checkSaleResult checks that exactly one stored result names a sale.
+func (v *verification) checkSaleResult(user string, subscription int64, sold journal.ID) error {
 	var err error
 	times := 0
 	for _, scope := range []string{user, records.OperatorScope(user)} {
-		err = cmp.Or(err, journal.ScanAnswers(v, scope, func(_, _ string, result json.RawMessage) error {
-			if a, is := readAnswer(result); is && a.Wallet != nil && a.Order == sold.String() {
+		err = cmp.Or(err, journal.ScanResults(v, scope, func(_, _ string, stored json.RawMessage) error {
+			if r, named := decodeResult(stored); named && r.Wallet != nil && r.Order == sold.String() {
 				times++
 			}
 			return nil
 		}))
 	}
 	if err == nil && times != 1 {
-		v.problem("subscription %d: the sale by the transfer %s is the answer to %d idempotency keys", subscription, sold, times)
+		v.problem("subscription %d: the sale by the transfer %s is the result of %d idempotency keys", subscription, sold, times)
 	}
 	return err
 }

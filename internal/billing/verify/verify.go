@@ -1,6 +1,6 @@
 // Package verify checks the records of billing against each other and against the ledger, in one
-// snapshot of a store. [Check] reports the contradictions. The package imports the records and the
-// ledger, and changes nothing.
+// snapshot of a store. [Check] reports the contradictions. The package imports packages records and
+// journal, and changes nothing.
 package verify
 
 import (
@@ -25,17 +25,17 @@ import (
 //
 //   - Each sale and each credit of an order has its transfer, and each such transfer has its sale
 //     or order.
-//   - Quotas were granted as they were sold.
-//   - The amount taken back of an order is the amount refunded and disputed.
-//   - Each stored answer to an idempotency key matches its transfer.
+//   - Each granted quota equals the quota that was sold.
+//   - The amount taken back from an order is the amount refunded and disputed.
+//   - Each stored result of an idempotency key matches its transfer.
 //   - Each index key has its record, and each record its index keys.
 //
-// r is one snapshot. Check returns the errors of reading. It holds one subscription or one
-// order in memory at a time.
+// r must be one snapshot. Check returns an error only if a read fails. It keeps one subscription or
+// one order in memory at a time.
 func Check(r storage.Reader, now time.Time, problem func(format string, args ...any)) error {
 	v := &verification{Reader: r, now: now, problem: problem, accounted: multiset.New(), answered: multiset.New(), borne: multiset.New()}
 	for _, step := range []func() error{
-		v.tables, v.subscriptions, v.summaries, v.orders, v.transfers, v.answers,
+		v.tables, v.subscriptions, v.summaries, v.orders, v.transfers, v.results,
 	} {
 		if err := step(); err != nil {
 			return err
@@ -48,9 +48,9 @@ type verification struct {
 	storage.Reader
 	now       time.Time
 	problem   func(format string, args ...any)
-	accounted *multiset.Hash // transfers, by the records that name them
-	answered  *multiset.Hash // sales, by the answers to idempotency keys
-	borne     *multiset.Hash // users, by what operators have borne for them
+	accounted *multiset.Hash // transfers that records name, minus existing transfers
+	answered  *multiset.Hash // sales minus results of idempotency keys
+	borne     *multiset.Hash // recorded amounts that operators bear, minus those of transfers, by user
 
 	last *records.Summary // the summary that was read last
 }
@@ -73,8 +73,8 @@ func (v *verification) tables() error {
 	)
 }
 
-// each calls fn for the records in a range. It skips records that cannot be decoded, which tables
-// has reported, and reports other records that fn cannot read.
+// each calls fn for the records in a range. It skips records that cannot be decoded, because tables
+// has reported them. It reports other records that fn cannot read.
 func each[R any](v *verification, t *table.Table[R], in table.Range, fn func(*R) error) error {
 	for rec, err := range t.Scan(v, in) {
 		switch {
@@ -90,8 +90,8 @@ func each[R any](v *verification, t *table.Table[R], in table.Range, fn func(*R)
 	return nil
 }
 
-// pass reports an error of a record that cannot be read, so that the verification goes on, and
-// returns any other.
+// pass reports an unreadable record and returns nil, so that the verification continues. It returns
+// any other error.
 func (v *verification) pass(err error) error {
 	if errors.Is(err, storage.ErrUnreadable) {
 		v.problem("%v", err)
@@ -108,9 +108,9 @@ func (v *verification) subscriptions() error {
 	}
 	err := each(v, &records.Subscriptions, records.Subscriptions.Under(), func(s *records.SubscriptionRecord) error {
 		if s.ID > last {
-			v.problem("subscription %d: the counter stands at %d", s.ID, last)
+			v.problem("subscription %d: the counter is %d", s.ID, last)
 		}
-		return cmp.Or(v.summarized(s), v.sales(s))
+		return cmp.Or(v.checkSummary(s), v.sales(s))
 	})
 	return cmp.Or(err,
 		each(v, &records.Sales, records.Sales.Under(), func(s *records.Sale) error { return v.subscription(s.User, s.Subscription, "a sale") }),
@@ -119,14 +119,14 @@ func (v *verification) subscriptions() error {
 
 // subscription checks that the subscription of a record exists.
 func (v *verification) subscription(user string, id int64, what string) error {
-	there, err := records.Subscriptions.Has(v, user, id)
-	if err == nil && !there {
-		v.problem("subscription %d of %s: it is not there, and has %s", id, user, what)
+	found, err := records.Subscriptions.Has(v, user, id)
+	if err == nil && !found {
+		v.problem("subscription %d of %s: it does not exist, but has %s", id, user, what)
 	}
 	return err
 }
 
-// summaryOf returns the summary of a user; an empty one if there is none.
+// summaryOf returns the summary of a user, or an empty summary if there is none.
 func (v *verification) summaryOf(user string) (*records.Summary, error) {
 	if v.last == nil || v.last.User != user {
 		s, err := records.Summaries.GetOrZero(v, user)
@@ -142,15 +142,15 @@ func (v *verification) summaryOf(user string) (*records.Summary, error) {
 	return v.last, nil
 }
 
-// summarized checks the entry of a subscription in the summary of its user.
-func (v *verification) summarized(s *records.SubscriptionRecord) error {
+// checkSummary checks a subscription in the summary of its user.
+func (v *verification) checkSummary(s *records.SubscriptionRecord) error {
 	have, err := v.summaryOf(s.User)
 	if err != nil {
 		return err
 	}
 	i := slices.IndexFunc(have.Running, func(x records.Running) bool { return x.ID == s.ID })
 	if i < 0 && s.Cancelled == 0 && s.End > have.Ended || i >= 0 && s.Cancelled != 0 {
-		v.problem("subscription %d: it is %s, and in the summary: %t", s.ID, s.Status(v.now), i >= 0)
+		v.problem("subscription %d: it is %s; in the summary: %t", s.ID, s.Status(v.now), i >= 0)
 		return nil
 	}
 	if i < 0 {
@@ -158,14 +158,14 @@ func (v *verification) summarized(s *records.SubscriptionRecord) error {
 	}
 	x := have.Running[i]
 	if x.End != s.End {
-		v.problem("subscription %d: in the summary it ends at %d, and it ends at %d", s.ID, x.End, s.End)
+		v.problem("subscription %d: its end in the summary is %d, but it ends at %d", s.ID, x.End, s.End)
 	}
 	if x.Presence == (records.Presence{}) {
 		return nil
 	}
 	p, _, err := s.PeriodAt(v, time.Unix(x.From, 0))
 	if err == nil && (!p.Opened || p.Presence() != x.Presence) {
-		v.problem("subscription %d: in the summary it is said to be in the period from %d, which is not so from %d until %d",
+		v.problem("subscription %d: the summary has the period from %d, which is wrong from %d until %d",
 			s.ID, x.Start, x.From, x.Until)
 	}
 	return err
@@ -178,7 +178,7 @@ func (v *verification) summaries() error {
 			v.problem("user %s: the summary is not in order", s.User)
 		}
 		for _, x := range s.Running {
-			if err := v.subscription(s.User, x.ID, "a place in the summary"); err != nil {
+			if err := v.subscription(s.User, x.ID, "an entry in the summary"); err != nil {
 				return err
 			}
 			if x.End > v.now.Unix() && (s.Due == 0 || s.Due > x.End) {
@@ -198,7 +198,7 @@ func (v *verification) summaries() error {
 		})
 		for plan, n := range left {
 			if n != 0 {
-				v.problem("user %s: plan %d was bought %d times, counted are %d", s.User, plan, s.Purchases[plan]-n, s.Purchases[plan])
+				v.problem("user %s: plan %d was bought %d times, but %d are counted", s.User, plan, s.Purchases[plan]-n, s.Purchases[plan])
 			}
 		}
 		return err
@@ -216,11 +216,11 @@ func (v *verification) sales(s *records.SubscriptionRecord) error {
 		}
 		switch {
 		case later != nil && s.First != nil:
-			v.problem("subscription %d: it has more sales than its only one", s.ID)
+			v.problem("subscription %d: it has more than one sale, but its record says one", s.ID)
 		case later != nil:
 			v.link(s, have, later)
 		case have.Until != s.End || have.Terms != s.Terms:
-			v.problem("subscription %d: its last sale is another than it says", s.ID)
+			v.problem("subscription %d: its last sale has another end or other terms", s.ID)
 		}
 		if until := have.Duration.After(time.Unix(have.From, 0)).Unix(); until != have.Until {
 			v.problem("subscription %d: the %s from %d is for %v and ends at %d, not at %d", s.ID, have.Kind, have.From, have.Duration, have.Until, until)
@@ -234,7 +234,7 @@ func (v *verification) sales(s *records.SubscriptionRecord) error {
 		later = have
 	}
 	if later == nil {
-		v.problem("subscription %d: it was never sold", s.ID)
+		v.problem("subscription %d: it has no sale", s.ID)
 		return nil
 	}
 	if later.Kind == records.Renewed || later.From != s.Start || later.Since != s.Start {
@@ -275,7 +275,7 @@ func (v *verification) sold(s *records.SubscriptionRecord, have *records.Sale) e
 		want[s.QuotaAccount(start)] = have.Quota
 		want[journal.Granted] = -have.Quota
 	}
-	return v.transfer(nameOf(s), have.Transfer, booked{records.TransferKinds[have.Kind], s.User, records.Reference(s.ID), want})
+	return v.transfer(nameOf(s), have.Transfer, expectedTransfer{records.TransferKinds[have.Kind], s.User, records.Reference(s.ID), want})
 }
 
 func nameOf(s *records.SubscriptionRecord) string {
@@ -291,7 +291,7 @@ func (v *verification) periods(s *records.SubscriptionRecord, granted map[int64]
 			return err
 		}
 		if entered != s.Quota {
-			v.problem("subscription %d: for its only sale the ledger has %v, sold was %v", s.ID, entered, s.Quota)
+			v.problem("subscription %d: for its only sale the ledger has %v, but %v was sold", s.ID, entered, s.Quota)
 		}
 		delete(granted, s.Start)
 	}
@@ -311,7 +311,7 @@ func (v *verification) periods(s *records.SubscriptionRecord, granted map[int64]
 			return err
 		}
 		if have.Granted != want || entered != want {
-			v.problem("subscription %d: the period from %d was granted %v, the ledger has %v, sold was %v", s.ID, have.Start, have.Granted, entered, want)
+			v.problem("subscription %d: the period from %d was granted %v, the ledger has %v, but %v was sold", s.ID, have.Start, have.Granted, entered, want)
 		}
 	}
 	for start, quota := range granted {
@@ -332,7 +332,7 @@ func (v *verification) opened(s *records.SubscriptionRecord, start int64) (quota
 	}
 	id := records.GrantID(s.ID, start)
 	v.accounted.Add(id[:], +1)
-	return quota, v.transfer(nameOf(s), id, booked{journal.Grant, s.User, records.Reference(s.ID), map[journal.Account]money.Amount{
+	return quota, v.transfer(nameOf(s), id, expectedTransfer{journal.Grant, s.User, records.Reference(s.ID), map[journal.Account]money.Amount{
 		journal.Granted: -quota, s.QuotaAccount(start): quota,
 	}})
 }

@@ -1,7 +1,7 @@
-// Package attempts counts in the store how often a secret is tried, before it is checked, so that the
-// bounds hold over parallel requests and restarts. A [Limit] bounds attempts in a period, right or
-// wrong. A [Guard] bounds failures in a row. The caller chooses the subject of a count: a user, a name
-// or an address.
+// Package attempts counts in the store how often a secret is tried. It counts before the secret is
+// checked, so that the bounds hold over parallel requests and restarts. A [Limit] bounds attempts
+// in a period, right or wrong. A [Guard] bounds failures in a row. The caller chooses the subject
+// of a count: a user, a name or an address.
 package attempts
 
 import (
@@ -44,12 +44,12 @@ type Attempt struct {
 	Subject string
 }
 
-// attemptRecord is the attempts of one subject that one limit counts.
+// attemptRecord has the attempts of one subject that one limit counts.
 type attemptRecord struct {
 	What    string  `json:"what"`
 	Subject string  `json:"subject"` // a hash, because an anonymous caller may choose the text
 	Times   []int64 `json:"times"`   // of the attempts that still count, in Unix milliseconds, oldest first
-	Expires int64   `json:"expires"` // when none of them counts any more, in Unix milliseconds
+	Expires int64   `json:"expires"` // when the last of them no longer counts, in Unix milliseconds
 }
 
 func (a Attempt) hash() string {
@@ -57,24 +57,24 @@ func (a Attempt) hash() string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// counting returns the attempts that count, and when the next may be made; zero: at once.
+// counting returns the attempts that still count, and when the next one is allowed; zero: now.
 func (a Attempt) counting(r storage.Reader, now time.Time) (*attemptRecord, time.Time, error) {
 	have, err := attemptTable.GetOrZero(r, a.What, a.hash())
 	if err != nil {
 		return nil, time.Time{}, err
 	}
-	forgotten := now.Add(-a.Per).UnixMilli()
-	have.Times = slices.DeleteFunc(have.Times, func(at int64) bool { return at <= forgotten })
+	expired := now.Add(-a.Per).UnixMilli()
+	have.Times = slices.DeleteFunc(have.Times, func(at int64) bool { return at <= expired })
 	if len(have.Times) < a.Most {
 		return have, time.Time{}, nil
 	}
-	// One more may be made when the oldest of the last Most attempts does not count any more.
+	// The next one is allowed when the oldest of the last Most attempts no longer counts.
 	return have, time.UnixMilli(have.Times[len(have.Times)-a.Most]).Add(a.Per), nil
 }
 
-// admit returns the attempts that count. If one more is too many, it fails with TOO_MANY_ATTEMPTS,
-// which says when the next may be made. It writes nothing, so that a refusal does not prolong the
-// wait.
+// admit returns the attempts that still count. If one more is too many, it returns
+// TOO_MANY_ATTEMPTS with the wait until the next one. It writes nothing, so that a refusal does
+// not prolong the wait.
 func (a Attempt) admit(r storage.Reader, now time.Time) (*attemptRecord, error) {
 	have, next, err := a.counting(r, now)
 	if err == nil && !next.IsZero() {
@@ -83,16 +83,16 @@ func (a Attempt) admit(r storage.Reader, now time.Time) (*attemptRecord, error) 
 	return have, err
 }
 
-// Next returns when the next attempt may be made; zero: at once.
+// Next returns when the next attempt is allowed; zero: now.
 func (a Attempt) Next(r storage.Reader, now time.Time) (time.Time, error) {
 	_, next, err := a.counting(r, now)
 	return next, err
 }
 
-// Forgive forgets the attempts that were counted.
+// Forgive removes the attempts that were counted.
 func (a Attempt) Forgive(t storage.Txn) error { return attemptTable.Delete(t, a.What, a.hash()) }
 
-// Return forgets the attempt that was counted at the time at, and no other.
+// Return removes the attempt that was counted at the time at, and no other.
 func (a Attempt) Return(t storage.Txn, at time.Time) error {
 	have, err := attemptTable.GetOrZero(t, a.What, a.hash())
 	if err != nil {
@@ -100,14 +100,14 @@ func (a Attempt) Return(t storage.Txn, at time.Time) error {
 	}
 	i := slices.Index(have.Times, at.UnixMilli())
 	if i < 0 {
-		return nil // it does not count any more
+		return nil // it no longer counts
 	}
 	have.Times = slices.Delete(have.Times, i, i+1)
 	return attemptTable.Put(t, nil, have)
 }
 
 // Count counts an attempt by all of its limits, or by none if one of them refuses it with
-// TOO_MANY_ATTEMPTS, so that a refusal does not prolong another wait.
+// TOO_MANY_ATTEMPTS. Thus a refusal does not prolong another wait.
 func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
 	records := make([]*attemptRecord, len(attempts))
 	for i, a := range attempts {
@@ -128,7 +128,7 @@ func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
 	return nil
 }
 
-// Refused reports whether err is that of a limit.
+// Refused reports whether err is TOO_MANY_ATTEMPTS.
 func Refused(err error) bool {
 	var f *fault.Fault
 	return errors.As(err, &f) && f.Code == fault.TooManyAttempts

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Guard bounds failures in a row. After every few of them there is a wait. After very many, every
-// attempt is refused until an operator forgives them.
+// Guard bounds failures in a row. After every Pause failures, the user must wait. After Block
+// failures, every attempt is refused until an operator forgives them.
 type Guard struct {
 	What  string // names the counter in the store
 	Pause int    // failures before each wait
@@ -16,7 +16,7 @@ type Guard struct {
 	Block int // failures after which every attempt is refused
 }
 
-// failureRecord is the failures of a user that one guard has counted.
+// failureRecord has the failures of a user that one guard has counted.
 type failureRecord struct {
 	What     string `json:"what"`
 	UserID   string `json:"user_id"`
@@ -24,8 +24,8 @@ type failureRecord struct {
 	Until    int64  `json:"until,omitempty"` // end of the wait, Unix milliseconds
 }
 
-// Take counts an attempt of a user as a failure before it is known whether it is one, or refuses it
-// with TOO_MANY_ATTEMPTS. The transaction is committed before the secret is checked.
+// Take counts an attempt of a user as a failure, or refuses it with TOO_MANY_ATTEMPTS. The caller
+// commits the transaction before it checks the secret.
 func (g Guard) Take(t storage.Txn, now time.Time, userID string) error {
 	have, err := failureTable.GetOrZero(t, g.What, userID)
 	if err != nil {
@@ -33,7 +33,7 @@ func (g Guard) Take(t storage.Txn, now time.Time, userID string) error {
 	}
 	have.What, have.UserID = g.What, userID
 	if have.Failures >= g.Block {
-		return fault.New(fault.TooManyAttempts, "%d attempts in a row have failed; ask an operator to reset it", have.Failures)
+		return fault.New(fault.TooManyAttempts, "%d attempts in a row have failed; ask an operator to reset the count", have.Failures)
 	}
 	if wait := time.UnixMilli(have.Until).Sub(now); wait > 0 {
 		return fault.New(fault.TooManyAttempts, "too many failed attempts: after %d, wait %s", g.Pause, Words(g.Wait)).After(wholeSeconds(wait))
@@ -45,7 +45,7 @@ func (g Guard) Take(t storage.Txn, now time.Time, userID string) error {
 	return failureTable.Put(t, nil, have)
 }
 
-// Forgive forgets the failures of a user, after a success or by an operator.
+// Forgive deletes the failures of a user, after a success or by an operator.
 func (g Guard) Forgive(t storage.Txn, userID string) error {
 	return failureTable.Delete(t, g.What, userID)
 }

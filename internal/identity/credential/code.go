@@ -45,7 +45,7 @@ func DrawCode(digits, group int) Secret {
 }
 
 // ReadCode returns the digits of a code as a person types it, or false for a text that cannot be one.
-// It ignores case, spaces and dashes, and takes O for 0 and I and L for 1.
+// It ignores case, spaces and dashes, and reads O as 0, and I and L as 1.
 func ReadCode(text string, digits int) (string, bool) {
 	if len(text) > 4*digits {
 		return "", false

@@ -1,6 +1,6 @@
-// Package credential has the secrets that authenticate callers: it draws and hashes them, defines the
-// form of each class, and has the [Table] in memory of those that are in force. A [Secret] is a
-// credential in clear, a [Hash] is its stored form. The package knows no users and no store.
+// Package credential has the secrets that authenticate callers. It draws and hashes them, and
+// defines the form of each class. [Table] has those in force in memory. A [Secret] is a credential
+// in clear, a [Hash] is its stored form. The package imports neither users nor the store.
 package credential
 
 import (
@@ -13,10 +13,10 @@ import (
 )
 
 // Form is the form of a class of credentials: its prefix, 43 random base62 digits
-// (256 bit), and 6 base62 digits of the CRC-32 (IEEE) of all characters before
-// them. Because of the checksum, invalid text is refused before any look-up, and
-// scanners of source code can recognise a leaked credential. The prefix makes the
-// classes disjoint.
+// (256 bit), and a checksum. The checksum is the CRC-32 (IEEE) of all characters
+// before it, in 6 base62 digits. Because of the checksum, invalid text is refused
+// before any look-up, and scanners of source code can recognise a leaked
+// credential. The prefix makes the classes disjoint.
 type Form string
 
 // The classes of credentials that people keep in files.
@@ -50,10 +50,10 @@ func (Secret) MarshalText() ([]byte, error) { return []byte("REDACTED"), nil }
 func (s Secret) Reveal() string { return string(s) }
 
 // Hash is the SHA-256 of a credential, the only form in which it is stored. A
-// fast hash is enough because what is hashed has 256 random bits.
+// fast hash is enough because a credential has 256 random bits.
 type Hash [sha256.Size]byte
 
-// MarshalText implements encoding.TextMarshaler: base64, as JSON has it for bytes.
+// MarshalText implements encoding.TextMarshaler. The text is base64, like bytes in JSON.
 func (h Hash) MarshalText() ([]byte, error) {
 	return base64.StdEncoding.AppendEncode(nil, h[:]), nil
 }
@@ -78,8 +78,8 @@ func (f Form) Draw() Secret {
 	return Secret(appendSum62(secret, crc32.ChecksumIEEE(secret)))
 }
 
-// Hash checks the form of a credential and returns its hash. One of another prefix, length,
-// alphabet or checksum is refused without a look-up.
+// Hash checks the form of a credential and returns its hash. It returns false for another prefix,
+// length, alphabet or checksum.
 func (f Form) Hash(secret string) (Hash, bool) {
 	if len(secret) != len(f)+randomDigits+sumDigits || secret[:len(f)] != string(f) {
 		return Hash{}, false
@@ -145,8 +145,7 @@ func NewID(kind string) string {
 // a prefix nor a checksum.
 func DrawPlain() Secret { return Secret(appendRandom62(nil, randomDigits)) }
 
-// HashPlain returns the hash of a secret of [DrawPlain]. Text that cannot be one is refused without
-// a look-up.
+// HashPlain returns the hash of a secret of [DrawPlain], and false for text that cannot be one.
 func HashPlain(secret string) (Hash, bool) {
 	if len(secret) != randomDigits || strings.Trim(secret, base62) != "" {
 		return Hash{}, false

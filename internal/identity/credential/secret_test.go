@@ -34,19 +34,19 @@ func TestACredentialHasTheFormOfItsClass(t *testing.T) {
 				t.Fatalf("%s: %q is refused", name, secret.Reveal())
 			}
 			if seen[secret] {
-				t.Fatalf("%s: one was drawn twice", name)
+				t.Fatalf("%s: a credential was drawn twice", name)
 			}
 			seen[secret] = true
 		}
 	}
 }
 
-func TestOneWrongCharacterAnywhereIsRefused(t *testing.T) {
+func TestAWrongCharacterIsRefused(t *testing.T) {
 	t.Parallel()
 	for name, class := range forms {
 		known := class.known
 		if _, ok := class.Hash(known); !ok {
-			t.Fatalf("%s: one of the first build is refused", name)
+			t.Fatalf("%s: the known credential is refused", name)
 		}
 		for i := range len(known) {
 			for _, c := range []byte("0aZ- _\x00\xff") {
@@ -55,7 +55,7 @@ func TestOneWrongCharacterAnywhereIsRefused(t *testing.T) {
 				}
 				wrong := known[:i] + string([]byte{c}) + known[i+1:]
 				if _, ok := class.Hash(wrong); ok {
-					t.Errorf("%s: %q is taken for one", name, wrong)
+					t.Errorf("%s: %q is accepted", name, wrong)
 				}
 			}
 		}
@@ -63,13 +63,13 @@ func TestOneWrongCharacterAnywhereIsRefused(t *testing.T) {
 		forged += string(appendSum62(nil, crc32.ChecksumIEEE([]byte(forged))))
 		for _, wrong := range []string{"", string(class.Form), forged, known[1:], known + "0", " " + known, known + " ", strings.ToUpper(known)} {
 			if _, ok := class.Hash(wrong); ok {
-				t.Errorf("%s: %q is taken for one", name, wrong)
+				t.Errorf("%s: %q is accepted", name, wrong)
 			}
 		}
 	}
 }
 
-func TestNoWordHasTheFormOfTwoClasses(t *testing.T) {
+func TestFormsOfClassesAreDisjoint(t *testing.T) {
 	t.Parallel()
 	for name, class := range forms {
 		for other, otherClass := range forms {
@@ -97,13 +97,13 @@ func FuzzHash(f *testing.F) {
 			want := cut && regexp.MustCompile(class.pattern+"$").MatchString(body) &&
 				sum == string(appendSum62(nil, crc32.ChecksumIEEE([]byte(body))))
 			if ok != want {
-				t.Errorf("%q is taken for one (%s): %v, want %v", secret, name, ok, want)
+				t.Errorf("%q is accepted as %s: %v, want %v", secret, name, ok, want)
 			}
 		}
 	})
 }
 
-func TestDigitsAreDrawnWithoutFavour(t *testing.T) {
+func TestRandomDigitsAreUniform(t *testing.T) {
 	t.Parallel()
 	const draws = 62 * 2000
 	var count [256]int

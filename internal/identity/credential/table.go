@@ -10,7 +10,7 @@ import (
 
 // Table is the table in memory of the credentials of one class that are in force, each with its
 // holder. The zero value is empty and ready; its methods may be called concurrently. Find takes no
-// lock. The table is split by the first byte of the hash into maps that are replaced whole, so that a
+// lock. The table is split by the first byte of the hash into maps that are replaced whole. Thus a
 // change copies one part in 256.
 type Table[Holder any] struct {
 	shards [256]atomic.Pointer[Entries[Holder]]
@@ -77,7 +77,7 @@ func (c *Table[Holder]) Load(records iter.Seq2[string, Entries[Holder]]) {
 	}
 }
 
-// Put replaces the entries of a record by those that are in force now.
+// Put replaces the entries of a record with those that are in force now.
 func (c *Table[Holder]) Put(id string, inForce Entries[Holder]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

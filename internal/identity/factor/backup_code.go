@@ -21,7 +21,7 @@ const (
 )
 
 // backupPurpose is the purpose with which the hashes of backup codes are sealed, together with the
-// id of their user. Without the seal, the codes of a stolen store could be guessed: they have 60 bit.
+// id of their user. Without the seal, the codes of a stolen store could be guessed: they have 60 bits.
 const backupPurpose = "backup"
 
 // backupRecord has the unused backup codes of a user.
@@ -94,7 +94,7 @@ func (s *Service) useBackupCode(t storage.Txn, userID, digits string) (bool, err
 	return true, s.putBackupCodes(t, record, left)
 }
 
-// RenewBackupCodes replaces the backup codes of a user by ten new ones. It needs a TOTP code or
+// RenewBackupCodes replaces the backup codes of a user with ten new ones. It needs a TOTP code or
 // an old backup code.
 func (s *Service) RenewBackupCodes(ctx context.Context, h Holder, code string, effect Effect) ([]credential.Secret, error) {
 	codes := drawBackupCodes()

@@ -83,7 +83,7 @@ func (s *Service) takeCeremony(ctx context.Context, purpose, owner, userID strin
 			}
 		}
 		if ceremony.First {
-			// The ceremony is deleted anyway: an error here would roll that back.
+			// The ceremony must be deleted in any case, and an error here would roll that back.
 			if err := onlyFactor(t, ceremony.UserID); err != nil && !errors.As(err, &late) {
 				return err
 			}
@@ -104,9 +104,9 @@ func (s *Service) takeCeremony(ctx context.Context, purpose, owner, userID strin
 	return ceremony, nil
 }
 
-// BeginLogin begins a log-in by passkey. It returns the options for navigator.credentials.get(), which
-// name no user and no passkey, and the secret by which the same browser finishes the log-in within 2
-// minutes.
+// BeginLogin begins a log-in by passkey. It returns the options for navigator.credentials.get(),
+// which name no user and no passkey. The browser finishes the log-in by the secret ceremony within
+// 2 minutes.
 func (s *Service) BeginLogin(ctx context.Context, rp RelyingParty) (options any, ceremony credential.Secret, err error) {
 	library, err := rp.webAuthn()
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *Service) BeginLogin(ctx context.Context, rp RelyingParty) (options any,
 	return assertion, ceremony, s.keepCeremony(ctx, purposeLogin, hexHash([]byte(ceremony.Reveal())), ceremonyRecord{Session: *session})
 }
 
-// FinishLogin runs effect for the user whose passkey has answered. Unknown passkeys and wrong answers
-// are VERIFICATION_FAILED without distinction.
+// FinishLogin runs effect for the user whose passkey has answered. It returns VERIFICATION_FAILED for
+// unknown passkeys and for wrong answers.
 func (s *Service) FinishLogin(ctx context.Context, rp RelyingParty, ceremony string, response []byte,
 	effect func(t storage.Txn, userID, passkeyID string) (*audit.Event, error),
 ) error {
@@ -167,7 +167,7 @@ func (s *Service) FinishLogin(ctx context.Context, rp RelyingParty, ceremony str
 }
 
 // BeginVerify begins a verification by one of the user's passkeys, and returns the options for
-// navigator.credentials.get(). A user without a passkey is NO_FACTOR.
+// navigator.credentials.get(). If the user has no passkey, it returns NO_FACTOR.
 func (s *Service) BeginVerify(ctx context.Context, rp RelyingParty, h Holder) (options any, err error) {
 	library, err := rp.webAuthn()
 	if err != nil {
@@ -222,9 +222,9 @@ func (s *Service) FinishVerify(ctx context.Context, rp RelyingParty, h Holder, r
 // transaction. It reads the record again, because the passkey may have been removed, or another
 // answer may have raised its counter.
 //
-// A counter that does not rise reveals a copy. The answer is refused if the passkey never leaves
-// its device; a passkey that is kept on several devices has several counters, or none (WebAuthn
-// section 6.1.1).
+// A counter that does not rise reveals a copy. The answer is then refused if the passkey never
+// leaves its device. A passkey that is on several devices has several counters, or none
+// (WebAuthn section 6.1.1).
 func (s *Service) usePasskey(ctx context.Context, userID string, answer *protocol.ParsedCredentialAssertionData,
 	effect func(storage.Txn, *PasskeyRecord) (*audit.Event, error),
 ) error {

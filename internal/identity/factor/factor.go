@@ -1,7 +1,7 @@
 // Package factor owns the second factors of users: TOTP with its backup codes, and passkeys. It keeps
-// their records, checks codes and answers, and grants step-ups. [Service] has all operations. It knows
-// a user as a [Holder] and nothing of names, passwords and sessions: each operation that concerns a
-// session runs a function of its caller in the same transaction.
+// their records, checks codes and answers, and grants step-ups. [Service] has all operations. It
+// identifies a user by a [Holder], and does not manage names, passwords and sessions. An operation that
+// concerns a session runs a function of its caller in the same transaction.
 package factor
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Service is the second factors of the users of one store. Its methods may be called concurrently.
+// Service manages the second factors of the users of one store. Its methods may be called concurrently.
 type Service struct {
 	store   *storage.Store
 	keyring *seal.Keyring
@@ -50,7 +50,8 @@ func (h Holder) event(action, detail string) *audit.Event {
 	return &audit.Event{Actor: h.UserID, Action: action, User: h.UserID, Detail: detail, Address: h.Address}
 }
 
-// Effect is a function that an operation runs in its transaction. If it fails, the operation has no effect.
+// Effect is a function that an operation runs in its transaction. If it fails, the operation has
+// no effect.
 type Effect func(storage.Txn) error
 
 // Factors are the second factors of a user.
@@ -60,7 +61,7 @@ type Factors struct {
 	Passkeys    []Passkey `json:"passkeys"`     // oldest first
 }
 
-// The names of the factors, as verification and log-in ask for them.
+// The names of the factors in verification and log-in.
 const (
 	MethodCode    = "2fa"     // a TOTP code, or a backup code instead
 	MethodPasskey = "passkey" // an answer of a passkey
@@ -108,8 +109,8 @@ func Of(r storage.Reader, userID string) (has Factors, err error) {
 	return has, err
 }
 
-// Due returns the names of the factors that a user has, one of which is due after the password; nil
-// if there is none.
+// Due returns the names of the factors of a user, one of which must follow the password. It returns
+// nil if there is none.
 func Due(r storage.Reader, userID string) ([]string, error) {
 	var due []string
 	totp, err := TOTPTable.GetOrZero(r, userID)
@@ -128,8 +129,9 @@ func Due(r storage.Reader, userID string) ([]string, error) {
 	return due, nil
 }
 
-// mayAdd checks in the transaction that adds a factor whether it may be added. An enrolment that began
-// as the first factor fails if the user has set up another since. Any other needs a step-up in force.
+// mayAdd checks in the transaction that adds a factor whether it may be added. An enrolment that
+// began as the first factor fails if the user has set up another since. Any other enrolment needs
+// a step-up in force.
 func (s *Service) mayAdd(r storage.Reader, h Holder, first bool) error {
 	if first {
 		return onlyFactor(r, h.UserID)
@@ -146,12 +148,12 @@ func (h Holder) changed(t storage.Txn, action, detail string, effect Effect) (*a
 	return h.event(action, detail), effect(t)
 }
 
-// onlyFactor returns an error if the user has a factor. It is for enrolments that began without one.
+// onlyFactor returns an error if the user has a factor. Enrolments that began without one call it.
 func onlyFactor(r storage.Reader, userID string) error {
 	due, err := Due(r, userID)
 	if err == nil && due != nil {
 		err = fault.New(fault.VerificationRequired,
-			"this was begun as the first factor, and another was set up since: verify by %s, and begin again", methods(due))
+			"this began as the first factor, and another was set up since: verify by %s, and begin again", methods(due))
 	}
 	return err
 }
@@ -197,7 +199,7 @@ var (
 	backupGuard = attempts.Guard{What: "backup_code", Pause: 5, Wait: failurePause, Block: 100}
 )
 
-// ForgiveFailures forgets the failures of a user that the guards of codes have counted.
+// ForgiveFailures deletes the failures of a user that the guards of codes have counted.
 func ForgiveFailures(t storage.Txn, userID string) error {
 	return errors.Join(totpGuard.Forgive(t, userID), backupGuard.Forgive(t, userID))
 }

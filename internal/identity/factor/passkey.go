@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// Passkey is a passkey as it is shown.
+// Passkey is a passkey in answers.
 type Passkey struct {
 	ID       string `json:"id"`
 	Name     string `json:"name"`
@@ -27,7 +27,7 @@ type Passkey struct {
 	BackedUp bool   `json:"backed_up"`           // whether it is kept on more than one device
 }
 
-// PasskeyRecord is a passkey as it is stored: the credential record of WebAuthn section 4.
+// PasskeyRecord is a stored passkey, the credential record of WebAuthn section 4.
 type PasskeyRecord struct {
 	Passkey
 	UserID       string   `json:"user_id"`
@@ -77,7 +77,7 @@ func passkeysOf(r storage.Reader, userID string) ([]*PasskeyRecord, error) {
 
 // BeginPasskey begins to register a passkey. It returns the options for
 // navigator.credentials.create(), which name the user's passkeys, so that no device is registered
-// twice. First says whether the user has no factor yet.
+// twice. The argument first means that the user has no factor yet.
 func (s *Service) BeginPasskey(ctx context.Context, rp RelyingParty, h Holder, name string, first bool) (options any, err error) {
 	library, err := rp.webAuthn()
 	if err != nil {
@@ -93,8 +93,8 @@ func (s *Service) BeginPasskey(ctx context.Context, rp RelyingParty, h Holder, n
 	if len(user.passkeys) >= maxPasskeys {
 		return nil, errManyPasskeys
 	}
-	there := webauthn.Credentials(user.WebAuthnCredentials()).CredentialDescriptors()
-	creation, session, err := library.BeginRegistration(user, webauthn.WithExclusions(there))
+	registered := webauthn.Credentials(user.WebAuthnCredentials()).CredentialDescriptors()
+	creation, session, err := library.BeginRegistration(user, webauthn.WithExclusions(registered))
 	if err != nil {
 		return nil, err
 	}
@@ -111,10 +111,10 @@ func (s *Service) passkeyUser(ctx context.Context, h Holder) (user passkeyUser, 
 	return user, fault.OfStore(err)
 }
 
-// FinishPasskey registers the passkey that was made by the options of [Service.BeginPasskey], with the
-// same credential. response is the JSON of the browser's PublicKeyCredential. A registration that began
-// as the first factor fails if the user has set up another since; a further factor needs the step-up
-// to be still in force.
+// FinishPasskey registers the passkey that was created with the options of [Service.BeginPasskey].
+// The credential must be the same. The response is the JSON of the browser's PublicKeyCredential.
+// A registration that began as the first factor fails if the user has set up another since. For a
+// further factor, the step-up must still be in force.
 func (s *Service) FinishPasskey(ctx context.Context, rp RelyingParty, h Holder, response []byte, effect Effect) (Passkey, error) {
 	library, err := rp.webAuthn()
 	if err != nil {
@@ -132,11 +132,11 @@ func (s *Service) FinishPasskey(ctx context.Context, rp RelyingParty, h Holder, 
 	if err != nil {
 		return Passkey{}, err
 	}
-	made, err := library.CreateCredential(user, ceremony.Session, answer)
+	created, err := library.CreateCredential(user, ceremony.Session, answer)
 	if err != nil {
 		return Passkey{}, s.refusePasskey(ctx, h.UserID, err)
 	}
-	record := newPasskey(h.UserID, ceremony.Name, s.store.Now().Unix(), made)
+	record := newPasskey(h.UserID, ceremony.Name, s.store.Now().Unix(), created)
 	return record.Passkey, s.audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
 		if err := s.mayAdd(t, h, ceremony.First); err != nil {
 			return nil, err
@@ -189,15 +189,15 @@ func (s *Service) RemovePasskey(ctx context.Context, h Holder, id string, effect
 }
 
 // newPasskey returns the record of a new passkey.
-func newPasskey(userID, name string, now int64, made *webauthn.Credential) *PasskeyRecord {
+func newPasskey(userID, name string, now int64, created *webauthn.Credential) *PasskeyRecord {
 	record := &PasskeyRecord{
-		Passkey:      Passkey{ID: credential.NewID("psk"), Name: name, Created: now, BackedUp: made.Flags.BackupState},
+		Passkey:      Passkey{ID: credential.NewID("psk"), Name: name, Created: now, BackedUp: created.Flags.BackupState},
 		UserID:       userID,
-		CredentialID: made.ID, PublicKey: made.PublicKey, Format: made.AttestationFormat,
-		Counter: made.Authenticator.SignCount, AAGUID: made.Authenticator.AAGUID,
-		Flags: byte(made.Flags.ProtocolValue()),
+		CredentialID: created.ID, PublicKey: created.PublicKey, Format: created.AttestationFormat,
+		Counter: created.Authenticator.SignCount, AAGUID: created.Authenticator.AAGUID,
+		Flags: byte(created.Flags.ProtocolValue()),
 	}
-	for _, transport := range made.Transport {
+	for _, transport := range created.Transport {
 		record.Transports = append(record.Transports, string(transport))
 	}
 	return record

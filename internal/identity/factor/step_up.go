@@ -14,7 +14,7 @@ import (
 )
 
 // A step-up is a recent proof of a second factor. It is granted to the session or access token that
-// proved the factor, never to the user: each other session needs a proof of its own.
+// proved the factor, never to the user. Each other session needs its own proof.
 
 // stepUpRecord is the step-up of a credential.
 type stepUpRecord struct {
@@ -50,10 +50,10 @@ var (
 )
 
 const (
-	// assertionLifetime is how long a passkey assertion waits for its verification.
+	// assertionLifetime is how long a passkey assertion can be used.
 	assertionLifetime = 60 * time.Second
 
-	// stepUpKept is how long an expired step-up is stored. Until then the error says that it has
+	// stepUpKept is how long an expired step-up is stored. Until then the error reports that it has
 	// expired, and not that there is none.
 	stepUpKept = 24 * time.Hour
 
@@ -97,7 +97,7 @@ func dueNow(r storage.Reader, userID string) (due []string, epoch int64, err err
 	return due, epoch, err
 }
 
-// methods are the factors of which a user may choose one.
+// methods are the names of factors, of which one is needed.
 type methods []string
 
 // String implements fmt.Stringer.
@@ -136,11 +136,11 @@ func (s *Service) useAssertion(t storage.Txn, h Holder) error {
 	if err != nil {
 		return err
 	}
-	there, err := PasskeyTable.Has(t, h.UserID, have.Passkey)
+	exists, err := PasskeyTable.Has(t, h.UserID, have.Passkey)
 	switch {
 	case err != nil:
 		return err
-	case have.UserID != h.UserID, have.Epoch != epoch, !there, s.store.Now().Unix() >= have.Expires:
+	case have.UserID != h.UserID, have.Epoch != epoch, !exists, s.store.Now().Unix() >= have.Expires:
 		return fault.New(fault.PasskeyNotCompleted, "no passkey ceremony was completed in this session within %s; complete one first", attempts.Words(assertionLifetime))
 	}
 	return assertionTable.Delete(t, h.Credential)
@@ -235,7 +235,8 @@ func (s *Service) prove(ctx context.Context, h Holder, guard attempts.Guard, wro
 }
 
 // proveAssertion uses up the passkey assertion of a credential in one transaction with effect. The
-// attempt is counted first, if may allows it. The audit has no event of it, because nothing is guessed.
+// attempt is counted first, if may allows it. The attempt has no audit event, because an assertion
+// cannot be guessed.
 func (s *Service) proveAssertion(ctx context.Context, h Holder, may func(storage.Reader) error, effect func(storage.Txn) (*audit.Event, error)) error {
 	err := s.store.Update(ctx, func(t storage.Txn) error {
 		if err := may(t); err != nil {
@@ -254,9 +255,9 @@ func (s *Service) proveAssertion(ctx context.Context, h Holder, may func(storage
 	})
 }
 
-// Verify grants a credential a step-up until expires, in Unix seconds, by a code, or by the passkey
-// assertion that [Service.FinishVerify] has recorded for the same credential. An attempt by assertion
-// is not counted if may refuses it.
+// Verify grants a credential a step-up until expires, in Unix seconds. The proof is a code, or the
+// passkey assertion that [Service.FinishVerify] has recorded for the same credential. If may
+// returns an error, an attempt by assertion is refused and not counted.
 func (s *Service) Verify(ctx context.Context, h Holder, method, code string, expires int64, may func(storage.Reader) error, effect Effect) error {
 	grant := func(t storage.Txn) (*audit.Event, error) {
 		if err := GrantStepUp(t, h, method, expires); err != nil {

@@ -27,9 +27,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// One-time codes of RFC 6238, with the values that every authenticator app can:
-// SHA-1, six digits, steps of 30 s. The seed has the 160 bit of RFC 4226 section
-// 4, requirement 6.
+// One-time codes of RFC 6238, with the parameters that every authenticator app
+// supports: SHA-1, six digits, steps of 30 s. The seed has the 160 bits of RFC
+// 4226 section 4, requirement 6.
 const (
 	codeDigits  = 6
 	stepSeconds = 30
@@ -42,7 +42,7 @@ const (
 // totpPurpose is the purpose with which seeds are sealed, together with the id of their user.
 const totpPurpose = "totp"
 
-// TOTP is the TOTP of a user as it is stored.
+// TOTP is the stored TOTP of a user.
 type TOTP struct {
 	UserID  string `json:"user_id"`
 	Seed    []byte `json:"seed,omitempty"`    // sealed; none: TOTP is off
@@ -52,9 +52,9 @@ type TOTP struct {
 	// TOTP is disabled, so that no code is ever accepted again.
 	LastStep int64 `json:"last_step,omitempty"`
 
-	// The unfinished enrolment: its sealed seed, when it ends in Unix seconds, the
-	// credential that began it, whether the user had no factor then, and the epoch of
-	// the user's factors.
+	// The unfinished enrolment: its sealed seed, its end in Unix seconds, and the
+	// credential that began it. PendingFirst means that the user had no factor
+	// then. PendingEpoch is the epoch of the user's factors.
 	Pending      []byte `json:"pending,omitempty"`
 	PendingUntil int64  `json:"pending_until,omitempty"`
 	PendingBy    string `json:"pending_by,omitempty"`
@@ -62,7 +62,7 @@ type TOTP struct {
 	PendingEpoch int64  `json:"pending_epoch,omitempty"`
 }
 
-// TOTPTable has the TOTP of each user that has, or had, one.
+// TOTPTable has the TOTP of each user who has or had one.
 var TOTPTable = table.Table[TOTP]{Name: "totp", Key: func(r *TOTP) table.Key { return table.Key{r.UserID} }}
 
 // findTOTP returns the TOTP of a user. If it is off, it fails with NO_FACTOR.
@@ -74,8 +74,8 @@ func (s *Service) findTOTP(r storage.Reader, h Holder) (*TOTP, error) {
 	return record, err
 }
 
-// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: none or
-// one. None requires exact clocks.
+// SetTOTPSkew sets how many steps of 30 s a TOTP code may be early or late from now on: zero or
+// one. Zero requires exact clocks.
 func (s *Service) SetTOTPSkew(steps int) { s.skew.Store(int32(min(max(steps, 0), 1))) }
 
 // isCode reports whether a text has the form of a TOTP code. It is called before the library,
@@ -99,10 +99,10 @@ func (s *Service) acceptCode(t storage.Txn, record *TOTP, sealed []byte, code st
 	return true, TOTPTable.Put(t, nil, record)
 }
 
-// matchStep returns the step that has this code: the present step, or one at most skew steps from
+// matchStep returns the step that has this code: the current step, or one at most skew steps from
 // it. It compares all of them, in constant time. If two have the same code, it returns the
-// later one, so that the code is used up for both. A seed of another length never matches;
-// otherwise the library would compute codes of an empty seed.
+// later one, so that the code is used up for both. A seed of another length never matches,
+// because the library would compute codes of an empty seed.
 func matchStep(seed []byte, code string, now time.Time, skew int64) (step int64, ok bool) {
 	if len(seed) != seedSize || !isCode(code) {
 		return 0, false
@@ -132,15 +132,15 @@ func enrolmentURI(issuer, name string, seed []byte) string {
 
 func escape(text string) string { return strings.ReplaceAll(url.QueryEscape(text), "+", "%20") }
 
-// The size of the picture of a QR code in pixels: the code, and around it the quiet zone
-// that scanners need and the library does not add.
+// The size of the image of a QR code in pixels, and the quiet zone around the code. Scanners
+// need that zone, and the library does not add it.
 const (
 	qrSize  = 320
 	qrQuiet = 32
 )
 
-// picture returns the QR code of a URI, a PNG as a data: URL.
-func picture(uri string) (string, error) {
+// qrImage returns the QR code of a URI, a PNG as a data: URL.
+func qrImage(uri string) (string, error) {
 	key, err := otp.NewKeyFromURL(uri)
 	if err != nil {
 		return "", err
@@ -162,17 +162,17 @@ func picture(uri string) (string, error) {
 const enrolmentLife = 10 * time.Minute
 
 // Enrolment is an unfinished TOTP enrolment. It is shown only once. All fields except Expires are
-// secret, including the picture.
+// secret, including the QR code.
 type Enrolment struct {
-	Secret  credential.Secret // the seed as base32, to be typed
+	Secret  credential.Secret // the seed as base32, for manual input
 	URI     credential.Secret // otpauth://…
 	QR      credential.Secret // of the URI: a PNG as a data: URL
 	Expires int64             // Unix seconds
 }
 
-// SetUpTOTP begins to enrol TOTP: it draws a seed that is in force after [Service.EnableTOTP] got a code
-// of it, with the same credential, within 10 minutes. It replaces an enrolment under way. If TOTP is
-// on, it fails with CONFLICT. First says whether the user has no factor yet.
+// SetUpTOTP begins to enrol TOTP with a new seed. [Service.EnableTOTP] must get a code of it within
+// 10 minutes, with the same credential. It replaces an unfinished enrolment. If TOTP is on, it
+// returns CONFLICT. The argument first means that the user has no factor yet.
 func (s *Service) SetUpTOTP(ctx context.Context, h Holder, issuer string, first bool) (Enrolment, error) {
 	if err := s.keyring.Mark(ctx, s.store); err != nil {
 		return Enrolment{}, SealFault(err)
@@ -180,7 +180,7 @@ func (s *Service) SetUpTOTP(ctx context.Context, h Holder, issuer string, first 
 	seed := make([]byte, seedSize)
 	_, _ = rand.Read(seed) // never fails: it ends the process instead
 	uri := enrolmentURI(issuer, h.UserName, seed)
-	qr, err := picture(uri)
+	qr, err := qrImage(uri)
 	if err != nil {
 		return Enrolment{}, err
 	}
@@ -211,8 +211,8 @@ func (s *Service) SetUpTOTP(ctx context.Context, h Holder, issuer string, first 
 
 var errTOTPOn = fault.New(fault.Conflict, "an authenticator app is set up already; disable it first")
 
-// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, which is used up. It returns
-// the backup codes, which are shown only here.
+// EnableTOTP turns on the TOTP that is being enrolled, by a code of it, and uses up the code. It
+// returns the backup codes, which are shown only here.
 func (s *Service) EnableTOTP(ctx context.Context, h Holder, code string, effect Effect) ([]credential.Secret, error) {
 	switch {
 	case code == "":

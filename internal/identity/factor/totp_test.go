@@ -21,8 +21,9 @@ func codeOf(t testing.TB, seed []byte, at time.Time) string {
 	return code
 }
 
-// RFC 6238, appendix B, the rows of SHA-1; six digits are the last of its eight.
-func TestCodesAreThoseOfTheRFC(t *testing.T) {
+// TestCodesMatchRFC6238 has the rows of SHA-1 in RFC 6238, appendix B. Our codes are the last six of
+// its eight digits.
+func TestCodesMatchRFC6238(t *testing.T) {
 	t.Parallel()
 	seed := []byte("12345678901234567890")
 	for at, code := range map[int64]string{
@@ -35,23 +36,23 @@ func TestCodesAreThoseOfTheRFC(t *testing.T) {
 	}
 }
 
-func TestASeedThatIsMissingNeverMatches(t *testing.T) {
+func TestAMissingSeedNeverMatches(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1900000000, 0)
 	for _, seed := range [][]byte{nil, {}, make([]byte, 19)} {
 		code := codeOf(t, seed, now) // the code of the library
 		if _, ok := matchStep(seed, code, now, 1); ok {
-			t.Errorf("a code of a seed of %d bytes is right", len(seed))
+			t.Errorf("a code of a seed of %d bytes is accepted", len(seed))
 		}
 	}
 }
 
-// A scanner needs a quiet zone of four modules around the code, and finds the code by
-// its three corners.
+// TestTheQRCodeHasAQuietZoneAndItsCorners checks what a scanner needs: a quiet zone of four modules
+// around the code, and the three corners.
 func TestTheQRCodeHasAQuietZoneAndItsCorners(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"ann", strings.Repeat("名", 64)} { // the longest
-		url, err := picture(enrolmentURI(strings.Repeat("G", 64), name, make([]byte, seedSize)))
+		url, err := qrImage(enrolmentURI(strings.Repeat("G", 64), name, make([]byte, seedSize)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -105,7 +106,7 @@ func FuzzCodeInput(f *testing.F) {
 		}
 		if digits, ok := readBackupCode(text); ok {
 			if again, ok := readBackupCode(digits); !ok || again != digits || len(digits) != 12 || isCode(text) {
-				t.Fatalf("%q is read as %q, and that as %q", text, digits, again)
+				t.Fatalf("%q is read as %q, which is read as %q", text, digits, again)
 			}
 		}
 	})

@@ -9,11 +9,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// RelyingParty is the site to which passkeys are bound. It comes from the configuration, never from
-// a request.
+// RelyingParty is the site to which passkeys are bound. It is in the configuration, and never taken
+// from a request.
 //
-// A ceremony is the exchange with a passkey: the gateway gives out a challenge and checks one
-// answer to it. A ceremony is bound to its purpose and to the caller who began it.
+// A ceremony is the exchange with a passkey: the gateway sends a challenge and checks one
+// answer to it. A ceremony is bound to its purpose and to the caller that began it.
 type RelyingParty struct {
 	ID      string   // the domain: a passkey does not answer to any other
 	Origins []string // the origins of pages that may use passkeys, such as https://ai.example.com
@@ -24,7 +24,7 @@ type RelyingParty struct {
 // verification and discoverable passkeys.
 func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 	if rp.ID == "" || len(rp.Origins) == 0 {
-		return nil, fault.New(fault.NotFound, "passkeys are not set up here: the operator gives base_url, or passkey with rp_id and origin")
+		return nil, fault.New(fault.NotFound, "passkeys are not configured: the operator sets base_url, or passkey with rp_id and origin")
 	}
 	name := rp.Name
 	if name == "" {
@@ -50,7 +50,7 @@ func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 var (
 	errNoCeremony = fault.New(fault.PasskeyNotCompleted, "no passkey ceremony was started in this session within %s, or it has already ended; start again", attempts.Words(CeremonyLife))
 
-	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send what PublicKeyCredential.toJSON() returns")
+	errPasskeyForm = fault.New(fault.InvalidParameter, "this is not the answer of a passkey: send the result of PublicKeyCredential.toJSON()")
 
 	// The same error for every wrong answer, so that it does not reveal whether a passkey
 	// is unknown or belongs to another user.

@@ -17,15 +17,14 @@ const (
 	maxBytes  = 1024
 )
 
-// common are the most common passwords, one per line, in lower case: the leaked passwords of the
-// usual lists that are long enough.
+// common has the most common passwords that are long enough, one per line, in lower case. They are
+// from lists of leaked passwords.
 //
 //go:embed common.txt
 var common string
 
 // Check refuses a new password that is too short, too long, or easy to guess: a common one, or a name
-// of the user. A password is taken as it was typed: it is not trimmed, folded or normalised, neither
-// here nor when it is hashed.
+// of the user. A password is used as it was typed: it is never trimmed, folded or normalised.
 func Check(password string, names ...string) *fault.Fault {
 	n := utf8.RuneCountInString(password)
 	switch {
@@ -36,9 +35,9 @@ func Check(password string, names ...string) *fault.Fault {
 	case n < minLength || n > maxLength || len(password) > maxBytes:
 		return fault.At(fault.InvalidParameter, "password", "a password has %d to %d characters, this has %d", minLength, maxLength, n)
 	case isCommon(password):
-		return fault.At(fault.InvalidParameter, "password", "this password is among the first that are guessed; take another")
+		return fault.At(fault.InvalidParameter, "password", "this password is too common; choose another")
 	case slices.ContainsFunc(names, func(name string) bool { return strings.EqualFold(password, name) }):
-		return fault.At(fault.InvalidParameter, "password", "a password is not the name of its user")
+		return fault.At(fault.InvalidParameter, "password", "a password must not be the user name")
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
-// Package password hashes the passwords of users by Argon2id and checks new passwords. A [Hasher]
+// Package password hashes the passwords of users with Argon2id and checks new passwords. A [Hasher]
 // computes few hashes at a time, so that log-ins cannot take the memory or all cores of the
-// process. A [Hash] is one hash with its parameters. The package knows no users and no store.
+// process. A [Hash] is one hash with its parameters. The package imports neither users nor the store.
 package password
 
 import (
@@ -22,9 +22,9 @@ type Cost struct {
 // currentCost is the cost of new hashes.
 var currentCost = Cost{Time: 2, Memory: 19 * 1024, Threads: 1}
 
-// mostCost limits the cost of a stored hash, so that a damaged record cannot use up the memory of
+// maxCost limits the cost of a stored hash, so that a damaged record cannot use up the memory of
 // the process.
-var mostCost = Cost{Time: 16, Memory: 256 * 1024, Threads: 16}
+var maxCost = Cost{Time: 16, Memory: 256 * 1024, Threads: 16}
 
 // Outdated reports whether a hash costs less than a new one. It is replaced when its user logs in.
 func (c Cost) Outdated() bool {
@@ -48,7 +48,7 @@ func (h Hash) String() string {
 		base64.RawStdEncoding.EncodeToString(h.Salt), base64.RawStdEncoding.EncodeToString(h.Sum))
 }
 
-// Parse reads what [Hash.String] wrote. It refuses a hash that costs more than a bound.
+// Parse reads what [Hash.String] wrote. It refuses a hash above [maxCost].
 func Parse(text string) (Hash, error) {
 	var h Hash
 	parts := strings.Split(text, "$")
@@ -61,12 +61,12 @@ func Parse(text string) (Hash, error) {
 	h.Salt, h.Sum = salt, sum
 	switch {
 	case cost != nil || notSalt != nil || notSum != nil,
-		h.Time < 1 || h.Time > mostCost.Time, h.Threads < 1 || h.Threads > mostCost.Threads, h.Memory > mostCost.Memory,
+		h.Time < 1 || h.Time > maxCost.Time, h.Threads < 1 || h.Threads > maxCost.Threads, h.Memory > maxCost.Memory,
 		len(h.Salt) < 8, len(h.Sum) < 16 || len(h.Sum) > 64, h.String() != text: // the comparison also refuses other algorithms
 		return h, errHash
 	}
 	return h, nil
 }
 
-// errHash does not say what is wrong: the text is a secret.
+// errHash does not quote the text, which is a secret.
 var errHash = errors.New("a stored password is not an argon2id hash in the PHC format")

@@ -17,11 +17,11 @@ import (
 )
 
 // The maximum of concurrent hashes, and of callers that wait for one. A hash takes 19 MiB and about
-// 20 ms of a core. So the last in the queue waits a quarter of a second on a small machine, and
-// the memory is bounded.
+// 20 ms of a core. Thus the last caller in the queue waits a quarter of a second on a small machine,
+// and the memory is bounded.
 //
-// Unauthenticated callers have MaxAnonymous of the places and all slots except one. However many of
-// them log in, an authenticated caller finds a place, and waits only for other authenticated callers.
+// Unauthenticated callers have MaxAnonymous of the places and all slots except one. Thus an
+// authenticated caller always finds a place, and waits only for other authenticated callers.
 const (
 	MaxHashes    = 4
 	MaxWaiting   = 16
@@ -30,7 +30,7 @@ const (
 
 // Hasher computes the hashes of passwords, few at a time. Its methods may be called concurrently.
 type Hasher struct {
-	// Derive computes a sum of size bytes. Tests replace it by a cheaper one.
+	// Derive computes a sum of size bytes. Tests replace it with a cheaper function.
 	Derive func(password, salt []byte, c Cost, size int) []byte
 
 	places limit.Semaphore // of all callers that compute or wait
@@ -41,7 +41,7 @@ type Hasher struct {
 
 	collecting sync.Mutex
 	released   atomic.Uint64 // hashes that have ended
-	collected  atomic.Uint64 // the released hashes whose memory is certainly collected
+	collected  atomic.Uint64 // the released hashes whose memory is known to be collected
 }
 
 // slot is the right to use the memory of one hash. The memory of the previous hash in the slot is
@@ -51,21 +51,21 @@ type slot struct {
 	cycle uint64 // the cycles of the garbage collector at that time
 }
 
-// NewHasher returns a Hasher for a process that runs on so many cores.
+// NewHasher returns a Hasher for a process that runs on this number of cores.
 func NewHasher(cores int) *Hasher {
 	// More concurrent hashes than cores take more memory and are not faster. Unauthenticated callers
 	// have as many slots as there are cores, and authenticated ones have one more.
-	atOnce := min(MaxHashes, cores+1)
+	concurrent := min(MaxHashes, cores+1)
 	h := &Hasher{
 		places:         limit.NewSemaphore(MaxHashes + MaxWaiting),
-		slots:          make(chan slot, atOnce),
+		slots:          make(chan slot, concurrent),
 		anonymous:      limit.NewSemaphore(MaxAnonymous),
-		anonymousSlots: limit.NewSemaphore(atOnce - 1),
+		anonymousSlots: limit.NewSemaphore(concurrent - 1),
 		Derive: func(password, salt []byte, c Cost, size int) []byte {
 			return argon2.IDKey(password, salt, c.Time, c.Memory, c.Threads, uint32(size))
 		},
 	}
-	for range atOnce {
+	for range concurrent {
 		h.slots <- slot{}
 	}
 	return h
@@ -145,7 +145,7 @@ func (p Place) sum(ctx context.Context, password string, has Hash) ([]byte, erro
 
 // clean ensures that the memory of the previous hash in a slot is collected. Otherwise a burst of
 // log-ins would use the memory of four hashes and of all earlier ones that are not collected yet. If
-// log-ins are rare, the collector has run by itself; under load, clean runs it once for all
+// log-ins are rare, the collector has run already; under load, clean runs it once for all
 // four slots.
 func (h *Hasher) clean(s slot) {
 	isClean := func() bool {

@@ -18,9 +18,9 @@ const (
 	otherPassword = "seven sheep at six"
 )
 
-// From the tests of the reference implementation (phc-winner-argon2, test.c): the parameters in the
-// string are used.
-func TestTheHashOfTheReferenceMatches(t *testing.T) {
+// TestTheReferenceHashMatches has a hash of the reference implementation (phc-winner-argon2,
+// test.c), with its own parameters.
+func TestTheReferenceHashMatches(t *testing.T) {
 	t.Parallel()
 	reference := "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc"
 	p, err := Parse(reference)
@@ -32,7 +32,7 @@ func TestTheHashOfTheReferenceMatches(t *testing.T) {
 	}
 }
 
-func TestAHashThatIsNoneIsRefused(t *testing.T) {
+func TestInvalidHashesAreRefused(t *testing.T) {
 	t.Parallel()
 	good := Hash{Cost: currentCost, Salt: make([]byte, 16), Sum: make([]byte, 32)}.String()
 	if _, err := Parse(good); err != nil {
@@ -60,13 +60,13 @@ func FuzzPHC(f *testing.F) {
 	f.Add("$argon2id$v=19$m=8,t=1,p=1$AAAAAAAAAAA$AAAAAAAAAAAAAAAAAAAAAA")
 	f.Fuzz(func(t *testing.T, text string) {
 		p, err := Parse(text)
-		if err == nil && (p.String() != text || p.Memory > mostCost.Memory || p.Time > mostCost.Time || len(p.Sum) < 16) {
+		if err == nil && (p.String() != text || p.Memory > maxCost.Memory || p.Time > maxCost.Time || len(p.Sum) < 16) {
 			t.Errorf("%q was read as %+v", text, p)
 		}
 	})
 }
 
-func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
+func TestConcurrentHashesAndWaitingCallersAreLimited(t *testing.T) {
 	t.Parallel()
 	h := NewHasher(runtime.GOMAXPROCS(0))
 	computing, release := make(chan struct{}), make(chan struct{})
@@ -111,20 +111,20 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 		place, err := h.EnterAnonymous()
 		hash(place, err, otherPassword)
 	}
-	atOnce := cap(h.slots)
-	for range atOnce - 1 {
+	concurrent := cap(h.slots)
+	for range concurrent - 1 {
 		<-computing
 	}
 	// Unauthenticated callers occupy all of their places, including those for waiting.
-	refused("one more that is not authenticated", h.EnterAnonymous)
+	refused("one more unauthenticated caller", h.EnterAnonymous)
 	// An authenticated caller finds a place, and is served before them.
 	for range MaxHashes + MaxWaiting - MaxAnonymous {
 		place, err := h.Enter()
 		hash(place, err, goodPassword)
 	}
 	<-computing
-	refused("one more that is authenticated", h.Enter)
-	refused("one more that is not authenticated, and all places are taken", h.EnterAnonymous)
+	refused("one more authenticated caller", h.Enter)
+	refused("one more unauthenticated caller, without a free place", h.EnterAnonymous)
 	go func() {
 		for range computing { // waiting callers are served one after another
 		}
@@ -132,11 +132,11 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	close(release)
 	all.Wait()
 	close(computing)
-	if n := int(most.Load()); n > atOnce || n > MaxHashes {
-		t.Errorf("%d hashes at once, at most %d are allowed", n, atOnce)
+	if n := int(most.Load()); n > concurrent || n > MaxHashes {
+		t.Errorf("%d concurrent hashes, at most %d are allowed", n, concurrent)
 	}
-	if n := int(mostAnonymous.Load()); n >= atOnce {
-		t.Errorf("%d hashes of unauthenticated callers at once, of %d in all", n, atOnce)
+	if n := int(mostAnonymous.Load()); n >= concurrent {
+		t.Errorf("%d concurrent hashes of unauthenticated callers, of %d in all", n, concurrent)
 	}
 	for range MaxHashes + MaxWaiting - MaxAnonymous {
 		if _, err := h.Enter(); err != nil {
@@ -145,13 +145,13 @@ func TestFewPasswordsAreHashedAtOnceAndFewWait(t *testing.T) {
 	}
 	for range MaxAnonymous {
 		if _, err := h.EnterAnonymous(); err != nil {
-			t.Fatalf("one that is not authenticated, afterwards: %v", err)
+			t.Fatalf("an unauthenticated caller, afterwards: %v", err)
 		}
 	}
 }
 
-// The test is not parallel, because it measures the memory of the process.
-func TestHashesTakeTheMemoryOfFourAtMost(t *testing.T) {
+// TestTheMemoryOfHashesIsLimited is not parallel, because it measures the memory of the process.
+func TestTheMemoryOfHashesIsLimited(t *testing.T) {
 	h := NewHasher(runtime.GOMAXPROCS(0))
 	runtime.GC()
 	before := heap()

@@ -18,15 +18,15 @@ type Field struct {
 	At      *[]byte // empty: the record has no such secret
 }
 
-// Table seals the secrets of a table by the newest master key, and returns how many records had one
-// that was sealed by an older key.
+// Table seals the secrets of a table with the newest master key. It returns how many records had a
+// secret that was sealed with an older key.
 type Table func(ctx context.Context, store *storage.Store, keyring *seal.Keyring) (records int, err error)
 
-// Step is how many records one transaction reads.
+// Step is the maximum number of records that one transaction reads.
 const Step = 256
 
-// Of returns the Table of records that hold these fields. The secrets are bound to the primary key of
-// their record, which is one text.
+// Of returns the Table of records with these fields. The secrets are bound to the primary key of
+// their record, which has one text field.
 func Of[R any](of *table.Table[R], fields func(*R) []Field) Table {
 	return func(ctx context.Context, store *storage.Store, keyring *seal.Keyring) (records int, err error) {
 		for from := ""; ; {
@@ -71,8 +71,8 @@ func Of[R any](of *table.Table[R], fields func(*R) []Field) Table {
 	}
 }
 
-// reseal seals the fields again that are sealed with an older master key, and reports whether there
-// was one.
+// reseal seals the fields again that are sealed with an older master key, and reports whether it
+// changed one.
 func reseal(keyring *seal.Keyring, id string, fields []Field) (changed bool, err error) {
 	for _, field := range fields {
 		if len(*field.At) == 0 {
@@ -90,5 +90,5 @@ func reseal(keyring *seal.Keyring, id string, fields []Field) (changed bool, err
 }
 
 func failed(record string, err error) error {
-	return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the record %q cannot be sealed anew, and the old master keys stay: %v", record, err), err)
+	return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the record %q cannot be sealed again; the old master keys are kept: %v", record, err), err)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// BenchmarkEncodings writes and reads each record that is encoded by hand, and the same as JSON.
+// BenchmarkEncodings writes and reads each binary record, and the same record as JSON.
 func BenchmarkEncodings(b *testing.B) {
 	call := CallRecord{
 		Call: Call{
@@ -39,8 +39,8 @@ func BenchmarkEncodings(b *testing.B) {
 
 func bench[R any](b *testing.B, name string, record R, encode func(R) []byte, decode func([]byte) (R, error)) {
 	b.Helper()
-	run := func(how string, encode func(R) []byte, decode func([]byte) (R, error)) {
-		b.Run(name+"/"+how, func(b *testing.B) {
+	run := func(format string, encode func(R) []byte, decode func([]byte) (R, error)) {
+		b.Run(name+"/"+format, func(b *testing.B) {
 			b.ReportAllocs()
 			var size int
 			for b.Loop() {
@@ -53,7 +53,7 @@ func bench[R any](b *testing.B, name string, record R, encode func(R) []byte, de
 			b.ReportMetric(float64(size), "bytes")
 		})
 	}
-	run("hand", encode, decode)
+	run("binary", encode, decode)
 	run("JSON", func(r R) []byte { return storage.EncodeRecord(r) }, func(stored []byte) (r R, err error) {
 		err = storage.DecodeRecord(stored, &r)
 		return r, err

@@ -26,10 +26,10 @@ type Call struct {
 	Tokens      usage.Tokens `json:"tokens,omitzero"`
 	Cost        money.Amount `json:"cost"`                  // total charge
 	Uncollected money.Amount `json:"uncollected,omitempty"` // part of the cost that could not be charged
-	FirstByte   int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero: there was none
+	FirstByte   int64        `json:"first_byte,omitempty"`  // milliseconds from Time; zero: no byte was sent
 	Duration    int64        `json:"duration,omitempty"`    // milliseconds
-	Backend     string       `json:"backend,omitempty"`     // address that was asked last
-	Answered    int          `json:"answered,omitempty"`    // status of the backend; zero: it gave none
+	Backend     string       `json:"backend,omitempty"`     // address of the last attempt
+	Answered    int          `json:"answered,omitempty"`    // status from the backend; zero: no response
 	Breakdown   string       `json:"-"`                     // of the cost, as package catalog encodes it; empty: the call is free
 }
 

@@ -13,40 +13,39 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// callLayout is the first byte of a call's record. Each call writes one, and the engine writes
-// every byte three times: to the log, to a table, and to the table that this is merged into. So
-// the record is binary: it takes 130 bytes and 1.9 µs to write and read, as JSON 390 bytes and
-// 17 µs.
+// callLayout is the first byte of a call's record. Each call writes a record, and the engine
+// writes every byte three times: to the log, to a table, and to the merged table. So the record
+// is binary: it takes 130 bytes and 1.9 µs to write and read; as JSON, 390 bytes and 17 µs.
 //
 // The layout is followed by the numbers as varints, in the order of [CallRecord.numbers], the
 // texts, each with its length, the payments, and the checksum of key and record. The key contains
 // the user, the time and the id.
 const callLayout = 1
 
-// mediaLayout is the layout of a call with tokens of audio or images, which few calls have. It has
-// the numbers of these too.
+// mediaLayout is the layout of the few calls with tokens of audio or images. It also has the
+// numbers of these tokens.
 const mediaLayout = 2
 
-// The words of a call's end. Records contain indexes of these tables, so an index is never used
-// again for another word.
+// The values of three fields of a call. Records contain indexes of these tables, so the index of
+// a value never changes.
 var (
-	endedWords = []usage.Ended{"", usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused, Crashed}
-	basisWords = []usage.Basis{"", usage.None, usage.Reported, usage.Estimated}
-	ruleWords  = []usage.Rule{"", usage.Finish, usage.Cancel, usage.FinishTimeout, usage.FinishLimit, usage.FinishShutdown, usage.FailedInput, usage.Unsent}
+	endedValues = []usage.Ended{"", usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused, Crashed}
+	basisValues = []usage.Basis{"", usage.None, usage.Reported, usage.Estimated}
+	ruleValues  = []usage.Rule{"", usage.Finish, usage.Cancel, usage.FinishTimeout, usage.FinishLimit, usage.FinishShutdown, usage.FailedInput, usage.Unsent}
 )
 
 const (
 	firstKind   = 10
 	callNumbers = firstKind + usage.Kinds
 
-	// textNumbers is how many numbers a record of callLayout has.
+	// textNumbers is the number of numbers in a record of callLayout.
 	textNumbers = firstKind + usage.KindReasoning + 1
 )
 
-// numbers returns the numbers of the record. The last ones are zero more often.
+// numbers returns the numbers of the record.
 func (c *CallRecord) numbers() (n [callNumbers]int64) {
 	n = [callNumbers]int64{
-		place(endedWords, c.Ended), place(basisWords, c.Usage), place(ruleWords, c.Rule) << 1, int64(c.Status),
+		indexOf(endedValues, c.Ended), indexOf(basisValues, c.Usage), indexOf(ruleValues, c.Rule) << 1, int64(c.Status),
 		int64(c.Number), int64(c.Cost), int64(c.Uncollected), c.FirstByte, c.Duration, int64(c.Answered),
 	}
 	if c.Stream {
@@ -57,7 +56,7 @@ func (c *CallRecord) numbers() (n [callNumbers]int64) {
 	return n
 }
 
-// Encode returns the record for key, which is that of the call.
+// Encode returns the record of the call. key is the call's key.
 func (c *CallRecord) Encode(key []byte) []byte {
 	b := make([]byte, 0, 160)
 	numbers := c.numbers()
@@ -86,11 +85,11 @@ func (c *CallRecord) Encode(key []byte) []byte {
 
 // DecodeCall decodes the record at a call's key.
 func DecodeCall(key, record []byte) (c CallRecord, err error) {
-	if err := c.takeKey(key); err != nil {
+	if err := c.parseKey(key); err != nil {
 		return c, err
 	}
-	f, whole := unseal(key, record)
-	if !whole {
+	f, intact := unseal(key, record)
+	if !intact {
 		return c, errors.New("it is damaged, or belongs to another call")
 	}
 	if f.call(&c); f.bad || len(f.rest) > 0 {
@@ -99,15 +98,15 @@ func DecodeCall(key, record []byte) (c CallRecord, err error) {
 	return c, nil
 }
 
-// takeKey sets the fields of the call that its key contains.
-func (c *CallRecord) takeKey(key []byte) error {
-	const moment = len("/########/")
+// parseKey sets the fields of the call that its key contains.
+func (c *CallRecord) parseKey(key []byte) error {
+	const timeSize = len("/########/")
 	rest, ok := bytes.CutPrefix(key, []byte(CallPrefix))
 	user := bytes.IndexByte(rest, '/')
-	if !ok || user < 0 || len(rest) < user+moment || rest[user+moment-1] != '/' {
+	if !ok || user < 0 || len(rest) < user+timeSize || rest[user+timeSize-1] != '/' {
 		return fmt.Errorf("%q is not the key of a call", key)
 	}
-	c.User, c.ID = string(rest[:user]), string(rest[user+moment:])
+	c.User, c.ID = string(rest[:user]), string(rest[user+timeSize:])
 	c.Time = math.MaxInt64 - int64(binary.BigEndian.Uint64(rest[user+1:]))
 	return nil
 }
@@ -125,8 +124,8 @@ func (f *fields) call(c *CallRecord) {
 	for i := range numbers {
 		n[i] = f.number()
 	}
-	c.Ended, c.Usage, c.Status = word(f, endedWords, n[0]), word(f, basisWords, n[1]), int(n[3])
-	c.Stream, c.Rule = n[2]&1 != 0, word(f, ruleWords, n[2]>>1)
+	c.Ended, c.Usage, c.Status = valueAt(f, endedValues, n[0]), valueAt(f, basisValues, n[1]), int(n[3])
+	c.Stream, c.Rule = n[2]&1 != 0, valueAt(f, ruleValues, n[2]>>1)
 	c.Number, c.Cost, c.Uncollected, c.FirstByte, c.Duration, c.Answered = int(n[4]), money.Amount(n[5]), money.Amount(n[6]), n[7], n[8], int(n[9])
 	c.Tokens = usage.OfKinds([usage.Kinds]int64(n[firstKind:]))
 	c.Key, c.Model, c.Route, c.Backend, c.Breakdown = f.text(), f.text(), f.text(), f.text(), f.text()

@@ -21,8 +21,8 @@ func TestCallRecordsRoundTrip(t *testing.T) {
 				ID: rapid.String().Draw(t, "id"), Time: number.Draw(t, "time"), User: rapid.StringMatching(`[^/]*`).Draw(t, "user"),
 				Key: rapid.String().Draw(t, "key"), Model: rapid.String().Draw(t, "model"), Route: rapid.StringMatching(`[<>&"\\ -~é]*`).Draw(t, "route"),
 				Stream: rapid.Bool().Draw(t, "stream"), Status: int(rapid.Int16().Draw(t, "status")),
-				Ended: rapid.SampledFrom(endedWords).Draw(t, "ended"), Usage: rapid.SampledFrom(basisWords).Draw(t, "usage"),
-				Rule: rapid.SampledFrom(ruleWords).Draw(t, "rule"),
+				Ended: rapid.SampledFrom(endedValues).Draw(t, "ended"), Usage: rapid.SampledFrom(basisValues).Draw(t, "usage"),
+				Rule: rapid.SampledFrom(ruleValues).Draw(t, "rule"),
 				Tokens: usage.Tokens{
 					Input: number.Draw(t, "input"), Output: number.Draw(t, "output"), CacheRead: number.Draw(t, "read"),
 					CacheWrite5m: number.Draw(t, "5m"), CacheWrite1h: number.Draw(t, "1h"), Reasoning: number.Draw(t, "reasoning"),
@@ -46,15 +46,15 @@ func TestCallRecordsRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("%+v was written, and %+v read", want, got)
+			t.Fatalf("wrote %+v, read %+v", want, got)
 		}
 		if _, err := DecodeCall(append(key, 'x'), record); err == nil {
-			t.Fatal("it is taken for the record of another call")
+			t.Fatal("the record is accepted at the key of another call")
 		}
 		at := rapid.IntRange(0, len(record)-1).Draw(t, "at")
 		record[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
 		if _, err := DecodeCall(key, record); err == nil {
-			t.Fatalf("it is read though byte %d is damaged", at)
+			t.Fatalf("the record is accepted although byte %d is damaged", at)
 		}
 	})
 }
@@ -65,13 +65,13 @@ func TestARecordWithoutMediaHasTheShortLayout(t *testing.T) {
 	media := text
 	media.Tokens.AudioInput = 1
 	key := text.StoreKey(CallPrefix)
-	// The kinds of media are the last four, and take a byte each.
+	// The four numbers of media tokens take a byte each.
 	if got := len(media.Encode(key)) - len(text.Encode(key)); got != 4 {
-		t.Errorf("a record with tokens of audio is %d bytes larger, want 4", got)
+		t.Errorf("the record with audio tokens is %d bytes larger, want 4", got)
 	}
 }
 
-// FuzzCallRecord reads any bytes as the record of a call, with a right sum.
+// FuzzCallRecord decodes arbitrary bytes with a correct checksum as the record of a call.
 func FuzzCallRecord(f *testing.F) {
 	c := CallRecord{Call: Call{ID: "req_A", User: "usr_1", Key: "key_1", Model: "m", Ended: usage.Complete}, Number: 1, Paid: []Payment{{ID{1}, "wallet", 5}}}
 	key := c.StoreKey(CallPrefix)
@@ -87,7 +87,7 @@ func FuzzCallRecord(f *testing.F) {
 		}
 		again, err := DecodeCall(key, c.Encode(key))
 		if err != nil || !reflect.DeepEqual(c, again) {
-			t.Errorf("%q reads %+v, and written again %+v: %v", record, c, again, err)
+			t.Errorf("%q decodes to %+v, after encoding it again to %+v: %v", record, c, again, err)
 		}
 	})
 }

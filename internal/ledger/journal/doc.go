@@ -11,12 +11,11 @@
 // accounts: they count the spending of a key or a user in a period, and hold no money.
 //
 // [CallRecord] is a model call with its payments, [Usage] the sum of a day, [IdempotencyRecord]
-// the answer to an idempotency key.
+// the stored result of an idempotency key.
 //
 // The functions work inside a transaction of the caller and keep no state. States, entries,
-// transfers and calls are encoded by hand, because each call writes them; comments there give
-// the reason. All other records are declared with package table.
+// transfers and calls have binary records, because each call writes them. All other records are
+// declared with package table.
 //
-// The balances in memory are in package ledger. Package verify checks the records of this package
-// against each other.
+// Package ledger keeps balances in memory. Package verify checks the records of this package.
 package journal

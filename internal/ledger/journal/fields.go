@@ -12,8 +12,8 @@ import (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// recordSum is the CRC-32 (Castagnoli) of a key and its record without the sum. It detects a
-// damaged record, and a record at the key of another.
+// recordSum returns the CRC-32 (Castagnoli) of a key and its record without the sum. The sum
+// detects a damaged record, and a record at a wrong key.
 func recordSum(key, record []byte) uint32 {
 	return crc32.Update(crc32.Checksum(key, castagnoli), castagnoli, record)
 }
@@ -48,14 +48,14 @@ func (f *fields) number() int64 {
 	return n
 }
 
-// count reads the number of elements, which have at least one byte each.
+// count reads the number of elements that follow. Each element has at least one byte.
 func (f *fields) count() int {
 	n := f.unsigned()
 	if n > uint64(len(f.rest)) {
 		f.bad = true
 		return 0
 	}
-	return int(n) //nolint:gosec // it is no more than a length
+	return int(n) //nolint:gosec // at most the length of rest
 }
 
 // skip skips a varint of this size; a size of zero is an error.
@@ -88,20 +88,20 @@ func (f *fields) unsigned() uint64 {
 	return n
 }
 
-// word returns the element at an index of its table.
-func word[Word any](f *fields, words []Word, place int64) (word Word) {
-	if place < 0 || place >= int64(len(words)) {
+// valueAt returns the value at an index of its table.
+func valueAt[Value any](f *fields, values []Value, index int64) (value Value) {
+	if index < 0 || index >= int64(len(values)) {
 		f.bad = true
-		return word
+		return value
 	}
-	return words[place]
+	return values[index]
 }
 
-// place returns the index of a word in its table, which records contain instead of the word.
-func place[Word comparable](words []Word, word Word) int64 {
-	i := slices.Index(words, word)
+// indexOf returns the index of a value in its table. Records contain the index.
+func indexOf[Value comparable](values []Value, value Value) int64 {
+	i := slices.Index(values, value)
 	if i < 0 {
-		panic(fmt.Sprintf("journal: records have no code for %v", word)) // a mistake in the code
+		panic(fmt.Sprintf("journal: no code for %v", value)) // a bug
 	}
 	return int64(i)
 }

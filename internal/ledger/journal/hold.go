@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// HoldState is the state of a hold. It changes once.
+// HoldState is the state of a hold. It changes once, from Held to one of the others.
 type HoldState string
 
 // The states of a hold.
@@ -75,8 +75,8 @@ func readHold(r storage.Reader, user string, id ID) (*HoldRecord, error) {
 	return x.openHold(), nil
 }
 
-// About returns what a transfer is about. The transfer that ends a hold refers to the hold; it is
-// about the same as the one that began it.
+// About returns the id of the order, subscription or task that a transfer is for. A transfer that
+// ends a hold refers to the hold, so About returns the reference of the transfer that began it.
 func About(r storage.Reader, x *Transfer) (string, error) {
 	var id ID
 	if x.Kind != Settle && x.Kind != Void || id.UnmarshalText([]byte(x.Reference)) != nil {
@@ -105,7 +105,7 @@ func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (c
 	case err != nil:
 		return 0, err
 	case h == nil:
-		return 0, fmt.Errorf("ledger: there is no hold %s", id)
+		return 0, fmt.Errorf("ledger: hold %s does not exist", id)
 	case h.State != Held:
 		return h.Charged, nil
 	}
@@ -120,19 +120,19 @@ func EndHold(t storage.Txn, now time.Time, u Usage, id ID, cost money.Amount) (c
 	}
 	left := h.Charged
 	for _, part := range h.Parts {
-		pays := h.Charged
+		paid := h.Charged
 		if !part.Account.Memo() {
-			pays = min(left, part.Held)
-			left -= pays
+			paid = min(left, part.Held)
+			left -= paid
 		}
-		x.Legs = append(x.Legs, Leg{Account: part.Account, Amount: -pays, Held: -part.Held})
+		x.Legs = append(x.Legs, Leg{Account: part.Account, Amount: -paid, Held: -part.Held})
 	}
 	x.Legs = append(x.Legs, Leg{Account: Spent, Amount: h.Charged})
 	switch booked, err := Book(t, now, x); {
 	case err != nil:
 		return 0, err
 	case !booked:
-		return 0, fmt.Errorf("ledger: hold %s has ended, and how is not known", id)
+		return 0, fmt.Errorf("ledger: hold %s has ended, but its record is missing", id)
 	}
 	return h.Charged, Holds.Put(t, nil, h)
 }

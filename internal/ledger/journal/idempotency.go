@@ -9,26 +9,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// IdempotencyRecord is the answer to a request with an idempotency key. It is kept forever.
+// IdempotencyRecord is the result of a request with an idempotency key. It is kept forever.
 type IdempotencyRecord struct {
 	Scope       string          `json:"scope"` // owner of the key
 	Hash        ID              `json:"hash"`  // [IDOf] of the key, which may contain any bytes
 	Fingerprint ID              `json:"fingerprint"`
 	Time        int64           `json:"time"` // Unix seconds
-	By          ID              `json:"by"`   // id of the attempt that wrote the answer
+	By          ID              `json:"by"`   // id of the attempt that wrote the result
 	Result      json.RawMessage `json:"result"`
 }
 
-// IdempotencyRecords is the table of answers by scope and key.
+// IdempotencyRecords is the table of results by scope and key.
 var IdempotencyRecords = table.Table[IdempotencyRecord]{
 	Name: "idem",
 	Key:  func(c *IdempotencyRecord) table.Key { return table.Key{c.Scope, c.Hash.String()} },
 }
 
-// ScanAnswers calls fn with the answer to each idempotency key of a scope, or of all scopes if
+// ScanResults calls fn with the result of each idempotency key of a scope, or of all scopes if
 // scope is empty. where names the idempotency key in a finding. It skips records that cannot be
 // decoded: the verification of the ledger reports them.
-func ScanAnswers(r storage.Reader, scope string, fn func(where, scope string, result json.RawMessage) error) error {
+func ScanResults(r storage.Reader, scope string, fn func(where, scope string, result json.RawMessage) error) error {
 	in := IdempotencyRecords.Under()
 	if scope != "" {
 		in = IdempotencyRecords.Under(scope)

@@ -36,17 +36,17 @@ const (
 	Void     Kind = "void"     // ends a hold without one
 )
 
-// kindWords are the kinds. Records write their places in this table, from 1, so a place is never
-// used again for another kind.
-var kindWords = []Kind{Calls, Purchase, Renewal, Grant, TopUp, Refund, Dispute, Restore, Credit, Debit, Clear, Hold, Settle, Void}
+// kinds are the kinds. Records contain their indexes in this table, from 1, so the index of a
+// kind never changes.
+var kinds = []Kind{Calls, Purchase, Renewal, Grant, TopUp, Refund, Dispute, Restore, Credit, Debit, Clear, Hold, Settle, Void}
 
-func (k Kind) code() byte { return byte(place(kindWords, k) + 1) }
+func (k Kind) code() byte { return byte(indexOf(kinds, k) + 1) }
 
 func kindOf(code byte) (Kind, bool) {
-	if code == 0 || int(code) > len(kindWords) {
+	if code == 0 || int(code) > len(kinds) {
 		return "", false
 	}
-	return kindWords[code-1], true
+	return kinds[code-1], true
 }
 
 // ID names a transfer. It is written as 32 hexadecimal digits.
@@ -70,8 +70,8 @@ func (id *ID) UnmarshalText(text []byte) error {
 // Before reports whether id sorts before another.
 func (id ID) Before(other ID) bool { return bytes.Compare(id[:], other[:]) < 0 }
 
-// IDOf derives an id from words that describe a transfer, so that the same transfer has the same
-// id. Word boundaries count: ("a", "bc") is not ("ab", "c").
+// IDOf derives an id from words that describe a transfer. The same transfer always has the same
+// id. Word boundaries count: ("a", "bc") and ("ab", "c") have different ids.
 func IDOf(words ...string) (id ID) {
 	hash := sha256.New()
 	for _, word := range words {
@@ -84,8 +84,7 @@ func IDOf(words ...string) (id ID) {
 	return id
 }
 
-// TimedID returns a random id that begins with the time in milliseconds, so that later ids are
-// greater.
+// TimedID returns a random id that begins with the time in milliseconds. A later id is greater.
 func TimedID(now time.Time) (id ID) {
 	_, _ = rand.Read(id[:])
 	binary.BigEndian.PutUint64(id[:8], uint64(now.UnixMilli())<<16|uint64(id[6])<<8|uint64(id[7]))
@@ -103,7 +102,7 @@ type Leg struct {
 	Account Account      `json:"a"`
 	Amount  money.Amount `json:"n,omitempty"` // change of the balance
 	Held    money.Amount `json:"h,omitempty"` // change of the held amount
-	Number  uint64       `json:"e,omitempty"` // number among the legs of the account, from 1; also of the entry, for an account of a user
+	Number  uint64       `json:"e,omitempty"` // number among the legs of the account, from 1; for an account of a user, also of the entry
 }
 
 // Transfer moves money. The sum of its legs without memo accounts is zero. Legs that change
@@ -138,8 +137,7 @@ func (x *Transfer) Entry(leg Leg) Entry {
 
 // Book writes a transfer with the entries of users. If a transfer with this id exists, Book
 // returns false and changes nothing. If the transfer takes more from a user than is available, it
-// returns [fault.InsufficientBalance]. Reservations prevent that; this is the last check, in the
-// transaction itself.
+// returns [fault.InsufficientBalance]. Reservations prevent that; this is the last check.
 func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	if have, err := HasTransfer(t, x.ID); err != nil || have {
 		return false, err
@@ -147,7 +145,7 @@ func Book(t storage.Txn, now time.Time, x Transfer) (bool, error) {
 	return true, BookNew(t, now, x)
 }
 
-// BookNew is Book for a transfer that certainly does not exist.
+// BookNew is [Book] for a transfer that certainly does not exist.
 func BookNew(t storage.Txn, now time.Time, x Transfer) error {
 	x.Time = now.UnixMilli()
 	legs := x.Legs
@@ -162,7 +160,7 @@ func BookNew(t storage.Txn, now time.Time, x Transfer) error {
 			return err
 		}
 		if !leg.Account.Memo() {
-			sum += leg.Amount // cannot overflow unnoticed: balances are checked one by one
+			sum += leg.Amount // an overflow is noticed, because enter checks each balance
 		}
 		x.Legs = append(x.Legs, leg)
 	}
@@ -187,13 +185,13 @@ func (x *Transfer) enter(t storage.Txn, leg *Leg) error {
 	after.Held, held = before.Held.Add(leg.Held)
 	switch {
 	case (!fits || !held) && leg.Account.System():
-		return fault.New(fault.AmountOutOfRange, "what is booked on one day cannot come to so much")
+		return fault.New(fault.AmountOutOfRange, "the total of one day would be out of range")
 	case !fits || !held:
-		return fault.New(fault.AmountOutOfRange, "the account %s cannot hold so much", leg.Account.Own())
+		return fault.New(fault.AmountOutOfRange, "the balance of the account %s would be out of range", leg.Account.Own())
 	case after.Held < 0:
-		return fmt.Errorf("ledger: a hold on %s ends for more than is held", leg.Account)
-	case leg.Account.Kept() && after.Available() < 0 && after.Available() < before.Available():
-		return fault.New(fault.InsufficientBalance, "the balance does not suffice")
+		return fmt.Errorf("ledger: a transfer releases more of %s than is held", leg.Account)
+	case leg.Account.NonNegative() && after.Available() < 0 && after.Available() < before.Available():
+		return fault.New(fault.InsufficientBalance, "the balance is insufficient")
 	}
 	if !leg.Account.System() {
 		e := x.Entry(*leg)

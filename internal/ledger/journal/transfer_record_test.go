@@ -37,28 +37,28 @@ func TestTransferRecordsRoundTrip(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !reflect.DeepEqual(got, want) {
-			t.Fatalf("%+v was written, and %+v read", want, got)
+			t.Fatalf("wrote %+v, read %+v", want, got)
 		}
 		if isOfCalls(record) != (want.Kind == Calls) {
-			t.Fatalf("a %s is taken for one of calls, or not", want.Kind)
+			t.Fatalf("isOfCalls is %t for a transfer of kind %s", isOfCalls(record), want.Kind)
 		}
 		if x, err := DecodeTransfer(TransferKey(IDOf("another")), record); err == nil || x.ID != IDOf("another") {
-			t.Fatalf("it is taken for the record of another transfer, %v", err)
+			t.Fatalf("the record is accepted at the key of another transfer: %v", err)
 		}
 		at := rapid.IntRange(0, len(record)-1).Draw(t, "at")
 		damaged := bytes.Clone(record)
 		damaged[at] ^= byte(rapid.IntRange(1, 255).Draw(t, "by"))
 		if _, err := DecodeTransfer(key, damaged); err == nil {
-			t.Fatalf("it is read though byte %d is damaged", at)
+			t.Fatalf("the record is accepted although byte %d is damaged", at)
 		}
 	})
 }
 
-func TestAnInvalidRecordIsNotDecodedAsATransfer(t *testing.T) {
+func TestInvalidRecordIsNotATransferOfCalls(t *testing.T) {
 	t.Parallel()
 	for _, record := range []string{"", "\x01", "\x01{"} {
 		if isOfCalls([]byte(record)) {
-			t.Errorf("%q is taken for one of calls", record)
+			t.Errorf("isOfCalls is true for %q", record)
 		}
 	}
 }

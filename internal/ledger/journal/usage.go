@@ -12,7 +12,7 @@ import (
 // Day is a UTC day, as 20261120.
 type Day string
 
-// DayOf returns the UTC day of t.
+// DayOf returns the UTC day of t, as 20261120.
 func DayOf(t time.Time) Day { return Day(t.UTC().Format("20060102")) }
 
 // ParseDay parses a day in the form 2026-11-20.
@@ -21,7 +21,7 @@ func ParseDay(text string) (Day, error) {
 	return DayOf(t), err
 }
 
-// String returns the day as people write it, 2026-11-20.
+// String returns the day in the form 2026-11-20.
 func (d Day) String() string {
 	if t, err := time.Parse("20060102", string(d)); err == nil {
 		return t.Format(time.DateOnly)
@@ -43,7 +43,7 @@ type Usage struct {
 	Uncollected money.Amount `json:"uncollected,omitempty"`
 }
 
-// Usages is the table of the sums of all days. They are kept for ever.
+// Usages is the table of the sums of all days. They are kept forever.
 var Usages = table.Table[Usage]{
 	Name: "usage",
 	Key:  func(u *Usage) table.Key { return table.Key{u.User, string(u.Day), u.Key, u.Model} },
@@ -54,7 +54,7 @@ func (u *Usage) StoreKey() []byte {
 	return storage.Key(Usages.Name, u.User, string(u.Day), u.Key, u.Model)
 }
 
-// Add adds the numbers of by.
+// Add adds the calls, tasks, tokens and amounts of by.
 func (u *Usage) Add(by Usage) {
 	u.Calls += by.Calls
 	u.Tasks += by.Tasks

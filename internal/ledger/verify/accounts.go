@@ -8,24 +8,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
-// entryTail is what follows the account's name in the key of an entry: a zero
-// byte and the number.
+// entryTail is the length of the end of an entry's key after the account: a zero byte and the
+// number.
 const entryTail = 1 + 8
 
-// fold rebuilds the accounts of one owner from their entries, and gathers in the owner's
-// totals what other records must agree with. Both cursors stand on the first record of the owner.
-// System accounts have no entries.
-func (v *verification) fold(states, entries *cursor, owner *totals) {
+// rebuildAccounts rebuilds the accounts of one owner from their entries, and adds them to the
+// owner's totals. Both cursors must be at the first record of the owner. System accounts have no
+// entries.
+func (v *verification) rebuildAccounts(states, entries *cursor, owner *totals) {
 	for {
 		account, more := v.nextAccount(states, entries)
 		if !more || account.Owner() != owner.user {
 			return
 		}
 		v.Accounts++
-		f := folding{verification: v, account: account, owner: owner}
+		f := rebuild{verification: v, account: account, owner: owner}
 		if account.System() {
 			f.system = v.systemAccount(account)
-			f.system.met = true
+			f.system.found = true
 		}
 		f.begin(states)
 		for have, more := v.entryAccount(entries); more && have == account; have, more = v.entryAccount(entries) {
@@ -35,7 +35,7 @@ func (v *verification) fold(states, entries *cursor, owner *totals) {
 	}
 }
 
-// nextAccount returns the first account of which there is a state or an entry.
+// nextAccount returns the next account with a state or an entry.
 func (v *verification) nextAccount(states, entries *cursor) (journal.Account, bool) {
 	state, some := states.rest()
 	entry, more := v.entryAccount(entries)
@@ -45,8 +45,8 @@ func (v *verification) nextAccount(states, entries *cursor) (journal.Account, bo
 	return entry, more
 }
 
-// entryAccount returns the account of the entry that the cursor stands on. It
-// goes past what is no entry.
+// entryAccount returns the account of the entry at the cursor. It reports and skips keys that are
+// not those of entries.
 func (v *verification) entryAccount(entries *cursor) (journal.Account, bool) {
 	for {
 		rest, more := entries.rest()
@@ -56,31 +56,31 @@ func (v *verification) entryAccount(entries *cursor) (journal.Account, bool) {
 		if end := len(rest) - entryTail; end >= 0 && rest[end] == 0 {
 			return journal.Account(rest[:end]), true
 		}
-		v.report("the entries", "%q is not the key of one", entries.prefix+rest)
+		v.report("the entries", "%q is not the key of an entry", entries.prefix+rest)
 		entries.next()
 	}
 }
 
-// folding is an account that is being rebuilt, from its last entry to its first.
-type folding struct {
+// rebuild is an account that is being rebuilt, from its last entry to its first.
+type rebuild struct {
 	*verification
 	account journal.Account
 	owner   *totals
-	system  *systemAccount // nil for any other
+	system  *systemAccount // nil for the account of a user
 
-	state  *journal.State // as its record says; nil when that cannot be read
-	last   uint64         // the number of the entry before this; zero when there was none
-	next   uint64         // the number that the next entry must have; any before the first without a state
-	after  *journal.State // what the next entry must lead to; nil when that cannot be told
-	broken [3]breach
+	state  *journal.State // of its record; nil if that cannot be read
+	last   uint64         // number of the previous entry; zero if there was none
+	next   uint64         // number that the next entry must have; without a state, any for the first
+	after  *journal.State // state that the next entry must lead to; nil if unknown
+	broken [3]violation
 }
 
-func (f *folding) report(what string, args ...any) {
+func (f *rebuild) report(what string, args ...any) {
 	f.verification.report("account "+string(f.account), what, args...)
 }
 
 // begin reads the account's record, if there is one.
-func (f *folding) begin(states *cursor) {
+func (f *rebuild) begin(states *cursor) {
 	if name, more := states.rest(); !more || name != string(f.account) {
 		f.report("it has entries, but no record")
 		return
@@ -96,25 +96,25 @@ func (f *folding) begin(states *cursor) {
 		f.sum.add(state.Balance)
 	}
 	if f.owner.user == "" && state.Held != 0 {
-		f.report("%v is held, and nothing is ever held on a system account", state.Held)
+		f.report("%v is held, but a system account has no holds", state.Held)
 	}
 	if f.system != nil {
 		f.system.state = &state
 	}
 }
 
-// entry takes the next entry, an older one each time.
-func (f *folding) entry(key, val []byte) {
+// entry checks the next entry. Entries come newest first.
+func (f *rebuild) entry(key, val []byte) {
 	f.Entries++
 	number := math.MaxUint64 - binary.BigEndian.Uint64(key[len(key)-8:])
 	if f.system != nil {
-		f.report("entry %d is there, and a system account has none", number)
+		f.report("entry %d exists, but a system account has no entries", number)
 		return
 	}
 	switch {
 	case f.last == 0 && f.state == nil:
 	case number > f.next:
-		f.report("entry %d is there, but it counts only %d", number, f.next)
+		f.report("entry %d exists, but the record counts only %d", number, f.next)
 		f.after = nil
 	case number < f.next:
 		f.missing(number+1, f.next)
@@ -130,9 +130,9 @@ func (f *folding) entry(key, val []byte) {
 	f.last, f.next = number, number-1
 }
 
-func (f *folding) follow(e journal.Entry) {
+func (f *rebuild) follow(e journal.Entry) {
 	f.count(f.account, e, +1)
-	if e.Kind == journal.Calls && f.account.Kept() {
+	if e.Kind == journal.Calls && f.account.NonNegative() {
 		f.owner.addEntry(f.account, e, f.paidFrom)
 		if !e.Transfer.Before(f.filteredFrom) {
 			f.filter.add(f.account, e.Transfer)
@@ -147,14 +147,14 @@ func (f *folding) follow(e journal.Entry) {
 	}
 	for i, rule := range rules {
 		if rule.concerns(f.account) && rule.broken(e.After) {
-			f.broken[i] = breach{e.Number, e.After, f.broken[i].times + 1}
+			f.broken[i] = violation{e.Number, e.After, f.broken[i].times + 1}
 		}
 	}
 	f.after = &journal.State{Balance: e.After.Balance - e.Amount, Held: e.After.Held - e.Held}
 }
 
-// end looks whether the last entry that came is the first of all.
-func (f *folding) end() {
+// end checks that the last entry read is the first of the account, and reports broken rules.
+func (f *rebuild) end() {
 	switch {
 	case f.system != nil:
 		return
@@ -167,13 +167,13 @@ func (f *folding) end() {
 	}
 	for i, b := range f.broken {
 		if b.times > 0 {
-			f.report("%s: entry %d left %s, the first of %d that did so", rules[i].what, b.number, funds(b.after.Balance, b.after.Held), b.times)
+			f.report("%s: entry %d left %s, the first of %d such entries", rules[i].what, b.number, funds(b.after.Balance, b.after.Held), b.times)
 		}
 	}
 }
 
 // missing reports entries that should be there.
-func (f *folding) missing(from, to uint64) {
+func (f *rebuild) missing(from, to uint64) {
 	if from == to {
 		f.report("entry %d is missing", from)
 		return
@@ -181,19 +181,19 @@ func (f *folding) missing(from, to uint64) {
 	f.report("the entries %d to %d are missing", from, to)
 }
 
-// rules are what holds for an account after every entry.
+// rules hold for an account after every entry.
 var rules = [...]struct {
 	what     string
 	concerns func(journal.Account) bool
 	broken   func(journal.State) bool
 }{
-	{"less than nothing is available", journal.Account.Kept, func(s journal.State) bool { return s.Available() < 0 }},
-	{"a receivable is above zero", isReceivable, func(s journal.State) bool { return s.Balance > 0 }},
-	{"less than nothing is held", func(journal.Account) bool { return true }, func(s journal.State) bool { return s.Held < 0 }},
+	{"the available amount is negative", journal.Account.NonNegative, func(s journal.State) bool { return s.Available() < 0 }},
+	{"the receivable is positive", isReceivable, func(s journal.State) bool { return s.Balance > 0 }},
+	{"the held amount is negative", func(journal.Account) bool { return true }, func(s journal.State) bool { return s.Held < 0 }},
 }
 
-// breach is where an account broke a rule first.
-type breach struct {
+// violation is the oldest entry that broke a rule, and the number of entries that did.
+type violation struct {
 	number uint64
 	after  journal.State
 	times  int
@@ -203,7 +203,7 @@ func isReceivable(a journal.Account) bool {
 	return a.Owner() != "" && a == journal.Receivable(a.Owner())
 }
 
-// funds writes what an account has, or what changes of it.
+// funds formats a balance with its held amount, or the changes of both.
 func funds[Sum comparable](balance, held Sum) string {
 	var none Sum
 	if held == none {

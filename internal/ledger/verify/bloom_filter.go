@@ -6,19 +6,19 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
-// bloomFilter is a Bloom filter of the entries that transfers of calls have, by account
-// and transfer. Its memory is fixed. It never misses an entry, and takes a few in a
-// hundred for present that are not, if one user has a million.
+// bloomFilter is a Bloom filter of the entries of transfers of calls, by account and transfer. Its
+// memory is fixed. It never misses an entry. If one user has a million entries, the rate of false
+// positives is a few percent.
 type bloomFilter struct {
 	seed  maphash.Seed
 	words []uint64 // nil while the filter is empty
-	count int      // of entries
+	count int      // number of entries
 	buf   []byte
 }
 
 const (
-	filterWords = 1 << 17 // a MiB
-	filterBits  = 4       // of each entry
+	filterWords = 1 << 17 // 1 MiB
+	filterBits  = 4       // per entry
 )
 
 func newBloomFilter() *bloomFilter { return &bloomFilter{seed: maphash.MakeSeed()} }
@@ -47,8 +47,8 @@ func (f *bloomFilter) has(a journal.Account, id journal.ID) bool {
 	return true
 }
 
-// resetIfFull empties the filter if it is so full that it takes much for present. It is
-// called between the entries of two users.
+// resetIfFull empties the filter if its rate of false positives is too high. It must be called
+// between the entries of two users.
 func (f *bloomFilter) resetIfFull() {
 	if f.count*4*filterBits > len(f.words)*64 {
 		clear(f.words)
@@ -56,7 +56,7 @@ func (f *bloomFilter) resetIfFull() {
 	}
 }
 
-// bits returns the bits of an entry.
+// bits returns the numbers of the bits of an entry.
 func (f *bloomFilter) bits(a journal.Account, id journal.ID) (bits [filterBits]uint64) {
 	f.buf = append(append(f.buf[:0], id[:]...), a...)
 	hash := maphash.Bytes(f.seed, f.buf)

@@ -7,11 +7,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
-func TestTheFilterHasWhatWasAddedAndLittleElse(t *testing.T) {
+func TestTheBloomFilterHasFewFalsePositives(t *testing.T) {
 	t.Parallel()
 	filter := newBloomFilter()
 	if filter.has(wallet, extra) {
-		t.Error("something is found where nothing was left")
+		t.Error("the empty filter has an entry")
 	}
 	ids := make([]journal.ID, 300_000)
 	for i := range ids {
@@ -19,21 +19,21 @@ func TestTheFilterHasWhatWasAddedAndLittleElse(t *testing.T) {
 	}
 	for round := range 6 {
 		filter.resetIfFull()
-		mine, others := journal.Wallet(fmt.Sprint("ann", round)), journal.Wallet(fmt.Sprint("bob", round))
-		wrong := 0
+		added, other := journal.Wallet(fmt.Sprint("ann", round)), journal.Wallet(fmt.Sprint("bob", round))
+		falsePositives := 0
 		for _, id := range ids {
-			filter.add(mine, id)
+			filter.add(added, id)
 		}
 		for _, id := range ids {
-			if !filter.has(mine, id) {
+			if !filter.has(added, id) {
 				t.Fatalf("%v is missing", id)
 			}
-			if filter.has(others, id) {
-				wrong++
+			if filter.has(other, id) {
+				falsePositives++
 			}
 		}
-		if wrong > len(ids)/20 {
-			t.Errorf("in round %d, %d of %d are found that were never left", round, wrong, len(ids))
+		if falsePositives > len(ids)/20 {
+			t.Errorf("in round %d, %d of %d are false positives", round, falsePositives, len(ids))
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// calls goes through the records of a user's calls, and the index of those under
-// way, which has the same order.
+// calls checks the records of a user's calls and the index of running calls, which has the same
+// order.
 func (v *verification) calls(records, open *cursor, b *totals) {
 	for key, val := range records.of(b.user) {
 		v.Calls++
@@ -27,14 +27,14 @@ func (v *verification) calls(records, open *cursor, b *totals) {
 	v.indexed(open, b.user, "")
 }
 
-// call looks at one record.
+// call checks one record.
 func (v *verification) call(c *journal.CallRecord, indexed bool, b *totals) {
 	where := "call " + c.ID + " of " + c.User
 	switch {
 	case c.Ended == "" && !indexed:
-		v.report(where, "it is under way, but not in the index of those")
+		v.report(where, "it is running, but not in the index of running calls")
 	case c.Ended != "" && indexed:
-		v.report(where, "it has ended, but is in the index of those under way")
+		v.report(where, "it has ended, but is in the index of running calls")
 	}
 	left := c.Cost
 	for _, p := range c.Paid {
@@ -42,9 +42,9 @@ func (v *verification) call(c *journal.CallRecord, indexed bool, b *totals) {
 		v.payment(where, c, p, b)
 	}
 	if left != 0 {
-		v.report(where, "it has cost %v, and paid %v", c.Cost, c.Cost-left)
+		v.report(where, "it cost %v, but paid %v", c.Cost, c.Cost-left)
 	}
-	if c.Day() >= v.wholeFrom {
+	if c.Day() >= v.completeFrom {
 		b.addUsage(journal.Usage{
 			Day: c.Day(), User: c.User, Key: c.Key, Model: c.CountedModel(),
 			Calls: 1, Tokens: c.Tokens, Cost: c.Cost, Uncollected: c.Uncollected,
@@ -52,12 +52,12 @@ func (v *verification) call(c *journal.CallRecord, indexed bool, b *totals) {
 	}
 }
 
-// payment looks at one payment of a call. Its transfer need not have a leg on the
-// account: what several calls paid and were given back there may come to nothing.
+// payment checks one payment of a call. Its transfer may have no leg on the account if the
+// payments of several calls in the transfer add up to zero there.
 func (v *verification) payment(where string, c *journal.CallRecord, p journal.Payment, b *totals) {
 	account := journal.Account(journal.UserPrefix + c.User + "/" + p.Account)
-	if !account.Kept() {
-		v.report(where, "it has paid from %s, where no money is kept", account)
+	if !account.NonNegative() {
+		v.report(where, "it has paid from %s, which holds no money", account)
 		return
 	}
 	if !p.Transfer.Before(v.paidFrom) {
@@ -94,7 +94,7 @@ func (v *verification) indexed(open *cursor, user, rest string) bool {
 		if name == rest {
 			return true
 		}
-		v.report(whereCall(user, name), "it is in the index of those under way, but has no record")
+		v.report(whereCall(user, name), "it is in the index of running calls, but has no record")
 	}
 }
 
@@ -119,7 +119,7 @@ func (v *verification) usage(records *cursor, b *totals) {
 			v.report(where, "its record is that of %s", whereUsage(string(u.StoreKey())))
 		}
 		b.spent -= u.Cost
-		if u.Day >= v.wholeFrom {
+		if u.Day >= v.completeFrom {
 			b.addUsage(journal.Usage{
 				Day: u.Day, User: u.User, Key: u.Key, Model: u.Model,
 				Calls: -u.Calls, Tasks: -u.Tasks, Tokens: usage.Tokens{}.Minus(u.Tokens), Cost: -u.Cost, Uncollected: -u.Uncollected,

@@ -9,24 +9,23 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// cursor walks over the records of a range, so that several ranges can be walked
-// side by side. It reads a chunk at a time, which is all it keeps. It is at its end
-// when a read has failed.
+// cursor walks over the records of a range, so that several ranges can be walked at the same time.
+// It keeps only one chunk in memory. After a failed read it is at its end.
 type cursor struct {
 	v      *verification
 	prefix string // of all keys
-	lo, hi []byte // what has not been read yet; lo is nil when everything was
-	chunk  []pair // read, and not walked over yet
-	room   []pair // in which chunks are read
+	lo, hi []byte // range that has not been read; lo is nil if nothing is left
+	chunk  []pair // read, but not visited yet
+	buffer []pair // memory of the chunks
 }
 
 type pair struct{ key, val []byte }
 
-// chunkSize is how many records a cursor reads at a time.
+// chunkSize is the number of records that a cursor reads at a time.
 const chunkSize = 256
 
-// cursor returns a cursor over the keys that begin with prefix and go on with
-// what lies in [from, to); an empty to is the end.
+// cursor returns a cursor over the keys with a prefix whose rest lies in [from, to). An empty to
+// is an open end.
 func (v *verification) cursor(prefix, from, to string) *cursor {
 	c := &cursor{v: v, prefix: prefix, lo: []byte(prefix + from), hi: []byte(prefix + to)}
 	if to == "" {
@@ -35,20 +34,20 @@ func (v *verification) cursor(prefix, from, to string) *cursor {
 	return c
 }
 
-// key returns the key that the cursor stands on, or nil at the end.
+// key returns the key at the cursor, or nil at the end.
 func (c *cursor) key() []byte {
 	if len(c.chunk) == 0 && c.lo != nil && c.v.err == nil {
 		lo := c.lo
-		c.lo, c.room = nil, c.room[:0]
+		c.lo, c.buffer = nil, c.buffer[:0]
 		c.v.err = c.v.reader.Scan(lo, c.hi, func(key, val []byte) bool {
-			if len(c.room) == chunkSize {
+			if len(c.buffer) == chunkSize {
 				c.lo = key
 				return false
 			}
-			c.room = append(c.room, pair{key, val})
+			c.buffer = append(c.buffer, pair{key, val})
 			return true
 		})
-		c.chunk = c.room
+		c.chunk = c.buffer
 	}
 	if len(c.chunk) == 0 || c.v.err != nil {
 		return nil
@@ -56,8 +55,7 @@ func (c *cursor) key() []byte {
 	return c.chunk[0].key
 }
 
-// rest returns the key that the cursor stands on without the prefix; false at
-// the end.
+// rest returns the key at the cursor without the prefix, or false at the end.
 func (c *cursor) rest() (string, bool) {
 	key := c.key()
 	if key == nil {
@@ -66,7 +64,7 @@ func (c *cursor) rest() (string, bool) {
 	return string(key[len(c.prefix):]), true
 }
 
-// user returns whose record the cursor stands on; false at the end.
+// user returns the user of the record at the cursor, or false at the end.
 func (c *cursor) user() (string, bool) {
 	rest, more := c.rest()
 	if c.prefix == journal.AccountPrefix || c.prefix == journal.EntryPrefix {
@@ -76,15 +74,14 @@ func (c *cursor) user() (string, bool) {
 	return user, more
 }
 
-// next returns the record that the cursor stands on, of which key has returned the key, and goes
-// on to the next.
+// next returns the record at the cursor and moves to the next one. key must have been called.
 func (c *cursor) next() (key, val []byte) {
 	p := c.chunk[0]
 	c.chunk = c.chunk[1:]
 	return p.key, p.val
 }
 
-// of yields the records of a user, whose first the cursor stands on.
+// of yields the records of a user. The cursor must be at the first of them.
 func (c *cursor) of(user string) iter.Seq2[[]byte, []byte] {
 	return func(yield func(key, val []byte) bool) {
 		for have, more := c.user(); more && have == user; have, more = c.user() {
@@ -106,7 +103,7 @@ func (v *verification) records(prefix string) iter.Seq2[[]byte, []byte] {
 	}
 }
 
-// interruptible reads until a context ends.
+// interruptible is a reader whose reads fail after its context has ended.
 type interruptible struct {
 	ctx context.Context
 	r   storage.Reader
@@ -126,17 +123,17 @@ func (i interruptible) Scan(lo, hi []byte, fn func(key, val []byte) bool) error 
 	if err != nil {
 		return err
 	}
-	seen := 0
-	scanned := i.r.Scan(lo, hi, func(key, val []byte) bool {
-		if seen++; seen%256 == 0 {
+	count := 0
+	scanErr := i.r.Scan(lo, hi, func(key, val []byte) bool {
+		if count++; count%256 == 0 {
 			if err = i.ctx.Err(); err != nil {
 				return false
 			}
 		}
 		return fn(key, val)
 	})
-	if scanned != nil {
-		return scanned
+	if scanErr != nil {
+		return scanErr
 	}
 	return err
 }

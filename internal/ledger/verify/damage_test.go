@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// damage is a transaction that harms a store, past all that keeps it whole.
+// damage is a transaction that damages a store. It bypasses the ledger.
 type damage struct {
 	storage.Txn
 	t *testing.T
@@ -25,7 +25,7 @@ func (d damage) set(key, val []byte) {
 func (d damage) get(key []byte) []byte {
 	val, err := d.Get(key)
 	if err != nil || val == nil {
-		d.t.Fatalf("there is nothing to damage at %q: %v", key, err)
+		d.t.Fatalf("no record at %q: %v", key, err)
 	}
 	return val
 }
@@ -63,7 +63,7 @@ func (d damage) read(id journal.ID) journal.Transfer {
 	return x
 }
 
-// again writes a transfer once more, under another id.
+// again writes a copy of a transfer with another id.
 func (d damage) again(x journal.Transfer, id journal.ID) {
 	x.ID = id
 	d.set(journal.TransferKey(id), x.Encode(journal.TransferKey(id)))
@@ -97,11 +97,10 @@ func (d damage) entry(a journal.Account, number uint64, change func(*journal.Ent
 	d.set(key, e.Encode())
 }
 
-// book books a transfer with everything that belongs to it, whether or not it may
-// be.
+// book books a transfer with its entries and states, and checks nothing.
 func (d damage) book(x journal.Transfer) {
 	x.Time = 1795176360000
-	x.Legs = slices.Clone(x.Legs) // those of the table stay as they are
+	x.Legs = slices.Clone(x.Legs) // the table of tests stays unchanged
 	for i := range x.Legs {
 		x.Legs[i].Account = x.Legs[i].Account.On(time.UnixMilli(x.Time))
 		leg := x.Legs[i]
@@ -134,16 +133,16 @@ var (
 	extra            = journal.IDOf("extra")
 )
 
-// harm is one kind of damage, and all that Verify says of it.
-type harm struct {
+// damageTest is one kind of damage, and all problems that Verify reports.
+type damageTest struct {
 	name   string
 	damage func(damage)
 	want   []string
 }
 
-func TestVerifyNamesEachDamage(t *testing.T) {
+func TestVerifyReportsEachDamage(t *testing.T) {
 	t.Parallel()
-	for _, test := range slices.Concat(harmsToAccounts, harmsToSystem, harmsToTransfers, harmsToShapes, harmsToCalls) {
+	for _, test := range slices.Concat(accountDamages, systemDamages, transferDamages, shapeDamages, callDamages) {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
 			f := newHistory(t)
@@ -157,7 +156,7 @@ func TestVerifyNamesEachDamage(t *testing.T) {
 				got[i] = strings.ReplaceAll(got[i], creditOfBob, "{credit of bob}")
 			}
 			if !slices.Equal(got, test.want) {
-				t.Errorf("Verify said:\n%s\nnot:\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
+				t.Errorf("Verify reported:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(test.want, "\n"))
 			}
 		})
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// fixture is a ledger over a store, with a clock of its own.
+// fixture is a ledger over a store, with its own clock.
 type fixture struct {
 	*ledger.Ledger
 	t     testing.TB
@@ -31,7 +31,7 @@ func newFixture(t testing.TB) *fixture {
 	return newFixtureOver(t, memory.New())
 }
 
-// newFixtureOver is a fixture over an engine of a test's own.
+// newFixtureOver returns a fixture over the given engine.
 func newFixtureOver(t testing.TB, engine storage.Engine) *fixture {
 	t.Helper()
 	c := storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
@@ -47,7 +47,7 @@ func newFixtureOver(t testing.TB, engine storage.Engine) *fixture {
 	return &fixture{l, t, store, c}
 }
 
-// credit gives a user money, as an operator does.
+// credit credits a user's wallet, as an operator does.
 func (f *fixture) credit(user string, amount money.Amount) {
 	f.t.Helper()
 	f.book(user, nil, journal.Transfer{
@@ -73,7 +73,7 @@ func aCall(f *fixture, id, user string) journal.Call {
 	}
 }
 
-// verify returns what Verify finds, one line each.
+// verify returns the problems that Verify finds, one line each, and its report.
 func (f *fixture) verify() (problems []string, report Report) {
 	f.t.Helper()
 	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
@@ -91,8 +91,8 @@ func (f *fixture) verify() (problems []string, report Report) {
 	return problems, report
 }
 
-// verified fails the test when anything does not add up.
-func (f *fixture) verified() Report {
+// checkVerified fails the test if Verify finds a problem.
+func (f *fixture) checkVerified() Report {
 	f.t.Helper()
 	problems, report := f.verify()
 	if len(problems) > 0 {
@@ -101,7 +101,7 @@ func (f *fixture) verified() Report {
 	return report
 }
 
-// change runs a transaction past the ledger.
+// change runs a transaction on the store without the ledger.
 func (f *fixture) change(fn func(storage.Txn) error) {
 	f.t.Helper()
 	if err := f.store.Update(f.t.Context(), fn); err != nil {
@@ -130,7 +130,7 @@ func (f *fixture) reserve(payer ledger.Payer, amount money.Amount) *ledger.Reser
 	return r
 }
 
-// onBadger is a fixture over a new store of the kind that gateways have, in a directory.
+// onBadger returns a fixture over a new Badger store in a directory.
 func onBadger(t testing.TB, dir string) *fixture {
 	t.Helper()
 	ctx, cancel := caddy.NewContext(caddy.Context{Context: context.Background()})

@@ -12,8 +12,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// The history that Verify is tried on has a bit of everything, in whole units of
-// money. Each settlement is a batch of its own, a minute after what was before.
+// The history for the tests of Verify has records of every kind, with whole units of money. Each
+// settlement is its own batch, one minute after the previous one.
 var (
 	creditID   = journal.IDOf("credit")
 	refundID   = journal.IDOf("refund")
@@ -43,7 +43,7 @@ func newHistory(t *testing.T) *fixture {
 	long := f.reserve(history, 7*money.Unit)
 	settle(long, "b", 3, "")
 	settle(long, "b", 2, usage.ClientGone)
-	settle(f.reserve(history, 7*money.Unit), "c", 4, "") // and there it stays
+	settle(f.reserve(history, 7*money.Unit), "c", 4, "") // the call stays open
 	settle(f.reserve(history, 7*money.Unit), "d", 0, usage.Complete)
 	settle(f.reserve(ledger.Payer{User: "ann"}, money.Unit), "e", 3, usage.MoneyOut)
 

@@ -14,7 +14,7 @@ func (v *verification) holds(records *cursor, b *totals) {
 	for key, val := range records.of(b.user) {
 		var id journal.ID
 		if len(key) != len(journal.HoldKey(b.user, id)) {
-			v.report("the holds", "%q is not the key of one", key)
+			v.report("the holds", "%q is not the key of a hold", key)
 			continue
 		}
 		copy(id[:], key[len(journal.Holds.Name+"/")+len(b.user)+len("/"):])
@@ -30,7 +30,7 @@ func (v *verification) holds(records *cursor, b *totals) {
 		}
 		if h.Day != "" {
 			b.spent += h.Charged
-			if h.Day >= v.wholeFrom {
+			if h.Day >= v.completeFrom {
 				b.addUsage(h.Usage())
 			}
 		}
@@ -38,17 +38,17 @@ func (v *verification) holds(records *cursor, b *totals) {
 	}
 }
 
-// hold compares a record with the transfer that ended the hold. That transfer is
-// compared with the one that began it by itself.
+// hold compares a record with the transfer that ended the hold. holdOf compares that transfer with
+// the one that began the hold.
 func (v *verification) hold(where string, h journal.HoldRecord) {
 	end, ended := v.transfer(journal.EndOf(h.ID))
 	kind, known := endings[h.State]
 	switch {
 	case !known:
-		v.report(where, "%q is no state of a hold that has ended", h.State)
+		v.report(where, "%q is not a state of an ended hold", h.State)
 	case !ended:
 		v.report(where, "it is %s, but transfer %v, which ends it, is missing", h.State, journal.EndOf(h.ID))
-	case end == nil: // told of as a transfer
+	case end == nil: // reported by transfers
 	case end.Kind != kind:
 		v.report(where, "it is %s, but was ended by a %s", h.State, end.Kind)
 	case end.User != h.User:
@@ -69,14 +69,14 @@ func (v *verification) hold(where string, h journal.HoldRecord) {
 // endings are the kinds of transfers that lead to the states of a hold that has ended.
 var endings = map[journal.HoldState]journal.Kind{journal.Settled: journal.Settle, journal.Voided: journal.Void}
 
-// holdOf checks the hold that a transfer begins or ends. The transfer that ends a hold has the
-// id for that, leaves a record, and releases all that was held. So what is held of an account
-// is what the transfers of its open holds set aside.
+// holdOf checks the hold that a transfer begins or ends. The transfer that ends a hold has the id
+// [journal.EndOf], has a [journal.HoldRecord], and releases the whole held amount. So the held
+// amount of an account is the sum of its open holds.
 func (v *verification) holdOf(x *journal.Transfer) {
 	switch x.Kind {
 	case journal.Hold:
 		v.Holds++
-		v.begun(x)
+		v.checkBegin(x)
 		return
 	case journal.Settle, journal.Void:
 	default:
@@ -97,17 +97,18 @@ func (v *verification) holdOf(x *journal.Transfer) {
 	switch begin, began := v.transfer(id); {
 	case !began:
 		v.report(whereTransfer(x.ID), "it ends hold %v, and transfer %v, which began it, is missing", id, id)
-	case begin == nil: // told of
+	case begin == nil: // reported by transfers
 	case begin.Kind != journal.Hold || begin.User != x.User:
 		v.report(whereTransfer(x.ID), "it ends hold %v of %q, which is a %s of %q", id, x.User, begin.Kind, begin.User)
 	default:
-		v.released(x, begin)
+		v.checkRelease(x, begin)
 	}
 }
 
-// begun checks that a transfer sets aside under each budget what it does in sources, and that
-// only a transfer that ends the hold has the id for that: otherwise the hold could never end.
-func (v *verification) begun(x *journal.Transfer) {
+// checkBegin checks the transfer that begins a hold. It must set the same amount aside under each
+// budget and in the sources. Only a transfer that ends the hold may have the id for its end;
+// otherwise the hold could never end.
+func (v *verification) checkBegin(x *journal.Transfer) {
 	var sources sum
 	for _, leg := range x.Legs {
 		if !leg.Account.Memo() {
@@ -119,28 +120,28 @@ func (v *verification) begun(x *journal.Transfer) {
 	}
 	for _, leg := range x.Legs {
 		if leg.Account.Memo() && sources != sumOf(leg.Held) {
-			v.report(whereTransfer(x.ID), "it sets %v aside under %s, of %v", leg.Held, leg.Account, sources)
+			v.report(whereTransfer(x.ID), "it sets %v aside under %s, but %v in sources", leg.Held, leg.Account, sources)
 		}
 	}
 	end, _ := v.transfer(journal.EndOf(x.ID))
 	if end != nil && end.Kind != journal.Settle && end.Kind != journal.Void {
-		v.report(whereTransfer(x.ID), "transfer %v, which only its end may be, is a %s", end.ID, end.Kind)
+		v.report(whereTransfer(x.ID), "transfer %v must be its end, but is a %s", end.ID, end.Kind)
 	}
 }
 
-// released checks that a transfer releases what the one that began its hold has set aside, and
-// takes no more than that.
-func (v *verification) released(end, begin *journal.Transfer) {
+// checkRelease checks that the transfer that ends a hold releases the whole held amount, and takes
+// no more than that.
+func (v *verification) checkRelease(end, begin *journal.Transfer) {
 	left := make(map[journal.Account]money.Amount)
 	for _, leg := range slices.Concat(begin.Legs, end.Legs) {
 		add(left, leg.Account, leg.Held)
 	}
 	for _, leg := range end.Legs {
 		if leg.Account.Owner() != "" && leg.Amount < leg.Held {
-			v.report(whereTransfer(end.ID), "it takes %v of %s, of which it releases %v", -leg.Amount, leg.Account, -leg.Held)
+			v.report(whereTransfer(end.ID), "it takes %v from %s, but releases %v", -leg.Amount, leg.Account, -leg.Held)
 		}
 	}
 	for _, a := range slices.Sorted(maps.Keys(left)) {
-		v.report(whereTransfer(end.ID), "it leaves %v held of %s by the hold that it ends", left[a], a)
+		v.report(whereTransfer(end.ID), "the hold that it ends leaves %v held on %s", left[a], a)
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// idempotencyKeys checks that what was answered once can be answered again.
+// idempotencyKeys checks that the result of each idempotency key can be returned again.
 func (v *verification) idempotencyKeys() {
 	prefix := journal.IdempotencyRecords.Name + "/"
 	for key, record := range v.records(prefix) {
@@ -20,7 +20,7 @@ func (v *verification) idempotencyKeys() {
 		if err := storage.DecodeRecord(record, &c); err != nil {
 			v.report(where, "its record cannot be read: %v", err)
 		} else if !json.Valid(c.Result) {
-			v.report(where, "its record has no answer")
+			v.report(where, "its record has no result")
 		}
 	}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-func TestVerifyGoesOnPastOddKeys(t *testing.T) {
+func TestVerifyReadsInvalidKeysAndRecords(t *testing.T) {
 	for _, prefix := range []string{journal.AccountPrefix, journal.EntryPrefix, journal.TransferPrefix, "hold/", journal.CallPrefix, journal.OpenCallPrefix, "usage/", "idem/", "meta/calls"} {
 		for _, tail := range []string{"", "x", "/", "u/", "u/x", "u/x/", "x/", "x/y", "s/", "s/x", "s/x/", "s/spent/2030-01-01", "\x00", "u/x\x00", "u/x/wallet\x0012345678", "x/0123456789abcdef", "x/0123456789abcdefg", "0123456789abcdef", "0123456789abcdefg"} {
 			for _, val := range []string{"", "x", "\x01{", "\x01{}", "\x01null", "\x02", "\x02\x01", "\x01\"x\""} {
@@ -30,7 +30,7 @@ func TestVerifyGoesOnPastOddKeys(t *testing.T) {
 						return err
 					})
 					if err != nil {
-						t.Errorf("%q%q = %q: ends with %v", prefix, tail, val, err)
+						t.Errorf("%q%q = %q: Verify returned %v", prefix, tail, val, err)
 					}
 				}()
 			}

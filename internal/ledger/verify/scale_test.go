@@ -12,14 +12,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-var verifyEntries = flag.Int64("verify.entries", 3000, "how many entries the large store has that Verify is tried on")
+var verifyEntries = flag.Int64("verify.entries", 3000, "number of entries in the store of TestVerifyOfALargeStore")
 
-// TestVerifyOfALargeStore makes a store of many users, each of whom makes calls,
-// and logs how long Verify takes and how much memory.
+// TestVerifyOfALargeStore makes a store with calls of many users, and logs the time and the memory
+// that Verify needs.
 func TestVerifyOfALargeStore(t *testing.T) {
 	t.Parallel()
 	f := onBadger(t, t.TempDir())
-	// A batch of the settler has one call of each user, and so one entry of each.
+	// Each batch of the settler has one call, and so one entry, of each user.
 	const users = 400
 	for n := range users {
 		f.credit(userNumber(n), money.Unit)
@@ -39,30 +39,30 @@ func TestVerifyOfALargeStore(t *testing.T) {
 	go func() {
 		most <- highest(stop)
 	}()
-	report := f.verified()
+	report := f.checkVerified()
 	close(stop)
-	t.Logf("%+v; it kept at most %d KiB of memory", report, max(int64(<-most)-int64(before), 0)>>10)
+	t.Logf("%+v; Verify used at most %d KiB of memory", report, max(int64(<-most)-int64(before), 0)>>10)
 	if report.Entries < *verifyEntries {
-		t.Errorf("the store has %d entries, not %d", report.Entries, *verifyEntries)
+		t.Errorf("the store has %d entries, want %d", report.Entries, *verifyEntries)
 	}
 }
 
 func userNumber(n int) string { return fmt.Sprintf("user_%06d", n) }
 
-// live returns how much memory is in use after a collection.
+// live returns the memory in use, in bytes, after a garbage collection.
 func live() uint64 {
 	runtime.GC()
 	return collected()
 }
 
-// collected returns how much was in use after the last collection.
+// collected returns the memory in use, in bytes, after the last garbage collection.
 func collected() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// highest returns the most that was in use until stop is closed.
+// highest returns the highest memory use, in bytes, until stop is closed.
 func highest(stop <-chan struct{}) (most uint64) {
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()

@@ -12,10 +12,10 @@ import (
 type effect byte
 
 const (
-	gives effect = 1 << iota // the balance rises
-	takes                    // the balance falls
-	sets                     // more is held
-	frees                    // less is held
+	increases effect = 1 << iota // the balance rises
+	decreases                    // the balance falls
+	reserves                     // more is held
+	releases                     // less is held
 )
 
 // Classes of the accounts of users. System accounts have their families as classes.
@@ -27,74 +27,73 @@ const (
 	paidClass       journal.Account = "s/paid"
 )
 
-// shapes are which accounts the transfers of a kind may change, by their class,
-// and how. Nothing else is ever booked.
+// shapes are the allowed effects of the transfers of a kind, by the class of the account.
 var shapes = map[journal.Kind]map[journal.Account]effect{
-	journal.Calls: { // the last settlement of a call may give back
-		walletClass: gives | takes, quotaClass: gives | takes, budgetClass: gives | takes, journal.Spent: gives | takes,
+	journal.Calls: { // the final settlement of a call may return money
+		walletClass: increases | decreases, quotaClass: increases | decreases, budgetClass: increases | decreases, journal.Spent: increases | decreases,
 	},
-	journal.Purchase: {walletClass: takes, journal.Sold: gives, journal.Granted: takes, quotaClass: gives},
-	journal.Renewal:  {walletClass: takes, journal.Sold: gives, journal.Granted: takes, quotaClass: gives},
-	journal.Grant:    {journal.Granted: takes, quotaClass: gives},
-	journal.TopUp:    {paidClass: takes, walletClass: gives},
-	journal.Refund:   {walletClass: takes, receivableClass: takes, paidClass: gives},
-	journal.Dispute:  {walletClass: takes, receivableClass: takes, paidClass: gives},
-	journal.Restore:  {paidClass: takes, receivableClass: gives, journal.Operator: gives, walletClass: gives},
-	journal.Credit:   {journal.Operator: takes, walletClass: gives},
-	journal.Debit:    {walletClass: takes, journal.Operator: gives},
-	journal.Clear:    {walletClass: takes, journal.Operator: takes, receivableClass: gives},
-	journal.Hold:     {walletClass: sets, quotaClass: sets, budgetClass: sets},
-	journal.Settle:   {walletClass: takes | frees, quotaClass: takes | frees, budgetClass: takes | frees, journal.Spent: gives},
-	journal.Void:     {walletClass: frees, quotaClass: frees, budgetClass: frees},
+	journal.Purchase: {walletClass: decreases, journal.Sold: increases, journal.Granted: decreases, quotaClass: increases},
+	journal.Renewal:  {walletClass: decreases, journal.Sold: increases, journal.Granted: decreases, quotaClass: increases},
+	journal.Grant:    {journal.Granted: decreases, quotaClass: increases},
+	journal.TopUp:    {paidClass: decreases, walletClass: increases},
+	journal.Refund:   {walletClass: decreases, receivableClass: decreases, paidClass: increases},
+	journal.Dispute:  {walletClass: decreases, receivableClass: decreases, paidClass: increases},
+	journal.Restore:  {paidClass: decreases, receivableClass: increases, journal.Operator: increases, walletClass: increases},
+	journal.Credit:   {journal.Operator: decreases, walletClass: increases},
+	journal.Debit:    {walletClass: decreases, journal.Operator: increases},
+	journal.Clear:    {walletClass: decreases, journal.Operator: decreases, receivableClass: increases},
+	journal.Hold:     {walletClass: reserves, quotaClass: reserves, budgetClass: reserves},
+	journal.Settle:   {walletClass: decreases | releases, quotaClass: decreases | releases, budgetClass: decreases | releases, journal.Spent: increases},
+	journal.Void:     {walletClass: releases, quotaClass: releases, budgetClass: releases},
 }
 
-// shape checks that a transfer changes only what its kind may change, and only of its user.
-// Transfers of calls are of many users.
+// shape checks that a transfer has only the effects that its kind allows, and only on accounts of
+// its user. Transfers of calls change accounts of many users.
 func (v *verification) shape(x *journal.Transfer) {
-	may, known := shapes[x.Kind]
+	allowed, known := shapes[x.Kind]
 	if !known {
-		v.report(whereTransfer(x.ID), "%q is no kind of transfer", x.Kind)
+		v.report(whereTransfer(x.ID), "%q is not a kind of transfer", x.Kind)
 		return
 	}
 	switch {
 	case x.Kind == journal.Calls && x.User != "":
-		v.report(whereTransfer(x.ID), "it is of calls, and said to be of user %q alone", x.User)
+		v.report(whereTransfer(x.ID), "it is a transfer of calls, but has user %q", x.User)
 	case x.Kind != journal.Calls && x.User == "":
-		v.report(whereTransfer(x.ID), "it is a %s of no user", x.Kind)
+		v.report(whereTransfer(x.ID), "it is a %s without a user", x.Kind)
 	}
 	for _, leg := range x.Legs {
 		owner, class := leg.Account.Owner(), classOf(leg.Account)
 		switch does := effectOf(leg); {
 		case does == 0:
-			v.report(whereTransfer(x.ID), "its leg on %s is of nothing", leg.Account)
-		case does&^may[class] != 0:
-			v.report(whereTransfer(x.ID), "it is a %s, which does not change %s by %s", x.Kind, leg.Account, funds(leg.Amount, leg.Held))
+			v.report(whereTransfer(x.ID), "its leg on %s is zero", leg.Account)
+		case does&^allowed[class] != 0:
+			v.report(whereTransfer(x.ID), "a %s must not change %s by %s", x.Kind, leg.Account, funds(leg.Amount, leg.Held))
 		case owner != "" && owner != x.User && x.User != "":
-			v.report(whereTransfer(x.ID), "it is of user %q, and changes %s", x.User, leg.Account)
+			v.report(whereTransfer(x.ID), "it is of user %q, but changes %s", x.User, leg.Account)
 		case owner == "" && leg.Account.Family().On(time.UnixMilli(x.Time)) != leg.Account:
-			v.report(whereTransfer(x.ID), "it is of %s, and changes %s", moment(time.UnixMilli(x.Time)), leg.Account)
+			v.report(whereTransfer(x.ID), "it is of %s, but changes %s", moment(time.UnixMilli(x.Time)), leg.Account)
 		}
 	}
 }
 
-// effectOf returns what a leg does.
+// effectOf returns the effect of a leg.
 func effectOf(l journal.Leg) (does effect) {
 	switch {
 	case l.Amount > 0:
-		does |= gives
+		does |= increases
 	case l.Amount < 0:
-		does |= takes
+		does |= decreases
 	}
 	switch {
 	case l.Held > 0:
-		does |= sets
+		does |= reserves
 	case l.Held < 0:
-		does |= frees
+		does |= releases
 	}
 	return does
 }
 
-// classOf returns the class of the account; empty for one that this package never makes.
+// classOf returns the class of an account, or an empty class if no such account may exist.
 func classOf(a journal.Account) journal.Account {
 	if a.Owner() == "" {
 		switch family := a.Family(); family {
@@ -107,10 +106,10 @@ func classOf(a journal.Account) journal.Account {
 			return ""
 		}
 	}
-	kind, period, some := strings.Cut(a.Own(), "/")
+	kind, period, hasPeriod := strings.Cut(a.Own(), "/")
 	switch class := journal.Account(kind); class {
 	case walletClass, receivableClass:
-		if !some {
+		if !hasPeriod {
 			return class
 		}
 	case quotaClass:
@@ -126,7 +125,7 @@ func classOf(a journal.Account) journal.Account {
 	return ""
 }
 
-// isInteger reports whether text is an integer as accounts are named by.
+// isInteger reports whether text is an integer in the form that names of accounts have.
 func isInteger(text string) bool {
 	n, err := strconv.ParseInt(text, 10, 64)
 	return err == nil && strconv.FormatInt(n, 10) == text

@@ -11,17 +11,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// systemAccount is a system account as its record has it, and as its legs
-// do.
+// systemAccount is a system account with the state of its record and the sums of its legs.
 type systemAccount struct {
-	met   bool           // among accounts; what is wrong with its record was told
-	state *journal.State // as its record says; nil when there is none that can be read
+	found bool           // its record or an entry exists; errors of the record are reported
+	state *journal.State // of its record; nil if that is missing or cannot be read
 
-	balance, held sum // what its legs come to
+	balance, held sum // sums of its legs
 	legs          numbering
 }
 
-// systemAccount returns a system account, made if it was not met before.
+// systemAccount returns a system account, and creates it if it was not known.
 func (v *verification) systemAccount(a journal.Account) *systemAccount {
 	account := v.system[a]
 	if account == nil {
@@ -31,26 +30,25 @@ func (v *verification) systemAccount(a journal.Account) *systemAccount {
 	return account
 }
 
-// leg counts a leg.
+// leg adds a leg.
 func (a *systemAccount) leg(seed maphash.Seed, leg journal.Leg) {
 	a.balance.add(leg.Amount)
 	a.held.add(leg.Held)
 	a.legs.add(seed, leg.Number)
 }
 
-// numbering reports whether numbers are those from one on, each once, and keeps none
-// of them: the sum of their hashes must be that of those.
-type numbering struct{ count, greatest, hashes uint64 }
+// numbering checks that numbers are 1, 2, 3 and so on, each once, without storing them. It
+// compares the sum of their hashes.
+type numbering struct{ count, highest, hashes uint64 }
 
 func (n *numbering) add(seed maphash.Seed, number uint64) {
 	n.count++
-	n.greatest = max(n.greatest, number)
+	n.highest = max(n.highest, number)
 	n.hashes += hashOf(seed, number)
 }
 
-// whole reports whether the numbers that were added are those from one to their
-// count.
-func (n *numbering) whole(seed maphash.Seed) bool {
+// complete reports whether the added numbers are 1 to their count, each once.
+func (n *numbering) complete(seed maphash.Seed) bool {
 	var hashes uint64
 	for number := range n.count {
 		hashes += hashOf(seed, number+1)
@@ -64,10 +62,10 @@ func hashOf(seed maphash.Seed, number uint64) uint64 {
 	return maphash.Bytes(seed, b[:])
 }
 
-// systemAccounts goes through the accounts with names in [from, to), which are of
-// no user; an empty to is the end.
+// systemAccounts checks the records of the system accounts with names in [from, to). An empty to
+// is an open end.
 func (v *verification) systemAccounts(from, to string) {
-	v.fold(v.cursor(journal.AccountPrefix, from, to), v.cursor(journal.EntryPrefix, from, to), newTotals(""))
+	v.rebuildAccounts(v.cursor(journal.AccountPrefix, from, to), v.cursor(journal.EntryPrefix, from, to), newTotals(""))
 }
 
 // checkSystemLegs compares the system accounts with the legs of all transfers.
@@ -75,13 +73,13 @@ func (v *verification) checkSystemLegs() {
 	for _, name := range slices.Sorted(maps.Keys(v.system)) {
 		a, where := v.system[name], "account "+string(name)
 		switch {
-		case !a.met:
+		case !a.found:
 			v.report(where, "transfers change it, but it has no record")
 		case a.state != nil:
 			v.checkSystemState(where, a)
 		}
-		if (a.state == nil || a.state.Entries == a.legs.count) && !a.legs.whole(v.seed) {
-			v.report(where, "the numbers of its legs are not those from 1 to %d, each once: the greatest is %d", a.legs.count, a.legs.greatest)
+		if (a.state == nil || a.state.Entries == a.legs.count) && !a.legs.complete(v.seed) {
+			v.report(where, "the numbers of its legs are not 1 to %d, each once: the highest is %d", a.legs.count, a.legs.highest)
 		}
 	}
 }
@@ -94,11 +92,11 @@ func (v *verification) checkSystemState(where string, a *systemAccount) {
 		v.report(where, "no transfer changes it")
 	}
 	if a.balance != sumOf(a.state.Balance) || a.held != sumOf(a.state.Held) {
-		v.report(where, "it has %s, its legs come to %s", funds(a.state.Balance, a.state.Held), funds(a.balance, a.held))
+		v.report(where, "it has %s, the sum of its legs is %s", funds(a.state.Balance, a.state.Held), funds(a.balance, a.held))
 	}
 }
 
-// sum adds up amounts in 128 bits, so that it never overflows.
+// sum is a sum of amounts in 128 bits, which never overflows.
 type sum struct {
 	high int64
 	low  uint64
@@ -112,10 +110,10 @@ func (s *sum) add(a money.Amount) {
 	s.high += int64(a)>>63 + int64(carry)
 }
 
-// String writes the sum, as far as an amount can be so much.
+// String returns the sum as an amount, or a text if it is out of the range of an amount.
 func (s sum) String() string {
 	if a := money.Amount(s.low); sumOf(a) == s {
 		return a.String()
 	}
-	return "more than an amount can be"
+	return "out of the range of an amount"
 }

@@ -12,62 +12,62 @@ import (
 
 // System accounts in the history.
 const (
-	soldThen     = journal.Sold + "/20261120"
-	spentThen    = journal.Spent + "/20261120"
-	operatorThen = journal.Operator + "/20261120"
+	soldAccount     = journal.Sold + "/20261120"
+	spentAccount    = journal.Spent + "/20261120"
+	operatorAccount = journal.Operator + "/20261120"
 )
 
-var harmsToSystem = []harm{
+var systemDamages = []damageTest{
 	{
-		"a system account that is one nano-unit off",
-		func(d damage) { d.state(soldThen, func(s *journal.State) { s.Balance++ }) },
+		"a system account with one nano-unit too much",
+		func(d damage) { d.state(soldAccount, func(s *journal.State) { s.Balance++ }) },
 		[]string{
-			"all accounts: the sum of their balances is 0.000000001, not zero: money has come from nowhere or gone",
-			"account s/sold/20261120: it has 20.000000001, its legs come to 20.00",
+			"all accounts: the sum of their balances is 0.000000001, not zero: money was created or lost",
+			"account s/sold/20261120: it has 20.000000001, the sum of its legs is 20.00",
 		},
 	},
 	{
-		"two system accounts that make up for each other",
+		"two system accounts with opposite errors",
 		func(d damage) {
-			d.state(soldThen, func(s *journal.State) { s.Balance++ })
-			d.state(spentThen, func(s *journal.State) { s.Balance-- })
+			d.state(soldAccount, func(s *journal.State) { s.Balance++ })
+			d.state(spentAccount, func(s *journal.State) { s.Balance-- })
 		},
 		[]string{
-			"account s/sold/20261120: it has 20.000000001, its legs come to 20.00",
-			"account s/spent/20261120: it has 17.999999999, its legs come to 18.00",
+			"account s/sold/20261120: it has 20.000000001, the sum of its legs is 20.00",
+			"account s/spent/20261120: it has 17.999999999, the sum of its legs is 18.00",
 		},
 	},
 	{
-		"a system account on which something is held",
-		func(d damage) { d.state(soldThen, func(s *journal.State) { s.Held++ }) },
+		"a system account with a held amount",
+		func(d damage) { d.state(soldAccount, func(s *journal.State) { s.Held++ }) },
 		[]string{
-			"account s/sold/20261120: 0.000000001 is held, and nothing is ever held on a system account",
-			"account s/sold/20261120: it has 20.00 with 0.000000001 held, its legs come to 20.00",
+			"account s/sold/20261120: 0.000000001 is held, but a system account has no holds",
+			"account s/sold/20261120: it has 20.00 with 0.000000001 held, the sum of its legs is 20.00",
 		},
 	},
 	{
-		"a system account that counts more legs than there are",
-		func(d damage) { d.state(spentThen, func(s *journal.State) { s.Entries++ }) },
+		"a system account with too high a count of legs",
+		func(d damage) { d.state(spentAccount, func(s *journal.State) { s.Entries++ }) },
 		[]string{"account s/spent/20261120: its count of legs is 7, transfers have 6"},
 	},
 	{
 		"a system account without a record",
-		func(d damage) { d.remove(journal.AccountKey(soldThen)) },
+		func(d damage) { d.remove(journal.AccountKey(soldAccount)) },
 		[]string{
-			"all accounts: the sum of their balances is -20.00, not zero: money has come from nowhere or gone",
+			"all accounts: the sum of their balances is -20.00, not zero: money was created or lost",
 			"account s/sold/20261120: transfers change it, but it has no record",
 		},
 	},
 	{
-		"a system account without a record, and a number that none of its legs has",
+		"a system account without a record and with a missing leg number",
 		func(d damage) {
-			d.remove(journal.AccountKey(operatorThen))
+			d.remove(journal.AccountKey(operatorAccount))
 			d.transfer(creditID, func(x *journal.Transfer) { x.Legs[0].Number = 3 })
 		},
 		[]string{
-			"all accounts: the sum of their balances is 105.00, not zero: money has come from nowhere or gone",
+			"all accounts: the sum of their balances is 105.00, not zero: money was created or lost",
 			"account s/operator/20261120: transfers change it, but it has no record",
-			"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 3",
+			"account s/operator/20261120: the numbers of its legs are not 1 to 2, each once: the highest is 3",
 		},
 	},
 	{
@@ -81,22 +81,22 @@ var harmsToSystem = []harm{
 		[]string{"account s/sold/20261121: an account record of 1 bytes cannot be read by this build"},
 	},
 	{
-		"an account that is neither of a user nor a system account",
+		"an account with an unknown prefix",
 		func(d damage) { d.set(journal.AccountKey("x"), journal.State{Entries: 1}.Encode()) },
 		[]string{"account x: entry 1 is missing"},
 	},
 	{
-		"a leg on the system accounts of another amount",
+		"a leg on a system account with another amount",
 		func(d damage) {
 			d.transfer(purchaseID, func(x *journal.Transfer) { x.Legs[1].Amount++ })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is 0.000000001, not zero", purchaseID),
-			"account s/sold/20261120: it has 20.00, its legs come to 20.000000001",
+			"account s/sold/20261120: it has 20.00, the sum of its legs is 20.000000001",
 		},
 	},
 	{
-		"two legs on the system accounts that make up for each other",
+		"two legs on system accounts with opposite errors",
 		func(d damage) {
 			d.transfer(purchaseID, func(x *journal.Transfer) {
 				x.Legs[1].Amount++
@@ -104,80 +104,79 @@ var harmsToSystem = []harm{
 			})
 		},
 		[]string{
-			"account s/granted/20261120: it has -12.00, its legs come to -12.000000001",
-			"account s/sold/20261120: it has 20.00, its legs come to 20.000000001",
+			"account s/granted/20261120: it has -12.00, the sum of its legs is -12.000000001",
+			"account s/sold/20261120: it has 20.00, the sum of its legs is 20.000000001",
 		},
 	},
 	{
-		"a leg on the system accounts that is missing",
+		"a missing leg on a system account",
 		func(d damage) {
 			d.transfer(creditID, func(x *journal.Transfer) { x.Legs = x.Legs[1:] })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is 100.00, not zero", creditID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 1",
-			"account s/operator/20261120: it has -105.00, its legs come to -5.00",
+			"account s/operator/20261120: it has -105.00, the sum of its legs is -5.00",
 		},
 	},
 	{
-		"a leg on the system accounts that is there twice",
+		"a duplicate leg on a system account",
 		func(d damage) {
 			d.transfer(creditID, func(x *journal.Transfer) { x.Legs = append(x.Legs, x.Legs[0]) })
 		},
 		[]string{
 			fmt.Sprintf("transfer %v: the sum of its legs is -100.00, not zero", creditID),
 			"account s/operator/20261120: its count of legs is 2, transfers have 3",
-			"account s/operator/20261120: it has -105.00, its legs come to -205.00",
+			"account s/operator/20261120: it has -105.00, the sum of its legs is -205.00",
 		},
 	},
 	{
-		"a leg that has come to another system account",
+		"a leg on the wrong system account",
 		func(d damage) {
 			d.transfer(refundID, func(x *journal.Transfer) { x.Legs[2].Account = journal.Paid("till") + "/20261120" })
 		},
 		[]string{
 			"account s/paid/stripe/20261120: its count of legs is 1, transfers have 0",
-			"account s/paid/stripe/20261120: it has 8.00, its legs come to 0.00",
+			"account s/paid/stripe/20261120: it has 8.00, the sum of its legs is 0.00",
 			"account s/paid/till/20261120: transfers change it, but it has no record",
 		},
 	},
 	{
-		"a number that no leg on the system accounts has",
+		"a missing leg number on a system account",
 		func(d damage) { d.transfer(creditID, func(x *journal.Transfer) { x.Legs[0].Number = 3 }) },
-		[]string{"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 3"},
+		[]string{"account s/operator/20261120: the numbers of its legs are not 1 to 2, each once: the highest is 3"},
 	},
 	{
-		"a number that two legs on the system accounts have",
+		"a duplicate leg number on a system account",
 		func(d damage) { d.transfer(creditID, func(x *journal.Transfer) { x.Legs[0].Number = 2 }) },
-		[]string{"account s/operator/20261120: the numbers of its legs are not those from 1 to 2, each once: the greatest is 2"},
+		[]string{"account s/operator/20261120: the numbers of its legs are not 1 to 2, each once: the highest is 2"},
 	},
 	{
 		"an entry of a system account",
 		func(d damage) {
 			x := d.read(purchaseID)
 			e := x.Entry(x.Legs[1])
-			d.set(journal.EntryKey(soldThen, 1), e.Encode())
+			d.set(journal.EntryKey(soldAccount, 1), e.Encode())
 		},
-		[]string{"account s/sold/20261120: entry 1 is there, and a system account has none"},
+		[]string{"account s/sold/20261120: entry 1 exists, but a system account has no entries"},
 	},
 	{
-		"a system account that has entries alone",
+		"a system account with entries and without a record",
 		func(d damage) {
 			x := d.read(purchaseID)
 			e := x.Entry(x.Legs[1])
-			d.set(journal.EntryKey(soldThen, 1), e.Encode())
-			d.remove(journal.AccountKey(soldThen))
+			d.set(journal.EntryKey(soldAccount, 1), e.Encode())
+			d.remove(journal.AccountKey(soldAccount))
 		},
 		[]string{
 			"account s/sold/20261120: it has entries, but no record",
-			"account s/sold/20261120: entry 1 is there, and a system account has none",
-			"all accounts: the sum of their balances is -20.00, not zero: money has come from nowhere or gone",
+			"account s/sold/20261120: entry 1 exists, but a system account has no entries",
+			"all accounts: the sum of their balances is -20.00, not zero: money was created or lost",
 		},
 	},
 }
 
-// TestVerifyFindsEachChangeOfALegOnASystemAccount changes each of them in each way by
-// which it is another.
+// TestVerifyFindsEachChangeOfALegOnASystemAccount makes each kind of change to each such leg.
 func TestVerifyFindsEachChangeOfALegOnASystemAccount(t *testing.T) {
 	t.Parallel()
 	changes := map[string]func(x *journal.Transfer, i int){
@@ -220,15 +219,15 @@ func TestVerifyFindsEachChangeOfALegOnASystemAccount(t *testing.T) {
 				change(&changed, i)
 				write(changed)
 				if problems, _ := f.verify(); len(problems) == 0 {
-					t.Errorf("%s of the leg on %s of %s: nothing was found", what, leg.Account, whereTransfer(x.ID))
+					t.Errorf("Verify does not find the change %q of the leg on %s of %s", what, leg.Account, whereTransfer(x.ID))
 				}
 				tried++
 			}
 		}
 		write(x)
 	}
-	f.verified()
+	f.checkVerified()
 	if want := 11 * len(changes); tried != want {
-		t.Errorf("%d changes were tried, not %d", tried, want)
+		t.Errorf("%d changes were tried, want %d", tried, want)
 	}
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
-// transfers checks every transfer by itself.
+// transfers checks each transfer on its own, and adds its legs to the system accounts and to the
+// multiset of entries.
 func (v *verification) transfers() {
 	for x, err := range v.eachTransfer() {
 		v.Transfers++
@@ -24,8 +25,8 @@ func (v *verification) transfers() {
 			if !leg.Account.Memo() {
 				total.add(leg.Amount)
 			}
-			// A leg must have its like: on an account of a user among the entries, on a system
-			// account in what the account's record says.
+			// A leg on an account of a user must have an entry. The legs on a system account must add
+			// up to the account's record.
 			if leg.Account.System() {
 				v.systemAccount(leg.Account).leg(v.seed, leg)
 			} else {
@@ -39,8 +40,8 @@ func (v *verification) transfers() {
 	}
 }
 
-// eachTransfer yields every transfer, in the order of ids. One that cannot be read has its id
-// only, and comes with the reason.
+// eachTransfer yields every transfer, in the order of ids. If a transfer cannot be read, it yields
+// one with only the id, and the error.
 func (v *verification) eachTransfer() iter.Seq2[*journal.Transfer, error] {
 	return func(yield func(*journal.Transfer, error) bool) {
 		for key, record := range v.records(journal.TransferPrefix) {
@@ -54,8 +55,8 @@ func (v *verification) eachTransfer() iter.Seq2[*journal.Transfer, error] {
 
 func whereTransfer(id journal.ID) string { return "transfer " + id.String() }
 
-// unmatched finds the transfers and the entries that do not belong together, among the few for
-// which the multiset differs.
+// unmatched reports the legs without an entry and the entries without a leg. It examines only the
+// transfers for which the multiset differs.
 func (v *verification) unmatched() {
 	if v.entries.Equal() {
 		return
@@ -68,7 +69,7 @@ func (v *verification) unmatched() {
 			switch {
 			case leg.Account.System():
 			case slices.ContainsFunc(x.Legs[:i], func(other journal.Leg) bool { return other.Account == leg.Account && other.Number == leg.Number }):
-				v.report(whereTransfer(x.ID), "two of its legs are entry %d of %s", leg.Number, leg.Account)
+				v.report(whereTransfer(x.ID), "two of its legs name entry %d of %s", leg.Number, leg.Account)
 			default:
 				v.entryOf(x, leg)
 			}
@@ -76,18 +77,18 @@ func (v *verification) unmatched() {
 	}
 	for key, val := range v.records(journal.EntryPrefix) {
 		e, account, err := journal.DecodeEntry(key, val)
-		if err == nil && !account.System() && !v.entries.EqualFor(e.Transfer[:]) { // others are told already, or well
+		if err == nil && !account.System() && !v.entries.EqualFor(e.Transfer[:]) { // all others are correct or reported
 			v.legOf(account, e)
 		}
 	}
 }
 
-// entryOf looks for the entry of a leg. One that cannot be read was told of.
+// entryOf compares a leg with its entry. An entry that cannot be read was already reported.
 func (v *verification) entryOf(x *journal.Transfer, leg journal.Leg) {
 	where, key := whereTransfer(x.ID), journal.EntryKey(leg.Account, leg.Number)
 	val := v.get(key)
 	if val == nil {
-		v.report(where, "its leg on %s is entry %d there, which is missing", leg.Account, leg.Number)
+		v.report(where, "its leg on %s names entry %d, which is missing", leg.Account, leg.Number)
 		return
 	}
 	have, _, err := journal.DecodeEntry(key, val)
@@ -95,12 +96,12 @@ func (v *verification) entryOf(x *journal.Transfer, leg journal.Leg) {
 		return
 	}
 	if have.Transfer != x.ID {
-		v.report(where, "its leg on %s is entry %d there, which is of transfer %v", leg.Account, leg.Number, have.Transfer)
+		v.report(where, "its leg on %s names entry %d, which is of transfer %v", leg.Account, leg.Number, have.Transfer)
 		return
 	}
 	want := x.Entry(leg)
 	if have.Amount != want.Amount || have.Held != want.Held {
-		v.report(where, "its leg on %s is %s, entry %d there is %s", leg.Account, funds(want.Amount, want.Held), leg.Number, funds(have.Amount, have.Held))
+		v.report(where, "its leg on %s is %s, but entry %d is %s", leg.Account, funds(want.Amount, want.Held), leg.Number, funds(have.Amount, have.Held))
 	}
 	if have.Kind != want.Kind || !have.Time.Equal(want.Time) {
 		v.report(where, "it is a %s of %s, entry %d of %s is a %s of %s",
@@ -108,7 +109,7 @@ func (v *verification) entryOf(x *journal.Transfer, leg journal.Leg) {
 	}
 }
 
-// legOf looks for the leg of an entry.
+// legOf reports an entry whose transfer has no such leg.
 func (v *verification) legOf(account journal.Account, e journal.Entry) {
 	where := "account " + string(account)
 	switch x, found := v.transfer(e.Transfer); {
@@ -121,9 +122,9 @@ func (v *verification) legOf(account journal.Account, e journal.Entry) {
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// count adds an entry of an account to the multiset of entries by times +1, and a leg that must
-// have become one by -1: in the end the multiset is empty, if entries and legs agree. They are
-// grouped by transfer.
+// count adds by to the count of an entry in the multiset: +1 for a stored entry, -1 for a leg that
+// must have an entry. If entries and legs agree, the multiset is empty in the end. It is grouped
+// by transfer.
 func (v *verification) count(a journal.Account, e journal.Entry, by int64) {
 	b := append(v.buffer[:0], e.Transfer[:]...)
 	for _, n := range [...]uint64{e.Number, uint64(len(e.Kind)), uint64(e.Amount), uint64(e.Held), uint64(e.Time.UnixMilli())} {

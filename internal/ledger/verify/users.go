@@ -29,7 +29,7 @@ func (v *verification) users(end string) {
 		v.Users++
 		v.filter.resetIfFull()
 		b := newTotals(user)
-		v.fold(states, entries, b)
+		v.rebuildAccounts(states, entries, b)
 		v.holds(holds, b)
 		v.calls(calls, open, b)
 		v.usage(usage, b)
@@ -37,16 +37,16 @@ func (v *verification) users(end string) {
 	}
 }
 
-// totals has the differences between two places that record the same amounts of a user. Each is
-// zero if they agree.
+// totals has the differences between pairs of records of the same amounts of a user. Each is zero
+// if the records agree.
 type totals struct {
 	user  string
-	paid  map[journal.Account]money.Amount // by the entries of calls, less by the records of calls
-	spent money.Amount                     // by the entries of calls and tasks, less by the usage of all days
-	days  map[string]journal.Usage         // by calls and tasks, less by the usage of the day; only days whose calls are all kept
+	paid  map[journal.Account]money.Amount // entries of calls minus payments in call records
+	spent money.Amount                     // entries of calls and tasks minus usage of all days
+	days  map[string]journal.Usage         // calls and tasks minus usage, of days whose calls are all kept
 
-	// partial has the accounts that cannot be compared: a call has paid from them, of which a part may
-	// be older than what paid counts.
+	// partial has the accounts that cannot be compared, because a call whose older payments are not
+	// in paid has paid from them.
 	partial map[journal.Account]bool
 }
 
@@ -57,7 +57,7 @@ func newTotals(user string) *totals {
 	}
 }
 
-// addEntry counts an entry of calls.
+// addEntry adds an entry of calls.
 func (b *totals) addEntry(a journal.Account, e journal.Entry, paidFrom journal.ID) {
 	b.spent -= e.Amount
 	if !e.Transfer.Before(paidFrom) {
@@ -65,7 +65,7 @@ func (b *totals) addEntry(a journal.Account, e journal.Entry, paidFrom journal.I
 	}
 }
 
-// add changes the sum of an account, and keeps only those that are not zero.
+// add adds to the sum of an account, and removes a sum of zero.
 func add(sums map[journal.Account]money.Amount, a journal.Account, by money.Amount) {
 	if sums[a] += by; sums[a] == 0 {
 		delete(sums, a)
@@ -75,15 +75,15 @@ func add(sums map[journal.Account]money.Amount, a journal.Account, by money.Amou
 // addUsage adds to the usage of a day.
 func (b *totals) addUsage(by journal.Usage) {
 	key := string(by.StoreKey())
-	day, met := b.days[key]
-	if !met {
+	day, found := b.days[key]
+	if !found {
 		day = journal.Usage{Day: by.Day, User: by.User, Key: by.Key, Model: by.Model}
 	}
 	day.Add(by)
 	b.days[key] = day
 }
 
-// balance reports the sums on which the two sides differ.
+// balance reports the totals that are not zero.
 func (v *verification) balance(b *totals) {
 	for _, a := range slices.Sorted(maps.Keys(b.paid)) {
 		if b.partial[a] {

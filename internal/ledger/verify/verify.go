@@ -1,7 +1,7 @@
-// Package verify checks that everything that package journal stores agrees. [Verify] rebuilds the
-// balances of users from their entries and those of system accounts from the legs of transfers, and
-// compares what is written twice. It reads one snapshot, keeps no more than the records of one user
-// and the sums of system accounts, and imports nothing of the ledger but package journal.
+// Package verify checks that the records of package journal agree. [Verify] rebuilds the balances
+// of users from their entries and the balances of system accounts from the legs of transfers. It
+// reads one snapshot and keeps the records of one user and the sums of system accounts in memory.
+// Of the ledger it imports only package journal.
 package verify
 
 import (
@@ -16,58 +16,57 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Problem is something in a store that does not add up.
+// Problem is a contradiction between records of a store.
 type Problem struct {
-	Where string `json:"where"` // what it concerns: "account u/ann/wallet"
+	Where string `json:"where"` // the record, such as "account u/ann/wallet"
 	What  string `json:"what"`
 }
 
-// Report counts what [Verify] has read.
+// Report counts the records that [Verify] has read.
 type Report struct {
 	Accounts        int64         `json:"accounts"`
-	Entries         int64         `json:"entries"` // that are stored
+	Entries         int64         `json:"entries"`
 	Transfers       int64         `json:"transfers"`
 	Calls           int64         `json:"calls"`
 	Holds           int64         `json:"holds"`
 	IdempotencyKeys int64         `json:"claims"`
-	Users           int64         `json:"users"`         // with any of these
-	Problems        int64         `json:"problem_count"` // those of further checks included
+	Users           int64         `json:"users"`         // with any of these records
+	Problems        int64         `json:"problem_count"` // including those of further checks
 	Took            time.Duration `json:"took_ns"`
 }
 
-// Check looks for problems in what another package keeps in the store. r ends
-// with an error when the context does that Verify was given.
+// Check looks for problems in the records of another package. Reads of r fail after the context of
+// Verify has ended.
 type Check func(r storage.Reader, problem func(Problem)) error
 
 // Verify rebuilds every balance: of users from their entries, of system accounts from the legs of
-// transfers. It compares what is written twice: entries with transfers, holds with held amounts,
-// calls with what they have paid, the usage of days with its calls and tasks, and indexes with their
-// records. It also checks that each transfer changes only what its kind may. It calls problem for
-// each contradiction, then runs the checks. It changes nothing.
+// transfers. It compares entries with transfers, holds with held amounts, calls with their
+// payments, usage with calls and tasks, and indexes with their records. It also checks that each
+// transfer has only the effects that its kind allows. It calls problem for each contradiction, then
+// runs the checks. It changes nothing.
 //
-// r is one snapshot, of a store in use or of a copy. The store says how long calls are kept; a call
-// near the end of that time may be missing. The error is that of reading, or of ctx. Verify needs
-// memory for the records of one user and for the system accounts of each day, however many entries
-// and calls there are.
+// r must be one snapshot. A call near the end of its retention may be missing. Verify returns an
+// error only if a read fails or ctx ends. Its memory depends on the records of one user and on the
+// number of system accounts, not on the total number of entries and calls.
 func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(Problem), checks ...Check) (Report, error) {
 	began := time.Now()
 	r = interruptible{ctx, r}
-	k, err := journal.ReadKeeping(r)
-	unread := err
+	retention, err := journal.ReadRetention(r)
+	retentionErr := err
 	if errors.Is(err, storage.ErrUnreadable) {
-		k = journal.Keeping{} // any call may be missing
+		retention = journal.Retention{} // any call may be missing
 	} else if err != nil {
 		return Report{}, err
 	}
-	from := k.From(now)
-	kept := from.Add(min(keptMargin, k.Kept/2))
+	from := retention.From(now)
+	kept := from.Add(min(keptMargin, retention.Kept/2))
 	v := &verification{
 		reader: r, problem: problem,
-		paidFrom: journal.FirstTimed(kept), filteredFrom: journal.FirstTimed(from), wholeFrom: journal.DayOf(kept.AddDate(0, 0, 1)),
+		paidFrom: journal.FirstTimed(kept), filteredFrom: journal.FirstTimed(from), completeFrom: journal.DayOf(kept.AddDate(0, 0, 1)),
 		entries: multiset.New(), filter: newBloomFilter(), seed: maphash.MakeSeed(), system: make(map[journal.Account]*systemAccount),
 	}
-	if unread != nil {
-		v.report("how long calls are kept", "%v", unread)
+	if retentionErr != nil {
+		v.report("the retention of calls", "%v", retentionErr)
 	}
 	v.accounts()
 	v.transfers()
@@ -83,24 +82,24 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 	return v.Report, v.err
 }
 
-// keptMargin is how long before the end of their time records of calls are not
-// relied on any more: the engine drops them by its own clock.
+// keptMargin is the time before the end of its retention in which a call record may be missing,
+// because the engine drops records by its own clock.
 const keptMargin = 24 * time.Hour
 
-// verification is a Verify under way.
+// verification is the state of a run of [Verify].
 type verification struct {
 	Report
 	reader       storage.Reader
-	err          error // the first read that failed: every read ends after it, and no problem is reported
+	err          error // of the first failed read; after it, nothing is read or reported
 	problem      func(Problem)
-	paidFrom     journal.ID     // the settlements from here on are in records of calls
-	filteredFrom journal.ID     // those from here on are in the filter
-	wholeFrom    journal.Day    // all calls from this day on are there
+	paidFrom     journal.ID     // settlements from this id on are in call records
+	filteredFrom journal.ID     // settlements from this id on are in the filter
+	completeFrom journal.Day    // all calls from this day on are kept
 	sum          sum            // of the balances of all accounts with money
-	entries      *multiset.Hash // those of users, less the legs that lead to them
+	entries      *multiset.Hash // entries of users minus legs
 	buffer       []byte
 	filter       *bloomFilter
-	seed         maphash.Seed                       // of the numbers of legs
+	seed         maphash.Seed                       // of the hashes of leg numbers
 	system       map[journal.Account]*systemAccount // one for each kind and day
 }
 
@@ -124,8 +123,8 @@ func (v *verification) get(key []byte) (val []byte) {
 	return val
 }
 
-// transfer returns a transfer and whether there is one. It returns nil for one that cannot be
-// read, which is reported where all are read.
+// transfer returns a transfer and whether it exists. If it cannot be read, transfer returns nil and
+// true; transfers reports it.
 func (v *verification) transfer(id journal.ID) (*journal.Transfer, bool) {
 	key := journal.TransferKey(id)
 	val := v.get(key)
@@ -139,14 +138,13 @@ func (v *verification) transfer(id journal.ID) (*journal.Transfer, bool) {
 	return &x, true
 }
 
-// accounts goes through all accounts: system accounts, then user by user, with
-// what else there is of each.
+// accounts checks all accounts: system accounts, then users with their other records.
 func (v *verification) accounts() {
 	end := string(storage.PrefixEnd([]byte(journal.UserPrefix)))
 	v.systemAccounts("", journal.UserPrefix)
 	v.users(end)
 	v.systemAccounts(end, "")
 	if v.sum != (sum{}) {
-		v.report("all accounts", "the sum of their balances is %v, not zero: money has come from nowhere or gone", v.sum)
+		v.report("all accounts", "the sum of their balances is %v, not zero: money was created or lost", v.sum)
 	}
 }

@@ -13,41 +13,41 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-func TestVerifyFindsNothingInAGoodStore(t *testing.T) {
+func TestVerifyFindsNoProblemInAConsistentStore(t *testing.T) {
 	t.Parallel()
-	report := newHistory(t).verified()
+	report := newHistory(t).checkVerified()
 	report.Took = 0
 	want := Report{Accounts: 10, Entries: 25, Transfers: 14, Calls: 5, Holds: 3, IdempotencyKeys: 1, Users: 2}
 	if report != want {
-		t.Errorf("it looked at %+v, not at %+v", report, want)
+		t.Errorf("the report is %+v, want %+v", report, want)
 	}
 	if _, empty := newFixture(t).verify(); empty.Accounts != 0 {
-		t.Errorf("in an empty store it looked at %+v", empty)
+		t.Errorf("the report of an empty store is %+v", empty)
 	}
 }
 
-func TestVerifyKnowsThatOldCallsAreGone(t *testing.T) {
+func TestVerifyToleratesExpiredCalls(t *testing.T) {
 	t.Parallel()
 	f := newHistory(t)
-	// The engine drops old records of calls at a time of its own choice.
+	// The engine drops an expired call at any time after its end.
 	forget := func(id string) {
 		f.change(func(tx storage.Txn) error { return tx.Delete(call(journal.CallPrefix, id)) })
 	}
-	f.clock.Advance(journal.CallsKept - 12*time.Hour)
+	f.clock.Advance(journal.DefaultRetention - 12*time.Hour)
 	forget("a")
-	f.verified()
+	f.checkVerified()
 	r := f.reserve(history, 3*money.Unit)
 	c := aCall(f, "z", "ann")
 	r.Settle(c, money.Unit, true)
 	f.settled()
-	f.verified()
-	f.clock.Advance(journal.CallsKept)
+	f.checkVerified()
+	f.clock.Advance(journal.DefaultRetention)
 	f.change(func(tx storage.Txn) error { return tx.Delete(c.StoreKey(journal.CallPrefix)) })
 	forget("b")
-	f.verified()
+	f.checkVerified()
 }
 
-func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
+func TestVerifyToleratesMergedPaymentsOfALongCall(t *testing.T) {
 	t.Parallel()
 	f := newHistory(t)
 	began := f.clock.Now()
@@ -61,24 +61,24 @@ func TestVerifyKnowsThatALongCallTellsItsFirstPaymentsTogether(t *testing.T) {
 		f.settled()
 		f.clock.Advance(time.Minute)
 	}
-	f.verified()
-	// What is not relied on any more ends in the midst of the call.
+	f.checkVerified()
+	// The retention now ends in the middle of the call.
 	ends := began.Add(journal.MaxPaid * time.Minute)
-	f.clock.Advance(ends.Add(journal.CallsKept - keptMargin).Sub(f.clock.Now()))
-	f.verified()
+	f.clock.Advance(ends.Add(journal.DefaultRetention - keptMargin).Sub(f.clock.Now()))
+	f.checkVerified()
 	f.change(func(tx storage.Txn) error {
 		damage{tx, t}.call(c.StoreKey(journal.CallPrefix), func(c *journal.CallRecord) { c.Paid[0].Transfer = extra })
 		return nil
 	})
 	if problems, _ := f.verify(); len(problems) != 1 || !strings.Contains(problems[0], "which is missing") {
-		t.Errorf("of a payment by no transfer it said %q", problems)
+		t.Errorf("for a payment by a missing transfer, Verify reports %q", problems)
 	}
 }
 
-func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {
+func TestVerifyReturnsErrorsOfReadsAndOfItsContext(t *testing.T) {
 	t.Parallel()
 	f := newHistory(t)
-	// run counts the reads of a Verify, and does something before one of them.
+	// run counts the reads of Verify, and calls then before the read with number which.
 	run := func(ctx context.Context, which int, then func() error) (reads int, err error) {
 		err = f.store.View(t.Context(), func(r storage.Reader) error {
 			_, err := Verify(ctx, watched{r, func() error {
@@ -111,7 +111,7 @@ func TestVerifyEndsWithItsContextAndWithAReadThatFails(t *testing.T) {
 	}
 }
 
-// watched is a reader that asks before every read.
+// watched is a reader that calls before ahead of each read.
 type watched struct {
 	storage.Reader
 	before func() error
@@ -131,7 +131,7 @@ func (w watched) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return w.Reader.Scan(lo, hi, fn)
 }
 
-func TestVerifyRunsTheChecksOfOthers(t *testing.T) {
+func TestVerifyRunsFurtherChecks(t *testing.T) {
 	t.Parallel()
 	f := newHistory(t)
 	broken := errors.New("broken")
@@ -143,12 +143,12 @@ func TestVerifyRunsTheChecksOfOthers(t *testing.T) {
 				if val, err := r.Get(idempotencyKeyOf); err != nil || val == nil {
 					t.Errorf("a check reads %q, %v", val, err)
 				}
-				problem(Problem{"plan 1", "nobody sells it"})
+				problem(Problem{"plan 1", "not on sale"})
 				return nil
 			},
 			func(storage.Reader, func(Problem)) error { return broken },
 			func(storage.Reader, func(Problem)) error {
-				t.Error("a check ran after one that failed")
+				t.Error("a check ran after a failed check")
 				return nil
 			})
 		return err

@@ -22,7 +22,7 @@ const never int64 = math.MaxInt64
 // queues schedules the attempts of callbacks. A callback queue has the undelivered callbacks of one
 // API key. They are in the store; memory has only the time when the first of them is due. A slot goes
 // to the user with the fewest running attempts, and among the queues of this user to the one with the
-// fewest. Among equals, it goes to the one whose last slot is the oldest. So a receiver that hangs,
+// fewest. Among equals, it goes to the queue whose last slot is the oldest. So a receiver that hangs,
 // many waiting callbacks or many keys of one user do not delay the callbacks of others.
 type queues struct {
 	mu    sync.Mutex

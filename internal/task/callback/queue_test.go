@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// keeps returns the number of slots of the queues of a user.
-func (l *queues) keeps(user string) int {
+// openOf returns the number of slots of the queues of a user.
+func (l *queues) openOf(user string) int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if u := l.users[user]; u != nil {
@@ -27,27 +27,27 @@ func TestSlotsAreGrantedFairly(t *testing.T) {
 		}
 	}
 	if given, next := l.grant(4); len(given) != 0 || next != 5 {
-		t.Fatalf("before its time: %v, %d", given, next)
+		t.Fatalf("before the due time: %v, %d", given, next)
 	}
 	given, next := l.grant(5)
 	if l.open != maxAttempts || next != never {
-		t.Fatalf("%d slots are given, the next at %d", l.open, next)
+		t.Fatalf("%d slots are granted, the next queue is due at %d", l.open, next)
 	}
 	for u := range maxAttempts {
-		if n := l.keeps(fmt.Sprint("u", u)); n != 1 {
-			t.Errorf("user %d has %d", u, n)
+		if n := l.openOf(fmt.Sprint("u", u)); n != 1 {
+			t.Errorf("user %d has %d slots, want 1", u, n)
 		}
 	}
-	for _, g := range given { // all have more to send
+	for _, g := range given { // each queue has more due callbacks
 		l.returnSlots(g.queue, 5, 0)
 	}
 	l.due("new", "new", 6)
 	if more, _ := l.grant(6); len(more) != 0 {
-		t.Fatalf("there was no slot, and %v got one", more)
+		t.Fatalf("no slot was free, and %v got one", more)
 	}
 	l.returnSlots(given[0].queue, never, 1)
 	if more, _ := l.grant(6); len(more) != 1 || more[0].key != "new" || more[0].slots != 1 {
-		t.Errorf("the free slot goes to %v", more)
+		t.Errorf("the free slot was granted to %v", more)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestManyKeysOfAUserGetNoMoreSlots(t *testing.T) {
 		}
 		given, _ := l.grant(1)
 		if len(given) != 1 || given[0].user.id != want {
-			t.Fatalf("turn %d goes to %+v, want %s", i+1, given, want)
+			t.Fatalf("grant %d is %+v, want user %s", i+1, given, want)
 		}
 		l.returnSlots(given[0].queue, 1, 1)
 	}
@@ -84,12 +84,12 @@ func TestAFewUsersCannotUseAllSlots(t *testing.T) {
 		}
 		l.grant(1)
 	}
-	if l.keeps("u0") != maxOfUser || l.open > maxAttempts-4 {
-		t.Errorf("five users have %d of %d slots, the first %d", l.open, maxAttempts, l.keeps("u0"))
+	if l.openOf("u0") != maxOfUser || l.open > maxAttempts-4 {
+		t.Errorf("five users have %d of %d slots, the first %d", l.open, maxAttempts, l.openOf("u0"))
 	}
 }
 
-func TestACallbackDuringAnAttemptIsNotForgotten(t *testing.T) {
+func TestACallbackDuringAnAttemptIsScheduled(t *testing.T) {
 	t.Parallel()
 	l := newQueues()
 	l.due("u", "k", 1)
@@ -97,11 +97,11 @@ func TestACallbackDuringAnAttemptIsNotForgotten(t *testing.T) {
 	l.due("u", "k", 2) // after the store was read
 	l.returnSlots(given[0].queue, never, given[0].slots)
 	if given, _ = l.grant(2); len(given) != 1 {
-		t.Fatal("a callback is forgotten")
+		t.Fatal("the callback is not scheduled")
 	}
 	l.returnSlots(given[0].queue, never, given[0].slots)
 	if len(l.all)+len(l.users)+l.open != 0 {
-		t.Errorf("a queue without callbacks is kept: %+v", l)
+		t.Errorf("a queue without callbacks remains: %+v", l)
 	}
 }
 
@@ -118,7 +118,7 @@ func TestQueueOfAnOutboxKey(t *testing.T) {
 		storage.Key(record.EventDuePrefix, "", "key_ann1", int64(1), id),
 	} {
 		if user, key, is := queueOf(key); is {
-			t.Errorf("%q is of %q, %q", key, user, key)
+			t.Errorf("%q is parsed as %q, %q", key, user, key)
 		}
 	}
 }

@@ -42,7 +42,7 @@ const (
 	// be reused.
 	maxAnswer = 64 << 10
 
-	// maxTrouble is the maximum length of a stored error.
+	// maxTrouble is the maximum length of a stored error, in bytes.
 	maxTrouble = 200
 )
 
@@ -198,8 +198,8 @@ func (s *Sender) readQueues() error {
 				if more = err == nil && len(keys) > 0; !more {
 					return err
 				}
-				user, key, is := queueOf(keys[0])
-				if !is { // no code writes such a key; Verify reports it
+				user, key, ok := queueOf(keys[0])
+				if !ok { // no code writes such a key; Verify reports it
 					in = in.FromKey(append(keys[0], 0))
 					continue
 				}
@@ -218,11 +218,11 @@ func (s *Sender) readQueues() error {
 }
 
 // queueOf returns the user and the API key in an index key of the outbox.
-func queueOf(due []byte) (user, key string, is bool) {
+func queueOf(due []byte) (user, key string, ok bool) {
 	name := due[min(len(due), len(record.EventDuePrefix)+1):]
 	name = name[:max(0, len(name)-len("/12345678/")-record.IDSize)]
-	user, key, is = strings.Cut(string(name), "/")
-	return user, key, is && user != "" && key != ""
+	user, key, ok = strings.Cut(string(name), "/")
+	return user, key, ok && user != "" && key != ""
 }
 
 // attempt sends one callback and writes the result.
@@ -249,12 +249,12 @@ func (s *Sender) attempt(to *destination, v *record.Event) {
 			status, trouble = post(s.store.Life, to.client, address, EventID(v.Task), s.store.Now(), body)
 		}
 		if s.store.Life.Err() != nil {
-			return // the engine has ended: this is no failure of the receiver
+			return // the engine has ended: the receiver has not failed
 		}
 	}
 	var after *record.Event // nil: another engine has claimed the callback
 	var gone *audit.Event   // set if the address was disabled
-	noted := s.store.Durably("write the result of a callback", v.Task, func(ctx context.Context) error {
+	recorded := s.store.Durably("write the result of a callback", v.Task, func(ctx context.Context) error {
 		return s.store.Update(ctx, func(t storage.Txn) (err error) {
 			gone = nil
 			after, err = record.Events.Change(t, table.Key{v.Task}, func(now *record.Event) bool {
@@ -270,10 +270,10 @@ func (s *Sender) attempt(to *destination, v *record.Event) {
 			return err
 		})
 	})
-	if noted && gone != nil {
+	if recorded && gone != nil {
 		s.store.OnAudit(*gone)
 	}
-	if !noted || after == nil {
+	if !recorded || after == nil {
 		return
 	}
 	switch after.State {

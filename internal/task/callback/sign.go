@@ -22,8 +22,8 @@ func EventID(task string) string { return "evt_" + strings.TrimPrefix(task, "tas
 // TaskOf returns the id of the task of a callback id. It returns any other text
 // unchanged.
 func TaskOf(id string) string {
-	if own, is := strings.CutPrefix(id, "evt_"); is {
-		return "task_" + own
+	if suffix, found := strings.CutPrefix(id, "evt_"); found {
+		return "task_" + suffix
 	}
 	return id
 }
@@ -31,8 +31,7 @@ func TaskOf(id string) string {
 // Addresses has the callback addresses of API keys.
 type Addresses interface {
 	// Address returns the address of a key; false if there is none or it is
-	// disabled. It is called inside transactions, for example that of the end of a
-	// task.
+	// disabled. It is called inside transactions, for example when a task ends.
 	Address(r storage.Reader, key string) (Address, bool, error)
 
 	// Disable ends the use of an address whose receiver has answered 410. It does

@@ -7,7 +7,8 @@ import (
 	"time"
 )
 
-// The example of the specification of Standard Webhooks.
+// TestSignatureMatchesStandardWebhooks checks the example of the specification of Standard
+// Webhooks.
 func TestSignatureMatchesStandardWebhooks(t *testing.T) {
 	t.Parallel()
 	secret, _ := base64.StdEncoding.DecodeString("MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
@@ -21,7 +22,7 @@ func TestSignatureMatchesStandardWebhooks(t *testing.T) {
 
 func TestEmptySecretsAreRefused(t *testing.T) {
 	t.Parallel()
-	for name, secrets := range map[string][][]byte{"none": nil, "an empty one": {{}}, "an empty one beside another": {[]byte("x"), nil}} {
+	for name, secrets := range map[string][][]byte{"none": nil, "an empty secret": {{}}, "a secret and an empty one": {[]byte("x"), nil}} {
 		header := make(http.Header)
 		if err := sign(header, secrets, "id", time.Now(), nil); err == nil || len(header) != 0 {
 			t.Errorf("%s: signed %v", name, header)

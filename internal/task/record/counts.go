@@ -103,9 +103,9 @@ func (l *Load) Count(r *Record, by int64) {
 	}
 }
 
-// HasSlot reports whether a slot is free if the backend has most slots; zero: no limit.
-func (l Load) HasSlot(most int) bool {
-	return !l.Drained && (most == 0 || l.Running < int64(most))
+// HasSlot reports whether one of total slots is free; zero: no limit.
+func (l Load) HasSlot(total int) bool {
+	return !l.Drained && (total == 0 || l.Running < int64(total))
 }
 
 // Unfinished returns the number of unfinished tasks of an API key.

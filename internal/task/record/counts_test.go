@@ -20,7 +20,7 @@ func TestCountsRoundTrip(t *testing.T) {
 			}
 		}
 		if have, err := DecodeLoad(append(record, 0)); err == nil {
-			t.Errorf("%+v with a byte more is read as %+v", l, have)
+			t.Errorf("%+v with an extra byte is read as %+v", l, have)
 		}
 	}
 	for _, n := range []int64{1, 100, math.MaxInt64} {
@@ -29,12 +29,12 @@ func TestCountsRoundTrip(t *testing.T) {
 			t.Errorf("%d is read as %d, %v", n, have, err)
 		}
 		if have, err := DecodeUnfinished(record[:1]); err == nil {
-			t.Errorf("nothing is read as %d", have)
+			t.Errorf("a record without counts is read as %d", have)
 		}
 	}
 }
 
-// BenchmarkCounts writes and reads the counts of a backend as their record has them, and as JSON.
+// BenchmarkCounts encodes and decodes the counts of a backend in their binary form and as JSON.
 func BenchmarkCounts(b *testing.B) {
 	l := Load{Running: 8, Waiting: 100_000, Last: 1_000_000, Deferred: 3}
 	for name, pair := range map[string]struct {

@@ -36,7 +36,7 @@ type Event struct {
 	Ended   int64  `json:"ended,omitempty"`
 }
 
-// wrong returns the contradictions in a callback.
+// wrong returns the inconsistencies of a callback.
 func (v *Event) wrong() []string {
 	switch {
 	case v.State == Undelivered && v.Due == 0:

@@ -155,7 +155,7 @@ const (
 	maxLimit     = 100
 )
 
-// PageSize returns the number of entries of a page; limit is what the caller asked for, zero is the default.
+// PageSize returns the number of entries of a page. limit is the requested number; zero is the default.
 func PageSize(limit int) (int, error) {
 	if limit < 0 || limit > maxLimit {
 		return 0, fault.At(fault.InvalidParameter, "limit", "limit: %d is not supported; allowed: 1 to %d", limit, maxLimit)
@@ -168,7 +168,7 @@ func (r *Record) Cursor() string { return r.ID + "@" + strconv.FormatInt(r.Creat
 
 // ParseCursor returns the key tail in a cursor. A forged cursor is harmless: the list only has tasks
 // of the owner.
-func ParseCursor(after string) (tail []byte, is bool) {
+func ParseCursor(after string) (tail []byte, ok bool) {
 	id, created, _ := strings.Cut(after, "@")
 	at, err := strconv.ParseInt(created, 10, 64)
 	return storage.Key(storage.Inverted(at), id), err == nil && len(id) == IDSize

@@ -14,7 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// latestFirst sorts tasks as lists have them.
+// latestFirst sorts tasks in the order of lists.
 func latestFirst(tasks []*Record) {
 	slices.SortFunc(tasks, func(a, b *Record) int {
 		return cmp.Or(cmp.Compare(b.Created, a.Created), cmp.Compare(a.ID, b.ID))
@@ -28,7 +28,7 @@ func idsOf(tasks []*Record) (ids []string) {
 	return ids
 }
 
-// idsBehind returns the ids of a list after its first tasks.
+// idsBehind returns the ids of a list that follow its first tasks.
 func idsBehind(store *storage.Store, owner Owner, first []*Record) (ids []string, err error) {
 	var from []byte
 	if len(first) > 0 {
@@ -46,18 +46,18 @@ func idsBehind(store *storage.Store, owner Owner, first []*Record) (ids []string
 	return ids, err
 }
 
-// TestListsHaveTheSameOrder creates tasks of several users and keys, many with the same
-// time, and more in one list than are read at once. Some keys are not valid.
+// TestListsHaveTheSameOrder creates tasks of several users and keys. Many have the same time,
+// and one list has more tasks than are read at once. Some keys are not valid.
 func TestListsHaveTheSameOrder(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
 	defer store.Close()
-	chance := rand.New(rand.NewPCG(1, 2))
+	random := rand.New(rand.NewPCG(1, 2))
 	var tasks []*Record
 	err := store.Update(context.Background(), func(t storage.Txn) error {
 		for n := range 5 * maxAhead {
-			user := chance.IntN(1 + n%7) // of the first as many as of all others
-			rec := &Record{ID: NewID(), User: fmt.Sprint("user_", user), Key: fmt.Sprint("key_", user, "_", n%2), Created: chance.Int64N(500)}
+			user := random.IntN(1 + n%7) // the first user has the most tasks
+			rec := &Record{ID: NewID(), User: fmt.Sprint("user_", user), Key: fmt.Sprint("key_", user, "_", n%2), Created: random.Int64N(500)}
 			tasks = append(tasks, rec)
 			if err := Tasks.Put(t, nil, rec); err != nil {
 				return err
@@ -86,7 +86,7 @@ func TestListsHaveTheSameOrder(t *testing.T) {
 				all = append(all, rec)
 			}
 		}
-		for begin := 0; begin <= len(all); begin += 1 + chance.IntN(150) {
+		for begin := 0; begin <= len(all); begin += 1 + random.IntN(150) {
 			want := idsOf(all[begin:])
 			got, err := idsBehind(store, owner, all[:begin])
 			if err != nil || !slices.Equal(got, want) {
@@ -96,7 +96,8 @@ func TestListsHaveTheSameOrder(t *testing.T) {
 	}
 }
 
-// read is how many ids of the tasks of an owner were read before more was false or the store failed.
+// read returns the number of ids of the tasks of an owner. It stops after the first id unless more
+// is set, and at an error of the store.
 func read(r storage.Reader, owner Owner, from []byte, more bool) (n int, err error) {
 	for _, err := range Latest(r, owner, from) {
 		if err != nil {
@@ -123,16 +124,16 @@ func TestAListStopsWithItsReaderAndReportsErrors(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for owner, scans := range map[Owner]int{OfKey("key_ann1"): 1, OfUser("user_ann"): 1, Anyone: 2} { // of all: the first of each list, the rest of this one
+	for owner, scans := range map[Owner]int{OfKey("key_ann1"): 1, OfUser("user_ann"): 1, Anyone: 2} { // Anyone: one scan for all lists, one for the rest of this list
 		err := store.View(context.Background(), func(r storage.Reader) error {
 			for more, want := range map[bool]int{true: 3, false: 1} {
 				if n, err := read(r, owner, nil, more); n != want || err != nil {
-					t.Errorf("%+v, %t: %d were read, %v", owner, more, n, err)
+					t.Errorf("%+v, %t: %d ids were read, %v", owner, more, n, err)
 				}
 			}
 			for n := range scans + 2 {
 				if _, err := read(&breaking{r, n}, owner, nil, true); (err != nil) != (n < scans) {
-					t.Errorf("%+v of a store that breaks after %d scans: %v", owner, n, err)
+					t.Errorf("%+v in a store that fails after %d scans: %v", owner, n, err)
 				}
 			}
 			return nil
@@ -143,7 +144,7 @@ func TestAListStopsWithItsReaderAndReportsErrors(t *testing.T) {
 	}
 }
 
-// breaking is a reader that fails after so many scans.
+// breaking is a reader that fails after a number of scans.
 type breaking struct {
 	storage.Reader
 	scans int
@@ -151,14 +152,14 @@ type breaking struct {
 
 func (b *breaking) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	if b.scans--; b.scans < 0 {
-		return errors.New("the disk is gone")
+		return errors.New("input/output error")
 	}
 	return b.Reader.Scan(lo, hi, fn)
 }
 
-// TestLatestOfAllStartsFewScans: to start a scan costs as much as reading some tens of
-// keys, and a hundred thousand users may have a few tasks each. Many invalid keys must
-// not hide a task.
+// TestLatestOfAllStartsFewScans checks the number of scans. To start a scan costs as much as
+// reading some tens of keys, and a hundred thousand users may have a few tasks each. Many
+// invalid keys must not hide a task.
 func TestLatestOfAllStartsFewScans(t *testing.T) {
 	t.Parallel()
 	store := storage.New(memory.New(), storage.Options{})
@@ -199,7 +200,7 @@ func TestLatestOfAllStartsFewScans(t *testing.T) {
 			return err
 		})
 		if scans := 1<<20 - begun.scans; err != nil || scans > 10 {
-			t.Errorf("%d scans have begun, %v", scans, err)
+			t.Errorf("%d scans were started, %v", scans, err)
 		}
 		err = store.View(context.Background(), func(r storage.Reader) error {
 			n, err := read(r, Anyone, row.from, true)

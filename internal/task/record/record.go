@@ -25,7 +25,7 @@ const (
 	Pending    State = "pending"
 )
 
-// Delivery is the state of handing the job of a task to its backend.
+// Delivery is the state of sending the job of a task to its backend.
 type Delivery string
 
 // The states of a delivery.
@@ -56,8 +56,8 @@ type Record struct {
 	MediaName       string `json:"media_name,omitempty"`
 	IdempotencyHash string `json:"idempotency_hash,omitempty"` // hash of the idempotency key
 
-	// Body is the job as JSON. If it is short, it is enclosed here until the backend
-	// accepts the job. Otherwise it is at taskbody/<id> until the task ends.
+	// Body is the job as JSON. If it is short, it is enclosed here, so that the user can see
+	// it as long as the task. Otherwise it is at taskbody/<id> until the task ends.
 	Enclosed bool            `json:"enclosed,omitempty"`
 	Body     json.RawMessage `json:"body,omitempty"`
 
@@ -180,32 +180,32 @@ func (r *Record) Fenced(now *Record) bool { return now.Fence == r.Fence && now.O
 // Retryable reports whether an operator can retry the task: it does not wait for a slot.
 func (r *Record) Retryable() bool { return r.running() || r.Deferred() }
 
-// wrong returns the contradictions in a task.
+// wrong returns the inconsistencies of a task.
 func (r *Record) wrong() (wrong []string) {
-	tell := func(is bool, format string, args ...any) {
-		if is {
+	report := func(isWrong bool, format string, args ...any) {
+		if isWrong {
 			wrong = append(wrong, fmt.Sprintf(format, args...))
 		}
 	}
 	switch r.State {
 	case Queued, InProgress, Success, Failed:
 	default:
-		tell(true, "%q is no state", r.State)
+		report(true, "%q is not a state", r.State)
 	}
 	switch r.Delivery {
 	case None, Sending, Accepted, Rejected, Unknown:
 	default:
-		tell(true, "%q is no delivery", r.Delivery)
+		report(true, "%q is not a delivery", r.Delivery)
 	}
-	tell(r.Over() == (r.Completed == 0), "it is %s, and was completed at %d", r.State, r.Completed)
-	tell((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
-	tell((r.State == Failed) != (r.Failure != nil), "it is %s, and why it failed is %v", r.State, r.Failure)
-	tell(!r.Over() && r.Due == 0, "it is %s, and is never due", r.State)
-	tell(r.Resume != 0 && !r.Deferred(), "it is %s, and deferred", r.State)
-	tell(!r.Over() && r.Delivery == Rejected, "it was refused, and is %s", r.State)
-	tell(r.Delivery == Accepted && r.Ref == nil, "it was accepted without a reference")
-	tell((r.State == InProgress || r.State == Success) && r.Delivery != Accepted, "it is %s, and its delivery is %s", r.State, r.Delivery)
-	tell(!r.Over() && r.Delivery == Accepted && r.Deadline > r.AcceptedAt+JobLife.Milliseconds(), "it has more than a day at its backend")
+	report(r.Over() == (r.Completed == 0), "it is %s, and was completed at %d", r.State, r.Completed)
+	report((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
+	report((r.State == Failed) != (r.Failure != nil), "it is %s, and its failure is %v", r.State, r.Failure)
+	report(!r.Over() && r.Due == 0, "it is %s, and is never due", r.State)
+	report(r.Resume != 0 && !r.Deferred(), "it is %s, and has a time to be sent again", r.State)
+	report(!r.Over() && r.Delivery == Rejected, "it was refused, and is %s", r.State)
+	report(r.Delivery == Accepted && r.Ref == nil, "it was accepted without a reference")
+	report((r.State == InProgress || r.State == Success) && r.Delivery != Accepted, "it is %s, and its delivery is %s", r.State, r.Delivery)
+	report(!r.Over() && r.Delivery == Accepted && r.Deadline > r.AcceptedAt+JobLife.Milliseconds(), "its deadline is more than %v after its acceptance", JobLife)
 	return wrong
 }
 

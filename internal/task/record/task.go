@@ -42,7 +42,7 @@ type Detail struct {
 	SessionContext string            `json:"session_context,omitempty"`
 	Held           money.Amount      `json:"held"` // zero after the end
 	Charged        money.Amount      `json:"charged"`
-	Rule           string            `json:"price_rule,omitempty"` // how the greatest price came about
+	Rule           string            `json:"price_rule,omitempty"` // how the maximum price was computed
 	VendorCost     backends.Cost     `json:"vendor_cost,omitzero"`
 	Loss           string            `json:"loss,omitempty"`     // why the operator pays for the job without a charge
 	UnknownStatus  string            `json:"word,omitempty"`     // the status of the backend, if the adapter does not know it

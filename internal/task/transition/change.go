@@ -284,7 +284,7 @@ func (c *Change) accept(r *record.Record) {
 	if r.Due < r.Lease && r.Due >= now+WakePause.Milliseconds() && r.Due < poll+WakePause.Milliseconds() {
 		poll = r.Due
 	}
-	r.Delivery, r.Ref, r.NoWebhook, r.AcceptedAt, r.UnknownSince, r.Body = record.Accepted, c.Ref, c.NoWebhook, now, 0, nil
+	r.Delivery, r.Ref, r.NoWebhook, r.AcceptedAt, r.UnknownSince = record.Accepted, c.Ref, c.NoWebhook, now, 0
 	r.Refusals, r.RefusedSince, r.Refusal, r.Searches = 0, 0, "", 0
 	r.Deadline = min(r.Created+SubmissionLife.Milliseconds(), now+record.JobLife.Milliseconds())
 	r.Fence++ // the result of a running search no longer counts
@@ -352,5 +352,5 @@ func (c *Change) end(r *record.Record, state record.State) {
 	if r.Quote != nil {
 		r.Rule = r.Quote.Rule
 	}
-	r.Quote, r.Body = nil, nil
+	r.Quote = nil
 }

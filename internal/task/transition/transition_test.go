@@ -37,12 +37,12 @@ func at() map[stage]*record.Record {
 	return records
 }
 
-// refuses reports whether a transition writes nothing: there is no transaction to write with.
+// refuses reports whether a transition is refused. It has no transaction, so a write would panic.
 func refuses(t *testing.T, tr *Row, c Change) bool {
 	t.Helper()
 	defer func() {
 		if p := recover(); p != nil {
-			t.Errorf("%s from %d is begun: %v", tr.Name, stageOf(c.Before), p)
+			t.Errorf("%s from stage %d is not refused: %v", tr.Name, stageOf(c.Before), p)
 		}
 	}()
 	w := Writer{Engine: "engine", Clock: time.Now}
@@ -59,7 +59,7 @@ func TestATransitionIsRefusedFromOtherStagesAndActors(t *testing.T) {
 				known = &record.Record{ID: record.NewID()}
 			}
 			if tr.from&stage == 0 && !refuses(t, tr, Change{Known: known, Before: r, Owner: record.Anyone}) {
-				t.Errorf("%s is made from %d", tr.Name, stage)
+				t.Errorf("%s is allowed from stage %d", tr.Name, stage)
 			}
 			if tr.from&stage == 0 || r == nil {
 				continue
@@ -72,7 +72,7 @@ func TestATransitionIsRefusedFromOtherStagesAndActors(t *testing.T) {
 				theOwner.actor:  {Known: r, Owner: record.OfUser("user_bob")}, anOperator.actor: {Known: r, Owner: record.OfUser("user_ann")},
 			} {
 				if c.Before = r; tr.by.actor == who && !refuses(t, tr, c) {
-					t.Errorf("%s from %d is made by other than %s", tr.Name, stage, who)
+					t.Errorf("%s from stage %d is allowed to others than %s", tr.Name, stage, who)
 				}
 			}
 		}
@@ -93,17 +93,17 @@ func TestTransitionsEndATaskOnceWithItsMoney(t *testing.T) {
 		}
 		begins, ends := tr.from == absent, tr.from&isUnfinished != 0 && tr.to != 0 && tr.to&isUnfinished == 0
 		for what, wrong := range map[string]bool{
-			"it has no name or cause":                tr.Name == "" || tr.by.actor == "",
-			"it begins or ends a task sometimes":     tr.from&absent != 0 && tr.from != absent || ends && to&isUnfinished != 0,
-			"it leads from the end to what is none":  tr.from&isOver != 0 && tr.from != anyStage && to&isUnfinished != 0,
-			"it leads from the backend to the queue": tr.from&atBackend != 0 && tr.to&(isWaiting|isSubmitted) != 0,
-			"a running task becomes queued":          tr.from == isRunning && to&isAccepted != 0,
-			"it holds, or does not":                  has(tr, hold) != begins,
-			"it charges, or does not":                has(tr, capture) != (ends && to == isSuccess),
-			"it voids, or does not":                  has(tr, void) != (ends && to != isSuccess),
-			"it announces, or does not":              has(tr, announce) != (ends && to != absent),
-			"it drops the body, or does not":         has(tr, dropBody) != ends,
-			"it is no transaction of the ledger":     tr.MovesMoney() != ends,
+			"it has no name or cause":                    tr.Name == "" || tr.by.actor == "",
+			"it begins or ends a task only sometimes":    tr.from&absent != 0 && tr.from != absent || ends && to&isUnfinished != 0,
+			"a finished task becomes unfinished":         tr.from&isOver != 0 && tr.from != anyStage && to&isUnfinished != 0,
+			"a task at the backend returns to the queue": tr.from&atBackend != 0 && tr.to&(isWaiting|isSubmitted) != 0,
+			"a running task becomes queued":              tr.from == isRunning && to&isAccepted != 0,
+			"the effect hold is wrong":                   has(tr, hold) != begins,
+			"the effect capture is wrong":                has(tr, capture) != (ends && to == isSuccess),
+			"the effect void is wrong":                   has(tr, void) != (ends && to != isSuccess),
+			"the effect announce is wrong":               has(tr, announce) != (ends && to != absent),
+			"the effect dropBody is wrong":               has(tr, dropBody) != ends,
+			"MovesMoney is wrong":                        tr.MovesMoney() != ends,
 		} {
 			if wrong {
 				t.Errorf("%s: %s", tr.Name, what)
@@ -112,8 +112,8 @@ func TestTransitionsEndATaskOnceWithItsMoney(t *testing.T) {
 	}
 }
 
-// TestEveryTransitionIsTested: the tests above know all rows of the table, and records of tasks are
-// written in one place of internal/task.
+// TestEveryTransitionIsTested checks that allTransitions has all rows of the table, and that one
+// place of internal/task writes the records of tasks.
 func TestEveryTransitionIsTested(t *testing.T) {
 	t.Parallel()
 	files := token.NewFileSet()
@@ -146,6 +146,6 @@ func TestEveryTransitionIsTested(t *testing.T) {
 		return nil
 	})
 	if err != nil || rows != len(allTransitions) || writes != 1 {
-		t.Errorf("the table has %d rows, %d are tested; tasks are written in %d places; %v", rows, len(allTransitions), writes, err)
+		t.Errorf("the table has %d rows, %d are tested; %d places write tasks; %v", rows, len(allTransitions), writes, err)
 	}
 }

@@ -98,18 +98,18 @@ func (v *verification) tasks() {
 	}
 }
 
-// body checks that the job of a task is stored while it is needed.
+// body checks that the job of a task is stored: in its record, or apart while the task is unfinished.
 func (v *verification) body(r *record.Record) {
 	apart, err := v.Get(storage.Key(record.BodyPrefix, r.ID))
 	if !v.ok(err) {
 		return
 	}
-	there, elsewhere, needed := apart != nil, r.Body != nil, !r.Over()
+	exists, elsewhere, needed := apart != nil, r.Body != nil, !r.Over()
 	if r.Enclosed {
-		there, elsewhere, needed = elsewhere, there, !r.Over() && r.Delivery != record.Accepted
+		exists, elsewhere, needed = elsewhere, exists, true
 	}
-	if there != needed {
-		v.problem("task %s: it is %s, and its body exists: %t", r.ID, r.State, there)
+	if exists != needed {
+		v.problem("task %s: it is %s, and its body exists: %t", r.ID, r.State, exists)
 	}
 	if elsewhere {
 		v.problem("task %s: it has a second body", r.ID)

@@ -9,8 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestATaskIsChargedOnceWhateverChangesWhileItRuns changes the configuration and the state of a running task.
-func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
+// TestChangesDuringATaskDoNotChangeItsCharge changes the configuration and the state of its user
+// while a task runs.
+func TestChangesDuringATaskDoNotChangeItsCharge(t *testing.T) {
 	w := start(t, "")
 	reload := func(more string) {
 		config := configOf(t.Name(), more)
@@ -31,7 +32,7 @@ func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 		}},
 		{"the wallet is emptied", func(key gatetest.Key, _ string) {
 			if status, body := w.Admin(t, http.MethodPost, "/modelgate/wallets/"+key.UserID+"/debit", map[string]any{"amount": "100", "reason": "a test"}); status == http.StatusOK {
-				t.Errorf("what is held was debited: %s", body)
+				t.Errorf("the held amount was debited: %s", body)
 			}
 		}},
 		{"a cancellation is not confirmed", func(key gatetest.Key, task string) {
@@ -39,14 +40,14 @@ func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}
 		}},
-		// The last one: the tasks of later rows would be submitted at the new price.
+		// This must be the last row: tasks of later rows would have the new price.
 		{"a price is added", func(gatetest.Key, string) { reload("price video-e-1 {\nsecond 5\n}") }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			key := w.rich(t)
-			task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+			key := w.fundedKey(t)
+			task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 			c.meanwhile(key, task)
-			w.service.tells(task, made("https://cdn.example/v.mp4"))
+			w.service.setStatus(task, succeeded("https://cdn.example/v.mp4"))
 			for range 3 {
 				w.notify(t, task)
 			}
@@ -54,25 +55,24 @@ func TestATaskIsChargedOnceWhateverChangesWhileItRuns(t *testing.T) {
 				got := w.Wallet(t, key.UserID)
 				return got, got.Held == 0
 			})
-			w.has(t, key, "99.20", "0")
+			w.checkWallet(t, key, "99.20", "0")
 			w.Verify(t)
 		})
 	}
 }
 
-// TestCancellingAndFinishingAtOnceChargesOnceOrNever races the end of a job with the
-// caller, and submissions with cancellations.
-func TestCancellingAndFinishingAtOnceChargesOnceOrNever(t *testing.T) {
+// TestConcurrentCancelAndEndChargeAtMostOnce cancels tasks while their jobs end.
+func TestConcurrentCancelAndEndChargeAtMostOnce(t *testing.T) {
 	w := start(t, "")
-	w.service.stopsJobs()
-	key := w.rich(t)
+	w.service.enableCancel()
+	key := w.fundedKey(t)
 	charged := 0
 	for range 30 {
-		task := w.must(t, key, videoPath, asking(videoPath, nil)).Task_ID
+		task := w.submit(t, key, videoPath, bodyFor(videoPath, nil)).Task_ID
 		var all sync.WaitGroup
 		for _, act := range []func(){
 			func() { w.post(t, key, tasksPath+"/"+task+"/cancel", "") },
-			func() { w.service.tells(task, made("https://cdn.example/v.mp4")); w.notify(t, task) },
+			func() { w.service.setStatus(task, succeeded("https://cdn.example/v.mp4")); w.notify(t, task) },
 			func() { w.post(t, key, tasksPath+"/"+task+"/cancel", "") },
 		} {
 			all.Go(act)
@@ -91,31 +91,31 @@ func TestCancellingAndFinishingAtOnceChargesOnceOrNever(t *testing.T) {
 		want -= amount(t, "0.80")
 	}
 	if got := w.Wallet(t, key.UserID); got.Balance != want || got.Held != 0 {
-		t.Errorf("of 30 tasks %d were a success, there are %+v, want %v", charged, got, want)
+		t.Errorf("%d of 30 tasks succeeded: the wallet is %+v, want %v", charged, got, want)
 	}
 	w.Verify(t)
 }
 
-// TestATaskIsCancelledInTheMomentOfItsSubmission cancels a task while its backend is
+// TestATaskIsCancelledDuringItsSubmission cancels a task while its backend is
 // accepting the job.
-func TestATaskIsCancelledInTheMomentOfItsSubmission(t *testing.T) {
+func TestATaskIsCancelledDuringItsSubmission(t *testing.T) {
 	w := start(t, "")
-	w.service.stopsJobs()
-	key := w.rich(t)
+	w.service.enableCancel()
+	key := w.fundedKey(t)
 	begun, release := make(chan struct{}), make(chan struct{})
 	var once sync.Once
-	w.service.accepts(func(backends.Job) error {
+	w.service.acceptBy(func(backends.Job) error {
 		once.Do(func() { close(begun) })
 		<-release
 		return nil
 	})
 	done := make(chan gatetest.Answer, 1)
-	go func() { done <- w.post(t, key, videoPath, asking(videoPath, nil)) }()
+	go func() { done <- w.post(t, key, videoPath, bodyFor(videoPath, nil)) }()
 	<-begun
 	type page struct{ Data []resource }
 	list := decoded[page](t, w.get(t, key, tasksPath))
 	if len(list.Data) != 1 {
-		t.Fatalf("there are %d tasks", len(list.Data))
+		t.Fatalf("the list has %d tasks, want 1", len(list.Data))
 	}
 	id := list.Data[0].Task_ID
 	early := make(chan gatetest.Answer, 1)
@@ -127,8 +127,8 @@ func TestATaskIsCancelledInTheMomentOfItsSubmission(t *testing.T) {
 	if first.Status != http.StatusOK && first.Status != http.StatusConflict || end.Status != http.StatusOK {
 		t.Errorf("answered %d %s, then %d %s", first.Status, first.Body, end.Status, end.Body)
 	}
-	w.service.tells(id, made("https://cdn.example/v.mp4"))
+	w.service.setStatus(id, succeeded("https://cdn.example/v.mp4"))
 	w.notify(t, id)
-	w.has(t, key, "100", "0")
+	w.checkWallet(t, key, "100", "0")
 	w.Verify(t)
 }

@@ -25,14 +25,14 @@ func TestPiecesHaveAboutTheLengthOfAWord(t *testing.T) {
 	}
 }
 
-// The gateway reserves a third of the bytes of a text in tokens, rounded up. A
-// backend that reports more is limited and logged.
+// TestATextCountsAtMostAThirdOfItsBytes checks the limit of the gateway: a backend
+// must not report more tokens than a third of the bytes, rounded up.
 func TestATextCountsAtMostAThirdOfItsBytes(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.String().Draw(t, "text")
 		if got := strings.Join(slices.Collect(pieces(text)), ""); got != text {
-			t.Fatalf("the pieces make %q", got)
+			t.Fatalf("the pieces together are %q", got)
 		}
 		if n := tokens(text); n > (len(text)+2)/3 {
 			t.Fatalf("%d tokens in %d bytes", n, len(text))
@@ -51,7 +51,7 @@ func TestTextEndsAtLimitsAndStopSequences(t *testing.T) {
 	for _, c := range []struct {
 		limit int
 		stops []string
-		said  string
+		text  string
 		end   ending
 		stop  string
 	}{
@@ -68,8 +68,8 @@ func TestTextEndsAtLimitsAndStopSequences(t *testing.T) {
 		{2, []string{"three"}, "one two", limited, ""},
 		{2, []string{"two three"}, "one two", limited, ""},
 	} {
-		s := speak(text, c.limit, c.stops)
-		if s.text() != c.said || s.end != c.end || s.stop != c.stop || s.size() != len(c.said) {
+		s := generate(text, c.limit, c.stops)
+		if s.text() != c.text || s.end != c.end || s.stop != c.stop || s.size() != len(c.text) {
 			t.Errorf("limit %d, stops %q: %+v", c.limit, c.stops, s)
 		}
 	}
@@ -77,7 +77,7 @@ func TestTextEndsAtLimitsAndStopSequences(t *testing.T) {
 
 func TestTextIsLimited(t *testing.T) {
 	t.Parallel()
-	if s := speak(strings.Repeat(" word", 2*maxSpeech), 1<<40, nil); len(s.pieces) != maxSpeech || s.end != limited {
+	if s := generate(strings.Repeat(" word", 2*maxPieces), 1<<40, nil); len(s.pieces) != maxPieces || s.end != limited {
 		t.Errorf("%d pieces, ending %d", len(s.pieces), s.end)
 	}
 }

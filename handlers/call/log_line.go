@@ -27,8 +27,8 @@ func (c *call) conclusion() {
 	}
 }
 
-// report writes the call's one log line and counts it. The line is an error where only the
-// operator can help: the backend refuses the operator's credential or account.
+// report writes the call's one log line and counts it. The line is an error if the
+// backend refuses the operator's credential or account, because only the operator can help.
 func (c *call) report() {
 	a := c.answer
 	if a == nil || c.ended == usage.Refused && a.status == 0 {
@@ -46,7 +46,7 @@ func (c *call) report() {
 	}
 }
 
-// line is a call that is marshalled as its log line.
+// line marshals a call as its log line.
 type line call
 
 // MarshalLogObject implements zapcore.ObjectMarshaler. Times are in seconds.

@@ -19,8 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/query"
 )
 
-// call is one run of a command: its arguments by their names, and the request that
-// it sends.
+// call is one run of a command, with its arguments by name and its request.
 type call struct {
 	*cobra.Command
 
@@ -28,14 +27,14 @@ type call struct {
 	args map[string]string
 
 	method, path string
-	members      map[string]any // of the body, or of the query
+	members      map[string]any // of the body or the query
 	question     string
 }
 
 func (c *call) flag(name string) string { return c.Flags().Lookup(name).Value.String() }
 func (c *call) isSet(name string) bool  { return c.flag(name) == "true" }
 
-// request runs the request of the row and prints its answer.
+// request sends the request of the row and prints its answer.
 func (c *call) request() error {
 	if err := c.prepare(); err != nil {
 		return err
@@ -58,7 +57,7 @@ func (c *call) request() error {
 	return c.printed(answer, c.row.print)
 }
 
-// prepare makes the request of the arguments and the flags.
+// prepare sets the request from the arguments and the flags.
 func (c *call) prepare() error {
 	c.method, c.path, _ = strings.Cut(c.row.request, " ")
 	c.question, c.members = c.row.question, make(map[string]any)
@@ -101,8 +100,8 @@ func (c *call) prepare() error {
 	return nil
 }
 
-// member returns what a flag is in the request: nil if it was not given and has no
-// default.
+// member returns the value of a flag in the request; nil if the flag was not given and has
+// no default.
 func (f *flag) member(given *pflag.Flag) (any, error) {
 	if f.parse != nil {
 		return f.parse(given)
@@ -151,15 +150,15 @@ func (c *call) confirm() error {
 		return nil
 	}
 	fmt.Fprintln(c.ErrOrStderr())
-	return errExit{exitRefused, errors.New("not confirmed; say y, or give --yes")}
+	return errExit{exitRefused, errors.New("not confirmed; answer y, or use --yes")}
 }
 
-// requestPages requests pages up to --limit and prints them as one. Filters may
-// leave a page empty, so the list ends only where there is no next page.
+// requestPages requests pages up to --limit and prints them as one list. Filters may leave
+// a page empty, so the list ends only if there is no next page.
 func (c *call) requestPages(client *client) error {
 	limit, _ := c.Flags().GetInt64("limit")
 	if limit < 1 || limit > query.MaxLines {
-		return errUsage("--limit is 1 to %d, this is %d", query.MaxLines, limit)
+		return errUsage("--limit %d is not supported; allowed: 1 to %d", limit, query.MaxLines)
 	}
 	list := adminapi.Page[json.RawMessage]{Items: []json.RawMessage{}, Next: c.flag("after")}
 	for first := true; first || list.Next != "" && len(list.Items) < int(limit); first = false {
@@ -179,8 +178,8 @@ func (c *call) requestPages(client *client) error {
 	})))
 }
 
-// printed prints an answer: as one line of JSON with --json, else in words.
-func (c *call) printed(answer any, words printer) error {
+// printed prints an answer: with --json as one line of JSON, else with the printer.
+func (c *call) printed(answer any, print printer) error {
 	raw, err := dialect.JSON(answer)
 	if err != nil {
 		return err
@@ -191,7 +190,7 @@ func (c *call) printed(answer any, words printer) error {
 		return err
 	}
 	table := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	if err := words(table, c, raw); err != nil {
+	if err := print(table, c, raw); err != nil {
 		return err
 	}
 	return table.Flush()

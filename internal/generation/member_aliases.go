@@ -14,13 +14,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// decider is a quantity that affects the price, with the member names that
+// quantity is a quantity that affects the price, with the member names that
 // services are known to accept for it. Services merge the caller's additional
-// members over their own request, so such a member overrides what was priced.
-// It is allowed only if it has the priced value, or sets the value alone.
-type decider struct {
+// members over their own request, so such a member overrides the priced value.
+// It is allowed only if it has the priced value, or if no other member sets it.
+type quantity struct {
 	means string                                 // description for error messages
-	names []string                               // as [plain] has them
+	names []string                               // as returned by [normalize]
 	adopt func(r *Request, a *alias) (same bool) // sets the value if the request does not
 
 	// The value is compared with the request and the family, but does not
@@ -35,8 +35,8 @@ type decider struct {
 	counts bool
 }
 
-// deciders are in the order of evaluation: frames need the earlier ones.
-var deciders = []decider{
+// quantities are in the order of evaluation: frames depend on earlier ones.
+var quantities = []quantity{
 	{means: "`model`", adopt: adoptModel, names: []string{"model", "modelname", "modelid", "modelversion", "reqkey"}},
 	{means: "`duration`", adopt: adoptDuration, deep: true, names: []string{
 		"duration", "dur", "seconds", "durationseconds", "durationsec", "durationinseconds", "videoduration", "videodurationseconds", "numseconds",
@@ -89,16 +89,16 @@ var containers = []string{
 	"settings", "arguments", "args", "generationconfig", "videoconfig", "videogenerationconfig", "size", "videosize", "resolution", "instances", "video",
 }
 
-// maxContainers is the greatest depth of nested containers. Each is decoded
-// again, and no known service looks deeper than two.
+// maxContainers is the maximum depth of nested containers. Each is decoded
+// again, and no known service reads more than two levels.
 const maxContainers = 4
 
-// own are the members of the body itself that have a field in Request.
-var own = map[string]bool{"model": true, "duration": true, "n": true, "width": true, "height": true, "fps": true}
+// bodyFields are the members of the body itself that have a field in Request.
+var bodyFields = map[string]bool{"model": true, "duration": true, "n": true, "width": true, "height": true, "fps": true}
 
-// plain returns a name without case and separators, as lenient services compare
-// it: durationSeconds, duration_seconds and DURATION-SECONDS are equal.
-func plain(name string) string {
+// normalize returns a name without case and separators, because some services
+// ignore them: durationSeconds, duration_seconds and DURATION-SECONDS are equal.
+func normalize(name string) string {
 	return strings.Map(func(r rune) rune {
 		if r == '_' || r == '-' || r == ' ' {
 			return -1
@@ -110,10 +110,10 @@ func plain(name string) string {
 // longestName is longer than any name in the tables.
 const longestName = 64
 
-// ranks maps a name to its index in deciders.
+// ranks maps a name to its index in quantities.
 var ranks = func() map[string]int {
 	all := make(map[string]int)
-	for rank, d := range deciders {
+	for rank, d := range quantities {
 		for _, name := range d.names {
 			all[name] = rank
 		}
@@ -121,20 +121,20 @@ var ranks = func() map[string]int {
 	return all
 }()
 
-// deciderOf returns the decider for a member name, or nil.
-func deciderOf(name string) *decider {
+// quantityOf returns the quantity for a member name, or nil.
+func quantityOf(name string) *quantity {
 	if rank := rankOf(name); rank >= 0 {
-		return &deciders[rank]
+		return &quantities[rank]
 	}
 	return nil
 }
 
-// rankOf returns the index in deciders for a member name, or -1.
+// rankOf returns the index in quantities for a member name, or -1.
 func rankOf(name string) int {
 	if len(name) > longestName {
 		return -1
 	}
-	if rank, decides := ranks[plain(name)]; decides {
+	if rank, found := ranks[normalize(name)]; found {
 		return rank
 	}
 	return -1
@@ -172,19 +172,19 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 		}
 		rank := rankOf(name)
 		switch {
-		case path == "" && own[name]:
-		case raw[0] == '{' && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
+		case path == "" && bodyFields[name]:
+		case raw[0] == '{' && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, normalize(name)):
 			var inner map[string]json.RawMessage
 			_ = json.Unmarshal(raw, &inner) // raw was decoded before
 			found = walk(found, here, inner, depth+1)
-		case raw[0] == '[' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
+		case raw[0] == '[' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, normalize(name)):
 			var elements []map[string]json.RawMessage
 			if json.Unmarshal(raw, &elements) == nil { // otherwise they are not objects
 				for i, inner := range elements {
 					found = walk(found, here+"["+strconv.Itoa(i)+"]", inner, depth+1)
 				}
 			}
-		case raw[0] == '"' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, plain(name)):
+		case raw[0] == '"' && rank < 0 && depth < maxContainers && len(name) <= longestName && slices.Contains(containers, normalize(name)):
 			found = walk(found, here, objectIn(raw), depth+1)
 		case rank < 0:
 		case path == "" && string(raw) == "null": // treated as absent
@@ -197,8 +197,8 @@ func walk(found []alias, path string, members map[string]json.RawMessage, depth 
 	return found
 }
 
-// objectIn returns the members of the JSON object in a string, or nil if there
-// is none or it is too long.
+// objectIn returns the members of the JSON object in a string, or nil if the string
+// contains no object or is too long.
 func objectIn(raw json.RawMessage) (members map[string]json.RawMessage) {
 	var text string
 	if len(raw) > 2*MaxExtended || json.Unmarshal(raw, &text) != nil || len(text) > MaxExtended ||
@@ -211,7 +211,7 @@ func objectIn(raw json.RawMessage) (members map[string]json.RawMessage) {
 
 // alias is a member that sets a quantity that affects the price.
 type alias struct {
-	rank int // index in deciders
+	rank int // index in quantities
 	path string
 	raw  json.RawMessage
 	text string // if it is a string or a number
@@ -228,13 +228,13 @@ func newAlias(rank int, path string, raw json.RawMessage) alias {
 	return a
 }
 
-// decides returns the decider of the member.
-func (a *alias) decides() *decider { return &deciders[a.rank] }
+// quantity returns the quantity of the member.
+func (a *alias) quantity() *quantity { return &quantities[a.rank] }
 
-// counts reports whether the member affects the price. Some do so only with an
-// integer in any spelling; other values are lists or words.
+// counts reports whether the member affects the price. Members of some names do so
+// only with an integer value.
 func (a *alias) counts() bool {
-	if !a.decides().counts {
+	if !a.quantity().counts {
 		return true
 	}
 	n, err := strconv.ParseFloat(strings.TrimSpace(a.text), 64)
@@ -249,15 +249,15 @@ func (a *alias) readable() bool { return sizeText.MatchString(a.text) }
 func (r *Request) adopt(aliases []alias) *fault.Fault {
 	for i := range aliases {
 		a := &aliases[i]
-		if of := a.decides(); !of.adopt(r, a) {
-			return invalid(a.path, "must say the same as %s, which decides the price", of.means)
+		if of := a.quantity(); !of.adopt(r, a) {
+			return invalid(a.path, "must have the same value as %s, which determines the price", of.means)
 		}
 	}
 	return nil
 }
 
-// A number in a string must have the canonical spelling, because readers differ
-// about 010, 0x10 or 4e0.
+// A number in a string must have the canonical spelling, because parsers read 010,
+// 0x10 or 4e0 differently.
 var (
 	decimalText = regexp.MustCompile(`^(0|[1-9][0-9]*)(\.[0-9]+)?$`)
 	sizeText    = regexp.MustCompile(`^([1-9][0-9]{0,4})(?:[xX*×]([1-9][0-9]{0,4})|[pPkK])?$`)
@@ -349,7 +349,8 @@ func resolutionText(text string, lines int) string {
 }
 
 // agreeFrames reports whether a number of frames results in the requested
-// duration. Services count one more, the first frame. A list contains pictures.
+// duration. Services may count the first frame in addition. A list contains
+// pictures.
 func agreeFrames(r *Request, a *alias) bool {
 	if a.raw[0] == '[' || a.raw[0] == '{' {
 		return true
@@ -358,6 +359,6 @@ func agreeFrames(r *Request, a *alias) bool {
 	if err != nil || !decimalText.MatchString(a.text) || r.Output.Duration == nil || r.Output.FPS == nil || *r.Output.FPS > maxFPS {
 		return false
 	}
-	asked := int64(*r.Output.Duration) * int64(*r.Output.FPS)
-	return asked == n*int64(catalog.Second) || asked == (n-1)*int64(catalog.Second)
+	requested := int64(*r.Output.Duration) * int64(*r.Output.FPS)
+	return requested == n*int64(catalog.Second) || requested == (n-1)*int64(catalog.Second)
 }

@@ -12,13 +12,13 @@ const (
 	// rounded up. That is the most that the gateway accepts from a backend.
 	minPiece, maxPiece = 3, 8
 
-	// maxSpeech is the maximum length of an answer in pieces.
-	maxSpeech = 1 << 16
+	// maxPieces is the maximum length of an answer in pieces.
+	maxPieces = 1 << 16
 )
 
-// pieces yields the pieces of a text. A piece ends before a space after
-// minPiece characters, or else after maxPiece. Only the last piece may be
-// shorter than minPiece.
+// pieces yields the pieces of a text. A piece ends before the first space after
+// minPiece characters, at the latest after maxPiece characters. Only the last
+// piece may be shorter than minPiece.
 func pieces(text string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		start, length := 0, 0
@@ -56,8 +56,8 @@ const (
 	calling                // it ends with a tool call
 )
 
-// speech is a generated text: words, or the arguments of a tool call.
-type speech struct {
+// generated is a generated text: an answer, or the arguments of a tool call.
+type generated struct {
 	pieces []string
 	end    ending
 	stop   string // the stop sequence, if stopped
@@ -65,11 +65,11 @@ type speech struct {
 	echo   string // the prompt, if it must be repeated first
 }
 
-// speak returns text, cut to at most limit pieces and before the first stop
+// generate truncates a text to at most limit pieces, and before the first stop
 // sequence. A sequence counts only if all of it is within the limit.
-func speak(text string, limit int, stops []string) speech {
-	s := speech{end: finished}
-	limit = min(limit, maxSpeech)
+func generate(text string, limit int, stops []string) generated {
+	s := generated{end: finished}
+	limit = min(limit, maxPieces)
 	n, length := 0, 0
 	for p := range pieces(text) {
 		if n == limit {
@@ -92,42 +92,42 @@ func speak(text string, limit int, stops []string) speech {
 }
 
 // respond returns a tool call if there is a tool and its arguments are within
-// the limit. Otherwise it returns words about the result of a tool, or about
-// the user's text.
-func (q *request) respond(r simulation, limit int, stops []string) (speech, error) {
+// the limit. Otherwise it returns an answer to the result of a tool, or to the
+// user's text.
+func (q *request) respond(r simulation, limit int, stops []string) (generated, error) {
 	call, err := q.tool()
 	if err != nil {
-		return speech{}, err
+		return generated{}, err
 	}
-	said, fromTool := q.Messages[len(q.Messages)-1].result()
+	text, fromTool := q.Messages[len(q.Messages)-1].result()
 	if !fromTool {
-		said = q.asked()
+		text = q.lastUserText()
 	}
 	if call != nil && !fromTool {
-		if s := speak(call.arguments(), limit, nil); s.end == finished {
+		if s := generate(call.arguments(), limit, nil); s.end == finished {
 			s.end, s.call = calling, call
 			return s, nil
 		}
 	}
-	return speak(words(r, said, fromTool), limit, stops), nil
+	return generate(answerText(r, text, fromTool), limit, stops), nil
 }
 
 // text returns the whole text.
-func (s speech) text() string { return strings.Join(s.pieces, "") }
+func (s generated) text() string { return strings.Join(s.pieces, "") }
 
 // size returns the length of the text in bytes.
-func (s speech) size() int { return len(s.text()) }
+func (s generated) size() int { return len(s.text()) }
 
-// words returns the answer to a user's text or a tool's result.
-func words(r simulation, said string, fromTool bool) string {
+// answerText returns the answer to a user's text or a tool's result.
+func answerText(r simulation, text string, fromTool bool) string {
 	switch {
 	case r.long > 0:
 		return "word" + strings.Repeat(" word", r.long-1) // each is one piece
 	case fromTool:
-		return "The tool answered: " + said
-	case said == "":
+		return "The tool answered: " + text
+	case text == "":
 		return "You said nothing."
 	default:
-		return "You said: " + said
+		return "You said: " + text
 	}
 }

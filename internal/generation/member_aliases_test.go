@@ -26,18 +26,18 @@ var places = []struct{ body, path string }{
 }
 
 // TestAliasesMustHaveThePricedValue sets each quantity by each of its names at
-// each position: the same value is accepted, another one is refused.
+// each position. The same value must be accepted, a different one refused.
 func TestAliasesMustHaveThePricedValue(t *testing.T) {
 	t.Parallel()
-	const said = `"model":"any","duration":4,"n":2,"fps":24,"width":1280,"height":720`
+	const base = `"model":"any","duration":4,"n":2,"fps":24,"width":1280,"height":720`
 	for _, c := range []struct {
-		names  string
-		same   string // separated by spaces
-		others string
+		names     string
+		same      string // separated by spaces
+		different string
 	}{
 		{"duration seconds Duration DURATION SECONDS durationSeconds duration_seconds Duration-Seconds video_duration \u017feconds", `4 4.0 4e0 "4" "4.0"`, `12 0 -4 4.1 "12" "0x10p-2" "400e-2" "+4" "4e0" "04" "4\u0020" "4/1" "soon" "" [4] {"a":4} true null`},
 		{"n N sampleCount sample_count num_videos number_of_videos num_outputs batch_size Count", `2 "2"`, `9 1 2.0 2e0 -2 "9" "+2" "02" "0x2" "" [2] false null 99999999999`},
-		{"model Model model_name modelName MODEL_ID model-version", `"any"`, `"dear" "Any" "" 1 null ["any"]`},
+		{"model Model model_name modelName MODEL_ID model-version", `"any"`, `"expensive" "Any" "" 1 null ["any"]`},
 		{"width Width video_width", `1280 "1280"`, `3840 "01280" null`},
 		{"height HEIGHT", `720 "720"`, `2160 720.5 null`},
 		{"fps FPS frame_rate framesPerSecond", `24 "24"`, `12 23.976 null`},
@@ -48,23 +48,23 @@ func TestAliasesMustHaveThePricedValue(t *testing.T) {
 		for name := range strings.FieldsSeq(c.names) {
 			for _, place := range places {
 				if place.path == "" && slices.Contains([]string{"model", "duration", "n", "fps", "width", "height", "Duration", "DURATION", "SECONDS", "\u017feconds", "N", "Model", "FPS", "Width", "HEIGHT"}, name) {
-					continue // the member itself, or one that differs only in case
+					continue // the priced member, or one that differs only in case
 				}
 				for value := range strings.FieldsSeq(c.same) {
-					body := aliased(said, place.body, name, value)
+					body := aliased(base, place.body, name, value)
 					if _, refused := decodeAndCheck(t, body); refused != nil {
 						t.Errorf("%s was answered %v", body, refused)
 					}
 				}
-				for value := range strings.FieldsSeq(c.others) {
-					body := aliased(said, place.body, name, value)
+				for value := range strings.FieldsSeq(c.different) {
+					body := aliased(base, place.body, name, value)
 					_, refused := decodeAndCheck(t, body)
 					switch {
 					case value == "null" && place.path == "": // treated as absent
 						if refused != nil {
 							t.Errorf("%s was answered %v", body, refused)
 						}
-					case !refusedAt(refused, fault.InvalidParameter, place.path+name, "must say the same as"):
+					case !refusedAt(refused, fault.InvalidParameter, place.path+name, "must have the same value as"):
 						t.Errorf("%s was answered %v, want a refusal at %s", body, refused, place.path+name)
 					}
 				}
@@ -73,12 +73,12 @@ func TestAliasesMustHaveThePricedValue(t *testing.T) {
 	}
 }
 
-func aliased(said, place, name, value string) string {
+func aliased(base, place, name, value string) string {
 	member := `"` + name + `":` + value
-	return `{` + said + `,` + within(place, member) + `}`
+	return `{` + base + `,` + within(place, member) + `}`
 }
 
-// within puts members into a position, which may be a string.
+// within puts a member into a position, which may be inside a JSON string.
 func within(place, member string) string {
 	if strings.Contains(place, `\"`) {
 		member = strings.ReplaceAll(strings.ReplaceAll(member, `\`, `\\`), `"`, `\"`)
@@ -92,7 +92,7 @@ func TestTheValueOfAnAliasIsPricedAndSent(t *testing.T) {
 		got, refused := decodeAndCheck(t, `{`+within(place.body, `"modelName":"e-1","DurationSeconds":"12","sampleCount":3,"size":"720x1280","frameRate":30`)+`}`)
 		out := got.Job().Output
 		if refused != nil || got.Model != "e-1" || got.Family != "E" || out.Duration != 12 || out.Count != 3 || out.Width != 720 || out.Height != 1280 || out.FPS != 30 || out.Resolution != "720P" {
-			t.Errorf("within %q it became %+v of %q, %v", place.path, out, got.Model, refused)
+			t.Errorf("in %q: output %+v of model %q, %v", place.path, out, got.Model, refused)
 		}
 	}
 	// Two aliases must agree. A number of frames needs duration and frame rate.
@@ -105,7 +105,7 @@ func TestTheValueOfAnAliasIsPricedAndSent(t *testing.T) {
 		`{"model":"any","fps":24,"num_frames":96}`:                                              "num_frames",
 		`{"model":"any","duration":4,"metadata":{"fps":24,"size":{"width":1}},"num_frames":99}`: "num_frames",
 	} {
-		if _, refused := decodeAndCheck(t, body); !refusedAt(refused, fault.InvalidParameter, param, "must say the same as") {
+		if _, refused := decodeAndCheck(t, body); !refusedAt(refused, fault.InvalidParameter, param, "must have the same value as") {
 			t.Errorf("%s was answered %v, want a refusal at %s", body, refused, param)
 		}
 	}
@@ -129,7 +129,7 @@ func TestTheCostOfCheckingABodyIsLinear(t *testing.T) {
 		}
 		runtime.ReadMemStats(&after)
 		if spent := after.TotalAlloc - before.TotalAlloc; spent > 16*size {
-			t.Errorf("%s cost %d MiB for %d", name, spent>>20, size>>20)
+			t.Errorf("%s: %d MiB were allocated for %d MiB", name, spent>>20, size>>20)
 		}
 	}
 }
@@ -139,14 +139,14 @@ func TestAMemberThatDiffersOnlyInCaseIsRefused(t *testing.T) {
 	for name, value := range map[string]string{
 		"Metadata": `{"duration":12,"n":100}`, "METADATA": `{}`, "Prompt": `"p"`, "Image": `"x"`, "Negative_Prompt": `"p"`, "FPS": `1`, "User": `"u"`, "Response_Format": `"u"`,
 	} {
-		if _, refused := decodeAndCheck(t, `{"model":"e-1","`+name+`":`+value+`}`); !refusedAt(refused, fault.InvalidParameter, strings.ToLower(name), "must be written exactly so") {
+		if _, refused := decodeAndCheck(t, `{"model":"e-1","`+name+`":`+value+`}`); !refusedAt(refused, fault.InvalidParameter, strings.ToLower(name), "must have exactly this spelling") {
 			t.Errorf("%s was answered %v", name, refused)
 		}
 	}
 }
 
-// TestHarmlessMembersArePassedOn tests words of services without a common
-// meaning.
+// TestHarmlessMembersArePassedOn checks members whose values have no common meaning
+// among services.
 func TestHarmlessMembersArePassedOn(t *testing.T) {
 	t.Parallel()
 	for _, members := range []string{
@@ -173,7 +173,7 @@ func TestExtInfoMustNotContradictThePrice(t *testing.T) {
 		{"video-e-1", object{"size": "3840x2160"}, "ext_info.size"},
 		{"video-e-1", object{"size": "ultra"}, "ext_info.size"},
 		{"video-e-1", object{"n": 2}, "ext_info.n"},
-		{"video-e-1", object{"model_name": "dear"}, "ext_info.model_name"},
+		{"video-e-1", object{"model_name": "expensive"}, "ext_info.model_name"},
 		{"image-a-1", object{"count": 9}, "ext_info.count"},
 		{"image-a-1", object{"resolution": "1k", "count": 1}, ""},
 	} {
@@ -186,7 +186,7 @@ func TestExtInfoMustNotContradictThePrice(t *testing.T) {
 			t.Errorf("%v was answered %v, want a refusal at %q", c.info, refused, c.param)
 		}
 		if refused == nil && (got.Output.Width != nil || got.Output.FPS != nil) {
-			t.Errorf("%v changed what is asked for to %+v", c.info, got.Output)
+			t.Errorf("%v changed the output to %+v", c.info, got.Output)
 		}
 	}
 }
@@ -196,7 +196,7 @@ func TestEchoedFieldsAreLimited(t *testing.T) {
 	text := func(n int) string { return strings.Repeat("图", n) }
 	for _, c := range []struct {
 		member string
-		most   int // characters
+		max    int // characters
 		value  func(n int) any
 	}{
 		{"prompt", 32768, func(n int) any { return text(n) }},
@@ -205,12 +205,12 @@ func TestEchoedFieldsAreLimited(t *testing.T) {
 		{"response_format", 1000, func(n int) any { return text(n) }},
 		{"metadata", 256 << 10, func(n int) any { return object{"a": strings.Repeat("a", n-len(`{"a":""}`))} }},
 	} {
-		for n, passes := range map[int]bool{c.most: true, c.most + 1: false} {
+		for n, passes := range map[int]bool{c.max: true, c.max + 1: false} {
 			body, err := json.Marshal(object{"model": "any", c.member: c.value(n)})
 			if err != nil {
 				t.Fatal(err)
 			}
-			words := fmt.Sprintf("at most %d ", c.most)
+			words := fmt.Sprintf("at most %d ", c.max)
 			if _, refused := decodeAndCheck(t, string(body)); passes && refused != nil || !passes && !refusedAt(refused, fault.InvalidParameter, c.member, words, fmt.Sprintf("not %d", n)) {
 				t.Errorf("%s of %d was answered %v", c.member, n, refused)
 			}

@@ -33,60 +33,60 @@ func charges(t *testing.T, g *gatetest.Gate, calls map[string]reported) {
 				t.Errorf("logged %v, want %s", line, c.basis)
 			}
 			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-				t.Errorf("the wallet has %v, the call should have cost %v\n%s", w.Balance, c.cost, got.Body)
+				t.Errorf("the wallet has %v, want a charge of %v\n%s", w.Balance, c.cost, got.Body)
 			}
 		})
 	}
 }
 
-func TestFiguresOfAReportMayBeFloatsAndDigitsInQuotes(t *testing.T) {
+func TestReportedNumbersMayBeFloatsOrStrings(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	calls := make(map[string]reported)
-	for figure, tokens := range map[string]money.Amount{
+	for number, tokens := range map[string]money.Amount{
 		"20": 20, "20.0": 20, "2e1": 20, "2E+1": 20, "200e-1": 20, "0.2e2": 20, `"20"`: 20, "19.5": 20, "19.0000001": 20, "1e300": 64, "0.0": 4,
 	} {
-		calls["messages "+figure] = reported{
-			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+figure, 1)), 9 + 10*tokens,
-			map[bool]string{true: "estimated", false: "reported"}[figure == "0.0"], // a report of 0 tokens for a text of 11 bytes is replaced
+		calls["messages "+number] = reported{
+			messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+number, 1)), 9 + 10*tokens,
+			map[bool]string{true: "estimated", false: "reported"}[number == "0.0"], // a report of 0 tokens for a text of 11 bytes is replaced
 		}
-		if figure != "1e300" {
-			calls["a chat's stream "+figure] = reported{
-				chat, streamed, gatetest.Stream(append(chatChunks, strings.Replace(usageChunk, `"completion_tokens":2`, `"completion_tokens":`+figure, 1), doneChunk)...),
-				7 + 10*map[bool]money.Amount{true: 2, false: tokens}[figure == "0.0"], map[bool]string{true: "estimated", false: "reported"}[figure == "0.0"],
+		if number != "1e300" {
+			calls["a chat stream "+number] = reported{
+				chat, streamed, gatetest.Stream(append(chatChunks, strings.Replace(usageChunk, `"completion_tokens":2`, `"completion_tokens":`+number, 1), doneChunk)...),
+				7 + 10*map[bool]money.Amount{true: 2, false: tokens}[number == "0.0"], map[bool]string{true: "estimated", false: "reported"}[number == "0.0"],
 			}
 		}
 	}
-	for _, figure := range []string{"-20", "null", "true", `"20.0"`, `" 20"`, `"many"`, `""`, "[20]", "{}"} {
-		calls["no figure "+figure] = reported{messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+figure, 1)), 9 + 10*4, "estimated"}
+	for _, number := range []string{"-20", "null", "true", `"20.0"`, `" 20"`, `"many"`, `""`, "[20]", "{}"} {
+		calls["invalid "+number] = reported{messages, "", gatetest.JSON(200, strings.Replace(messageAnswer, `"output_tokens":4`, `"output_tokens":`+number, 1)), 9 + 10*4, "estimated"}
 	}
 	charges(t, g, calls)
 }
 
-func TestReasoningThatStandsInTheTotalAloneIsCharged(t *testing.T) {
+func TestReasoningReportedOnlyInTheTotalIsCharged(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	calls := make(map[string]reported)
 	for name, c := range map[string]struct {
-		figures string
+		numbers string
 		tokens  money.Amount
 	}{
 		"no reasoning":                     {`"completion_tokens":2,"total_tokens":9`, 2},
-		"reasoning inside":                 {`"completion_tokens":20,"total_tokens":27,"completion_tokens_details":{"reasoning_tokens":10}`, 20},
-		"reasoning inside and a total off": {`"completion_tokens":20,"total_tokens":28,"completion_tokens_details":{"reasoning_tokens":10}`, 20},
-		"reasoning beside":                 {`"completion_tokens":2,"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":20}`, 22},
-		"reasoning beside a longer text":   {`"completion_tokens":20,"total_tokens":37,"completion_tokens_details":{"reasoning_tokens":10}`, 30},
-		"reasoning beside after the total": {`"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":20},"completion_tokens":2`, 22},
-		"reasoning not told apart":         {`"completion_tokens":2,"total_tokens":29`, 22},
-		"a total above what was allowed":   {`"completion_tokens":2,"total_tokens":9e300`, 1000},
-		"a total that is no count":         {`"completion_tokens":2,"total_tokens":-1`, 2},
+		"reasoning included":               {`"completion_tokens":20,"total_tokens":27,"completion_tokens_details":{"reasoning_tokens":10}`, 20},
+		"reasoning included, wrong total":  {`"completion_tokens":20,"total_tokens":28,"completion_tokens_details":{"reasoning_tokens":10}`, 20},
+		"reasoning added":                  {`"completion_tokens":2,"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":20}`, 22},
+		"reasoning added to a longer text": {`"completion_tokens":20,"total_tokens":37,"completion_tokens_details":{"reasoning_tokens":10}`, 30},
+		"reasoning added, after the total": {`"total_tokens":29,"completion_tokens_details":{"reasoning_tokens":20},"completion_tokens":2`, 22},
+		"reasoning only in the total":      {`"completion_tokens":2,"total_tokens":29`, 22},
+		"a total above the limit":          {`"completion_tokens":2,"total_tokens":9e300`, 1000},
+		"a negative total":                 {`"completion_tokens":2,"total_tokens":-1`, 2},
 		"a total below its parts":          {`"completion_tokens":2,"total_tokens":5`, 2},
 	} {
-		report := strings.Replace(usageChunk, `"completion_tokens":2,"total_tokens":9`, c.figures, 1)
+		report := strings.Replace(usageChunk, `"completion_tokens":2,"total_tokens":9`, c.numbers, 1)
 		calls[name] = reported{chat, streamed, gatetest.Stream(append(chatChunks, report, doneChunk)...), 7 + 10*c.tokens, "reported"}
 	}
 	charges(t, g, calls)
 }
 
-func TestAnAnswerThatCannotBeReadIsEstimatedByItsBytes(t *testing.T) {
+func TestUnreadableAnswersAreEstimatedByTheirBytes(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	encoded := func(encoding, contentType string, length int) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
@@ -96,15 +96,15 @@ func TestAnAnswerThatCannotBeReadIsEstimatedByItsBytes(t *testing.T) {
 	}
 	const asked = 2 // input tokens of the question
 	charges(t, g, map[string]reported{
-		"an unknown encoding":      {chat, "", encoded("br", "application/json", 100), asked + 10*34, "estimated"},
-		"one of a stream":          {messages, streamed, encoded("br", "text/event-stream", 100), asked + 10*34, "estimated"},
-		"no gzip although it says": {chat, "", encoded("gzip", "application/json", 100), asked + 10*34, "estimated"},
-		"more than was allowed":    {chat, "", encoded("br", "application/json", 9000), asked + 10*1000, "estimated"},
-		"nothing":                  {chat, "", encoded("br", "application/json", 0), 0, "none"},
+		"an unknown encoding":             {chat, "", encoded("br", "application/json", 100), asked + 10*34, "estimated"},
+		"an unknown encoding of a stream": {messages, streamed, encoded("br", "text/event-stream", 100), asked + 10*34, "estimated"},
+		"not gzip":                        {chat, "", encoded("gzip", "application/json", 100), asked + 10*34, "estimated"},
+		"more than max_output":            {chat, "", encoded("br", "application/json", 9000), asked + 10*1000, "estimated"},
+		"nothing":                         {chat, "", encoded("br", "application/json", 0), 0, "none"},
 	})
 }
 
-func TestAReportThatIsLessThanTheOneBeforeTakesNothingBack(t *testing.T) {
+func TestALowerReportDoesNotReduceTheCharge(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	chunk := func(usage string) string {
 		return strings.Replace(chatChunk(""), `"choices"`, `"usage":{`+usage+`},"choices"`, 1)
@@ -117,17 +117,17 @@ func TestAReportThatIsLessThanTheOneBeforeTakesNothingBack(t *testing.T) {
 		return gatetest.Stream(append(events, messageEvents[7])...)
 	}
 	charges(t, g, map[string]reported{
-		"less input":             {messages, streamed, stream(`"input_tokens":25,"output_tokens":1`, `"input_tokens":0,"output_tokens":15`), 25 + 150, "reported"},
-		"less output":            {messages, streamed, stream(`"input_tokens":25`, `"output_tokens":15`, `"output_tokens":3`), 25 + 150, "reported"},
-		"less from the cache":    {messages, streamed, stream(`"input_tokens":25,"cache_read_input_tokens":100`, `"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":15`), 25 + 10 + 150, "reported"},
-		"more":                   {messages, streamed, stream(`"input_tokens":25`, `"input_tokens":40,"output_tokens":3`, `"output_tokens":15`), 40 + 150, "reported"},
-		"as much from a cache":   {messages, streamed, stream(`"input_tokens":100`, `"input_tokens":0,"cache_read_input_tokens":100,"output_tokens":15`), 10 + 150, "reported"},
-		"a chat's chunks":        {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":7,"completion_tokens":9`), chunk(`"prompt_tokens":3,"completion_tokens":2`), doneChunk)...), 7 + 90, "reported"},
-		"a chat's cache at last": {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":100,"completion_tokens":2`), chunk(`"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":2`), doneChunk)...), 40 + 6 + 20, "reported"},
+		"less input":                    {messages, streamed, stream(`"input_tokens":25,"output_tokens":1`, `"input_tokens":0,"output_tokens":15`), 25 + 150, "reported"},
+		"less output":                   {messages, streamed, stream(`"input_tokens":25`, `"output_tokens":15`, `"output_tokens":3`), 25 + 150, "reported"},
+		"less from the cache":           {messages, streamed, stream(`"input_tokens":25,"cache_read_input_tokens":100`, `"input_tokens":20,"cache_read_input_tokens":0,"output_tokens":15`), 25 + 10 + 150, "reported"},
+		"more":                          {messages, streamed, stream(`"input_tokens":25`, `"input_tokens":40,"output_tokens":3`, `"output_tokens":15`), 40 + 150, "reported"},
+		"the same amount from a cache":  {messages, streamed, stream(`"input_tokens":100`, `"input_tokens":0,"cache_read_input_tokens":100,"output_tokens":15`), 10 + 150, "reported"},
+		"chat chunks":                   {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":7,"completion_tokens":9`), chunk(`"prompt_tokens":3,"completion_tokens":2`), doneChunk)...), 7 + 90, "reported"},
+		"chat, cache in the last chunk": {chat, streamed, gatetest.Stream(append(chatChunks, chunk(`"prompt_tokens":100,"completion_tokens":2`), chunk(`"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60},"completion_tokens":2`), doneChunk)...), 40 + 6 + 20, "reported"},
 	})
 }
 
-func TestAnOutputReportedBeforeTheContentIsNoReportOfIt(t *testing.T) {
+func TestOutputReportedBeforeTheContentIsIgnored(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	early := func(n int) string {
 		return fmt.Sprintf("data: {\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\"}}],\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":%d}}\n\n", n)
@@ -144,7 +144,7 @@ func TestAnOutputReportedBeforeTheContentIsNoReportOfIt(t *testing.T) {
 		"in the chunk":           {chat, streamed, gatetest.Stream(together, chatChunks[2], doneChunk), 7 + 10, "reported"},
 		"at the end":             {chat, streamed, gatetest.Stream(early(0), chatChunks[1], chatChunks[2], usageChunk, doneChunk), 7 + 20, "reported"},
 		"a tool without a count": {messages, streamed, gatetest.Stream(tool...), 25 + 4*10, "estimated"},
-		"a chat's tool": {
+		"a tool in chat": {
 			chat, streamed, gatetest.Stream(early(0), chatChunk(`"tool_calls":[{"index":0,"id":"a","function":{"name":"get_weather","arguments":"{}"}}]`), chatChunks[2], doneChunk),
 			7 + 5*10, "estimated",
 		},
@@ -155,7 +155,7 @@ func TestAnOutputReportedBeforeTheContentIsNoReportOfIt(t *testing.T) {
 	})
 }
 
-func TestAStreamUnderAnotherMediaTypeIsReadAsAStream(t *testing.T) {
+func TestAStreamWithAnotherMediaTypeIsReadAsAStream(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	chatStream := strings.Join(chatChunks, "") + usageChunk + doneChunk
 	trimmed := strings.Join(chatChunks, "") + doneChunk
@@ -176,9 +176,9 @@ func TestAStreamUnderAnotherMediaTypeIsReadAsAStream(t *testing.T) {
 			cost       money.Amount
 		}{
 			"messages":               {messages, streamed, as(media, 1, messagesStream), messagesStream, 25 + 150},
-			"messages otherwise cut": {messages, streamed, as(media, 7, messagesStream), messagesStream, 25 + 150},
+			"messages cut otherwise": {messages, streamed, as(media, 7, messagesStream), messagesStream, 25 + 150},
 			"with its length":        {messages, streamed, gatetest.Body(200, media, messagesStream), messagesStream, 25 + 150},
-			"nobody's wish":          {messages, "", as(media, 2, messagesStream), messagesStream, 25 + 150},
+			"not requested":          {messages, "", as(media, 2, messagesStream), messagesStream, 25 + 150},
 			"chat":                   {chat, streamed, as(media, 3, chatStream), trimmed, 7 + 20},
 			"chat after lines":       {chat, streamed, as(media, 4, "\n\n: waiting\n\n"+chatStream), "\n\n: waiting\n\n" + trimmed, 7 + 20},
 			"chat with its length":   {chat, streamed, gatetest.Body(200, media, chatStream), chatStream, 7 + 20},
@@ -199,7 +199,7 @@ func TestAStreamUnderAnotherMediaTypeIsReadAsAStream(t *testing.T) {
 					t.Errorf("logged %v", line)
 				}
 				if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
-					t.Errorf("the wallet has %v, the call should have cost %v", w.Balance, c.cost)
+					t.Errorf("the wallet has %v, want a charge of %v", w.Balance, c.cost)
 				}
 			})
 		}
@@ -207,7 +207,7 @@ func TestAStreamUnderAnotherMediaTypeIsReadAsAStream(t *testing.T) {
 	g.Verify(t)
 }
 
-func TestAStreamUnderAnotherMediaTypeThatBreaksOffIsNoWholeAnswer(t *testing.T) {
+func TestABrokenStreamWithAnotherMediaTypeIsIncomplete(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)
 	g.Credit(t, key.UserID, "1.00")
@@ -221,7 +221,7 @@ func TestAStreamUnderAnotherMediaTypeThatBreaksOffIsNoWholeAnswer(t *testing.T) 
 		if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "upstream_error" || line.Text("cost") != c.cost {
 			t.Errorf("%s: logged %v, want %s", name, line, c.cost)
 		}
-		if want := strings.Join(c.events, "") + errorEvent(messages, "overloaded_error", "", brokeOff, got.RequestID()); got.Body != want {
+		if want := strings.Join(c.events, "") + errorEvent(messages, "overloaded_error", "", incomplete, got.RequestID()); got.Body != want {
 			t.Errorf("%s: the caller got\n%s", name, got.Body)
 		}
 	}

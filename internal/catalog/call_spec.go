@@ -6,25 +6,25 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
-// Ask describes a call, as far as that determines its greatest price.
-type Ask struct {
+// CallSpec is the parameters of a call that determine its highest cost.
+type CallSpec struct {
 	Model        string // as in the body
-	BodyBytes    int64  // of the request body, without what the next two fields count
-	PromptTokens int64  // prompts that are given as tokens
+	BodyBytes    int64  // length of the body, without the parts that the next two fields count
+	PromptTokens int64  // number of tokens of prompts that are given as tokens
 	InlineInput  int64  // tokens to reserve for inline images, documents and audio
 	Prompts      int64  // at least 1
-	Choices      int64  // per prompt: the greater of n and best_of, at least 1
+	Choices      int64  // per prompt: the maximum of n and best_of, at least 1
 	MaxTokens    int64  // per choice; valid if HasMaxTokens
 	HasMaxTokens bool
 
 	// Links is the number of links. FullContext is set for any other source of
 	// unknown size (a file id, a container, an earlier response, a PDF) and for
-	// server-side tools. Either one reserves the whole context.
+	// server-side tools. Both reserve the whole context.
 	Links       int64
 	FullContext bool
 
-	// Media is input that the text of the messages does not show. It is not
-	// reserved, but estimated; see [Price.Estimate].
+	// Media is input other than the text of the messages. It is not reserved, but
+	// estimated; see [Price.Estimate].
 	Media Media
 
 	// FullOutput is set if the backend may ignore MaxTokens. Then max_output is
@@ -35,21 +35,21 @@ type Ask struct {
 	Geo        Option       // inference_geo
 	Tools      []ServerTool // server-side tools
 	Audio      bool         // the body requests or contains audio
-	AudioParam string       // the first member that does so; empty: content of a message
+	AudioParam string       // first member that requests audio; empty: content of a message
 	Image      bool         // the body requests or contains images
 	ImageOut   bool         // the body requests images
-	Compaction bool         // the backend may compact the context, which is one more pass
+	Compaction bool         // the backend may compact the context, in one more pass
 	Thinking   bool         // the body enables reasoning
 	Models     []NamedModel // other models that the body names
 }
 
-// text returns the greatest number of tokens of inline text.
-func (a *Ask) text() int64 { return usage.Estimate(a.BodyBytes) + a.PromptTokens }
+// text returns the maximum number of tokens of inline text.
+func (a *CallSpec) text() int64 { return usage.Estimate(a.BodyBytes) + a.PromptTokens }
 
-// CostsUnseen reports whether a part of the cost is not visible in the texts of
-// request and answer: tools that the backend runs, other models, one more pass,
-// reasoning, audio, images, or input that is not inline text.
-func (a *Ask) CostsUnseen() bool {
+// CostsUnseen reports whether the texts of request and answer do not show the whole cost. This is so
+// with tools that the backend runs, other models, one more pass, reasoning, audio, images, or input
+// that is not inline text.
+func (a *CallSpec) CostsUnseen() bool {
 	return a.FullContext || a.Links > 0 || a.InlineInput > 0 || len(a.Tools) > 0 || a.Compaction || a.Thinking || a.Audio || a.ImageOut ||
 		slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.Price != nil })
 }
@@ -69,9 +69,9 @@ type ServerTool struct {
 
 // NamedModel is another model that a body names.
 type NamedModel struct {
-	// The path in the body. A model of a tool ("tools[0].model") runs in
-	// addition to the model of the call. One of "moderation.model" costs
-	// nothing. Any other one ("fallbacks[0].model") may replace it.
+	// The path in the body. The model of a tool ("tools[0].model") runs in addition
+	// to the model of the call. A model for moderation ("moderation.model") costs
+	// nothing. Any other model ("fallbacks[0].model") may replace that of the call.
 	Param string
 
 	Name      string

@@ -8,13 +8,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// TestWhatDecidesTheVendorsPriceIsPricedOrRefused asks for a video of 4 seconds, and for
-// more by another member. If the model is priced by the second, the submission is refused
+// TestMembersThatChangeTheCostArePricedOrRefused submits a video of 4 seconds with another member
+// that makes it more expensive. If the model has a price per second, the submission is refused
 // before any hold, and the error names that member.
-func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
+func TestMembersThatChangeTheCostArePricedOrRefused(t *testing.T) {
 	const given = `"model":"video-e-1","duration":4,"n":1`
 	w := start(t, "")
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	for _, c := range []struct {
 		path   string // empty: generations
 		member string
@@ -30,7 +30,7 @@ func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 		{"", `"metadata":{"content":[{"type":"text","text":"a boat \u002d-dur 30"}]}`, "metadata.content[0].text", ""},
 		{"", `"content":[{"type":"text","text":"a boat --dur 30"}]`, "content[0].text", ""},
 		{"", `"extra_body":"{\"duration\":30}"`, "extra_body.duration", ""},
-		{"", `"extra_body":" {\"model\":\"dear\"}"`, "extra_body.model", ""},
+		{"", `"extra_body":" {\"model\":\"expensive\"}"`, "extra_body.model", ""},
 		{"", `"extra_body":"{\"a\":1,\"a\":2,\"input\":\"{\\\"duration\\\":30}\"}"`, "extra_body.input.duration", ""},
 		{"", `"metadata":{"a":"{\"b\":\"\\ud800 --dur 30\"}"}`, "metadata.a", ""},
 		{"", `"extra_body":"{\"a\":NaN,\"duration\":30}"`, "extra_body", ""},
@@ -81,14 +81,14 @@ func TestWhatDecidesTheVendorsPriceIsPricedOrRefused(t *testing.T) {
 			refusal{http.StatusBadRequest, c.code, c.param, ""}.check(t, path, w.post(t, key, path, body))
 		})
 	}
-	w.has(t, key, "100", "0")
-	if jobs := w.service.asked(); len(jobs) != 0 {
-		t.Errorf("%d jobs", len(jobs))
+	w.checkWallet(t, key, "100", "0")
+	if jobs := w.service.submissions(); len(jobs) != 0 {
+		t.Errorf("the backend received %d jobs, want 0", len(jobs))
 	}
 }
 
-// TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn checks the members that are accepted.
-func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
+// TestMembersThatDoNotChangeThePriceAreAccepted checks the members that are accepted.
+func TestMembersThatDoNotChangeThePriceAreAccepted(t *testing.T) {
 	w := start(t, `
 		price video-f-flat {
 			request 0.50
@@ -98,7 +98,7 @@ func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
 			second pro 0.25
 		}
 	`)
-	key := w.rich(t)
+	key := w.fundedKey(t)
 	hold := func(body string) string {
 		t.Helper()
 		answer := w.post(t, key, generationsPath+"?dry_run=true", body)
@@ -122,17 +122,17 @@ func TestWhatSaysTheSameAsThePriceOrDecidesNothingPassesOn(t *testing.T) {
 		}
 	}
 	if got := hold(`{"model":"video-f-flat","mode":"pro","end_time":90,"metadata":{"a":{"duration":30}},"prompt":"--dur 30"}`); got != "0.50" {
-		t.Errorf("a model that is priced by the request holds %s", got)
+		t.Errorf("a model with a price per request holds %s", got)
 	}
 	for member, want := range map[string]string{`"mode":"pro"`: "1.00", `"metadata":{"quality":"PRO"}`: "1.00", `"mode":"std"`: "0.40"} {
 		if got := hold(`{"model":"video-e-pro","duration":4,` + member + `}`); got != want {
 			t.Errorf("%s holds %s, want %s", member, got, want)
 		}
 	}
-	// A result of another size is charged by the row of the mode.
-	pro := w.must(t, key, generationsPath, `{"model":"video-e-pro","duration":4,"mode":"pro"}`)
-	if got := w.finish(t, key, pro.ID, made("https://files.example/a.mp4")); got.Status != "success" {
-		t.Errorf("%+v", got)
+	// The price row of the mode also applies to a result of another size.
+	pro := w.submit(t, key, generationsPath, `{"model":"video-e-pro","duration":4,"mode":"pro"}`)
+	if got := w.finish(t, key, pro.ID, succeeded("https://files.example/a.mp4")); got.Status != "success" {
+		t.Errorf("the task is %+v", got)
 	}
-	w.has(t, key, "99", "0")
+	w.checkWallet(t, key, "99", "0")
 }

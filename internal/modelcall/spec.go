@@ -11,7 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// objectNotes are the notes of one tool or fallback.
+// objectNotes has the values of the notes of one tool or fallback.
 type objectNotes struct {
 	object, index int
 	toolType      string
@@ -46,23 +46,23 @@ func (q *Request) objects(body []byte) (list []objectNotes) {
 	return list
 }
 
-// What is reserved for media in the body. docs/guide/pricing.md#what-a-call-reserves has these rules.
+// The reservation for media in the body. docs/guide/pricing.md#what-a-call-reserves has these rules.
 const (
-	// imageTokens is the reservation for an image: more than any documented model
-	// counts. The most expensive one counts 48,169 (2,833 and 5,667 for each of 8 tiles).
+	// imageTokens is the reservation for an image. It is more than any documented model
+	// counts. The highest documented count is 48,169 (2,833 and 5,667 for each of 8 tiles).
 	imageTokens = 50_000
 
-	// audioBytesPerToken is the least number of characters of Base64 for a token of
-	// audio: 6 kbit/s are 1,000 characters a second, and 32 tokens a second is the
-	// greatest documented rate.
+	// audioBytesPerToken is the minimum number of characters of Base64 for a token of
+	// audio, rounded down to a power of two: 6 kbit/s are 1,000 characters per second,
+	// and the highest documented rate is 32 tokens per second.
 	audioBytesPerToken = 16
 )
 
-// Ask returns what the body asks for, as far as it decides the greatest price.
-// FullContext makes the call reserve the whole context of the model.
-func (q *Request) Ask(body []byte, fullContext bool) catalog.Ask {
+// Spec returns the values of the body that decide the highest cost of the call. FullContext
+// makes the call reserve the whole context of the model.
+func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 	tokens, bytes := q.PromptTokens()
-	a := catalog.Ask{
+	a := catalog.CallSpec{
 		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), Choices: 1, FullContext: fullContext,
 	}
 	for _, slot := range []int{slotChoices, slotBestOf} {
@@ -70,22 +70,22 @@ func (q *Request) Ask(body []byte, fullContext bool) catalog.Ask {
 			a.Choices = max(a.Choices, n)
 		}
 	}
-	// Some backends know only one of the two names, and for some 0 means no bound: the
-	// greater value counts, and 0 does not.
+	// Some backends know only one of the two names, so the greater value is used. For some
+	// 0 means no bound, so 0 is ignored.
 	for _, slot := range []int{slotMaxCompletionTokens, slotMaxTokens} {
 		if n, ok := q.values[slot].Int(body); ok && n > a.MaxTokens {
 			a.MaxTokens, a.HasMaxTokens = n, true
 		}
 	}
-	a.Thinking = q.thinks(body)
+	a.Thinking = q.enablesReasoning(body)
 	if len(q.notes) > 0 {
 		q.addNotes(body, &a)
 	}
 	return a
 }
 
-// addNotes adds what the notes of a body ask for.
-func (q *Request) addNotes(body []byte, a *catalog.Ask) {
+// addNotes adds the values of the notes of a body.
+func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 	a.Models = q.Named
 	for _, m := range q.Named {
 		if !strings.HasPrefix(m.Param, "tools") && a.HasMaxTokens {
@@ -178,8 +178,8 @@ func (q *Request) addNotes(body []byte, a *catalog.Ask) {
 	}
 }
 
-// toolParam returns the path of a member of a tool. A tool that a message declares is named
-// by the message.
+// toolParam returns the path of a member of a tool. For a tool that a message declares, it
+// returns the path of the message.
 func (q *Request) toolParam(o objectNotes, member string) string {
 	if tools := q.values[slotTools]; o.object < tools.Start || o.object >= tools.End {
 		return fmt.Sprintf("tools of messages[%d]", o.index)
@@ -199,7 +199,7 @@ func toolName(kind string) string {
 }
 
 // addURL adds the input of a link or a data URL.
-func addURL(body []byte, v strictjson.Value, a *catalog.Ask) {
+func addURL(body []byte, v strictjson.Value, a *catalog.CallSpec) {
 	if v.Kind == strictjson.Object || isEmpty(body, v) { // the members of an object have their own notes
 		return
 	}
@@ -220,22 +220,24 @@ func addURL(body []byte, v strictjson.Value, a *catalog.Ask) {
 	}
 }
 
-func addImage(v strictjson.Value, a *catalog.Ask) {
+func addImage(v strictjson.Value, a *catalog.CallSpec) {
 	a.InlineInput += imageTokens
 	a.Media.Images++
 	a.BodyBytes -= int64(v.End - v.Start)
 }
 
-func addAudio(v strictjson.Value, a *catalog.Ask) {
+func addAudio(v strictjson.Value, a *catalog.CallSpec) {
 	tokens := int64(v.End-v.Start)/audioBytesPerToken + 1
 	a.InlineInput += tokens
 	a.Media.AudioTokens += tokens
 	a.BodyBytes -= int64(v.End - v.Start)
 }
 
-// addText adds text in a data URL or a source. The bytes of the body count it already, but
-// the text of the messages does not.
-func addText(v strictjson.Value, a *catalog.Ask) { a.Media.TextBytes += int64(v.End - v.Start - 2) }
+// addText adds text in a data URL or a source. BodyBytes includes it already, but the text of
+// the messages does not.
+func addText(v strictjson.Value, a *catalog.CallSpec) {
+	a.Media.TextBytes += int64(v.End - v.Start - 2)
+}
 
 // mediaSource is the source of one part.
 type mediaSource struct {
@@ -245,7 +247,7 @@ type mediaSource struct {
 
 // addTo adds the input of the source: an image counts imageTokens, text its bytes, anything
 // else the whole context.
-func (s *mediaSource) addTo(body []byte, a *catalog.Ask) {
+func (s *mediaSource) addTo(body []byte, a *catalog.CallSpec) {
 	if s.object == 0 {
 		return
 	}
@@ -271,7 +273,7 @@ func (s *mediaSource) addTo(body []byte, a *catalog.Ask) {
 	}
 }
 
-// AsksPCM reports whether the body asks for speech that is not compressed.
+// AsksPCM reports whether the body requests uncompressed speech.
 func (q *Request) AsksPCM(body []byte) bool {
 	for _, n := range q.notes {
 		if n.Name == noteAudioOutput {

@@ -14,9 +14,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Account returns an account of a user by the names of [AccountOf], and a quota also by its
-// subscription and a UTC day, quota/<subscription>/2026-11-20: the last period that had begun when
-// the day ended. Without a day it is the present period, or the last one.
+// Account returns an account of a user by a name of [AccountOf]. It also accepts
+// quota/<subscription>/2026-11-20, the last period that began on this UTC day or before, and
+// quota/<subscription>, the present or the last period.
 func (b *Service) Account(ctx context.Context, user, name string) (a journal.Account, err error) {
 	rest, quota := strings.CutPrefix(name, "quota/")
 	id, day, dated := strings.Cut(rest, "/")
@@ -49,14 +49,37 @@ func (b *Service) Account(ctx context.Context, user, name string) (a journal.Acc
 	return a, err
 }
 
-// Span is the time that a transfer about a subscription is for, half open, in Unix seconds.
+// AccountOf returns an account of a user by its public name: wallet or the empty name; receivable;
+// or quota/<subscription>/<start>, where start is the start of the period in Unix seconds. It
+// returns an error for any other name.
+func AccountOf(user, name string) (journal.Account, error) {
+	switch name {
+	case "", "wallet":
+		return journal.Wallet(user), nil
+	case "receivable":
+		return journal.Receivable(user), nil
+	}
+	if rest, ok := strings.CutPrefix(name, "quota/"); ok {
+		id, start, _ := strings.Cut(rest, "/")
+		subscription, err := strconv.ParseInt(id, 10, 64)
+		seconds, err2 := strconv.ParseInt(start, 10, 64)
+		if err == nil && err2 == nil {
+			return records.QuotaAccount(user, subscription, seconds), nil
+		}
+	}
+	return "", fault.At(fault.InvalidParameter, "account",
+		"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>")
+}
+
+// Span is the time that a transfer about a subscription pays for, from From to before Until, in
+// Unix seconds.
 type Span struct {
 	Subscription int64
 	From, Until  int64
 }
 
-// Spans returns the subscription and the time of each transfer among lines that is about a
-// subscription: the time of a sale, or of the period whose quota is granted.
+// Spans returns a span for each transfer among lines that is about a subscription: the time of
+// the sale, or of the period whose quota is granted.
 func (b *Service) Spans(ctx context.Context, user string, a journal.Account, lines []ledger.EntryInfo) (map[journal.ID]Span, error) {
 	spans := make(map[journal.ID]Span)
 	err := b.view(ctx, func(r storage.Reader) error {

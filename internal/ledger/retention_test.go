@@ -18,21 +18,20 @@ import (
 
 const day = 24 * time.Hour
 
-// purging is the engine in memory, but that it drops what may be dropped the
-// moment that it may.
+// purging is the engine in memory, but it drops each key as soon as its purge time is reached.
 type purging struct {
 	*memory.Engine
 	now    func() time.Time
 	mu     sync.Mutex
-	purges map[string]time.Time // of the keys that have one
+	purges map[string]time.Time // purge times of keys
 }
 
 func (e *purging) View(ctx context.Context, fn func(storage.Reader) error) error {
-	return e.Engine.View(ctx, func(r storage.Reader) error { return fn(unpurged{r, e}) })
+	return e.Engine.View(ctx, func(r storage.Reader) error { return fn(purgedReader{r, e}) })
 }
 
 func (e *purging) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	return e.Engine.Update(ctx, func(t storage.Txn) error { return fn(purgingTxn{unpurged{t, e}, t}) })
+	return e.Engine.Update(ctx, func(t storage.Txn) error { return fn(purgingTxn{purgedReader{t, e}, t}) })
 }
 
 func (e *purging) purge(key []byte) time.Time {
@@ -41,30 +40,30 @@ func (e *purging) purge(key []byte) time.Time {
 	return e.purges[string(key)]
 }
 
-// unpurged reads what has not been dropped.
-type unpurged struct {
+// purgedReader reads the keys that have not been dropped.
+type purgedReader struct {
 	storage.Reader
 	engine *purging
 }
 
-func (r unpurged) dropped(key []byte) bool {
+func (r purgedReader) dropped(key []byte) bool {
 	purge := r.engine.purge(key)
 	return !purge.IsZero() && !r.engine.now().Before(purge)
 }
 
-func (r unpurged) Get(key []byte) ([]byte, error) {
+func (r purgedReader) Get(key []byte) ([]byte, error) {
 	if r.dropped(key) {
 		return nil, nil
 	}
 	return r.Reader.Get(key)
 }
 
-func (r unpurged) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+func (r purgedReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return r.Reader.Scan(lo, hi, func(key, val []byte) bool { return r.dropped(key) || fn(key, val) })
 }
 
 type purgingTxn struct {
-	unpurged
+	purgedReader
 	txn storage.Txn
 }
 
@@ -77,8 +76,8 @@ func (t purgingTxn) Set(key, val []byte, purge time.Time) error {
 
 func (t purgingTxn) Delete(key []byte) error { return t.txn.Delete(key) }
 
-// newPurging is a fixture over an engine that forgets.
-func newPurging(t *testing.T) (*fixture, *purging) {
+// newPurgingFixture returns a fixture over a purging engine.
+func newPurgingFixture(t *testing.T) (*fixture, *purging) {
 	t.Helper()
 	c := storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC))
 	engine := &purging{Engine: memory.New(), now: c.Now, purges: make(map[string]time.Time)}
@@ -87,7 +86,7 @@ func newPurging(t *testing.T) (*fixture, *purging) {
 
 func (f *fixture) keepCalls(kept time.Duration) {
 	f.t.Helper()
-	if err := f.KeepCalls(f.t.Context(), kept); err != nil {
+	if err := f.SetCallRetention(f.t.Context(), kept); err != nil {
 		f.t.Fatal(err)
 	}
 }
@@ -106,7 +105,7 @@ func (f *fixture) listed() (ids []string) {
 	return ids
 }
 
-func TestCallsAreReadOnlyUntilTheClientDisconnects(t *testing.T) {
+func TestScanCallsStopsWhenTheClientDisconnects(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	for _, id := range []string{"a", "b", "c"} {
@@ -124,14 +123,14 @@ func TestCallsAreReadOnlyUntilTheClientDisconnects(t *testing.T) {
 	}
 }
 
-func TestACallIsKeptForAsLongAsWasSaidWhenItWasWritten(t *testing.T) {
+func TestACallHasTheRetentionOfTheTimeWhenItWasWritten(t *testing.T) {
 	t.Parallel()
-	f, engine := newPurging(t)
+	f, engine := newPurgingFixture(t)
 	f.credit("ann", 100*money.Unit)
 	for _, step := range []struct {
 		id         string
-		kept, want time.Duration // zero: nothing is said
-	}{{"a", 0, journal.CallsKept}, {"b", 10 * day, 10 * day}, {"c", 0, 10 * day}, {"d", 400 * day, 400 * day}} {
+		kept, want time.Duration // zero: not changed
+	}{{"a", 0, journal.DefaultRetention}, {"b", 10 * day, 10 * day}, {"c", 0, 10 * day}, {"d", 400 * day, 400 * day}} {
 		if step.kept != 0 {
 			f.keepCalls(step.kept)
 		}
@@ -142,7 +141,7 @@ func TestACallIsKeptForAsLongAsWasSaidWhenItWasWritten(t *testing.T) {
 			t.Errorf("call %s is kept for %v, not %v", step.id, got, step.want)
 		}
 	}
-	// One that is under way is kept by what holds when it is settled next.
+	// A running call gets the retention of its next settlement.
 	long := f.reserve(Payer{User: "ann"}, 2*money.Unit)
 	c := aCall(f, "e", "ann")
 	c.Ended = ""
@@ -155,32 +154,32 @@ func TestACallIsKeptForAsLongAsWasSaidWhenItWasWritten(t *testing.T) {
 	}
 	defer l.Close(t.Context())
 	if got := engine.purge(c.StoreKey(journal.CallPrefix)).Sub(f.clock.Now()); got != 20*day {
-		t.Errorf("a call that a crash left open is kept for %v", got)
+		t.Errorf("a call that a crash left open is kept for %v, want 20 days", got)
 	}
 }
 
-// TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem lets months pass in which
-// it is said again and again how long calls are kept, one call a day, and looks
-// each day whether all that is not there is known to be gone.
-func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
+// TestExpiredCallsAreNotReportedAsMissing makes one call a day for months and changes the
+// retention several times. On each day, all calls since CallsFrom must exist, and verification
+// must not miss the expired ones.
+func TestExpiredCallsAreNotReportedAsMissing(t *testing.T) {
 	t.Parallel()
-	said := map[int]time.Duration{
+	retentions := map[int]time.Duration{
 		0: 30 * day, 40: 90 * day, 60: 200 * day, 75: 10 * day, 80: 3 * day, 90: 20 * day, 95: 60 * day, 100: 40 * day, 101: 400 * day, 250: 90 * day,
 	}
-	f, engine := newPurging(t)
+	f, engine := newPurgingFixture(t)
 	f.credit("ann", 1000*money.Unit)
 	var written []journal.Call
 	for today := range 300 {
-		if kept := said[today]; kept != 0 {
+		if kept := retentions[today]; kept != 0 {
 			f.keepCalls(kept)
 		}
 		c := aCall(f, time.Duration(today).String(), "ann")
 		f.reserve(Payer{User: "ann"}, money.Unit).Settle(c, money.Unit, true)
 		f.settled()
 		written = append(written, c)
-		f.clock.Advance(time.Minute) // past the moment at which others go
+		f.clock.Advance(time.Minute) // past the purge time of earlier calls
 
-		f.verified()
+		f.checkVerified()
 		from, err := f.CallsFrom(t.Context())
 		if err != nil {
 			t.Fatal(err)
@@ -191,63 +190,63 @@ func TestVerifyKnowsWhichCallsAreGoneByWhatWasSaidOfThem(t *testing.T) {
 				continue
 			}
 			if want = append(want, c.ID); !engine.purge(c.StoreKey(journal.CallPrefix)).After(f.clock.Now()) {
-				t.Fatalf("on day %d call %s is gone, and calls are said to be there from %v on", today, c.ID, from)
+				t.Fatalf("on day %d call %s has expired, but CallsFrom is %v", today, c.ID, from)
 			}
 		}
 		if got := f.listed(); !slices.Equal(got, want) {
-			t.Fatalf("on day %d %v are listed, not %v", today, got, want)
+			t.Fatalf("on day %d %v are listed, want %v", today, got, want)
 		}
 		f.clock.Advance(day - time.Minute)
 	}
 	if n := len(f.listed()); n != 90 {
-		t.Errorf("in the end %d calls are listed", n)
+		t.Errorf("in the end %d calls are listed, want 90", n)
 	}
-	// What must be there is still missed.
+	// A deleted call that has not expired is reported.
 	f.change(func(tx storage.Txn) error { return tx.Delete(written[len(written)-30].StoreKey(journal.CallPrefix)) })
 	if problems, _ := f.verify(); len(problems) != 2 {
-		t.Errorf("of a call that was taken away it said %q", problems)
+		t.Errorf("for a deleted call Verify reports %q", problems)
 	}
 }
 
-func TestALedgerThatDoesNotTellHowLongCallsAreKeptIsNotOpened(t *testing.T) {
+func TestALedgerWithUnreadableRetentionIsNotOpened(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	f.change(func(tx storage.Txn) error { return tx.Set([]byte("meta/calls"), []byte{9}, time.Time{}) })
 	if _, err := Open(t.Context(), f.store, Options{}); err == nil || !strings.Contains(err.Error(), "meta/calls") {
-		t.Errorf("it was opened: %v", err)
+		t.Errorf("Open returned %v", err)
 	}
 }
 
-func TestHowLongCallsAreKeptIsWrittenDownWhereItIsNotTheUsual(t *testing.T) {
+func TestRetentionIsStoredUnlessItIsTheDefault(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, Options{})
 	now := f.clock.Now()
 	for _, step := range []struct {
 		kept, pass time.Duration
-		want       journal.Keeping
+		want       journal.Retention
 	}{
-		{journal.CallsKept, 0, journal.Keeping{Kept: journal.CallsKept}},
-		{30 * day, 0, journal.Keeping{Kept: 30 * day}},
-		{30 * day, day, journal.Keeping{Kept: 30 * day}},
-		{60 * day, 0, journal.Keeping{Kept: 60 * day, Before: []journal.Shorter{{Until: now.Add(day).UnixMilli(), Kept: 30 * day}}}},
-		{90 * day, 61 * day, journal.Keeping{Kept: 90 * day, Before: []journal.Shorter{{Until: now.Add(day).UnixMilli(), Kept: 30 * day}, {Until: now.Add(day).UnixMilli(), Kept: 60 * day}}}},
-		{100 * day, 0, journal.Keeping{Kept: 100 * day, Before: []journal.Shorter{
+		{journal.DefaultRetention, 0, journal.Retention{Kept: journal.DefaultRetention}},
+		{30 * day, 0, journal.Retention{Kept: 30 * day}},
+		{30 * day, day, journal.Retention{Kept: 30 * day}},
+		{60 * day, 0, journal.Retention{Kept: 60 * day, Before: []journal.FormerRetention{{Until: now.Add(day).UnixMilli(), Kept: 30 * day}}}},
+		{90 * day, 61 * day, journal.Retention{Kept: 90 * day, Before: []journal.FormerRetention{{Until: now.Add(day).UnixMilli(), Kept: 30 * day}, {Until: now.Add(day).UnixMilli(), Kept: 60 * day}}}},
+		{100 * day, 0, journal.Retention{Kept: 100 * day, Before: []journal.FormerRetention{
 			{Until: now.Add(day).UnixMilli(), Kept: 30 * day}, {Until: now.Add(day).UnixMilli(), Kept: 60 * day}, {Until: now.Add(62 * day).UnixMilli(), Kept: 90 * day},
 		}}},
-		{40 * day, 0, journal.Keeping{Kept: 40 * day}},
+		{40 * day, 0, journal.Retention{Kept: 40 * day}},
 	} {
 		f.keepCalls(step.kept)
 		err := f.store.View(t.Context(), func(r storage.Reader) error {
 			val, err := r.Get([]byte("meta/calls"))
-			if step.kept == journal.CallsKept && step.want.Before == nil && val != nil {
-				t.Errorf("the usual is written down: %q", val)
+			if step.kept == journal.DefaultRetention && step.want.Before == nil && val != nil {
+				t.Errorf("the default is stored: %q", val)
 			}
 			if err != nil {
 				return err
 			}
-			got, err := journal.ReadKeeping(r)
+			got, err := journal.ReadRetention(r)
 			if got.Kept != step.want.Kept || !slices.Equal(got.Before, step.want.Before) {
-				t.Errorf("kept for %v it is %+v, not %+v", step.kept, got, step.want)
+				t.Errorf("with retention %v, the record is %+v, want %+v", step.kept, got, step.want)
 			}
 			return err
 		})

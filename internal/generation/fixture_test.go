@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 )
 
-// standard are the six families of the table with models named after their
-// letter: video-a-1, image-a-1, video-c-q2.
+// standard returns the six families of the table. Their models are named after
+// their letter: video-a-1, image-a-1, video-c-q2.
 func standard(t testing.TB, changes ...catalog.FamilyRow) *catalog.Families {
 	t.Helper()
 	rows := changes
@@ -25,7 +25,7 @@ func standard(t testing.TB, changes ...catalog.FamilyRow) *catalog.Families {
 	return families
 }
 
-// object is the body of a test.
+// object is a JSON object.
 type object = map[string]any
 
 // submission returns a body with a model, a prompt, and members by path:

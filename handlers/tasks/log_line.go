@@ -9,7 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// report writes the log line of a submission. It has neither prompts nor links.
+// report writes the log line of a submission. The line contains neither prompts nor links.
 func (s *submission) report(err error) {
 	if entry := s.tasks.logger.Check(zapcore.InfoLevel, "task"); entry != nil {
 		entry.Write(zap.Inline(&line{s, err}))
