@@ -225,15 +225,19 @@ func (req *request) redirect(path string) {
 // returnTo sends the browser to a path that it sent itself, if that is one of the console, or else
 // to the overview.
 func (req *request) returnTo(path string) {
+	http.Redirect(req.w, req.r, req.site.inside(path), http.StatusSeeOther) //nolint:gosec // the path of a page here, without a host
+}
+
+// inside returns a path that a browser sent if it is that of a page here, or else the path of the
+// overview. Scripts follow the paths that pages contain, so templates need it, too.
+func (s *Site) inside(path string) string {
 	target, err := url.Parse(path)
 	if err != nil || target.IsAbs() || target.Host != "" {
-		req.redirect("")
-		return
+		return s.Path
 	}
-	wire, ours := strings.CutPrefix(target.EscapedPath(), req.site.Path)
+	wire, ours := strings.CutPrefix(target.EscapedPath(), s.Path)
 	if path == "/" || ours && wire != "/" && find(wire) != nil {
-		http.Redirect(req.w, req.r, path, http.StatusSeeOther) //nolint:gosec // the path of a page here, without a host
-		return
+		return path
 	}
-	req.redirect("")
+	return s.Path
 }
