@@ -40,6 +40,11 @@ func (req *request) submit(p *page) {
 func (req *request) do(name string, a *action) {
 	var data any
 	for _, c := range a.calls {
+		if slices.ContainsFunc(names(c.route), func(name string) bool { return req.value(name) == "" }) {
+			// Without the value, the path is that of another route: that of all sessions, not of one.
+			req.fail(&Fault{Status: http.StatusBadRequest, Code: "INVALID_PARAMETER", Message: req.text("error.form")})
+			return
+		}
 		in, f := encode(c.fields, req.form)
 		if f == nil {
 			data, f = req.call(c.method, req.fill(c.route), in)

@@ -162,13 +162,14 @@ func (req *request) load(status int) {
 // fill replaces {name} in a route or path by a value of the path of the page, or else of the form.
 func (req *request) fill(route string) string {
 	for _, name := range names(route) {
-		value := req.view.ID[name]
-		if value == "" {
-			value = req.form.Get(name)
-		}
-		route = strings.ReplaceAll(route, "{"+name+"}", url.PathEscape(value))
+		route = strings.ReplaceAll(route, "{"+name+"}", url.PathEscape(req.value(name)))
 	}
 	return route
+}
+
+// value returns the value that replaces {name}; empty if there is none.
+func (req *request) value(name string) string {
+	return cmp.Or(req.view.ID[name], req.form.Get(name))
 }
 
 // names returns the names in braces in a path.
