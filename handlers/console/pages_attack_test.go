@@ -58,3 +58,54 @@ func promptOn(page gatetest.Answer) string {
 	prompt, _, _ := strings.Cut(rest, "</textarea>")
 	return html.UnescapeString(prompt)
 }
+
+// TestAFormSurvivesTheEndOfItsSession ends the session while a form is being filled in.
+func TestAFormSurvivesTheEndOfItsSession(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b, name := customer(t, g, "25.00")
+	shown, buy := b.page(t, "/console/keys/new"), hidden(t, b.page(t, "/console/plans/1").Body, "buy")
+	key, _ := filled(t, shown, "key_create")
+	key.Set("name", "typed with <care>")
+	key.Set("password", password)
+	b.does(t, "DELETE", "/api/user/self/sessions/?which=all", "")
+
+	asked := b.sends(t, "/console/keys/new", key)
+	shows(t, asked, 401, "Your session has ended", "<code>NOT_LOGGED_IN</code>")
+	hides(t, asked, password)
+	wrong := b.completes(t, asked, "login", map[string]string{"username": name, "password": "not the password"})
+	shows(t, wrong, 401, "password")
+	confirm := b.completes(t, wrong, "login", map[string]string{"username": name, "password": password})
+	shows(t, confirm, 200, "create an API key", "typed with &lt;care&gt;", name)
+	made := b.completes(t, confirm, "key_create", map[string]string{"password": password})
+	shows(t, made, 200, "Your new key")
+	if keys := b.keys(t); len(keys.Items) != 1 || keys.Items[0].Name != "typed with <care>" {
+		t.Errorf("the keys are %+v", keys.Items)
+	}
+
+	// With a second factor there is one page more, and a purchase is still made once.
+	b.enrols(t)
+	b.does(t, "POST", "/api/user/logout", "")
+	half := b.completes(t, b.sends(t, "/console/plans/1", buy), "login", map[string]string{"username": name, "password": password})
+	shows(t, half, 200, "Second factor")
+	// Another form meets the session that waits for its code.
+	shows(t, b.sends(t, "/console/plans/1", buy), 401, "Second factor")
+	confirm = b.completes(t, half, "code", map[string]string{"code": b.digits(t)})
+	shows(t, confirm, 200, "buy the plan", "9.90")
+	for range 2 {
+		leads(t, b.completes(t, confirm, "buy", nil), "/console/wallet?done=bought")
+	}
+	if got := b.lines(t, "wallet"); got != "purchase -9.90, credit 25.00" {
+		t.Errorf("the lines are %s", got)
+	}
+
+	// Another user who logs in instead does not get the form of the first one.
+	b.does(t, "POST", "/api/user/logout", "")
+	other := newBrowser(g).registers(t)
+	asked = b.sends(t, "/console/keys/new", key)
+	confirm = b.completes(t, asked, "login", map[string]string{"username": other, "password": password})
+	shows(t, b.completes(t, confirm, "key_create", map[string]string{"password": password}), 409, "Another user")
+	// A form that is none leads to the log-in as before.
+	b.does(t, "POST", "/api/user/logout", "")
+	leads(t, b.sends(t, "/console/keys/new", url.Values{"do": {"nothing"}}), "/console/login?next=%2Fconsole%2Fkeys%2Fnew")
+}

@@ -117,9 +117,9 @@ func (req *request) enter(p *page) bool {
 	case p.access == anyone && f.Status == http.StatusUnauthorized:
 		return true
 	case f.Code == "NOT_LOGGED_IN":
-		req.redirect("/login?next=" + url.QueryEscape(req.view.Here))
+		req.askLogIn("/login")
 	case f.Code == "SECOND_FACTOR_REQUIRED":
-		req.redirect("/login/code?next=" + url.QueryEscape(req.view.Here))
+		req.askLogIn("/login/code")
 	default:
 		req.fail(f)
 	}

@@ -99,6 +99,12 @@ const ceremonies = {
     const { publicKey } = await post('/api/user/passkey/login/begin');
     const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
     await post('/api/user/passkey/login/finish', answer.toJSON());
+    if (button.form.elements.action) { // a form waits to be confirmed
+      Object.assign(button.form, { noValidate: true }).setAttribute('action', button.dataset.resume);
+      button.form.elements.do.value = 'resume';
+      button.form.requestSubmit();
+      return;
+    }
     location.assign(button.form.elements.next.value);
   },
   async verify(button) {
