@@ -82,7 +82,12 @@ func (req *request) do(name string, a *action) {
 				req.view.ID[id] = made
 			}
 		}
-		req.redirect(req.fill(a.then))
+		path := req.fill(a.then)
+		if req.replayed {
+			path, _, _ = strings.Cut(path, "?")
+			path = after(path, "replayed")
+		}
+		req.redirect(path)
 	default:
 		req.view.Answer, req.view.Form = data, withoutSecrets(req.form)
 		req.load(http.StatusOK)

@@ -63,6 +63,9 @@ type request struct {
 	wire    string            // the path below that of the console, as it was written
 	cookies map[string]string // cookies that the API has set meanwhile
 	form    url.Values        // the form that was sent; nil: none
+
+	replayed bool // the last call had been made before, by its idempotency key
+
 	page    *page
 	view    View
 }

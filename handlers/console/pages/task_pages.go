@@ -2,7 +2,6 @@ package pages
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -73,7 +72,6 @@ func unfinishedTask(data map[string]any) bool {
 
 // taskFunctions are those of the templates of these pages.
 var taskFunctions = template.FuncMap{
-	"once":            rand.Text,
 	"typed":           typed,
 	"cut":             cut,
 	"members":         parameters,
