@@ -58,7 +58,7 @@ func TestAPurchaseByAFormIsChargedOnce(t *testing.T) {
 	shows(t, shown, 200, "12.00 USD to spend on calls and tasks", "1 month", ">25.00 USD<", ">9.90 USD<", ">15.10 USD<")
 	form := hidden(t, shown.Body, "buy")
 	leadsOnce(t, b.sendsAtOnce(t, "/console/plans/1", form), "/console/wallet?done=bought", "/console/wallet?done=replayed") // a double click
-	for range 2 { // a reload
+	for range 2 {                                                                                                            // a reload
 		leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=replayed")
 	}
 	if got, want := b.lines(t, "wallet"), "purchase -9.90, credit 25.00"; got != want {

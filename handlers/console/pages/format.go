@@ -38,7 +38,7 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"with_query": withQuery,
 		"form":       formOf,
 	}
-	for _, area := range []template.FuncMap{usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions} {
+	for _, area := range []template.FuncMap{overviewFunctions, usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions} {
 		maps.Copy(all, area)
 	}
 	return all

@@ -66,8 +66,8 @@ type request struct {
 
 	replayed bool // the last call had been made before, by its idempotency key
 
-	page    *page
-	view    View
+	page *page
+	view View
 }
 
 func (s *Site) newRequest(w http.ResponseWriter, r *http.Request, wire string) *request {
