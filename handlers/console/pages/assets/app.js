@@ -58,7 +58,10 @@ async function look() {
     element.querySelector('progress')?.setAttribute('value', parseInt(data?.progress, 10) || 0);
   }
   if (changed && !isUsed()) {
-    location.reload();
+    // Not location.reload, which sends a form again if the page is the answer to one. What was just
+    // done is said once.
+    const { pathname, search } = location;
+    location.replace(pathname + search.replace(/([?&])done=\w+&?/, '$1').replace(/[?&]$/, ''));
   } else {
     again();
   }
@@ -93,23 +96,32 @@ async function post(path, body = {}) {
   return data;
 }
 
+// assertion asks the browser for a passkey, and begins the ceremony of a path for it.
+async function assertion(path, how = {}) {
+  const { publicKey } = await post(`${path}/begin`);
+  return navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), ...how });
+}
+
+async function finishLogin(button, answer) {
+  await post('/api/user/passkey/login/finish', answer.toJSON());
+  if (!button.form.elements.action) {
+    location.assign(button.form.elements.next.value);
+    return;
+  }
+  // A form waits to be confirmed.
+  button.form.noValidate = true;
+  button.form.setAttribute('action', button.dataset.resume);
+  button.form.elements.do.value = 'resume';
+  button.form.requestSubmit();
+}
+
 // The ceremonies of docs/reference/console.md.
 const ceremonies = {
   async login(button) {
-    const { publicKey } = await post('/api/user/passkey/login/begin');
-    const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
-    await post('/api/user/passkey/login/finish', answer.toJSON());
-    if (button.form.elements.action) { // a form waits to be confirmed
-      Object.assign(button.form, { noValidate: true }).setAttribute('action', button.dataset.resume);
-      button.form.elements.do.value = 'resume';
-      button.form.requestSubmit();
-      return;
-    }
-    location.assign(button.form.elements.next.value);
+    await finishLogin(button, await assertion('/api/user/passkey/login'));
   },
   async verify(button) {
-    const { publicKey } = await post('/api/user/passkey/verify/begin');
-    const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
+    const answer = await assertion('/api/user/passkey/verify');
     await post('/api/user/passkey/verify/finish', answer.toJSON());
     button.form.elements.method.value = 'passkey';
     button.form.noValidate = true;
@@ -124,11 +136,19 @@ const ceremonies = {
   },
 };
 
+function showFailure(button, reason) {
+  const error = button.form.querySelector('[data-passkey-error]');
+  error.textContent = reason?.message ?? '';
+  error.hidden = !reason;
+}
+
+let offered = new AbortController(); // the offer of passkeys in the field of the user name
+
 for (const button of document.querySelectorAll('[data-passkey]')) {
   button.hidden = !globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON;
   button.addEventListener('click', async () => {
-    const error = button.form.querySelector('[data-passkey-error]');
-    error.hidden = true;
+    offered.abort();
+    showFailure(button);
     button.disabled = true;
     try {
       await ceremonies[button.dataset.passkey](button);
@@ -137,9 +157,33 @@ for (const button of document.querySelectorAll('[data-passkey]')) {
         button.form.requestSubmit(); // it leads to the page that asks for the factor, and back
         return;
       }
-      error.textContent = reason.message;
-      error.hidden = false;
+      showFailure(button, reason);
     }
     button.disabled = false;
   });
+}
+
+// offer lets the browser offer passkeys in the field of the user name. A challenge ends after two
+// minutes, so another one is drawn before.
+async function offer(button) {
+  const mine = new AbortController();
+  offered = mine;
+  const late = setTimeout(() => mine.abort('late'), 100_000);
+  let answer;
+  try {
+    answer = await assertion('/api/user/passkey/login', { mediation: 'conditional', signal: mine.signal });
+  } catch {
+    clearTimeout(late);
+    if (mine.signal.reason === 'late') {
+      offer(button);
+    }
+    return; // nobody has asked for it
+  }
+  clearTimeout(late);
+  await finishLogin(button, answer).catch((reason) => showFailure(button, reason));
+}
+
+const entry = document.querySelector('[data-passkey=login]');
+if (entry?.form.elements.username && await globalThis.PublicKeyCredential?.isConditionalMediationAvailable?.()) {
+  offer(entry);
 }
