@@ -108,3 +108,20 @@ func TestAFormSurvivesTheEndOfItsSession(t *testing.T) {
 	b.does(t, "POST", "/api/user/logout", "")
 	leads(t, b.sends(t, "/console/keys/new", url.Values{"do": {"nothing"}}), "/console/login?next=%2Fconsole%2Fkeys%2Fnew")
 }
+
+// TestACommandIsWhatItShows has a prompt with marks that change the direction of the text behind them.
+func TestACommandIsWhatItShows(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, _ := taskUser(t, g, "5.00")
+	id := b.submitsByPage(t, "video", "a \u202ereversed\u2066 boat 👩\u200d🚀")
+	shown := b.page(t, "/console/tasks/"+id)
+	_, command, _ := strings.Cut(shown.Body, `id="curl">`)
+	command, _, _ = strings.Cut(command, "</pre>")
+	if !strings.Contains(command, `a \u202ereversed\u2066 boat 👩`+"\u200d🚀") {
+		t.Errorf("the command is %s", command)
+	}
+	if request := shownByAPI[seenTask](t, b, "/api/task/self/"+id).Request; request["prompt"] != "a \u202ereversed\u2066 boat 👩\u200d🚀" {
+		t.Errorf("the request is %v", request)
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 var oneTask = load{"task", "/api/task/self/{task_id}", ""}
@@ -205,5 +206,19 @@ func curl(origin string, task map[string]any) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("curl %s%s \\\n  -H \"Authorization: Bearer $KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'",
-		origin, path, strings.ReplaceAll(strings.TrimSpace(body.String()), "'", `'\''`)), nil
+		origin, path, strings.ReplaceAll(visible(strings.TrimSpace(body.String())), "'", `'\''`)), nil
+}
+
+// visible escapes the characters of a JSON text that change how the text beside them is shown, such
+// as marks of the direction: what a reader copies is what it shows.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.Is(unicode.Cf, r) && r != '\u200d' && r < 0x10000 { // U+200D joins emoji
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }
