@@ -109,6 +109,28 @@ func TestAFormSurvivesTheEndOfItsSession(t *testing.T) {
 	leads(t, b.sends(t, "/console/keys/new", url.Values{"do": {"nothing"}}), "/console/login?next=%2Fconsole%2Fkeys%2Fnew")
 }
 
+// TestTheKeyOfTheConsoleHasAName shows a task that was submitted in the console.
+func TestTheKeyOfTheConsoleHasAName(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, name := taskUser(t, g, "5.00")
+	shows(t, b.page(t, "/console/tasks"), 200)
+	id := b.submitsByPage(t, "video", "done")
+	b.untilShown(t, id, "success")
+	g.WalletAtRest(t, name)
+	key := shownByAPI[struct {
+		ID string `json:"console_key_id"`
+	}](t, b, "/api/user/self").ID
+	if key == "" || key != shownByAPI[seenTask](t, b, "/api/task/self/"+id).KeyID {
+		t.Errorf("the key of the console is %q", key)
+	}
+	shows(t, b.page(t, "/console/tasks/"+id), 200, "<dd>Console</dd>")
+	shows(t, b.page(t, "/console/tasks?key_id="+key), 200, `<option value="`+key+`" selected>Console</option>`, id)
+	usage := b.page(t, "/console/usage")
+	shows(t, usage, 200, "<div>Console")
+	hides(t, usage, "<code>"+key+"</code>")
+}
+
 // TestACommandIsWhatItShows has a prompt with marks that change the direction of the text behind them.
 func TestACommandIsWhatItShows(t *testing.T) {
 	t.Parallel()

@@ -21,7 +21,7 @@ var taskPages = []page{
 		{"keys", "/api/token/?page_size=100", ""},
 	}},
 	{path: "/tasks/new", name: "task_new", section: "tasks", loads: []load{taskModels}, actions: composing},
-	{path: "/tasks/{task_id}", name: "task", section: "tasks", unfinished: unfinishedTask, loads: []load{oneTask}, actions: map[string]*action{
+	{path: "/tasks/{task_id}", name: "task", section: "tasks", unfinished: unfinishedTask, loads: []load{oneTask, allKeys}, actions: map[string]*action{
 		"cancel_task": do("POST", "/api/task/self/{task_id}/cancel", "", after("/tasks/{task_id}", "task_cancelled")),
 	}},
 	{path: "/tasks/{again}/again", name: "task_again", section: "tasks", loads: []load{{"again", "/api/task/self/{again}", ""}, taskModels}, actions: composing},
