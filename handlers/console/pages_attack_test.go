@@ -109,6 +109,24 @@ func TestAFormSurvivesTheEndOfItsSession(t *testing.T) {
 	leads(t, b.sends(t, "/console/keys/new", url.Values{"do": {"nothing"}}), "/console/login?next=%2Fconsole%2Fkeys%2Fnew")
 }
 
+// TestAPageSaysWhichMethodsItTakes sends methods that no page takes.
+func TestAPageSaysWhichMethodsItTakes(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	for path, allowed := range map[string]string{"/console/keys/new": "GET, HEAD, POST", "/console/usage": "GET, HEAD"} {
+		for _, method := range []string{"PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"} {
+			answer := b.visits(t, method, path, "Sec-Fetch-Site: same-origin\n", "")
+			shows(t, answer, 405, "<code>METHOD_NOT_ALLOWED</code>")
+			if got := answer.Header.Get("Allow"); got != allowed {
+				t.Errorf("%s %s allows %q, want %q", method, path, got, allowed)
+			}
+		}
+	}
+	shows(t, b.sends(t, "/console/usage", nil), 405)
+}
+
 // TestTheKeyOfTheConsoleHasAName shows a task that was submitted in the console.
 func TestTheKeyOfTheConsoleHasAName(t *testing.T) {
 	t.Parallel()

@@ -30,6 +30,7 @@ document.addEventListener('submit', (event) => {
     return;
   }
   form.dataset.sent = 'yes';
+  setTimeout(() => { delete form.dataset.sent; }, 5000); // the server may not have answered
 });
 
 // A page that comes back from the cache of the browser may send its forms again.
