@@ -41,10 +41,11 @@ func (req *request) do(name string, a *action) {
 	var data any
 	for _, c := range a.calls {
 		in, f := encode(c.fields, req.form)
-		if f == nil {
-			data, f = req.call(c.method, req.fill(c.route), in)
-		} else {
+		switch {
+		case f != nil:
 			f.Message = req.text(f.Message)
+		case c.method != "":
+			data, f = req.call(c.method, req.fill(c.route), in)
 		}
 		if f != nil {
 			req.refused(name, f)
