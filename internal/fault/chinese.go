@@ -200,7 +200,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"nothing is owed": "没有欠款",
 	"reason is required: why this is done, for the audit": "缺少 reason：请说明原因，用于审计",
 	"reason has at most %d characters, this has %d":       "reason 最多 %d 个字符，收到 %d 个",
-	"reason is UTF-8 without control characters":          "reason 必须是不含控制字符的 UTF-8 文本",
+	"reason is UTF-8 with visible characters and spaces only": "reason 必须是只含可见字符和空格的 UTF-8 文本",
 
 	// Tasks.
 	"there is no such task":                                             "任务不存在",

@@ -19,7 +19,7 @@ func TestARegisteredUserCanLogIn(t *testing.T) {
 	f := newPeople(t)
 	ctx := t.Context()
 	user := must(f.Register(ctx, "Ann", goodPassword, testDevice, LoginLimits{}))(t)
-	if user.Name != "Ann" || user.Admin || user.Disabled || !strings.HasPrefix(user.ID, "usr_") {
+	if user.Name != "Ann" || user.Role != Admin || user.Disabled || !strings.HasPrefix(user.ID, "usr_") {
 		t.Errorf("%+v", user)
 	}
 	if entry := f.login(t, "ann"); entry.Account.UserID != user.ID {
