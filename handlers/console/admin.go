@@ -106,3 +106,11 @@ func administer(o *adminapi.Operation) func(*request) (any, error) {
 		return answer, err
 	}
 }
+
+// roleNames returns the roles of the route; nil if it needs none.
+func (rt *route) roleNames() (names []string) {
+	for _, role := range rt.roles {
+		names = append(names, string(role))
+	}
+	return names
+}

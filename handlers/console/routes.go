@@ -136,7 +136,7 @@ func declare() reply.Table {
 	rows := make([]reply.Route, len(routes))
 	for i, rt := range routes {
 		rows[i] = reply.Route{
-			Method: rt.method, Path: rt.path, Dialect: dialect.Console, Credential: rt.who, StepUp: rt.asks.name,
+			Method: rt.method, Path: rt.path, Dialect: dialect.Console, Credential: rt.who, Roles: rt.roleNames(), StepUp: rt.asks.name,
 			Rate: string(rt.rate), MaxBody: rt.takes.limit, Query: rt.parameters(),
 		}
 	}

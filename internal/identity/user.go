@@ -169,7 +169,7 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 // the user again. Ended sessions do not come back. It acts on the next request.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
 	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
-		if err := checkAdmin(t, actor, user.ID); err != nil || user.Disabled == disabled {
+		if err := checkActor(t, actor); err != nil || user.Disabled == disabled {
 			return nil, err
 		}
 		user.Disabled = disabled
