@@ -98,6 +98,7 @@ var adminFunctions = template.FuncMap{
 	"down":      backendsDown,
 	"query_or":  queryOr,
 	"sees":      sees,
+	"day_of":    dayOf,
 	"past":      past,
 	"limits_of": limitsOf,
 	"greatest":  func(a, b int64) int64 { return max(a, b) },
@@ -149,6 +150,14 @@ func actsFor(v *View, user map[string]any) (entries []entry) {
 // sees reports whether a page is for the role of the user.
 func sees(v *View, name string) bool {
 	return slices.ContainsFunc(table, func(p page) bool { return p.name == name && p.isFor(v.Self) })
+}
+
+// dayOf writes a day of a report, such as 20261120.
+func dayOf(day any) string {
+	if at, err := time.Parse("20060102", fmt.Sprint(day)); err == nil {
+		return at.Format(time.DateOnly)
+	}
+	return fmt.Sprint(day)
 }
 
 // past reports whether one of some times of the API, in Unix seconds, has passed.

@@ -56,8 +56,9 @@ func tokenKinds(tokens map[string]any) (counts []kindCount) {
 }
 
 // keyName returns the name of a key in a list of keys; empty if it is not there or has none.
-func keyName(keys map[string]any, id any) string {
-	items, _ := keys["items"].([]any)
+func keyName(keys, id any) string {
+	list, _ := keys.(map[string]any)
+	items, _ := list["items"].([]any)
 	for _, item := range items {
 		if key, _ := item.(map[string]any); key["id"] == id {
 			name, _ := key["name"].(string)
