@@ -83,6 +83,10 @@ func (req *request) refused(name string, f *Fault) {
 			return
 		}
 	}
+	if f.Code == "FORBIDDEN" { // nothing that is typed anew would help
+		req.fail(f)
+		return
+	}
 	req.view.Fault, req.view.Form = f, withoutSecrets(req.form)
 	req.view.Form.Set("do", name)
 	req.load(f.Status)

@@ -98,6 +98,8 @@ var adminFunctions = template.FuncMap{
 	"down":      backendsDown,
 	"query_or":  queryOr,
 	"sees":      sees,
+	"same":      same,
+	"begins":    strings.HasPrefix,
 	"day_of":    dayOf,
 	"past":      past,
 	"limits_of": limitsOf,
@@ -111,6 +113,16 @@ func here(v *View, user, admin string) string {
 		return admin
 	}
 	return user
+}
+
+// same returns the address of the page for its forms, with the filter in its query.
+func same(v *View) string {
+	path, raw, _ := strings.Cut(v.Here, "?")
+	query, _ := url.ParseQuery(raw)
+	if query.Del("done"); len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
 }
 
 // csvURL returns the URL of what a page shows as a file. names are those of [passed].
