@@ -61,6 +61,18 @@ func Find(method, path string) *Operation {
 	panic("adminapi: there is no operation " + method + " " + path)
 }
 
+// Names returns the methods and paths of all operations, as Find takes them.
+func Names() []string {
+	names := make([]string, len(operations))
+	for i, o := range operations {
+		names[i] = o.method + " " + o.path
+	}
+	return names
+}
+
+// HasOwner reports whether the operation acts on the account of a user.
+func (o *Operation) HasOwner() bool { return o.owner != nil }
+
 // Run runs the operation for a request whose path has its values set. by is the administrator who
 // requests it, whose role the caller has checked; nil: the operator. An administrator must give a
 // `reason` for a change: in the body, or in the query of a DELETE.
