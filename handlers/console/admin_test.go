@@ -147,7 +147,7 @@ func TestEveryAdministrationRouteChecksRoleFactorAndStepUp(t *testing.T) {
 			if row.Method == "GET" || !slices.Contains(row.Roles, role) {
 				continue
 			}
-			for reason, code := range map[string]string{"": "MISSING_PARAMETER", "  ": "MISSING_PARAMETER", "a\u202eb": "INVALID_PARAMETER", strings.Repeat("r", 501): "INVALID_PARAMETER"} {
+			for reason, code := range map[string]string{"": "MISSING_PARAMETER", "  ": "MISSING_PARAMETER", "a\u007fb": "INVALID_PARAMETER", strings.Repeat("r", 501): "INVALID_PARAMETER"} {
 				path, body := pathOf(row), fmt.Sprintf(`{"reason":"%s"}`, reason)
 				if row.Method == "DELETE" {
 					path, body = path+"?reason="+url.QueryEscape(reason), ""
