@@ -61,11 +61,31 @@ func Find(method, path string) *Operation {
 	panic("adminapi: there is no operation " + method + " " + path)
 }
 
+// Names returns the methods and paths of all operations, as Find takes them.
+func Names() []string {
+	names := make([]string, len(operations))
+	for i, o := range operations {
+		names[i] = o.method + " " + o.path
+	}
+	return names
+}
+
+// HasOwner reports whether the operation acts on the account of a user.
+func (o *Operation) HasOwner() bool { return o.owner != nil }
+
 // Run runs the operation for a request whose path has its values set. by is the administrator who
 // requests it, whose role the caller has checked; nil: the operator. An administrator must give a
 // `reason` for a change: in the body, or in the query of a DELETE.
 func (o *Operation) Run(runtime *caddymodule.Runtime, app *caddymodule.App, r *http.Request, by *identity.Account, body []byte) (any, error) {
 	c := &call{Runtime: runtime, app: app, r: r, q: query.Of(r), actor: Operator}
+	for name, values := range c.q.Values {
+		if len(values) > 1 && name != "group" { // a report can have several groups
+			c.q.Refuse(name, "is given twice")
+		}
+	}
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
+	}
 	if o.method != http.MethodGet {
 		if err := c.readChange(body, by != nil); err != nil {
 			return nil, err
@@ -76,9 +96,6 @@ func (o *Operation) Run(runtime *caddymodule.Runtime, app *caddymodule.App, r *h
 		if err := o.checkOwner(c, by); err != nil {
 			return nil, err
 		}
-	}
-	if c.q.Fault != nil {
-		return nil, c.q.Fault
 	}
 	handle := o.take
 	if handle == nil {
@@ -115,9 +132,6 @@ func (c *call) readChange(body []byte, required bool) error {
 	if c.r.Method == http.MethodDelete {
 		if len(body) > 0 {
 			return fault.New(fault.InvalidParameter, "DELETE takes no body; send the parameters in the query")
-		}
-		if len(c.q.Values["reason"]) > 1 {
-			c.q.Refuse("reason", "is given twice")
 		}
 		c.reason = c.q.Values.Get("reason")
 	}

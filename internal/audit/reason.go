@@ -19,8 +19,8 @@ func CheckReason(reason string, required bool) error {
 		return fault.At(fault.MissingParameter, "reason", "reason is required: why this is done, for the audit")
 	case n > MaxReason:
 		return fault.At(fault.InvalidParameter, "reason", "reason has at most %d characters, this has %d", MaxReason, n)
-	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, func(c rune) bool { return !unicode.IsGraphic(c) }):
-		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 with visible characters and spaces only")
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 without control characters")
 	}
 	return nil
 }

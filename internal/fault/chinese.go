@@ -198,9 +198,9 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"the notice could not be recorded; send it again":                                                  "通知未能记录，请重新发送",
 	"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>": "`account` 只能是 wallet、receivable 或 quota/<subscription_id>/<周期开始的 Unix 秒>",
 	"nothing is owed": "没有欠款",
-	"reason is required: why this is done, for the audit":     "缺少 reason：请说明原因，用于审计",
-	"reason has at most %d characters, this has %d":           "reason 最多 %d 个字符，收到 %d 个",
-	"reason is UTF-8 with visible characters and spaces only": "reason 必须是只含可见字符和空格的 UTF-8 文本",
+	"reason is required: why this is done, for the audit": "缺少 reason：请说明原因，用于审计",
+	"reason has at most %d characters, this has %d":       "reason 最多 %d 个字符，收到 %d 个",
+	"reason is UTF-8 without control characters":          "reason 必须是不含控制字符的 UTF-8 文本",
 
 	// Administration.
 	"this needs a role that your account does not have":                                            "此操作需要您的账号没有的角色",
