@@ -54,7 +54,7 @@ var adminRoutes = []struct {
 	{"GET", "subscriptions", forAll, nothingMore, "user"},
 	{"POST", "subscriptions", onlyAdmin, stepUp, ""},
 	{"POST", "subscriptions/{id}/cancel", onlyAdmin, stepUp, ""},
-	{"GET", "usage", forAll, nothingMore, "user from to group"},
+	{"GET", "usage", forAll, nothingMore, "user from to group format"},
 	{"GET", "calls", forAll, nothingMore, "user key model from to status min_cost after limit"},
 	{"GET", "calls/{request}", forAll, nothingMore, ""},
 
@@ -62,7 +62,7 @@ var adminRoutes = []struct {
 	{"GET", "orders/{order}", forAll, nothingMore, ""},
 	{"GET", "mismatches", forAll, nothingMore, "user provider kind status after limit"},
 	{"POST", "mismatches/{id}/resolve", forMoney, nothingMore, ""},
-	{"GET", "payments", forAll, nothingMore, "from to group"},
+	{"GET", "payments", forAll, nothingMore, "from to group format"},
 	{"GET", "ledger", forAll, nothingMore, "from to"},
 
 	{"GET", "tasks", forPeople, nothingMore, "user status after limit"},

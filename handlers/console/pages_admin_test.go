@@ -168,6 +168,16 @@ func TestARoleNeedsASecondFactor(t *testing.T) {
 	shows(t, b.page(t, "/console/admin"), 200, "Open payment mismatches")
 }
 
+func TestASiteMayHaveNoPagesOfTheAdministration(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app, Site: strings.Replace(site, "modelgate_console {", "modelgate_console {\nadmin off", 1)})
+	b, _ := official(t, g, "admin")
+	shows(t, b.page(t, "/console/admin"), 404, "<code>NOT_FOUND</code>")
+	if strings.Contains(b.page(t, "/console").Body, "/console/admin") {
+		t.Error("a page leads to the administration")
+	}
+}
+
 func TestAUserIsShownWhole(t *testing.T) {
 	a := administer(t)
 	b, _ := official(t, a.Gate, "support")
@@ -271,6 +281,13 @@ func TestReportsHaveTheFiguresOfTheLedger(t *testing.T) {
 	shows(t, b.page(t, "/console/admin/receipts?to=2020-01-01&from="), 200, "No payments in these days.")
 	for group, row := range map[string]string{"day": today, "model": "<bdi>dear</bdi>", "user": ">" + a.customer.name + "<", "key": a.customer.keys[0].ID} {
 		shows(t, b.page(t, "/console/admin/usage?group="+group), 200, row, ">6</p>")
+	}
+	for path, row := range map[string]string{
+		"payments?group=day&group=provider": today + ",demo,USD,1,40.00,0.00,0.00,0.00,40.00,1\n", "usage?group=user": a.customer.name + ",,,6,",
+	} {
+		if file := b.visitsPlain(t, "/api/admin/"+path+"&format=csv"); file.Status != 200 || !strings.Contains(file.Body, row) {
+			t.Errorf("%s is %d %s", path, file.Status, file.Body)
+		}
 	}
 	export := b.visitsPlain(t, "/api/admin/ledger?from="+today)
 	if export.Status != 200 || !strings.Contains(export.Body, a.orders[0]) {

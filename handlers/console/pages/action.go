@@ -83,7 +83,7 @@ func (req *request) refused(name string, f *Fault) {
 			return
 		}
 	}
-	if f.Code == "FORBIDDEN" { // nothing that is typed anew would help
+	if f.Code == "FORBIDDEN" && req.view.Admin { // nothing that is typed anew would help
 		req.fail(f)
 		return
 	}
