@@ -88,6 +88,7 @@ func TestTheReferenceHasEveryActionOfTheAudit(t *testing.T) {
 	t.Parallel()
 	actions := groupsOf(t, `(?:Action:|\.Action =|event\.Detail = session,|\baudit:|\.event\(|\.changed\(t,|setDrained\(.*,) *"([a-z0-9_.]+)"`, "internal")
 	actions = append(actions, groupsOf(t, `"(subscription\.[a-z]+)"`, "internal/billing/sale.go")...)
+	actions = append(actions, groupsOf(t, `\.note\("([a-z_.]+)"`, "caddymodule/adminapi")...)
 	for prefix, words := range map[string][]string{
 		"topup.":  groupsOf(t, `Kind = "([a-z]+)"`, "payments/payments.go"),
 		"wallet.": groupsOf(t, `operation: "([a-z]+)"`, "internal/billing/wallet.go"),

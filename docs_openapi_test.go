@@ -20,8 +20,9 @@ import (
 type operation struct {
 	ID         string `yaml:"operationId"`
 	Security   []map[string]any
-	StepUp     string `yaml:"x-step-up"`
-	Body       any    `yaml:"requestBody"`
+	StepUp     string   `yaml:"x-step-up"`
+	Roles      []string `yaml:"x-roles"`
+	Body       any      `yaml:"requestBody"`
 	Parameters []parameter
 }
 
@@ -81,6 +82,9 @@ func TestTheOpenAPIDocumentHasTheRoutes(t *testing.T) {
 		ids[o.ID] = true
 		if o.StepUp != route.StepUp {
 			t.Errorf("%s has the x-step-up %q, its route %q", name, o.StepUp, route.StepUp)
+		}
+		if !slices.Equal(o.Roles, route.Roles) {
+			t.Errorf("%s has the x-roles %q, its route %q", name, o.Roles, route.Roles)
 		}
 		var accepted []string
 		for _, scheme := range o.Security {

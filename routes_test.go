@@ -52,6 +52,9 @@ func TestTheDocsHaveEveryRoute(t *testing.T) {
 		if row.mark != marks[route.StepUp] {
 			t.Errorf("%s has the mark %q, its route requires %q", name, row.mark, route.StepUp)
 		}
+		if roles := strings.Join(route.Roles, ", "); roles != "" && !strings.Contains(row.line, "| "+roles+" |") {
+			t.Errorf("%s lacks its roles: %s", name, roles)
+		}
 		for _, parameter := range route.Query {
 			if strings.HasPrefix(route.Path, "/api/") && !strings.Contains(row.line, "`"+parameter+"`") {
 				t.Errorf("%s lacks the parameter %s", name, parameter)

@@ -38,6 +38,9 @@ type Runtime struct {
 
 	Bodies BodyBudgets
 
+	Verifying sync.Mutex   // held while the store is verified
+	Verified  atomic.Value // the last result of this process, a *Verification of package adminapi
+
 	calls    atomic.Int64 // in flight
 	verified atomic.Int64 // problems that the last verification found
 	draining atomic.Bool

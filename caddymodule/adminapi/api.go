@@ -1,7 +1,8 @@
-// Package adminapi serves the operator's routes below /modelgate/ of Caddy's admin
-// endpoint.
+// Package adminapi has the operations of operators and administrators: what they can read and do.
+// It serves them to operators below /modelgate/ of Caddy's admin endpoint; package console serves
+// most of them to administrators.
 //
-// [API] is the Caddy module. Its routes are in one table, each with a small handler that
+// [API] is the Caddy module. The operations are in one table, each with a small handler that
 // gets a call: the request and the [caddymodule.Runtime] that serves it. The exported
 // types are the JSON bodies of answers, which package cli decodes and prints. [Verify]
 // checks a whole store.
@@ -20,9 +21,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
-	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -39,47 +38,12 @@ func (API) CaddyModule() caddy.ModuleInfo {
 	return caddy.ModuleInfo{ID: "admin.api.modelgate", New: func() caddy.Module { return new(API) }}
 }
 
-// Operator is the actor of changes by the admin endpoint in the audit log.
-const Operator = "operator"
-
-// call is one request, with the runtime and the app of the configuration that serves it.
-type call struct {
-	*caddymodule.Runtime
-
-	app *caddymodule.App
-	r   *http.Request
-	q   *query.Query // for routes that change nothing
-}
-
-func (c *call) ctx() context.Context    { return c.r.Context() }
-func (c *call) path(name string) string { return c.r.PathValue(name) }
-
-// handler serves a request; the answer is sent as JSON, unless it is a [stream].
-type handler func(*call) (any, error)
-
-// stream writes an answer that is not JSON.
-type stream func(http.ResponseWriter)
-
-// taking returns a handler that decodes the body of the request.
-func taking[T any](handle func(*call, T) (any, error)) handler {
-	return func(c *call) (any, error) {
-		var in T
-		body, err := io.ReadAll(http.MaxBytesReader(nil, c.r.Body, 64<<10))
-		if err != nil {
-			return nil, fault.New(fault.PayloadTooLarge, "the body is larger than 64 KiB")
-		}
-		if f := strictjson.Decode(body, &in); f != nil {
-			return nil, f
-		}
-		return handle(c, in)
-	}
-}
-
 // Routes implements caddy.AdminRouter with one prefix.
 func (API) Routes() []caddy.AdminRoute {
 	mux := http.NewServeMux()
-	for _, route := range routes {
-		mux.HandleFunc(route.pattern, route.serve)
+	for i := range operations {
+		o := &operations[i]
+		mux.HandleFunc(o.method+" /modelgate/"+o.path, o.serve)
 	}
 	mux.HandleFunc("/modelgate/", func(w http.ResponseWriter, _ *http.Request) {
 		writeFault(w, fault.New(fault.NotFound, "there is no such admin route"))
@@ -92,15 +56,15 @@ func (API) Routes() []caddy.AdminRoute {
 	})}}
 }
 
-// serve answers a request by the route, with the runtime of the running configuration.
-func (route route) serve(w http.ResponseWriter, r *http.Request) {
+// serve answers a request of the operator, with the runtime of the running configuration.
+func (o *Operation) serve(w http.ResponseWriter, r *http.Request) {
 	app, err := caddymodule.Active()
 	if err != nil {
 		writeFault(w, err)
 		return
 	}
 	open := app.InForce
-	if route.early {
+	if o.early {
 		open = app.Runtime
 	}
 	runtime, release, err := open(r.Context())
@@ -109,24 +73,27 @@ func (route route) serve(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer release()
-	c := &call{runtime, app, r, query.Of(r)}
-	var answer any
-	if c.q.Fault == nil {
-		answer, err = route.handle(c)
+	var body []byte
+	if r.Method == http.MethodPost {
+		if body, err = io.ReadAll(http.MaxBytesReader(nil, r.Body, maxBody)); err != nil {
+			writeFault(w, fault.New(fault.PayloadTooLarge, "the body is larger than 64 KiB"))
+			return
+		}
 	}
-	if c.q.Fault != nil { // of a parameter that the handler has read
-		err = c.q.Fault
-	}
+	answer, err := o.Run(runtime, app, r, nil, body)
 	if err != nil {
 		writeFault(w, err)
 		return
 	}
-	if write, ok := answer.(stream); ok {
+	if write, ok := answer.(Stream); ok {
 		write(w)
 		return
 	}
 	writeAnswer(w, http.StatusOK, answer)
 }
+
+// maxBody is the greatest size of a body, in bytes.
+const maxBody = 64 << 10
 
 func writeAnswer(w http.ResponseWriter, status int, v any) {
 	body, err := dialect.JSON(v)
@@ -205,7 +172,7 @@ func streamBackup(c *call) (any, error) {
 
 // streamed returns an answer of any size. If writing fails in the middle, the gateway closes the
 // connection, so that the client detects that the answer is incomplete.
-func (c *call) streamed(what, contentType string, write func(io.Writer) error) stream {
+func (c *call) streamed(what, contentType string, write func(io.Writer) error) Stream {
 	return func(w http.ResponseWriter) {
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -93,7 +93,7 @@ func reportPayments(c *call) (any, error) {
 	slices.SortFunc(rows, func(a, b PaymentRow) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Currency, b.Currency))
 	})
-	return listed(rows, nil)
+	return reported(c, rows, WritePaymentsCSV)
 }
 
 // exportLedger streams all transfers as CSV, one line for each leg. It omits memo accounts, so the

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
@@ -30,14 +31,18 @@ func (c *call) shownUser(user identity.User, err error) (User, error) {
 }
 
 func listUsers(c *call) (any, error) {
-	users, err := c.Directory.Users(c.ctx())
+	p, text := c.q.PageAfter(), c.q.Text("q")
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
+	}
+	users, next, err := c.Directory.Search(c.ctx(), text, p.After, p.Limit)
 	shown := make([]User, len(users))
 	for i, user := range users {
-		if shown[i], err = c.shownUser(user, nil); err != nil {
+		if shown[i], err = c.shownUser(user, err); err != nil {
 			return nil, err
 		}
 	}
-	return listed(shown, err)
+	return Page[User]{shown, next}, err
 }
 
 // userOf returns the user with this id or name. If it is empty, userOf returns the zero
@@ -67,25 +72,62 @@ type newUser struct {
 
 func createUser(c *call, in newUser) (any, error) {
 	if in.Password != nil {
-		user, err := c.Directory.CreateUserWithPassword(c.ctx(), Operator, in.Name, *in.Password)
+		user, err := c.Directory.CreateUserWithPassword(c.ctx(), c.actor, in.Name, *in.Password)
 		return User{User: user}, err
 	}
-	user, err := c.Directory.CreateUser(c.ctx(), Operator, in.Name)
+	user, err := c.Directory.CreateUser(c.ctx(), c.actor, in.Name)
 	return User{User: user}, err
 }
 
 func setUserDisabled(disabled bool) handler {
 	return func(c *call) (any, error) {
-		return c.shownUser(c.Directory.SetUserDisabled(c.ctx(), Operator, c.path("user"), disabled))
+		return c.shownUser(c.Directory.SetUserDisabled(c.ctx(), c.actor, c.path("user"), disabled))
 	}
 }
 
+type newRole struct {
+	Role string `json:"role"`
+}
+
+func setRole(c *call, in newRole) (any, error) {
+	role, err := identity.ParseRole(in.Role)
+	if err != nil {
+		return nil, err
+	}
+	return c.shownUser(c.Directory.SetRole(c.ctx(), c.actor, c.path("user"), role))
+}
+
+// Event is an event of the audit with the name of its actor, if that is a user.
+type Event struct {
+	audit.Event
+	ActorName string `json:"actor_name,omitempty"`
+}
+
+// listEvents lists what was done to the account of a user, newest first.
+func listEvents(c *call) (any, error) {
+	user, err := c.Directory.User(c.ctx(), c.path("user"))
+	if err != nil {
+		return nil, err
+	}
+	p := c.q.PageAfter()
+	events, next, err := c.Directory.Audit.Events(c.ctx(), user.ID, p.After, p.Limit)
+	shown, names := make([]Event, len(events)), make(map[string]string)
+	for i, event := range events {
+		if _, known := names[event.Actor]; !known {
+			actor, _ := c.Directory.User(c.ctx(), event.Actor) // a service or the operator has no name
+			names[event.Actor] = actor.Name
+		}
+		shown[i] = Event{event, names[event.Actor]}
+	}
+	return Page[Event]{shown, next}, err
+}
+
 func changeUserLimits(c *call, change identity.LimitsChange) (any, error) {
-	return c.shownUser(c.Directory.ChangeUserLimits(c.ctx(), Operator, c.path("user"), change))
+	return c.shownUser(c.Directory.ChangeUserLimits(c.ctx(), c.actor, c.path("user"), change))
 }
 
 func removeUserLimits(c *call) (any, error) {
-	return c.shownUser(c.Directory.ChangeUserLimits(c.ctx(), Operator, c.path("user"), identity.Limits{}.Change()))
+	return c.shownUser(c.Directory.ChangeUserLimits(c.ctx(), c.actor, c.path("user"), identity.Limits{}.Change()))
 }
 
 // OneTimeCode is a one-time code. Only this answer has it.
@@ -94,7 +136,7 @@ type OneTimeCode struct {
 }
 
 func issueResetCode(c *call) (any, error) {
-	code, err := c.Directory.IssueResetCode(c.ctx(), Operator, c.path("user"))
+	code, err := c.Directory.IssueResetCode(c.ctx(), c.actor, c.path("user"))
 	return OneTimeCode{code.Reveal()}, err
 }
 
@@ -104,7 +146,7 @@ type AccessToken struct {
 }
 
 func mintToken(c *call) (any, error) {
-	secret, err := c.Directory.MintToken(c.ctx(), Operator, c.path("user"))
+	secret, err := c.Directory.MintToken(c.ctx(), c.actor, c.path("user"))
 	return AccessToken{secret.Reveal()}, err
 }
 
@@ -152,7 +194,7 @@ func createKey(c *call, in newKey) (any, error) {
 		return nil, fault.At(fault.MissingParameter, "user", "`user` is required: the id or the name of a user")
 	}
 	spec := identity.KeySpec{Name: in.Name, Models: in.Models, IPRanges: in.IPRanges, Expires: in.Expires, Limits: in.Limits}
-	key, secret, err := c.Directory.CreateKey(c.ctx(), Operator, in.User, spec)
+	key, secret, err := c.Directory.CreateKey(c.ctx(), c.actor, in.User, spec)
 	shown, err := shownKey(key, err)
 	shown.Secret = secret.Reveal()
 	return shown, err
@@ -166,20 +208,20 @@ func rotateKey(c *call, in rotation) (any, error) {
 	if maxGrace := int64(identity.MaxGrace / time.Second); in.Grace < 0 || in.Grace > maxGrace {
 		return nil, fault.At(fault.InvalidParameter, "grace", "grace: %d is not supported; allowed: 0 to %d seconds", in.Grace, maxGrace)
 	}
-	key, secret, err := c.Directory.RotateKey(c.ctx(), Operator, c.path("key"), time.Duration(in.Grace)*time.Second)
+	key, secret, err := c.Directory.RotateKey(c.ctx(), c.actor, c.path("key"), time.Duration(in.Grace)*time.Second)
 	shown, err := shownKey(key, err)
 	shown.Secret = secret.Reveal()
 	return shown, err
 }
 
 func changeKeyLimits(c *call, change identity.LimitsChange) (any, error) {
-	return shownKey(c.Directory.ChangeKeyLimits(c.ctx(), Operator, c.path("key"), change))
+	return shownKey(c.Directory.ChangeKeyLimits(c.ctx(), c.actor, c.path("key"), change))
 }
 
 func removeKeyLimits(c *call) (any, error) {
-	return shownKey(c.Directory.ChangeKeyLimits(c.ctx(), Operator, c.path("key"), identity.Limits{}.Change()))
+	return shownKey(c.Directory.ChangeKeyLimits(c.ctx(), c.actor, c.path("key"), identity.Limits{}.Change()))
 }
 
 func revokeKey(c *call) (any, error) {
-	return shownKey(c.Directory.RevokeKey(c.ctx(), Operator, c.path("key")))
+	return shownKey(c.Directory.RevokeKey(c.ctx(), c.actor, c.path("key")))
 }

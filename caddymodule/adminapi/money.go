@@ -39,23 +39,21 @@ func (c *call) wallet(user identity.User) (Wallet, error) {
 
 type walletChange struct {
 	Amount money.Amount `json:"amount"`
-	Reason string       `json:"reason"`
 	Key    string       `json:"idempotency_key"`
 }
 
 func changeWallet(change func(*billing.Service, context.Context, string, string, money.Amount, string, string) (billing.WalletChange, error)) handler {
 	return taking(func(c *call, in walletChange) (any, error) {
-		return change(c.Billing, c.ctx(), Operator, c.path("user"), in.Amount, in.Reason, in.Key)
+		return change(c.Billing, c.ctx(), c.actor, c.path("user"), in.Amount, c.reason, in.Key)
 	})
 }
 
 type clearing struct {
-	Reason string `json:"reason"`
-	Key    string `json:"idempotency_key"`
+	Key string `json:"idempotency_key"`
 }
 
 func clearWallet(c *call, in clearing) (any, error) {
-	return c.Billing.Clear(c.ctx(), Operator, c.path("user"), in.Reason, in.Key)
+	return c.Billing.Clear(c.ctx(), c.actor, c.path("user"), c.reason, in.Key)
 }
 
 // Subscription is a subscription with the name of its user.
@@ -84,7 +82,6 @@ func listSubscriptions(c *call) (any, error) {
 type grant struct {
 	User   string `json:"user"`
 	PlanID int64  `json:"plan_id"`
-	Reason string `json:"reason"`
 	Key    string `json:"idempotency_key"`
 }
 
@@ -93,17 +90,22 @@ func grantPlan(c *call, in grant) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.Billing.GrantPlan(c.ctx(), Operator, c.app.Plans(), c.app.Currency, user.ID, in.PlanID, in.Reason, in.Key)
+	return c.Billing.GrantPlan(c.ctx(), c.actor, c.app.Plans(), c.app.Currency, user.ID, in.PlanID, c.reason, in.Key)
 }
 
-type cancellation struct {
-	Reason string `json:"reason"`
+func cancelSubscription(c *call) (any, error) {
+	id, err := c.subscription()
+	if err != nil {
+		return nil, err
+	}
+	return c.Billing.Cancel(c.ctx(), c.actor, id, c.reason)
 }
 
-func cancelSubscription(c *call, in cancellation) (any, error) {
+// subscription returns the id of the path.
+func (c *call) subscription() (int64, error) {
 	id, err := strconv.ParseInt(c.path("id"), 10, 64)
 	if err != nil {
-		return nil, fault.At(fault.InvalidParameter, "id", "id: it is not a number; allowed: the id of a subscription")
+		return 0, fault.At(fault.InvalidParameter, "id", "id: it is not a number; allowed: the id of a subscription")
 	}
-	return c.Billing.Cancel(c.ctx(), Operator, id, in.Reason)
+	return id, nil
 }

@@ -125,12 +125,8 @@ func listMismatches(c *call) (any, error) {
 	return Page[Mismatch]{shownMismatches(list, names), next}, err
 }
 
-type resolution struct {
-	Reason string `json:"reason"`
-}
-
-func resolveMismatch(c *call, in resolution) (any, error) {
-	m, err := c.Billing.Resolve(c.ctx(), Operator, c.path("id"), in.Reason)
+func resolveMismatch(c *call) (any, error) {
+	m, err := c.Billing.Resolve(c.ctx(), c.actor, c.path("id"), c.reason)
 	if err != nil {
 		return nil, err
 	}

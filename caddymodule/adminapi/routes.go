@@ -8,84 +8,91 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// route is a row of the table of routes.
-type route struct {
-	pattern string // of http.ServeMux
-	handle  handler
-	early   bool // also serve it before the configuration is in force
+// Operation is a row of the table of operations.
+type Operation struct {
+	method string
+	path   string                      // below /modelgate/, as a pattern of http.ServeMux
+	handle handler                     // takes no parameters in a body
+	take   handler                     // takes parameters in the body; see taking
+	owner  func(*call) (string, error) // returns the id of the user on whose account it acts; nil: on none
+	early  bool                        // also serve it before the configuration is in force
 }
 
-// routes is the table of the operator's routes.
-var routes = []route{
-	{pattern: "GET /modelgate/status", handle: showStatus, early: true},
-	{pattern: "GET /modelgate/backup", handle: streamBackup, early: true},
-	{pattern: "POST /modelgate/backup/completed", handle: func(c *call) (any, error) { return struct{}{}, c.NoteBackup(c.ctx()) }, early: true},
-	{pattern: "POST /modelgate/verify", handle: verifyStore},
-	{pattern: "POST /modelgate/secret/rotate", handle: func(c *call) (any, error) { return c.RotateMasterKey(c.ctx()) }},
+// operations is the table of what the operator can read and do. Administrators of the console can
+// do what the table of package console offers.
+var operations = []Operation{
+	{method: "GET", path: "status", handle: showStatus, early: true},
+	{method: "GET", path: "backup", handle: streamBackup, early: true},
+	{method: "POST", path: "backup/completed", handle: func(c *call) (any, error) { return struct{}{}, c.NoteBackup(c.ctx()) }, early: true},
+	{method: "GET", path: "verify", handle: showVerification},
+	{method: "POST", path: "verify", handle: verifyStore},
+	{method: "POST", path: "secret/rotate", handle: func(c *call) (any, error) { return c.RotateMasterKey(c.ctx()) }},
 
-	{pattern: "GET /modelgate/users", handle: listUsers},
-	{pattern: "POST /modelgate/users", handle: taking(createUser)},
-	{pattern: "GET /modelgate/users/{user}", handle: showUser},
-	{pattern: "DELETE /modelgate/users/{user}/factors", handle: onUser((*identity.Directory).ResetFactors)},
-	{pattern: "POST /modelgate/users/{user}/reset-password", handle: issueResetCode},
-	{pattern: "POST /modelgate/users/{user}/unblock", handle: onUser((*identity.Directory).Unblock)},
-	{pattern: "POST /modelgate/users/{user}/sign-out", handle: onUser((*identity.Directory).SignOut)},
-	{pattern: "POST /modelgate/users/{user}/disable", handle: setUserDisabled(true)},
-	{pattern: "POST /modelgate/users/{user}/enable", handle: setUserDisabled(false)},
-	{pattern: "POST /modelgate/users/{user}/limits", handle: taking(changeUserLimits)},
-	{pattern: "DELETE /modelgate/users/{user}/limits", handle: removeUserLimits},
-	{pattern: "POST /modelgate/users/{user}/token", handle: mintToken},
-	{pattern: "DELETE /modelgate/users/{user}/token", handle: onUser((*identity.Directory).RevokeToken)},
+	{method: "GET", path: "users", handle: listUsers},
+	{method: "POST", path: "users", take: taking(createUser)},
+	{method: "GET", path: "users/{user}", handle: showUser},
+	{method: "GET", path: "users/{user}/activity", handle: listEvents},
+	{method: "POST", path: "users/{user}/role", owner: pathUser, take: taking(setRole)},
+	{method: "DELETE", path: "users/{user}/factors", owner: pathUser, handle: onUser((*identity.Directory).ResetFactors)},
+	{method: "POST", path: "users/{user}/reset-password", owner: pathUser, handle: issueResetCode},
+	{method: "POST", path: "users/{user}/unblock", owner: pathUser, handle: onUser((*identity.Directory).Unblock)},
+	{method: "POST", path: "users/{user}/sign-out", owner: pathUser, handle: onUser((*identity.Directory).SignOut)},
+	{method: "POST", path: "users/{user}/disable", owner: pathUser, handle: setUserDisabled(true)},
+	{method: "POST", path: "users/{user}/enable", owner: pathUser, handle: setUserDisabled(false)},
+	{method: "POST", path: "users/{user}/limits", owner: pathUser, take: taking(changeUserLimits)},
+	{method: "DELETE", path: "users/{user}/limits", owner: pathUser, handle: removeUserLimits},
+	{method: "POST", path: "users/{user}/token", owner: pathUser, handle: mintToken},
+	{method: "DELETE", path: "users/{user}/token", owner: pathUser, handle: onUser((*identity.Directory).RevokeToken)},
 
-	{pattern: "GET /modelgate/keys", handle: listKeys},
-	{pattern: "POST /modelgate/keys", handle: taking(createKey)},
-	{pattern: "POST /modelgate/keys/{key}/limits", handle: taking(changeKeyLimits)},
-	{pattern: "DELETE /modelgate/keys/{key}/limits", handle: removeKeyLimits},
-	{pattern: "POST /modelgate/keys/{key}/revoke", handle: revokeKey},
-	{pattern: "POST /modelgate/keys/{key}/rotate", handle: taking(rotateKey)},
+	{method: "GET", path: "keys", handle: listKeys},
+	{method: "POST", path: "keys", owner: bodyUser, take: taking(createKey)},
+	{method: "POST", path: "keys/{key}/limits", owner: keyOwner, take: taking(changeKeyLimits)},
+	{method: "DELETE", path: "keys/{key}/limits", owner: keyOwner, handle: removeKeyLimits},
+	{method: "POST", path: "keys/{key}/revoke", owner: keyOwner, handle: revokeKey},
+	{method: "POST", path: "keys/{key}/rotate", owner: keyOwner, take: taking(rotateKey)},
 
-	{pattern: "GET /modelgate/wallets/{user}", handle: showWallet},
-	{pattern: "POST /modelgate/wallets/{user}/credit", handle: changeWallet((*billing.Service).Credit)},
-	{pattern: "POST /modelgate/wallets/{user}/debit", handle: changeWallet((*billing.Service).Debit)},
-	{pattern: "POST /modelgate/wallets/{user}/clear", handle: taking(clearWallet)},
-	{pattern: "GET /modelgate/wallets/{user}/ledger", handle: listLines},
-	{pattern: "GET /modelgate/plans", handle: func(c *call) (any, error) { return listed(c.app.Plans().All(), nil) }},
-	{pattern: "GET /modelgate/subscriptions", handle: listSubscriptions},
-	{pattern: "POST /modelgate/subscriptions", handle: taking(grantPlan)},
-	{pattern: "POST /modelgate/subscriptions/{id}/cancel", handle: taking(cancelSubscription)},
-	{pattern: "GET /modelgate/usage", handle: reportUsage},
-	{pattern: "GET /modelgate/calls", handle: listCalls},
-	{pattern: "GET /modelgate/calls/{request}", handle: showCall},
+	{method: "GET", path: "wallets/{user}", handle: showWallet},
+	{method: "POST", path: "wallets/{user}/credit", owner: pathUser, take: changeWallet((*billing.Service).Credit)},
+	{method: "POST", path: "wallets/{user}/debit", owner: pathUser, take: changeWallet((*billing.Service).Debit)},
+	{method: "POST", path: "wallets/{user}/clear", owner: pathUser, take: taking(clearWallet)},
+	{method: "GET", path: "wallets/{user}/ledger", handle: listLines},
+	{method: "GET", path: "plans", handle: func(c *call) (any, error) { return listed(c.app.Plans().All(), nil) }},
+	{method: "GET", path: "subscriptions", handle: listSubscriptions},
+	{method: "POST", path: "subscriptions", owner: bodyUser, take: taking(grantPlan)},
+	{method: "POST", path: "subscriptions/{id}/cancel", owner: subscriptionOwner, handle: cancelSubscription},
+	{method: "GET", path: "usage", handle: reportUsage},
+	{method: "GET", path: "calls", handle: listCalls},
+	{method: "GET", path: "calls/{request}", handle: showCall},
 
-	{pattern: "GET /modelgate/orders", handle: listOrders},
-	{pattern: "GET /modelgate/orders/{order}", handle: showOrder},
-	{pattern: "GET /modelgate/mismatches", handle: listMismatches},
-	{pattern: "POST /modelgate/mismatches/{id}/resolve", handle: taking(resolveMismatch)},
-	{pattern: "GET /modelgate/payments", handle: reportPayments},
-	{pattern: "GET /modelgate/ledger", handle: exportLedger},
+	{method: "GET", path: "orders", handle: listOrders},
+	{method: "GET", path: "orders/{order}", handle: showOrder},
+	{method: "GET", path: "mismatches", handle: listMismatches},
+	{method: "POST", path: "mismatches/{id}/resolve", owner: mismatchUser, handle: resolveMismatch},
+	{method: "GET", path: "payments", handle: reportPayments},
+	{method: "GET", path: "ledger", handle: exportLedger},
 
-	{pattern: "GET /modelgate/tasks", handle: listTasks},
-	{pattern: "GET /modelgate/tasks/unfinished", handle: listUnfinishedTasks},
-	{pattern: "POST /modelgate/tasks/watch", handle: taking(watchTasks)},
-	{pattern: "GET /modelgate/tasks/{task}", handle: showTask},
-	{pattern: "POST /modelgate/tasks/{task}/retry", handle: func(c *call) (any, error) {
-		return c.shownTask(c.Tasks.Retry(c.ctx(), Operator, c.path("task")))
+	{method: "GET", path: "tasks", handle: listTasks},
+	{method: "GET", path: "tasks/unfinished", handle: listUnfinishedTasks},
+	{method: "POST", path: "tasks/watch", take: taking(watchTasks)},
+	{method: "GET", path: "tasks/{task}", handle: showTask},
+	{method: "POST", path: "tasks/{task}/retry", owner: taskOwner, handle: func(c *call) (any, error) {
+		return c.shownTask(c.Tasks.Retry(c.ctx(), c.actor, c.path("task")))
 	}},
-	{pattern: "POST /modelgate/tasks/{task}/cancel", handle: func(c *call) (any, error) {
-		return c.shownTask(c.Tasks.CancelAs(c.ctx(), Operator, task.Anyone, c.path("task")))
+	{method: "POST", path: "tasks/{task}/cancel", owner: taskOwner, handle: func(c *call) (any, error) {
+		return c.shownTask(c.Tasks.CancelAs(c.ctx(), c.actor, task.Anyone, c.path("task")))
 	}},
-	{pattern: "GET /modelgate/callbacks", handle: listDeliveries},
-	{pattern: "POST /modelgate/callbacks/{task}/redeliver", handle: func(c *call) (any, error) {
-		return c.Tasks.Redeliver(c.ctx(), Operator, task.Anyone, c.path("task"))
+	{method: "GET", path: "callbacks", handle: listDeliveries},
+	{method: "POST", path: "callbacks/{task}/redeliver", owner: taskOwner, handle: func(c *call) (any, error) {
+		return c.Tasks.Redeliver(c.ctx(), c.actor, task.Anyone, c.path("task"))
 	}},
-	{pattern: "GET /modelgate/backends", handle: func(c *call) (any, error) { return listed(c.shownBackends()) }},
-	{pattern: "POST /modelgate/backends/{backend}/check", handle: checkBackend},
-	{pattern: "POST /modelgate/backends/{backend}/drain", handle: setBackend((*task.Engine).Drain)},
-	{pattern: "POST /modelgate/backends/{backend}/enable", handle: setBackend((*task.Engine).Enable)},
+	{method: "GET", path: "backends", handle: func(c *call) (any, error) { return listed(c.shownBackends()) }},
+	{method: "POST", path: "backends/{backend}/check", handle: checkBackend},
+	{method: "POST", path: "backends/{backend}/drain", handle: setBackend((*task.Engine).Drain)},
+	{method: "POST", path: "backends/{backend}/enable", handle: setBackend((*task.Engine).Enable)},
 }
 
 // onUser returns a handler that changes the user of the path. The answer is an empty
 // object.
 func onUser(change func(d *identity.Directory, ctx context.Context, actor, user string) error) handler {
-	return func(c *call) (any, error) { return struct{}{}, change(c.Directory, c.ctx(), Operator, c.path("user")) }
+	return func(c *call) (any, error) { return struct{}{}, change(c.Directory, c.ctx(), c.actor, c.path("user")) }
 }

@@ -258,7 +258,7 @@ func (c *call) shownBackends() ([]Backend, error) {
 func setBackend(set func(e *task.Engine, ctx context.Context, actor, backend string) error) handler {
 	return func(c *call) (any, error) {
 		name := c.path("backend")
-		if err := set(c.Tasks, c.ctx(), Operator, name); err != nil {
+		if err := set(c.Tasks, c.ctx(), c.actor, name); err != nil {
 			return nil, err
 		}
 		all, err := c.shownBackends()
@@ -288,6 +288,9 @@ type BackendCheck struct {
 
 func checkBackend(c *call) (any, error) {
 	check := BackendCheck{Name: c.path("backend"), State: CheckPassed}
+	if err := c.note("backend.check", check.Name); err != nil {
+		return nil, err
+	}
 	begun := time.Now()
 	checked, err := c.Tasks.Check(c.ctx(), check.Name)
 	check.TookMS = time.Since(begun).Milliseconds()

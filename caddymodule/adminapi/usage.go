@@ -86,7 +86,10 @@ func reportUsage(c *call) (any, error) {
 	slices.SortFunc(rows, func(a, b UsageRow) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
 	})
-	return listed(rows, err)
+	if err != nil {
+		return nil, err
+	}
+	return reported(c, rows, WriteUsageCSV)
 }
 
 // day returns a day of the query, such as 2026-11-20, or an empty one for no bound.

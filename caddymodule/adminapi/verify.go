@@ -9,22 +9,39 @@ import (
 	ledgerverify "github.com/caddy-modelgate/modelgate/internal/ledger/verify"
 
 	billingverify "github.com/caddy-modelgate/modelgate/internal/billing/verify"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	taskverify "github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// verifyStore checks the open store and sets the metric of mismatches.
+// verifyStore checks the open store, keeps the result, and sets the metric of mismatches.
 func verifyStore(c *call) (any, error) {
+	if !c.Verifying.TryLock() {
+		return nil, fault.New(fault.Conflict, "the store is being verified; wait for the result")
+	}
+	defer c.Verifying.Unlock()
+	if err := c.note("store.verify", ""); err != nil {
+		return nil, err
+	}
+	begun := c.Store.Now()
 	v, err := Verify(c.ctx(), c.Store)
-	if err == nil {
+	if v.Time = begun.Unix(); err == nil {
 		c.SetMismatches(v.Report.Problems)
+		c.Verified.Store(&v)
 	}
 	return v, err
 }
 
+// showVerification returns the last result of this process; nil: there is none.
+func showVerification(c *call) (any, error) {
+	v, _ := c.Verified.Load().(*Verification)
+	return v, nil
+}
+
 // Verification is the result of checking a store.
 type Verification struct {
+	Time int64 `json:"time,omitempty"` // when it began, in Unix seconds; 0: of a backup
 	ledgerverify.Report
 	Problems []ledgerverify.Problem `json:"problems"`
 }

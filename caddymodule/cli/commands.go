@@ -14,7 +14,15 @@ var commands = []command{
 				{name: "password-stdin", value: false, help: "Read the password from standard input: its first line", local: true},
 			},
 		},
-		{use: "list", short: "Lists the users", request: "GET /modelgate/users", print: printUsers},
+		{
+			use: "list", short: "Lists users by name", request: "GET /modelgate/users", paged: true, print: printUsers,
+			flags: append([]flag{{name: "search", value: "", help: "Only those whose names begin so, or the one with this id", to: "q"}},
+				pageFlags("The last user of the previous list; continues after it")...),
+		},
+		{
+			use: "role <user> <role>", short: "Gives a user a role in the administration of the console: admin, support, finance, or none",
+			request: "POST /modelgate/users/{user}/role", print: printUsers,
+		},
 		{use: "show <user>", short: "Shows a user: money, limits, factors, subscriptions, sessions, the latest calls and tasks, unsettled orders", request: "GET /modelgate/users/{user}", print: printUser},
 		{
 			use: "limit <user>", short: "Changes the limits of a user for all keys together; limits that are not given stay",

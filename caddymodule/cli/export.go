@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
 	"io"
-	"strconv"
 	"text/tabwriter"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
@@ -54,16 +52,7 @@ func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
 	if json.Unmarshal(answer, &list) != nil {
 		return errNotAdmin
 	}
-	out := csv.NewWriter(c.OutOrStdout())
-	_ = out.Write([]string{"day", "provider", "currency", "orders", "gross", "refunds", "disputes", "restored", "net", "count"})
-	for _, row := range list.Items {
-		_ = out.Write([]string{
-			row.Day.String(), row.Provider, row.Currency, strconv.FormatInt(row.Orders, 10), row.Gross.String(), row.Refunds.String(),
-			row.Disputes.String(), row.Restored.String(), row.Net.String(), strconv.FormatInt(row.Count, 10),
-		})
-	}
-	out.Flush()
-	return out.Error()
+	return adminapi.WritePaymentsCSV(c.OutOrStdout(), list.Items)
 }
 
 // exportLedger copies the export to standard output. It returns an error if the export is

@@ -115,8 +115,8 @@ func dash(word string) string {
 
 var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tSTATE", func(u *adminapi.User) []any {
 	state, token := "active", "-"
-	if u.Admin {
-		state = "administrator"
+	if u.Role != "" {
+		state = string(u.Role)
 	}
 	if u.Disabled {
 		state = "disabled"

@@ -1,17 +1,13 @@
 package cli
 
 import (
-	"encoding/csv"
 	"encoding/json"
 	"fmt"
-	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // printUsage prints a usage report. Tasks and uncollected costs have a column only if they
@@ -24,7 +20,7 @@ func printUsage(w *tabwriter.Writer, c *call, answer []byte) error {
 		return errNotAdmin
 	}
 	if c.isSet("csv") {
-		return writeUsageCSV(c.OutOrStdout(), list.Items)
+		return adminapi.WriteUsageCSV(c.OutOrStdout(), list.Items)
 	}
 	by, _ := c.Flags().GetStringSlice("by")
 	tasks := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Tasks != 0 })
@@ -58,24 +54,4 @@ func printUsage(w *tabwriter.Writer, c *call, answer []byte) error {
 		line(groups, row.Calls, row.Tasks, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost, row.Lost)
 	}
 	return nil
-}
-
-// writeUsageCSV writes every column for every grouping, so that programs can rely on the
-// columns.
-func writeUsageCSV(out io.Writer, rows []adminapi.UsageRow) error {
-	w := csv.NewWriter(out)
-	_ = w.Write(append(append([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames()...), "cost", "uncollected", "tasks"))
-	for _, row := range rows {
-		day := ""
-		if row.Day != "" {
-			day = row.Day.String()
-		}
-		line := append(make([]string, 0, 9+usage.Kinds), day, row.UserID, adminapi.PlainCell(row.User), row.KeyID, adminapi.PlainCell(row.Model), strconv.FormatInt(row.Calls, 10))
-		for _, n := range row.Tokens.ByKind() {
-			line = append(line, strconv.FormatInt(n, 10))
-		}
-		_ = w.Write(append(line, row.Cost.String(), row.Lost.String(), strconv.FormatInt(row.Tasks, 10)))
-	}
-	w.Flush()
-	return w.Error()
 }

@@ -15,7 +15,7 @@ type self struct {
 	Name        string             `json:"name"`
 	DisplayName string             `json:"display_name,omitempty"`
 	Created     int64              `json:"created"` // Unix seconds
-	Admin       bool               `json:"admin,omitempty"`
+	Role        identity.Role      `json:"role,omitempty"`
 	Currency    string             `json:"currency"`
 	Balance     money.Amount       `json:"balance"` // of the wallet
 	Held        money.Amount       `json:"held"`    // the part of the balance that tasks hold and running calls have reserved
@@ -66,7 +66,7 @@ func showSelf(req *request) (any, error) {
 		return nil, err
 	}
 	return self{
-		ID: id, Name: user.Name, DisplayName: user.DisplayName, Created: user.Created, Admin: user.Admin,
+		ID: id, Name: user.Name, DisplayName: user.DisplayName, Created: user.Created, Role: user.Role,
 		Currency: req.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
 		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token, ConsoleKey: consoleKey,
 	}, nil

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -23,6 +24,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/console/pages"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/settings"
 )
 
@@ -63,6 +65,10 @@ type Console struct {
 	// How many webhooks may come from one address in a minute. Default: 6000.
 	Webhooks int64 `json:"webhooks_per_minute,omitempty"`
 
+	// on or off: whether users with a role can act on the accounts of others by the routes below
+	// /api/admin. Default: on.
+	Admin string `json:"admin,omitempty"`
+
 	// The path of the pages for browsers, such as /console, or off for a site with the routes
 	// below /api alone. The pages include the landing page at /. Default: /console.
 	Path string `json:"path,omitempty"`
@@ -97,6 +103,7 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	c.Pages = cmp.Or(c.Pages, 600)
 	c.Logins = cmp.Or(c.Logins, 300)
 	c.Webhooks = cmp.Or(c.Webhooks, 6000)
+	c.Admin = cmp.Or(c.Admin, "on")
 	if c.app, err = caddymodule.Of(ctx); err != nil {
 		return err
 	}
@@ -131,6 +138,9 @@ func (c *Console) Validate() error {
 			errs = append(errs, fmt.Errorf("%s is from 1 to %d, not %d", word, maxRate, *rate))
 		}
 	}
+	if c.Admin != "on" && c.Admin != "off" {
+		errs = append(errs, fmt.Errorf("admin: %q is not supported; allowed: on, off", c.Admin))
+	}
 	return errors.Join(append(errs, c.validatePages())...)
 }
 
@@ -148,11 +158,19 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyht
 
 // serveAPI serves the routes of the table. It reports false if none of them has the path.
 func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, "/api/") { // most requests are model calls
+		return false
+	}
 	i, wrongMethod := table.Find(r)
 	if i < 0 {
 		return false
 	}
-	c.newRequest(w, r).run(&routes[i], wrongMethod)
+	req := c.newRequest(w, r)
+	if routes[i].roles != nil && c.Admin == "off" {
+		req.refuse(fault.New(fault.NotFound, "there is nothing at this path"))
+		return true
+	}
+	req.run(&routes[i], wrongMethod)
 	return true
 }
 
@@ -164,6 +182,7 @@ func (c *Console) serveAPI(w http.ResponseWriter, r *http.Request) bool {
 //		pages_per_minute    <count>
 //		logins_per_minute   <count>
 //		webhooks_per_minute <count>
+//		admin               on|off
 //		path                <path>|off
 //		title               <text>
 //		logo                <file>
@@ -175,6 +194,7 @@ func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	for word, rate := range c.rates() {
 		words[word] = settings.Count(rate, maxRate)
 	}
+	words["admin"] = settings.One(settings.Text(&c.Admin))
 	words["path"] = settings.One(settings.Text(&c.Path))
 	words["title"] = settings.One(settings.Text(&c.Title))
 	words["logo"] = settings.One(settings.Text(&c.Logo))

@@ -12,6 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
 	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
@@ -21,6 +22,7 @@ type endpoint struct {
 	decode func(body []byte, optional bool) (any, *fault.Fault) // nil: serve reads the body itself
 	serve  func(req *request, in any) (answer any, err error)   // a nil answer: serve has sent it
 	event  string                                               // the name in the metrics of log-ins and proofs; empty: not counted
+	roles  []identity.Role                                      // of users who may use it, with a second factor; nil: every caller
 }
 
 // plain returns an endpoint without a body, or one that reads the body itself.

@@ -7,13 +7,14 @@ type Row struct {
 	Half         bool   // the route accepts half-open sessions
 	Asks         string // the name of the protection
 	Params       []string
+	Roles        []string // of users who may use it; nil: no role is needed
 }
 
 // Rows returns the routes of users and pages, for tests in other packages.
 func Rows() (rows []Row) {
 	for _, rt := range routes {
 		if rt.who != service {
-			rows = append(rows, Row{rt.method, rt.path, rt.who.HasAccount(), rt.takes == jsonBody || rt.takes == taskBody, rt.who == half, rt.asks.name, rt.parameters()})
+			rows = append(rows, Row{rt.method, rt.path, rt.who.HasAccount(), rt.takes == jsonBody || rt.takes == taskBody, rt.who == half, rt.asks.name, rt.parameters(), rt.roleNames()})
 		}
 	}
 	return rows

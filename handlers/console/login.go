@@ -28,9 +28,9 @@ func (in credentials) check() *fault.Fault {
 
 // person is a user in the answer to a registration or log-in.
 type person struct {
-	ID    string `json:"id"`
-	Name  string `json:"username"`
-	Admin bool   `json:"admin,omitempty"`
+	ID   string        `json:"id"`
+	Name string        `json:"username"`
+	Role identity.Role `json:"role,omitempty"`
 }
 
 // register makes an account, if registration is open. It does not log in.
@@ -39,7 +39,7 @@ func register(req *request, in credentials) (any, error) {
 		return nil, fault.New(fault.Forbidden, "accounts are made by the operator here; registration is closed")
 	}
 	made, err := req.runtime.Directory.Register(req.r.Context(), in.Name, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
-	return person{made.ID, made.Name, made.Admin}, err
+	return person{made.ID, made.Name, made.Role}, err
 }
 
 type setup struct {
@@ -58,7 +58,7 @@ func (in setup) check() *fault.Fault {
 // there is an administrator.
 func setUp(req *request, in setup) (any, error) {
 	made, err := req.runtime.Directory.Setup(req.r.Context(), in.Code, in.Name, in.Password)
-	return person{made.ID, made.Name, made.Admin}, err
+	return person{made.ID, made.Name, made.Role}, err
 }
 
 // loggedIn is the answer to a log-in.

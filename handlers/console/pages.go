@@ -51,6 +51,7 @@ func (c *Console) provisionPages() error {
 			c.logger.Error("a page of the console failed", zap.String("request_id", requestID), zap.Error(err))
 		},
 		Path: c.Path, Title: c.Title, BaseURL: c.app.BaseURL, MediaURL: c.app.MediaURL(), VersionHeader: c.app.VersionHeader, Languages: c.Languages,
+		NoAdmin: c.Admin == "off",
 	}
 	if c.Logo != "" {
 		var err error

@@ -34,6 +34,7 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 	b := newBrowser(g)
 	name := b.registers(t)
 	b.enrols(t)
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/role", map[string]any{"role": "admin"}, nil)
 	g.Credit(t, name, "100.00")
 	b.verifies(t)
 	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":1,"idempotency_key":"first"}`)

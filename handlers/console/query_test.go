@@ -11,7 +11,7 @@ import (
 // is made, and one would be made.
 func TestWhatTakesABodyTakesNoParameters(t *testing.T) {
 	g := start(t)
-	a := newAccount(t, g)
+	a := newHolder(t, g, "admin").account
 	for _, row := range console.Rows() {
 		if !row.User || row.Method != "POST" && row.Method != "PUT" {
 			continue

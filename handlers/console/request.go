@@ -120,6 +120,9 @@ func (req *request) enter(rt *route) (in any, err error) {
 	if f := req.admit(rt.rate); f != nil {
 		return nil, f
 	}
+	if err := req.checkRole(rt.roles); err != nil {
+		return nil, err
+	}
 	if rt.who.HasAccount() {
 		q := query.Of(req.r)
 		if q.CheckNames(rt.parameters()); q.Fault != nil {
@@ -142,6 +145,9 @@ func (req *request) enter(rt *route) (in any, err error) {
 		// have set up a second factor.
 		if f := req.identify(rt.who); f != nil {
 			return nil, f
+		}
+		if err := req.checkRole(rt.roles); err != nil {
+			return nil, err
 		}
 		if err := rt.asks.checkHead(req); err != nil {
 			return nil, err
@@ -175,6 +181,21 @@ func (req *request) identify(who reply.Credential) *fault.Fault {
 	req.account = account
 	req.setPlaceholder("http.auth.user.id", account.UserID)
 	return nil
+}
+
+// checkRole returns FORBIDDEN unless the user has one of the roles, and a second factor.
+func (req *request) checkRole(roles []identity.Role) error {
+	switch {
+	case roles == nil:
+		return nil
+	case !slices.Contains(roles, req.account.Role):
+		return fault.New(fault.Forbidden, "this needs a role that your account does not have")
+	}
+	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
+	if err == nil && !shownFactors(factors).Enabled {
+		err = fault.New(fault.Forbidden, "a role can be used only with a second factor: set up an authenticator app or a passkey first")
+	}
+	return err
 }
 
 // refuse answers an error, and logs one that is no fault.

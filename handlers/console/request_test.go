@@ -11,7 +11,8 @@ import (
 
 // pathOf returns a path of a route, with values for its parameters.
 func pathOf(row console.Row) string {
-	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0", "{request_id}", "req_"+strings.Repeat("A", 26)).Replace(row.Path)
+	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0", "{request_id}", "req_"+strings.Repeat("A", 26),
+		"{user}", "nobody", "{key}", "key_0", "{request}", "req_"+strings.Repeat("A", 26), "{order}", strings.Repeat("0", 32), "{task}", "task_"+strings.Repeat("A", 26), "{backend}", "works").Replace(row.Path)
 }
 
 func TestEveryRouteRefusesCrossOriginRequests(t *testing.T) {
@@ -213,7 +214,7 @@ func TestInvalidQueriesAreRefused(t *testing.T) {
 
 func TestParametersThatAPathDoesNotKnowAreRefusedAndOthersRead(t *testing.T) {
 	g := start(t)
-	a := newAccount(t, g)
+	a := newHolder(t, g, "admin").verified(t)
 	for _, row := range console.Rows() {
 		if !row.User || row.Method != "GET" && row.Method != "DELETE" {
 			continue
@@ -233,6 +234,9 @@ func TestParametersThatAPathDoesNotKnowAreRefusedAndOthersRead(t *testing.T) {
 			}
 		}
 		for _, name := range row.Params { // a parameter that is given twice is refused
+			if name == "group" && row.Roles != nil {
+				continue // takes several
+			}
 			got, e := ask("?" + name + "=1&" + name + "=1")
 			if got.Status != 400 || !strings.Contains(e.Message, "`"+name+"` is given twice") {
 				t.Errorf("%s: %s is not read: %d %s", path, name, got.Status, got.Body)

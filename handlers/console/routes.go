@@ -49,7 +49,7 @@ var (
 )
 
 // routes are the routes of the console. If two routes match a path, the first serves it.
-var routes = []route{
+var routes = append([]route{
 	// Webhooks come first, because {provider} is any name.
 	{"POST", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
 	{"GET", "/api/user/{provider}/webhook", service, notice, notices, nothingMore, "", plain(takeNotice)},
@@ -128,7 +128,7 @@ var routes = []route{
 	{"GET", "/api/log/self/", user, nothing, reads, nothingMore, "start end key_id model format p page_size", plain(showCalls)},
 	{"GET", "/api/log/self/{request_id}", user, nothing, reads, nothingMore, "", plain(showCall)},
 	{"GET", "/api/data/self/", user, nothing, reads, nothingMore, "start end tz group key_id model", plain(showUsage)},
-}
+}, administration()...)
 
 // table is the routes as the registry has them, in the same order.
 var table = declare()
@@ -137,7 +137,7 @@ func declare() reply.Table {
 	rows := make([]reply.Route, len(routes))
 	for i, rt := range routes {
 		rows[i] = reply.Route{
-			Method: rt.method, Path: rt.path, Dialect: dialect.Console, Credential: rt.who, StepUp: rt.asks.name,
+			Method: rt.method, Path: rt.path, Dialect: dialect.Console, Credential: rt.who, Roles: rt.roleNames(), StepUp: rt.asks.name,
 			Rate: string(rt.rate), MaxBody: rt.takes.limit, Query: rt.parameters(),
 		}
 	}

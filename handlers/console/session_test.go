@@ -210,9 +210,9 @@ func TestTheFirstAdministratorIsMadeByTheCodeOfTheLogOnce(t *testing.T) {
 	}
 	b.refused(t, "POST", "/api/setup", setup(line.Text("code")+"x"), 403, "VERIFICATION_FAILED")
 	b.refused(t, "POST", "/api/setup", strings.Replace(setup(line.Text("code")), password, "short", 1), 400, "INVALID_PARAMETER")
-	var made struct{ Admin bool }
+	var made struct{ Role string }
 	into(t, b.does(t, "POST", "/api/setup", setup(line.Text("code"))), &made)
-	if !made.Admin {
+	if made.Role != "admin" {
 		t.Error("the user of the set-up is no administrator")
 	}
 	b.does(t, "POST", "/api/user/login", credentials("root", password))

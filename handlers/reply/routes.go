@@ -31,6 +31,7 @@ type Route struct {
 	Path       string          // a pattern of [Match]
 	Dialect    dialect.Dialect // of its errors
 	Credential Credential
+	Roles      []string // of users, each with a second factor; nil: no role is needed
 	StepUp     string   // the name of the proof that a user must give in addition; empty: none
 	Rate       string   // the class of requests for rate limits; empty: none
 	MaxBody    int64    // in bytes; zero: no body is read

@@ -7,6 +7,8 @@ package audit
 import (
 	"context"
 	"crypto/rand"
+	"strconv"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +27,13 @@ type Event struct {
 	User   string `json:"user,omitempty"`   // whose account it concerns
 	Key    string `json:"key,omitempty"`    // which key, if one
 	Detail string `json:"detail,omitempty"` // never a secret
+
+	// Before and After are the value that the action changed, where it changed one.
+	Before string `json:"before,omitempty"`
+	After  string `json:"after,omitempty"`
+
+	// Reason is why an operator or administrator did it, as they gave it; see [WithReason].
+	Reason string `json:"reason,omitempty"`
 
 	// Address is where the request came from, where that is useful to the user.
 	Address string `json:"address,omitempty"`
@@ -64,7 +73,8 @@ func retention(r storage.Reader) (time.Duration, error) {
 
 // Record writes an event of the time now, in the transaction of the change that it
 // reports. It sets the event's time and the id of the request that ctx belongs to. When the
-// transaction is durable, the caller passes the event to [Log.OnAudit]. If a user makes too many
+// transaction is durable, the caller passes the event to [Log.OnAudit]. Record also sets the reason
+// of ctx. If a user makes too many
 // changes of their own account in a day, it fails with RATE_LIMITED.
 func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
 	if err := countOwn(t, now, *e); err != nil {
@@ -74,7 +84,7 @@ func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
 	if err != nil {
 		return err
 	}
-	e.Time, e.RequestID = now.Unix(), requestid.Of(ctx)
+	e.Time, e.RequestID, e.Reason = now.Unix(), requestid.Of(ctx), reasonOf(ctx)
 	return events.Put(t, nil, &record{*e, now.UnixNano(), rand.Text()[:10], keep})
 }
 
@@ -102,8 +112,8 @@ func (l *Log) SetRetention(ctx context.Context, kept time.Duration) error {
 // log reports nothing that did not happen.
 func (l *Log) OnAudit(e Event) {
 	l.log.Info(e.Action, zap.String("actor", e.Actor), zap.String("user_id", e.User),
-		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("address", e.Address),
-		zap.String("request_id", e.RequestID))
+		zap.String("key_id", e.Key), zap.String("detail", e.Detail), zap.String("before", e.Before), zap.String("after", e.After),
+		zap.String("reason", e.Reason), zap.String("address", e.Address), zap.String("request_id", e.RequestID))
 }
 
 // Change runs fn in one transaction with the event that it returns, if it is not nil, and writes the
@@ -131,19 +141,51 @@ const MaxActivity = 10_000
 
 // Activity returns what was done to the account of a user, by the user or by others,
 // newest first: limit events after the first skip, and how many there are in
-// all, at most [MaxActivity]. The actor is "you", "operator", or a provider of payments.
+// all, at most [MaxActivity]. The actor is "you", "operator" (also for an administrator), or a
+// provider of payments. The reason is left out: it is for operators.
 func (l *Log) Activity(ctx context.Context, userID string, skip, limit int64) (list []Event, total int64, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		page, n, err := events.Page(r, events.Under(userID), skip, limit, MaxActivity)
 		list, total = make([]Event, len(page)), n
 		for i, e := range page {
 			list[i] = e.Event
-			if e.Actor == userID {
+			switch {
+			case e.Actor == userID:
 				list[i].Actor = You
+			case strings.HasPrefix(e.Actor, "usr_"):
+				list[i].Actor = "operator"
 			}
-			list[i].User = ""
+			list[i].User, list[i].Reason = "", ""
 		}
 		return err
 	})
 	return list, total, fault.OfStore(err)
+}
+
+// Events returns at most limit events about a user as they were recorded, newest first, that follow
+// the cursor after. If there may be more, next is their cursor.
+func (l *Log) Events(ctx context.Context, userID, after string, limit int64) (list []Event, next string, err error) {
+	in := events.Under(userID)
+	var nano int64
+	var id string
+	if after != "" {
+		time, rest, _ := strings.Cut(after, "-")
+		if nano, err = strconv.ParseInt(time, 10, 64); err != nil || nano < 0 || rest == "" {
+			return nil, "", fault.At(fault.InvalidParameter, "after", "after must be the `next` of the previous page")
+		}
+		id = rest
+		in = in.From(userID, storage.Inverted(nano), id)
+	}
+	err = l.store.View(ctx, func(r storage.Reader) error {
+		page, last, err := events.Matching(r, in, limit, limit+1, func(e *record) bool { return e.Nano != nano || e.ID != id })
+		list, next = make([]Event, len(page)), ""
+		for i, e := range page {
+			list[i] = e.Event
+		}
+		if last != nil {
+			next = strconv.FormatInt(last.Nano, 10) + "-" + last.ID
+		}
+		return err
+	})
+	return list, next, fault.OfStore(err)
 }

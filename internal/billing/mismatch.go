@@ -119,10 +119,25 @@ func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string
 	return list, next, err
 }
 
+// MismatchUser returns the id of the user of a mismatch; empty if it has none.
+func (b *Service) MismatchUser(ctx context.Context, id string) (user string, err error) {
+	err = b.view(ctx, func(r storage.Reader) error {
+		m, err := records.Mismatches.Get(r, id)
+		if err == nil && m == nil {
+			err = fault.At(fault.NotFound, "id", "there is no mismatch %q", id)
+		}
+		if err == nil {
+			user = m.User
+		}
+		return err
+	})
+	return user, err
+}
+
 // Resolve records that an operator has closed a mismatch, and why. The mismatch stays stored, and
 // no money moves. A refund of an unknown payment still counts when that payment arrives.
 func (b *Service) Resolve(ctx context.Context, actor, id, reason string) (resolved *records.MismatchRecord, err error) {
-	if err := checkReason(reason, true); err != nil {
+	if err := audit.CheckReason(reason, true); err != nil {
 		return nil, err
 	}
 	err = b.directory.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {

@@ -167,7 +167,7 @@ func renewable(r storage.Reader, user string, id int64) (*records.SubscriptionRe
 // GrantPlan gives a plan to the user with this id or name, for an operator. It charges nothing and
 // does not count as a purchase. The plan need not be on sale. The key is optional.
 func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, currency, idOrName string, planID int64, reason, key string) (Receipt, error) {
-	if err := checkReason(reason, false); err != nil {
+	if err := audit.CheckReason(reason, false); err != nil {
 		return Receipt{}, err
 	}
 	if err := checkPlanID(planID); err != nil {

@@ -6,10 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"go.uber.org/zap"
 
@@ -84,21 +81,6 @@ func keyOrRandom(key string) string {
 		return rand.Text()
 	}
 	return key
-}
-
-// maxReason is the maximum length of an operator's reason, in characters.
-const maxReason = 200
-
-func checkReason(reason string, required bool) error {
-	switch n := utf8.RuneCountInString(reason); {
-	case n == 0 && required:
-		return fault.At(fault.MissingParameter, "reason", "reason is required: why this is done, for the audit")
-	case n > maxReason:
-		return fault.At(fault.InvalidParameter, "reason", "reason has at most %d characters, this has %d", maxReason, n)
-	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
-		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 without control characters")
-	}
-	return nil
 }
 
 // view runs fn in a read transaction.

@@ -91,6 +91,17 @@ func ownerOf(r storage.Reader, id int64) (user string, err error) {
 	return "", nil
 }
 
+// SubscriptionOwner returns the id of the user of a subscription.
+func (b *Service) SubscriptionOwner(ctx context.Context, id int64) (user string, err error) {
+	err = b.view(ctx, func(r storage.Reader) (err error) {
+		if user, err = ownerOf(r, id); err == nil && user == "" {
+			err = fault.At(fault.SubscriptionNotFound, "subscription_id", "there is no subscription %d", id)
+		}
+		return err
+	})
+	return user, err
+}
+
 // readSubscription returns a subscription of a user. For a subscription of another user it returns
 // the same error as for a missing one.
 func readSubscription(r storage.Reader, user string, id int64) (*records.SubscriptionRecord, error) {
@@ -153,7 +164,7 @@ func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, err
 // Cancel ends a subscription at once, for an operator. The rest of its quota is lost, and nothing
 // is refunded.
 func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason string) (Subscription, error) {
-	if err := checkReason(reason, false); err != nil {
+	if err := audit.CheckReason(reason, false); err != nil {
 		return Subscription{}, err
 	}
 	var user string

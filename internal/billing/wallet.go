@@ -116,7 +116,7 @@ func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string
 
 // change books a change of a wallet once per idempotency key, and records the audit event.
 func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
-	if err := checkReason(c.reason, true); err != nil {
+	if err := audit.CheckReason(c.reason, true); err != nil {
 		return WalletChange{}, err
 	}
 	user, err := b.directory.User(ctx, c.user)
@@ -135,6 +135,10 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	done, replayed, err := once(ctx, b, user.ID, own, reserve, func(t *ledger.Txn, now time.Time) (WalletChange, audit.Event, error) {
 		x := WalletChange{User: user.ID, Order: id.String(), Amount: c.amount}
 		event := audit.Event{Actor: c.actor, Action: "wallet." + c.operation, User: user.ID}
+		before, err := journal.ReadState(t, journal.Wallet(user.ID))
+		if err != nil {
+			return x, event, err
+		}
 		legs, err := c.legs(t, user.ID, &x)
 		if err != nil {
 			return x, event, err
@@ -152,6 +156,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 			return x, event, err
 		}
 		x.Balance = wallet.Balance
+		event.Before, event.After = before.Balance.String(), wallet.Balance.String()
 		x.Owed, err = owedBy(t, user.ID)
 		return x, event, err
 	})

@@ -202,6 +202,23 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"reason has at most %d characters, this has %d":       "reason 最多 %d 个字符，收到 %d 个",
 	"reason is UTF-8 without control characters":          "reason 必须是不含控制字符的 UTF-8 文本",
 
+	// Administration.
+	"this needs a role that your account does not have":                                            "此操作需要您的账号没有的角色",
+	"a role can be used only with a second factor: set up an authenticator app or a passkey first": "使用角色需要双重验证：请先设置验证器或通行密钥",
+	"nobody acts on their own account here; ask another administrator or the operator":             "不能在此操作自己的账号；请联系其他管理员或运营方",
+	"%s holds a role: only an administrator acts on this account":                                  "%s 拥有角色：只有管理员可以操作此账号",
+	"role: %.64q is not a role; allowed: admin, support, finance, none":                            "role：%.64q 不是角色；可用：admin、support、finance、none",
+	"`reason` must be a string":                                  "`reason` 必须是字符串",
+	"the store is being verified; wait for the result":           "正在核对数据，请等待结果",
+	"after must be the id of a user":                             "after 应为用户编号",
+	"after must be the `next` of the previous page":              "after 应为上一页的 `next`",
+	"`user` is required: the id or the name of a user":           "缺少 `user`：用户的编号或名称",
+	"id: it is not a number; allowed: the id of a subscription":  "id 应为订阅的编号（数字）",
+	"group: %q is not supported; allowed: day, provider":         "group 不支持 %q；可用：day、provider",
+	"group: %q is not supported; allowed: day, user, key, model": "group 不支持 %q；可用：day、user、key、model",
+	"there is no record of a call %q: it was refused before it reached a backend, is too old, or is no model call; the log has it under this request_id":                                  "没有调用 %q 的记录：它在到达后端之前被拒绝、太旧，或不是模型调用；日志中可按此 request_id 查找",
+	"there is no record of a call %q: it is no request id of this gateway. The `_request_id` of an SDK may be the vendor's; the gateway's id is in the header X-Request-Id of the answer": "没有调用 %q 的记录：它不是本网关的请求编号。SDK 的 `_request_id` 可能来自厂商；网关的编号在响应头 X-Request-Id 中",
+
 	// Tasks.
 	"there is no such task":                                             "任务不存在",
 	"there is no such file":                                             "文件不存在",

@@ -334,6 +334,17 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 	return key.Key, err
 }
 
+// KeyOwner returns the id of the user of a key.
+func (d *Directory) KeyOwner(ctx context.Context, id string) (string, error) {
+	return view(ctx, d, func(r storage.Reader) (string, error) {
+		key, err := findKey(r, id)
+		if err != nil {
+			return "", err
+		}
+		return key.UserID, nil
+	})
+}
+
 func findKey(r storage.Reader, id string) (*keyRecord, error) {
 	key, err := keyTable.Get(r, id)
 	if err == nil && key == nil {

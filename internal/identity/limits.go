@@ -140,22 +140,24 @@ func (d *Directory) ChangeKeyLimits(ctx context.Context, actor, id string, chang
 		if refusal := key.ended(d.store.Now()); refusal != nil {
 			return nil, refusal
 		}
+		before := key.Operator.Limits.String()
 		changed, err := key.Operator.Limits.update(change)
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &audit.Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String()}, nil
+		return &audit.Event{Actor: actor, Action: "key.limit", User: key.UserID, Key: key.ID, Detail: key.Operator.Limits.String(), Before: before, After: key.Operator.Limits.String()}, nil
 	})
 }
 
 // ChangeUserLimits changes some limits of a user, which bound all keys of the user together.
 func (d *Directory) ChangeUserLimits(ctx context.Context, actor, idOrName string, change LimitsChange) (User, error) {
 	return d.changeUser(ctx, idOrName, func(_ storage.Txn, user *userRecord) (*audit.Event, error) {
+		before := user.Limits.String()
 		changed, err := user.Limits.update(change)
 		if err != nil || !changed {
 			return nil, err
 		}
-		return &audit.Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String()}, nil
+		return &audit.Event{Actor: actor, Action: "user.limit", User: user.ID, Detail: user.Limits.String(), Before: before, After: user.Limits.String()}, nil
 	})
 }
 

@@ -87,6 +87,7 @@ func (k *keyRecord) inForce(user *userRecord) credential.Entries[Principal] {
 type Account struct {
 	UserID   string
 	UserName string
+	Role     Role // of the user
 
 	// Credential is the id of the session (ses_…) or of the access token (tok_…) of the request.
 	// A step-up is granted to the credential and ends with it.

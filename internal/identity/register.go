@@ -95,7 +95,7 @@ func (d *Directory) Setup(ctx context.Context, code, name, password string) (Use
 	if err != nil {
 		return User{}, fault.OfStore(err)
 	}
-	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix(), Admin: true}}
+	user := userRecord{User: User{ID: credential.NewID(idClass), Name: name, Created: d.store.Now().Unix(), Role: Admin}}
 	if user.Password, err = d.hashNew(ctx, d.hasher.EnterAnonymous, password); err != nil {
 		return User{}, err
 	}

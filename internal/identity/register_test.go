@@ -19,7 +19,7 @@ func TestARegisteredUserCanLogIn(t *testing.T) {
 	f := newPeople(t)
 	ctx := t.Context()
 	user := must(f.Register(ctx, "Ann", goodPassword, testDevice, LoginLimits{}))(t)
-	if user.Name != "Ann" || user.Admin || user.Disabled || !strings.HasPrefix(user.ID, "usr_") {
+	if user.Name != "Ann" || user.Role != "" || user.Disabled || !strings.HasPrefix(user.ID, "usr_") {
 		t.Errorf("%+v", user)
 	}
 	if entry := f.login(t, "ann"); entry.Account.UserID != user.ID {
@@ -108,7 +108,7 @@ func TestTheSetupCodeCreatesTheFirstUserOnce(t *testing.T) {
 	}
 	wg.Wait()
 	users := must(f.Users(ctx))(t)
-	if created.Load() != 1 || len(users) != 1 || !users[0].Admin {
+	if created.Load() != 1 || len(users) != 1 || users[0].Role != Admin {
 		t.Fatalf("%d users were created: %+v", created.Load(), users)
 	}
 	f.login(t, users[0].Name)
@@ -150,7 +150,7 @@ func TestOnlyTheFirstAdministratorEndsTheSetUp(t *testing.T) {
 				if due := must(f.SetupDue(ctx))(t); !due || code == "" {
 					t.Fatalf("the user has ended the set-up: %v %q", due, code)
 				}
-				if admin, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || !admin.Admin {
+				if admin, err := f.Setup(ctx, code.Reveal(), "ann", goodPassword); err != nil || admin.Role != Admin {
 					t.Fatalf("%+v, %v", admin, err)
 				}
 				if due := must(f.SetupDue(ctx))(t); due || must(f.SetupCode(ctx))(t) != "" {

@@ -100,7 +100,7 @@ func removeSession(t storage.Txn, s *sessionRecord) error {
 // account returns the account of a request with the secret of the session.
 func (s *sessionRecord) account(user *userRecord) *Account {
 	return &Account{
-		UserID: user.ID, UserName: user.Name, Credential: s.ID,
+		UserID: user.ID, UserName: user.Name, Role: user.Role, Credential: s.ID,
 		Session: true, Opened: s.Created, HalfOpen: s.Half, secret: s.Hash,
 	}
 }

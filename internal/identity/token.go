@@ -76,6 +76,6 @@ func (u *userRecord) inForce() credential.Entries[Account] {
 	if u.Disabled || u.Token == nil {
 		return nil
 	}
-	account := &Account{UserID: u.ID, UserName: u.Name, Credential: u.Token.ID}
+	account := &Account{UserID: u.ID, UserName: u.Name, Role: u.Role, Credential: u.Token.ID}
 	return credential.Entries[Account]{u.TokenHash: {Holder: account}}
 }

@@ -19,7 +19,7 @@ type User struct {
 	Name     string `json:"name"`
 	Created  int64  `json:"created"` // Unix seconds
 	Disabled bool   `json:"disabled,omitempty"`
-	Admin    bool   `json:"admin,omitempty"` // created with the one-time code of the set-up
+	Role     Role   `json:"role,omitempty"` // in the administration; empty: none
 
 	// DisplayName is a name that the user chooses. It does not identify the user.
 	DisplayName string `json:"display_name,omitempty"`
@@ -98,6 +98,50 @@ func (d *Directory) createUser(ctx context.Context, actor string, user userRecor
 	return user.User, err
 }
 
+// Search returns at most limit users in the order of their names, behind the user with the id after:
+// those whose names begin with text, in any case, or the user with this id. If there may be more,
+// next is the cursor. It reads no other users.
+func (d *Directory) Search(ctx context.Context, text, after string, limit int64) (users []User, next string, err error) {
+	in, folded := userNames.Under(), ""
+	if text != "" {
+		var refusal *fault.Fault
+		if folded, refusal = foldName(text); refusal != nil {
+			return []User{}, "", nil // no name begins with it
+		}
+		in = in.From(folded).Before(folded + string(utf8.MaxRune))
+	}
+	err = d.store.View(ctx, func(r storage.Reader) error {
+		users, next = []User{}, ""
+		found, err := userTable.Get(r, text)
+		if err != nil || found != nil {
+			users = append(users, found.User)
+			return err
+		}
+		if after != "" {
+			last, err := userTable.Get(r, after)
+			if err == nil && last == nil {
+				err = fault.At(fault.InvalidParameter, "after", "after must be the id of a user")
+			}
+			if err != nil {
+				return err
+			}
+			in = userTable.After(in, &userNames, last)
+		}
+		list, last, err := userTable.Matching(r, in, limit, limit, func(user *userRecord) bool {
+			name, _ := foldName(user.Name)
+			return strings.HasPrefix(name, folded) // the cursor may lie before the range
+		})
+		for _, user := range list {
+			users = append(users, user.User)
+		}
+		if last != nil {
+			next = last.ID
+		}
+		return err
+	})
+	return users, next, fault.OfStore(err)
+}
+
 // Users returns all users, in the order of their ids.
 func (d *Directory) Users(ctx context.Context) ([]User, error) {
 	return view(ctx, d, func(r storage.Reader) ([]User, error) {
@@ -125,8 +169,8 @@ func (d *Directory) User(ctx context.Context, idOrName string) (User, error) {
 // the user again. Ended sessions do not come back. It acts on the next request.
 func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string, disabled bool) (User, error) {
 	return d.changeUser(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
-		if user.Disabled == disabled {
-			return nil, nil
+		if err := checkActor(t, actor); err != nil || user.Disabled == disabled {
+			return nil, err
 		}
 		user.Disabled = disabled
 		if !disabled {

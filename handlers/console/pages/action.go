@@ -58,10 +58,11 @@ func (req *request) do(name string, a *action) {
 			return
 		}
 		in, f := encode(c.fields, req.form)
-		if f == nil {
-			data, f = req.call(c.method, req.fill(c.route), in)
-		} else {
+		switch {
+		case f != nil:
 			f.Message = req.text(f.Message)
+		case c.method != "":
+			data, f = req.call(c.method, req.fill(c.route), in)
 		}
 		if f != nil {
 			req.refused(name, f)
@@ -105,6 +106,10 @@ func (req *request) refused(name string, f *Fault) {
 			req.askLogIn("/login")
 			return
 		}
+	}
+	if f.Code == "FORBIDDEN" && req.view.Admin { // nothing that is typed anew would help
+		req.fail(f)
+		return
 	}
 	req.view.Fault, req.view.Form = f, withoutSecrets(req.form)
 	req.view.Form.Set("do", name)

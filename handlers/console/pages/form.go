@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // encode returns the fields of a form as the object that the API takes. fields are names with
@@ -18,6 +20,8 @@ import (
 //
 //	name           a text
 //	name:amount    an amount of money
+//	name:sum       an amount of money above zero
+//	name:said      a text that must be there
 //	name:int       a number
 //	name:list      words, separated by spaces, commas or lines
 //	name:date      a time: the seconds since 1970 of 2026-11-24 or 2026-11-24T10:00, in UTC
@@ -80,6 +84,11 @@ var kinds = map[string]func(text string) (value any, ok bool){
 		}
 		return text, true
 	},
+	"sum": func(text string) (any, bool) {
+		amount, err := money.Parse(text)
+		return text, err == nil && amount > 0
+	},
+	"said": func(text string) (any, bool) { return text, text != "" },
 	"int": func(text string) (any, bool) {
 		if text == "" {
 			return 0, true

@@ -34,11 +34,14 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"map":        pairs,
 		"add":        func(a, b int64) int64 { return a + b },
 		"nav":        navigation,
+		"role":       roleOf,
+		"may":        may,
 		"pages":      lastPage,
 		"with_query": withQuery,
 		"form":       formOf,
+		"query":      queryOf,
 	}
-	for _, area := range []template.FuncMap{overviewFunctions, usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions} {
+	for _, area := range []template.FuncMap{overviewFunctions, usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions, adminFunctions} {
 		maps.Copy(all, area)
 	}
 	return all
@@ -100,10 +103,12 @@ func pairs(values ...any) map[string]any {
 // entry is a page of the navigation.
 type entry struct{ Name, Path string }
 
-func navigation() []entry {
+// navigation returns the pages of the navigation beside a page: those of the administration, or all
+// others.
+func navigation(v *View) []entry {
 	var entries []entry
 	for _, p := range table {
-		if p.nav {
+		if p.nav && v.Admin == (p.roles != "") && p.isFor(v.Self) {
 			entries = append(entries, entry{p.name, p.path})
 		}
 	}
@@ -123,6 +128,19 @@ func withQuery(v *View, name string, value any) string {
 	query.Set(name, fmt.Sprint(value))
 	query.Del("done")
 	return path + "?" + query.Encode()
+}
+
+// queryOf returns the view for the form with the filter of a page, if another form of the page was
+// sent: the filter is in the query of the page.
+func queryOf(v *View) *View {
+	if !v.Form.Has("do") {
+		return v
+	}
+	other := *v
+	_, raw, _ := strings.Cut(v.Here, "?")
+	other.Form, _ = url.ParseQuery(raw)
+	other.Fault = nil
+	return &other
 }
 
 // formOf returns the view for one form of a page with several forms: the fault, and what was typed,

@@ -47,6 +47,9 @@ type Config struct {
 	// MediaURL is the address of the site that serves the results of tasks. Empty: none are kept.
 	MediaURL string
 
+	// NoAdmin is set if the routes of the administration are off. Its pages are then, too.
+	NoAdmin bool
+
 	// VersionHeader is the header with the version of the Anthropic dialect, for examples.
 	VersionHeader string
 
@@ -113,7 +116,7 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req := s.newRequest(w, r, wire)
 	page := find(wire)
 	switch {
-	case page == nil:
+	case page == nil || page.roles != "" && s.NoAdmin:
 		req.fail(&Fault{Code: "NOT_FOUND", Message: req.text("error.no_page"), Status: http.StatusNotFound})
 	case s.crossOrigin.Check(r) != nil:
 		req.fail(&Fault{Code: "CROSS_ORIGIN", Message: req.text("error.cross_origin"), Status: http.StatusForbidden})

@@ -21,6 +21,7 @@ type View struct {
 	Theme   string // "light", "dark", or empty: that of the browser
 	Page    string // the name of the page
 	Section string // the name of the page of the navigation that leads to it
+	Admin   bool   // the page is one of the administration
 	Refresh bool   // the browser loads the page again after some seconds
 	Here    string // the path and the query of the page, to come back to
 	Origin  string // the address of the site, for examples
@@ -98,6 +99,10 @@ func (req *request) show(p *page) {
 	if !req.enter(p) {
 		return
 	}
+	if p.name == "admin_find" {
+		req.find()
+		return
+	}
 	if done := req.view.Form.Get("done"); done != "" && req.locale.has("done."+done) {
 		req.view.Notice = req.text("done." + done)
 	}
@@ -107,6 +112,7 @@ func (req *request) show(p *page) {
 // enter finds the account, if the page needs one. It reports false if it has answered.
 func (req *request) enter(p *page) bool {
 	req.page, req.view.Page, req.view.Section = p, p.name, cmp.Or(p.section, p.name)
+	req.view.Admin = p.roles != ""
 	values, _ := reply.Match(p.path, req.wire)
 	for i, name := range names(p.path) {
 		req.view.ID[name] = values[i]
@@ -114,6 +120,10 @@ func (req *request) enter(p *page) bool {
 	self, f := req.call(http.MethodGet, "/api/user/self", nil)
 	if f == nil {
 		req.view.Self, _ = self.(map[string]any)
+		if !p.isFor(req.view.Self) {
+			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text("error.role")})
+			return false
+		}
 		return true
 	}
 	switch {
@@ -132,24 +142,21 @@ func (req *request) enter(p *page) bool {
 // load reads what the page shows, and answers it with a status.
 func (req *request) load(status int) {
 	query := req.r.URL.Query()
-	for _, l := range req.page.loads {
-		passed := url.Values{}
-		for name := range strings.FieldsSeq(l.query) {
-			if query.Has(name) && query.Get(name) != "" {
-				passed.Set(name, query.Get(name))
-			}
-		}
+	for i, l := range req.page.loads {
 		route := req.fill(l.route)
-		if len(passed) > 0 {
+		if parameters := passed(l.query, query); parameters != "" {
 			joint := "?"
 			if strings.Contains(route, "?") {
 				joint = "&"
 			}
-			route += joint + passed.Encode()
+			route += joint + parameters
 		}
 		data, f := req.call(http.MethodGet, route, nil)
-		if f != nil && req.page.filtered && f.Status == http.StatusBadRequest && query.Has(f.Param) {
+		if f != nil && req.page.filtered && (f.Status == http.StatusBadRequest || f.Status == http.StatusNotFound) && query.Has(f.Param) {
 			req.view.Fault, status = f, f.Status
+			continue
+		}
+		if f != nil && req.page.partial && f.Status == http.StatusForbidden && i > 0 {
 			continue
 		}
 		if f != nil {
@@ -159,13 +166,40 @@ func (req *request) load(status int) {
 		req.view.Data[l.name] = data
 	}
 	req.view.Refresh = req.page.unfinished != nil && req.page.unfinished(req.view.Data)
-	req.render(req.page.name, status)
+	req.render(cmp.Or(req.page.template, req.page.name), status)
+}
+
+// passed returns the parameters of a route that the query of its page has. names are separated by
+// spaces. A name may have the value that counts if the query does not have it: "group=day", or
+// "from=-29d", which is the day 29 days ago.
+func passed(names string, query url.Values) string {
+	parameters := url.Values{}
+	for name := range strings.FieldsSeq(names) {
+		name, value, _ := strings.Cut(name, "=")
+		if days, ok := strings.CutSuffix(value, "d"); ok && strings.HasPrefix(days, "-") {
+			value = daysAgo(-integer(days))
+		}
+		if query.Has(name) {
+			value = query.Get(name)
+		}
+		if value != "" {
+			parameters.Set(name, value)
+		}
+	}
+	return parameters.Encode()
 }
 
 // fill replaces {name} in a route or path by a value of the path of the page, or else of the form.
 func (req *request) fill(route string) string {
 	for _, name := range names(route) {
-		route = strings.ReplaceAll(route, "{"+name+"}", url.PathEscape(req.value(name)))
+		value := req.value(name)
+		before, after, _ := strings.Cut(route, "{"+name+"}")
+		if strings.Contains(before, "?") {
+			value = url.QueryEscape(value)
+		} else {
+			value = url.PathEscape(value)
+		}
+		route = before + value + after
 	}
 	return route
 }

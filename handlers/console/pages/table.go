@@ -8,6 +8,12 @@ type page struct {
 	name   string // of its template, and of its title: "title.<name>"
 	access access
 
+	// roles are the roles that the page is for, separated by spaces; empty: it is for every user.
+	roles string
+
+	// template is the name of the template, if it serves several pages; empty: name.
+	template string
+
 	// section is the page of the navigation that leads to this one; empty: the page itself.
 	section string
 	nav     bool // the page is in the navigation
@@ -18,6 +24,14 @@ type page struct {
 	// filtered is set if the query of the page filters what it shows. If a route refuses a
 	// parameter, the page is shown with the fault and without the answer of that route.
 	filtered bool
+
+	// partial is set if some roles may not read all routes of the page. It is then shown without the
+	// answers that a role is refused, except that of the first route.
+	partial bool
+
+	// fits reports whether an administrator can do something here for a user of whom the route of a
+	// user answers this; nil: always.
+	fits func(user map[string]any) bool
 
 	// unfinished reports whether the page shows something that changes soon, from the answers of
 	// its loads. The browser then loads it again.
@@ -43,7 +57,7 @@ const (
 type load struct {
 	name  string // of the answer in the view
 	route string // below /api; {id} is a value of the path of the page
-	query string // the parameters that the route takes from the query of the page, separated by spaces
+	query string // the parameters that the route takes from the query of the page, as [passed] takes them
 }
 
 // action is what a form does: it calls routes, one after the other, until one refuses.
@@ -54,9 +68,12 @@ type action struct {
 	// of the path or of the form. Empty: the page is shown again with the answer of the last
 	// call, which is shown once and not stored.
 	then string
+
+	// roles are the roles that the action is for, as in [page].
+	roles string
 }
 
-// call is a route that an action calls.
+// call is a route that an action calls. Without a method it only checks the fields of the form.
 type call struct {
 	method string
 	route  string // below /api; {id} is a value of the path or of the form
@@ -72,4 +89,5 @@ func do(method, route, fields, then string) *action {
 func after(path, notice string) string { return path + "?done=" + notice }
 
 // table is all pages, by area. The first row that matches counts.
-var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages)
+var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages,
+	adminPages[:1], adminUserPages, adminActionPages, cancelPages, adminRecordPages, adminPages[1:])

@@ -2,8 +2,6 @@ package pages
 
 import (
 	"html/template"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -35,8 +33,11 @@ var usageFunctions = template.FuncMap{
 	"token_kinds": tokenKinds,
 	"key_name":    keyName,
 	"calls_csv":   callsCSV,
-	"days_ago":    func(n int) string { return time.Now().UTC().AddDate(0, 0, -n).Format(time.DateOnly) },
+	"days_ago":    daysAgo,
 }
+
+// daysAgo returns the day that many days ago, in UTC.
+func daysAgo(n int64) string { return time.Now().UTC().AddDate(0, 0, -int(n)).Format(time.DateOnly) }
 
 // kindCount is how many tokens of a kind there are.
 type kindCount struct {
@@ -55,8 +56,9 @@ func tokenKinds(tokens map[string]any) (counts []kindCount) {
 }
 
 // keyName returns the name of a key in a list of keys; empty if it is not there or has none.
-func keyName(keys map[string]any, id any) string {
-	items, _ := keys["items"].([]any)
+func keyName(keys, id any) string {
+	list, _ := keys.(map[string]any)
+	items, _ := list["items"].([]any)
 	for _, item := range items {
 		if key, _ := item.(map[string]any); key["id"] == id {
 			name, _ := key["name"].(string)
@@ -67,12 +69,4 @@ func keyName(keys map[string]any, id any) string {
 }
 
 // callsCSV returns the URL of the calls of a page as a file.
-func callsCSV(v *View) string {
-	query := url.Values{"format": {"csv"}}
-	for name := range strings.FieldsSeq(callFilter) {
-		if value := v.Form.Get(name); value != "" {
-			query.Set(name, value)
-		}
-	}
-	return "/api/log/self/?" + query.Encode()
-}
+func callsCSV(v *View) string { return csvURL(v, "/api/log/self/", callFilter+" format=csv") }

@@ -1,0 +1,221 @@
+package pages
+
+import (
+	"fmt"
+	"html/template"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The roles that a page of the administration is for. The API decides what a role may do; these
+// lists only keep others away from forms that the API would refuse.
+const (
+	anyRole    = "admin support finance"
+	staffRole  = "admin support"
+	moneyRole  = "admin finance"
+	adminsOnly = "admin"
+)
+
+// adminPages show the state of the gateway and the figures of its operator.
+var adminPages = []page{
+	{path: "/admin", name: "admin", roles: anyRole, nav: true, partial: true, loads: []load{
+		{"mismatches", "/api/admin/mismatches?limit=5", ""},
+		{"status", "/api/admin/status", ""},
+		{"backends", "/api/admin/backends", ""},
+		{"verification", "/api/admin/verify", ""},
+	}},
+	{path: "/admin/find", name: "admin_find", section: "admin", roles: anyRole},
+	{path: "/admin/backends", name: "admin_backends", roles: staffRole, nav: true, loads: []load{
+		{"backends", "/api/admin/backends", ""},
+	}, actions: map[string]*action{
+		"backend_check":  do("POST", "/api/admin/backends/{backend}/check", "reason", "").only(adminsOnly),
+		"backend_drain":  do("POST", "/api/admin/backends/{backend}/drain", "reason", after("/admin/backends", "backend_drained")).only(adminsOnly),
+		"backend_enable": do("POST", "/api/admin/backends/{backend}/enable", "reason", after("/admin/backends", "backend_enabled")).only(adminsOnly),
+	}},
+	{path: "/admin/receipts", name: "admin_receipts", roles: anyRole, nav: true, filtered: true, loads: []load{
+		{"providers", "/api/admin/payments?group=provider", span},
+		{"days", "/api/admin/payments?group=day&group=provider", span},
+	}},
+	{path: "/admin/usage", name: "admin_usage", roles: anyRole, nav: true, filtered: true, loads: []load{
+		{"usage", "/api/admin/usage", "user group=day " + span},
+		{"total", "/api/admin/usage", "user " + span},
+	}},
+	{path: "/admin/verify", name: "admin_verify", roles: staffRole, nav: true, loads: []load{
+		{"verification", "/api/admin/verify", ""},
+	}, actions: map[string]*action{
+		"verify_run": do("POST", "/api/admin/verify", "reason", after("/admin/verify", "verified")).only(adminsOnly),
+	}},
+}
+
+// span are the parameters of a report; by default it is about the last 30 days.
+const span = "from=-29d to"
+
+// only returns the action as one of some roles.
+func (a *action) only(roles string) *action {
+	a.roles = roles
+	return a
+}
+
+// has reports whether a list of roles, separated by spaces, has one; an empty list has all.
+func has(roles, role string) bool {
+	return roles == "" || slices.Contains(strings.Fields(roles), role)
+}
+
+// isFor reports whether a page is for the user of an account.
+func (p *page) isFor(self map[string]any) bool {
+	role, _ := self["role"].(string)
+	return has(p.roles, role)
+}
+
+// roleOf returns the role of the user; empty: none.
+func roleOf(v *View) string {
+	role, _ := v.Self["role"].(string)
+	return role
+}
+
+// may reports whether the role of the user may do an action of the page.
+func may(v *View, name string) bool {
+	for _, p := range table {
+		if p.name == v.Page {
+			a := p.actions[name]
+			return a != nil && has(a.roles, roleOf(v))
+		}
+	}
+	return false
+}
+
+// adminFunctions are those of the templates of these pages.
+var adminFunctions = template.FuncMap{
+	"here":      here,
+	"csv":       csvURL,
+	"acts":      actsFor,
+	"millis":    func(n any) int64 { return integer(n) / 1000 },
+	"took":      func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
+	"down":      backendsDown,
+	"query_or":  queryOr,
+	"sees":      sees,
+	"same":      same,
+	"begins":    strings.HasPrefix,
+	"day_of":    dayOf,
+	"past":      past,
+	"limits_of": limitsOf,
+	"greatest":  func(a, b int64) int64 { return max(a, b) },
+	"negative":  func(amount any) string { return (-amountOf(amount)).String() },
+}
+
+// here returns the value for a page of the user, or that for one of the administration.
+func here(v *View, user, admin string) string {
+	if v.Admin {
+		return admin
+	}
+	return user
+}
+
+// same returns the address of the page for its forms, with the filter in its query.
+func same(v *View) string {
+	path, raw, _ := strings.Cut(v.Here, "?")
+	query, _ := url.ParseQuery(raw)
+	if query.Del("done"); len(query) > 0 {
+		path += "?" + query.Encode()
+	}
+	return path
+}
+
+// csvURL returns the URL of what a page shows as a file. names are those of [passed].
+func csvURL(v *View, route, names string) string {
+	_, raw, _ := strings.Cut(v.Here, "?")
+	query, _ := url.ParseQuery(raw)
+	joint := "?"
+	if strings.Contains(route, "?") {
+		joint = "&"
+	}
+	return route + joint + passed(names, query)
+}
+
+// queryOr returns the parameter of the query of a page, or the value that counts without it.
+func queryOr(v *View, name, value string) string {
+	if v.Form.Has(name) {
+		return v.Form.Get(name)
+	}
+	return value
+}
+
+// actsFor returns the pages on which an administrator can do something for a user. Nobody acts on
+// their own account, and on that of a user with a role only administrators do.
+func actsFor(v *View, user map[string]any) (entries []entry) {
+	if user["id"] == v.Self["id"] || user["role"] != nil && roleOf(v) != adminsOnly {
+		return nil
+	}
+	for _, p := range adminActionPages {
+		if p.isFor(v.Self) && (p.fits == nil || p.fits(user)) {
+			path := strings.ReplaceAll(p.path, "{user}", url.PathEscape(fmt.Sprint(v.ID["user"])))
+			entries = append(entries, entry{p.name, path})
+		}
+	}
+	return entries
+}
+
+// sees reports whether a page is for the role of the user.
+func sees(v *View, name string) bool {
+	return slices.ContainsFunc(table, func(p page) bool { return p.name == name && p.isFor(v.Self) })
+}
+
+// dayOf writes a day of a report, such as 20261120.
+func dayOf(day any) string {
+	if at, err := time.Parse("20060102", fmt.Sprint(day)); err == nil {
+		return at.Format(time.DateOnly)
+	}
+	return fmt.Sprint(day)
+}
+
+// past reports whether one of some times of the API, in Unix seconds, has passed.
+func past(times ...any) bool {
+	return slices.ContainsFunc(times, func(at any) bool { return integer(at) > 0 && integer(at) <= time.Now().Unix() })
+}
+
+// limitsOf returns the limits of a scope, in the order of their names.
+func limitsOf(scope map[string]any) (limits []parameter) {
+	all, _ := scope["limits"].(map[string]any)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		limits = append(limits, parameter{name, fmt.Sprint(all[name])})
+	}
+	return limits
+}
+
+// found are the pages that show what an id names, by the beginning of the id.
+var found = []struct{ prefix, path string }{{"req_", "/admin/calls/"}, {"task_", "/admin/tasks/"}, {"usr_", "/admin/users/"}}
+
+// tradeNo matches the number of an order.
+var tradeNo = regexp.MustCompile(`^[0-9a-zA-Z]{32}$`)
+
+// find leads to the page of what an id names; any other text is looked for among the users.
+func (req *request) find() {
+	id := strings.TrimSpace(req.r.URL.Query().Get("id"))
+	for _, f := range found {
+		if strings.HasPrefix(id, f.prefix) {
+			req.redirect(f.path + url.PathEscape(id))
+			return
+		}
+	}
+	if tradeNo.MatchString(id) {
+		req.redirect("/admin/orders/" + id)
+		return
+	}
+	req.redirect("/admin/users?q=" + url.QueryEscape(id))
+}
+
+// backendsDown returns the backends of a list that get no tasks now.
+func backendsDown(list map[string]any) (down []any) {
+	items, _ := list["items"].([]any)
+	for _, item := range items {
+		backend, _ := item.(map[string]any)
+		if backend["configured"] != true || backend["drained"] == true || backend["busy"] == true {
+			down = append(down, item)
+		}
+	}
+	return down
+}

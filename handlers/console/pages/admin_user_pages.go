@@ -1,0 +1,92 @@
+package pages
+
+import "maps"
+
+// oneUser is a user with what support needs first.
+var oneUser = load{"user", "/api/admin/users/{user}", ""}
+
+// adminUserPages show the users.
+var adminUserPages = []page{
+	{path: "/admin/users", name: "admin_users", roles: anyRole, nav: true, filtered: true, loads: []load{
+		{"users", "/api/admin/users", "q after"},
+	}},
+	{path: "/admin/users/{user}", name: "admin_user", section: "admin_users", roles: anyRole, partial: true, loads: []load{
+		{"wallet", "/api/admin/wallets/{user}", ""},
+		oneUser,
+		{"subscriptions", "/api/admin/subscriptions?user={user}", ""},
+		{"keys", "/api/admin/keys?user={user}", ""},
+		{"events", "/api/admin/users/{user}/activity", "after"},
+	}},
+	{path: "/admin/users/{user}/ledger", name: "admin_ledger", section: "admin_users", roles: anyRole, filtered: true, loads: []load{
+		{"wallet", "/api/admin/wallets/{user}", ""},
+		{"subscriptions", "/api/admin/subscriptions?user={user}", ""},
+		{"ledger", "/api/admin/wallets/{user}/ledger?limit=50", "account skip"},
+	}},
+	{path: "/admin/users/{user}/callbacks", name: "admin_callbacks", section: "admin_users", roles: staffRole, loads: []load{
+		{"deliveries", "/api/admin/callbacks?user={user}", "after"},
+	}, actions: map[string]*action{
+		"callback_resend": do("POST", "/api/admin/callbacks/{task}/redeliver", "reason", after("/admin/users/{user}/callbacks", "redelivered")).only(staffRole),
+	}},
+}
+
+// adminActionPages are those on which a user is changed. Each has one form with a reason, and its
+// action has the name of the page.
+var adminActionPages = []page{
+	userAction("user_sign_out", staffRole, "sign-out", "", nil),
+	userAction("user_unblock", staffRole, "unblock", "", func(user map[string]any) bool { return user["login_locked_until"] != nil }),
+	{
+		path: "/admin/users/{user}/factors", name: "user_factors", template: "user_action", section: "admin_users", roles: staffRole, loads: []load{oneUser},
+		actions: map[string]*action{"user_factors": do("DELETE", "/api/admin/users/{user}/factors?reason={reason}", "", after("/admin/users/{user}", "user_factors"))},
+		fits: func(user map[string]any) bool {
+			factors, _ := user["factors"].(map[string]any)
+			return factors["totp"] == true || integer(factors["passkeys"]) > 0
+		},
+	},
+	{
+		path: "/admin/users/{user}/reset-password", name: "user_reset_code", template: "user_action", section: "admin_users", roles: adminsOnly, loads: []load{oneUser},
+		actions: map[string]*action{"user_reset_code": do("POST", "/api/admin/users/{user}/reset-password", "reason", "")},
+	},
+	userAction("user_disable", adminsOnly, "disable", "", func(user map[string]any) bool { return user["disabled"] != true }),
+	userAction("user_enable", adminsOnly, "enable", "", func(user map[string]any) bool { return user["disabled"] == true }),
+	userAction("user_limits", adminsOnly, "limits", "budget:amount! reset?budget requests_per_second:int! streams:int! tokens_per_minute:int!", nil),
+	userAction("user_role", adminsOnly, "role", "role", nil),
+	moneyAction("wallet_credit", "credit", "/api/admin/wallets/{user}/credit", "amount:sum!", nil),
+	moneyAction("wallet_debit", "debit", "/api/admin/wallets/{user}/debit", "amount:sum!", nil),
+	moneyAction("wallet_clear", "clear", "/api/admin/wallets/{user}/clear", "", func(user map[string]any) bool {
+		wallet, _ := user["wallet"].(map[string]any)
+		return amountOf(wallet["owed"]) > 0
+	}),
+	moneyAction("plan_grant", "grant", "/api/admin/subscriptions", "user plan_id:int", nil),
+}
+
+// cancelPages are reached from the list of the subscriptions of a user.
+var cancelPages = []page{{
+	path: "/admin/users/{user}/subscriptions/{subscription_id}/cancel", name: "plan_cancel", template: "user_action", section: "admin_users", roles: adminsOnly,
+	loads: []load{oneUser},
+	actions: map[string]*action{
+		"plan_cancel": do("POST", "/api/admin/subscriptions/{subscription_id}/cancel", "reason", after("/admin/users/{user}", "plan_cancel")),
+	},
+}}
+
+// userAction returns the page of an action that the route of its last part does.
+func userAction(name, roles, part, fields string, fits func(user map[string]any) bool) page {
+	return page{
+		path: "/admin/users/{user}/" + part, name: name, template: "user_action", section: "admin_users", roles: roles, fits: fits,
+		loads:   []load{oneUser},
+		actions: map[string]*action{name: do("POST", "/api/admin/users/{user}/"+part, fields+" reason", after("/admin/users/{user}", name))},
+	}
+}
+
+// moneyAction returns the page of an action that changes what a user can spend. Its form leads to a
+// summary, which has the form that does it. Both have one idempotency key, which the template draws.
+func moneyAction(name, part, route, fields string, fits func(user map[string]any) bool) page {
+	p := page{
+		path: "/admin/users/{user}/" + part, name: name, template: "money_action", section: "admin_users", roles: adminsOnly, fits: fits,
+		loads: []load{{"wallet", "/api/admin/wallets/{user}", ""}, oneUser, {"plans", "/api/admin/plans", ""}},
+	}
+	p.actions = map[string]*action{
+		name + "_review": {calls: []call{{fields: fields + " reason:said!"}}},
+	}
+	maps.Copy(p.actions, map[string]*action{name: do("POST", route, fields+" reason idempotency_key", after("/admin/users/{user}", name))})
+	return p
+}

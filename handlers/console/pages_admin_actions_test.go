@@ -1,0 +1,271 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// marked is a reason with what HTML must escape. The API takes no invisible characters in reasons.
+const marked = `"><script>alert(1)</script> &amp; 😀`
+
+// acts fills the form of a page of the administration and gives the code that it asks for.
+func (b *browser) acts(t testing.TB, path, action string, typed map[string]string) gatetest.Answer {
+	t.Helper()
+	answer := b.fills(t, path, action, typed)
+	if answer.Status == 200 && strings.Contains(answer.Body, "Verify that it is you") {
+		confirm := b.completes(t, answer, "verify", map[string]string{"code": b.digits(t)})
+		shows(t, confirm, 200, "Nothing has been done yet", typed["reason"])
+		return b.completes(t, confirm, action, nil)
+	}
+	return answer
+}
+
+// events returns the actions of the audit of a user, with their reasons.
+func (a *administered) events(t testing.TB) (shown []string) {
+	t.Helper()
+	for _, e := range a.activity(t) {
+		shown = append(shown, e.Action+": "+e.Reason)
+	}
+	return shown
+}
+
+func (a *administered) activity(t testing.TB) []struct{ Action, Reason, Actor string } {
+	t.Helper()
+	var list struct {
+		Items []struct{ Action, Reason, Actor string }
+	}
+	a.MustAdmin(t, http.MethodGet, "/modelgate/users/"+a.id+"/activity?limit=100", nil, &list)
+	return list.Items
+}
+
+func TestAnAdministratorChangesAUserByForms(t *testing.T) {
+	a := administer(t)
+	b, admin := official(t, a.Gate, "admin")
+	user := "/console/admin/users/" + a.id
+	a.browser.enrols(t)
+	a.Wait(time.Hour) // the step-up of the enrolment has expired
+	for _, c := range []struct {
+		part, action string
+		typed        map[string]string
+		event        string
+		then         string // a text of the page of the user afterwards
+	}{
+		{"disable", "user_disable", nil, "user.disable", "Disabled"},
+		{"enable", "user_enable", nil, "user.enable", "Active"},
+		{"limits", "user_limits", map[string]string{"budget": "12.50", "reset": "month", "streams": "3"}, "user.limit", "0.00 of 12.50 USD"},
+		{"limits", "user_limits", map[string]string{"budget": "", "streams": ""}, "user.limit", "<dd>None</dd>"},
+		{"factors", "user_factors", nil, "user.reset_2fa", "<dd>Off</dd>"},
+		{"role", "user_role", map[string]string{"role": "finance"}, "user.role", "Finance"},
+		{"role", "user_role", map[string]string{"role": "none"}, "user.role", "Active"},
+		{"unblock", "user_unblock", nil, "", "Active"},
+		{"sign-out", "user_sign_out", nil, "user.sign_out", "The user is not logged in anywhere."},
+		{fmt.Sprintf("subscriptions/%d/cancel", a.plan), "plan_cancel", nil, "subscription.cancel", "Cancelled"},
+	} {
+		reason := "because of " + c.part + " <b>&"
+		typed := map[string]string{"reason": ""}
+		for name, value := range c.typed {
+			typed[name] = value
+		}
+		before := len(a.activity(t))
+		// Without a reason nothing happens, and what was typed stays.
+		refused := b.acts(t, user+"/"+c.part, c.action, typed)
+		shows(t, refused, 400, `role="alert"`, "<code>MISSING_PARAMETER</code>", `name="reason" type="text" value=""`, "aria-invalid")
+		if got := a.activity(t); len(got) != before {
+			t.Errorf("%s without a reason: %v", c.action, got[0])
+		}
+		typed["reason"] = reason
+		leads(t, b.acts(t, user+"/"+c.part, c.action, typed), user+"?done="+c.action)
+		shows(t, b.page(t, user+"?done="+c.action), 200, c.then, `role="status"`)
+		if newest := a.activity(t)[0]; c.event != "" && (newest.Action != c.event || newest.Reason != reason || !strings.HasPrefix(newest.Actor, "usr_")) {
+			t.Errorf("%s: the audit has %+v", c.action, newest)
+		}
+	}
+	shows(t, b.page(t, user), 200, "because of role &lt;b&gt;&amp;", ">"+admin+"<", "<bdi>finance</bdi> → <bdi>none</bdi>")
+	shown := b.acts(t, user+"/reset-password", "user_reset_code", map[string]string{"reason": "asked on the telephone"})
+	code := regexp.MustCompile(`<code id="secret">([^<]+)</code>`).FindStringSubmatch(shown.Body)
+	if code == nil || strings.Contains(b.page(t, user).Body, code[1]) {
+		t.Fatalf("%d shows no reset code once: %s", shown.Status, shown.Body)
+	}
+	a.browser.does(t, "POST", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":"another long enough password"}`, code[1]))
+}
+
+func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
+	a := administer(t)
+	b, _ := official(t, a.Gate, "admin")
+	user := "/console/admin/users/" + a.id
+	a.Wait(time.Hour)
+	before := a.Wallet(t, a.id).Balance
+	for _, c := range []struct{ part, action, amount, after string }{
+		{"credit", "wallet_credit", "7.50", (before + 7_500_000_000).String()},
+		{"debit", "wallet_debit", "2.25", (before + 5_250_000_000).String()},
+	} {
+		path := user + "/" + c.part
+		for amount, text := range map[string]string{"": "above zero", "0": "above zero", "-1": "above zero", "1e3": "above zero", `"><script>`: "above zero"} {
+			refused := b.fills(t, path, c.action+"_review", map[string]string{"amount": amount, "reason": "kept " + marked})
+			shows(t, refused, 400, text, "aria-invalid", "kept &#34;&gt;&lt;script&gt;")
+		}
+		shows(t, b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": " "}), 400, "the audit keeps the reason", `value="`+c.amount+`"`)
+		summary := b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": "by test " + marked})
+		shows(t, summary, 200, "Balance now", c.after+" USD</strong>", "by test &#34;&gt;&lt;script&gt;", "even if it is sent twice")
+		if got := a.Wallet(t, a.id).Balance; c.action == "wallet_credit" && got != before {
+			t.Errorf("the summary has moved money: %s", got)
+		}
+		form, _ := filled(t, summary, c.action)
+		asked := b.sends(t, path, form)
+		if strings.Contains(asked.Body, "Verify that it is you") {
+			confirm := b.completes(t, asked, "verify", map[string]string{"code": b.digits(t)})
+			shows(t, confirm, 200, c.amount, "by test &#34;&gt;&lt;script&gt;")
+			form, _ = filled(t, confirm, c.action)
+		} else if c.action == "wallet_credit" {
+			t.Errorf("no step-up is asked for: %d %s", asked.Status, asked.Body)
+		}
+		for _, answer := range append(b.sendsAtOnce(t, path, form), b.sends(t, path, form)) {
+			leads(t, answer, user+"?done="+c.action)
+		}
+		if got := a.Wallet(t, a.id).Balance.String(); got != c.after {
+			t.Errorf("after %s the balance is %s, want %s", c.action, got, c.after)
+		}
+		shows(t, b.page(t, user), 200, c.after+" USD")
+	}
+	// More than there is: the refusal stands on the page with what was typed.
+	summary := b.fills(t, user+"/debit", "wallet_debit_review", map[string]string{"amount": "5000", "reason": "too much"})
+	shows(t, b.completes(t, summary, "wallet_debit", nil), 402, `role="alert"`, `value="5000"`, `value="too much"`)
+	shows(t, b.page(t, user+"/ledger"), 200, "by test &#34;&gt;&lt;script&gt;", "Credit by the operator", "Debit by the operator", "−2.25", "&#43;7.50")
+
+	review, _ := filled(t, b.page(t, user+"/grant"), "plan_grant_review")
+	review.Set("plan_id", "1")
+	review.Set("reason", "a present")
+	summary = b.sends(t, user+"/grant", review)
+	shows(t, summary, 200, "Starter", "12.00 USD")
+	form, _ := filled(t, summary, "plan_grant")
+	for _, answer := range b.sendsAtOnce(t, user+"/grant", form) {
+		leads(t, answer, user+"?done=plan_grant")
+	}
+	shows(t, b.page(t, user), 200, fmt.Sprintf("?account=quota/%d", a.plan+1))
+	if strings.Contains(b.page(t, user).Body, fmt.Sprintf("?account=quota/%d", a.plan+2)) {
+		t.Error("the plan was granted twice")
+	}
+	a.Verify(t)
+}
+
+// TestRolesCannotDoMoreByTheirForms sends each form of an administrator as another role would that
+// knows its address, and checks that nothing changes.
+func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
+	a := administer(t)
+	user := "/console/admin/users/" + a.id
+	admin, _ := official(t, a.Gate, "admin")
+	_, other := official(t, a.Gate, "support")
+	var mismatches struct{ Items []struct{ ID string } }
+	a.MustAdmin(t, http.MethodGet, "/modelgate/mismatches", nil, &mismatches)
+	forms := map[string]map[string]string{ // by page and action
+		user + "/disable user_disable": {}, user + "/limits user_limits": {"budget": "1"}, user + "/role user_role": {"role": "admin"}, user + "/reset-password user_reset_code": {},
+		user + "/credit wallet_credit": {"amount": "5"}, user + "/debit wallet_debit": {"amount": "5"}, user + "/grant plan_grant": {"plan_id": "1", "user": a.id},
+		user + "/subscriptions/1/cancel plan_cancel": {}, "/console/admin/backends backend_drain": {"backend": "secret-works"}, "/console/admin/verify verify_run": {},
+		"/console/admin/tasks/" + a.task + " task_stop": {}, "/console/admin/tasks/" + a.task + " task_retry": {},
+		user + "/sign-out user_sign_out": {}, user + "/factors user_factors": {}, user + "/callbacks callback_resend": {"task": a.task},
+		"/console/admin/mismatches mismatch_resolve": {"id": mismatches.Items[0].ID}, "/console/admin/orders/" + a.orders[0] + " mismatch_resolve": {"id": mismatches.Items[0].ID},
+	}
+	may := map[string][]string{"support": {"user_sign_out", "user_factors", "callback_resend"}, "finance": {"mismatch_resolve"}, "": nil}
+	before, wallet := a.events(t), a.Wallet(t, a.id)
+	for role, allowed := range may {
+		b := a.browser
+		if role != "" {
+			b, _ = official(t, a.Gate, role)
+		}
+		for at, typed := range forms {
+			path, action, _ := strings.Cut(at, " ")
+			if slices.Contains(allowed, action) {
+				continue
+			}
+			form := taskForm(action, "", "", "reason", "I like to")
+			for name, value := range typed {
+				form.Set(name, value)
+			}
+			if answer := b.sends(t, path, form); answer.Status != 403 || !strings.Contains(answer.Body, "<code>FORBIDDEN</code>") {
+				t.Errorf("%q sends %s: %d\n%s", role, at, answer.Status, answer.Body)
+			}
+		}
+	}
+	if after := a.events(t); !slices.Equal(before, after) || a.Wallet(t, a.id) != wallet {
+		t.Errorf("the events are %q, and the wallet is %+v", after, a.Wallet(t, a.id))
+	}
+	// Nobody acts on themselves, and support not on those with a role.
+	self := read[struct{ ID string }](t, admin, "/api/user/self").ID
+	if strings.Contains(admin.page(t, "/console/admin/users/"+self).Body, "/role") {
+		t.Error("an administrator is led to a change of their own role")
+	}
+	shows(t, admin.acts(t, "/console/admin/users/"+self+"/role", "user_role", map[string]string{"role": "none", "reason": "tired"}), 403, "<code>FORBIDDEN</code>")
+	support, _ := official(t, a.Gate, "support")
+	a.Wait(time.Hour)
+	shows(t, support.acts(t, "/console/admin/users/"+other+"/sign-out", "user_sign_out", map[string]string{"reason": "to annoy"}), 403, "<code>FORBIDDEN</code>")
+}
+
+// TestChargedTwiceIsAnsweredByThePages is the way of the support handbook: from what the user says
+// to the explanation, by links and forms alone; then finance closes the case.
+func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
+	a := administer(t)
+	b, _ := official(t, a.Gate, "support")
+	follow := func(answer gatetest.Answer, pattern string) gatetest.Answer {
+		t.Helper()
+		found := regexp.MustCompile(`href="(/console/admin[^"]*` + pattern + `)"`).FindStringSubmatch(answer.Body)
+		if found == nil {
+			t.Fatalf("there is no link to %s:\n%s", pattern, answer.Body)
+		}
+		return b.page(t, unescape.Replace(found[1]))
+	}
+	// Two calls: each has its own id, its cost and what paid for it.
+	leads(t, b.page(t, "/console/admin/find?id="+a.customer.ids[1]), "/console/admin/calls/"+a.customer.ids[1])
+	call := b.page(t, "/console/admin/calls/"+a.customer.ids[1])
+	shows(t, call, 200, "0.100351 USD", "The answer is complete.", "Input read from the cache", "Paid from", ">Wallet<", a.Backend.Address)
+	user := follow(call, "/users/"+a.id)
+	calls := follow(user, "/calls\\?user="+a.id)
+	shows(t, calls, 200, a.customer.ids[1], a.customer.ids[4])
+	// A task: its hold and its charge name it in the ledger.
+	ledger := follow(user, "/ledger")
+	shows(t, ledger, 200, "Top-up", "Plan bought", a.customer.ids[0])
+	quota := follow(ledger, fmt.Sprintf("account=quota/%d", a.plan))
+	shows(t, quota, 200, "Set aside for a task", "&#43;12.00")
+	shows(t, follow(quota, "/tasks/"+a.task), 200, a.task, "0.05")
+	// A payment: the order was paid twice, and credited once.
+	order := follow(follow(user, "/orders\\?user="+a.id), "/orders/"+a.orders[0])
+	shows(t, order, 200, "40.00 USD", "pay_evt_1", "Movements in the ledger: 1", "the order was paid by another payment, pay_evt_1", "pay_evt_2", "refund the other payment at the service", "&#43;40.00")
+	if strings.Contains(order.Body, `value="mismatch_resolve"`) {
+		t.Error("support is shown the form of finance")
+	}
+	finance, _ := official(t, a.Gate, "finance")
+	path := "/console/admin/orders/" + a.orders[0]
+	shows(t, finance.page(t, "/console/admin"), 200, "pay_evt_2", `<p class="figure bad">1</p>`)
+	shows(t, finance.acts(t, path, "mismatch_resolve", map[string]string{"reason": ""}), 400, "<code>MISSING_PARAMETER</code>", "<details open>")
+	leads(t, finance.acts(t, path, "mismatch_resolve", map[string]string{"reason": "refunded at the service <i>"}), path+"?done=mismatch_resolved")
+	shows(t, finance.page(t, path), 200, "Handled", "refunded at the service &lt;i&gt;")
+	shows(t, finance.page(t, "/console/admin/mismatches"), 200, "No mismatches match.")
+	shows(t, finance.page(t, "/console/admin/mismatches?status=resolved&user="+a.customer.name), 200, "refunded at the service &lt;i&gt;")
+	a.Verify(t)
+}
+
+func TestBackendsTasksAndTheStoreAreOperatedByForms(t *testing.T) {
+	a := administer(t)
+	b, _ := official(t, a.Gate, "admin")
+	shows(t, b.page(t, "/console/admin/backends"), 200, "secret-works", "Available")
+	shows(t, b.acts(t, "/console/admin/backends", "backend_drain", map[string]string{"reason": ""}), 400, "<details open>", "<code>MISSING_PARAMETER</code>")
+	leads(t, b.acts(t, "/console/admin/backends", "backend_drain", map[string]string{"reason": "maintenance"}), "/console/admin/backends?done=backend_drained")
+	shows(t, b.page(t, "/console/admin"), 200, "1 of 1 not available")
+	leads(t, b.acts(t, "/console/admin/backends", "backend_enable", map[string]string{"reason": "it is back"}), "/console/admin/backends?done=backend_enabled")
+	shows(t, b.acts(t, "/console/admin/backends", "backend_check", map[string]string{"reason": "is it there"}), 200, "<bdi>secret-works</bdi>: ", " ms")
+	leads(t, b.acts(t, "/console/admin/verify", "verify_run", map[string]string{"reason": "the end of the month"}), "/console/admin/verify?done=verified")
+	shows(t, b.page(t, "/console/admin/verify"), 200, "Everything adds up", "Transfers")
+	shows(t, b.page(t, "/console/admin"), 200, "Everything adds up")
+	task := "/console/admin/tasks/" + a.task
+	leads(t, b.acts(t, task, "task_stop", map[string]string{"reason": "asked by the user"}), task+"?done=task_cancelled")
+	gatetest.Eventually(t, "the task has ended", func() (string, bool) {
+		body := b.page(t, task).Body
+		return body, strings.Contains(body, "Nothing was charged")
+	})
+}

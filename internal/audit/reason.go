@@ -1,0 +1,38 @@
+package audit
+
+import (
+	"context"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+)
+
+// MaxReason is the maximum length of a reason, in characters.
+const MaxReason = 500
+
+// CheckReason returns a fault unless a reason is acceptable. An empty one is if it is not required.
+func CheckReason(reason string, required bool) error {
+	switch n := utf8.RuneCountInString(reason); {
+	case strings.TrimSpace(reason) == "" && required:
+		return fault.At(fault.MissingParameter, "reason", "reason is required: why this is done, for the audit")
+	case n > MaxReason:
+		return fault.At(fault.InvalidParameter, "reason", "reason has at most %d characters, this has %d", MaxReason, n)
+	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
+		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 without control characters")
+	}
+	return nil
+}
+
+type reasonKey struct{}
+
+// WithReason returns a context in which [Record] gives every event this reason.
+func WithReason(ctx context.Context, reason string) context.Context {
+	return context.WithValue(ctx, reasonKey{}, reason)
+}
+
+func reasonOf(ctx context.Context) string {
+	reason, _ := ctx.Value(reasonKey{}).(string)
+	return reason
+}
