@@ -176,7 +176,7 @@ func TestAKeyIsMadeUsedChangedRotatedAndRevokedOnItsPages(t *testing.T) {
 	}
 	key := gatetest.Eventually(t, "the call is charged", func() (seenKey, bool) {
 		key := b.keys(t).Items[0]
-		return key, key.Usage != nil && key.Usage.Used != "0"
+		return key, key.Usage != nil && key.Usage.Used != "0.00"
 	})
 	want := time.Date(2099, 12, 31, 10, 30, 0, 0, time.UTC).Unix()
 	if key.Name != typed["name"] || fmt.Sprint(key.Models, key.Ranges) != "[priced other-*] [127.0.0.1/32 10.0.0.0/8]" || key.Expires != want || key.State != "active" ||

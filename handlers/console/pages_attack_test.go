@@ -165,3 +165,52 @@ func TestACommandIsWhatItShows(t *testing.T) {
 		t.Errorf("the request is %v", request)
 	}
 }
+
+// TestTheIdempotencyKeyOfAnotherUserIsWorthNothing buys with the key by which another user has
+// bought.
+func TestTheIdempotencyKeyOfAnotherUserIsWorthNothing(t *testing.T) {
+	g := start(t)
+	first, _ := customer(t, g, "25.00")
+	second, _ := customer(t, g, "25.00")
+	form := hidden(t, first.page(t, "/console/plans/1").Body, "buy")
+	leads(t, first.sends(t, "/console/plans/1", form), "/console/wallet?done=bought")
+	form.Del("as")
+	leads(t, second.sends(t, "/console/plans/1", form), "/console/wallet?done=bought")
+	for _, b := range []*browser{first, second} {
+		if got := b.lines(t, "wallet"); got != "purchase -9.90, credit 25.00" {
+			t.Errorf("the ledger has %q", got)
+		}
+	}
+	g.Verify(t)
+}
+
+// TestAddressesAndNamesOfUsersReachNoOtherPlace sends addresses inside the network, and names with
+// ends of lines.
+func TestAddressesAndNamesOfUsersReachNoOtherPlace(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, _ := taskUser(t, g, "5.00")
+	for _, address := range []string{
+		g.URL("/"), "http://127.0.0.1/", "https://[::1]/", "https://169.254.169.254/latest", "file:///etc/passwd", "gopher://x", "https://user:secret@hooks.example/", "https://0x7f000001/", "https://hooks.example:22\r\nX: y/",
+	} {
+		made := b.fills(t, "/console/keys/new", "key_create", map[string]string{"callback_url": address, "password": password})
+		if made.Status != 400 && made.Status != 200 {
+			t.Errorf("%q gets %d", address, made.Status)
+		}
+		for _, key := range b.keys(t).Items {
+			tested := b.sends(t, "/console/keys/"+key.ID, url.Values{"do": {"callback_test"}, "key_id": {key.ID}})
+			if tested.Status >= 500 || strings.Contains(tested.Body, "The test was delivered") {
+				t.Errorf("the test of %q gets %d:\n%s", address, tested.Status, tested.Body)
+			}
+		}
+	}
+	if seen := g.Backend.Total(); seen != 0 {
+		t.Errorf("%d requests arrived", seen)
+	}
+	for _, name := range []string{"a\r\nX-Evil: yes", `a"; filename="evil.html`, "../../etc/passwd", "<script>alert(1)</script>"} {
+		answer := b.sends(t, "/console/tasks/new?model=video-test-1", taskForm("submit_task", "video", "done", "output.media_name", name))
+		if answer.Status >= 500 || answer.Header.Get("X-Evil") != "" || strings.Contains(answer.Body, "<script>alert") {
+			t.Errorf("the name %q gets %d %v", name, answer.Status, answer.Header)
+		}
+	}
+}
