@@ -146,6 +146,9 @@ func TestTheExamplesOfTheOpenAPIDocumentAreValid(t *testing.T) {
 	c.money(t)
 	c.factors(t)
 	c.end(t)
+	c.administration(t)
+	c.g.FailStore(t)
+	c.do(t, "getReadiness", exampleRequest{invalid: true, status: http.StatusServiceUnavailable})
 
 	for id, pointer := range c.ops {
 		operation, _ := c.at(t, pointer)
@@ -401,6 +404,4 @@ func (c *exampleClient) end(t *testing.T) {
 	var reset struct{ Code string }
 	c.g.MustAdmin(t, http.MethodPost, "/modelgate/users/alice/reset-password", nil, &reset)
 	c.do(t, "resetPassword", exampleRequest{body: `{"code":"` + reset.Code + `","password":"purple monkey dishwasher"}`})
-	c.g.FailStore(t)
-	c.do(t, "getReadiness", exampleRequest{invalid: true, status: http.StatusServiceUnavailable})
 }

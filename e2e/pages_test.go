@@ -3,6 +3,7 @@ package e2e
 import (
 	"encoding/json"
 	"flag"
+	"os"
 	"path/filepath"
 	"testing"
 )
@@ -22,8 +23,17 @@ func TestThePagesInChromium(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	secret := filepath.Join(t.TempDir(), "password")
+	if err := os.WriteFile(secret, []byte(run.Password), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"create", "root", "--password-file", secret}, {"role", "root", "admin"}} {
+		if c := launch(t, nil, append(append([]string{"modelgate", "user"}, args...), "--address", run.Admin)...); c.code(waitLimit) != 0 {
+			t.Fatalf("%s:\n%s", args, c.log.tail(10))
+		}
+	}
 	order, err := json.Marshal(map[string]string{
-		"origin": run.URL, "user": run.User, "password": run.Password, "executablePath": chromium, "images": folder,
+		"origin": run.URL, "user": run.User, "password": run.Password, "executablePath": chromium, "images": folder, "administrator": "root",
 	})
 	if err != nil {
 		t.Fatal(err)

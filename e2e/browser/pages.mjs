@@ -5,11 +5,13 @@
 
 import { mkdir } from 'node:fs/promises';
 import { text } from 'node:stream/consumers';
+import { App } from './authenticator.mjs';
 import { faultsOf, listen } from './inspect.mjs';
 import { hasFailed, launch, step, want, write } from './steps.mjs';
 
-// images: the folder for screenshots; empty: none are taken.
-const { origin, user, password, executablePath, images } = JSON.parse(await text(process.stdin));
+// administrator: a user with the role, whose password is that of the demo's user. images: the folder for screenshots;
+// empty: none are taken.
+const { origin, user, password, administrator, executablePath, images } = JSON.parse(await text(process.stdin));
 const widths = { desktop: { width: 1280, height: 900 }, phone: { width: 390, height: 844 } };
 const languages = { en: 'Log in', zh: '登录' };
 const themes = ['light', 'dark'];
@@ -42,6 +44,47 @@ async function links(page) {
   return found.filter((href) => href.startsWith(`${origin}/console`)).map((href) => href.split('#')[0]);
 }
 
+// walk opens each kind of page of some paths and, if it follows links, of those to which they lead:
+// once, in a step of its own, in both themes and both widths.
+async function walk(page, paths, { language, seen, only = '', follow = true }) {
+  for (const queue = paths.map((path) => origin + path); queue.length > 0;) {
+    const address = queue.shift();
+    const path = new URL(address).pathname.replace(/\/(key_|task_|usr_)?[A-Za-z0-9_-]{16,}/g, '/*').replace(/\/\d+/g, '/*');
+    if (seen.has(path) || path.includes('/assets/') || !path.startsWith(only)) {
+      continue;
+    }
+    seen.add(path);
+    await step(`${path} in ${language}`, async () => {
+      const answer = await page.goto(address);
+      want(answer.status() === 200, `${address}: ${answer.status()}`);
+      for (const theme of themes) {
+        await page.emulateMedia({ colorScheme: theme });
+        const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+        want((theme === 'dark') === (parseInt(dark.match(/\d+/)[0], 10) < 100), `the background is ${dark} in the theme ${theme}`);
+        for (const [width, viewport] of Object.entries(widths)) {
+          await page.setViewportSize(viewport);
+          const faults = [...await faultsOf(page, language), ...page.errors.splice(0)];
+          want(faults.length === 0, `${address}, ${theme}, ${width}:\n${faults.join('\n')}`);
+        }
+      }
+      queue.push(...follow ? await links(page) : []);
+    });
+  }
+}
+
+// send sends a request of the API from a page.
+const send = (page, method, path, body) => page.evaluate(async ({ method, path, body }) => (await (await fetch(path, { method, headers: { 'content-type': 'application/json' }, body: body && JSON.stringify(body) })).json()), { method, path, body });
+
+let app; // the authenticator app of the administrator
+let session = []; // the cookies of the administrator
+
+// administer returns a page of the administrator, who has logged in before.
+async function administer(terms) {
+  const page = await arrive(terms);
+  await page.context().addCookies(session);
+  return page;
+}
+
 try {
   await step('a page with faults is found out', async () => {
     const page = await arrive({ viewport: widths.phone });
@@ -64,58 +107,23 @@ try {
   await step('a user of the demo makes a task, a purchase and an order', async () => {
     const page = await arrive();
     await logIn(page);
-    const post = (path, body) => page.evaluate(async ({ path, body }) => (await (await fetch(path, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify(body) })).json()), { path, body });
     for (const [path, body] of [
       ['/api/task/self/', { type: 'image', model: 'image-demo-1', prompt: '<b>a lighthouse</b> ‮ at dusk 🌅' }],
       ['/api/subscription/wallet/pay', { plan_id: 1, idempotency_key: 'pages' }],
       ['/api/user/demo/pay', { amount: '10.00', idempotency_key: 'pages' }],
     ]) {
-      const answer = await post(path, body);
+      const answer = await send(page, 'POST', path, body);
       want(answer.success, `${path}: ${JSON.stringify(answer)}`);
     }
     await page.context().close();
   });
 
-  // Each page is loaded once in each language, and then looked at in both themes and both widths.
   for (const language of Object.keys(languages)) {
     const page = await arrive({ language });
     const seen = new Set();
-    const see = async (address) => {
-      const path = new URL(address).pathname.replace(/\/(key_|task_|usr_)?[A-Za-z0-9_-]{12,}/g, '/*').replace(/\/\d+/g, '/*');
-      if (seen.has(path) || path.includes('/assets/')) {
-        return [];
-      }
-      seen.add(path);
-      let found = [];
-      await step(`${path} in ${language}`, async () => {
-        const answer = await page.goto(address);
-        want(answer.status() === 200, `${address}: ${answer.status()}`);
-        for (const theme of themes) {
-          await page.emulateMedia({ colorScheme: theme });
-          const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-          want((theme === 'dark') === (parseInt(dark.match(/\d+/)[0], 10) < 100), `the background is ${dark} in the theme ${theme}`);
-          for (const [width, viewport] of Object.entries(widths)) {
-            await page.setViewportSize(viewport);
-            const faults = [...await faultsOf(page, language), ...page.errors.splice(0)];
-            want(faults.length === 0, `${theme}, ${width}:\n${faults.join('\n')}`);
-          }
-        }
-        found = await links(page);
-      });
-      return found;
-    };
-    for (const path of ['/', '/console/login', '/console/register', '/console/reset', '/console/setup']) {
-      await see(origin + path);
-    }
+    await walk(page, ['/', '/console/login', '/console/register', '/console/reset', '/console/setup'], { language, seen, follow: false });
     await step(`log in in ${language}`, () => logIn(page));
-    let queue = [`${origin}/console`];
-    while (queue.length > 0) {
-      const next = [];
-      for (const address of queue) {
-        next.push(...await see(address));
-      }
-      queue = next;
-    }
+    await walk(page, ['/console'], { language, seen });
     await step(`all pages in ${language}`, async () => want(seen.size > 25, `only ${[...seen]}`));
     await page.context().close();
   }
@@ -146,6 +154,90 @@ try {
     });
   }
 
+  await step('an administrator needs a second factor', async () => {
+    const page = await arrive();
+    await logIn(page, administrator);
+    const refused = await page.goto(`${origin}/console/admin`);
+    want(refused.status() === 403, `without a factor: ${refused.status()}`);
+    await page.click('main a[href="/console/security"]');
+    await page.click('a[href="/console/security/totp"]');
+    await page.fill('[name=password]', password);
+    await press(page, 'totp_setup');
+    app = new App((await page.textContent('#seed')).replaceAll(' ', ''));
+    await page.fill('[name=code]', await app.code());
+    await press(page, 'totp_enable');
+    await page.waitForSelector('#codes');
+    await page.goto(`${origin}/console`);
+    await page.click('nav a[href="/console/admin"]');
+    await page.waitForSelector('#find-id');
+    session = await page.context().cookies();
+    await page.context().close();
+  });
+
+  for (const javaScriptEnabled of [true, false]) {
+    await step(`an administrator explains and corrects a double payment, ${javaScriptEnabled ? 'with' : 'without'} scripts`, async () => {
+      const customer = await arrive();
+      await logIn(customer);
+      const orders = [];
+      for (const _ of [1, 2]) { // the customer is impatient, and pays two orders
+        const { data } = await send(customer, 'POST', '/api/user/demo/pay', { amount: '7.00', idempotency_key: crypto.randomUUID() });
+        orders.push(data.trade_no);
+        await customer.goto(data.pay_url);
+        await customer.click('button[value=pay]');
+        await customer.goto(`${origin}/console`); // its policy allows the requests of the script
+      }
+      const { data: before } = await send(customer, 'GET', '/api/user/self');
+
+      const page = await administer({ javaScriptEnabled });
+      await page.goto(`${origin}/console/admin`);
+      await page.fill('#find-id', orders[1]);
+      await page.click('form[role=search] button');
+      await page.waitForURL(`${origin}/console/admin/orders/${orders[1]}`);
+      want((await page.textContent('main')).includes('+7.00 USD'), 'the order does not show its credit');
+      await page.click('a:has-text("Ledger of the user")');
+      for (const order of orders) {
+        want(await page.isVisible(`tr:has-text("Top-up") a[href$="${order}"]`), `the ledger does not name ${order}`);
+      }
+      await page.click('main p a'); // to the user
+      want((await page.textContent('.figure')).startsWith(before.balance), `the balance is ${await page.textContent('.figure')}, not ${before.balance}`);
+      await page.click('a:has-text("Debit the wallet")');
+      await page.fill('[name=amount]', '7.00');
+      await page.fill('[name=reason]', `order ${orders[1]} was paid twice <b>`);
+      await press(page, 'wallet_debit_review');
+      const after = (await page.textContent('.sums strong')).split(' ')[0];
+      want(Math.abs(Number(before.balance) - 7 - Number(after)) < 1e-9, `${before.balance} becomes ${after}`);
+      want((await send(customer, 'GET', '/api/user/self')).data.balance === before.balance, 'the summary has moved money');
+      await press(page, 'wallet_debit');
+      if (await page.isVisible('form[data-verify]')) {
+        await page.fill('[name=code]', await app.code());
+        await press(page, 'verify');
+        await press(page, 'wallet_debit');
+      }
+      await page.waitForURL(/done=wallet_debit$/);
+      session = await page.context().cookies(); // a step-up gives the session a new secret
+      const { data: now } = await send(customer, 'GET', '/api/user/self');
+      want(now.balance === after, `the balance is ${now.balance}, not ${after}`);
+      await customer.goto(`${origin}/console/ledger`);
+      want((await customer.textContent('tbody tr')).includes(`order ${orders[1]} was paid twice <b>`), 'the ledger does not have the reason');
+      want(page.errors.length === 0, page.errors.join('\n'));
+      await page.context().close();
+      await customer.context().close();
+    });
+  }
+
+  for (const language of Object.keys(languages)) {
+    const page = await administer({ language });
+    const seen = new Set();
+    let id = '';
+    await step(`find the user in ${language}`, async () => {
+      await page.goto(`${origin}/console`);
+      id = (await send(page, 'GET', `/api/admin/users?q=${user}`)).data.items[0].id;
+    });
+    await walk(page, [`/console/admin/users/${id}`, '/console/admin'], { language, seen, only: '/console/admin' });
+    await step(`all pages of the administration in ${language}`, async () => want(seen.size > 20, `only ${[...seen]}`));
+    await page.context().close();
+  }
+
   if (images) {
     await step('the screenshots', async () => {
       await mkdir(images, { recursive: true });
@@ -157,6 +249,11 @@ try {
             await page.goto(`${origin}/console${path}`);
             await page.screenshot({ path: `${images}/${name}-${theme}-${width}.png` });
           }
+          const { id } = (await send(page, 'GET', '/api/user/self')).data;
+          const staff = await administer({ theme, viewport });
+          await staff.goto(`${origin}/console/admin/users/${id}`);
+          await staff.screenshot({ path: `${images}/administration-${theme}-${width}.png` });
+          await staff.context().close();
           await page.context().close();
         }
       }

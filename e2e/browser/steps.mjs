@@ -2,7 +2,7 @@
 
 import { chromium } from 'playwright-core';
 
-const timeout = 60_000; // milliseconds that a step may take; codes may have to be waited for
+const timeout = 120_000; // milliseconds that a step may take; codes may have to be waited for
 let failed = false;
 
 export const write = (line) => process.stdout.write(`${JSON.stringify(line)}\n`);

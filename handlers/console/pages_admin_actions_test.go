@@ -2,7 +2,9 @@ package console_test
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
+	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -152,7 +154,32 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 	if strings.Contains(b.page(t, user).Body, fmt.Sprintf("?account=quota/%d", a.plan+2)) {
 		t.Error("the plan was granted twice")
 	}
+
+	// A refund takes more than the wallet has, and the debt is cleared once.
+	form.Set("amount", "20.00")
+	leads(t, b.sends(t, user+"/debit", withDo(form, "wallet_debit", "a debit")), user+"?done=wallet_debit")
+	body := strings.Replace(paidNotice("evt_1", a.orders[0], "40.00", "USD"), `"type":"paid"`, `"type":"refunded"`, 1)
+	body = strings.Replace(body, `"id":"evt_1"`, `"id":"evt_3"`, 1)
+	if got := a.Do(t, "POST", hook, signed("evt_3", body, a.Now()), body); got.Status != 200 {
+		t.Fatalf("a notice is answered %d %s", got.Status, got.Body)
+	}
+	wallet := a.Wallet(t, a.id)
+	shows(t, b.page(t, user), 200, "The user owes "+wallet.Owed.String()+" USD", user+"/clear")
+	summary = b.fills(t, user+"/clear", "wallet_clear_review", map[string]string{"reason": "settled by telephone"})
+	shows(t, summary, 200, ">"+wallet.Owed.String()+" USD<", "Borne by the operator")
+	leads(t, b.completes(t, summary, "wallet_clear", nil), user+"?done=wallet_clear")
+	if got := a.Wallet(t, a.id); got.Owed != 0 || !strings.Contains(summary.Body, "<strong>"+got.Balance.String()+" USD</strong>") {
+		t.Errorf("the wallet is %+v after the summary %s", got, summary.Body)
+	}
 	a.Verify(t)
+}
+
+// withDo returns a form for another action, with an idempotency key of its own.
+func withDo(form url.Values, action, key string) url.Values {
+	other := maps.Clone(form)
+	other.Set("do", action)
+	other.Set("idempotency_key", key)
+	return other
 }
 
 // TestRolesCannotDoMoreByTheirForms sends each form of an administrator as another role would that

@@ -20,8 +20,8 @@ const (
 	adminsOnly = "admin"
 )
 
-// adminPages show the state of the gateway and the figures of its operator.
-var adminPages = []page{
+// adminHome is the first page of the administration, and where its field leads.
+var adminHome = []page{
 	{path: "/admin", name: "admin", roles: anyRole, nav: true, partial: true, loads: []load{
 		{"mismatches", "/api/admin/mismatches?limit=5", ""},
 		{"status", "/api/admin/status", ""},
@@ -29,6 +29,10 @@ var adminPages = []page{
 		{"verification", "/api/admin/verify", ""},
 	}},
 	{path: "/admin/find", name: "admin_find", section: "admin", roles: anyRole},
+}
+
+// watchPages show the figures of the operator, the backends and the store.
+var watchPages = []page{
 	{path: "/admin/backends", name: "admin_backends", roles: staffRole, nav: true, loads: []load{
 		{"backends", "/api/admin/backends", ""},
 	}, actions: map[string]*action{

@@ -90,4 +90,4 @@ func after(path, notice string) string { return path + "?done=" + notice }
 
 // table is all pages, by area. The first row that matches counts.
 var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages,
-	adminPages[:1], adminUserPages, adminActionPages, cancelPages, adminRecordPages, adminPages[1:])
+	adminHome, adminUserPages, adminActionPages, cancelPages, adminRecordPages, watchPages)
