@@ -145,7 +145,7 @@ func useTransport(routes caddyhttp.RouteList) {
 	})
 }
 
-// The greatest number of idle connections to a backend: Caddy's default, and that of the
+// The maximum number of idle connections to a backend: Caddy's default, and that of the
 // gateway. A model answers slowly, so many calls run at the same time. Beyond this number each
 // call would close its connection, and the next one would open another. That is a twelfth of
 // the cost of a call (measured with 64 concurrent calls).

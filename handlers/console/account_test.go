@@ -110,7 +110,7 @@ func TestSessionsAreSeenAndEnded(t *testing.T) {
 		}
 	}
 	if !in(stranger) {
-		t.Error("somebody else's session was ended")
+		t.Error("another user's session was ended")
 	}
 	one.does(t, "DELETE", "/api/user/self/sessions/"+mine, "")
 	if in(one) || len(one.jar) != 0 {

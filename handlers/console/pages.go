@@ -23,7 +23,7 @@ import (
 // pagesOff is the path of a site without pages.
 const pagesOff = "off"
 
-// maxLogo is the greatest size of a logo, in bytes.
+// maxLogo is the maximum size of a logo, in bytes.
 const maxLogo = 256 << 10
 
 // provisionPages sets the defaults of the pages, and makes them unless they are off.
@@ -63,7 +63,7 @@ func (c *Console) provisionPages() error {
 	return err
 }
 
-// maxForm is the greatest size of a form, in bytes.
+// maxForm is the maximum size of a form, in bytes.
 const maxForm = 64 << 10
 
 // readForm reads the form of a page, within the memory for bodies of its user or of callers without

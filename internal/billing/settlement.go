@@ -99,8 +99,9 @@ func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments
 	return err
 }
 
-// returnLegs returns the legs that give back an amount. It goes first to the debt that this order
-// has caused, or to the operator for the part that the operator has borne, and then to the wallet.
+// returnLegs returns the legs that give back an amount. It first goes to the debt that this order
+// has caused, or to the operator for the part that the operator has borne. The rest goes to the
+// wallet.
 func returnLegs(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]journal.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed

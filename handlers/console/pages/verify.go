@@ -7,8 +7,9 @@ import (
 	"strings"
 )
 
-// pending is a form that waits for a step-up. The browser keeps it, in hidden fields, so that it
-// survives a restart and reaches any node; what it asks for is checked when it is sent again.
+// pending is a form that waits for a step-up. The browser keeps it, in hidden fields, so that
+// it survives a restart and reaches any node. What it asks for is checked when it is sent
+// again.
 type pending struct {
 	Action  string     // the path and query of the page of the form
 	Name    string     // of the action

@@ -61,8 +61,8 @@ func latestOfAll(r storage.Reader, from []byte) iter.Seq2[string, error] {
 	}
 }
 
-// maxPassed is how many keys of one list are read in a row before a new scan seeks
-// the next list: to start a scan costs as much as reading some tens of keys.
+// maxPassed is how many keys of one list are read in a row before a new scan seeks the next
+// list. To start a scan costs as much as reading some tens of keys.
 const maxPassed = 24
 
 // listsOfUsers returns the lists of all users that have tasks, each with its first key.
