@@ -68,14 +68,11 @@ func (e *Epay) Provision(caddy.Context) error {
 	}
 	e.Currency = e.currency()
 	if err := errors.Join(
-		settings.Resolve("url", &e.URL),
+		settings.ResolveURL("url", &e.URL),
 		settings.Resolve("pid", &e.PID),
 		settings.Resolve("key", &e.Key),
 	); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(e.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	return nil
 }
