@@ -128,7 +128,6 @@ func (f *Fal) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Fal)(nil)
 	_ caddy.Provisioner     = (*Fal)(nil)
 	_ caddy.CleanerUpper    = (*Fal)(nil)
 	_ caddyfile.Unmarshaler = (*Fal)(nil)

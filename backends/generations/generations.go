@@ -88,7 +88,6 @@ func (g *Generations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Generations)(nil)
 	_ caddy.Provisioner     = (*Generations)(nil)
 	_ caddy.CleanerUpper    = (*Generations)(nil)
 	_ caddyfile.Unmarshaler = (*Generations)(nil)

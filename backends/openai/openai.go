@@ -91,7 +91,6 @@ func (o *OpenAI) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*OpenAI)(nil)
 	_ caddy.Provisioner     = (*OpenAI)(nil)
 	_ caddy.CleanerUpper    = (*OpenAI)(nil)
 	_ caddyfile.Unmarshaler = (*OpenAI)(nil)

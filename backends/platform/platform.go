@@ -105,7 +105,6 @@ func (p *Platform) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Platform)(nil)
 	_ caddy.Provisioner     = (*Platform)(nil)
 	_ caddy.CleanerUpper    = (*Platform)(nil)
 	_ caddyfile.Unmarshaler = (*Platform)(nil)

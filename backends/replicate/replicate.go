@@ -143,7 +143,6 @@ func (r *Replicate) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Replicate)(nil)
 	_ caddy.Provisioner     = (*Replicate)(nil)
 	_ caddy.CleanerUpper    = (*Replicate)(nil)
 	_ caddyfile.Unmarshaler = (*Replicate)(nil)

@@ -128,7 +128,6 @@ func (v *VOD) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*VOD)(nil)
 	_ caddy.Provisioner     = (*VOD)(nil)
 	_ caddy.CleanerUpper    = (*VOD)(nil)
 	_ caddyfile.Unmarshaler = (*VOD)(nil)

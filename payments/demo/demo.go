@@ -185,7 +185,6 @@ func (*Demo) Methods() []string { return []string{http.MethodPost} }
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Demo)(nil)
 	_ caddy.Provisioner     = (*Demo)(nil)
 	_ caddy.Validator       = (*Demo)(nil)
 	_ caddy.CleanerUpper    = (*Demo)(nil)

@@ -140,7 +140,6 @@ func (*Epay) Methods() []string { return []string{http.MethodGet, http.MethodPos
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Epay)(nil)
 	_ caddy.Provisioner     = (*Epay)(nil)
 	_ caddy.Validator       = (*Epay)(nil)
 	_ caddyfile.Unmarshaler = (*Epay)(nil)

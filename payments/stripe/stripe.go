@@ -147,7 +147,6 @@ func (s *Stripe) redacted(text string) string {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Stripe)(nil)
 	_ caddy.Provisioner     = (*Stripe)(nil)
 	_ caddy.CleanerUpper    = (*Stripe)(nil)
 	_ caddyfile.Unmarshaler = (*Stripe)(nil)
