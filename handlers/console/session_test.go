@@ -234,13 +234,13 @@ func TestAForgottenPasswordIsResetByTheOperatorsCode(t *testing.T) {
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/reset-password", nil, &issued)
 	const next = "a password that is remembered"
 	reset := func(code, password string) string { return fmt.Sprintf(`{"code":%q,"password":%q}`, code, password) }
-	stranger := newBrowser(g)
-	stranger.refused(t, "POST", "/api/user/password/reset", reset("wrong", next), 403, "VERIFICATION_FAILED")
-	stranger.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, "short"), 400, "INVALID_PARAMETER")
-	stranger.does(t, "POST", "/api/user/password/reset", reset(issued.Code, next))
-	stranger.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, next), 403, "VERIFICATION_FAILED")
+	anonymous := newBrowser(g)
+	anonymous.refused(t, "POST", "/api/user/password/reset", reset("wrong", next), 403, "VERIFICATION_FAILED")
+	anonymous.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, "short"), 400, "INVALID_PARAMETER")
+	anonymous.does(t, "POST", "/api/user/password/reset", reset(issued.Code, next))
+	anonymous.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, next), 403, "VERIFICATION_FAILED")
 	b.refused(t, "GET", "/api/user/self", "", 401, "NOT_LOGGED_IN")
-	stranger.does(t, "POST", "/api/user/login", credentials(name, next))
+	anonymous.does(t, "POST", "/api/user/login", credentials(name, next))
 	if g.Logged(issued.Code) {
 		t.Error("the code is in the log")
 	}
