@@ -3,6 +3,6 @@
 // counts of a backend and of an API key. [Record.Task] returns the resource that callers see.
 // [Store] is the store of one engine, and a [Worker] repeats work of the engine.
 //
-// Only package transition writes records of tasks. The package imports storage, the ledger and
+// Only package transition writes records of tasks. The package imports storage, query, the ledger and
 // backends for their types, and no other package of internal/task.
 package record
