@@ -50,7 +50,7 @@ var layers = []struct {
 	{"money", nil, false},
 	{"internal/ledger/journal", []string{"internal/fault", "internal/usage", "money", "storage"}, false},
 	{"internal/ledger/verify", []string{"internal/ledger/journal", "internal/multiset", "internal/usage", "money", "storage"}, false},
-	{"internal/task/record", []string{"internal/audit", "internal/catalog", "internal/fault", "internal/ledger", "internal/ledger/journal", "money", "storage", "backends"}, false},
+	{"internal/task/record", []string{"internal/audit", "internal/catalog", "internal/fault", "internal/ledger", "internal/ledger/journal", "internal/query", "money", "storage", "backends"}, false},
 	{"internal/task/transition", []string{"internal/task/record", "internal/audit", "internal/catalog", "internal/ledger", "internal/ledger/journal", "money", "storage", "backends"}, false},
 	{"internal/task/callback", []string{"internal/task/record", "internal/audit", "internal/fault", "storage"}, false},
 	{"internal/task/verify", []string{"internal/task/record", "internal/task/transition", "internal/ledger", "internal/ledger/journal", "internal/multiset", "money", "storage"}, false},

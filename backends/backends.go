@@ -28,10 +28,10 @@ import (
 // concurrently. They return within a second after their context ends, and limit
 // their own time as well.
 //
-// When a configuration is replaced, Caddy calls Cleanup (caddy.CleanerUpper)
-// while calls are still running, and a running call may lead to another one:
-// after a poll reports success, the result is fetched. Cleanup must therefore
-// only release idle resources, and later calls must still work.
+// Caddy calls Cleanup (caddy.CleanerUpper) when a configuration is replaced, while calls are
+// still running. A running call may lead to another one: after a poll reports success, the
+// result is fetched. Cleanup must therefore only release idle resources, and later calls must
+// still work.
 type Backend interface {
 	// Submit submits a job. It sends at most one submission, also after an
 	// error. The [Kind] of its error says whether there may be a job. An error
@@ -128,9 +128,9 @@ type Ref struct {
 	// Base is the address of the service at submission.
 	Base string `json:"base,omitempty"`
 
-	// Account is the fingerprint of the credential at submission. If Base is
-	// not the configured address, the job is polled only if the credential is
-	// unchanged: a new credential is never sent to an old address.
+	// Account is the fingerprint of the credential at submission. If Base is not the
+	// configured address, the job is polled only if the credential is unchanged. A new
+	// credential is never sent to an old address.
 	Account string `json:"account,omitempty"`
 
 	// Links are URLs that the service returned for this job. The adapter

@@ -148,9 +148,9 @@ func fetchWith(client *http.Client, req *http.Request) ([]byte, error) {
 	return text, err
 }
 
-// freeAddresses returns unused addresses on the loopback interface. It opens
-// all of them before it closes any, because the kernel may return one port
-// twice in a row, and Caddy would let site and admin endpoint share it.
+// freeAddresses returns unused addresses on the loopback interface. It opens all of them
+// before it closes any, because the kernel may return one port twice in a row. Caddy would
+// then let site and admin endpoint share it.
 func freeAddresses(n int) ([]string, error) {
 	addresses := make([]string, n)
 	for i := range addresses {

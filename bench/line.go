@@ -114,7 +114,7 @@ func (l *line) answer() error {
 // post is the request that [http.ReadResponse] needs to read an answer.
 var post = &http.Request{Method: http.MethodPost}
 
-// head reads the head of an answer. Any status but 200 is an error.
+// head reads the status line and headers of an answer. Any status but 200 is an error.
 func (l *line) head() (*http.Response, error) {
 	resp, err := http.ReadResponse(l.in, post)
 	if err != nil {

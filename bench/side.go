@@ -111,8 +111,8 @@ http://{{.Address}} {
 }
 `))
 
-// bareKey is the key that clients send to the bare proxy, which checks none, so
-// that their requests are as long as those of the other side.
+// bareKey is the key that clients send to the bare proxy, which checks none. It makes their
+// requests as long as those of the other side.
 var bareKey = "sk-" + strings.Repeat("0", 49)
 
 // balance is the balance of each user and the monthly budget of each key. A run

@@ -49,8 +49,8 @@ func (b *bench) verify(ctx context.Context, s *site) (p sample, err error) {
 	return p, err
 }
 
-// watch calls do and records the greatest memory of a process meanwhile, and
-// its growth: in total, of pages of mapped files, and of everything else.
+// watch calls do and records the maximum memory of a process meanwhile, and its growth. Both
+// are in total, of pages of mapped files, and of everything else.
 func (s *sample) watch(pid int, do func() error) error {
 	var before sample
 	if err := before.readMemory(pid); err != nil {

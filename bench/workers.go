@@ -89,10 +89,10 @@ func (c *workers) work(d time.Duration) error {
 	return err
 }
 
-// alternate runs groups of workers in turns. Before anything counts, each group
-// runs its operation once for each user, because the first operation of a user
-// loads their balances into memory, and then warms up. A CPU profile of all of
-// it goes to the file profile, unless that is empty.
+// alternate runs groups of workers in turns. Each group first runs its operation once for
+// each user, because the first operation of a user loads their balances into memory. Then it
+// warms up. Neither counts. A CPU profile of all of it goes to the file profile, unless that
+// is empty.
 func alternate(t turns, profile string, groups ...*workers) error {
 	if profile != "" {
 		file, err := os.Create(profile)

@@ -19,8 +19,8 @@ var update = flag.Bool("update", false, "write the results into the golden files
 
 const separator = "----------\n"
 
-// TestAdapt compares the result of each Caddyfile below testdata/adapt with the golden
-// file: JSON, or an error with a line if the name begins with "bad".
+// TestAdapt compares the result of each Caddyfile below testdata/adapt with the golden file.
+// The result is JSON, or an error with a line if the name begins with "bad".
 func TestAdapt(t *testing.T) {
 	t.Parallel()
 	files, err := filepath.Glob("testdata/adapt/*.txt")

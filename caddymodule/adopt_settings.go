@@ -10,13 +10,13 @@ import (
 	"go.uber.org/zap"
 )
 
-// This file applies the settings of a configuration to its store when the configuration
-// is live: Caddy has made it the active one and can no longer roll it back. A started
+// This file applies the settings of a configuration to its store when the configuration is
+// live. Then Caddy has made it the active one and can no longer roll it back. A started
 // configuration may still fail, for example because a port is busy. Then the previous
-// configuration continues with the same store. Caddy has no event for a configuration
-// that becomes live: it emits "started" earlier, and stops the apps of the previous
-// configuration later, in random order. So the runtime polls the active configuration:
-// at each call until it has adopted it, and in the background with growing pauses.
+// configuration continues with the same store. Caddy has no event for a configuration that
+// becomes live. It emits "started" earlier, and stops the apps of the previous configuration
+// later, in random order. So the runtime polls the active configuration: at each call until
+// it has adopted it, and in the background with growing pauses.
 
 // adoption is the state of applying the settings of a configuration to its runtime.
 type adoption struct {
@@ -133,9 +133,9 @@ func (rt *Runtime) check(ctx context.Context, a *App) (exclusive bool, err error
 	return !recorded || changed, err
 }
 
-// adopt applies the settings of the live configuration to the store. If the process ends
-// in the middle, both this and the previous configuration can open the store: money moves
-// and secrets are sealed only after adopt has returned.
+// adopt applies the settings of the live configuration to the store. If the process ends in
+// the middle, both this and the previous configuration can open the store. Money moves and
+// secrets are sealed only after adopt has returned.
 func (rt *Runtime) adopt(ctx context.Context, a *App) error {
 	if err := rt.Ledger.UseCurrency(ctx, a.Currency); err != nil {
 		return err

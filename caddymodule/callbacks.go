@@ -65,7 +65,7 @@ func (c *Callback) provision() (err error) {
 }
 
 // check returns an error if the callback address of a key is neither public nor named in
-// allow. If allow names an address, check accepts names of the local network: they may
+// allow. If allow names an address, check accepts names of the local network. They may
 // resolve to that address, and the gateway checks them again when it dials.
 func (c *Callback) check(url string) error { return c.allowed.CheckRegistered(url) }
 

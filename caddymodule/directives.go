@@ -2,9 +2,9 @@ package caddymodule
 
 import "github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 
-// The order of the gateway's directives in a site. Each registers its own parser; the
-// order of all is here, because they must come before any directive that answers and
-// after those that only prepare (header, request_header, encode).
+// The order of the gateway's directives in a site. Each registers its own parser. The order
+// of all is here: they come before any directive that answers, and after those that only
+// prepare (header, request_header, encode).
 //
 // modelgate_docs comes after the directives that serve calls, so it does not slow them down.
 // modelgate_stepup and modelgate_auth come last: the directives before them check their

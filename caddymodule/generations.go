@@ -35,8 +35,9 @@ type Generation struct {
 func (a *App) Families() *catalog.Families { return a.families }
 
 // Generation checks a request against the family of its model, finds its backend and
-// calculates its price. It returns MODEL_NOT_FOUND for a model without a backend, and
-// for one without a price unless no model has one or the configuration has unpriced allow.
+// calculates its price. It returns MODEL_NOT_FOUND for a model without a backend. It also
+// does so for a model without a price, unless no model has one or the configuration has
+// unpriced allow.
 func (a *App) Generation(r generation.Request) (Generation, *fault.Fault) {
 	if r.Model == "" && r.Passing() {
 		r.Model = a.DefaultModel
@@ -125,8 +126,8 @@ func (a *App) GenerationModel(model string) (m GenerationModel, ok bool) {
 	return m, ok
 }
 
-// GenerationModels returns the models that the site serves for platform tasks, in the order of their
-// names: those that the configuration names, and one for each pattern.
+// GenerationModels returns the models that the site serves for platform tasks, in the order of
+// their names. It has the models that the configuration names, and one for each pattern.
 func (a *App) GenerationModels() (models []GenerationModel) {
 	patterns := []catalog.Pattern{catalog.Pattern(a.DefaultModel)}
 	for _, row := range a.FamilyRows {

@@ -64,10 +64,10 @@ func (l *lease) join() (*Runtime, error) {
 	return value.(*Runtime), nil
 }
 
-// stop releases the lease of the configuration. Caddy calls it twice, by Stop and by
-// Cleanup, and also when the start has failed. When the process ends it does nothing:
-// apps stop in random order, servers may still be serving, and the exit hook of
-// runtime.go closes the store after all of them.
+// stop releases the lease of the configuration. Caddy calls it twice, by Stop and by Cleanup,
+// and also when the start has failed. When the process ends it does nothing. Apps stop in
+// random order, servers may still be serving, and the exit hook of runtime.go closes the
+// store after all of them.
 func (l *lease) stop() {
 	l.stopWatching()
 	if caddy.Exiting() {
@@ -99,8 +99,8 @@ func (l *lease) leave() {
 	}
 }
 
-// openTimeout is how long a call waits for a runtime that is being opened: apps
-// start in random order, so the server may listen before the store is open.
+// openTimeout is how long a call waits for a runtime that is being opened. Apps start in
+// random order, so the server may listen before the store is open.
 const openTimeout = 10 * time.Second
 
 // acquire returns the runtime, which stays open until the returned function is called.

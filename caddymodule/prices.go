@@ -25,10 +25,10 @@ const (
 // Prices returns the prices of models.
 func (a *App) Prices() *catalog.Prices { return a.prices }
 
-// PriceOf returns the price for calls of a model, nil if they are free, and whether the
-// model may be called. Without any price in the configuration, all calls are free. With
-// prices, a model without one may be called only if the configuration has unpriced allow,
-// and never if a pattern of a price bars its name.
+// PriceOf returns the price for calls of a model, nil if they are free, and whether the model
+// may be called. Without any price in the configuration, all calls are free. If the
+// configuration has prices, a model without one may be called only with unpriced allow. It
+// may never be called if a pattern of a price bars its name.
 func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
 	if a.prices.Len() == 0 {
 		return nil, true

@@ -18,6 +18,14 @@ type usable struct {
 	at       time.Time
 	checking bool
 	failed   map[string]int // number of failed checks in a row, by backend
+	ended    bool           // no check begins any more
+}
+
+// endChecks lets no further check begin.
+func (u *usable) endChecks() {
+	u.Lock()
+	defer u.Unlock()
+	u.ended = true
 }
 
 // unusableAfter is the number of failed checks in a row that make a backend unusable: a
@@ -71,9 +79,9 @@ func (rt *Runtime) checkedBackends(a *App) map[string]int {
 	if rt.usable.app != a {
 		rt.usable.app, rt.usable.at, rt.usable.failed = a, time.Time{}, nil
 	}
-	if !rt.usable.checking && rt.Store.Now().Sub(rt.usable.at) >= checkInterval {
+	if !rt.usable.checking && !rt.usable.ended && rt.Store.Now().Sub(rt.usable.at) >= checkInterval {
 		rt.usable.checking = true
-		go rt.checkBackends(a)
+		rt.background.Go(func() { rt.checkBackends(a) })
 	}
 	return rt.usable.failed
 }

@@ -68,8 +68,8 @@ func TestTheStoreHasTheCurrencyOfTheLastLiveConfiguration(t *testing.T) {
 	reopenStore(t, g, with(euro, "currency CNY"))
 }
 
-// A credit during the start of a configuration with another currency keeps the
-// currency of the store, even after the check of the currency has passed.
+// A configuration with another currency keeps the currency of the store if a user is credited
+// while it starts, even after the check of the currency has passed.
 func TestACurrencyIsRefusedWhenMoneyMovedMeanwhile(t *testing.T) {
 	euro := onDisk(t, gatetest.Proxied, "currency EUR")
 	g := gatetest.Start(t, euro)

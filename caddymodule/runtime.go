@@ -52,8 +52,8 @@ type Runtime struct {
 	life context.Context // of open calls; ends when the process can no longer wait for them
 	end  context.CancelCauseFunc
 
-	closing sync.Once
-	swept   chan struct{} // closed when the sweeper has ended
+	closing    sync.Once
+	background sync.WaitGroup // the sweeper and the checks of backends
 
 	serving  serving // the configurations whose task settings apply
 	adopting sync.Mutex
@@ -112,7 +112,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
-	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), swept: make(chan struct{}), Rates: limit.NewRateLimiter()}
+	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), Rates: limit.NewRateLimiter()}
 	runtime.Bodies.clock(store.Now)
 	runtime.life, runtime.end = context.WithCancelCause(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {
@@ -139,7 +139,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		runtime.Ledger.Close(ctx)
 		return nil, errors.Join(err, store.Close())
 	}
-	go runtime.sweep()
+	runtime.background.Go(runtime.sweep)
 	closings.Store(runtime.key, runtime.closed)
 	return runtime, nil
 }
@@ -167,7 +167,8 @@ func (rt *Runtime) Destruct() error {
 func (rt *Runtime) close(ctx context.Context) error {
 	rt.closing.Do(func() {
 		rt.end(ErrEnding)
-		<-rt.swept
+		rt.usable.endChecks()
+		rt.background.Wait()
 		rt.closeTasks(ctx)
 		rt.Ledger.Close(ctx)
 	})
@@ -189,7 +190,6 @@ const sweepInterval = time.Minute
 
 // sweep runs the periodic work until the runtime is closed.
 func (rt *Runtime) sweep() {
-	defer close(rt.swept)
 	tick := time.NewTicker(sweepInterval)
 	defer tick.Stop()
 	for {

@@ -132,14 +132,14 @@ func (a *App) unmarshalSecret(d *caddyfile.Dispenser) error {
 }
 
 // keepsKeys reports whether a configuration with these keys continues to use those of the
-// runtime: the key file, or a random key for a store in memory.
+// runtime. They are the key file, or a random key for a store in memory.
 func (rt *Runtime) keepsKeys(keys masterKeys, opener storage.Opener) bool {
 	return len(keys) == 0 && (rt.Keyring.Path() != "" || keyFile(opener) == "")
 }
 
-// checkKeys returns an error if the keys of a configuration do not open the secrets in
-// the store, and reports whether [Runtime.useKeys] would change the keys in force. It
-// changes nothing.
+// checkKeys returns an error if the keys of a configuration do not open the secrets in the
+// store. It reports whether [Runtime.useKeys] would change the keys in force. It changes
+// nothing.
 func (rt *Runtime) checkKeys(ctx context.Context, keys masterKeys, opener storage.Opener) (changed bool, err error) {
 	if rt.keepsKeys(keys, opener) {
 		return false, nil

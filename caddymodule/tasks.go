@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
-// serving has the configurations whose task settings apply to a runtime: the last one,
-// and before it the replaced ones that are not cleaned up yet. If a new configuration
+// serving has the configurations whose task settings apply to a runtime. They are the last
+// one and, before it, the replaced ones that are not cleaned up yet. If a new configuration
 // fails to start, the one before it is in force again.
 type serving struct {
 	sync.Mutex

@@ -115,9 +115,9 @@ func TestTheClientReceivesTheBackendsBytes(t *testing.T) {
 	}
 }
 
-// oddMessages and oddChat are streams with everything that the standard allows:
-// a byte order mark, comments, every line end, unknown events and fields, data
-// in several lines.
+// oddMessages and oddChat are streams with everything that the standard allows. They have a
+// byte order mark, comments, every line end, unknown events and fields, and data in several
+// lines.
 var (
 	oddMessages = "\ufeff: hello\n\n" +
 		strings.Join(messageEvents[:2], "") +

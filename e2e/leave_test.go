@@ -20,8 +20,8 @@ func TestABackendNoticesThatTheClientDisconnects(t *testing.T) {
 		serve  script // ends when the gateway has disconnected
 		stream bool
 	}{
-		{"before the head", silence, false},
-		{"before the head of a stream", silence, true},
+		{"before the headers", silence, false},
+		{"before the headers of a stream", silence, true},
 		{"in the middle of JSON", func(s *scriptWriter, a *recordedRequest) {
 			s.writeHeader(http.StatusOK, "Content-Type", "application/json", "Content-Length", "1000")
 			s.write(`{"id":`)

@@ -113,17 +113,17 @@ func dashboardExpressions(t *testing.T) (expressions []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var board struct {
+	var dashboard struct {
 		Panels []struct {
 			Targets []struct {
 				Expr string `json:"expr"`
 			} `json:"targets"`
 		} `json:"panels"`
 	}
-	if err := json.Unmarshal(text, &board); err != nil {
+	if err := json.Unmarshal(text, &dashboard); err != nil {
 		t.Fatal(err)
 	}
-	for _, panel := range board.Panels {
+	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
 			expressions = append(expressions, strings.ReplaceAll(target.Expr, "$__rate_interval", "1m"))
 		}

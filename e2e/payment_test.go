@@ -14,9 +14,8 @@ import (
 	"time"
 )
 
-// payment is an operation that moves money once, however often it is repeated
-// with its idempotency key: a purchase, a renewal, a top-up or an operator's
-// credit.
+// payment is an operation that moves money once, however often it is repeated with its
+// idempotency key. It is a purchase, a renewal, a top-up or an operator's credit.
 type payment struct {
 	kind string // kind of its ledger entry
 	do   func() (receipt, error)
@@ -123,8 +122,8 @@ func (c *gatewayUser) operatorCredit(key string, amount nano) *payment {
 	}}
 }
 
-// topUp creates an order and pays it: on the page of the demo service, which
-// then sends its notice, or by a notice that the test sends instead.
+// topUp creates an order and pays it. It uses the page of the demo service, which then sends
+// its notice, or the test sends a notice instead.
 func (c *gatewayUser) topUp(key string, amount nano, onPage bool) *payment {
 	pay := c.notify
 	if onPage {

@@ -145,9 +145,9 @@ func (k *scriptedCall) counts() []scriptEvent {
 	return k.events[:k.stop]
 }
 
-// mayHaveEnded reports whether a call that was charged for one end may be
-// recorded with another: the backend may have sent the rest before the gateway
-// noticed that the client had disconnected.
+// mayHaveEnded reports whether a call that was charged for one end may be recorded with
+// another. The backend may have sent the rest before the gateway noticed that the client had
+// disconnected.
 func (k *scriptedCall) mayHaveEnded(charged, recorded string) bool {
 	return charged == recorded || k.continues() && charged == "client_gone" && recorded == "complete"
 }

@@ -65,9 +65,9 @@ func TestTheSearchForCredentialsFindsThem(t *testing.T) {
 	}
 }
 
-// checkSecrets checks that credentials are not in the log or in files, that
-// backends have not received those of clients, and that clients have not
-// received the operator's.
+// checkSecrets checks that credentials are not in the log or in files. It also checks that
+// backends have not received those of clients, and that clients have not received the
+// operator's.
 func (g *gateway) checkSecrets() {
 	g.t.Helper()
 	clients := g.secrets[1:]

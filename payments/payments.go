@@ -67,8 +67,8 @@ type Pager interface {
 // ErrSignature is the error of a webhook without a valid and timely signature.
 var ErrSignature = errors.New("the signature is missing, wrong or out of time")
 
-// ErrAmount is the error of Checkout if the service does not accept the amount
-// of the order: it is too small, or not a multiple of the service's unit.
+// ErrAmount is the error of Checkout if the service does not accept the amount of the order.
+// The amount is too small, or not a multiple of the service's unit.
 var ErrAmount = errors.New("the payment service does not accept this amount")
 
 // Order is an order that a user pays.

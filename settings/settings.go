@@ -124,6 +124,17 @@ func Resolve[T ~string](word string, value *T) error {
 	return nil
 }
 
+// ResolveURL is [Resolve] for an address that must pass [CheckURL].
+func ResolveURL(word string, address *string) error {
+	if err := Resolve(word, address); err != nil {
+		return err
+	}
+	if err := CheckURL(*address); err != nil {
+		return fmt.Errorf("%s: %w", word, err)
+	}
+	return nil
+}
+
 // CheckURL returns an error unless address is an absolute http or https URL
 // without credentials, query and fragment.
 func CheckURL(address string) error {

@@ -251,7 +251,6 @@ func (f readerFunc) Read(b []byte) (int, error) { return f(b) }
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Demo)(nil)
 	_ caddy.Provisioner     = (*Demo)(nil)
 	_ caddyfile.Unmarshaler = (*Demo)(nil)
 	_ backends.Backend      = (*Demo)(nil)

@@ -77,11 +77,8 @@ func (f *Fal) Provision(caddy.Context) error {
 	if f.URL == "" {
 		f.URL = defaultURL
 	}
-	if err := errors.Join(settings.Resolve("url", &f.URL), settings.Resolve("key", &f.Key)); err != nil {
+	if err := errors.Join(settings.ResolveURL("url", &f.URL), settings.Resolve("key", &f.Key)); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(f.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	if len(f.Models) == 0 {
 		return errors.New("model is missing: map at least one model of the gateway to a model of fal")
@@ -131,7 +128,6 @@ func (f *Fal) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Fal)(nil)
 	_ caddy.Provisioner     = (*Fal)(nil)
 	_ caddy.CleanerUpper    = (*Fal)(nil)
 	_ caddyfile.Unmarshaler = (*Fal)(nil)

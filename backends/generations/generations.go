@@ -8,7 +8,6 @@ package generations
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -53,11 +52,8 @@ func (*Generations) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the key. It returns an error if the key is missing.
 func (g *Generations) Provision(caddy.Context) error {
-	if err := errors.Join(settings.Resolve("url", &g.URL), settings.Resolve("key", &g.Key)); err != nil {
+	if err := errors.Join(settings.ResolveURL("url", &g.URL), settings.Resolve("key", &g.Key)); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(g.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	g.client = wire.Connect(wire.Client{
 		Service:   "the generations service",
@@ -92,7 +88,6 @@ func (g *Generations) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Generations)(nil)
 	_ caddy.Provisioner     = (*Generations)(nil)
 	_ caddy.CleanerUpper    = (*Generations)(nil)
 	_ caddyfile.Unmarshaler = (*Generations)(nil)

@@ -8,7 +8,6 @@ package openai
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -56,11 +55,8 @@ func (*OpenAI) CaddyModule() caddy.ModuleInfo {
 // Provision resolves URL and key. It returns an error if one of them is
 // missing.
 func (o *OpenAI) Provision(caddy.Context) error {
-	if err := errors.Join(settings.Resolve("url", &o.URL), settings.Resolve("key", &o.Key)); err != nil {
+	if err := errors.Join(settings.ResolveURL("url", &o.URL), settings.Resolve("key", &o.Key)); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(o.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	o.client = wire.Connect(wire.Client{
 		Service:   "the videos API",
@@ -95,7 +91,6 @@ func (o *OpenAI) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*OpenAI)(nil)
 	_ caddy.Provisioner     = (*OpenAI)(nil)
 	_ caddy.CleanerUpper    = (*OpenAI)(nil)
 	_ caddyfile.Unmarshaler = (*OpenAI)(nil)

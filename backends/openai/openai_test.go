@@ -72,8 +72,8 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// submit refuses the same bodies as the API: those with seconds that are not a string, or with
-// a parameter that the API does not have.
+// The API refuses bodies with seconds that are not a string, or with a parameter that it does
+// not have. submit refuses the same bodies.
 func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var body map[string]any

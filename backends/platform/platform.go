@@ -59,11 +59,8 @@ func (*Platform) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the key. It returns an error if the key is missing.
 func (p *Platform) Provision(caddy.Context) error {
-	if err := errors.Join(settings.Resolve("url", &p.URL), settings.Resolve("key", &p.Key)); err != nil {
+	if err := errors.Join(settings.ResolveURL("url", &p.URL), settings.Resolve("key", &p.Key)); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(p.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	if p.CallbackSecret != "" {
 		if err := settings.Resolve("callback_secret", &p.CallbackSecret); err != nil {
@@ -108,7 +105,6 @@ func (p *Platform) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Platform)(nil)
 	_ caddy.Provisioner     = (*Platform)(nil)
 	_ caddy.CleanerUpper    = (*Platform)(nil)
 	_ caddyfile.Unmarshaler = (*Platform)(nil)

@@ -83,11 +83,8 @@ func (r *Replicate) Provision(caddy.Context) error {
 	if r.URL == "" {
 		r.URL = defaultURL
 	}
-	if err := errors.Join(settings.Resolve("url", &r.URL), settings.Resolve("key", &r.Key)); err != nil {
+	if err := errors.Join(settings.ResolveURL("url", &r.URL), settings.Resolve("key", &r.Key)); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(r.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	if r.WebhookSecret != "" {
 		if err := settings.Resolve("webhook_secret", &r.WebhookSecret); err != nil {
@@ -146,7 +143,6 @@ func (r *Replicate) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Replicate)(nil)
 	_ caddy.Provisioner     = (*Replicate)(nil)
 	_ caddy.CleanerUpper    = (*Replicate)(nil)
 	_ caddyfile.Unmarshaler = (*Replicate)(nil)

@@ -131,9 +131,8 @@ func (v *VOD) translate(job backends.Job) (submission, error) {
 	return s, nil
 }
 
-// file returns the service's form of an input. The usage of a video task's
-// input is always sent, because its default is a first frame at the service and
-// a reference at the gateway.
+// file returns the service's form of an input. The usage of a video task's input is always
+// sent. The default of the service is a first frame, that of the gateway is a reference.
 func file(input backends.Input, kind backends.JobKind) fileInfo {
 	f := fileInfo{
 		Type: "Url", URL: input.URL, Category: categories[input.Category], ReferenceType: input.ReferenceType,

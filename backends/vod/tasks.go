@@ -233,9 +233,9 @@ const (
 	pageSize = 100
 )
 
-// Reconcile implements backends.Reconciler. It searches the newest tasks for
-// the job's session id. If it finds none, it sends the job again: the service
-// accepts a session id once in three days, so there is one job in either case.
+// Reconcile implements backends.Reconciler. It searches the newest tasks for the job's
+// session id. If it finds none, it sends the job again. The service accepts a session id once
+// in three days, so there is one job in either case.
 func (v *VOD) Reconcile(ctx context.Context, job backends.Job) (backends.Ref, error) {
 	query := map[string]any{"SubAppId": v.app, "Limit": pageSize}
 	for range pages {

@@ -74,15 +74,12 @@ func (v *VOD) Provision(caddy.Context) error {
 		v.URL = defaultURL
 	}
 	if err := errors.Join(
-		settings.Resolve("url", &v.URL),
+		settings.ResolveURL("url", &v.URL),
 		settings.Resolve("secret_id", &v.SecretID),
 		settings.Resolve("secret_key", &v.SecretKey),
 		settings.Resolve("sub_app_id", &v.SubAppID),
 	); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(v.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	app, err := strconv.ParseUint(v.SubAppID, 10, 64)
 	if err != nil {
@@ -131,7 +128,6 @@ func (v *VOD) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*VOD)(nil)
 	_ caddy.Provisioner     = (*VOD)(nil)
 	_ caddy.CleanerUpper    = (*VOD)(nil)
 	_ caddyfile.Unmarshaler = (*VOD)(nil)

@@ -271,9 +271,9 @@ func Input(job backends.Job, defaults, configured Names) (map[string]any, error)
 // maxLinks is the maximum number of results of a job.
 const maxLinks = 100
 
-// Links returns the URLs in a model's output: the output itself, the elements
-// of a list, and the members of an object in the order of their names. If key
-// is not empty, only members with this name count.
+// Links returns the URLs in a model's output. They are the output itself, the elements of a
+// list, or the members of an object in the order of their names. If key is not empty, only
+// members with this name count.
 func Links(raw json.RawMessage, key string) []string {
 	var value any
 	if len(raw) == 0 || json.Unmarshal(raw, &value) != nil {

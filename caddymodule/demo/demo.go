@@ -107,7 +107,7 @@ func baseURL(listen string) string {
 }
 
 // freeAddresses returns the addresses with free ports in place of port 0. It keeps all
-// listeners open until it returns: the kernel may assign a port twice, and Caddy would let
+// listeners open until it returns. The kernel may assign a port twice, and Caddy would let
 // the site and the admin endpoint share it.
 func freeAddresses(addresses ...string) (free []string, err error) {
 	for _, address := range addresses {

@@ -17,11 +17,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
 
-// checkLogs searches for logs that would contain the credentials of requests. It gives
-// the encoder of each log an entry such as Caddy's, with a marked credential in each place
-// where callers and backends are known to put one, and searches for the marks in the
-// output. It does not find credentials that a plugin or a directive such as log_append
-// adds under other names.
+// checkLogs searches for logs that would contain the credentials of requests. For each log it
+// encodes an entry such as Caddy's, with a marked credential in each place where callers and
+// backends are known to put one. Then it searches for the marks in the output. It does not
+// find credentials that a plugin or a directive such as log_append adds under other names.
 func checkLogs(config any) []Finding {
 	logs, _ := at(config, "logging", "logs").(map[string]any)
 	if _, ok := logs["default"]; !ok {

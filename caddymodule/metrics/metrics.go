@@ -51,8 +51,8 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 	}
 	return &Metrics{
 		requests:   counter("requests_total", "Ended model calls that the gateway forwarded to a backend.", "route", "ended", "usage"),
-		duration:   seconds("request_duration_seconds", "Time from the head of a model call to the end of its answer.", "route"),
-		firstChunk: seconds("first_chunk_seconds", "Time from the head of a model call to the first byte of its answer.", "route"),
+		duration:   seconds("request_duration_seconds", "Time from the headers of a model call to the end of its answer.", "route"),
+		firstChunk: seconds("first_chunk_seconds", "Time from the headers of a model call to the first byte of its answer.", "route"),
 		tokens:     counter("tokens_total", "Charged tokens of model calls, by kind.", "route", "kind"),
 		refusals:   counter("refusals_total", "Calls that the gateway refused without a backend, by error code.", "route", "code"),
 		spend:      counter("spend_total", "Charges of calls, in units of the currency.", "route"),

@@ -267,7 +267,6 @@ func redactDecoded(value any, headers bool) any {
 
 // Interface guards
 var (
-	_ caddy.Module                     = (*Encoder)(nil)
 	_ caddy.Provisioner                = (*Encoder)(nil)
 	_ caddyfile.Unmarshaler            = (*Encoder)(nil)
 	_ caddy.ConfiguresFormatterDefault = (*Encoder)(nil)

@@ -14,9 +14,8 @@ func TestMain(m *testing.M) { gatetest.Main(m) }
 
 const redacting = "modelgate_redact {\nwrap json\n}"
 
-// TestNoCredentialReachesTheLogs sends a marked credential in every known place and
-// searches for it in all logs at level DEBUG: the access log and the log of
-// reverse_proxy.
+// TestNoCredentialReachesTheLogs sends a marked credential in every known place. It searches
+// for it in all logs at level DEBUG: the access log and the log of reverse_proxy.
 func TestNoCredentialReachesTheLogs(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
 		LogFormat: redacting,

@@ -10,7 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// unread sends the head of a call without its body, and returns the answer: 100 if the
+// unread sends the headers of a call without its body, and returns the answer: 100 if the
 // gateway requests the body.
 func unread(t *testing.T, g *gatetest.Gate, path, key, announced string) gatetest.Answer {
 	t.Helper()

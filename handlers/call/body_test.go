@@ -13,7 +13,7 @@ import (
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// headOf returns the head of a POST with these headers about its body.
+// headOf returns the request line and headers of a POST with these headers about its body.
 func headOf(path, key, announced string) string {
 	return "POST " + path + " HTTP/1.1\nHost: gate\n" + headersFor(path, key) + announced + "\n\n"
 }

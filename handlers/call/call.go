@@ -121,7 +121,7 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 }
 
 // checkAndReserve checks the body of a call and the caller's rights, and reserves the
-// greatest price of the call.
+// maximum price of the call.
 func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
 		return f

@@ -1,4 +1,4 @@
-// Package call serves model calls: it checks a call, reserves its greatest price, runs the
+// Package call serves model calls: it checks a call, reserves its maximum price, runs the
 // operator's routes, reads the usage of the answer, and settles. The directives
 // modelgate_messages and modelgate_completions are two tables of routes over the same code.
 //

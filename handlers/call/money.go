@@ -111,18 +111,18 @@ func (c *call) checkNamed() *fault.Fault {
 	return nil
 }
 
-// reserve reserves the greatest price of the call, or refuses the call.
+// reserve reserves the maximum price of the call, or refuses the call.
 func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.route.free {
 		return nil
 	}
-	var greatest money.Amount
+	var highest money.Amount
 	if c.bill.price != nil {
-		greatest = c.bill.price.HighestCost(c.bill.bounds)
+		highest = c.bill.price.HighestCost(c.bill.bounds)
 	}
 	payer := auth.Payer(c.principal)
 	payer.Tolerance = c.block.app.Tolerance()
-	r, err := c.runtime.Ledger.Reserve(ctx, payer, greatest)
+	r, err := c.runtime.Ledger.Reserve(ctx, payer, highest)
 	if errors.Is(err, ledger.ErrFullContext) {
 		c.bill.restricted, payer.FullContext = true, true
 		var f *fault.Fault

@@ -30,15 +30,15 @@ import (
 // also renders them for each call, whether it logs or not (measured: 1.04 × the calls per
 // CPU-second).
 //
-// An answer only keeps the headers that callers may see, before reverse_proxy logs them, sets
-// placeholders by them and applies header_down.
+// An answer only keeps the headers that callers may see. The others are removed before
+// reverse_proxy logs the headers, sets placeholders from them and applies header_down.
 //
 // Caddy's Via is not sent to the backend.
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
-// It is one machine word with the same value as the transport that it replaces. A health
-// check that Caddy has started may read it concurrently.
+// It has one field, so it is the same machine word as the transport that it replaces. A health
+// check that Caddy has started may read that word concurrently.
 type transport struct{ *reverseproxy.HTTPTransport }
 
 // matchedTransport is the transport if lb_retry_match reads the request that was sent. It
@@ -49,8 +49,8 @@ type matchedTransport struct{ transport }
 // head it fits into net/http's buffer of 4 KiB.
 const smallCall = 2 << 10
 
-// RoundTrip implements http.RoundTripper. The request is reverse_proxy's own for this trip. A
-// retry uses another one, and so does the caller.
+// RoundTrip implements http.RoundTripper. It may change the request: reverse_proxy makes a new one
+// for each attempt, and the caller's request is another one.
 func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := t.send(req)
 	req.Header = nil
@@ -145,7 +145,7 @@ func useTransport(routes caddyhttp.RouteList) {
 	})
 }
 
-// The greatest number of idle connections to a backend: Caddy's default, and that of the
+// The maximum number of idle connections to a backend: Caddy's default, and that of the
 // gateway. A model answers slowly, so many calls run at the same time. Beyond this number each
 // call would close its connection, and the next one would open another. That is a twelfth of
 // the cost of a call (measured with 64 concurrent calls).

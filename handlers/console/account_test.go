@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestTheAccountTellsWhoItIsWhatItHasAndWhatIsUsed(t *testing.T) {
+func TestTheAccountHasItsUserBalanceAndUsage(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)
 	name := b.registers(t)
@@ -49,7 +49,7 @@ func TestTheAccountTellsWhoItIsWhatItHasAndWhatIsUsed(t *testing.T) {
 	b.refused(t, "PUT", "/api/user/self", fmt.Sprintf(`{"display_name":%q}`, strings.Repeat("a", 1000)), 400, "INVALID_PARAMETER")
 }
 
-func TestSessionsAreSeenAndEnded(t *testing.T) {
+func TestSessionsAreListedAndEnded(t *testing.T) {
 	g := start(t)
 	one := newBrowser(g)
 	name := one.registers(t)
@@ -78,9 +78,9 @@ func TestSessionsAreSeenAndEnded(t *testing.T) {
 	if mine == "" || len(others) != 3 {
 		t.Fatalf("the sessions are %q and %q", mine, others)
 	}
-	stranger := newBrowser(g)
-	stranger.registers(t)
-	stranger.refused(t, "DELETE", "/api/user/self/sessions/"+mine, "", 404, "NOT_FOUND")
+	otherUser := newBrowser(g)
+	otherUser.registers(t)
+	otherUser.refused(t, "DELETE", "/api/user/self/sessions/"+mine, "", 404, "NOT_FOUND")
 	one.refused(t, "DELETE", "/api/user/self/sessions/ses_0", "", 404, "NOT_FOUND")
 
 	in := func(b *browser) bool {
@@ -106,16 +106,16 @@ func TestSessionsAreSeenAndEnded(t *testing.T) {
 	}
 	for _, b := range more {
 		if in(b) {
-			t.Error("another session is in")
+			t.Error("another session is still logged in")
 		}
 	}
-	if !in(stranger) {
-		t.Error("somebody else's session was ended")
+	if !in(otherUser) {
+		t.Error("another user's session was ended")
 	}
 	one.does(t, "DELETE", "/api/user/self/sessions/"+mine, "")
 	if in(one) || len(one.jar) != 0 {
 		t.Errorf("the session that ended itself keeps %v", one.jar)
 	}
 	one.refused(t, "DELETE", "/api/user/self/sessions?which=none", "", 401, "NOT_LOGGED_IN")
-	stranger.refused(t, "DELETE", "/api/user/self/sessions?which=none", "", 400, "INVALID_PARAMETER")
+	otherUser.refused(t, "DELETE", "/api/user/self/sessions?which=none", "", 400, "INVALID_PARAMETER")
 }

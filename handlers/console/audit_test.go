@@ -8,8 +8,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestAuditNamesTheRequest makes changes of every kind that writes events, and looks for
-// the request id of each answer in the audit log and in the user's activity.
+// TestAuditNamesTheRequest makes changes of every kind that writes events. It looks for the
+// request id of each answer in the audit log and in the user's activity.
 func TestAuditNamesTheRequest(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: signing + generating, Site: doors})
 	a := newAccount(t, g)

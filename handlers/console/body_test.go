@@ -51,9 +51,9 @@ func requestWith(body io.Reader) (*request, *clocked) {
 func TestABodyHasToArriveInTime(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		stranger bool
-		takes    intake
-		want     time.Duration
+		anonymous bool
+		takes     intake
+		want      time.Duration
 	}{
 		"of a customer":          {false, jsonBody, 30 * time.Second},
 		"of a payment service":   {true, notice, 5 * time.Second},
@@ -64,7 +64,7 @@ func TestABodyHasToArriveInTime(t *testing.T) {
 			req, w := requestWith(nil)
 			req.r.Body = io.NopCloser(trickle{w})
 			req.r.Header.Set("Content-Type", c.takes.media)
-			if c.stranger {
+			if c.anonymous {
 				req.account = nil
 			}
 			before := time.Now()

@@ -18,10 +18,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
 
-// TestTheTotalOfCallsIsAsManyAsAreListed makes calls at random times of the last
+// TestTheTotalOfCallsEqualsTheList makes calls at random times of the last
 // hundred days, some of them at midnight. It compares the total from the sums of days
 // with the number of listed calls, for several retention times.
-func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
+func TestTheTotalOfCallsEqualsTheList(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 16, 40, 0, 123, time.UTC)
 	store := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return now }})
@@ -88,13 +88,13 @@ func TestTheTotalOfCallsIsAsManyAsAreListed(t *testing.T) {
 		}
 	}
 	if counted == 0 {
-		t.Error("nothing was counted at all")
+		t.Error("no call was counted")
 	}
 }
 
-// TestTheCallsAsCSVAreThoseOfTheList makes more calls than two batches have, many of them in the
-// same millisecond.
-func TestTheCallsAsCSVAreThoseOfTheList(t *testing.T) {
+// TestTheCSVHasTheCallsOfTheList makes three batches of calls, many of them in the same
+// millisecond, and compares the CSV file with the list.
+func TestTheCSVHasTheCallsOfTheList(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 11, 20, 16, 40, 0, 0, time.UTC)
 	store := storage.New(memory.New(), storage.Options{Clock: func() time.Time { return now }})

@@ -4,8 +4,9 @@
 // a payment service and back. The pages for browsers are package pages, a client of these routes.
 //
 // The table in routes.go declares each route and everything that is checked before it is
-// served; request.go applies it, protection.go has the kinds of proof that a route can ask for.
-// To add a route, add a row, its handler and its line in docs/reference/console.md.
+// served. The file request.go applies it, and protection.go has the kinds of proof that a
+// route can ask for. To add a route, add a row, its handler and its line in
+// docs/reference/console.md.
 package console
 
 import (
@@ -36,9 +37,9 @@ func init() {
 	})
 }
 
-// Console serves the accounts below /api, to users who are logged in and to
-// programs with an access token, and the webhooks and pages of the payment
-// services. It lets every other path pass.
+// Console serves the accounts below /api to users who are logged in and to programs with an
+// access token. It also serves the webhooks and pages of the payment services. It lets every
+// other path pass.
 //
 // Placeholder | Description
 // ------------|-------------
@@ -53,9 +54,8 @@ type Console struct {
 	// Default: 3000. It does not protect money: idempotency keys and the balance do.
 	Writes int64 `json:"writes_per_minute,omitempty"`
 
-	// How many requests for payment pages and for what is public may come from one
-	// address in a minute; an IPv6 address counts by its first 64 bits. Default:
-	// 600.
+	// How many requests for payment pages and for what is public may come from one address in
+	// a minute. An IPv6 address counts by its first 64 bits. Default: 600.
 	Pages int64 `json:"pages_per_minute,omitempty"`
 
 	// How many log-ins, registrations and codes may come from one address in a

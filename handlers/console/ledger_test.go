@@ -68,7 +68,7 @@ func TestTheLedgerIsShownNewestFirstAndAddsUp(t *testing.T) {
 		t.Errorf("the quota's lines are %+v", quota)
 	}
 	if theirs := get[page[line]](t, other, fmt.Sprintf("/api/user/ledger?account=quota/%d/%d", bought.ID, bought.Start)); theirs.Total != 0 {
-		t.Errorf("somebody else is shown %+v", theirs)
+		t.Errorf("another user is shown %+v", theirs)
 	}
 }
 
@@ -246,7 +246,7 @@ func TestCallsAndUsageAreThoseOfTheLedger(t *testing.T) {
 		t.Errorf("the third page is %+v", third)
 	}
 	if theirs := get[page[called]](t, other, "/api/log/self"); theirs.Total != 0 || len(theirs.Items) != 0 {
-		t.Errorf("somebody else is shown %+v", theirs)
+		t.Errorf("another user is shown %+v", theirs)
 	}
 
 	for group, want := range map[string]string{

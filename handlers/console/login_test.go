@@ -177,7 +177,7 @@ func TestALogOutByATokenEndsTheSessionBesideItOrLeavesItsCookie(t *testing.T) {
 
 func TestCredentialsOfOneClassOpenNothingOfAnother(t *testing.T) {
 	g := start(t)
-	b, stranger := newBrowser(g), newAccount(t, g)
+	b, otherUser := newBrowser(g), newAccount(t, g)
 	name := b.registers(t)
 	key := g.NewKey(t, nil)
 	secret := b.jar["modelgate_session"]
@@ -239,7 +239,7 @@ func TestCredentialsOfOneClassOpenNothingOfAnother(t *testing.T) {
 	other := newBrowser(g)
 	other.registers(t)
 	for what, headers := range map[string]string{
-		"a token and a session of different users": b.cookies() + stranger.auth,
+		"a token and a session of different users": b.cookies() + otherUser.auth,
 		"two sessions":              "Cookie: modelgate_session=" + secret + "; modelgate_session=" + other.jar["modelgate_session"],
 		"two sessions in two lines": "Cookie: modelgate_session=" + secret + "\nCookie: modelgate_session=" + other.jar["modelgate_session"],
 		"a session and a dead one":  "Cookie: modelgate_session=" + secret + "; modelgate_session=" + strings.Repeat("A", 43),

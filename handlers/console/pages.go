@@ -23,7 +23,7 @@ import (
 // pagesOff is the path of a site without pages.
 const pagesOff = "off"
 
-// maxLogo is the greatest size of a logo, in bytes.
+// maxLogo is the maximum size of a logo, in bytes.
 const maxLogo = 256 << 10
 
 // provisionPages sets the defaults of the pages, and makes them unless they are off.
@@ -64,7 +64,7 @@ func (c *Console) provisionPages() error {
 	return err
 }
 
-// The greatest sizes of forms, in bytes. The form of a task has its longest prompts, and each byte
+// The maximum sizes of forms, in bytes. The form of a task has its longest prompts, and each byte
 // of Chinese takes three in a form.
 const (
 	maxForm     = 64 << 10 // without an account

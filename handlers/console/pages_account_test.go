@@ -15,8 +15,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// filled returns the fields that a browser sends for the form of a page that has an action's name,
-// as the page has filled them, and the path that it sends them to.
+// filled returns the fields that a browser sends for the form with an action's name, as the
+// page has filled them. It also returns the path that the browser sends them to.
 func filled(t testing.TB, page gatetest.Answer, action string) (fields url.Values, path string) {
 	t.Helper()
 	root, err := html.Parse(strings.NewReader(page.Body))

@@ -81,8 +81,8 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 	b.does(t, "POST", "/api/subscription/wallet/renew", `{"subscription_id":1,"idempotency_key":"longer"}`)
 }
 
-// refusable returns a body that a route refuses after the protection has passed, if a success
-// would end the session or factor that the test needs.
+// refusable returns a body that a route refuses after the protection has passed. The test
+// uses it if a success would end the session or factor that it needs.
 func refusable(row console.Row, body string) string {
 	switch row.Path {
 	case "/api/user/token":

@@ -136,7 +136,7 @@ func TestPurchasesThatAreRefusedCostNothing(t *testing.T) {
 		"claiming with a key":           {a, claim, `{"plan_id":2,"idempotency_key":"x"}`, 400, "INVALID_PARAMETER"},
 		"renewing without a number":     {a, renew, `{"idempotency_key":"x"}`, 400, "MISSING_PARAMETER"},
 		"renewing what is not there":    {a, renew, `{"subscription_id":999,"idempotency_key":"x"}`, 404, "SUBSCRIPTION_NOT_FOUND"},
-		"renewing somebody else's":      {other, renew, fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"x"}`, mine.ID), 404, "SUBSCRIPTION_NOT_FOUND"},
+		"renewing another user's":       {other, renew, fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"x"}`, mine.ID), 404, "SUBSCRIPTION_NOT_FOUND"},
 		"renewing what is free":         {other, renew, fmt.Sprintf(`{"subscription_id":%d,"idempotency_key":"x"}`, free.ID), 409, "PLAN_FREE"},
 		"renewing without enough money": {other, pay, `{"plan_id":1,"idempotency_key":"x"}`, 402, "INSUFFICIENT_BALANCE"},
 	} {

@@ -68,7 +68,7 @@ func TestNoSecretOfARunIsKeptInClear(t *testing.T) {
 			t.Fatalf("%s is %q", what, secret)
 		}
 		if g.Logged(secret) {
-			t.Errorf("%s stands in the log", what)
+			t.Errorf("%s is in the log", what)
 		}
 	}
 	files := 0
@@ -83,7 +83,7 @@ func TestNoSecretOfARunIsKeptInClear(t *testing.T) {
 		files++
 		for what, secret := range found {
 			if bytes.Contains(content, []byte(secret)) {
-				t.Errorf("%s stands in %s", what, entry.Name())
+				t.Errorf("%s is in %s", what, entry.Name())
 			}
 		}
 		if !bytes.Contains(content, []byte(name)) && strings.HasSuffix(path, ".mem") {

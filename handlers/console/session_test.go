@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// TestTheWholeWalk uses the console as a user does: it makes an account, two
-// factors, a step-up by each and an API key, and logs out everywhere. After that no
-// old credential is accepted.
+// TestTheWholeWalk uses the console as a user does. It makes an account, two factors, a
+// step-up by each and an API key, and logs out everywhere. After that no old credential is
+// accepted.
 func TestTheWholeWalk(t *testing.T) {
 	g := start(t)
 	b := newBrowser(g)
@@ -49,7 +49,7 @@ func TestTheWholeWalk(t *testing.T) {
 	b.jar = map[string]string{}
 	options = b.does(t, "POST", "/api/user/passkey/login/begin", "")
 	if strings.Contains(string(options), passkey.ID) {
-		t.Errorf("the log-in names somebody: %s", options)
+		t.Errorf("the log-in names a user: %s", options)
 	}
 	b.does(t, "POST", "/api/user/passkey/login/finish", b.usesPasskey(t, options))
 
@@ -139,7 +139,7 @@ func TestTheWholeWalk(t *testing.T) {
 	// No secret is stored or logged in clear.
 	for _, secret := range []string{password, b.seed, key.Secret, token.Secret, backup[1], strings.TrimPrefix(strings.TrimSpace(first), "Cookie: modelgate_session=")} {
 		if secret == "" || g.Logged(secret) {
-			t.Errorf("a secret stands in the log: %.4s…", secret)
+			t.Errorf("a secret is in the log: %.4s…", secret)
 		}
 	}
 }
@@ -234,15 +234,15 @@ func TestAForgottenPasswordIsResetByTheOperatorsCode(t *testing.T) {
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/reset-password", nil, &issued)
 	const next = "a password that is remembered"
 	reset := func(code, password string) string { return fmt.Sprintf(`{"code":%q,"password":%q}`, code, password) }
-	stranger := newBrowser(g)
-	stranger.refused(t, "POST", "/api/user/password/reset", reset("wrong", next), 403, "VERIFICATION_FAILED")
-	stranger.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, "short"), 400, "INVALID_PARAMETER")
-	stranger.does(t, "POST", "/api/user/password/reset", reset(issued.Code, next))
-	stranger.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, next), 403, "VERIFICATION_FAILED")
+	anonymous := newBrowser(g)
+	anonymous.refused(t, "POST", "/api/user/password/reset", reset("wrong", next), 403, "VERIFICATION_FAILED")
+	anonymous.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, "short"), 400, "INVALID_PARAMETER")
+	anonymous.does(t, "POST", "/api/user/password/reset", reset(issued.Code, next))
+	anonymous.refused(t, "POST", "/api/user/password/reset", reset(issued.Code, next), 403, "VERIFICATION_FAILED")
 	b.refused(t, "GET", "/api/user/self", "", 401, "NOT_LOGGED_IN")
-	stranger.does(t, "POST", "/api/user/login", credentials(name, next))
+	anonymous.does(t, "POST", "/api/user/login", credentials(name, next))
 	if g.Logged(issued.Code) {
-		t.Error("the code stands in the log")
+		t.Error("the code is in the log")
 	}
 }
 

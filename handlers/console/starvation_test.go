@@ -71,7 +71,7 @@ func occupy(t *testing.T, g *gatetest.Gate, path, headers string, net, addresses
 }
 
 // fill occupies a budget with bodies of size bytes, as many from each address as its share
-// allows, and then with small bodies until no further one fits.
+// allows. Then it adds small bodies until no further one fits.
 func fill(t *testing.T, g *gatetest.Gate, b *bodymem.Budget, limits bodymem.Limits, path, headers string, size int) {
 	t.Helper()
 	const smallest = 4 << 10

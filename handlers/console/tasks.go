@@ -170,18 +170,18 @@ func composeTask(req *request) (any, error) {
 	} else if dry {
 		return req.console.app.Estimate(&made), nil
 	}
-	composer, err := req.runtime.Directory.Composer(req.r.Context(), req.account)
+	consolePrincipal, err := req.runtime.Directory.ConsolePrincipal(req.r.Context(), req.account)
 	if err != nil {
 		return nil, err
 	}
-	key, user := auth.Subjects(composer, &req.console.app.Limits)
+	key, user := auth.Subjects(consolePrincipal, &req.console.app.Limits)
 	grant, refused := req.runtime.Rates.Admit(req.runtime.Store.Now(), limit.Request{Key: key, User: user})
 	if refused != nil {
 		return nil, auth.RateLimited(refused)
 	}
 	defer func() { grant.End(req.runtime.Store.Now(), 0) }()
 
-	submission := made.Submission(auth.Payer(composer), composer.KeyID)
+	submission := made.Submission(auth.Payer(consolePrincipal), consolePrincipal.KeyID)
 	submission.IdempotencyKey = once
 	if submission.Fingerprint, err = spec.Fingerprint(); err != nil {
 		return nil, err
@@ -191,7 +191,7 @@ func composeTask(req *request) (any, error) {
 		return nil, err
 	}
 	req.console.logger.Info("task", zap.String("request_id", req.id), zap.String("route", "console"),
-		zap.String("user_id", composer.UserID), zap.String("key_id", composer.KeyID),
+		zap.String("user_id", consolePrincipal.UserID), zap.String("key_id", consolePrincipal.KeyID),
 		zap.String("model", made.Model), zap.String("family", made.Family), zap.String("backend", made.Backend), zap.String("hold", made.Quote.Hold.String()),
 		zap.String("task_id", t.ID), zap.String("task_status", string(t.Status)), zap.Bool("replayed", replayed))
 	composed, _ := req.shown(t) // the task is there, even if its request cannot be read back

@@ -109,7 +109,7 @@ func TestOrdersAreShownToTheirUserAlone(t *testing.T) {
 	theirs, _ := other.ask(t, "GET", "/api/user/topup/"+o.TradeNo, "")
 	none, _ := other.ask(t, "GET", "/api/user/topup/"+strings.Repeat("A", 32), "")
 	if theirs.Status != 404 || theirs.Body != none.Body {
-		t.Errorf("somebody else's order: %d %s, none: %s", theirs.Status, theirs.Body, none.Body)
+		t.Errorf("another user's order: %d %s, none: %s", theirs.Status, theirs.Body, none.Body)
 	}
 	if list := get[page[order]](t, other, "/api/user/topup/self"); list.Total != 0 || list.Items == nil {
 		t.Errorf("the orders are %+v", list)

@@ -12,7 +12,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
-// waits sends the head of a webhook and waits until the gate asks for the body,
+// waits sends the headers of a webhook and waits until the gate asks for the body,
 // or refuses the webhook.
 func waits(t *testing.T, g *gatetest.Gate, path, headers string) (*gatetest.Wire, gatetest.Answer) {
 	t.Helper()

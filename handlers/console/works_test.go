@@ -22,9 +22,9 @@ func init() {
 	caddy.RegisterModule(Works{})
 }
 
-// Works is a generation service that is controlled by the prompt: "done" succeeds at
-// once, "wrong" fails, "stubborn" runs and cannot be cancelled, and any other prompt
-// runs until it is cancelled. Its texts and costs are for the operator only.
+// Works is a generation service that is controlled by the prompt. "done" succeeds at once,
+// "wrong" fails, and "stubborn" runs and cannot be cancelled. Any other prompt runs until it
+// is cancelled. Its texts and costs are for the operator only.
 type Works struct{}
 
 // CaddyModule returns the Caddy module information.

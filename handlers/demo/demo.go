@@ -203,7 +203,6 @@ func (d *Demo) UnmarshalCaddyfile(c *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
-	_ caddy.Module                = (*Demo)(nil)
 	_ caddy.Validator             = (*Demo)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Demo)(nil)
 	_ caddyfile.Unmarshaler       = (*Demo)(nil)

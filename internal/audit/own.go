@@ -8,26 +8,27 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// ownActions are the changes of their own account by users that nothing else limits. Actions that
-// revoke access, or prove who the user is, are not among them: they are never refused.
+// ownActions are the actions of users on their own account that no other limit covers. An action
+// that revokes access or proves who the user is is never refused, so it is not in this table.
 var ownActions = map[string]bool{
 	"profile.change": true, "key.create": true, "key.change": true, "key.rotate": true,
 	"key.callback_secret": true, "token.mint": true, "subscription.preference": true,
 }
 
-// MaxOwnChanges is the maximum number of these changes by one user in a day (UTC), so that a user
-// cannot fill the store and the audit log.
+// MaxOwnChanges is the maximum number of ownActions of one user in a day (UTC). It keeps a user
+// from filling the store and the audit log.
 //
-// A further change is refused; it is not made without an event. Operators rely on the audit log to
-// report every change, including those of an attacker who has stolen an account.
+// Beyond the maximum, the change itself is refused. It is not made without an event, because
+// operators rely on the audit log to report every change, also of an attacker who has stolen an
+// account.
 const MaxOwnChanges = 1000
 
 const day = int64(24 * time.Hour / time.Second)
 
-// ownRecord is the number of these changes by one user on one day.
+// ownRecord is the number of ownActions of one user on one day.
 type ownRecord struct {
 	UserID string `json:"user_id"`
-	Day    int64  `json:"day"` // since 1970
+	Day    int64  `json:"day"` // days since 1970-01-01
 	Made   int    `json:"made"`
 }
 
@@ -39,7 +40,7 @@ var ownChanges = table.Table[ownRecord]{
 	Expires: (*ownRecord).end,
 }
 
-// countOwn counts an event if it is such a change. Beyond the maximum it returns RATE_LIMITED.
+// countOwn counts an event if it is one of ownActions. Beyond the maximum it returns RATE_LIMITED.
 func countOwn(t storage.Txn, now time.Time, e Event) error {
 	if e.Actor != e.User || !ownActions[e.Action] {
 		return nil

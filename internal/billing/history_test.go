@@ -28,7 +28,7 @@ import (
 type history struct {
 	*fixture
 	n       int          // number of steps, for keys and ids
-	balance money.Amount // expected wallet minus debt
+	balance money.Amount // expected wallet minus the owed amount
 	ends    map[int64]int64
 	orders  []*expectedOrder
 }
@@ -67,14 +67,14 @@ func TestRandomOperationsKeepTheStoreConsistent(t *testing.T) {
 					storagetest.Conflict, storagetest.UnknownCommitted, storagetest.UnknownLost, storagetest.SyncFailed, storagetest.Halted,
 				}).Draw(r, "fault"))
 			}
-			rapid.SampledFrom([]func(*rapid.T){h.pay, h.sell, h.extend, h.end, h.call, h.order, h.notice, h.notice, h.notice, h.notice, h.forgive, h.time}).Draw(r, "step")(r)
+			rapid.SampledFrom([]func(*rapid.T){h.pay, h.sell, h.extend, h.end, h.call, h.order, h.notice, h.notice, h.notice, h.notice, h.clear, h.time}).Draw(r, "step")(r)
 			h.useUpFaults(r)
 			h.check(r)
 		}
 	})
 }
 
-// check checks ann's wallet and debt, and verifies the store.
+// check checks ann's wallet and what ann owes, and verifies the store.
 func (h *history) check(r *rapid.T) {
 	funds := h.funds()
 	if have := funds.Wallet.Balance - funds.Owed; have != h.balance || funds.Wallet.Available() < 0 || funds.Owed < 0 {
@@ -228,7 +228,7 @@ func (h *history) notice(r *rapid.T) {
 	h.balance += o.left() - before - h.borneBack()
 }
 
-// borneBack returns the part of ann's debt that the last transfer has given back to the operator.
+// borneBack returns the part of what ann owes that the last transfer has given back to the operator.
 func (h *history) borneBack() (back money.Amount) {
 	err := h.store.View(h.t.Context(), func(r storage.Reader) error {
 		return journal.ScanTransfers(r, func(x journal.Transfer) error {
@@ -250,7 +250,7 @@ func (h *history) borneBack() (back money.Amount) {
 	return back
 }
 
-func (h *history) forgive(r *rapid.T) {
+func (h *history) clear(r *rapid.T) {
 	owed := h.funds().Owed
 	var x WalletChange
 	if !h.refused(r, func() (err error) {

@@ -41,7 +41,7 @@ func (f *fixture) paidOrder() records.Order {
 	return f.wantStatus(o.TradeNo, records.Paid)
 }
 
-// wantFunds checks ann's wallet and debt.
+// wantFunds checks ann's wallet and what ann owes.
 func (f *fixture) wantFunds(wallet, owed money.Amount) {
 	f.t.Helper()
 	if funds := f.funds(); funds.Wallet.Balance != wallet || funds.Owed != owed {

@@ -2,10 +2,10 @@
 // [Service].
 //
 // A plan is bought, claimed, renewed or granted in purchase.go; sale.go writes the sale and the
-// subscription. A user pays by an order at a payment service: checkout.go opens the order,
-// notice.go applies a notice of the service, settlement.go credits and takes back money, and
-// mismatch.go keeps the notices that fit no order. sweep.go opens new periods and expires orders.
-// Package records has the stored records, and package verify checks them.
+// subscription. A user pays by an order at a payment service. The file checkout.go opens the
+// order, notice.go applies a notice of the service, settlement.go credits and takes back money,
+// and mismatch.go keeps the notices that fit no order. sweep.go opens new periods and expires
+// orders. Package records has the stored records, and package verify checks them.
 package billing
 
 import (

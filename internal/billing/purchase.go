@@ -64,9 +64,9 @@ func checkPurchaseLimit(r *records.Summary, plan Plan) error {
 	return nil
 }
 
-// Refusals returns the plans that a user can neither buy nor claim, with the code of the refusal: a
-// plan is not on sale, or the user has claimed it, or bought it as often as allowed. It does not
-// look at the wallet.
+// Refusals returns the plans that a user can neither buy nor claim, with the code of the refusal.
+// Such a plan is not on sale, or the user has claimed it, or bought it as often as allowed. It does
+// not look at the wallet.
 func (b *Service) Refusals(ctx context.Context, user string, plans []Plan) (codes map[int64]fault.Code, err error) {
 	codes = make(map[int64]fault.Code)
 	err = b.view(ctx, func(r storage.Reader) error {

@@ -287,7 +287,7 @@ func TestAnOperatorGrantsAPlanThatIsNotOnSale(t *testing.T) {
 	}
 }
 
-func TestAUserWithDebtCannotBuy(t *testing.T) {
+func TestAUserWhoOwesCannotBuy(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	o := f.paidOrder()
@@ -296,7 +296,7 @@ func TestAUserWithDebtCannotBuy(t *testing.T) {
 	f.credit(100)
 	f.wantFunds(100, 5)
 	if _, err := f.buy(1, "k"); codeOf(err) != fault.InsufficientBalance || !strings.Contains(err.Error(), "paused") {
-		t.Errorf("the purchase of a user with debt: %v", err)
+		t.Errorf("the purchase of a user who owes: %v", err)
 	}
 }
 
@@ -304,7 +304,7 @@ func TestRunningSubscriptionsPerUserAreLimited(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(100)
-	f.damaged = true // the planted subscriptions were never sold
+	f.damaged = true // the added subscriptions were never sold
 	end := f.clock.Now().Unix() + 3600
 	err := f.store.Update(t.Context(), f.changeSummary(func(r *records.Summary) {
 		for id := range int64(maxRunning - 1) {

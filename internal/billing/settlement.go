@@ -68,8 +68,8 @@ func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecor
 }
 
 // moveDue moves the amount that is due. If it is taken, at most reserved comes from the
-// wallet, and the rest becomes a receivable. If it is given back, it first pays the debt
-// that this order has caused.
+// wallet, and the rest becomes a receivable. If it is given back, it first pays what the user
+// owes because of this order.
 func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments.Kind, reserved money.Amount) error {
 	due := o.Due()
 	if due == 0 {
@@ -99,8 +99,8 @@ func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments
 	return err
 }
 
-// returnLegs returns the legs that give back an amount. It goes first to the debt that this order
-// has caused, or to the operator for the part that the operator has borne, and then to the wallet.
+// returnLegs returns the legs that give back an amount. It first pays what the user owes because
+// of this order. The part that the operator has borne goes to the operator, the rest to the wallet.
 func returnLegs(t storage.Txn, o *records.OrderRecord, back money.Amount) ([]journal.Leg, error) {
 	owed := min(back, o.TakenOwed)
 	o.TakenOwed -= owed

@@ -65,7 +65,7 @@ func TestADisputeOfSpentMoneyBecomesAReceivable(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.credit(20)
-	f.mustBuy(1, "k") // quota does not pay debts
+	f.mustBuy(1, "k") // a quota does not pay what is owed
 	o := f.paidOrder()
 	call, err := f.ledger.Reserve(t.Context(), ledger.Payer{User: f.user}, 82)
 	if err != nil {
@@ -76,7 +76,7 @@ func TestADisputeOfSpentMoneyBecomesAReceivable(t *testing.T) {
 	f.wantStatus(o.TradeNo, records.Disputed)
 	call.Release()
 	if _, err := f.spend(1); err == nil {
-		t.Error("a user with debt has spent money")
+		t.Error("a user who owes has spent money")
 	}
 	x, err := f.Clear(t.Context(), "operator", "ann", "settled by mail", "k")
 	if err != nil || x.Amount != -60 || x.WrittenOff != 0 || x.Owed != 0 || x.Balance != 10 {

@@ -78,7 +78,7 @@ func (f *fixture) transferOf(id, from int64) journal.ID {
 // result. The ledger itself stays valid.
 var damages = map[string]struct {
 	damage func(f *fixture, paid records.Order) func(storage.Txn) error
-	want   string // % is the planted transfer
+	want   string // % is the added transfer
 }{
 	"an order that was credited a second time": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		return f.book(journal.TopUp, paid.TradeNo, journal.LegsBetween(journal.Paid("mock"), journal.Wallet(f.user), 100))
@@ -105,14 +105,14 @@ var damages = map[string]struct {
 		return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.TakenWallet, o.TakenOwed = o.TakenWallet-10, o.TakenOwed+10 })
 	}, "its transfers have taken 0.00000003 from the wallet and 0.00 as a receivable, but its record says 0.00000002 and 0.00000001"},
 	"a paid order in the index of unpaid orders": {func(f *fixture, paid records.Order) func(storage.Txn) error {
-		return plant(storage.Key(records.UnpaidOrders.Name, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
+		return putRecord(storage.Key(records.UnpaidOrders.Name, f.user, storage.Inverted(paid.Created), paid.TradeNo), nil)
 	}, "a key of orderunpaid matches no record"},
 	"a missing order in the index of unpaid orders": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return plant(storage.Key(records.UnpaidOrders.Name, f.user, int64(1), strings.Repeat("A", 32)), nil)
+		return putRecord(storage.Key(records.UnpaidOrders.Name, f.user, int64(1), strings.Repeat("A", 32)), nil)
 	}, "a key of orderunpaid matches no record"},
 
 	"a written-off amount without a transfer": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return plant(storage.Key(records.Accounts.Name, f.user), records.AccountRecord{User: f.user, WrittenOff: 5})
+		return putRecord(storage.Key(records.Accounts.Name, f.user), records.AccountRecord{User: f.user, WrittenOff: 5})
 	}, "operators have borne 0.00 of the debt, but the record says 0.000000005"},
 	"a written-off amount that is too low": {func(f *fixture, paid records.Order) func(storage.Txn) error {
 		f.mustSpend(f.funds().Wallet.Balance)
@@ -157,8 +157,8 @@ var damages = map[string]struct {
 			}
 			s.End = last.Until
 			for _, change := range []func(storage.Txn) error{
-				plant(storage.Key(records.Subscriptions.Name, f.user, s.ID), s),
-				plant(storage.Key(records.Sales.Name, f.user, s.ID, storage.Inverted(last.From)), last),
+				putRecord(storage.Key(records.Subscriptions.Name, f.user, s.ID), s),
+				putRecord(storage.Key(records.Sales.Name, f.user, s.ID, storage.Inverted(last.From)), last),
 				f.changeSummary(func(r *records.Summary) {
 					i := slices.IndexFunc(r.Running, func(x records.Running) bool { return x.ID == 2 })
 					x := r.Running[i]
@@ -200,7 +200,7 @@ var damages = map[string]struct {
 		return remove(storage.Key(records.Periods.Name, f.user, int64(1), date(2026, 1, 31, 12).Unix()))
 	}, "subscription 1: the quota of 0.000000024 from 1769860800 was not granted"},
 	"a period without a grant": {func(f *fixture, _ records.Order) func(storage.Txn) error {
-		return plant(storage.Key(records.Periods.Name, f.user, int64(2), date(2026, 3, 1, 0).Unix()), records.PeriodRecord{User: f.user, Subscription: 2, Start: date(2026, 3, 1, 0).Unix(), Granted: 5})
+		return putRecord(storage.Key(records.Periods.Name, f.user, int64(2), date(2026, 3, 1, 0).Unix()), records.PeriodRecord{User: f.user, Subscription: 2, Start: date(2026, 3, 1, 0).Unix(), Granted: 5})
 	}, "subscription 2: the transfer " + records.GrantID(2, date(2026, 3, 1, 0).Unix()).String() + " does not exist"},
 	"a quota of a subscription that does not exist": {func(f *fixture, _ records.Order) func(storage.Txn) error {
 		return f.book(journal.Grant, records.Reference(99), journal.LegsBetween(journal.Granted, records.QuotaAccount(f.user, 99, 1), 5))

@@ -63,7 +63,7 @@ func remove(key []byte) func(storage.Txn) error {
 	}
 }
 
-func plant(key []byte, record any) func(storage.Txn) error {
+func putRecord(key []byte, record any) func(storage.Txn) error {
 	return func(t storage.Txn) error { return storage.SetRecord(t, key, record) }
 }
 
@@ -133,7 +133,7 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return damage(storage.Key(records.Subscriptions.Name, f.user, int64(2)), func(s *records.SubscriptionRecord) { s.First = nil })
 		}, "subscription 2: it has no sale"},
 		"a second sale beside an only sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.Sales.Name, f.user, int64(2), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 2, From: bought})
+			return putRecord(storage.Key(records.Sales.Name, f.user, int64(2), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 2, From: bought})
 		}, "subscription 2: it has more than one sale, but its record says one"},
 		"a missing first sale": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(bought)))
@@ -142,7 +142,7 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return damage(storage.Key(records.Sales.Name, f.user, int64(1), storage.Inverted(date(2026, 2, 28, 12).Unix())), func(s *records.Sale) { s.From++ })
 		}, "sale of subscription 1 from 1772280001: it is stored under the key of another record"},
 		"a sale of a missing subscription": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.Sales.Name, f.user, int64(9), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 9, From: bought})
+			return putRecord(storage.Key(records.Sales.Name, f.user, int64(9), storage.Inverted(bought)), records.Sale{User: f.user, Subscription: 9, From: bought})
 		}, "it does not exist, but has a sale"},
 		"a period with a wrong grant": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Periods.Name, f.user, int64(1), bought), func(p *records.PeriodRecord) { p.Granted-- })
@@ -164,7 +164,7 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			}
 		}, "subscription 2: for its only sale the ledger has 0.000000008, but 0.000000005 was sold"},
 		"a period that does not begin at a reset": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.Periods.Name, f.user, int64(2), bought+60), records.PeriodRecord{User: f.user, Subscription: 2, Start: bought + 60, Granted: 5})
+			return putRecord(storage.Key(records.Periods.Name, f.user, int64(2), bought+60), records.PeriodRecord{User: f.user, Subscription: 2, Start: bought + 60, Granted: 5})
 		}, "subscription 2: the period from"},
 		"a quota that was not granted": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return remove(storage.Key(records.Periods.Name, f.user, int64(1), bought))
@@ -179,7 +179,7 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return remove(storage.Key(records.ClaimedPlans.Name, f.user, int64(3)))
 		}, "subscription 3: its key of claimed is missing"},
 		"an index key without a claim": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.ClaimedPlans.Name, f.user, int64(9)), int64(9))
+			return putRecord(storage.Key(records.ClaimedPlans.Name, f.user, int64(9)), int64(9))
 		}, "a key of claimed matches no record"},
 		"a summary that is never due": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return f.changeSummary(func(r *records.Summary) { r.Due = 0 })
@@ -188,10 +188,10 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return remove(storage.Key(records.DueSummaries.Name, date(2026, 2, 28, 12).Unix(), f.user))
 		}, "its key of subdue is missing"},
 		"a second key in the index of due summaries": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.DueSummaries.Name, bought, f.user), nil)
+			return putRecord(storage.Key(records.DueSummaries.Name, bought, f.user), nil)
 		}, "a key of subdue matches no record"},
 		"an invalid key": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant([]byte(records.Sales.Name+"/x"), records.Sale{})
+			return putRecord([]byte(records.Sales.Name+"/x"), records.Sale{})
 		}, "it is stored under the key of another record"},
 
 		"an order that is not in the list of its user": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
@@ -201,7 +201,7 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return remove(storage.Key(records.DueOrders.Name, pending.ExpiresAt, pending.TradeNo))
 		}, "its key of orderdue is missing"},
 		"a paid order in the index of pending orders": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.OpenOrders.Name, f.user, paid.TradeNo), nil)
+			return putRecord(storage.Key(records.OpenOrders.Name, f.user, paid.TradeNo), nil)
 		}, "a key of orderopen matches no record"},
 		"a paid order without a credit": {func(f *fixture, _, pending records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, pending.TradeNo), func(o *records.OrderRecord) { o.PaidAt = 1 })
@@ -228,13 +228,13 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return set(storage.Key(records.OrderPayments.Name, "mock", "pi_x"), []byte(paid.TradeNo))
 		}, "a key of payref matches no record"},
 		"a notice of a missing order": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.Notices.Name, "mock", "paid", "evt_x"), records.NoticeRecord{Provider: "mock", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
+			return putRecord(storage.Key(records.Notices.Name, "mock", "paid", "evt_x"), records.NoticeRecord{Provider: "mock", Kind: payments.Paid, Event: "evt_x", TradeNo: other})
 		}, "does not exist"},
 		"an idempotency key of a missing order": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			return set(storage.Key(records.OrderKeys.Name, f.user, "x"), []byte(other))
 		}, "a key of orderkey matches no record"},
 		"a missing order in the list of a user": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
-			return plant(storage.Key(records.UserOrders.Name, f.user, int64(1), other), nil)
+			return putRecord(storage.Key(records.UserOrders.Name, f.user, int64(1), other), nil)
 		}, "a key of userorder matches no record"},
 		"a mismatch that is not listed": {func(f *fixture, _, _ records.Order) func(storage.Txn) error {
 			m := mismatchOf("mock", payments.Notice{Mismatch: "it cannot be read"}, "it cannot be read")

@@ -20,7 +20,7 @@ type WalletChange struct {
 	Amount     money.Amount `json:"amount"`
 	Balance    money.Amount `json:"balance"`               // afterwards
 	Owed       money.Amount `json:"owed,omitempty"`        // afterwards
-	WrittenOff money.Amount `json:"written_off,omitempty"` // the part of the debt that the wallet did not cover
+	WrittenOff money.Amount `json:"written_off,omitempty"` // the part of the owed amount that the wallet did not cover
 	Replayed   bool         `json:"replayed"`              // an earlier request with this idempotency key did it
 }
 
@@ -68,11 +68,11 @@ func (b *Service) Debit(ctx context.Context, actor, idOrName string, amount mone
 	})
 }
 
-// Clear settles the debt of the user with this id or name after a refund or a dispute, for an
+// Clear clears what the user with this id or name owes after a refund or a dispute, for an
 // operator. The wallet pays as much as it has, the operator bears the rest, and the user can spend
 // again. A reason is required; the key is optional.
 func (b *Service) Clear(ctx context.Context, actor, idOrName, reason, key string) (WalletChange, error) {
-	var owed money.Amount // the debt at the time of the request; later debt stays
+	var owed money.Amount // at the time of the request; what is owed later stays
 	var r *ledger.Reservation
 	return b.change(ctx, change{
 		operation: "clear", kind: journal.Clear, actor: actor, user: idOrName, reason: reason, key: key,
@@ -167,7 +167,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	return done, nil
 }
 
-// owedBy returns the debt of a user after refunds and disputes.
+// owedBy returns what a user owes after refunds and disputes.
 func owedBy(r storage.Reader, user string) (money.Amount, error) {
 	state, err := journal.ReadState(r, journal.Receivable(user))
 	return -state.Balance, err

@@ -105,7 +105,7 @@ func TestChangesOfWalletsAreRefused(t *testing.T) {
 	}
 	f.wantWallet(10)
 	if _, err := f.Clear(t.Context(), "operator", "ann", "r", ""); codeOf(err) != fault.Conflict {
-		t.Errorf("Clear without debt returned %v", err)
+		t.Errorf("Clear without an owed amount returned %v", err)
 	}
 }
 

@@ -99,8 +99,8 @@ func (b *Budget) Open(c *Claim, w http.ResponseWriter, name string, limits Limit
 }
 
 // Resize changes the memory of the claim to bytes. If there is not enough, the slowest body is
-// evicted: a body of the same owner if the owner's share is full, otherwise a body of any owner.
-// If no body is slow, the claim does not change, and Resize returns an error.
+// evicted. It is a body of the same owner if the owner's share is full, otherwise a body of any
+// owner. If no body is slow, the claim does not change, and Resize returns an error.
 func (c *Claim) Resize(bytes int64) *fault.Fault {
 	for {
 		refused := c.take(bytes)

@@ -114,7 +114,7 @@ func (d Duration) String() string {
 }
 
 // After returns the time d after t. If the month has no such day, it returns the last day of the
-// month: a month after January 31st is February 28th or 29th, at the same time of day.
+// month. A month after January 31st is February 28th or 29th, at the same time of day.
 func (d Duration) After(t time.Time) time.Time {
 	t = t.UTC()
 	months := 0

@@ -10,8 +10,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Breakdown is the calculation of a charge at the prices at the time of the call: the exact cost of
-// the parts, rounded up once, plus the request and the tools.
+// Breakdown is the calculation of a charge at the prices at the time of the call. It is the exact
+// cost of the parts, rounded up once, plus the request and the tools.
 type Breakdown struct {
 	Parts    []Part       `json:"parts"`
 	Sum      string       `json:"sum"`               // the exact cost of the parts

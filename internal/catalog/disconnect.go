@@ -7,12 +7,11 @@ import (
 	"time"
 )
 
-// OnDisconnect says what happens to a call whose client disconnects before the
-// end of the answer: the call to the backend is cancelled, or finishes without
-// the client. Its text is `cancel`, or `finish` and the maximum time for which
-// the call may continue, such as `finish 5m`. The zero value of a price selects
-// the global option. The zero value of the global option selects the defaults
-// of [Price.FinishFor].
+// OnDisconnect says what happens to a call whose client disconnects before the end of the
+// answer. The call to the backend is cancelled, or finishes without the client. Its text is
+// `cancel`, or `finish` and the maximum time for which the call may continue, such as `finish
+// 5m`. The zero value of a price selects the global option. The zero value of the global
+// option selects the defaults of [Price.FinishFor].
 type OnDisconnect struct {
 	set    bool
 	finish time.Duration // zero: cancel

@@ -80,8 +80,8 @@ func (fs *Families) Of(kind Kind, model string) (Family, *fault.Fault) {
 	return family, nil
 }
 
-// Find returns the family of a model of a kind, by its name with or without the prefix of the kind,
-// or false if no pattern matches.
+// Find returns the family of a model of a kind, or false if no pattern matches. The name may have
+// the prefix of the kind.
 func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 	row, ok := fs.rows.Find(kind, model)
 	if !ok {
@@ -90,8 +90,8 @@ func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 	return fs.resolve(kind, bareName(kind, model), row), true
 }
 
-// resolve returns the rules of a model: those of the table, overridden by the row of the family, then
-// by the row of the model, and then by the variants of each.
+// resolve returns the rules of a model. They are those of the table, overridden by the row of the
+// family, then by the row of the model, and then by the variants of each.
 func (fs *Families) resolve(kind Kind, name string, row *FamilyRow) Family {
 	base := tableRow(row.Family)
 	override := fs.overrides[row.Family]

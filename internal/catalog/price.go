@@ -82,8 +82,8 @@ type Variant struct {
 	Price money.Amount `json:"price"`
 }
 
-// Validate returns an error if an amount is negative, if a price per token has no limits, or if the
-// cost of one call could exceed the range of an amount.
+// Validate returns an error if an amount is negative, or if a price per token has no limits. It
+// also does so if the cost of one call could exceed the range of an amount.
 func (p *Price) Validate() error {
 	if _, err := ParsePattern(string(p.Model)); err != nil {
 		return fmt.Errorf("price: %w", err)

@@ -27,13 +27,13 @@ type Bounds struct {
 	options   *options     // nil: no rare options
 }
 
-// HighestCost returns the amount that is reserved before a call: the price of Reserve and Output at
-// the highest rates that may apply, plus the prices of the request and of the tools.
+// HighestCost returns the amount that is reserved before a call. It is the price of Reserve and
+// Output at the highest rates that may apply, plus the prices of the request and of the tools.
 func (p *Price) HighestCost(b Bounds) money.Amount { return b.reserved }
 
 // Bounds returns the limits of a call. It returns UNPRICED_OPTION if the price does not cover an
-// option, and INVALID_PARAMETER if prompts, choices and tool uses together could exceed the range of
-// an amount. So no sum within these limits can overflow.
+// option. It returns INVALID_PARAMETER if prompts, choices and tool uses together could exceed the
+// range of an amount. So no sum within these limits can overflow.
 func (p *Price) Bounds(a CallSpec) (Bounds, *fault.Fault) {
 	if f := p.unpriced(&a); f != nil {
 		return Bounds{}, f
@@ -103,8 +103,8 @@ func outOfRange(a *CallSpec) *fault.Fault {
 		"the cost of %d choices for each of %d prompts is out of range; request fewer", max(a.Choices, 1), max(a.Prompts, 1))
 }
 
-// rounds returns the maximum number of runs of the model of a call: one, one more after each tool
-// use, and one to compact the context.
+// rounds returns the maximum number of runs of the model of a call. There is one, one more after
+// each tool use, and one to compact the context.
 func (p *Price) rounds(a *CallSpec) int64 {
 	rounds := int64(1)
 	for i := range a.Tools {
@@ -150,8 +150,8 @@ func (m *NamedModel) uses() int64 {
 	return DefaultUses
 }
 
-// highestCost returns the cost of these tokens at the highest rates that may apply, plus the request,
-// the tools and additional models, or false if it is out of range.
+// highestCost returns the cost of these tokens at the highest rates that may apply, plus the
+// request, the tools and additional models. It returns false if the cost is out of range.
 func (p *Price) highestCost(a *CallSpec, input, output int64) (money.Amount, bool) {
 	if !p.hasRules() && len(a.Models) == 0 {
 		r := p.rates()

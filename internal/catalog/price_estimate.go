@@ -17,10 +17,10 @@ type Media struct {
 // document for a large image. The reservation is ten times as high.
 const ImageEstimate = 5_000
 
-// Estimate returns the estimated input of a call without a usage report, from the content of its body:
-// text and image links, prompts that are given as tokens, and media. unmeasured says that the size of
-// some input is unknown; then the estimate is at least the whole context. It is never more than the
-// reservation. p may be nil.
+// Estimate returns the estimated input of a call without a usage report, from the content of its
+// body. The content is text and image links, prompts that are given as tokens, and media.
+// unmeasured says that the size of some input is unknown; then the estimate is at least the whole
+// context. It is never more than the reservation. p may be nil.
 func (p *Price) Estimate(b Bounds, body usage.Request, tokens int64, m Media, unmeasured bool) usage.Tokens {
 	t := usage.Tokens{
 		Input:      usage.Estimate(body.TextBytes+m.TextBytes) + tokens,

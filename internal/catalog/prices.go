@@ -85,9 +85,10 @@ func (ps *Prices) longest(model string) int {
 	return ps.chain(i, model)
 }
 
-// chain returns the first of prefix i, its parent, and so on, that is a prefix of text, or -1. If i is
-// the last prefix that is not sorted after text, the result is the longest prefix of text: all texts
-// that are sorted between a prefix and its extension begin with the prefix.
+// chain returns the first of prefix i, its parent, and so on, that is a prefix of text, or -1. If i
+// is the last prefix that is not sorted after text, the result is the longest prefix of text. The
+// reason is that all texts that are sorted between a prefix and its extension begin with the
+// prefix.
 func (ps *Prices) chain(i int, text string) int {
 	for i >= 0 && !strings.HasPrefix(text, ps.prefixes[i].text) {
 		i = ps.prefixes[i].parent

@@ -132,8 +132,8 @@ func checkQuad(text string) error {
 	return nil
 }
 
-// numeric reports whether parsers of the URL Standard and inet_aton treat name
-// as an IPv4 address: its last label is a decimal, octal or hexadecimal number.
+// numeric reports whether parsers of the URL Standard and inet_aton treat name as an IPv4
+// address. They do if its last label is a decimal, octal or hexadecimal number.
 func numeric(name string) bool {
 	last := name[strings.LastIndexByte(name, '.')+1:]
 	if digits, ok := strings.CutPrefix(last, "0x"); ok {

@@ -14,12 +14,12 @@ import (
 // credentials.
 const MaxURL = 8192
 
-// CheckURL returns an error unless text is an absolute http or https URL of at
-// most [MaxURL] characters, without user and password, whose host is not
-// special: an address that is not public in any spelling that a parser accepts,
-// or a name of this machine. Other names are not resolved; their addresses are
-// checked when they are dialled. The error is the rest of a sentence about the URL,
-// such as "must be ...". It does not repeat the URL, which may be a credential.
+// CheckURL returns an error unless text is an absolute http or https URL of at most [MaxURL]
+// characters, without user and password. Its host must not be special: an address that is not
+// public in any spelling that a parser accepts, or a name of this machine. Other names are
+// not resolved; their addresses are checked when they are dialled. The error is the rest of a
+// sentence about the URL, such as "must be ...". It does not repeat the URL, which may be a
+// credential.
 func CheckURL(text string) error { return Allowed{}.CheckURL(text) }
 
 // CheckURL is [CheckURL], but allows special addresses and names that are

@@ -68,7 +68,7 @@ func (l *List) With(names ...string) (*List, error) {
 	return more, nil
 }
 
-// Upstream has the headers of a caller that are forwarded to the backend: SDKs send a version,
+// Upstream has the headers of a caller that are forwarded to the backend. SDKs send a version,
 // betas, an idempotency key and their own name in them. Another header may change the vendor's
 // charge, or select one of the operator's accounts. Headers with the caller's address are not
 // forwarded: see CallerHeaders.
@@ -92,9 +92,9 @@ var Upstream = &List{
 // host and scheme of the request. An operator can send them to a backend by header_up.
 var CallerHeaders = []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto"}
 
-// Downstream has the headers of a backend that the gateway accepts: headers that describe the
-// content, that SDKs read, and that identify a request at the vendor. X-Request-Id is only for
-// the operator's log: callers get the gateway's request id.
+// Downstream has the headers of a backend that the gateway accepts. They describe the content,
+// identify a request at the vendor, or are read by SDKs. X-Request-Id is only for the
+// operator's log: callers get the gateway's request id.
 var Downstream = &List{
 	names: setOf(
 		"Content-Type", "Content-Length", "Content-Encoding", "Date", "Cache-Control",
@@ -141,8 +141,8 @@ func CleanRequest(r *http.Request, passing *List, stream bool) {
 		r.Header[name] = nil // reverse_proxy omits a header without values
 	}
 	r.Trailer = nil
-	// The gateway checked the body as JSON, so the backend must read it as JSON: as a
-	// form, or in another charset, the same bytes could name another model.
+	// The gateway checked the body as JSON, so the backend must read it as JSON. As a form,
+	// or in another charset, the same bytes could name another model.
 	r.Header["Content-Type"] = []string{"application/json"}
 	r.URL.RawQuery = betaOnly(r.URL.RawQuery)
 
@@ -189,9 +189,9 @@ func zeroWeight(weight string) bool {
 	return ok && strings.Trim(q, "0.") == ""
 }
 
-// CleanAnswer deletes headers of a backend's answer: those that are not in passing, the announced
-// trailers, and each value that contains a credential of the operator. credentials are the names
-// of the headers in sent that contain credentials. Trailers that arrive later have
+// CleanAnswer deletes headers of a backend's answer. It deletes those that are not in passing,
+// the announced trailers, and each value that contains a credential of the operator. credentials
+// are the names of the headers in sent that contain credentials. Trailers that arrive later have
 // [http.TrailerPrefix]. CleanAnswer must be called before the answer is read or logged.
 func CleanAnswer(resp *http.Response, passing *List, credentials []string, sent http.Header) {
 	clean(resp.Header, passing)

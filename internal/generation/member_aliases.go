@@ -349,8 +349,8 @@ func resolutionText(text string, lines int) string {
 }
 
 // agreeFrames reports whether a number of frames results in the requested
-// duration. Services may count the first frame in addition. A list contains
-// pictures.
+// duration. Services may count the first frame in addition. A list or an object
+// is accepted, because it has images and not a number.
 func agreeFrames(r *Request, a *alias) bool {
 	if a.raw[0] == '[' || a.raw[0] == '{' {
 		return true

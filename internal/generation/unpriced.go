@@ -14,10 +14,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// priceScan compares all members of a request with its price: members at any depth,
-// strings that contain JSON, and commands in texts, such as `--dur 30`. If one sets
-// duration, number or quality, it must have the priced value or name a row of the
-// price.
+// priceScan compares all members of a request with its price. It finds members at any depth,
+// strings that contain JSON, and commands in texts, such as `--dur 30`. If one sets duration,
+// number or quality, it must have the priced value or name a row of the price.
 type priceScan struct {
 	request Request
 	named   func(word string) bool // reports whether the price has a row of this name

@@ -25,7 +25,7 @@ func TestAUserHasOneConsoleKey(t *testing.T) {
 	ids := make([]string, 8) // concurrent first calls
 	for i := range ids {
 		wg.Go(func() {
-			p, err := f.Composer(ctx, ann)
+			p, err := f.ConsolePrincipal(ctx, ann)
 			if err != nil {
 				t.Error(err)
 				return
@@ -34,7 +34,7 @@ func TestAUserHasOneConsoleKey(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	first := must(f.Composer(ctx, ann))(t)
+	first := must(f.ConsolePrincipal(ctx, ann))(t)
 	for _, id := range ids {
 		if id != first.KeyID {
 			t.Errorf("there are two hidden keys: %s and %s", id, first.KeyID)
@@ -43,10 +43,10 @@ func TestAUserHasOneConsoleKey(t *testing.T) {
 	if first.UserID != ann.UserID || first.UserName != "ann" || !strings.HasPrefix(first.KeyID, "key_") || first.OwnerLimits != (Limits{}) || first.OperatorLimits != (Limits{}) || !first.MayUse("whatever") {
 		t.Errorf("%+v", first)
 	}
-	if bobs := must(f.Composer(ctx, bob))(t); bobs.KeyID == first.KeyID || bobs.UserID != bob.UserID {
+	if bobs := must(f.ConsolePrincipal(ctx, bob))(t); bobs.KeyID == first.KeyID || bobs.UserID != bob.UserID {
 		t.Errorf("two users have one hidden key: %+v", bobs)
 	}
-	if again := must(f.reopened(t).Composer(ctx, ann))(t); again.KeyID != first.KeyID {
+	if again := must(f.reopened(t).ConsolePrincipal(ctx, ann))(t); again.KeyID != first.KeyID {
 		t.Errorf("after a restart the key is %s", again.KeyID)
 	}
 
@@ -73,7 +73,7 @@ func TestAUserHasOneConsoleKey(t *testing.T) {
 	if _, err := f.ChangeUserLimits(ctx, "operator", "ann", limits.Change()); err != nil {
 		t.Fatal(err)
 	}
-	if p := must(f.Composer(ctx, ann))(t); p.UserLimits != limits {
+	if p := must(f.ConsolePrincipal(ctx, ann))(t); p.UserLimits != limits {
 		t.Errorf("%+v", p)
 	}
 	recorded := 0
@@ -95,13 +95,13 @@ func TestOnlyASessionInForceHasAConsoleKey(t *testing.T) {
 	f.userWithPassword(t, "ann")
 	out, disabled, half := f.login(t, "ann").Account, f.login(t, "ann").Account, *f.login(t, "ann").Account
 	half.HalfOpen = true
-	refusedAs(t, "half-open", second(f.Composer(ctx, &half)), fault.SecondFactorRequired)
+	refusedAs(t, "half-open", second(f.ConsolePrincipal(ctx, &half)), fault.SecondFactorRequired)
 	if err := f.Logout(ctx, out); err != nil {
 		t.Fatal(err)
 	}
-	refusedAs(t, "logged out", second(f.Composer(ctx, out)), fault.NotLoggedIn)
+	refusedAs(t, "logged out", second(f.ConsolePrincipal(ctx, out)), fault.NotLoggedIn)
 	must(f.SetUserDisabled(ctx, "operator", "ann", true))(t)
-	refusedAs(t, "disabled", second(f.Composer(ctx, disabled)), fault.NotLoggedIn)
+	refusedAs(t, "disabled", second(f.ConsolePrincipal(ctx, disabled)), fault.NotLoggedIn)
 	if err := f.store.View(ctx, func(r storage.Reader) error {
 		if key, err := consoleKeyTable.Get(r, out.UserID); err != nil || key != nil {
 			t.Errorf("a key was created: %+v, %v", key, err)
@@ -118,15 +118,15 @@ func TestTheConsoleKeyStaysAfterAnUnknownOutcome(t *testing.T) {
 	f.userWithPassword(t, "ann")
 	ann := f.login(t, "ann").Account
 	f.engine.Plan(storagetest.UnknownCommitted)
-	p, err := f.Composer(t.Context(), ann)
+	p, err := f.ConsolePrincipal(t.Context(), ann)
 	if err != nil {
 		refusedAs(t, "an unknown outcome", err, fault.StoreUnavailable)
 	}
-	again := must(f.Composer(t.Context(), ann))(t)
+	again := must(f.ConsolePrincipal(t.Context(), ann))(t)
 	if p != nil && p.KeyID != again.KeyID {
 		t.Errorf("%s, then %s", p.KeyID, again.KeyID)
 	}
-	if third := must(f.Composer(t.Context(), ann))(t); third.KeyID != again.KeyID {
+	if third := must(f.ConsolePrincipal(t.Context(), ann))(t); third.KeyID != again.KeyID {
 		t.Errorf("%s, then %s", again.KeyID, third.KeyID)
 	}
 }

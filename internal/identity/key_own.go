@@ -227,16 +227,16 @@ type consoleKey struct {
 	Created int64  `json:"created"` // Unix seconds
 }
 
-// Composer returns the principal of a user who submits a task in the console, with the hidden
+// ConsolePrincipal returns the principal of a user who submits a task in the console, with the hidden
 // key. The first call creates the key.
-func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error) {
-	p, err := view(ctx, d, func(r storage.Reader) (*Principal, error) { return d.composer(r, a) })
+func (d *Directory) ConsolePrincipal(ctx context.Context, a *Account) (*Principal, error) {
+	p, err := view(ctx, d, func(r storage.Reader) (*Principal, error) { return d.consolePrincipal(r, a) })
 	if err != nil || p.KeyID != "" {
 		return p, err
 	}
 	key := consoleKey{UserID: a.UserID, ID: credential.NewID("key"), Created: d.store.Now().Unix()}
 	err = d.Audit.Change(ctx, func(t storage.Txn) (_ *audit.Event, err error) {
-		if p, err = d.composer(t, a); err != nil || p.KeyID != "" {
+		if p, err = d.consolePrincipal(t, a); err != nil || p.KeyID != "" {
 			return nil, err
 		}
 		p.KeyID = key.ID
@@ -255,9 +255,9 @@ func (d *Directory) ConsoleKey(ctx context.Context, userID string) (string, erro
 	return key.ID, nil
 }
 
-// composer returns the principal of a user with the hidden key; KeyID is empty if there is none
+// consolePrincipal returns the principal of a user with the hidden key; KeyID is empty if there is none
 // yet.
-func (d *Directory) composer(r storage.Reader, a *Account) (*Principal, error) {
+func (d *Directory) consolePrincipal(r storage.Reader, a *Account) (*Principal, error) {
 	_, user, err := d.own(r, a)
 	if err != nil {
 		return nil, err

@@ -97,7 +97,7 @@ func (d *Directory) enter(t storage.Txn, known *userRecord, raised string, from 
 		}
 	}
 	if due == nil {
-		if err := byName.Forgive(t); err != nil {
+		if err := byName.Reset(t); err != nil {
 			return Entry{}, err
 		}
 	}
@@ -115,7 +115,7 @@ func (d *Directory) LoginCode(ctx context.Context, half *Account, code string) (
 	var entry Entry
 	err := d.factors.ProveCode(ctx, half.holder(), code, func(t storage.Txn) (_ *audit.Event, err error) {
 		byName := LoginLimits{}.byName(half.UserName)
-		if err := byName.Forgive(t); err != nil {
+		if err := byName.Reset(t); err != nil {
 			return nil, err
 		}
 		var address string

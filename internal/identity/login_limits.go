@@ -97,11 +97,11 @@ func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 		if err != nil {
 			return nil, err
 		}
-		if err := factor.ForgiveFailures(t, user.ID); err != nil {
+		if err := factor.ResetFailures(t, user.ID); err != nil {
 			return nil, err
 		}
 		for _, a := range []attempts.Attempt{LoginLimits{}.byName(user.Name), {Limit: passwordAttempts, Subject: user.ID}} {
-			if err := a.Forgive(t); err != nil {
+			if err := a.Reset(t); err != nil {
 				return nil, err
 			}
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// TestUnblockForgivesFailures blocks each way to log in or to prove, and unblocks all of them.
-func TestUnblockForgivesFailures(t *testing.T) {
+// TestUnblockResetsFailures blocks each way to log in or to prove, and unblocks all of them.
+func TestUnblockResetsFailures(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()
@@ -37,14 +37,14 @@ func TestUnblockForgivesFailures(t *testing.T) {
 	for what, try := range blocked {
 		expect(t, what, try(), fault.TooManyAttempts)
 	}
-	refusedAs(t, "forgiving an unknown user", f.Unblock(ctx, "operator", "unknown"), fault.NotFound)
+	refusedAs(t, "unblocking an unknown user", f.Unblock(ctx, "operator", "unknown"), fault.NotFound)
 	if err := f.Unblock(ctx, "operator", "ANN"); err != nil {
 		t.Fatal(err)
 	}
 	for what, try := range blocked {
-		expect(t, what+", forgiven", try(), "")
+		expect(t, what+", unblocked", try(), "")
 	}
-	expect(t, "another user that was not forgiven", byProof(bobs, goodPassword), fault.TooManyAttempts)
+	expect(t, "another user that was not unblocked", byProof(bobs, goodPassword), fault.TooManyAttempts)
 	if has, err := f.Factors(ctx, a.UserID); err != nil || !has.TOTP || has.BackupCodes != 9 {
 		t.Errorf("the factors are %+v, %v", has, err)
 	}

@@ -144,7 +144,7 @@ func TestLogInsAreCountedByNameBeforeAHashIsComputed(t *testing.T) {
 	}
 }
 
-func TestARightPasswordForgivesTheFailuresOfItsName(t *testing.T) {
+func TestARightPasswordResetsTheFailuresOfItsName(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	f.userWithPassword(t, "ann")

@@ -153,7 +153,7 @@ func BenchmarkAuthenticateSession(b *testing.B) {
 	}
 }
 
-// BenchmarkLogin measures log-ins with real hashes and the greatest possible concurrency. It
+// BenchmarkLogin measures log-ins with real hashes and the maximum possible concurrency. It
 // reports the maximum memory in use.
 func BenchmarkLogin(b *testing.B) {
 	f := newFixture(b)

@@ -236,7 +236,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		user.setPassword(replacement)
 		// The user has probably used up the attempts with the forgotten password.
 		byName := limits.byName(user.Name)
-		if err := byName.Forgive(t); err != nil {
+		if err := byName.Reset(t); err != nil {
 			return nil, err
 		}
 		_, err := endAccess(t, user, nil, d.store.Now())

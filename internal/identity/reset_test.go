@@ -115,7 +115,7 @@ func TestAResetCodeIsNotASetupCode(t *testing.T) {
 	}
 }
 
-func TestAPasswordResetForgivesFailedLogIns(t *testing.T) {
+func TestAPasswordResetClearsFailedLogIns(t *testing.T) {
 	t.Parallel()
 	f := newPeople(t)
 	ctx := t.Context()

@@ -72,7 +72,7 @@ func TestAReplacedSecretCannotUseALaterProof(t *testing.T) {
 		"disable TOTP":   func(f fixture, a *Account, code string) error { return second(f.DisableTOTP(t.Context(), a, code)) },
 		"create a token": func(f fixture, a *Account, _ string) error { return second(f.MintOwnToken(t.Context(), a)) },
 		"create a key":   func(f fixture, a *Account, _ string) error { return third(f.CreateOwnKey(t.Context(), a, KeySpec{})) },
-		"submit tasks":   func(f fixture, a *Account, _ string) error { return second(f.Composer(t.Context(), a)) },
+		"submit tasks":   func(f fixture, a *Account, _ string) error { return second(f.ConsolePrincipal(t.Context(), a)) },
 		"change the password": func(f fixture, a *Account, _ string) error {
 			return second(f.ChangePassword(t.Context(), a, goodPassword, otherPassword))
 		},

@@ -55,9 +55,9 @@ type budgetUsage struct {
 	reserved money.Amount
 }
 
-// clockTolerance is how far now may lie before the time at which the sources were read, since
-// calls read the clock a little before they use it. If now lies further back, the clock was set
-// back, and the sources must be read again.
+// clockTolerance is how far now may lie before the time at which the sources were read. Calls
+// read the clock a little before they use it. If now lies further back, the clock was set back,
+// and the sources must be read again.
 const clockTolerance = time.Minute
 
 // fresh reports whether the balances may be used without another load. The mutex is held.

@@ -4,12 +4,13 @@
 //
 // # Balance cache
 //
-// The balances of each active user are cached: the available money of the user's accounts, in
-// the user's order of spending, minus the reservations of running calls. Every debit reserves
-// here first, so that no money is spent twice, and no call waits for the store.
+// The balances of each active user are cached. They are the available money of the user's
+// accounts, in the user's order of spending, minus the reservations of running calls. Every
+// debit reserves here first, so that no money is spent twice, and no call waits for the
+// store.
 //
 // Each transaction records the account states that it writes. The balances are updated with these
-// states when the transaction is durable, in the order of commits; only a load reads all accounts
+// states when the transaction is durable, in the order of commits. Only a load reads all accounts
 // of a user. So the balances are always the durable state after the last installed commit, minus
 // the reservations whose debits have not been committed.
 //

@@ -59,8 +59,8 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
 	if c.Key != "" {
-		// A concurrent attempt waits for the first one, so it gets that result and is not refused
-		// because of the money that the first one has reserved.
+		// A concurrent attempt waits for the first one. So it gets that result, and is not
+		// refused because of the money that the first one has reserved.
 		done, err := l.idempotencyKeys.Lock(ctx, c.Scope+"/"+c.Key)
 		if err != nil {
 			return nil, false, err

@@ -1,9 +1,9 @@
 // Package limit limits rates and concurrency in the memory of one process.
 //
-// A [RateLimiter] counts for each subject, a key or a user: the requests that begin per period, the
-// units that requests use per period, and the open requests. The caller defines the unit, such as a
-// token or a byte. A [Semaphore] counts units that are held at the same time; a [KeyedSemaphore] does
-// so for each key and in total.
+// A [RateLimiter] counts for each subject, which is a key or a user. It counts the requests that
+// begin per period, the units that requests use per period, and the open requests. The caller
+// defines the unit, such as a token or a byte. A [Semaphore] counts units that are held at the same
+// time; a [KeyedSemaphore] does so for each key and in total.
 //
 // A rate is a token bucket that refills evenly. It has no fixed windows, and is full after a restart.
 // The package counts no money and stores nothing: budgets, which hold for a calendar period and over

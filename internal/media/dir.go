@@ -29,10 +29,9 @@ type directory struct {
 	space func(path string) (free, size uint64, err error)
 }
 
-// Dir returns the place in the directory at path, which leaves at least minFree
-// bytes of the disk free. Zero selects 1 GiB or a fiftieth of the disk,
-// whichever is more: a store on the same disk needs space even if copies do not
-// fit.
+// Dir returns the place in the directory at path, which leaves at least minFree bytes of the
+// disk free. Zero selects 1 GiB or a fiftieth of the disk, whichever is more. A store on the
+// same disk needs space even if copies do not fit.
 func Dir(path string, minFree int64) Place {
 	return &directory{path: path, min: uint64(max(0, minFree)), space: spaceAt}
 }

@@ -1,7 +1,6 @@
-// Package media keeps copies of the results of generation tasks, because the
-// links of a service may expire within an hour, and serves them for seven days.
-// An [Archive] owns the files and their records; a [Place] stores the bytes, in
-// a directory ([Dir]) or in a bucket ([S3]).
+// Package media keeps copies of the results of generation tasks for seven days, and serves
+// them. The links of a service may expire within an hour. An [Archive] owns the files and
+// their records; a [Place] stores the bytes, in a directory ([Dir]) or in a bucket ([S3]).
 //
 // A file has a name of 128 random bits, which is its only secret. The name is
 // stored before the first byte is requested. So a copy that was interrupted, also

@@ -114,8 +114,8 @@ func (d *download) resume(ctx context.Context) error {
 	return nil
 }
 
-// retryNow reports whether a failed copy is retried at once: if it made progress
-// that can be continued, or, only once, if the result has changed.
+// retryNow reports whether a failed copy is retried at once. It is if it made progress that
+// can be continued, or, only once, if the result has changed.
 func (d *download) retryNow(err error, before int64) bool {
 	if errors.Is(err, errChanged) && !d.restarted {
 		d.restarted = true

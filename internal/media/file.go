@@ -54,8 +54,8 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 	return a.open(ctx, rec)
 }
 
-// GoneAt returns when the file of a link expires; the zero time if the link is not one of this
-// archive, such as that of a service.
+// GoneAt returns when the file of a link expires. It returns the zero time if the link is not
+// one of this archive, such as that of a service.
 func (a *Archive) GoneAt(ctx context.Context, link string) (at time.Time, err error) {
 	_, rest, found := strings.Cut(link, Path)
 	name, _, _ := strings.Cut(rest, "/")

@@ -1,5 +1,5 @@
-// Package modelcall reads the body of a model call: the models that it names, and the members
-// that decide the route, the price or the access to stored objects.
+// Package modelcall reads the body of a model call. It reads the models that the body names,
+// and the members that decide the route, the price or the access to stored objects.
 //
 // A [Schema] declares the body of a route. [Request.Parse] checks a body against it in one
 // pass, and [Request.Spec] returns the values from which internal/catalog calculates the

@@ -52,9 +52,9 @@ const (
 	// counts. The highest documented count is 48,169 (2,833 and 5,667 for each of 8 tiles).
 	imageTokens = 50_000
 
-	// audioBytesPerToken is the minimum number of characters of Base64 for a token of
-	// audio, rounded down to a power of two: 6 kbit/s are 1,000 characters per second,
-	// and the highest documented rate is 32 tokens per second.
+	// audioBytesPerToken is the minimum number of characters of Base64 for a token of audio,
+	// rounded down to a power of two. 6 kbit/s are 1,000 characters per second, and the
+	// highest documented rate is 32 tokens per second.
 	audioBytesPerToken = 16
 )
 

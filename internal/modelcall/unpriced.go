@@ -7,10 +7,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 )
 
-// RefuseUnpriced refuses members that the body of a call with a price may not have: members
-// whose effect on the price is unknown and that are not in passes, tools without a type on
-// routes that need one, and members that may multiply the answers. Passes is the result of
-// [PassMembers].
+// RefuseUnpriced refuses members that the body of a call with a price may not have. These are
+// members whose effect on the price is unknown and that are not in passes, tools without a
+// type on routes that need one, and members that may multiply the answers. Passes is the
+// result of [PassMembers].
 func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
 	for _, n := range q.notes {
 		switch n.Name {

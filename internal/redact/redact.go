@@ -93,11 +93,11 @@ func lower(c byte) byte {
 // maxLayers is the number of layers of percent-encoding that are decoded.
 const maxLayers = 4
 
-// Text returns a text with its credentials replaced: the values of pairs
-// name=value, as in the query of a URL, whose name is that of a credential; the
-// user and the password of a URL; the text after Bearer; and text in the form of an
-// API key. If a credential is found only after percent-decoding, the decoded text is
-// returned. The time is linear in the length of the text.
+// Text returns a text with its credentials replaced. They are the values of pairs name=value,
+// as in the query of a URL, whose name is that of a credential. They are also the user and
+// the password of a URL, the text after Bearer, and text in the form of an API key. If a
+// credential is found only after percent-decoding, the decoded text is returned. The time is
+// linear in the length of the text.
 func Text(text string) string {
 	text = redactOnce(text)
 	decoded := text

@@ -27,7 +27,7 @@ func New() string { return At(time.Now()) }
 // At returns the id of a request that arrives at t, to the millisecond. An id never comes from a
 // client or a backend, because the ledger identifies a call by it. It is unique and not secret, so
 // the generator of the runtime (ChaCha8) is sufficient; it costs a tenth of crypto/rand. The id
-// contains the time, so that an operator finds the record of a call by its id alone: records are
+// contains the time, so that an operator finds the record of a call by its id alone. Records are
 // in the order of their times, and an index would be one more record for each call.
 func At(t time.Time) string {
 	var id [size]byte

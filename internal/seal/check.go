@@ -9,9 +9,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// checkRecord, at meta/seal, has a known text for each master key that may have
-// encrypted something in the store, encrypted with that key. A keyring that
-// decrypts all of them has the right keys.
+// checkRecord is the record at meta/seal. For each master key that may have
+// encrypted something in the store, it has a known text encrypted with that key.
+// A keyring that decrypts all of these texts has the right keys.
 type checkRecord struct {
 	Sealed [][]byte `json:"sealed"`
 }

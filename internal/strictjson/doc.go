@@ -7,10 +7,10 @@
 // handles itself: those of the console, of tasks and of the admin endpoint. All their members
 // are known, and have a type.
 //
-// Both accept the JSON of docs/reference/http.md#json: RFC 8259, valid UTF-8, no byte order
-// mark, one object with only white space around it, at most [MaxDepth] nested brackets,
-// integers written as integers. Both return the same errors, a [fault.Fault] with the path of
-// the parameter:
+// Both accept the JSON of docs/reference/http.md#json. That is RFC 8259 in valid UTF-8
+// without a byte order mark: one object with only white space around it, at most [MaxDepth]
+// nested brackets, and integers written as integers. Both return the same errors, a
+// [fault.Fault] with the path of the parameter:
 //
 //	INVALID_JSON       a syntax error, with the offset of the byte
 //	MISSING_PARAMETER  a required member is absent or null

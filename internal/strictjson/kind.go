@@ -8,7 +8,7 @@ type Kind uint8
 
 // The kinds. A number is an Integer if it is written as one: digits, without fraction and
 // exponent. 5.0 and 1e2 are a Number and not an Integer, because a price must not depend on
-// the parser: for an integer, Go refuses them, Python and JavaScript accept them.
+// the parser. For an integer, Go refuses them, Python and JavaScript accept them.
 const (
 	String Kind = 1 << iota
 	Number

@@ -162,9 +162,9 @@ func (s *scanner) addNote(n Note, r *rule, level int) bool {
 	return true
 }
 
-// lookup returns the rule of t for a name as written in the body: that of the exact name, of
-// any spelling, or of unknown members. It returns nil if there is none. It returns false and
-// sets the fault if the name is a case variant of a Deciding one.
+// lookup returns the rule of t for a name as written in the body. It is the rule of the exact
+// name, of any spelling, or of unknown members. It returns nil if there is none. It returns
+// false and sets the fault if the name is a case variant of a Deciding one.
 func (s *scanner) lookup(t *Table, name []byte, escapes bool, level int) (r *rule, ok bool) {
 	if escapes {
 		return s.lookupEscaped(t, name, level)

@@ -8,8 +8,8 @@ package strictjson
 // the index of the first byte that is not ASCII, or next or more if there is none before
 // next.
 //
-// With the assembly, a scan of a body of 200 KB takes 20 µs instead of 90 µs if it has one
-// message, and 91 µs instead of 169 µs if it has 400. These are medians of
+// A scan of a body of 200 KB with one message takes 20 µs with the assembly and 90 µs without
+// it. If it has 400 messages, it takes 91 µs instead of 169 µs. These are medians of
 //
 //	go test ./internal/strictjson -run '^$' -bench Scan/200KB -count 6
 //

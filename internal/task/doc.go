@@ -1,9 +1,9 @@
-// Package task runs generation tasks: images and videos that a backend takes seconds or hours to
-// produce, while the gateway may be killed and restarted at any moment. [Engine] is its service
-// object: it submits, drives, cancels and lists tasks and sends their callbacks. It may import
-// backends, storage and the ledger, and no HTTP handler. Other packages import this one; those below
-// it are its parts: record (what is in the store), transition (all changes of a task), callback
-// (sending callbacks) and verify (the checks, which commands and tests call).
+// Package task runs generation tasks, which make images and videos. A backend takes seconds or
+// hours for one, while the gateway may be killed and restarted at any moment. [Engine] is its
+// service object: it submits, drives, cancels and lists tasks and sends their callbacks. It may
+// import backends, storage and the ledger, and no HTTP handler. Other packages import this one.
+// Those below it are its parts: record (what is in the store), transition (all changes of a task),
+// callback (sending callbacks) and verify (the checks, which commands and tests call).
 //
 // # A task
 //

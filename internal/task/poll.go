@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// goneGrace is how long a backend may report a job as not found before the task fails: not every
-	// machine of a service knows a new job at once.
+	// goneGrace is how long a backend may report a job as not found before the task fails. Not
+	// every machine of a service knows a new job at once.
 	goneGrace = 10 * time.Minute
 
 	// watchFor is how long the job of a task is polled after the task has timed out. If the job

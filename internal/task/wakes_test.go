@@ -60,8 +60,8 @@ func TestAClockSetForwardDelaysNoPoll(t *testing.T) {
 }
 
 // TestJobsWithoutWebhooksAreNotIndexed checks that tasks at a backend without webhooks are not in
-// the index of references, even if the backend of this name sends webhooks later. Tasks that were
-// accepted before remain in the index.
+// the index of references. This holds even if the backend of this name sends webhooks later.
+// Tasks that were accepted before remain in the index.
 func TestJobsWithoutWebhooksAreNotIndexed(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		refs := func() (n int) {

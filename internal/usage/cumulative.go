@@ -10,7 +10,7 @@ import (
 
 // reports combines the usage objects of an answer. They are cumulative, so the last one
 // counts. A figure that an object leaves out keeps its value. If the sum of the input or of
-// the output is less than before, each figure of that side keeps its greatest value. (With
+// the output is less than before, each figure of that side keeps its largest value. (With
 // the same or a greater sum, the figures may move between fresh and cached tokens.)
 type reports struct {
 	figures          // as read so far

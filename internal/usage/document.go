@@ -26,7 +26,7 @@ type document struct {
 	}
 	token  token // the name, type or count being read
 	choice struct {
-		index    int32 // at most the greatest int32
+		index    int32 // at most the largest int32
 		finished bool
 	}
 

@@ -11,8 +11,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
-// FuzzReader checks that the results do not depend on how the bytes are split, that every
-// figure is in bounds, and that the end of a JSON object or array is found.
+// FuzzReader checks that the results do not depend on how the bytes are split, and that every
+// figure is in bounds. It also checks that the end of a JSON object or array is found.
 func FuzzReader(f *testing.F) {
 	for _, a := range answers {
 		f.Add(readAnswer(f, a.file), dialectOf(a.file) == dialect.Anthropic, isStream(a.file), uint64(1))
@@ -142,7 +142,8 @@ func usageOnly(e []byte, first bool) bool {
 }
 
 // membersOf returns the members of a JSON object in the original bytes, and whether all
-// parsers agree on them: no repeated name, no escapes outside of values, no array as the type.
+// parsers agree on them. They agree if there is no repeated name, no escapes outside of
+// values, and no array as the type.
 func membersOf(data []byte) (members map[string]string, plain bool) {
 	if !json.Valid(data) {
 		return nil, false

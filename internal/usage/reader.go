@@ -1,8 +1,8 @@
 // Package usage reads the usage of a model call from the bytes of a backend's answer while
-// they pass to the caller, and counts the delivered content. It stores neither the body nor
-// an event: a state machine of fixed size reads the figures of the usage objects, and counts
-// the text by which a call is charged if the backend reports nothing. The same machine counts
-// the text of a request, for estimates; see request_text.go and places.go.
+// they pass to the caller. It also counts the delivered content. It stores neither the body
+// nor an event. A state machine of fixed size reads the figures of the usage objects, and
+// counts the text by which a call is charged if the backend reports nothing. The same machine
+// counts the text of a request, for estimates; see request_text.go and places.go.
 //
 // The layers, each of which uses only those below it:
 //
@@ -27,7 +27,7 @@ import (
 )
 
 // MaxLine is the maximum length of a line of a stream, in bytes. The bound does not protect
-// the memory, because the Reader does not store lines: a longer line is read to its end, and
+// the memory, because the Reader does not store lines. A longer line is read to its end, and
 // makes [Reader.TooLong] true.
 const MaxLine = 16 << 20
 
@@ -123,9 +123,9 @@ func (r *Reader) Release() {
 func (r *Reader) Stream() bool { return r.stream }
 
 // Tokens returns the usage reported so far, and which side of the call was reported. A
-// message_start reports the input, but its one token of output is not a report of the
-// output: it is in Tokens.Output, and output is false until the stream reports more. Output
-// is false again if content comes after the report.
+// message_start reports the input, but its one token of output is not a report of the output.
+// It is in Tokens.Output, and output is false until the stream reports more. Output is false
+// again if content comes after the report.
 func (r *Reader) Tokens() (t Tokens, input, output bool) {
 	return r.events.reports.tokens(r.TextBytes())
 }
@@ -192,7 +192,8 @@ func (r *Reader) Page(declared bool) bool {
 func (r *Reader) Shown() bool { return r.unreadBytes || r.events.delivered.shown() }
 
 // CostsUnseen reports whether the answer has content whose cost cannot be estimated from its
-// text: reasoning, media, and content blocks other than text and calls of the caller's tools.
+// text. This is reasoning, media, and content blocks other than text and calls of the
+// caller's tools.
 func (r *Reader) CostsUnseen() bool {
 	d := &r.events.delivered
 	return d.unseen || d.media() || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
@@ -220,7 +221,7 @@ func (r *Reader) Failed() bool {
 }
 
 // AtBoundary reports whether the bytes so far end between two events of a stream, or there
-// are none: the gateway may write its own event or comment here. It is false for an answer
+// are none. The gateway may write its own event or comment here. It is false for an answer
 // that is not a stream, and for a compressed one.
 func (r *Reader) AtBoundary() bool {
 	inBOM := int(r.sniff.n)%len(byteOrderMark) != 0 // in a declared stream, the sniffer only stores a byte order mark
@@ -232,7 +233,7 @@ func (r *Reader) TooLong() bool {
 	return r.events.tooLong
 }
 
-// Unreadable reports whether the answer cannot be read, or not to its end: its encoding is
+// Unreadable reports whether the answer cannot be read, or not to its end. Its encoding is
 // unknown, its compression is damaged, it is too long when decompressed, or it is neither an
 // event stream nor JSON. What was read before remains valid.
 func (r *Reader) Unreadable() bool {

@@ -80,7 +80,7 @@ func (f *figures) prefer(own, other figure) figure {
 // tokens converts the figures to disjoint tokens, and reports which sides they contain. The
 // names of the figures decide which figure includes which, not the dialect, because a backend
 // may be behind a translating proxy. An included figure may be greater than the figure that
-// includes it, because some vendors do not count reasoning in the output: then the rest is
+// includes it, because some vendors do not count reasoning in the output. Then the rest is
 // zero.
 func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
 	inputFigure, outputFigure := f.prefer(promptTokens, inputTokens), f.prefer(completionTokens, outputTokens)

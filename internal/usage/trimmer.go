@@ -15,9 +15,9 @@ const maxBuffered = 64 << 10
 //
 // A complete event is written at once. Of an incomplete event at most 64 KiB are buffered. A
 // longer one is not a usage chunk, and its bytes are written as they arrive. The member is
-// only removed if it is certain which bytes it has: not from a chunk with a second
-// "usage":null, nor if a line ends within the member. An answer that is not a stream, or is
-// compressed, is written unchanged.
+// only removed if it is certain which bytes it has. It is not removed from a chunk with a
+// second "usage":null, nor if a line ends within the member. An answer that is not a stream,
+// or is compressed, is written unchanged.
 type Trimmer struct {
 	r        *Reader
 	w        io.Writer

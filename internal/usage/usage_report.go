@@ -20,9 +20,9 @@ type Report struct {
 	CountsTools bool      // a counted tool that is not among Tools did not run
 	Passes      []Pass    // as usage.iterations lists them
 
-	// Declined is set if the model refused to answer before any output: the
-	// answer has no content block, not even an empty one, and no tool ran. The
-	// vendor reports the tokens of such a call and does not bill them.
+	// Declined is set if the model refused to answer before any output. Then the answer has
+	// no content block, not even an empty one, and no tool ran. The vendor reports the tokens
+	// of such a call and does not bill them.
 	Declined bool
 }
 
@@ -124,7 +124,7 @@ func (r *report) serviceName(p place) *Name {
 	return &r.geo
 }
 
-// setToolUses stores how often the current tool ran. Reports are cumulative, so the greatest
+// setToolUses stores how often the current tool ran. Reports are cumulative, so the largest
 // number counts.
 func (r *report) setToolUses(n int64) {
 	r.counted = true

@@ -119,10 +119,16 @@ func checkDelay(delay time.Duration) error {
 	return nil
 }
 
-// Cleanup drops waiting notices.
+// Cleanup drops waiting notices, and waits until their goroutines have ended.
 func (d *Demo) Cleanup() error {
 	if d.cancel != nil {
 		d.cancel()
+		for range maxWaiting {
+			d.waiting <- struct{}{}
+		}
+		for range maxWaiting {
+			<-d.waiting
+		}
 		d.client.CloseIdleConnections()
 	}
 	if d.pooled {
@@ -179,7 +185,6 @@ func (*Demo) Methods() []string { return []string{http.MethodPost} }
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Demo)(nil)
 	_ caddy.Provisioner     = (*Demo)(nil)
 	_ caddy.Validator       = (*Demo)(nil)
 	_ caddy.CleanerUpper    = (*Demo)(nil)

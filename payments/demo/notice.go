@@ -49,8 +49,9 @@ var kinds = map[payments.Kind]bool{
 // paymentOf returns the service's id of the payment of an order.
 func paymentOf(o payments.Order) string { return "pay_" + o.TradeNo }
 
-// write returns a notice about the whole amount of an order. Its id depends only on the order and the
-// kind: a button that is pressed twice repeats the notice, like a service that received no response.
+// write returns a notice about the whole amount of an order. Its id depends only on the order and
+// the kind. A button that is pressed twice repeats the notice, like a service that received no
+// response.
 func write(kind payments.Kind, o payments.Order) (id string, body []byte, err error) {
 	n := notice{ID: string(kind) + "_" + o.TradeNo, Type: kind}
 	n.Data.TradeNo = o.TradeNo

@@ -68,14 +68,11 @@ func (e *Epay) Provision(caddy.Context) error {
 	}
 	e.Currency = e.currency()
 	if err := errors.Join(
-		settings.Resolve("url", &e.URL),
+		settings.ResolveURL("url", &e.URL),
 		settings.Resolve("pid", &e.PID),
 		settings.Resolve("key", &e.Key),
 	); err != nil {
 		return err
-	}
-	if err := settings.CheckURL(e.URL); err != nil {
-		return fmt.Errorf("url: %w", err)
 	}
 	return nil
 }
@@ -143,7 +140,6 @@ func (*Epay) Methods() []string { return []string{http.MethodGet, http.MethodPos
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Epay)(nil)
 	_ caddy.Provisioner     = (*Epay)(nil)
 	_ caddy.Validator       = (*Epay)(nil)
 	_ caddyfile.Unmarshaler = (*Epay)(nil)

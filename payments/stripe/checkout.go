@@ -76,9 +76,9 @@ func (s *Stripe) Checkout(ctx context.Context, o payments.Order) (payments.Page,
 	return payments.Page{URL: session.URL, Reference: session.ID}, nil
 }
 
-// session returns the parameters of a Checkout Session. They contain the order's number three times:
-// for the events of the session, in the metadata of the payment intent for the events of the charge,
-// and as the idempotency key. So a repeated call opens no second session.
+// session returns the parameters of a Checkout Session. They contain the order's number three
+// times. It is there for the events of the session, in the metadata of the payment intent for the
+// events of the charge, and as the idempotency key. So a repeated call opens no second session.
 func (s *Stripe) session(o payments.Order) (*stripe.CheckoutSessionCreateParams, error) {
 	amount, err := toMinor(o.Amount, o.Currency)
 	if err != nil {

@@ -8,7 +8,6 @@ package stripe
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
 	"strings"
 	"time"
@@ -94,11 +93,8 @@ func (s *Stripe) Provision(caddy.Context) error {
 	s.live = live
 
 	if s.APIURL != "" {
-		if err := settings.Resolve("api_url", &s.APIURL); err != nil {
+		if err := settings.ResolveURL("api_url", &s.APIURL); err != nil {
 			return err
-		}
-		if err := settings.CheckURL(s.APIURL); err != nil {
-			return fmt.Errorf("api_url: %w", err)
 		}
 		if s.live {
 			return errors.New("api_url is for tests: it must not be used with a live secret_key")
@@ -151,7 +147,6 @@ func (s *Stripe) redacted(text string) string {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Stripe)(nil)
 	_ caddy.Provisioner     = (*Stripe)(nil)
 	_ caddy.CleanerUpper    = (*Stripe)(nil)
 	_ caddyfile.Unmarshaler = (*Stripe)(nil)

@@ -167,7 +167,6 @@ func (b *Badger) Open(ctx context.Context) (storage.Engine, error) {
 
 // Interface guards
 var (
-	_ caddy.Module          = (*Badger)(nil)
 	_ caddy.Provisioner     = (*Badger)(nil)
 	_ caddy.Validator       = (*Badger)(nil)
 	_ caddyfile.Unmarshaler = (*Badger)(nil)

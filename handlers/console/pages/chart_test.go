@@ -84,11 +84,11 @@ func TestTheFiguresOfAChartAddUp(t *testing.T) {
 	}
 	report, _ := sampleReport(t, 30, 0, false)
 	if c := newChart(report); c != nil {
-		t.Errorf("the chart of nothing is %+v", c)
+		t.Errorf("the chart of an empty report is %+v", c)
 	}
 }
 
-// check looks for bars that lie outside the drawing or over each other.
+// check reports bars that are outside the drawing or overlap.
 func (d drawing) check(t *testing.T, what string) {
 	t.Helper()
 	labels, right := 0, d.Left
@@ -97,12 +97,12 @@ func (d drawing) check(t *testing.T, what string) {
 			t.Errorf("%s: a bar is from %d to %d, the one before ends at %d", what, bar.X, bar.X+bar.Width, right)
 		}
 		right = bar.X + bar.Width
-		foot := d.Bottom
+		below := d.Bottom
 		for _, part := range bar.Parts {
-			if part.Y+part.Height != foot || part.Height < 1 || part.Y < 0 {
-				t.Errorf("%s: a part is from %d to %d, and stands on %d", what, part.Y, part.Y+part.Height, foot)
+			if part.Y+part.Height != below || part.Height < 1 || part.Y < 0 {
+				t.Errorf("%s: a part is from %d to %d, the one below begins at %d", what, part.Y, part.Y+part.Height, below)
 			}
-			foot = part.Y
+			below = part.Y
 		}
 		if bar.Label != "" {
 			labels++

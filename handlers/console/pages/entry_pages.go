@@ -5,7 +5,7 @@ var (
 	status = load{"status", "/api/status", ""}
 )
 
-// entryPages lead into the console: the landing page, the log-in and what it may need.
+// entryPages are the pages without a session: the landing page, the log-in and what it may need.
 var entryPages = []page{
 	{path: "/", name: "landing", access: anyone, loads: []load{status}},
 	{path: "/login", name: "login", access: anyone, resumes: true, loads: []load{status}, actions: map[string]*action{

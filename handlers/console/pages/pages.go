@@ -20,12 +20,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
-// Config is what a Site is made of.
+// Config configures a [Site].
 type Config struct {
 	// API serves a request to a route below /api.
 	API http.HandlerFunc
 
-	// ReadForm reads the form of a request of a user; user is empty if nobody is logged in.
+	// ReadForm reads the form of a request of a user; user is empty without a log-in.
 	ReadForm func(w http.ResponseWriter, r *http.Request, user string) (url.Values, *fault.Fault)
 
 	// Failed reports that a page could not be shown.
@@ -87,7 +87,7 @@ func (s *Site) policy(r *http.Request) string {
 }
 
 // Serves reports whether the path of r is one of the site. The landing page is only for browsers:
-// other clients get the answer of the directive behind.
+// other clients get the answer of the next directive.
 func (s *Site) Serves(r *http.Request) bool {
 	wire := r.URL.EscapedPath()
 	if wire == "/" {

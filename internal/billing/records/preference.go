@@ -21,7 +21,7 @@ type AccountRecord struct {
 	User       string     `json:"user"`
 	Preference Preference `json:"preference,omitempty"`
 
-	// WrittenOff is the debt after disputes and refunds that the operator has borne. If a
+	// WrittenOff is what the user owed after disputes and refunds and the operator has borne. If a
 	// dispute gives money back, that part goes to the operator.
 	WrittenOff money.Amount `json:"written_off,omitempty"`
 }

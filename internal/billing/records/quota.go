@@ -19,9 +19,9 @@ import (
 // subscription until there is a second one.
 //
 // A run is a chain of sales without a gap whose quotas reset in the same way; it begins at Since.
-// The quota of each period has its own account, named by the start of the period: the start of the
-// calendar period, or Since if that is later. Starts are unique within a subscription, because two
-// runs do not overlap.
+// The quota of each period has its own account, named by the start of the period. That is the
+// start of the calendar period, or Since if that is later. Starts are unique within a
+// subscription, because two runs do not overlap.
 //
 // A quota that never resets has one period for the whole run, and every sale adds to it at once. A
 // quota that resets is granted when its period is first read, at the terms at the start of the

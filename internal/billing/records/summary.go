@@ -132,9 +132,10 @@ func (s *Summary) Write(t storage.Txn) error {
 	return nil
 }
 
-// encode encodes the summary as variable-length integers: Due, Ended, the number of purchased plans
-// and each plan, the number of running subscriptions and each subscription; then the user. As JSON,
-// a summary of three subscriptions takes 32 µs to write and read, a tenth of a purchase.
+// encode encodes the summary as variable-length integers. They are Due, Ended, the number of
+// purchased plans and each plan, the number of running subscriptions and each subscription, and
+// then the user. As JSON, a summary of three subscriptions takes 32 µs to write and read, a tenth
+// of a purchase.
 func (s *Summary) encode() []byte {
 	b := make([]byte, 0, 48+8*len(s.Purchases)+24*len(s.Running))
 	b = binary.AppendVarint(binary.AppendVarint(b, s.Due), s.Ended)

@@ -95,7 +95,7 @@ func (v *verification) transfers() error {
 	return err
 }
 
-// borneBy returns the part of a user's debt that the operator bears by a transfer. It is negative
+// borneBy returns the part of what a user owes that the operator bears by a transfer. It is negative
 // if the operator gets money back.
 func borneBy(x *journal.Transfer) (borne money.Amount) {
 	if x.Kind != journal.Clear && x.Kind != journal.Restore {

@@ -282,8 +282,8 @@ func nameOf(s *records.SubscriptionRecord) string {
 	return "subscription " + strconv.FormatInt(s.ID, 10)
 }
 
-// periods checks that each period was granted the quota that was sold, in its record and
-// in the ledger: with sales, or when it was opened.
+// periods checks that each period was granted the quota that was sold, in its record and in
+// the ledger. The grant is part of a sale, or was made when the period was opened.
 func (v *verification) periods(s *records.SubscriptionRecord, granted map[int64]money.Amount) error {
 	if s.First != nil { // the first period has no record
 		entered, err := v.entered(s.QuotaAccount(s.Start))

@@ -89,8 +89,8 @@ func (a Attempt) Next(r storage.Reader, now time.Time) (time.Time, error) {
 	return next, err
 }
 
-// Forgive removes the attempts that were counted.
-func (a Attempt) Forgive(t storage.Txn) error { return attemptTable.Delete(t, a.What, a.hash()) }
+// Reset removes the attempts that were counted.
+func (a Attempt) Reset(t storage.Txn) error { return attemptTable.Delete(t, a.What, a.hash()) }
 
 // Return removes the attempt that was counted at the time at, and no other.
 func (a Attempt) Return(t storage.Txn, at time.Time) error {

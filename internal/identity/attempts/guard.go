@@ -8,7 +8,7 @@ import (
 )
 
 // Guard bounds failures in a row. After every Pause failures, the user must wait. After Block
-// failures, every attempt is refused until an operator forgives them.
+// failures, every attempt is refused until an operator resets them.
 type Guard struct {
 	What  string // names the counter in the store
 	Pause int    // failures before each wait
@@ -45,7 +45,7 @@ func (g Guard) Take(t storage.Txn, now time.Time, userID string) error {
 	return failureTable.Put(t, nil, have)
 }
 
-// Forgive deletes the failures of a user, after a success or by an operator.
-func (g Guard) Forgive(t storage.Txn, userID string) error {
+// Reset deletes the failures of a user, after a success or by an operator.
+func (g Guard) Reset(t storage.Txn, userID string) error {
 	return failureTable.Delete(t, g.What, userID)
 }

@@ -189,7 +189,7 @@ func Reset(t storage.Txn, userID string) error {
 			return err
 		}
 	}
-	return errors.Join(TOTPTable.Delete(t, userID), backupTable.Delete(t, userID), ForgiveFailures(t, userID), EndStepUps(t, userID))
+	return errors.Join(TOTPTable.Delete(t, userID), backupTable.Delete(t, userID), ResetFailures(t, userID), EndStepUps(t, userID))
 }
 
 // The guards of codes. They count per user, over all sessions. Backup codes have their own, so that
@@ -199,9 +199,9 @@ var (
 	backupGuard = attempts.Guard{What: "backup_code", Pause: 5, Wait: failurePause, Block: 100}
 )
 
-// ForgiveFailures deletes the failures of a user that the guards of codes have counted.
-func ForgiveFailures(t storage.Txn, userID string) error {
-	return errors.Join(totpGuard.Forgive(t, userID), backupGuard.Forgive(t, userID))
+// ResetFailures deletes the failures of a user that the guards of codes have counted.
+func ResetFailures(t storage.Txn, userID string) error {
+	return errors.Join(totpGuard.Reset(t, userID), backupGuard.Reset(t, userID))
 }
 
 // ensureHandle draws the user handle of a user if there is none.

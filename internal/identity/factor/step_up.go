@@ -120,7 +120,7 @@ func GrantStepUp(t storage.Txn, h Holder, method string, expires int64) error {
 func (s *Service) setAssertion(t storage.Txn, h Holder, epoch int64, passkeyID string) error {
 	until := s.store.Now().Add(assertionLifetime)
 	assertion := assertionRecord{Credential: h.Credential, UserID: h.UserID, Epoch: epoch, Passkey: passkeyID, Expires: until.Unix()}
-	return errors.Join(assertionTable.Put(t, nil, &assertion), h.assertionAttempt().Forgive(t))
+	return errors.Join(assertionTable.Put(t, nil, &assertion), h.assertionAttempt().Reset(t))
 }
 
 // useAssertion deletes the passkey assertion of a credential. It fails if there is none in force.
@@ -223,7 +223,7 @@ func (s *Service) prove(ctx context.Context, h Holder, guard attempts.Guard, wro
 		if !right {
 			return &audit.Event{Actor: attempts.Unknown, Action: "code.refuse", User: h.UserID, Detail: guard.What, Address: h.Address}, nil
 		}
-		if err := guard.Forgive(t, h.UserID); err != nil {
+		if err := guard.Reset(t, h.UserID); err != nil {
 			return nil, err
 		}
 		return effect(t)

@@ -122,9 +122,9 @@ func (v *verification) legOf(account journal.Account, e journal.Entry) {
 
 func moment(t time.Time) string { return t.UTC().Format(time.RFC3339Nano) }
 
-// count adds by to the count of an entry in the multiset: +1 for a stored entry, -1 for a leg that
-// must have an entry. If entries and legs agree, the multiset is empty in the end. It is grouped
-// by transfer.
+// count adds by to the count of an entry in the multiset. by is +1 for a stored entry, and -1 for
+// a leg that must have an entry. If entries and legs agree, the multiset is empty in the end. It
+// is grouped by transfer.
 func (v *verification) count(a journal.Account, e journal.Entry, by int64) {
 	b := append(v.buffer[:0], e.Transfer[:]...)
 	for _, n := range [...]uint64{e.Number, uint64(len(e.Kind)), uint64(e.Amount), uint64(e.Held), uint64(e.Time.UnixMilli())} {

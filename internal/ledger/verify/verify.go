@@ -82,8 +82,8 @@ func Verify(ctx context.Context, r storage.Reader, now time.Time, problem func(P
 	return v.Report, v.err
 }
 
-// keptMargin is the time before the end of its retention in which a call record may be missing,
-// because the engine drops records by its own clock.
+// keptMargin is the time before the end of its retention in which a call record may be missing.
+// The engine drops records by its own clock.
 const keptMargin = 24 * time.Hour
 
 // verification is the state of a run of [Verify].

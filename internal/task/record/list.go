@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/query"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -61,8 +62,8 @@ func latestOfAll(r storage.Reader, from []byte) iter.Seq2[string, error] {
 	}
 }
 
-// maxPassed is how many keys of one list are read in a row before a new scan seeks
-// the next list: to start a scan costs as much as reading some tens of keys.
+// maxPassed is how many keys of one list are read in a row before a new scan seeks the next
+// list. To start a scan costs as much as reading some tens of keys.
 const maxPassed = 24
 
 // listsOfUsers returns the lists of all users that have tasks, each with its first key.
@@ -149,18 +150,12 @@ func (s *lists) Pop() (l any) {
 	return l
 }
 
-// Sizes of pages.
-const (
-	defaultLimit = 20
-	maxLimit     = 100
-)
-
 // PageSize returns the number of entries of a page. limit is the requested number; zero is the default.
 func PageSize(limit int) (int, error) {
-	if limit < 0 || limit > maxLimit {
-		return 0, fault.At(fault.InvalidParameter, "limit", "limit: %d is not supported; allowed: 1 to %d", limit, maxLimit)
+	if limit < 0 || limit > query.MaxPage {
+		return 0, fault.At(fault.InvalidParameter, "limit", "limit: %d is not supported; allowed: 1 to %d", limit, query.MaxPage)
 	}
-	return cmp.Or(limit, defaultLimit), nil
+	return cmp.Or(limit, query.DefaultPage), nil
 }
 
 // Cursor returns the cursor of a task that may be removed before the next page is read.

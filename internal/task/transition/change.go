@@ -128,8 +128,9 @@ type Writer struct {
 var errNoTransition = errors.New("task: a transition ends in a stage that its row does not allow")
 
 // Apply carries out a transition within a transaction. It writes the record with its indexes, the
-// counts, and the other records of the row. done is false, and nothing is written, if the row does
-// not allow the transition: because of the stage of the task, the actor, or the condition of the row.
+// counts, and the other records of the row. If the row does not allow the transition, done is false
+// and nothing is written. The reason is the stage of the task, the actor, or the condition of the
+// row.
 func (w *Writer) Apply(ctx context.Context, t storage.Txn, tr *Row, c *Change) (done bool, err error) {
 	c.t, c.writer, c.now, c.After = t, w, w.Clock(), c.Before
 	from := stageOf(c.Before)
