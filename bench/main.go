@@ -37,6 +37,8 @@ const (
 
 	roleTasks     = "tasks"      // submits tasks
 	roleSeedTasks = "seed_tasks" // fills a store with tasks
+
+	roleSeedHistory = "seed_history" // fills a store with the history of one user
 )
 
 // ledgerEntries is the number of entries in the ledger that is verified. A
@@ -122,6 +124,7 @@ func serve(role string) error {
 		roleBackend: serveBackend, roleLoad: serveLoad,
 		rolePurchases: inStore(besideOrder.buyPlans), roleTasks: inStore(besideOrder.submitTasks),
 		roleSeedLedger: filling(ledgerSeed.fill), roleSeedSessions: filling(sessionSeed.fill), roleSeedTasks: filling(taskSeed.fill),
+		roleSeedHistory: filling(historySeed.fill),
 	}
 	if roles[role] == nil {
 		return fmt.Errorf("-role: %q is not supported", role)

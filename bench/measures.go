@@ -33,6 +33,7 @@ type sample struct {
 	Grown        int64         // growth of Resident
 	Mapped       int64         // pages of mapped files, or their growth
 	Own          int64         // all other memory, or its growth
+	Weight       int64         // of a page of the console with its assets, in bytes
 	Start        time.Duration // from the start of the process to its first answer
 }
 
@@ -92,6 +93,7 @@ var (
 	memoryMapped  = func(s sample) float64 { return float64(s.Mapped) }
 	memoryEach    = func(s sample) float64 { return float64(s.Grown) / float64(s.Units) }
 	share         = func(s sample) float64 { return float64(s.CPU) / float64(s.Took) }
+	pageWeight    = func(s sample) float64 { return float64(s.Weight) }
 	untilAnswer   = func(s sample) float64 { return float64(s.Start) }
 )
 
@@ -139,6 +141,10 @@ func measures(entries int64, lasts time.Duration) []measure {
 		}},
 		{"console", underLoad{respond, console, job{Kind: saturate, Connections: 64}}, []row{
 			{"CPU per console read with a session, beside Caddy's respond", cpuEach, fine, ratio, 5, 4, false},
+		}},
+		{"pages", browsing{few: entries / 1000, many: entries / 10}, []row{
+			{"Slowest page of the console, of a user with " + few + " calls, " + humanize.Comma(entries/100) + " tasks and " + humanize.Comma(entries/1000) + " orders", medianLatency, milliseconds, byItself, ms(50), ms(20), false},
+			{"Heaviest page of the console with its assets, compressed", pageWeight, kibibytes, byItself, 60 << 10, 40 << 10, false},
 		}},
 		{"logins", loggingIn{Few: 4, Many: 64}, []row{
 			{"Growth of memory by log-ins, 64 at once", memoryGrown, mebibytes, byItself, 4 * 19 << 20, 4 * 19 << 20, false},

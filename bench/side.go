@@ -26,6 +26,7 @@ type side struct {
 	reads       string      // the path
 	logins      int         // users who log in, with one session each
 	sessionSeed sessionSeed // or users and sessions in its store at the start
+	history     historySeed // or one user with a history
 
 	// A side whose load queries tasks.
 	finished int // number of succeeded tasks
@@ -150,6 +151,9 @@ func (b *bench) prepare(ctx context.Context, s side) (*site, error) {
 	case s.sessionSeed.Sessions > 0:
 		progress("%s: filling the store", s.name)
 		err = b.seedSessions(ctx, at)
+	case s.history.Calls > 0:
+		progress("%s: filling the store", s.name)
+		err = b.seedHistory(ctx, at)
 	case s.backlog > 0:
 		progress("%s: filling the store", s.name)
 		err = b.seedTasks(ctx, at)

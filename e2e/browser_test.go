@@ -27,7 +27,7 @@ import (
 const browserRequired = "CI_BROWSER"
 
 // browserTimeout is the longest duration of the script on a busy machine.
-const browserTimeout = 4 * time.Minute
+const browserTimeout = 10 * time.Minute
 
 // missing skips a test because something is missing, or fails it if
 // browserRequired is set.

@@ -85,13 +85,13 @@ func (w *logBuffer) lines(word string) (found []string) {
 	return found
 }
 
-// commandsOf returns the shell commands of an introduction, without the code in other
-// languages.
+// commandsOf returns the shell commands of an introduction, without the programs in other
+// languages, whose packages may be missing.
 func commandsOf(introduction string) string {
 	var script strings.Builder
 	for block := range strings.SplitSeq(introduction, "\n\n") {
 		heading, commands, _ := strings.Cut(block, "\n")
-		if strings.HasPrefix(heading, "# ") && !strings.HasPrefix(heading, "# Python") {
+		if strings.HasPrefix(heading, "# ") && !strings.Contains(commands, "<<'END'") {
 			script.WriteString(commands + "\n")
 		}
 	}

@@ -121,6 +121,14 @@ func TestTheDoctorReportsDangerousAndBrokenConfigurations(t *testing.T) {
 			strings.NewReplacer(trusted, "", "http://:8080", "http://x.example:8080").Replace(selling(secure, "")),
 			[]string{"warning apps.http.servers.srv0.trusted_proxies: apply to the proxy's address"},
 		},
+		"the port of http behind a proxy": {
+			strings.NewReplacer(trusted, "", "http://:8080", "http://x.example").Replace(selling(secure, "")),
+			[]string{"warning apps.http.servers.srv0.trusted_proxies: apply to the proxy's address"},
+		},
+		"another port of http behind a proxy": {
+			strings.NewReplacer(trusted, "http_port 8081\n", "http://:8080", "http://x.example:8081").Replace(selling(secure, "")),
+			[]string{"warning apps.http.servers.srv0.trusted_proxies: apply to the proxy's address"},
+		},
 		"no proxy at the port of https":  {strings.NewReplacer(trusted, "", "http://:8080", "x.example").Replace(selling(secure, "")), nil},
 		"no proxy at another https port": {strings.NewReplacer(trusted, "", "http://:8080", "https://x.example:8443").Replace(selling(secure, "")), nil},
 		"no proxy at a certificate":      {strings.NewReplacer(trusted, "", "http://:8080", "https://:8443 {\n tls internal {\n on_demand\n}\n}\nhttps://y.example:8443").Replace(selling(secure, "")), nil},

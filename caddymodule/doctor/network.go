@@ -62,20 +62,32 @@ func checkTrustedProxies(config any) (findings []Finding) {
 }
 
 // encrypts reports whether a server of the configuration uses https. Automatic https applies at
-// the https port, and to hosts that do not skip it.
+// the https port, and to hosts that do not skip it, unless the server listens only at the http port.
 func encrypts(config, server any) bool {
 	if policies, _ := at(server, "tls_connection_policies").([]any); len(policies) > 0 {
 		return true
 	}
-	port, _ := at(config, "apps", "http", "https_port").(float64)
-	https := cmp.Or(uint(port), 443)
+	port := func(name string, standard uint) uint {
+		configured, _ := at(config, "apps", "http", name).(float64)
+		return cmp.Or(uint(configured), standard)
+	}
+	securePort, clearPort := port("https_port", 443), port("http_port", 80)
 	listen, _ := at(server, "listen").([]any)
+	onlyHTTP := len(listen) > 0
 	for _, word := range listen {
 		text, _ := word.(string)
 		address, err := caddy.ParseNetworkAddress(text)
-		if err == nil && !address.IsUnixNetwork() && address.StartPort <= https && https <= address.EndPort {
+		if err != nil || address.IsUnixNetwork() {
+			onlyHTTP = false
+			continue
+		}
+		if address.StartPort <= securePort && securePort <= address.EndPort {
 			return true
 		}
+		onlyHTTP = onlyHTTP && address.StartPort == clearPort && address.EndPort == clearPort
+	}
+	if onlyHTTP {
+		return false
 	}
 	if off, _ := at(server, "automatic_https", "disable").(bool); off {
 		return false

@@ -76,43 +76,48 @@ try {
     await page.context().close();
   });
 
+  // Each page is loaded once in each language, and then looked at in both themes and both widths.
   for (const language of Object.keys(languages)) {
-    for (const theme of themes) {
-      for (const [width, viewport] of Object.entries(widths)) {
-        await step(`every page: ${language}, ${theme}, ${width}`, async () => {
-          const page = await arrive({ language, theme, viewport });
-          const seen = new Set();
-          const see = async (address) => {
-            const path = new URL(address).pathname.replace(/\/(key_|task_|usr_)?[A-Za-z0-9_-]{12,}/g, '/*').replace(/\/\d+/g, '/*');
-            if (seen.has(path) || path.includes('/assets/')) {
-              return [];
-            }
-            seen.add(path);
-            const answer = await page.goto(address);
-            want(answer.status() === 200, `${address}: ${answer.status()}`);
-            const faults = [...await faultsOf(page, language), ...page.errors.splice(0)];
-            want(faults.length === 0, `${address}:\n${faults.join('\n')}`);
-            const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
-            want((theme === 'dark') === (parseInt(dark.match(/\d+/)[0], 10) < 100), `${address}: the background is ${dark}`);
-            return links(page);
-          };
-          for (const path of ['/', '/console/login', '/console/register', '/console/reset', '/console/setup']) {
-            await see(origin + path);
-          }
-          await logIn(page);
-          let queue = [`${origin}/console`];
-          while (queue.length > 0) {
-            const found = [];
-            for (const address of queue) {
-              found.push(...await see(address));
-            }
-            queue = found;
-          }
-          want(seen.size > 5, `only ${[...seen]}`);
-          await page.context().close();
-        });
+    const page = await arrive({ language });
+    const seen = new Set();
+    const see = async (address) => {
+      const path = new URL(address).pathname.replace(/\/(key_|task_|usr_)?[A-Za-z0-9_-]{12,}/g, '/*').replace(/\/\d+/g, '/*');
+      if (seen.has(path) || path.includes('/assets/')) {
+        return [];
       }
+      seen.add(path);
+      let found = [];
+      await step(`${path} in ${language}`, async () => {
+        const answer = await page.goto(address);
+        want(answer.status() === 200, `${address}: ${answer.status()}`);
+        for (const theme of themes) {
+          await page.emulateMedia({ colorScheme: theme });
+          const dark = await page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+          want((theme === 'dark') === (parseInt(dark.match(/\d+/)[0], 10) < 100), `the background is ${dark} in the theme ${theme}`);
+          for (const [width, viewport] of Object.entries(widths)) {
+            await page.setViewportSize(viewport);
+            const faults = [...await faultsOf(page, language), ...page.errors.splice(0)];
+            want(faults.length === 0, `${theme}, ${width}:\n${faults.join('\n')}`);
+          }
+        }
+        found = await links(page);
+      });
+      return found;
+    };
+    for (const path of ['/', '/console/login', '/console/register', '/console/reset', '/console/setup']) {
+      await see(origin + path);
     }
+    await step(`log in in ${language}`, () => logIn(page));
+    let queue = [`${origin}/console`];
+    while (queue.length > 0) {
+      const next = [];
+      for (const address of queue) {
+        next.push(...await see(address));
+      }
+      queue = next;
+    }
+    await step(`all pages in ${language}`, async () => want(seen.size > 25, `only ${[...seen]}`));
+    await page.context().close();
   }
 
   for (const javaScriptEnabled of [true, false]) {

@@ -26,7 +26,8 @@ type self struct {
 	Preference  records.Preference `json:"preference"`
 	Plans       []planUse          `json:"subscriptions"` // those in force, in the order in which they end
 	Factors     factors            `json:"factors"`
-	Token       *identity.Token    `json:"access_token,omitempty"` // without its secret
+	Token       *identity.Token    `json:"access_token,omitempty"`   // without its secret
+	ConsoleKey  string             `json:"console_key_id,omitempty"` // of the tasks that were submitted here
 }
 
 // planUse is the usage of a subscription.
@@ -67,11 +68,15 @@ func showSelf(req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	consoleKey, err := req.runtime.Directory.ConsoleKey(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	return self{
 		ID: id, Name: user.Name, DisplayName: user.DisplayName, Email: user.Email, Pending: pending, Notice: user.BalanceNotice,
 		Created: user.Created, Admin: user.Admin,
 		Currency: req.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
-		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token,
+		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token, ConsoleKey: consoleKey,
 	}, nil
 }
 

@@ -13,7 +13,7 @@ type Row struct {
 func Rows() (rows []Row) {
 	for _, rt := range routes {
 		if rt.who != service {
-			rows = append(rows, Row{rt.method, rt.path, rt.who.HasAccount(), rt.takes == jsonBody, rt.who == half, rt.asks.name, rt.parameters()})
+			rows = append(rows, Row{rt.method, rt.path, rt.who.HasAccount(), rt.takes == jsonBody || rt.takes == taskBody, rt.who == half, rt.asks.name, rt.parameters()})
 		}
 	}
 	return rows

@@ -63,8 +63,12 @@ func (c *Console) provisionPages() error {
 	return err
 }
 
-// maxForm is the greatest size of a form, in bytes.
-const maxForm = 64 << 10
+// The greatest sizes of forms, in bytes. The form of a task has its longest prompts, and each byte
+// of Chinese takes three in a form.
+const (
+	maxForm     = 64 << 10 // without an account
+	maxUserForm = 1 << 20
+)
 
 // readForm reads the form of a page, within the memory for bodies of its user or of callers without
 // an account.
@@ -79,14 +83,14 @@ func (c *Console) readForm(w http.ResponseWriter, r *http.Request, user string) 
 	defer leave()
 	var memory bodymem.Claim
 	defer memory.Release()
-	timeout := bodyTimeout
+	timeout, limit := bodyTimeout, int64(maxUserForm)
 	if user != "" {
 		runtime.Bodies.Users.Open(&memory, w, user, c.app.Limits.Bodies())
 	} else {
 		runtime.Bodies.LogIns.Open(&memory, w, auth.Network(r), caddymodule.LogInBodies)
-		timeout = reply.UnauthenticatedTimeout
+		timeout, limit = reply.UnauthenticatedTimeout, maxForm
 	}
-	body, f := reply.ReadBody(w, r, maxForm, timeout, &memory)
+	body, f := reply.ReadBody(w, r, limit, timeout, &memory)
 	if f != nil {
 		return nil, f
 	}

@@ -477,6 +477,15 @@ func TestTheConfirmPageIsNoWayAroundTheStepUp(t *testing.T) {
 	if b.self(t).Token != nil {
 		t.Error("a token was made")
 	}
+	// The page that a log-in by passkey leads to proves nothing.
+	waiting.Set("pending.do", "token_mint")
+	waiting.Set("do", "resume")
+	confirm := b.sends(t, "/console/verify", waiting)
+	shows(t, confirm, 200, "create an access token")
+	shows(t, b.completes(t, confirm, "token_mint", nil), 200, "Verify that it is you")
+	if b.self(t).Token != nil {
+		t.Error("a token was made")
+	}
 	shows(t, b.page(t, "/console/verify"), 200, "Nothing waits for a verification")
 }
 

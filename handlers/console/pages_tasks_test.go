@@ -74,7 +74,7 @@ func TestATaskIsComposedByItsPage(t *testing.T) {
 	g := startGenerating(t, "")
 	b, name := taskUser(t, g, "2.00")
 	shows(t, b.page(t, "/console/tasks"), 200, `href="/console/tasks/new"`, "no tasks yet")
-	shows(t, b.page(t, "/console/tasks/new"), 200, `href="/console/tasks/new?model=video-test-1"`, `href="/console/tasks/new?model=image-test-1"`,
+	shows(t, b.page(t, "/console/tasks/new"), 200, `&amp;model=video-test-1"`, `&amp;model=image-test-1"`,
 		"0.10 USD per second", "0.05 USD per image", "<code>video-test-*</code>")
 	shows(t, b.page(t, "/console/tasks/new?model=video-none-1"), 200, "<code>video-none-1</code>", `role="alert"`)
 
@@ -106,7 +106,7 @@ func TestATaskIsComposedByItsPage(t *testing.T) {
 	form.Set("do", "submit_task")
 	first := b.sends(t, "/console/tasks/new?model=video-test-1", form)
 	second := b.sends(t, "/console/tasks/new?model=video-test-1", form)
-	leads(t, second, first.Header.Get("Location"))
+	leads(t, second, strings.Replace(first.Header.Get("Location"), "task_submitted", "replayed", 1))
 	list := shownByAPI[page[seenTask]](t, b, "/api/task/self/")
 	if list.Total != 1 || list.Items[0].Request["prompt"] != "stays <i>here</i>" || list.Items[0].Held != "1.00" {
 		t.Fatalf("the tasks are %+v", list)
@@ -125,7 +125,7 @@ func TestATaskIsRunAgainAndCancelledByItsPage(t *testing.T) {
 	b.untilShown(t, id, "in_progress")
 	path := "/console/tasks/" + id
 	page := b.page(t, path)
-	shows(t, page, 200, `href="`+path+`/again?model=video-test-1"`, "<code>inputs[0].url</code>", "https://pictures.example/boat.png",
+	shows(t, page, 200, `href="`+path+`/again?once=`, `&amp;model=video-test-1"`, "<code>inputs[0].url</code>", "https://pictures.example/boat.png",
 		"it&#39;\\&#39;&#39;s", g.URL("/v1/platform/video"), "cancel_task")
 	again := b.page(t, path+"/again?model=video-test-1")
 	shows(t, again, 200, "it&#39;s &#34;stays&#34; &amp; &lt;more&gt;</textarea>", `<option value="10" selected>`, `<option value="1080P" selected>`, "rain</textarea>",

@@ -133,6 +133,10 @@ func TestALogInByAFormContinuesOnlyInTheConsole(t *testing.T) {
 		"https://evil.example/console": "/console", "/console//evil.example": "/console", "/consolex": "/console", "/console/\\evil": "/console",
 		"/console/..//evil.example": "/console", "/console/\t/evil": "/console", "javascript:alert(1)": "/console",
 	} {
+		// A script follows the field after a log-in by passkey.
+		if got := hidden(t, newBrowser(g).page(t, "/console/login?next="+url.QueryEscape(next)).Body, "login").Get("next"); got != want {
+			t.Errorf("the page for %q leads to %q, want %q", next, got, want)
+		}
 		leads(t, b.sends(t, "/console/login", url.Values{"do": {"login"}, "username": {name}, "password": {password}, "next": {next}}), want)
 	}
 }

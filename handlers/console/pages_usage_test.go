@@ -42,7 +42,7 @@ func TestTheOverviewLeadsToTheFirstCall(t *testing.T) {
 	b := newBrowser(g)
 	name := b.registers(t)
 	for _, body := range b.languages(t, "/console", 200) {
-		if !strings.Contains(body, `class="steps"`) || strings.Contains(body, `class="done"`) || !strings.Contains(body, g.URL("/v1/models")) || strings.Contains(body, "<meter") {
+		if !strings.Contains(body, `class="steps"`) || strings.Contains(body, `class="done"`) || !strings.Contains(body, g.URL("/v1/chat/completions")) || !strings.Contains(body, "dear") || strings.Contains(body, "<meter") {
 			t.Errorf("the overview of a new user is %s", body)
 		}
 	}
@@ -67,11 +67,15 @@ func TestTheFiguresOfTheOverviewAreThoseOfTheAPI(t *testing.T) {
 	s, b := newPageSpender(t, g)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/subscriptions", map[string]any{"user": s.name, "plan_id": 1, "reason": "a present", "idempotency_key": "present"}, nil)
 	today := g.Now().UTC().Format(time.DateOnly)
-	shows(t, b.page(t, "/console"), 200, "9.049298 USD", "0.950702 USD", `<p class="figure">6</p>`, "5,000", "Nothing of it is set aside",
+	shows(t, b.page(t, "/console"), 200, "9.049298 USD", "0.950702 USD", `<p class="figure">6</p>`, "83.3 % accepted, 1 refused", "5,000", "Nothing of it is set aside",
 		`<meter min="0" max="12.00" value="0.00"`, "Starter",
 		"<title>"+today+": 0.950702\npriced: 0.75\ndear: 0.200702</title>", `<td class="num" data-label="priced">0.75</td>`, `<strong>0.950702</strong>`,
 		`class="s0"`, `class="s1"`, "No tasks yet.")
 	b.languages(t, "/console", 200)
+	// The list of keys says on which day each was used last.
+	g.NewKey(t, map[string]any{"user": s.name})
+	shows(t, b.page(t, "/console/keys"), 200, `<span class="nowrap">`+today+`</span>`, "Not in the last 30 days")
+	shows(t, b.page(t, "/console/keys/"+s.keys[0].ID), 200, `<span class="nowrap">`+today+`</span>`, `href="/console/usage?key_id=`+s.keys[0].ID+`"`)
 }
 
 func TestTheUsagePageFilters(t *testing.T) {

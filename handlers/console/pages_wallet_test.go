@@ -53,15 +53,13 @@ func (b *browser) sendsAtOnce(t testing.TB, path string, form url.Values) []gate
 func TestAPurchaseByAFormIsChargedOnce(t *testing.T) {
 	g := start(t)
 	b, _ := customer(t, g, "25.00")
-	shows(t, b.page(t, "/console/wallet"), 200, "25.00 USD", `href="/console/plans/1"`, "Starter")
+	shows(t, b.page(t, "/console/wallet"), 200, "25.00 USD", `href="/console/plans/1?once=`, "Starter")
 	shown := b.page(t, "/console/plans/1")
 	shows(t, shown, 200, "12.00 USD to spend on calls and tasks", "1 month", ">25.00 USD<", ">9.90 USD<", ">15.10 USD<")
 	form := hidden(t, shown.Body, "buy")
-	for _, answer := range b.sendsAtOnce(t, "/console/plans/1", form) { // a double click
-		leads(t, answer, "/console/wallet?done=bought")
-	}
-	for range 2 { // a reload, and the button again after the back button
-		leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=bought")
+	leadsOnce(t, b.sendsAtOnce(t, "/console/plans/1", form), "/console/wallet?done=bought", "/console/wallet?done=replayed") // a double click
+	for range 2 {                                                                                                            // a reload
+		leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=replayed")
 	}
 	if got, want := b.lines(t, "wallet"), "purchase -9.90, credit 25.00"; got != want {
 		t.Errorf("the ledger has %q, want %q", got, want)
@@ -74,8 +72,68 @@ func TestAPurchaseByAFormIsChargedOnce(t *testing.T) {
 		t.Errorf("the keys are %q and %q", form.Get("idempotency_key"), second.Get("idempotency_key"))
 	}
 	// The query of a link cannot choose the key.
-	if hidden(t, b.page(t, "/console/plans/1?idempotency_key=chosen").Body, "buy").Get("idempotency_key") == "chosen" {
-		t.Error("a link chooses the idempotency key")
+	for _, query := range []string{"idempotency_key=chosen", "once=chosen", "once=" + strings.Repeat("a", 5000)} {
+		if key := hidden(t, b.page(t, "/console/plans/1?"+query).Body, "buy").Get("idempotency_key"); !regexp.MustCompile("^[A-Z2-7]{26}$").MatchString(key) {
+			t.Errorf("a link chooses the idempotency key %.20q", key)
+		}
+	}
+	g.Verify(t)
+}
+
+// leadsOnce checks that one of the answers leads to a path, and all others to another one.
+func leadsOnce(t testing.TB, answers []gatetest.Answer, to, others string) {
+	t.Helper()
+	times := 0
+	for _, answer := range answers {
+		if answer.Header.Get("Location") == to {
+			times++
+			continue
+		}
+		leads(t, answer, others)
+	}
+	if times != 1 {
+		t.Errorf("%d answers lead to %s", times, to)
+	}
+}
+
+// TestTheBackButtonChargesNothing goes back after a purchase, a renewal and a task. The browser
+// loads the page again, because it keeps none.
+func TestTheBackButtonChargesNothing(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, _ := customer(t, g, "50.00")
+	link := func(page, pattern string) string {
+		t.Helper()
+		found := regexp.MustCompile(`href="(` + pattern + `)"`).FindStringSubmatch(b.page(t, page).Body)
+		if found == nil {
+			t.Fatalf("%s has no link %s", page, pattern)
+		}
+		return unescape.Replace(found[1])
+	}
+	for _, c := range []struct{ page, link, action, done, lines string }{
+		{"/console/wallet", `/console/plans/1\?once=\w+`, "buy", "bought", "purchase -9.90, credit 50.00"},
+		{"/console/wallet", `/console/subscriptions/1/renew\?once=\w+`, "renew", "renewed", "renewal -9.90, purchase -9.90, credit 50.00"},
+		{"/console/subscriptions/1", `/console/subscriptions/1/renew\?once=\w+`, "renew", "renewed", "renewal -9.90, renewal -9.90, purchase -9.90, credit 50.00"},
+	} {
+		path := link(c.page, c.link)
+		leads(t, b.sends(t, path, hidden(t, b.page(t, path).Body, c.action)), "/console/wallet?done="+c.done)
+		leads(t, b.sends(t, path, hidden(t, b.page(t, path).Body, c.action)), "/console/wallet?done=replayed")
+		if got := b.lines(t, "wallet"); got != c.lines {
+			t.Errorf("the ledger has %q, want %q", got, c.lines)
+		}
+	}
+	shows(t, b.page(t, "/console/wallet?done=replayed"), 200, "charged only once")
+
+	// Browsers fill the page of a task as before. With the same content it is the same task, and with
+	// another one a new task.
+	path := link("/console/tasks/new", `/console/tasks/new\?once=\w+&amp;model=video-test-1`)
+	submit := func(prompt string) string {
+		form := taskForm("submit_task", "video", prompt, "idempotency_key", regexp.MustCompile(`name="idempotency_key" value="(\w+)"`).FindStringSubmatch(b.page(t, path).Body)[1])
+		where, _, _ := strings.Cut(b.sends(t, path, form).Header.Get("Location"), "?")
+		return where
+	}
+	first, again, other := submit("a boat"), submit("a boat"), submit("a ship")
+	if first == "" || first != again || other == first || other == "" {
+		t.Errorf("the tasks are %q, %q and %q", first, again, other)
 	}
 	g.Verify(t)
 }
@@ -94,10 +152,8 @@ func TestARenewalByAFormIsChargedOnce(t *testing.T) {
 	shown := b.page(t, path+"/renew")
 	shows(t, shown, 200, ">15.10 USD<", ">9.90 USD<", ">5.20 USD<", "1 month")
 	form := hidden(t, shown.Body, "renew")
-	for _, answer := range b.sendsAtOnce(t, path+"/renew", form) {
-		leads(t, answer, "/console/wallet?done=renewed")
-	}
-	leads(t, b.sends(t, path+"/renew", form), "/console/wallet?done=renewed")
+	leadsOnce(t, b.sendsAtOnce(t, path+"/renew", form), "/console/wallet?done=renewed", "/console/wallet?done=replayed")
+	leads(t, b.sends(t, path+"/renew", form), "/console/wallet?done=replayed")
 	if got, want := b.lines(t, "wallet"), "renewal -9.90, purchase -9.90, credit 25.00"; got != want {
 		t.Errorf("the ledger has %q, want %q", got, want)
 	}
@@ -144,10 +200,9 @@ func TestAPurchaseThatNeedsAStepUpKeepsItsKey(t *testing.T) {
 	if confirmed.Get("idempotency_key") != form.Get("idempotency_key") || confirmed.Get("plan_id") != "1" {
 		t.Errorf("the form was %v and is %v", form, confirmed)
 	}
-	for range 2 {
-		leads(t, b.sends(t, "/console/plans/1", confirmed), "/console/wallet?done=bought")
-	}
-	leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=bought") // the first page, by the back button
+	leads(t, b.sends(t, "/console/plans/1", confirmed), "/console/wallet?done=bought")
+	leads(t, b.sends(t, "/console/plans/1", confirmed), "/console/wallet?done=replayed")
+	leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=replayed") // the first page, by the back button
 	if got, want := b.lines(t, "wallet"), "purchase -9.90, credit 25.00"; got != want {
 		t.Errorf("the ledger has %q, want %q", got, want)
 	}
@@ -169,11 +224,11 @@ func TestATopUpByAFormIsOneOrder(t *testing.T) {
 			t.Errorf("refused with %s", refused.Body)
 		}
 	}
-	for _, provider := range []string{"", "stripe", "../x", "a b"} {
+	for provider, status := range map[string]int{"": 400, "stripe": 404, "../x": 404, "a b": 404} {
 		form.Set("provider", provider)
 		form.Set("amount", "5.00")
-		if answer := b.sends(t, "/console/wallet", form); answer.Status != 404 {
-			t.Errorf("the service %q: %d", provider, answer.Status)
+		if answer := b.sends(t, "/console/wallet", form); answer.Status != status {
+			t.Errorf("the service %q: %d, want %d", provider, answer.Status, status)
 		}
 	}
 
@@ -287,7 +342,7 @@ func TestAPriceThatHasChangedSinceThePageIsNotCharged(t *testing.T) {
 	}
 	shows(t, b.sends(t, "/console/plans/1", second), 409, "CONFLICT", "costs 10.90 now, not 9.90", ">10.90 USD<")
 	shows(t, b.sends(t, subscription, renew), 409, "CONFLICT", "costs 10.90 now, not 9.90", ">10.90 USD<")
-	leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=bought") // a replay
+	leads(t, b.sends(t, "/console/plans/1", form), "/console/wallet?done=replayed")
 	second.Set("price", "10.90")
 	leads(t, b.sends(t, "/console/plans/1", second), "/console/wallet?done=bought")
 	if got, want := b.lines(t, "wallet"), "purchase -10.90, purchase -9.90, credit 50.00"; got != want {

@@ -42,6 +42,7 @@ type intake struct {
 var (
 	nothing  = intake{}
 	jsonBody = intake{limit: 64 << 10, media: "application/json"}
+	taskBody = intake{limit: 1 << 20, media: "application/json"} // as that of the routes below /v1/platform
 	maybe    = intake{limit: 64 << 10, media: "application/json", optional: true}
 	form     = intake{limit: 64 << 10, media: "application/x-www-form-urlencoded"}
 	notice   = intake{limit: 64 << 10}
@@ -100,7 +101,7 @@ var routes = []route{
 	{"POST", "/api/token/{id}/callback_secret", user, maybe, writes, stepUpOrLogIn, "", takes(renewCallbackSecret)},
 
 	{"GET", "/api/task/self/", user, nothing, reads, nothingMore, "status key_id p page_size", lists(listTasks)},
-	{"POST", "/api/task/self/", user, jsonBody, writes, nothingMore, "dry_run", plain(composeTask)},
+	{"POST", "/api/task/self/", user, taskBody, writes, nothingMore, "dry_run", plain(composeTask)},
 	{"GET", "/api/task/self/{task_id}", user, nothing, reads, nothingMore, "", plain(showTask)},
 	{"POST", "/api/task/self/{task_id}/cancel", user, maybe, writes, nothingMore, "", takes(cancelTask)},
 	{"GET", "/api/user/models/", user, nothing, reads, nothingMore, "p page_size", lists(listModels)},

@@ -15,6 +15,7 @@ type group struct {
 	Day   string `json:"day,omitempty"` // 2026-11-20, in UTC
 	Model string `json:"model,omitempty"`
 	KeyID string `json:"key_id,omitempty"`
+	Last  string `json:"last_day,omitempty"` // of a key: the last day on which it was used
 	journal.Sum
 }
 
@@ -52,7 +53,7 @@ func showUsage(req *request) (any, error) {
 		return nil, q.Fault
 	}
 	report := usageReport{Start: start.Unix(), End: end.Unix()}
-	sums := make(map[group]*journal.Sum)
+	sums, last := make(map[group]*journal.Sum), make(map[string]string)
 	err := req.runtime.Ledger.ScanUsage(req.r.Context(), req.account.UserID, journal.DayOf(start), journal.DayOf(end.Add(-1)), func(u journal.Usage) bool {
 		if !counts(filter, u) {
 			return true
@@ -62,6 +63,7 @@ func showUsage(req *request) (any, error) {
 			sums[of] = new(journal.Sum)
 		}
 		sums[of].Add(u)
+		last[of.KeyID] = max(last[of.KeyID], u.Day.String())
 		report.Total.Add(u)
 		return true
 	})
@@ -71,6 +73,9 @@ func showUsage(req *request) (any, error) {
 	report.Items = make([]group, 0, len(sums))
 	for of, sum := range sums {
 		of.Sum = *sum
+		if of.KeyID != "" {
+			of.Last = last[of.KeyID]
+		}
 		report.Items = append(report.Items, of)
 	}
 	slices.SortFunc(report.Items, func(a, b group) int {

@@ -246,6 +246,15 @@ func (d *Directory) Composer(ctx context.Context, a *Account) (*Principal, error
 	return p, err
 }
 
+// ConsoleKey returns the id of the hidden key of a user; empty if there is none yet.
+func (d *Directory) ConsoleKey(ctx context.Context, userID string) (string, error) {
+	key, err := view(ctx, d, func(r storage.Reader) (*consoleKey, error) { return consoleKeyTable.GetOrZero(r, userID) })
+	if err != nil {
+		return "", err
+	}
+	return key.ID, nil
+}
+
 // composer returns the principal of a user with the hidden key; KeyID is empty if there is none
 // yet.
 func (d *Directory) composer(r storage.Reader, a *Account) (*Principal, error) {

@@ -12,13 +12,13 @@ func (req *request) submit(p *page) {
 	if !req.enter(p) {
 		return
 	}
-	user, _ := req.view.Self["id"].(string)
-	form, refused := req.site.ReadForm(req.w, req.r, user)
-	if refused != nil {
-		req.fail(&Fault{Status: refused.Status(), Code: string(refused.Code), Message: refused.Message, Wait: refused.RetryAfter})
+	if !req.readForm() {
 		return
 	}
-	req.form = form
+	if p.resumes {
+		req.view.Pending = req.pendingForm()
+	}
+	user, _ := req.view.Self["id"].(string)
 	name := req.form.Get("do")
 	a := p.actions[name]
 	switch {
@@ -36,10 +36,27 @@ func (req *request) submit(p *page) {
 	}
 }
 
+// readForm reads the form. It reports false if it has answered.
+func (req *request) readForm() bool {
+	user, _ := req.view.Self["id"].(string)
+	form, refused := req.site.ReadForm(req.w, req.r, user)
+	if refused != nil {
+		req.fail(&Fault{Status: refused.Status(), Code: string(refused.Code), Message: refused.Message, Wait: refused.RetryAfter})
+		return false
+	}
+	req.form = form
+	return true
+}
+
 // do makes the calls of an action, and answers what comes next.
 func (req *request) do(name string, a *action) {
 	var data any
 	for _, c := range a.calls {
+		if slices.ContainsFunc(names(c.route), func(name string) bool { return req.value(name) == "" }) {
+			// Without the value, the path is that of another route: that of all sessions, not of one.
+			req.refused(name, &Fault{Status: http.StatusBadRequest, Code: "INVALID_PARAMETER", Message: req.text("error.form")})
+			return
+		}
 		in, f := encode(c.fields, req.form)
 		if f == nil {
 			data, f = req.call(c.method, req.fill(c.route), in)
@@ -53,6 +70,8 @@ func (req *request) do(name string, a *action) {
 	}
 	answer, _ := data.(map[string]any)
 	switch {
+	case req.view.Pending != nil:
+		req.loggedIn(answer["require_2fa"] == true)
 	case answer["require_2fa"] == true:
 		req.redirect("/login/code?next=" + url.QueryEscape(req.form.Get("next")))
 	case a.then == "{next}" || a.then == "{return}":
@@ -63,7 +82,12 @@ func (req *request) do(name string, a *action) {
 				req.view.ID[id] = made
 			}
 		}
-		req.redirect(req.fill(a.then))
+		path := req.fill(a.then)
+		if req.replayed {
+			path, _, _ = strings.Cut(path, "?")
+			path = after(path, "replayed")
+		}
+		req.redirect(path)
 	default:
 		req.view.Answer, req.view.Form = data, withoutSecrets(req.form)
 		req.load(http.StatusOK)
@@ -78,7 +102,7 @@ func (req *request) refused(name string, f *Fault) {
 		return
 	case "NOT_LOGGED_IN":
 		if req.page.access == member {
-			req.redirect("/login?next=" + url.QueryEscape(req.view.Here))
+			req.askLogIn("/login")
 			return
 		}
 	}

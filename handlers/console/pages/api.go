@@ -2,6 +2,8 @@ package pages
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -36,12 +38,17 @@ func (req *request) call(method, route string, in any) (data any, f *Fault) {
 		r.Header.Set("Content-Type", "application/json")
 		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	}
-	if once := req.form.Get("idempotency_key"); once != "" && method == http.MethodPost {
-		r.Header.Set("Idempotency-Key", once)
+	if fields, _ := in.(map[string]any); fields["idempotency_key"] == nil && req.form.Get("idempotency_key") != "" && method == http.MethodPost {
+		// The key is not a field of the route. A form that was changed after it was sent is for
+		// something else.
+		content, _ := json.Marshal(fields)
+		sum := sha256.Sum256(content)
+		r.Header.Set("Idempotency-Key", req.form.Get("idempotency_key")+"-"+hex.EncodeToString(sum[:8]))
 	}
 	answer := answer{header: make(http.Header)}
 	req.site.API(&answer, r)
 	req.keepCookies(answer.header)
+	req.replayed = answer.header.Get("Idempotent-Replayed") == "true"
 	id := answer.header.Get("X-Request-Id")
 	req.w.Header().Set("X-Request-Id", id)
 

@@ -8,10 +8,10 @@ var (
 // entryPages lead into the console: the landing page, the log-in and what it may need.
 var entryPages = []page{
 	{path: "/", name: "landing", access: anyone, loads: []load{status}},
-	{path: "/login", name: "login", access: anyone, loads: []load{status}, actions: map[string]*action{
+	{path: "/login", name: "login", access: anyone, resumes: true, loads: []load{status}, actions: map[string]*action{
 		"login": {calls: []call{logIn}, then: "{next}"},
 	}},
-	{path: "/login/code", name: "login_code", access: anyone, actions: map[string]*action{
+	{path: "/login/code", name: "login_code", access: anyone, resumes: true, actions: map[string]*action{
 		"code": do("POST", "/api/user/login/2fa", "code", "{next}"),
 	}},
 	{path: "/logout", name: "logout", access: anyone, actions: map[string]*action{
@@ -32,7 +32,8 @@ var entryPages = []page{
 	{path: "/preferences", name: "preferences", access: anyone, actions: map[string]*action{
 		"language": {then: "{return}"}, "theme": {then: "{return}"},
 	}},
-	{path: "/verify", name: "verify", loads: []load{{"factors", "/api/user/2fa/status", ""}}, actions: map[string]*action{
+	{path: "/verify", name: "verify", resumes: true, loads: []load{{"factors", "/api/user/2fa/status", ""}}, actions: map[string]*action{
 		"verify": do("POST", "/api/verify", "method code", ""),
+		"resume": {}, // after a log-in by passkey
 	}},
 }

@@ -14,10 +14,11 @@ import (
 // functions are those of the templates, in the language of l.
 func (s *Site) functions(l *locale) template.FuncMap {
 	all := template.FuncMap{
-		"t":     l.text,
-		"has":   l.has,
-		"url":   func(parts ...any) string { return s.Path + fmt.Sprint(parts...) },
-		"asset": s.assetURL,
+		"t":      l.text,
+		"has":    l.has,
+		"url":    func(parts ...any) string { return s.Path + fmt.Sprint(parts...) },
+		"inside": s.inside,
+		"asset":  s.assetURL,
 		"languages": func() map[string]string {
 			offered := make(map[string]string)
 			for _, name := range s.Languages {
@@ -37,7 +38,7 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"with_query": withQuery,
 		"form":       formOf,
 	}
-	for _, area := range []template.FuncMap{usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions} {
+	for _, area := range []template.FuncMap{overviewFunctions, usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions} {
 		maps.Copy(all, area)
 	}
 	return all

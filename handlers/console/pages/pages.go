@@ -122,7 +122,11 @@ func (s *Site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && len(page.actions) > 0:
 		req.submit(page)
 	default:
-		header.Set("Allow", "GET, HEAD")
+		allowed := "GET, HEAD"
+		if len(page.actions) > 0 {
+			allowed += ", POST"
+		}
+		header.Set("Allow", allowed)
 		req.fail(&Fault{Code: "METHOD_NOT_ALLOWED", Message: req.text("error.method"), Status: http.StatusMethodNotAllowed})
 	}
 }

@@ -63,8 +63,11 @@ type request struct {
 	wire    string            // the path below that of the console, as it was written
 	cookies map[string]string // cookies that the API has set meanwhile
 	form    url.Values        // the form that was sent; nil: none
-	page    *page
-	view    View
+
+	replayed bool // the last call had been made before, by its idempotency key
+
+	page *page
+	view View
 }
 
 func (s *Site) newRequest(w http.ResponseWriter, r *http.Request, wire string) *request {
@@ -117,9 +120,9 @@ func (req *request) enter(p *page) bool {
 	case p.access == anyone && f.Status == http.StatusUnauthorized:
 		return true
 	case f.Code == "NOT_LOGGED_IN":
-		req.redirect("/login?next=" + url.QueryEscape(req.view.Here))
+		req.askLogIn("/login")
 	case f.Code == "SECOND_FACTOR_REQUIRED":
-		req.redirect("/login/code?next=" + url.QueryEscape(req.view.Here))
+		req.askLogIn("/login/code")
 	default:
 		req.fail(f)
 	}
@@ -162,13 +165,14 @@ func (req *request) load(status int) {
 // fill replaces {name} in a route or path by a value of the path of the page, or else of the form.
 func (req *request) fill(route string) string {
 	for _, name := range names(route) {
-		value := req.view.ID[name]
-		if value == "" {
-			value = req.form.Get(name)
-		}
-		route = strings.ReplaceAll(route, "{"+name+"}", url.PathEscape(value))
+		route = strings.ReplaceAll(route, "{"+name+"}", url.PathEscape(req.value(name)))
 	}
 	return route
+}
+
+// value returns the value that replaces {name}; empty if there is none.
+func (req *request) value(name string) string {
+	return cmp.Or(req.view.ID[name], req.form.Get(name))
 }
 
 // names returns the names in braces in a path.
@@ -225,15 +229,19 @@ func (req *request) redirect(path string) {
 // returnTo sends the browser to a path that it sent itself, if that is one of the console, or else
 // to the overview.
 func (req *request) returnTo(path string) {
+	http.Redirect(req.w, req.r, req.site.inside(path), http.StatusSeeOther) //nolint:gosec // the path of a page here, without a host
+}
+
+// inside returns a path that a browser sent if it is that of a page here, or else the path of the
+// overview. Scripts follow the paths that pages contain, so templates need it, too.
+func (s *Site) inside(path string) string {
 	target, err := url.Parse(path)
 	if err != nil || target.IsAbs() || target.Host != "" {
-		req.redirect("")
-		return
+		return s.Path
 	}
-	wire, ours := strings.CutPrefix(target.EscapedPath(), req.site.Path)
+	wire, ours := strings.CutPrefix(target.EscapedPath(), s.Path)
 	if path == "/" || ours && wire != "/" && find(wire) != nil {
-		http.Redirect(req.w, req.r, path, http.StatusSeeOther) //nolint:gosec // the path of a page here, without a host
-		return
+		return path
 	}
-	req.redirect("")
+	return s.Path
 }

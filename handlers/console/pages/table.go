@@ -23,6 +23,10 @@ type page struct {
 	// its loads. The browser then loads it again.
 	unfinished func(data map[string]any) bool
 
+	// resumes is set if a form of another page may wait for the forms of this one. It is shown once
+	// more afterwards, to be confirmed.
+	resumes bool
+
 	// actions are what the forms of the page do, by the value of their field "do".
 	actions map[string]*action
 }

@@ -2,7 +2,6 @@ package pages
 
 import (
 	"bytes"
-	"crypto/rand"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -10,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 )
 
 var oneTask = load{"task", "/api/task/self/{task_id}", ""}
@@ -21,7 +21,7 @@ var taskPages = []page{
 		{"keys", "/api/token/?page_size=100", ""},
 	}},
 	{path: "/tasks/new", name: "task_new", section: "tasks", loads: []load{taskModels}, actions: composing},
-	{path: "/tasks/{task_id}", name: "task", section: "tasks", unfinished: unfinishedTask, loads: []load{oneTask}, actions: map[string]*action{
+	{path: "/tasks/{task_id}", name: "task", section: "tasks", unfinished: unfinishedTask, loads: []load{oneTask, allKeys}, actions: map[string]*action{
 		"cancel_task": do("POST", "/api/task/self/{task_id}/cancel", "", after("/tasks/{task_id}", "task_cancelled")),
 	}},
 	{path: "/tasks/{again}/again", name: "task_again", section: "tasks", loads: []load{{"again", "/api/task/self/{again}", ""}, taskModels}, actions: composing},
@@ -73,7 +73,6 @@ func unfinishedTask(data map[string]any) bool {
 
 // taskFunctions are those of the templates of these pages.
 var taskFunctions = template.FuncMap{
-	"once":            rand.Text,
 	"typed":           typed,
 	"cut":             cut,
 	"members":         parameters,
@@ -207,5 +206,19 @@ func curl(origin string, task map[string]any) (string, error) {
 		return "", err
 	}
 	return fmt.Sprintf("curl %s%s \\\n  -H \"Authorization: Bearer $KEY\" \\\n  -H 'Content-Type: application/json' \\\n  -d '%s'",
-		origin, path, strings.ReplaceAll(strings.TrimSpace(body.String()), "'", `'\''`)), nil
+		origin, path, strings.ReplaceAll(visible(strings.TrimSpace(body.String())), "'", `'\''`)), nil
+}
+
+// visible escapes the characters of a JSON text that change how the text beside them is shown, such
+// as marks of the direction: what a reader copies is what it shows.
+func visible(text string) string {
+	var b strings.Builder
+	for _, r := range text {
+		if unicode.Is(unicode.Cf, r) && r != '\u200d' && r < 0x10000 { // U+200D joins emoji
+			fmt.Fprintf(&b, `\u%04x`, r)
+			continue
+		}
+		b.WriteRune(r)
+	}
+	return b.String()
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// pending is a form that waits for a step-up. The browser keeps it, in hidden fields, so that it
+// pending is a form that waits for a step-up or a log-in. The browser keeps it, in hidden fields, so that it
 // survives a restart and reaches any node; what it asks for is checked when it is sent again.
 type pending struct {
 	Action  string     // the path and query of the page of the form
@@ -20,34 +20,70 @@ type pending struct {
 const pendingPrefix = "pending."
 
 // askVerification answers a form that needs a step-up with the page that asks for the factor.
-func (req *request) askVerification(f *Fault) {
+func (req *request) askVerification(f *Fault) { req.ask("/verify", f, http.StatusOK) }
+
+// askLogIn leads to a page of the log-in. A form that was sent waits there: the session may have
+// ended while it was filled in.
+func (req *request) askLogIn(path string) {
+	if req.form == nil && req.r.Method == http.MethodPost && !req.readForm() {
+		return
+	}
+	if req.page.actions[req.form.Get("do")] == nil {
+		req.redirect(path + "?next=" + url.QueryEscape(req.view.Here))
+		return
+	}
+	req.ask(path, &Fault{Code: "NOT_LOGGED_IN", Message: req.text("login.ended")}, http.StatusUnauthorized)
+}
+
+// ask answers a form with the page that must be passed before the form is sent again.
+func (req *request) ask(path string, f *Fault, status int) {
 	waiting := &pending{Action: req.view.Here, Name: req.form.Get("do"), Fields: withoutSecrets(req.form)}
 	for _, name := range secretFields {
 		if req.form.Get(name) != "" {
 			waiting.Secrets = append(waiting.Secrets, name)
 		}
 	}
-	req.view.Pending, req.view.Fault, req.view.Form = waiting, f, url.Values{}
-	req.page = find("/verify")
+	req.view.Pending, req.view.Fault, req.view.Form = waiting, f, url.Values{"next": {req.view.Here}}
+	req.page = find(path)
 	req.view.Page = req.page.name
-	req.load(http.StatusOK)
+	req.load(status)
 }
 
-// verify grants the step-up, and shows the pending form for a last confirmation. Nothing is sent
-// by itself: a charge is never repeated silently.
+// verify grants the step-up, and shows the pending form.
 func (req *request) verify(a *action) {
-	waiting := req.pendingForm()
-	if waiting == nil {
+	if req.view.Pending == nil {
 		req.fail(&Fault{Status: http.StatusBadRequest, Code: "INVALID_PARAMETER", Message: req.text("error.form")})
 		return
 	}
-	req.view.Pending = waiting
-	in, _ := encode(a.calls[0].fields, req.form)
-	if _, f := req.call(a.calls[0].method, a.calls[0].route, in); f != nil {
-		req.view.Fault = f
-		req.load(f.Status)
+	for _, c := range a.calls {
+		in, _ := encode(c.fields, req.form)
+		if _, f := req.call(c.method, c.route, in); f != nil {
+			req.view.Fault = f
+			req.load(f.Status)
+			return
+		}
+	}
+	req.confirm()
+}
+
+// loggedIn shows the pending form after a log-in, or first the page that asks for the second factor.
+func (req *request) loggedIn(half bool) {
+	if half {
+		req.view.Form = url.Values{"next": {req.form.Get("next")}}
+		req.page = find("/login/code")
+		req.view.Page = req.page.name
+		req.load(http.StatusOK)
 		return
 	}
+	if self, f := req.call(http.MethodGet, "/api/user/self", nil); f == nil {
+		req.view.Self, _ = self.(map[string]any)
+	}
+	req.confirm()
+}
+
+// confirm shows the pending form for a last confirmation. Nothing is sent by itself: a charge is
+// never repeated silently.
+func (req *request) confirm() {
 	req.view.Page = "confirm"
 	req.render("confirm", http.StatusOK)
 }

@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"fmt"
 	"html/template"
+	"regexp"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/money"
@@ -40,6 +41,24 @@ var walletPages = []page{
 	{path: "/ledger", name: "ledger", section: "wallet", loads: []load{{"ledger", "/api/user/ledger/", "account p"}}},
 }
 
+// drawnKey matches a key that a template has drawn.
+var drawnKey = regexp.MustCompile(`^[A-Z2-7]{26}$`)
+
+// payKey returns the idempotency key of the form of a page. A form that was sent keeps its key,
+// because its outcome may be unknown, unless the key was used for something else. The link to a page
+// with such a form has its key, so that the page has the same one again after a reload and the back
+// button.
+func payKey(v *View) string {
+	key := v.Form.Get("once")
+	if v.Form.Has("do") {
+		key = v.Form.Get("idempotency_key")
+	}
+	if v.Fault != nil && v.Fault.Code == "IDEMPOTENCY_KEY_REUSED" || !drawnKey.MatchString(key) {
+		return rand.Text()
+	}
+	return key
+}
+
 // pendingOrder reports whether an order waits for its payment.
 func pendingOrder(data map[string]any) bool {
 	order, _ := data["order"].(map[string]any)
@@ -49,6 +68,7 @@ func pendingOrder(data map[string]any) bool {
 // walletFunctions are those of the templates of these pages.
 var walletFunctions = template.FuncMap{
 	"new_key":       rand.Text,
+	"pay_key":       payKey,
 	"below":         func(a, b any) bool { return amountOf(a) < amountOf(b) },
 	"subtract":      func(a, b any) string { return (amountOf(a) - amountOf(b)).String() },
 	"to_cents":      toCents,

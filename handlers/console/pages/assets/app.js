@@ -30,6 +30,7 @@ document.addEventListener('submit', (event) => {
     return;
   }
   form.dataset.sent = 'yes';
+  setTimeout(() => { delete form.dataset.sent; }, 5000); // the server may not have answered
 });
 
 // A page that comes back from the cache of the browser may send its forms again.
@@ -58,7 +59,10 @@ async function look() {
     element.querySelector('progress')?.setAttribute('value', parseInt(data?.progress, 10) || 0);
   }
   if (changed && !isUsed()) {
-    location.reload();
+    // Not location.reload, which sends a form again if the page is the answer to one. What was just
+    // done is said once.
+    const { pathname, search } = location;
+    location.replace(pathname + search.replace(/([?&])done=\w+&?/, '$1').replace(/[?&]$/, ''));
   } else {
     again();
   }
@@ -93,17 +97,32 @@ async function post(path, body = {}) {
   return data;
 }
 
+// assertion asks the browser for a passkey, and begins the ceremony of a path for it.
+async function assertion(path, how = {}) {
+  const { publicKey } = await post(`${path}/begin`);
+  return navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey), ...how });
+}
+
+async function finishLogin(button, answer) {
+  await post('/api/user/passkey/login/finish', answer.toJSON());
+  if (!button.form.elements.action) {
+    location.assign(button.form.elements.next.value);
+    return;
+  }
+  // A form waits to be confirmed.
+  button.form.noValidate = true;
+  button.form.setAttribute('action', button.dataset.resume);
+  button.form.elements.do.value = 'resume';
+  button.form.requestSubmit();
+}
+
 // The ceremonies of docs/reference/console.md.
 const ceremonies = {
   async login(button) {
-    const { publicKey } = await post('/api/user/passkey/login/begin');
-    const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
-    await post('/api/user/passkey/login/finish', answer.toJSON());
-    location.assign(button.form.elements.next.value);
+    await finishLogin(button, await assertion('/api/user/passkey/login'));
   },
   async verify(button) {
-    const { publicKey } = await post('/api/user/passkey/verify/begin');
-    const answer = await navigator.credentials.get({ publicKey: PublicKeyCredential.parseRequestOptionsFromJSON(publicKey) });
+    const answer = await assertion('/api/user/passkey/verify');
     await post('/api/user/passkey/verify/finish', answer.toJSON());
     button.form.elements.method.value = 'passkey';
     button.form.noValidate = true;
@@ -118,11 +137,19 @@ const ceremonies = {
   },
 };
 
+function showFailure(button, reason) {
+  const error = button.form.querySelector('[data-passkey-error]');
+  error.textContent = reason?.message ?? '';
+  error.hidden = !reason;
+}
+
+let offered = new AbortController(); // the offer of passkeys in the field of the user name
+
 for (const button of document.querySelectorAll('[data-passkey]')) {
   button.hidden = !globalThis.PublicKeyCredential?.parseRequestOptionsFromJSON;
   button.addEventListener('click', async () => {
-    const error = button.form.querySelector('[data-passkey-error]');
-    error.hidden = true;
+    offered.abort();
+    showFailure(button);
     button.disabled = true;
     try {
       await ceremonies[button.dataset.passkey](button);
@@ -131,9 +158,33 @@ for (const button of document.querySelectorAll('[data-passkey]')) {
         button.form.requestSubmit(); // it leads to the page that asks for the factor, and back
         return;
       }
-      error.textContent = reason.message;
-      error.hidden = false;
+      showFailure(button, reason);
     }
     button.disabled = false;
   });
+}
+
+// offer lets the browser offer passkeys in the field of the user name. A challenge ends after two
+// minutes, so another one is drawn before.
+async function offer(button) {
+  const mine = new AbortController();
+  offered = mine;
+  const late = setTimeout(() => mine.abort('late'), 100_000);
+  let answer;
+  try {
+    answer = await assertion('/api/user/passkey/login', { mediation: 'conditional', signal: mine.signal });
+  } catch {
+    clearTimeout(late);
+    if (mine.signal.reason === 'late') {
+      offer(button);
+    }
+    return; // nobody has asked for it
+  }
+  clearTimeout(late);
+  await finishLogin(button, answer).catch((reason) => showFailure(button, reason));
+}
+
+const entry = document.querySelector('[data-passkey=login]');
+if (entry?.form.elements.username && await globalThis.PublicKeyCredential?.isConditionalMediationAvailable?.()) {
+  offer(entry);
 }

@@ -1,0 +1,167 @@
+package console_test
+
+import (
+	"html"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+)
+
+// TestAFormWithoutTheIDOfAThingDoesNothing sends forms that lack the field by which they name a
+// session, a passkey or a delivery.
+func TestAFormWithoutTheIDOfAThingDoesNothing(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b := newBrowser(g)
+	name := b.registers(t)
+	other := entersBy(t, g, name)
+	for path, actions := range map[string][]string{
+		"/console/security": {"session_end", "passkey_remove"}, "/console/callbacks": {"callback_redeliver"}, "/console/wallet": {"topup"},
+	} {
+		for _, action := range actions {
+			for _, form := range []url.Values{{"do": {action}}, {"do": {action}, "id": {""}, "provider": {""}}} {
+				shows(t, b.sends(t, path, form), 400, "incomplete or damaged")
+			}
+		}
+	}
+	shows(t, other.page(t, "/console"), 200, name)
+}
+
+// TestTheLongestPromptIsPricedKeptAndSubmitted sends prompts of the most characters that a task
+// may have, and one more.
+func TestTheLongestPromptIsPricedKeptAndSubmitted(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, _ := taskUser(t, g, "25.00")
+	const most = 32768
+	for _, character := range []string{"海", "🌅", "<"} {
+		prompt := strings.Repeat(character, most)
+		priced := b.sends(t, "/console/tasks/new?model=video-test-1", taskForm("price_task", "video", prompt))
+		shows(t, priced, 200, "0.50")
+		if kept := promptOn(priced); kept != prompt {
+			t.Errorf("of %d characters %s, %d bytes are kept", most, character, len(kept))
+		}
+		b.submitsByPage(t, "video", prompt)
+		refused := b.sends(t, "/console/tasks/new?model=video-test-1", taskForm("submit_task", "video", prompt+character))
+		if kept := promptOn(refused); refused.Status != 400 || kept != prompt+character {
+			t.Errorf("%d: of the prompt that is too long, %d bytes are kept", refused.Status, len(kept))
+		}
+	}
+}
+
+// promptOn returns the prompt that the page of a task that is being composed shows.
+func promptOn(page gatetest.Answer) string {
+	_, rest, _ := strings.Cut(page.Body, `<textarea id="f-prompt"`)
+	_, rest, _ = strings.Cut(rest, ">")
+	prompt, _, _ := strings.Cut(rest, "</textarea>")
+	return html.UnescapeString(prompt)
+}
+
+// TestAFormSurvivesTheEndOfItsSession ends the session while a form is being filled in.
+func TestAFormSurvivesTheEndOfItsSession(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b, name := customer(t, g, "25.00")
+	shown, buy := b.page(t, "/console/keys/new"), hidden(t, b.page(t, "/console/plans/1").Body, "buy")
+	key, _ := filled(t, shown, "key_create")
+	key.Set("name", "typed with <care>")
+	key.Set("password", password)
+	b.does(t, "DELETE", "/api/user/self/sessions/?which=all", "")
+
+	asked := b.sends(t, "/console/keys/new", key)
+	shows(t, asked, 401, "Your session has ended", "<code>NOT_LOGGED_IN</code>")
+	hides(t, asked, password)
+	wrong := b.completes(t, asked, "login", map[string]string{"username": name, "password": "not the password"})
+	shows(t, wrong, 401, "password")
+	confirm := b.completes(t, wrong, "login", map[string]string{"username": name, "password": password})
+	shows(t, confirm, 200, "create an API key", "typed with &lt;care&gt;", name)
+	made := b.completes(t, confirm, "key_create", map[string]string{"password": password})
+	shows(t, made, 200, "Your new key")
+	if keys := b.keys(t); len(keys.Items) != 1 || keys.Items[0].Name != "typed with <care>" {
+		t.Errorf("the keys are %+v", keys.Items)
+	}
+
+	// With a second factor there is one page more, and a purchase is still made once.
+	b.enrols(t)
+	b.does(t, "POST", "/api/user/logout", "")
+	half := b.completes(t, b.sends(t, "/console/plans/1", buy), "login", map[string]string{"username": name, "password": password})
+	shows(t, half, 200, "Second factor")
+	// Another form meets the session that waits for its code.
+	shows(t, b.sends(t, "/console/plans/1", buy), 401, "Second factor")
+	confirm = b.completes(t, half, "code", map[string]string{"code": b.digits(t)})
+	shows(t, confirm, 200, "buy the plan", "9.90")
+	leads(t, b.completes(t, confirm, "buy", nil), "/console/wallet?done=bought")
+	leads(t, b.completes(t, confirm, "buy", nil), "/console/wallet?done=replayed")
+	if got := b.lines(t, "wallet"); got != "purchase -9.90, credit 25.00" {
+		t.Errorf("the lines are %s", got)
+	}
+
+	// Another user who logs in instead does not get the form of the first one.
+	b.does(t, "POST", "/api/user/logout", "")
+	other := newBrowser(g).registers(t)
+	asked = b.sends(t, "/console/keys/new", key)
+	confirm = b.completes(t, asked, "login", map[string]string{"username": other, "password": password})
+	shows(t, b.completes(t, confirm, "key_create", map[string]string{"password": password}), 409, "Another user")
+	// A form that is none leads to the log-in as before.
+	b.does(t, "POST", "/api/user/logout", "")
+	leads(t, b.sends(t, "/console/keys/new", url.Values{"do": {"nothing"}}), "/console/login?next=%2Fconsole%2Fkeys%2Fnew")
+}
+
+// TestAPageSaysWhichMethodsItTakes sends methods that no page takes.
+func TestAPageSaysWhichMethodsItTakes(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	for path, allowed := range map[string]string{"/console/keys/new": "GET, HEAD, POST", "/console/usage": "GET, HEAD"} {
+		for _, method := range []string{"PUT", "DELETE", "PATCH", "OPTIONS", "PROPFIND"} {
+			answer := b.visits(t, method, path, "Sec-Fetch-Site: same-origin\n", "")
+			shows(t, answer, 405, "<code>METHOD_NOT_ALLOWED</code>")
+			if got := answer.Header.Get("Allow"); got != allowed {
+				t.Errorf("%s %s allows %q, want %q", method, path, got, allowed)
+			}
+		}
+	}
+	shows(t, b.sends(t, "/console/usage", nil), 405)
+}
+
+// TestTheKeyOfTheConsoleHasAName shows a task that was submitted in the console.
+func TestTheKeyOfTheConsoleHasAName(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, name := taskUser(t, g, "5.00")
+	shows(t, b.page(t, "/console/tasks"), 200)
+	id := b.submitsByPage(t, "video", "done")
+	b.untilShown(t, id, "success")
+	g.WalletAtRest(t, name)
+	key := shownByAPI[struct {
+		ID string `json:"console_key_id"`
+	}](t, b, "/api/user/self").ID
+	if key == "" || key != shownByAPI[seenTask](t, b, "/api/task/self/"+id).KeyID {
+		t.Errorf("the key of the console is %q", key)
+	}
+	shows(t, b.page(t, "/console/tasks/"+id), 200, "<dd>Console</dd>")
+	shows(t, b.page(t, "/console/tasks?key_id="+key), 200, `<option value="`+key+`" selected>Console</option>`, id)
+	usage := b.page(t, "/console/usage")
+	shows(t, usage, 200, "<div>Console")
+	hides(t, usage, "<code>"+key+"</code>")
+}
+
+// TestACommandIsWhatItShows has a prompt with marks that change the direction of the text behind them.
+func TestACommandIsWhatItShows(t *testing.T) {
+	t.Parallel()
+	g := gatetest.Start(t, gatetest.Config{App: app + generating, Site: site})
+	b, _ := taskUser(t, g, "5.00")
+	id := b.submitsByPage(t, "video", "a \u202ereversed\u2066 boat 👩\u200d🚀")
+	shown := b.page(t, "/console/tasks/"+id)
+	_, command, _ := strings.Cut(shown.Body, `id="curl">`)
+	command, _, _ = strings.Cut(command, "</pre>")
+	if !strings.Contains(command, `a \u202ereversed\u2066 boat 👩`+"\u200d🚀") {
+		t.Errorf("the command is %s", command)
+	}
+	if request := shownByAPI[seenTask](t, b, "/api/task/self/"+id).Request; request["prompt"] != "a \u202ereversed\u2066 boat 👩\u200d🚀" {
+		t.Errorf("the request is %v", request)
+	}
+}
