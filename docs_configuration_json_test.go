@@ -176,7 +176,7 @@ func TestTheJSONOfTheReferenceMatchesTheAdapter(t *testing.T) {
 }
 
 // setElsewhere has the fields whose default is not set in the provisioned module.
-var setElsewhere = []string{"storage", "media.path", "media.max_file", "media.s3.region", "passkey.origins"}
+var setElsewhere = []string{"storage", "media.path", "media.max_file", "media.s3.region", "passkey.origins", "mail.tls"}
 
 // TestTheDefaultsOfTheReferenceMatchTheCode provisions modules without any configuration
 // and compares their fields with the column Default.

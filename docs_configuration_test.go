@@ -61,6 +61,7 @@ var configurationBlocks = func() map[string]configurationBlock {
 		"session":         within("session", "session"),
 		"verification":    within("verification", "verification"),
 		"passkey":         within("passkey", "passkey"),
+		"mail":            within("mail", "mail"),
 		"modelgate_model": {"", []string{"http.matchers.modelgate_model"}, []string{""}},
 		"modelgate_messages and modelgate_completions": {
 			"", []string{"http.handlers.modelgate_messages", "http.handlers.modelgate_completions"}, []string{""},

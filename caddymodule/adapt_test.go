@@ -81,6 +81,13 @@ func TestABadConfigurationDoesNotStart(t *testing.T) {
 		"passkeys of a similar name": {"base_url https://a.b.example\npasskey {\n rp_id ab.example\n origin https://xab.example\n}", "", "browsers would refuse it"},
 		"passkeys without an origin": {"passkey {\n rp_id b.example\n}", "", "origin is missing"},
 		"passkeys for an address":    {"base_url http://127.0.0.1:8080\npasskey {\n rp_id localhost\n}", "", "only for https and for http://localhost"},
+		"mails without base_url":     {"mail {\n smtp a.example:25\n from a@b.example\n}", "", "base_url is missing"},
+		"mails without a server":     {"base_url https://a.example\nmail {\n from a@b.example\n}", "", "smtp is missing"},
+		"mails without a sender":     {"base_url https://a.example\nmail {\n smtp a.example:25\n}", "", "from is missing"},
+		"a mail password alone":      {"base_url https://a.example\nmail {\n smtp a.example:25\n from a@b.example\n password x\n}", "", "need each other"},
+		"no mail password":           {"base_url https://a.example\nmail {\n smtp a.example:25\n from a@b.example\n user x\n password {env.MODELGATE_NO_SUCH}\n}", "", "mail: password"},
+		"a mail password in clear":   {"base_url https://a.example\nmail {\n smtp a.example:25\n from a@b.example\n user x\n password y\n tls off\n}", "", "sent in clear"},
+		"an unknown mail server":     {"base_url https://a.example\nmail {\n smtp {env.MODELGATE_NO_SUCH}\n from a@b.example\n}", "", "mail: smtp"},
 		"a pattern among the names":  {"", "modelgate_messages {\n models a-*\n respond ok\n}", "is a pattern: only exact names are allowed, at "},
 	} {
 		t.Run(name, func(t *testing.T) {

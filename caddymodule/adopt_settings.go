@@ -146,14 +146,15 @@ func (rt *Runtime) adopt(ctx context.Context, a *App) error {
 	rt.configure(a)
 	rt.Store.Adopt(a.opener)
 	rt.adopted.Store(a)
-	if a.console {
+	if a.console.served {
 		rt.announceSetup(ctx)
 	}
 	return nil
 }
 
-// configure sets the settings of the directory.
+// configure sets the settings of the directory and the mail server.
 func (rt *Runtime) configure(a *App) {
 	rt.Directory.SetTOTPSkew(*a.Verification.TOTPSkew)
 	rt.Directory.SetCallbackCheck(a.Callback.check)
+	rt.Mail.Use(a.Mail.server)
 }

@@ -138,6 +138,9 @@ type App struct {
 	// http://localhost; else there are no passkeys.
 	Passkey Passkey `json:"passkey,omitzero"`
 
+	// The mails to users. Default: none are sent.
+	Mail Mail `json:"mail,omitzero"`
+
 	// The master keys, which seal the secrets in the store: 32 random bytes each, in
 	// base64 or hexadecimal. The first one seals, all of them open. Placeholders are
 	// resolved, such as `{env.MODELGATE_SECRET}` and `{file./path}`. Default: a key that
@@ -163,10 +166,16 @@ type App struct {
 	sender           *http.Client // of callbacks
 
 	started int64 // Unix seconds of this configuration's provisioning
-	console bool  // a site has the console, so users can log in
+	console console
 
 	offers *offers
 	lease  *lease
+}
+
+// console is what the app knows of the console of its sites.
+type console struct {
+	served bool   // a site has it, so users can log in
+	path   string // of its pages; empty: it has none
 }
 
 // offers are the names of the listed models, sorted.
@@ -200,6 +209,10 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return err
 	}
 	if err := a.Secrets.resolve(); err != nil {
+		return err
+	}
+
+	if err := a.provisionMail(); err != nil {
 		return err
 	}
 

@@ -53,6 +53,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		session { ... }
 //		verification { ... }
 //		passkey { ... }
+//		mail { ... }
 //		limits {
 //			body_read   <duration>
 //			body_memory <size>
@@ -101,6 +102,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"session":               a.Session.unmarshalCaddyfile,
 		"verification":          a.Verification.unmarshalCaddyfile,
 		"passkey":               a.Passkey.unmarshalCaddyfile,
+		"mail":                  a.Mail.unmarshalCaddyfile,
 		"limits":                a.Limits.unmarshalCaddyfile,
 	}
 	return settings.Block(d, words, "price", "family", "backend", "plan", "payment", "secret")

@@ -16,7 +16,7 @@ func metricSources(yield func(store string, source metrics.Source) bool) {
 	runtimes.Range(func(key, value any) bool {
 		rt := value.(*Runtime)
 		return yield(key.(string), metrics.Source{
-			Store: rt.Store, Directory: rt.Directory, Ledger: rt.Ledger, Tasks: rt.Tasks, Media: rt.Media, Detached: &rt.Detached,
+			Store: rt.Store, Directory: rt.Directory, Ledger: rt.Ledger, Tasks: rt.Tasks, Media: rt.Media, Mail: rt.Mail, Detached: &rt.Detached,
 			Mismatches: rt.verified.Load(), LastBackup: rt.LastBackup,
 			Tolerance: func() (ledger.Tolerance, bool) {
 				app, err := Active()

@@ -15,6 +15,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/mail"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/internal/task"
@@ -32,6 +33,7 @@ type Runtime struct {
 	Billing   *billing.Service
 	Tasks     *task.Engine
 	Media     *media.Archive
+	Mail      *mail.Queue
 	Rates     *limit.RateLimiter
 	Detached  limit.KeyedSemaphore // of detached calls, by user
 	Keyring   *seal.Keyring
@@ -130,6 +132,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	runtime.Mail = mail.Open(logger.Named("mail"))
 	runtime.configure(a)
 	runtime.Billing = billing.NewService(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
 	runtime.Tasks = task.Open(store, runtime.Ledger, task.Options{OnAudit: runtime.Directory.Audit.OnAudit, Logger: logger.Named("tasks")})
@@ -137,6 +140,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	if err := runtime.configureTasks(a, nil); err != nil { // the configuration may have stopped already
 		runtime.closeTasks(ctx)
 		runtime.Ledger.Close(ctx)
+		runtime.Mail.Close()
 		return nil, errors.Join(err, store.Close())
 	}
 	runtime.background.Go(runtime.sweep)
@@ -171,6 +175,7 @@ func (rt *Runtime) close(ctx context.Context) error {
 		rt.background.Wait()
 		rt.closeTasks(ctx)
 		rt.Ledger.Close(ctx)
+		rt.Mail.Close()
 	})
 	return rt.Store.Close()
 }
@@ -204,6 +209,7 @@ func (rt *Runtime) sweep() {
 			}{
 				{"cannot apply the retention of records", rt.keep},
 				{"cannot update subscriptions and orders", rt.Billing.Sweep},
+				{"cannot send mails about low balances", rt.NoteBalances},
 				{"cannot remove old tasks", rt.Tasks.Sweep},
 				{"cannot remove old files", rt.Media.Sweep},
 			} {

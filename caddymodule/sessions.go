@@ -168,9 +168,9 @@ func (v *Verification) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	})
 }
 
-// ServeConsole records that a site has the console. The console calls it from
-// Provision.
-func (a *App) ServeConsole() { a.console = true }
+// ServeConsole records that a site has the console, and the path of its pages; empty: it
+// has none. The console calls it from Provision.
+func (a *App) ServeConsole(path string) { a.console = console{true, cmp.Or(path, a.console.path)} }
 
 // OpenRegistration reports whether anonymous callers of the console may create an
 // account.

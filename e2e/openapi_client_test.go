@@ -19,14 +19,16 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/mail/mailtest"
 )
 
 // exampleClient sends the documented examples to a gateway.
 type exampleClient struct {
 	*openAPI
-	g    *gatetest.Gate
-	ops  map[string]string // pointers by operation id
-	sent map[string]bool   // operation ids, with the names of examples
+	g     *gatetest.Gate
+	mails *mailtest.Server
+	ops   map[string]string // pointers by operation id
+	sent  map[string]bool   // operation ids, with the names of examples
 
 	// real has the ids and secrets of this gateway by those of the examples.
 	real map[string]string

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/mail/mailtest"
 )
 
 // newExampleClient starts a gateway with all resources of the examples. Calls and videos have mock
@@ -34,10 +36,17 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 		service.ServeHTTP(w, r)
 	}))
 	t.Cleanup(front.Close)
+	mails := new(mailtest.Server)
+	mails.Start(t)
 	g := gatetest.Start(t, gatetest.Config{
 		App: `
 		base_url http://localhost:PORT
 		registration open
+		mail {
+			smtp ` + mails.Address() + `
+			from noreply@example.com
+			tls off
+		}
 		price demo-* {
 			input 3.00
 			output 15.00
@@ -102,7 +111,7 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 		` + gatetest.Console,
 	})
 	d := newOpenAPI(t, g.Do(t, http.MethodGet, "/openapi.json", "", "").Body)
-	c := &exampleClient{openAPI: d, g: g, ops: d.operations(), sent: make(map[string]bool), real: make(map[string]string)}
+	c := &exampleClient{openAPI: d, g: g, mails: mails, ops: d.operations(), sent: make(map[string]bool), real: make(map[string]string)}
 
 	// The backend returns the documented examples.
 	g.Backend.On("demo-1", func(w http.ResponseWriter, r *http.Request) {
@@ -398,6 +407,11 @@ func (c *exampleClient) factors(t *testing.T) {
 }
 
 func (c *exampleClient) end(t *testing.T) {
+	c.do(t, "changeSelf", exampleRequest{header: c.cookie, body: `{"email":"alice@example.com","balance_notice":"5.00"}`})
+	code := regexp.MustCompile(`\w{5}(-\w{5}){3}`).FindString(c.mails.Next(t).Text)
+	c.do(t, "confirmEmail", exampleRequest{header: c.cookie, body: `{"code":"` + code + `"}`})
+	c.do(t, "forgotPassword", exampleRequest{})
+	c.mails.Next(t)
 	c.do(t, "changePassword", exampleRequest{header: c.cookie})
 	c.do(t, "revokeKey", exampleRequest{header: c.cookie})
 	c.do(t, "logOut", exampleRequest{header: c.cookie})

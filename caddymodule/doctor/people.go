@@ -56,10 +56,16 @@ func checkPasskeys(config any) []Finding {
 	return nil
 }
 
-// checkSecrets checks where the master key is kept.
+// checkSecrets checks where the master key and the password of the mail server are kept.
 func checkSecrets(config any) []Finding {
 	keys, _ := at(config, "apps", "modelgate", "secrets").([]any)
 	var findings []Finding
+	if password := at(config, "apps", "modelgate", "mail", "password"); password != nil && inClear(password) {
+		findings = append(findings, Finding{
+			"error", "apps.modelgate.mail.password", "the password of the mail server is in clear in the configuration, which Caddy saves and shows at its admin endpoint",
+			usePlaceholder,
+		})
+	}
 	for i, key := range keys {
 		if inClear(key) {
 			findings = append(findings, Finding{

@@ -11,6 +11,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/mail"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -23,6 +24,7 @@ type Source struct {
 	Ledger    *ledger.Ledger
 	Tasks     *task.Engine
 	Media     *media.Archive
+	Mail      *mail.Queue
 	Detached  *limit.KeyedSemaphore
 
 	// Mismatches is how many problems the last verification found.
@@ -59,6 +61,7 @@ var (
 	storeFree     = prometheus.NewDesc("modelgate_store_free_bytes", "Free bytes on the medium of the store.", []string{"store"}, nil)
 	storeMinFree  = prometheus.NewDesc("modelgate_store_min_free_bytes", "Free bytes below which changes are refused.", []string{"store"}, nil)
 	lastBackup    = prometheus.NewDesc("modelgate_last_backup_timestamp_seconds", "Time of the last completed backup in Unix seconds; 0 if there was none.", []string{"store"}, nil)
+	mails         = prometheus.NewDesc("modelgate_mails_total", "Attempts to send mails: sent; retried; failed and dropped, not retried.", []string{"store", "outcome"}, nil)
 	credentials   = prometheus.NewDesc("modelgate_credentials", "Credentials in force.", []string{"store"}, nil)
 
 	detached       = prometheus.NewDesc("modelgate_detached", "Detached calls, whose callers have disconnected.", []string{"store"}, nil)
@@ -100,7 +103,7 @@ var taskDescs = []*prometheus.Desc{
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, storeFree, storeMinFree, lastBackup, credentials, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
+	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, storeFree, storeMinFree, lastBackup, credentials, mails, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
 		ch <- d
 	}
 	for _, d := range taskDescs {
@@ -127,6 +130,10 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		}
 		ch <- prometheus.MustNewConstMetric(credentials, prometheus.GaugeValue, float64(s.Directory.Count()), store)
 		ch <- prometheus.MustNewConstMetric(detached, prometheus.GaugeValue, float64(s.Detached.Held()), store)
+		mailed := s.Mail.Stats()
+		for outcome, n := range map[string]int64{"sent": mailed.Sent, "retried": mailed.Retried, "failed": mailed.Failed, "dropped": mailed.Dropped} {
+			ch <- prometheus.MustNewConstMetric(mails, prometheus.CounterValue, float64(n), store, outcome)
+		}
 		figures := s.Ledger.Stats()
 		ch <- prometheus.MustNewConstMetric(reservations, prometheus.GaugeValue, float64(figures.Open), store)
 		ch <- prometheus.MustNewConstMetric(reserved, prometheus.GaugeValue, units(figures.Reserved), store)

@@ -71,7 +71,7 @@ func (s *StepUp) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 		repl.Set("http.auth.user.id", account.UserID)
 	}
 	cookie, _ := s.app.Cookie()
-	dropCookies(r.Header, cookie, CeremonyCookie(cookie))
+	dropCookies(r.Header, cookie, CeremonyCookie(cookie), DeviceCookie(cookie))
 	r.Header.Del("Authorization")
 	r.Header.Del("X-Api-Key")
 	return reply.Pass(w, r, next, s.app.VersionHeader)
@@ -80,6 +80,10 @@ func (s *StepUp) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhtt
 // CeremonyCookie returns the name of the cookie that binds a log-in by passkey to its browser, given
 // the name of the session's cookie.
 func CeremonyCookie(session string) string { return session + "_passkey" }
+
+// DeviceCookie returns the name of the cookie by which a device is recognised, given the name of the
+// session's cookie.
+func DeviceCookie(session string) string { return session + "_device" }
 
 // account returns the account of a request that may pass.
 func (s *StepUp) account(r *http.Request) (*identity.Account, *fault.Fault) {

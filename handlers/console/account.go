@@ -14,6 +14,9 @@ type self struct {
 	ID          string             `json:"id"`
 	Name        string             `json:"name"`
 	DisplayName string             `json:"display_name,omitempty"`
+	Email       string             `json:"email,omitempty"`         // confirmed
+	Pending     string             `json:"email_pending,omitempty"` // waits for its code
+	Notice      money.Amount       `json:"balance_notice,omitempty"`
 	Created     int64              `json:"created"` // Unix seconds
 	Role        identity.Role      `json:"role,omitempty"`
 	Currency    string             `json:"currency"`
@@ -45,6 +48,10 @@ func showSelf(req *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	pending, err := req.runtime.Directory.PendingEmail(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	factors, err := req.runtime.Directory.Factors(ctx, id)
 	if err != nil {
 		return nil, err
@@ -66,7 +73,8 @@ func showSelf(req *request) (any, error) {
 		return nil, err
 	}
 	return self{
-		ID: id, Name: user.Name, DisplayName: user.DisplayName, Created: user.Created, Role: user.Role,
+		ID: id, Name: user.Name, DisplayName: user.DisplayName, Email: user.Email, Pending: pending, Notice: user.BalanceNotice,
+		Created: user.Created, Role: user.Role,
 		Currency: req.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
 		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token, ConsoleKey: consoleKey,
 	}, nil
@@ -85,12 +93,4 @@ func (req *request) planUse() ([]planUse, error) {
 	}
 	slices.SortStableFunc(used, func(a, b planUse) int { return cmp.Compare(a.End, b.End) })
 	return used, nil
-}
-
-// changeSelf changes the profile and answers the account.
-func changeSelf(req *request, profile identity.Profile) (any, error) {
-	if _, err := req.runtime.Directory.ChangeProfile(req.r.Context(), req.account, profile); err != nil {
-		return nil, err
-	}
-	return showSelf(req)
 }

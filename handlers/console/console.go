@@ -107,7 +107,6 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	if c.app, err = caddymodule.Of(ctx); err != nil {
 		return err
 	}
-	c.app.ServeConsole()
 	for i := range routes {
 		if event := routes[i].event; event != "" {
 			c.app.Metrics().AuthEvent(event)
@@ -116,7 +115,15 @@ func (c *Console) Provision(ctx caddy.Context) (err error) {
 	for _, provider := range c.app.Payments() {
 		c.app.Metrics().Payments(provider)
 	}
-	return c.provisionPages()
+	if err = c.provisionPages(); err != nil {
+		return err
+	}
+	path := ""
+	if c.pages != nil {
+		path = c.Path
+	}
+	c.app.ServeConsole(path)
+	return nil
 }
 
 // rates returns the rates by the words of the configuration.

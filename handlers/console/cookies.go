@@ -4,6 +4,8 @@ import (
 	"net/http"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
@@ -44,6 +46,26 @@ func (req *request) takeCeremony() (string, error) {
 	}
 	req.setCookie(name, "", -1, secure, http.SameSiteStrictMode)
 	return secret, nil
+}
+
+// deviceLife is the maximum lifetime of a cookie in browsers (RFC 6265bis, section 5.5).
+const deviceLife = 400 * 24 * time.Hour
+
+// noteDevice records the device of a user who has logged in, if mails are sent, and sets its cookie.
+// send is called if the device is new; it may be nil. If this fails, the log-in succeeds.
+func (req *request) noteDevice(userID string, send func(identity.Recipient)) {
+	if req.console.app.CheckMail() != nil {
+		return
+	}
+	name, secure := req.console.app.Cookie()
+	name = auth.DeviceCookie(name)
+	brought, _ := auth.Cookie(req.r.Header, name) // ambiguous: a new device
+	secret, err := req.runtime.Directory.NoteDevice(req.r.Context(), userID, brought, send)
+	if err != nil {
+		req.console.logger.Warn("the device of a log-in could not be recorded", zap.String("request_id", req.id), zap.Error(err))
+		return
+	}
+	req.setCookie(name, secret.Reveal(), deviceLife, secure, http.SameSiteLaxMode)
 }
 
 // setCookie sets a cookie for every path of this host, which no script can read. If secure,

@@ -76,6 +76,9 @@ func (req *request) answerLogIn(entry identity.Entry, err error) (any, error) {
 		return nil, err
 	}
 	req.endReplaced(entry)
+	if len(entry.Factors) == 0 {
+		req.noteDevice(entry.Account.UserID, req.mailLogIn())
+	}
 	answer := loggedIn{SecondFactor: len(entry.Factors) > 0, Methods: entry.Factors, Expires: entry.Expires}
 	if answer.SecondFactor {
 		req.setSession(entry.Secret, time.Unix(entry.Expires, 0).Sub(req.runtime.Store.Now()))
@@ -194,7 +197,7 @@ func (in passwordReset) check() *fault.Fault {
 	return nil
 }
 
-// resetPassword sets a password by the one-time code of an operator.
+// resetPassword sets a password by the one-time code of an operator or of a mail.
 func resetPassword(req *request, in passwordReset) (any, error) {
 	return struct{}{}, req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
 }

@@ -54,6 +54,15 @@ var (
 		return req.checkStepUp()
 	}}
 
+	// stepUpForEmail is stepUpOrPassword for a change of the address to which codes for a new password
+	// are mailed.
+	stepUpForEmail = &protection{"step-up or password for the e-mail address", false, func(req *request, in any) error {
+		if change := in.(selfChange); change.Email != nil {
+			return req.checkPassword(change)
+		}
+		return nil
+	}}
+
 	// stepUpAbove requires a step-up if the price is above step_up_above.
 	stepUpAbove = &protection{"step-up above a price", false, func(req *request, in any) error {
 		if req.console.app.Verification.StepUpAbove == nil {

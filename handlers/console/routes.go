@@ -62,10 +62,12 @@ var routes = append([]route{
 	{"POST", "/api/user/login/2fa", half, jsonBody, logins, nothingMore, "", takes(logInCode).counted("login_2fa")},
 	{"POST", "/api/user/logout", half, maybe, writes, nothingMore, "", takes(logOut).counted("logout")},
 	{"POST", "/api/user/password", user, jsonBody, writes, stepUp, "", takes(changePassword).counted("password_change")},
+	{"POST", "/api/user/password/forgot", public, jsonBody, logins, nothingMore, "", takes(forgotPassword).counted("password_forgot")},
 	{"POST", "/api/user/password/reset", public, jsonBody, logins, nothingMore, "", takes(resetPassword).counted("password_reset")},
 
 	{"GET", "/api/user/self", user, nothing, reads, nothingMore, "", plain(showSelf)},
-	{"PUT", "/api/user/self", user, jsonBody, writes, nothingMore, "", takes(changeSelf)},
+	{"PUT", "/api/user/self", user, jsonBody, writes, stepUpForEmail, "", takes(changeSelf)},
+	{"POST", "/api/user/self/email", user, jsonBody, writes, nothingMore, "", takes(confirmEmail).counted("email_confirm")},
 	{"GET", "/api/user/self/sessions/", user, nothing, reads, nothingMore, "p page_size", lists(listSessions)},
 	{"DELETE", "/api/user/self/sessions/", user, nothing, writes, nothingMore, "which", plain(endSessions)},
 	{"DELETE", "/api/user/self/sessions/{id}", user, nothing, writes, nothingMore, "", plain(endSession)},

@@ -84,6 +84,7 @@ func TestProtectedRoutesMatchTheReference(t *testing.T) {
 	t.Parallel()
 	want := map[string]*protection{
 		"POST /api/user/password":               stepUp,
+		"PUT /api/user/self":                    stepUpForEmail,
 		"POST /api/user/2fa/setup":              stepUpToEnrol,
 		"POST /api/user/2fa/disable":            stepUp,
 		"POST /api/user/2fa/backup_codes":       stepUp,

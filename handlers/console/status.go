@@ -8,6 +8,7 @@ type status struct {
 	Setup        bool     `json:"setup_required"` // POST /api/setup has to make the first administrator
 	Registration bool     `json:"registration"`   // anyone may make an account
 	Passkeys     bool     `json:"passkeys"`
+	Mail         bool     `json:"mail"`            // users may have an address, and new passwords by mail
 	RPID         string   `json:"rp_id,omitempty"` // the relying party of passkeys
 	Currency     string   `json:"currency"`
 	Providers    []string `json:"payment_providers"`
@@ -22,7 +23,7 @@ func showStatus(req *request) (any, error) {
 	rp, off := app.RelyingParty()
 	return status{
 		Version: caddymodule.ReadBuild().Version, Setup: setup, Registration: app.OpenRegistration(),
-		Passkeys: off == nil, RPID: rp.ID,
+		Passkeys: off == nil, RPID: rp.ID, Mail: app.CheckMail() == nil,
 		Currency: app.Currency, Providers: append([]string{}, app.Payments()...),
 	}, nil
 }

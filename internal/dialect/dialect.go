@@ -213,17 +213,28 @@ var languages = language.NewMatcher([]language.Tag{language.English, language.Si
 // inLanguageOf returns f in the language that Accept-Language prefers, in the dialect of the
 // console. The other dialects use English.
 func (d Dialect) inLanguageOf(r *http.Request, f *fault.Fault) *fault.Fault {
-	if d != Console {
-		return f
-	}
-	accepted := r.Header.Get("Accept-Language")
-	if len(accepted) > maxAccepted {
-		return f
-	}
-	if _, i := language.MatchStrings(languages, accepted); i == 0 {
+	if d != Console || LanguageOf(r) == English {
 		return f
 	}
 	return f.Chinese()
+}
+
+// The languages that LanguageOf returns.
+const (
+	English = "en"
+	Chinese = "zh"
+)
+
+// LanguageOf returns the language that the Accept-Language of a request prefers.
+func LanguageOf(r *http.Request) string {
+	accepted := r.Header.Get("Accept-Language")
+	if len(accepted) > maxAccepted {
+		return English
+	}
+	if _, i := language.MatchStrings(languages, accepted); i == 0 {
+		return English
+	}
+	return Chinese
 }
 
 // maxAccepted is the maximum length of an Accept-Language that is read, in bytes. Clients without

@@ -101,8 +101,11 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"the stored password of %s cannot be read":                                                         "无法读取 %s 的密码",
 	"the first factor of an account is set up with its password":                                       "设置第一个验证因素需要密码",
 	"`password` is required: without a second factor, a new credential needs the password of its user": "缺少 `password`：没有第二因素时，创建凭据需要密码",
-	"code is required: enter the code that an operator gave you":                                       "缺少 code：请输入管理员提供的代码",
-	"this code is wrong, was used or replaced, or is older than %s":                                    "代码不正确、已使用、已被替换，或已超过 %s",
+	"code is required: enter the code that an operator gave you, or the one in the mail":               "缺少 code：请输入管理员提供的代码，或邮件中的代码",
+	"this code is wrong, was used or replaced, or has expired":                                         "代码不正确、已使用、已被替换，或已过期",
+	"this gateway sends no mails; ask its operator":                                                    "本网关不发送邮件；请联系管理员",
+	"an e-mail address has the form name@example.com, in ASCII and without spaces":                     "邮箱地址的格式为 name@example.com，仅限 ASCII 字符，不含空格",
+	"balance_notice is an amount, or 0 for no mails":                                                   "balance_notice 是金额；0 表示不发送邮件",
 
 	// Second factors.
 	"too many attempts: at most %d are allowed in %s":                                                                       "尝试次数过多：%[2]s内最多 %[1]d 次",

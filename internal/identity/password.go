@@ -105,9 +105,9 @@ func (d *Directory) hashNew(ctx context.Context, enter func() (password.Place, e
 	return place.Hash(ctx, text)
 }
 
-// setPassword replaces the hash of the user's password and ends the operator's code in force.
+// setPassword replaces the hash of the user's password and ends the codes in force.
 func (u *userRecord) setPassword(hash string) {
-	u.Password, u.ResetHash = hash, credential.Hash{}
+	u.Password, u.ResetHash, u.Mail.ResetHash = hash, credential.Hash{}, credential.Hash{}
 }
 
 // checkPassword returns the fault of [password.Check] for a new password of the user with this

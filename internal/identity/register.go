@@ -7,7 +7,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity/attempts"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/table"
@@ -169,8 +168,8 @@ func addUser(t storage.Txn, user userRecord, folded string) error {
 // resetCodeLife is how long an operator's one-time code for a new password is in force.
 const resetCodeLife = 24 * time.Hour
 
-// resetRecord maps a code to its user. The user's record has the hash of the code in force; a new
-// code or a new password ends it.
+// resetRecord maps a code to its user. The user's record has the hashes of the codes in force: one of
+// an operator, and one that was mailed. A new code ends the one of its kind, a new password both.
 type resetRecord struct {
 	Hash    credential.Hash `json:"hash"` // of the code
 	UserID  string          `json:"user_id"`
@@ -195,7 +194,7 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 	return code, err
 }
 
-// ResetPassword replaces the password of the user of a one-time code. It ends the user's sessions
+// ResetPassword replaces the password of the user of a one-time code, of an operator or in a mail. It ends the user's sessions
 // and access token; the factors stay. The code is used up in the transaction that sets the
 // password; an invalid password does not use it up. An attempt counts as a log-in from the
 // same address.
@@ -204,7 +203,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 		return refusal
 	}
 	if code == "" {
-		return fault.At(fault.MissingParameter, "code", "code is required: enter the code that an operator gave you")
+		return fault.At(fault.MissingParameter, "code", "code is required: enter the code that an operator gave you, or the one in the mail")
 	}
 	place, err := d.hasher.EnterAnonymous()
 	if err != nil {
@@ -247,7 +246,7 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 
 // resetting returns the user of a code in force. For every other code it returns the same error.
 func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userRecord, error) {
-	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or is older than %s", attempts.Words(resetCodeLife))
+	refusal := fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or has expired")
 	record, err := resetTable.Get(r, string(hash[:]))
 	if err != nil {
 		return nil, err
@@ -259,7 +258,7 @@ func (d *Directory) resetting(r storage.Reader, hash credential.Hash) (*userReco
 	if err != nil {
 		return nil, err
 	}
-	if user == nil || user.Disabled || user.ResetHash != hash || d.store.Now().Unix() >= record.Expires {
+	if user == nil || user.Disabled || user.ResetHash != hash && user.Mail.ResetHash != hash || d.store.Now().Unix() >= record.Expires {
 		return nil, refusal
 	}
 	return user, nil

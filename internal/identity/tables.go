@@ -13,7 +13,7 @@ var (
 	userTable = table.Table[userRecord]{
 		Name:    "user",
 		Key:     func(u *userRecord) table.Key { return table.Key{u.ID} },
-		Indexes: []*table.Index[userRecord]{&userNames},
+		Indexes: []*table.Index[userRecord]{&userNames, &userNotices},
 	}
 
 	// userNames makes names unique in the form that foldName returns.
@@ -24,6 +24,19 @@ var (
 		}
 		return table.Key{folded}
 	}}
+
+	// userNotices lists the users who get a mail when their balance is low.
+	userNotices = table.Index[userRecord]{Name: "usernotice", Fields: func(u *userRecord) table.Key {
+		if u.BalanceNotice <= 0 || u.Email == "" || u.Disabled {
+			return nil
+		}
+		return table.Key{}
+	}}
+
+	deviceTable = table.Table[deviceRecord]{
+		Name: "device",
+		Key:  func(d *deviceRecord) table.Key { return table.Key{d.UserID} },
+	}
 
 	// There is no index from the hash of a secret to its key, because Open loads all keys into
 	// memory.

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/audit"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity/credential"
+	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
@@ -23,6 +24,13 @@ type User struct {
 
 	// DisplayName is a name that the user chooses. It does not identify the user.
 	DisplayName string `json:"display_name,omitempty"`
+
+	// Email is the address that the user has confirmed, to which mails go. It does not identify the
+	// user: users may share one.
+	Email string `json:"email,omitempty"`
+
+	// BalanceNotice is the balance of the wallet below which the user gets a mail; zero: none.
+	BalanceNotice money.Amount `json:"balance_notice,omitempty"`
 
 	Limits Limits `json:"limits,omitzero"`
 	Token  *Token `json:"token,omitempty"` // nil if there is none
@@ -42,6 +50,8 @@ type userRecord struct {
 
 	// ResetHash is the hash of the operator's code in force, if there is one.
 	ResetHash credential.Hash `json:"reset_hash,omitzero"`
+
+	Mail mailState `json:"mail,omitzero"`
 }
 
 // foldName returns the form of a user name by which it is unique: RFC 8265,
@@ -231,40 +241,4 @@ func findUser(r storage.Reader, idOrName string) (*userRecord, error) {
 		}
 	}
 	return nil, fault.At(fault.NotFound, "user", "there is no user %q", idOrName)
-}
-
-// Profile is a change of the profile of a user. Fields that are nil stay.
-type Profile struct {
-	// DisplayName has up to 64 printable characters. Empty: the user name is shown.
-	DisplayName *string `json:"display_name,omitempty"`
-}
-
-const maxDisplayName = 64
-
-// ChangeProfile changes the profile of the account's user. Setting the current value is not a
-// change.
-func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (User, error) {
-	if err := refuseHalfOpen(a); err != nil {
-		return User{}, err
-	}
-	if p.DisplayName != nil {
-		name := strings.TrimSpace(*p.DisplayName)
-		n := utf8.RuneCountInString(name)
-		if n > maxDisplayName || !visible(name) {
-			return User{}, fault.At(fault.InvalidParameter, "display_name",
-				"a display name has at most %d visible characters, this has %d", maxDisplayName, n)
-		}
-		p.DisplayName = &name
-	}
-	return d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
-		if _, _, err := d.own(t, a); err != nil {
-			return nil, err
-		}
-		before := user.DisplayName
-		replace(&user.DisplayName, p.DisplayName)
-		if user.DisplayName == before {
-			return nil, nil
-		}
-		return a.event("profile.change", user.DisplayName), nil
-	})
 }

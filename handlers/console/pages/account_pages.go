@@ -3,6 +3,7 @@ package pages
 import (
 	"fmt"
 	"html/template"
+	"net/url"
 	"strings"
 )
 
@@ -12,6 +13,9 @@ var accountPages = []page{
 		{"passkeys", "/api/user/passkey/", ""}, {"sessions", "/api/user/self/sessions/", "p page_size"}, status,
 	}, actions: map[string]*action{
 		"profile":        do("PUT", "/api/user/self", "display_name!", after("/security", "profile")),
+		"email":          do("PUT", "/api/user/self", "email! password", after("/security", "email")),
+		"email_confirm":  do("POST", "/api/user/self/email", "code", after("/security", "email_confirmed")),
+		"notice":         do("PUT", "/api/user/self", "balance_notice:amount!", after("/security", "notice")),
 		"password":       do("POST", "/api/user/password", "password new_password", after("/security", "password")),
 		"passkey_remove": do("DELETE", "/api/user/self/passkeys/{id}", "", after("/security", "passkey_removed")),
 		"session_end":    do("DELETE", "/api/user/self/sessions/{id}", "", after("/security", "session_ended")),
@@ -40,6 +44,16 @@ var accountFunctions = template.FuncMap{
 	"lines":     func(words []any) string { return strings.Join(strings.Fields(fmt.Sprintln(words...)), "\n") },
 	"local":     func(seconds any) string { return strings.TrimSuffix(at(seconds, "2006-01-02T15:04:05"), ":00") },
 	"enrolment": enrolmentOf,
+	"in_query":  inQuery,
+}
+
+// inQuery returns a parameter of the query of a path, such as the code in the link of a mail.
+func inQuery(path, name string) string {
+	target, err := url.Parse(path)
+	if err != nil {
+		return ""
+	}
+	return target.Query().Get(name)
 }
 
 // rowOf returns the row of a list of the API in which a member has a value; nil if there is none.

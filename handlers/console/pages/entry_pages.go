@@ -23,8 +23,11 @@ var entryPages = []page{
 	{path: "/setup", name: "setup", access: anyone, loads: []load{status}, actions: map[string]*action{
 		"setup": {calls: []call{{"POST", "/api/setup", "code username password"}, logIn}, then: "{next}"},
 	}},
-	{path: "/reset", name: "reset", access: anyone, actions: map[string]*action{
+	{path: "/reset", name: "reset", access: anyone, loads: []load{status}, actions: map[string]*action{
 		"reset": do("POST", "/api/user/password/reset", "code password", after("/login", "reset")),
+	}},
+	{path: "/forgot", name: "forgot", access: anyone, loads: []load{status}, actions: map[string]*action{
+		"forgot": do("POST", "/api/user/password/forgot", "username", after("/reset", "forgot")),
 	}},
 	{path: "/preferences", name: "preferences", access: anyone, actions: map[string]*action{
 		"language": {then: "{return}"}, "theme": {then: "{return}"},

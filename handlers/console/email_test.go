@@ -1,0 +1,457 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/mail/mailtest"
+)
+
+// mailing returns the configuration of a gateway that sends mails to a server, and starts that.
+func mailing(t testing.TB) (*mailtest.Server, gatetest.Config) {
+	t.Helper()
+	s := new(mailtest.Server)
+	s.Start(t)
+	return s, gatetest.Config{Site: site, App: app + fmt.Sprintf("mail {\nsmtp %s\nfrom \"Example AI <noreply@example.com>\"\ntls off\n}\n", s.Address())}
+}
+
+var (
+	mailedCode = regexp.MustCompile(`\b[0-9A-Z]{5}(-[0-9A-Z]{5}){3}\b`)
+	mailedLink = regexp.MustCompile(`https?://\S+`)
+)
+
+// codeIn returns the code of a mail, which must have a subject, and links to the gateway only.
+func codeIn(t testing.TB, g *gatetest.Gate, m mailtest.Mail, to, subject string) string {
+	t.Helper()
+	if m.To != to || !strings.Contains(m.Subject, subject) || m.From != "noreply@example.com" {
+		t.Errorf("the mail to %s is %s", m.To, m.Subject)
+	}
+	for _, link := range mailedLink.FindAllString(m.Text, -1) {
+		if !strings.HasPrefix(link, g.URL("/console/")) {
+			t.Errorf("the mail has the link %s", link)
+		}
+	}
+	return mailedCode.FindString(m.Text)
+}
+
+// confirms sets and confirms an address for mails.
+func (b *browser) confirms(t testing.TB, s *mailtest.Server, address string) {
+	t.Helper()
+	b.does(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":%q,"password":%q}`, address, password))
+	code := codeIn(t, b.gate, s.Next(t), address, "e-mail")
+	b.does(t, "POST", "/api/user/self/email", fmt.Sprintf(`{"code":%q}`, code))
+}
+
+type mailSelf struct {
+	ID      string `json:"id"`
+	Email   string `json:"email"`
+	Pending string `json:"email_pending"`
+	Notice  string `json:"balance_notice"`
+}
+
+func (b *browser) mailed(t testing.TB) (self mailSelf) {
+	t.Helper()
+	into(t, b.does(t, "GET", "/api/user/self", ""), &self)
+	return self
+}
+
+// forgets asks for a mail with a code for a new password.
+func forgets(t testing.TB, g *gatetest.Gate, name string) gatetest.Answer {
+	t.Helper()
+	return g.Do(t, "POST", "/api/user/password/forgot", "Content-Type: application/json", fmt.Sprintf(`{"username":%q}`, name))
+}
+
+// posted waits until the store has made the changes that requests have left behind.
+func posted(t testing.TB) {
+	t.Helper()
+	if err := gatetest.Runtime(t).Store.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestAnAddressCountsOnceItsCodeWasEntered(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b, other := newBrowser(g), newBrowser(g)
+	b.registers(t)
+	other.registers(t)
+	b.refused(t, "PUT", "/api/user/self", `{"email":"ann@example.org"}`, 400, "MISSING_PARAMETER")
+	b.refused(t, "PUT", "/api/user/self", `{"email":"ann@example.org","password":"wrong"}`, 403, "VERIFICATION_FAILED")
+	for _, bad := range []string{`ann`, `ann@localhost`, `ann@example.org\r\nBcc: eve@example.org`, `<ann@example.org>`, `ann@example.org,eve@example.org`, `ann@[127.0.0.1]`, `\u202eann@example.org`} {
+		b.refused(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":"%s","password":%q}`, bad, password), 400, "INVALID_PARAMETER")
+	}
+	b.does(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":" ann@example.org ","password":%q}`, password))
+	code := codeIn(t, g, s.Next(t), "ann@example.org", "e-mail")
+	if self := b.mailed(t); self.Email != "" || self.Pending != "ann@example.org" {
+		t.Errorf("the account is %+v", self)
+	}
+	entered := fmt.Sprintf(`{"code":%q}`, code)
+	b.refused(t, "POST", "/api/user/self/email", `{"code":"00000-00000-00000-00000"}`, 403, "VERIFICATION_FAILED")
+	other.refused(t, "POST", "/api/user/self/email", entered, 403, "VERIFICATION_FAILED")
+	b.does(t, "POST", "/api/user/self/email", entered)
+	b.refused(t, "POST", "/api/user/self/email", entered, 403, "VERIFICATION_FAILED")
+	if self := b.mailed(t); self.Email != "ann@example.org" || self.Pending != "" {
+		t.Errorf("the account is %+v", self)
+	}
+
+	// A later address leaves the earlier one in force until it is confirmed, and its code expires.
+	b.does(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":"new@example.org","password":%q}`, password))
+	code = codeIn(t, g, s.Next(t), "new@example.org", "e-mail")
+	g.Wait(30 * time.Minute)
+	b.refused(t, "POST", "/api/user/self/email", fmt.Sprintf(`{"code":%q}`, code), 403, "VERIFICATION_FAILED")
+	if self := b.mailed(t); self.Email != "ann@example.org" || self.Pending != "" {
+		t.Errorf("the account is %+v", self)
+	}
+	b.does(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":"","password":%q}`, password))
+	if self := b.mailed(t); self.Email != "" {
+		t.Errorf("the account is %+v", self)
+	}
+
+	// With a second factor, a change needs a step-up.
+	b.enrols(t)
+	g.Wait(time.Hour)
+	b.refused(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":"ann@example.org","password":%q}`, password), 403, "VERIFICATION_REQUIRED")
+	b.does(t, "PUT", "/api/user/self", `{"display_name":"Ann"}`)
+	b.verifies(t)
+	b.does(t, "PUT", "/api/user/self", `{"email":"ann@example.org"}`)
+	s.Next(t)
+
+	// Nobody can fill a mailbox: five codes in a day to one address, and of one user.
+	for i := range 5 {
+		address, want := "ann@example.org", ""
+		if i > 1 {
+			want = "TOO_MANY_ATTEMPTS"
+		}
+		b.verifies(t)
+		if answer, e := b.ask(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":%q}`, address)); e.Code != want {
+			t.Errorf("the further code %d is answered %d %s", i+1, answer.Status, answer.Body)
+		}
+		if want == "" {
+			s.Next(t)
+		}
+	}
+	s.None(t)
+	if g.Logged("ann@example.org") || g.Logged(code) {
+		t.Error("the log has an address or a code")
+	}
+}
+
+func TestAForgottenPasswordIsResetByMail(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b, plain := newBrowser(g), newBrowser(g)
+	name, without := b.registers(t), plain.registers(t)
+	b.confirms(t, s, "ann@example.org")
+	b.enrols(t)
+
+	// The answer is the same for all names.
+	answers := make(map[string]bool)
+	for _, who := range []string{without, "nobody-of-this-name", "usr_1", strings.Repeat("x", 300), "\u202e", strings.ToUpper(name), name} {
+		answer := forgets(t, g, who)
+		answer.Header.Del("X-Request-Id")
+		answer.Header.Del("Date")
+		answers[fmt.Sprint(answer.Status, answer.Body, answer.Header)] = true
+	}
+	if len(answers) != 1 {
+		t.Errorf("the answers are %v", answers)
+	}
+	m := s.Next(t)
+	code := codeIn(t, g, m, "ann@example.org", "new password")
+	if link := mailedLink.FindString(m.Text); link != g.URL("/console/reset?code="+code) || !strings.Contains(m.Text, name) {
+		t.Errorf("the mail is\n%s", m.Text)
+	}
+	posted(t)
+	s.None(t) // no second mail within some minutes
+
+	// The link fills in the code and changes nothing. The code survives a refused form.
+	reset := newBrowser(g)
+	page := reset.page(t, "/console/reset?code="+code)
+	shows(t, page, 200, code)
+	form := hidden(t, page.Body, "reset")
+	form.Set("code", code)
+	form.Set("password", "short")
+	shows(t, reset.sends(t, "/console/reset?code="+code, form), 400, code)
+	form.Set("password", "another horse battery")
+	leads(t, reset.sends(t, "/console/reset?code="+code, form), "/console/login?done=reset")
+	refused(t, "the session before", g.Do(t, "GET", "/api/user/self", b.cookies(), ""), 401, "NOT_LOGGED_IN")
+	again := fmt.Sprintf(`{"code":%q,"password":"a third horse battery"}`, code)
+	reset.refused(t, "POST", "/api/user/password/reset", again, 403, "VERIFICATION_FAILED")
+	var entry struct {
+		Due bool `json:"require_2fa"`
+	}
+	into(t, reset.does(t, "POST", "/api/user/login", credentials(name, "another horse battery")), &entry)
+	if !entry.Due {
+		t.Error("the reset has removed the second factor")
+	}
+	if g.Logged(code) {
+		t.Error("the log has the code")
+	}
+}
+
+func TestAMailedCodeExpiresAndLeavesThatOfAnOperatorInForce(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b := newBrowser(g)
+	name := b.registers(t)
+	b.confirms(t, s, "ann@example.org")
+	var issued struct {
+		Code string `json:"code"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/reset-password", nil, &issued)
+	code := func() string {
+		forgets(t, g, name)
+		return codeIn(t, g, s.Next(t), "ann@example.org", "new password")
+	}
+	uses := func(code string) string {
+		_, e := newBrowser(g).ask(t, "POST", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":"another horse battery"}`, code))
+		return e.Code
+	}
+	first := code()
+	g.Wait(5 * time.Minute)
+	second := code()
+	if got := uses(first); got != "VERIFICATION_FAILED" {
+		t.Errorf("a replaced code is answered %q", got)
+	}
+	g.Wait(30 * time.Minute)
+	if got := uses(second); got != "VERIFICATION_FAILED" {
+		t.Errorf("an expired code is answered %q", got)
+	}
+	for range 3 { // five in a day
+		code()
+		g.Wait(5 * time.Minute)
+	}
+	forgets(t, g, name)
+	posted(t)
+	if got := uses(issued.Code); got != "" {
+		t.Errorf("the code of the operator is answered %q", got)
+	}
+	g.Wait(24 * time.Hour)
+
+	// A code that went to the earlier address ends with it.
+	b.does(t, "POST", "/api/user/login", credentials(name, "another horse battery"))
+	last := code()
+	b.does(t, "PUT", "/api/user/self", `{"email":"","password":"another horse battery"}`)
+	if got := uses(last); got != "VERIFICATION_FAILED" {
+		t.Errorf("a code to the removed address is answered %q", got)
+	}
+	forgets(t, g, name)
+	posted(t)
+	s.None(t)
+}
+
+func TestALogInFromANewDeviceIsMailed(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b := newBrowser(g)
+	name := b.registers(t)
+	b.confirms(t, s, "ann@example.org")
+	answer, _ := b.ask(t, "POST", "/api/user/login", credentials(name, password))
+	cookie := set(t, answer, "modelgate_session_device")
+	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.MaxAge != 400*86400 || len(cookie.Value) != 43 {
+		t.Errorf("the cookie is %s", cookie)
+	}
+	posted(t)
+	s.None(t)
+
+	thief := "Content-Type: application/json\nAccept-Language: zh\nUser-Agent: Mozilla/5.0 (X11; Linux) Firefox/140.0 see https://evil.example\n"
+	if answer := g.Do(t, "POST", "/api/user/login", thief, credentials(name, password)); answer.Status != 200 {
+		t.Fatal(answer.Body)
+	}
+	m := s.Next(t)
+	codeIn(t, g, m, "ann@example.org", "new device")
+	for _, text := range []string{name, "Firefox, Linux", "127.0.0.1", time.Now().UTC().Format(time.DateOnly), g.URL("/console/security")} {
+		if !strings.Contains(m.Text, text) {
+			t.Errorf("the mail has no %q:\n%s", text, m.Text)
+		}
+	}
+	if strings.Contains(m.Raw, "evil") {
+		t.Errorf("the mail has the text of the header:\n%s", m.Raw)
+	}
+	// A wrong password is not mailed, nor a log-in that still needs its second factor.
+	g.Do(t, "POST", "/api/user/login", thief, credentials(name, "wrong "+password))
+	b.enrols(t)
+	stranger := newBrowser(g)
+	stranger.seed = b.seed
+	stranger.does(t, "POST", "/api/user/login", credentials(name, password))
+	posted(t)
+	s.None(t)
+	if stranger.jar["modelgate_session_device"] != "" {
+		t.Error("a half-open session has a device")
+	}
+	stranger.does(t, "POST", "/api/user/login/2fa", `{"code":`+stranger.code(t)+`}`)
+	codeIn(t, g, s.Next(t), "ann@example.org", "new device")
+
+	// Two users of one browser keep one secret.
+	second := newBrowser(g)
+	other := second.registers(t)
+	second.confirms(t, s, "bob@example.org")
+	b.does(t, "POST", "/api/user/login", credentials(other, password))
+	codeIn(t, g, s.Next(t), "bob@example.org", "new device")
+	if b.jar["modelgate_session_device"] != cookie.Value {
+		t.Error("another user has changed the secret of the device")
+	}
+	b.does(t, "POST", "/api/user/login", credentials(other, password))
+	posted(t)
+	s.None(t)
+
+	// A user's devices are bounded, and so are the mails of a day.
+	mails := 0
+	for range 25 {
+		g.Wait(time.Minute)
+		g.Do(t, "POST", "/api/user/login", thief, credentials(other, password))
+	}
+	posted(t)
+	for range 9 {
+		s.Next(t)
+		mails++
+	}
+	s.None(t)
+	if g.Logged("bob@example.org") || g.Logged(cookie.Value) {
+		t.Error("the log has an address or the secret of a device")
+	}
+}
+
+func TestALowBalanceIsMailedOnce(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b := newBrowser(g)
+	name := b.registers(t)
+	id := b.mailed(t).ID
+	b.does(t, "PUT", "/api/user/self", `{"balance_notice":"5.00"}`)
+	b.refused(t, "PUT", "/api/user/self", `{"balance_notice":"-1"}`, 400, "INVALID_PARAMETER")
+	g.Credit(t, name, "9")
+	b.confirms(t, s, "ann@example.org")
+	sweep := func() {
+		t.Helper()
+		if err := gatetest.Runtime(t).NoteBalances(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	spend := func(amount string) {
+		t.Helper()
+		g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+id+"/debit", map[string]any{"amount": amount, "reason": "a test"}, nil)
+	}
+	sweep()
+	s.None(t)
+	spend("4.00") // exactly the amount is not below it
+	sweep()
+	s.None(t)
+	spend("0.50")
+	sweep()
+	m := s.Next(t)
+	codeIn(t, g, m, "ann@example.org", "low")
+	if !strings.Contains(m.Text, "4.50 USD") || !strings.Contains(m.Text, "5.00 USD") || !strings.Contains(m.Text, g.URL("/console/wallet")) {
+		t.Errorf("the mail is\n%s", m.Text)
+	}
+	sweep()
+	g.Wait(25 * time.Hour)
+	sweep() // not again until it was above the amount
+	g.Credit(t, name, "1")
+	sweep()
+	spend("1.00")
+	sweep()
+	codeIn(t, g, s.Next(t), "ann@example.org", "low")
+	g.Credit(t, name, "1")
+	sweep()
+	spend("1.00")
+	sweep() // within the day
+	s.None(t)
+	g.Wait(25 * time.Hour)
+	sweep()
+	codeIn(t, g, s.Next(t), "ann@example.org", "low")
+	b.does(t, "POST", "/api/user/login", credentials(name, password))
+	b.does(t, "PUT", "/api/user/self", `{"balance_notice":"0"}`)
+	g.Wait(25 * time.Hour)
+	g.Credit(t, name, "1")
+	sweep()
+	spend("1.00")
+	sweep()
+	s.None(t)
+}
+
+func TestAMailServerThatIsDownDelaysNoRequest(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b := newBrowser(g)
+	name := b.registers(t)
+	b.confirms(t, s, "ann@example.org")
+	s.Stop()
+	refusedBefore := forgets(t, g, name)
+	if refusedBefore.Status != 200 {
+		t.Errorf("answered %d %s", refusedBefore.Status, refusedBefore.Body)
+	}
+	line := g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("logger") == "modelgate.mail" && l.Text("level") == "warn" })
+	if line.Text("mail") != "reset" || !strings.HasPrefix(line.Text("user_id"), "usr_") || line.Text("error") == "" {
+		t.Errorf("the line is %v", line)
+	}
+	// A reload keeps what waits.
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	s.Start(t)
+	code := codeIn(t, g, s.Next(t), "ann@example.org", "new password")
+	newBrowser(g).does(t, "POST", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":"another horse battery"}`, code))
+	gatetest.Eventually(t, "the mail is counted", func() (string, bool) {
+		_, body := g.Admin(t, http.MethodGet, "/metrics", nil)
+		found := regexp.MustCompile(`modelgate_mails_total\{outcome="(sent|retried)".*\} [1-9]`).FindAllString(string(body), -1)
+		return strings.Join(found, "\n"), len(found) == 2
+	})
+	s.None(t)
+
+	// Without mail in the configuration, everything about it is closed.
+	config.App = app
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	gatetest.Runtime(t)
+	refused(t, "without mail", forgets(t, g, name), 404, "NOT_FOUND")
+	b = newBrowser(g)
+	b.does(t, "POST", "/api/user/login", credentials(name, "another horse battery"))
+	b.refused(t, "PUT", "/api/user/self", `{"email":"new@example.org","password":"another horse battery"}`, 404, "NOT_FOUND")
+	b.refused(t, "PUT", "/api/user/self", `{"balance_notice":"1"}`, 404, "NOT_FOUND")
+	b.does(t, "PUT", "/api/user/self", `{"email":"","balance_notice":"0","password":"another horse battery"}`)
+	if page := b.page(t, "/console/security"); strings.Contains(page.Body, `name="email"`) {
+		t.Error("the page has a field for the address")
+	}
+	if page := newBrowser(g).page(t, "/console/login"); strings.Contains(page.Body, "/console/forgot") || b.jar["modelgate_session_device"] != "" {
+		t.Error("the page leads to a mail, or there is a cookie for the device")
+	}
+}
+
+func TestMailsAreInTheLanguageOfTheUser(t *testing.T) {
+	s, config := mailing(t)
+	g := gatetest.Start(t, config)
+	b := newBrowser(g)
+	name := b.registers(t)
+	b.jar["modelgate_language"] = "zh"
+	page := b.page(t, "/console/security")
+	form, _ := filled(t, page, "email")
+	form.Set("email", "ann@example.org")
+	form.Set("password", password)
+	leads(t, b.sends(t, "/console/security", form), "/console/security?done=email")
+	m := s.Next(t)
+	if m.Subject != "请确认您的邮箱地址" {
+		t.Errorf("the subject is %s", m.Subject)
+	}
+	page = b.page(t, "/console/security")
+	shows(t, page, 200, "ann@example.org")
+	leads(t, b.completes(t, page, "email_confirm", map[string]string{"code": mailedCode.FindString(m.Text)}), "/console/security?done=email_confirmed")
+	leads(t, b.fills(t, "/console/security", "notice", map[string]string{"balance_notice": "2.5"}), "/console/security?done=notice")
+	if self := b.mailed(t); self.Email != "ann@example.org" || self.Notice != "2.50" {
+		t.Errorf("the account is %+v", self)
+	}
+	visitor := newBrowser(g)
+	shows(t, visitor.page(t, "/console/login"), 200, `href="/console/forgot"`)
+	asking, _ := filled(t, visitor.page(t, "/console/forgot"), "forgot")
+	asking.Set("username", name)
+	leads(t, visitor.sends(t, "/console/forgot", asking), "/console/reset?done=forgot")
+	shows(t, visitor.page(t, "/console/reset?done=forgot"), 200, "on its way")
+	if m := s.Next(t); !strings.Contains(m.Subject, "重设") || !strings.Contains(m.Text, name) {
+		t.Errorf("the mail is %s\n%s", m.Subject, m.Text)
+	}
+}
