@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
 )
@@ -25,5 +27,14 @@ func TestVerifyRefusesTheFormatOfANewerBuild(t *testing.T) {
 	}
 	if _, err := Verify(t.Context(), store); err == nil || !strings.Contains(err.Error(), "use the build that wrote it") {
 		t.Errorf("the format of a newer build: %v", err)
+	}
+}
+
+func TestASecondVerificationAtTheSameTimeIsRefused(t *testing.T) {
+	t.Parallel()
+	c := &call{Runtime: new(caddymodule.Runtime)}
+	c.Verifying.Lock()
+	if _, err := verifyStore(c); fault.OrInternal(err, "").Code != fault.Conflict {
+		t.Errorf("while the store is verified: %v", err)
 	}
 }
