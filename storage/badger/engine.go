@@ -41,7 +41,7 @@ type engine struct {
 	writer chan struct{} // holds a token while an update runs
 	spare  []change      // memory for the changes of the next transaction; protected by the token
 
-	reserve []byte // see sizing.reserve
+	heap *heapGrowth
 
 	mu      sync.Mutex // guards closed, and calls of running.Add against it
 	closed  bool
@@ -91,17 +91,17 @@ func open(c config) (_ *engine, err error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	e := &engine{
-		db:      db,
-		log:     log,
-		lock:    held,
-		files:   files,
-		size:    c.size,
-		space:   newSpace(c, c.minFree),
-		rows:    newRows(c.size.rows),
-		inline:  int(c.size.inline()),
-		reserve: c.size.reserve(),
-		writer:  make(chan struct{}, 1),
-		ended:   make(chan struct{}),
+		db:     db,
+		log:    log,
+		lock:   held,
+		files:  files,
+		size:   c.size,
+		space:  newSpace(c, c.minFree),
+		rows:   newRows(c.size.rows),
+		inline: int(c.size.inline()),
+		heap:   startHeapGrowth(c.size.heapGrowth),
+		writer: make(chan struct{}, 1),
+		ended:  make(chan struct{}),
 	}
 	e.close = sync.OnceValue(e.shutdown)
 	e.running.Go(e.collectGarbage)
@@ -238,6 +238,7 @@ func (e *engine) shutdown() error {
 	e.mu.Unlock()
 	close(e.ended)
 	e.running.Wait()
+	e.heap.stop()
 	return errors.Join(e.db.Close(), makePrivate(e.files.dir), e.lock.release())
 }
 

@@ -39,20 +39,20 @@ const (
 // these sizes the p99 of calls at saturation on one core was 80 ms while tables
 // were merged. It is 50 ms now, and 35 ms without merges.
 type sizing struct {
-	memtable    int64 // writes collected in memory, and again in a log file
-	table       int64 // a merged table, compressed
-	baseLevel   int64 // size of the first level of merged tables
-	blockCache  int64 // blocks of tables, decompressed
-	indexCache  int64 // indexes and Bloom filters of tables
-	rows        int64 // values that were read recently
-	heapReserve int64 // see reserve
+	memtable   int64 // writes collected in memory, and again in a log file
+	table      int64 // a merged table, compressed
+	baseLevel  int64 // size of the first level of merged tables
+	blockCache int64 // blocks of tables, decompressed
+	indexCache int64 // indexes and Bloom filters of tables
+	rows       int64 // values that were read recently
+	heapGrowth int64 // at least, between two garbage collections
 }
 
 // sizings has the values of `memory`.
 var sizings = map[string]sizing{
-	"small":  {memtable: 7 << 18, table: 256 << 10, baseLevel: 3 << 18, blockCache: 4 << 20, indexCache: 4 << 20, rows: 8 << 20, heapReserve: 0},
-	"normal": {memtable: 7 << 19, table: 1 << 20, baseLevel: 3 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 128 << 20, heapReserve: 16 << 20},
-	"large":  {memtable: 28 << 20, table: 4 << 20, baseLevel: 24 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20, heapReserve: 32 << 20},
+	"small":  {memtable: 7 << 18, table: 256 << 10, baseLevel: 3 << 18, blockCache: 4 << 20, indexCache: 4 << 20, rows: 8 << 20, heapGrowth: 32 << 20},
+	"normal": {memtable: 7 << 19, table: 1 << 20, baseLevel: 3 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 128 << 20, heapGrowth: 64 << 20},
+	"large":  {memtable: 28 << 20, table: 4 << 20, baseLevel: 24 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20, heapGrowth: 128 << 20},
 }
 
 const (
@@ -71,14 +71,6 @@ const (
 // inline returns the largest value in bytes that is stored in the tree: no more
 // than a transaction may have.
 func (s sizing) inline() int64 { return min(maxInline, s.memtable*15/100) }
-
-// reserve returns memory that is never written to, so that the kernel never
-// provides it. Go starts a garbage collection when the heap has doubled, and
-// counts the reserve as part of the heap. Small memtables make a small heap,
-// which Go would collect more than twice as often for the same calls. A greater
-// GOGC would also multiply the memory for merging tables (measured with 300:
-// 516 MiB in all, with a bound of 300 MiB).
-func (s sizing) reserve() []byte { return make([]byte, s.heapReserve) }
 
 // leastFree returns the free space that the logs of all memtables, their tables
 // and two compactions may use before a commit can be refused.
