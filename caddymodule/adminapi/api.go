@@ -104,7 +104,7 @@ func writeAnswer(w http.ResponseWriter, status int, v any) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	_, _ = w.Write(append(body, '\n'))
+	_, _ = w.Write(append(body, '\n')) //nolint:gosec // our own JSON, with nosniff
 }
 
 // Error is a fault in JSON.

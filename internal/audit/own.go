@@ -9,7 +9,8 @@ import (
 )
 
 // ownActions are the actions of users on their own account that no other limit covers. An action
-// that revokes access or proves who the user is is never refused, so it is not in this table.
+// that revokes access, or that proves the identity of the user, is never refused, so it is not in
+// this table.
 var ownActions = map[string]bool{
 	"profile.change": true, "key.create": true, "key.change": true, "key.rotate": true,
 	"key.callback_secret": true, "token.mint": true, "subscription.preference": true,
