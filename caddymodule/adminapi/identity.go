@@ -1,6 +1,7 @@
 package adminapi
 
 import (
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/audit"
@@ -38,6 +39,9 @@ func listUsers(c *call) (any, error) {
 	users, next, err := c.Directory.Search(c.ctx(), text, p.After, p.Limit)
 	shown := make([]User, len(users))
 	for i, user := range users {
+		if c.actor != Operator { // the page of the user has them, for the roles that may see it
+			user.Email, user.BalanceNotice, user.Token = "", 0, nil
+		}
 		if shown[i], err = c.shownUser(user, err); err != nil {
 			return nil, err
 		}
@@ -114,8 +118,11 @@ func listEvents(c *call) (any, error) {
 	shown, names := make([]Event, len(events)), make(map[string]string)
 	for i, event := range events {
 		if _, known := names[event.Actor]; !known {
-			actor, _ := c.Directory.User(c.ctx(), event.Actor) // a service or the operator has no name
-			names[event.Actor] = actor.Name
+			names[event.Actor] = ""
+			if strings.HasPrefix(event.Actor, "usr_") { // a user may have the name of a service
+				actor, _ := c.Directory.User(c.ctx(), event.Actor)
+				names[event.Actor] = actor.Name
+			}
 		}
 		shown[i] = Event{event, names[event.Actor]}
 	}

@@ -203,7 +203,7 @@ func TestAResolvedMismatchIsNotListedAsOpen(t *testing.T) {
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
 		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "mismatch.resolve" && l.Text("actor") == "operator" && l.Text("user_id") == ann.UserID &&
-			strings.HasPrefix(l.Text("detail"), open[1].ID) && strings.HasSuffix(l.Text("detail"), "paid back at the service")
+			strings.HasPrefix(l.Text("detail"), open[1].ID) && l.Text("reason") == "paid back at the service"
 	})
 	for _, c := range []struct {
 		args []string

@@ -23,6 +23,10 @@ const (
 	// watchWait is how long one request waits for a change. It is shorter than the time
 	// that Caddy gives requests of its admin endpoint to end on a reload.
 	watchWait = 5 * time.Second
+
+	// maxRetries and retryPause bound the wait for an admin endpoint that has answered before.
+	maxRetries = 10
+	retryPause = 200 * time.Millisecond
 )
 
 func watchTasks(c *call) error {
@@ -78,6 +82,8 @@ type watcher struct {
 	known map[string]string // tasks that are followed, with the last printed state
 
 	tasks, failed, gone int
+
+	retries int // left until an answer; zero before the first one
 }
 
 // follow prints every change of the tasks until all have ended or the timeout is over.
@@ -94,9 +100,17 @@ func (w *watcher) follow(ctx context.Context) error {
 		// Round up to a second, so that the last request waits as well.
 		wait := min(left+time.Second-1, watchWait) / time.Second
 		var changes adminapi.WatchResponse
-		if err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &changes); err != nil {
+		err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &changes)
+		var exit errExit
+		if errors.As(err, &exit) && exit.code == exitUnreachable && w.retries > 0 && ctx.Err() == nil {
+			w.retries-- // a reload replaces the admin endpoint
+			time.Sleep(retryPause)
+			continue
+		}
+		if err != nil {
 			return err
 		}
+		w.retries = maxRetries
 		for _, id := range changes.Gone {
 			delete(w.known, id)
 			w.gone++

@@ -32,7 +32,7 @@ var adminRoutes = []struct {
 	{"POST", "users/{user}/role", onlyAdmin, stepUp, ""},
 	{"DELETE", "users/{user}/factors", forPeople, stepUp, "reason"},
 	{"POST", "users/{user}/reset-password", onlyAdmin, stepUp, ""},
-	{"POST", "users/{user}/unblock", forPeople, nothingMore, ""},
+	{"POST", "users/{user}/unblock", forPeople, stepUp, ""},
 	{"POST", "users/{user}/sign-out", forPeople, stepUp, ""},
 	{"POST", "users/{user}/disable", onlyAdmin, stepUp, ""},
 	{"POST", "users/{user}/enable", onlyAdmin, stepUp, ""},
@@ -67,14 +67,14 @@ var adminRoutes = []struct {
 
 	{"GET", "tasks", forPeople, nothingMore, "user status after limit"},
 	{"GET", "tasks/{task}", forPeople, nothingMore, ""},
-	{"POST", "tasks/{task}/retry", onlyAdmin, nothingMore, ""},
-	{"POST", "tasks/{task}/cancel", onlyAdmin, nothingMore, ""},
+	{"POST", "tasks/{task}/retry", onlyAdmin, stepUp, ""},
+	{"POST", "tasks/{task}/cancel", onlyAdmin, stepUp, ""},
 	{"GET", "callbacks", forPeople, nothingMore, "user after limit"},
 	{"POST", "callbacks/{task}/redeliver", forPeople, nothingMore, ""},
 	{"GET", "backends", forPeople, nothingMore, ""},
 	{"POST", "backends/{backend}/check", onlyAdmin, nothingMore, ""},
-	{"POST", "backends/{backend}/drain", onlyAdmin, nothingMore, ""},
-	{"POST", "backends/{backend}/enable", onlyAdmin, nothingMore, ""},
+	{"POST", "backends/{backend}/drain", onlyAdmin, stepUp, ""},
+	{"POST", "backends/{backend}/enable", onlyAdmin, stepUp, ""},
 }
 
 // administration returns the rows of adminRoutes as routes.
@@ -95,7 +95,7 @@ func administration() []route {
 	return rows
 }
 
-// administer returns what serves an operation.
+// administer returns the handler of an operation.
 func administer(o *adminapi.Operation) func(*request) (any, error) {
 	return func(req *request) (any, error) {
 		answer, err := o.Run(req.runtime, req.console.app, req.r, req.account, req.body)

@@ -37,6 +37,7 @@ func newPerson(t testing.TB, g *gatetest.Gate, role string) holder {
 	name := b.registers(t)
 	var self struct{ ID string }
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/role", map[string]any{"role": role}, &self)
+	b.does(t, "POST", "/api/user/login", credentials(name, password)) // a new role ends the sessions
 	var minted struct {
 		Token string `json:"access_token"`
 	}
@@ -296,7 +297,13 @@ func TestEveryActionOfAnAdministratorIsAudited(t *testing.T) {
 				l.Text("before") == c.before && l.Text("after") == c.after && l.Text("request_id") == answer.RequestID()
 		})
 	}
-	// The user learns what was done, and not by whom or why.
+	// The user learns what was done, and not by whom or why. The role has ended their token.
+	refused(t, "the token before the role", g.Do(t, "GET", "/api/user/self", user.auth, ""), 401, "NOT_LOGGED_IN")
+	var minted struct {
+		Token string `json:"access_token"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+user.name+"/token", nil, &minted)
+	user.auth = "Authorization: Bearer " + minted.Token
 	shown := get[json.RawMessage](t, user, "/api/user/activity/?page_size=100")
 	for _, hidden := range []string{admin.id, admin.account.name, "case 3,"} {
 		if strings.Contains(string(shown), hidden) {

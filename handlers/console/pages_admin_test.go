@@ -18,8 +18,9 @@ func official(t testing.TB, g *gatetest.Gate, role string) (b *browser, name str
 	t.Helper()
 	b = newBrowser(g)
 	name = b.registers(t)
-	b.enrols(t)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/role", map[string]any{"role": role}, nil)
+	b.does(t, "POST", "/api/user/login", credentials(name, password)) // a new role ends the sessions
+	b.enrols(t)
 	return b, name
 }
 
@@ -159,6 +160,7 @@ func TestARoleNeedsASecondFactor(t *testing.T) {
 	b := newBrowser(g)
 	name := b.registers(t)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/role", map[string]any{"role": "admin"}, nil)
+	b.does(t, "POST", "/api/user/login", credentials(name, password)) // a new role ends the sessions
 	for _, body := range b.languages(t, "/console/admin", 403) {
 		if !strings.Contains(body, `<a href="/console/security">`) {
 			t.Errorf("the page does not lead to the second factor: %s", body)

@@ -34,8 +34,9 @@ func TestEveryProtectedRouteAsksForAFreshStamp(t *testing.T) {
 	g := protecting(t)
 	b := newBrowser(g)
 	name := b.registers(t)
-	b.enrols(t)
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/role", map[string]any{"role": "admin"}, nil)
+	b.does(t, "POST", "/api/user/login", credentials(name, password)) // a new role ends the sessions
+	b.enrols(t)
 	g.Credit(t, name, "100.00")
 	b.verifies(t)
 	b.does(t, "POST", "/api/subscription/wallet/pay", `{"plan_id":1,"idempotency_key":"first"}`)

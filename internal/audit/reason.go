@@ -12,7 +12,8 @@ import (
 // MaxReason is the maximum length of a reason, in characters.
 const MaxReason = 500
 
-// CheckReason returns a fault unless a reason is acceptable. An empty one is if it is not required.
+// CheckReason returns a fault if a reason is too long, is not UTF-8, has control characters, or is
+// empty although required.
 func CheckReason(reason string, required bool) error {
 	switch n := utf8.RuneCountInString(reason); {
 	case strings.TrimSpace(reason) == "" && required:

@@ -154,7 +154,7 @@ func (b *Service) Resolve(ctx context.Context, actor, id, reason string) (resolv
 		m.Resolved = &records.Resolution{Time: b.store.Now().UnixMilli(), Actor: actor, Reason: reason}
 		resolved = &m
 		return &audit.Event{
-			Actor: actor, Action: "mismatch.resolve", User: m.User, Detail: detail(id, m.Provider, string(m.Kind), m.Event, reason),
+			Actor: actor, Action: "mismatch.resolve", User: m.User, Detail: detail(id, m.Provider, string(m.Kind), m.Event),
 		}, records.Mismatches.Put(t, before, &m)
 	})
 	return resolved, err

@@ -180,7 +180,7 @@ func (b *Service) Cancel(ctx context.Context, actor string, id int64, reason str
 		return Subscription{}, err
 	}
 	shown, _, err := once(ctx, b, user, c, nil, func(t *ledger.Txn, now time.Time) (Subscription, audit.Event, error) {
-		e := audit.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(records.Reference(id), reason)}
+		e := audit.Event{Actor: actor, Action: "subscription.cancel", User: user, Detail: detail(records.Reference(id))}
 		s, err := readSubscription(t, user, id)
 		if err != nil {
 			return Subscription{}, e, err

@@ -37,7 +37,8 @@ func ParseRole(word string) (Role, error) {
 	return "", fault.At(fault.InvalidParameter, "role", "role: %.64q is not a role; allowed: admin, support, finance, none", word)
 }
 
-// SetRole gives a user a role, or takes it with "". It acts on the next request.
+// SetRole gives a user a role, or takes it with "". It acts on the next request. A new role ends
+// the sessions and the access token of the user. The first administrator ends the set-up.
 func (d *Directory) SetRole(ctx context.Context, actor, idOrName string, role Role) (User, error) {
 	return d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
 		if err := checkActor(t, actor); err != nil || user.Role == role {
@@ -45,7 +46,18 @@ func (d *Directory) SetRole(ctx context.Context, actor, idOrName string, role Ro
 		}
 		before := user.Role
 		user.Role = role
-		return &audit.Event{Actor: actor, Action: "user.role", User: user.ID, Before: before.word(), After: role.word()}, nil
+		event := &audit.Event{Actor: actor, Action: "user.role", User: user.ID, Before: before.word(), After: role.word()}
+		if role == "" {
+			return event, nil
+		}
+		if role == Admin { // there is an administrator: the code in the log is not needed
+			if err := setupTable.Put(t, nil, &setupRecord{Used: true, Created: d.store.Now().Unix()}); err != nil {
+				return nil, err
+			}
+		}
+		// What was opened before may not have passed a second factor.
+		_, err := endAccess(t, user, nil, d.store.Now())
+		return event, err
 	})
 }
 

@@ -52,7 +52,8 @@ func (req *request) readForm() bool {
 func (req *request) do(name string, a *action) {
 	var data any
 	for _, c := range a.calls {
-		if slices.ContainsFunc(names(c.route), func(name string) bool { return req.value(name) == "" }) {
+		path, _, _ := strings.Cut(c.route, "?")
+		if slices.ContainsFunc(names(path), func(name string) bool { return req.value(name) == "" }) {
 			// Without the value, the path is that of another route: that of all sessions, not of one.
 			req.refused(name, &Fault{Status: http.StatusBadRequest, Code: "INVALID_PARAMETER", Message: req.text("error.form")})
 			return

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
@@ -98,6 +99,12 @@ func (req *request) text(key string, args ...any) string { return req.locale.tex
 func (req *request) show(p *page) {
 	if !req.enter(p) {
 		return
+	}
+	if p.roles != "" && len(p.actions) > 0 {
+		req.view.Form.Del("do") // a link fills in no form of the administration
+		if !p.filtered {
+			maps.DeleteFunc(req.view.Form, func(name string, _ []string) bool { return name != "done" && name != "after" })
+		}
 	}
 	if p.name == "admin_find" {
 		req.find()
