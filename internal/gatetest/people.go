@@ -1,6 +1,7 @@
 package gatetest
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -18,11 +19,17 @@ const Password = "correct horse battery staple"
 func (g *Gate) Login(t testing.TB, name, password string) (cookie string) {
 	t.Helper()
 	answer := g.Do(t, http.MethodPost, "/api/user/login", "Content-Type: application/json", fmt.Sprintf(`{"username":%q,"password":%q}`, name, password))
-	pair, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";")
-	if pair == "" {
-		return ""
+	return sessionOf(answer.Header)
+}
+
+// sessionOf returns the header with the session cookie that an answer sets; empty if it sets none.
+func sessionOf(header http.Header) string {
+	for _, line := range header.Values("Set-Cookie") {
+		if pair, _, _ := strings.Cut(line, ";"); strings.Contains(pair, "session=") {
+			return "Cookie: " + pair
+		}
 	}
-	return "Cookie: " + pair
+	return ""
 }
 
 // Post sends JSON with a session cookie; the request must succeed. It returns
@@ -34,10 +41,7 @@ func (g *Gate) Post(t testing.TB, cookie, path, body string) (data map[string]an
 	if err := json.Unmarshal([]byte(answer.Body), &e); err != nil || answer.Status != http.StatusOK {
 		t.Fatalf("%s: %d %s", path, answer.Status, answer.Body)
 	}
-	if pair, _, _ := strings.Cut(answer.Header.Get("Set-Cookie"), ";"); pair != "" {
-		cookie = "Cookie: " + pair
-	}
-	return e.Data, cookie
+	return e.Data, cmp.Or(sessionOf(answer.Header), cookie)
 }
 
 // Authenticator generates TOTP codes. It begins with the oldest valid code, so
