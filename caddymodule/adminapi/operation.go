@@ -113,6 +113,9 @@ func (o *Operation) Run(runtime *caddymodule.Runtime, app *caddymodule.App, r *h
 // readChange separates the reason of a change from its other parameters. From then on, every event
 // of the call has the reason.
 func (c *call) readChange(body []byte, required bool) error {
+	if string(body) == "null" { // no parameters, in JSON
+		body = nil
+	}
 	if c.body = body; len(body) > 0 {
 		var members map[string]strictjson.Raw
 		if f := strictjson.Decode(body, &members); f != nil {
