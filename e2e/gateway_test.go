@@ -257,22 +257,30 @@ func (g *gateway) newKey(user string) issued {
 	return key
 }
 
-// users returns the number of users.
-func (g *gateway) users() int {
+// users returns the number of users, of all pages of their list.
+func (g *gateway) users() (count int) {
 	g.t.Helper()
-	req, err := http.NewRequest(http.MethodGet, "http://"+g.Admin+"/modelgate/users", nil)
-	if err != nil {
-		g.t.Fatal(err)
+	for path := "/modelgate/users?limit=100"; ; {
+		req, err := http.NewRequest(http.MethodGet, "http://"+g.Admin+path, nil)
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		text, err := g.admin(req)
+		var list struct {
+			Items []json.RawMessage
+			Next  string
+		}
+		if err == nil {
+			err = json.Unmarshal(text, &list)
+		}
+		if err != nil {
+			g.t.Fatal(err)
+		}
+		if count += len(list.Items); list.Next == "" {
+			return count
+		}
+		path = "/modelgate/users?limit=100&after=" + list.Next
 	}
-	text, err := g.admin(req)
-	var list struct{ Items []json.RawMessage }
-	if err == nil {
-		err = json.Unmarshal(text, &list)
-	}
-	if err != nil {
-		g.t.Fatal(err)
-	}
-	return len(list.Items)
 }
 
 // post calls an admin route, which must succeed.
