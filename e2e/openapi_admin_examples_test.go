@@ -23,12 +23,13 @@ func (c *exampleClient) administration(t *testing.T) {
 	do("verifyStore", "getVerification", "getGatewayStatus", "listUsers", "getUser", "changeUserLimits", "getUser", "setRole")
 	c.g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+user+"/role", map[string]any{"role": "none"}, nil)
 
-	// Money. The wallet is empty when the payment is refunded, so the user owes it.
+	// Money. Nothing is available when the payment is refunded, so the user owes it. An image of an
+	// earlier example may still hold its price.
 	do("listAllPlans", "grantPlan", "listUserSubscriptions", "creditWallet", "debitWallet", "listUserLedger", "listAllOrders")
 	order := c.data(t, "getAnyOrder", exampleRequest{header: admin})
 	payment, _ := order["payment"].(string)
-	rest := c.g.WalletAtRest(t, user).Balance
-	c.g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+user+"/debit", map[string]any{"amount": rest, "reason": "test"}, nil)
+	wallet := c.g.WalletAtRest(t, user)
+	c.g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+user+"/debit", map[string]any{"amount": wallet.Balance - wallet.Held, "reason": "test"}, nil)
 	body := c.replaced(`{"id":"notice_03","type":"refunded","data":{"trade_no":"4mXq0Zt9RkLw2Hsd4mXq0Zt9RkLw2Hsd","payment":"` + payment + `","amount":"20.00","currency":"USD"}}`)
 	if answer := c.g.Do(t, http.MethodPost, "/api/user/demo/webhook", c.signed("Content-Type: application/json\nWebhook-Id: notice_03", body), body); answer.Status != http.StatusOK {
 		t.Fatalf("the refund is answered %d %s", answer.Status, answer.Body)
