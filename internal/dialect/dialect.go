@@ -210,6 +210,9 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	if status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer") // RFC 9110, section 15.5.2
 	}
+	if status == http.StatusUpgradeRequired {
+		header.Set("Upgrade", "HTTP/1.1") // RFC 9110, section 15.5.22
+	}
 	body := d.Body(f, requestID)
 	header.Set("Content-Length", strconv.Itoa(len(body)))
 	w.WriteHeader(status)
