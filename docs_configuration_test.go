@@ -63,8 +63,8 @@ var configurationBlocks = func() map[string]configurationBlock {
 		"passkey":         within("passkey", "passkey"),
 		"mail":            within("mail", "mail"),
 		"modelgate_model": {"", []string{"http.matchers.modelgate_model"}, []string{""}},
-		"modelgate_messages and modelgate_completions": {
-			"", []string{"http.handlers.modelgate_messages", "http.handlers.modelgate_completions"}, []string{""},
+		"modelgate_messages, modelgate_completions and modelgate_openai": {
+			"", []string{"http.handlers.modelgate_messages", "http.handlers.modelgate_completions", "http.handlers.modelgate_openai"}, []string{""},
 		},
 		"modelgate_console": {site("modelgate_console {\n%s\n}"), []string{"http.handlers.modelgate_console"}, []string{""}},
 		"modelgate_demo":    {site("modelgate_demo {\n%s\n}"), []string{"http.handlers.modelgate_demo"}, []string{""}},

@@ -23,7 +23,7 @@ func vendorAndFallback(t *testing.T, vendor, fallback string) site {
 		"/run/modelgate/openai.sock", filepath.Join(t.TempDir(), "openai.sock"),
 		"10.0.0.5:8000", fallback, "https://api.openai.com", vendor, "OPENAI_API_KEY", "OPERATOR_KEY", "gpt-4.1", "m-1",
 	).Replace(block)
-	_, completions, begins := strings.Cut(block, "modelgate_completions {\n")
+	_, completions, begins := strings.Cut(block, "modelgate_openai {\n")
 	completions, vendors, ends := strings.Cut(completions, "\n\t}\n}\n")
 	if !begins || !ends {
 		t.Fatalf("the configuration is not in the guide:\n%s", block)

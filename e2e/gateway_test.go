@@ -28,7 +28,7 @@ type site struct {
 	Money       string // inside the option modelgate: prices, plans, payments; enables the console
 	People      string // inside the option modelgate; enables the page, and the site is also localhost
 	Messages    string // inside the block of modelgate_messages
-	Completions string // inside the block of modelgate_completions
+	Completions string // inside the block of modelgate_openai
 	Routes      string // in addition to the directives of the gateway
 	Sites       string // in addition to the gateway's
 	Secure      bool   // users connect by https to a second site
@@ -115,7 +115,7 @@ http://{{.Address}}{{if and .Site.People (not .Site.Secure)}}, {{.Origin}}{{end}
 		models m-1
 		{{.Site.Messages}}
 	}
-	modelgate_completions {
+	modelgate_openai {
 		pass_up X-Held X-Script
 		models m-1
 		{{.Site.Completions}}

@@ -103,7 +103,7 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 			models demo-1
 			reverse_proxy BACKEND
 		}
-		modelgate_completions {
+		modelgate_openai {
 			models demo-1
 			reverse_proxy BACKEND
 		}
@@ -124,6 +124,11 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 					event("content_block_delta", `{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello!"}}`)+
 					event("message_delta", `{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}`)+
 					event("message_stop", `{"type":"message_stop"}`))
+				return
+			}
+			if r.URL.Path == "/v1/responses" {
+				gatetest.Send(w, event("response.output_text.delta", `{"type":"response.output_text.delta","delta":"Hello!"}`)+
+					event("response.completed", `{"type":"response.completed","response":{"usage":{"input_tokens":8,"output_tokens":3}}}`))
 				return
 			}
 			gatetest.Send(w, "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello!\"},\"finish_reason\":\"stop\"}]}\n\ndata: [DONE]\n\n")
@@ -225,8 +230,12 @@ func (c *exampleClient) calls(t *testing.T) {
 		x.header = c.key
 		c.do(t, "createMessage", x)
 		c.do(t, "createChatCompletion", x)
+		c.do(t, "createResponse", x)
 	}
-	for _, id := range []string{"countTokens", "createCompletion", "listModels", "getModel", "getKeyUsage"} {
+	for _, id := range []string{
+		"countTokens", "createCompletion", "countResponseTokens", "compactResponse", "createEmbedding", "createModeration", "rerank", "rerankV2",
+		"listModels", "getModel", "getKeyUsage",
+	} {
 		c.do(t, id, exampleRequest{header: c.key})
 	}
 	for _, id := range []string{"listModels", "getModel"} {

@@ -40,7 +40,7 @@ func TestHeadersAreCheckedBeforeTheBodyIsRead(t *testing.T) {
 		"33 MiB announced, 100-continue":       {headOf(messages, good, "Content-Length: "+itoa(33<<20)+"\nExpect: 100-continue"), tooLarge("32 MiB")},
 		"wrong method":                         {strings.Replace(headOf(messages, good, "Content-Length: 100"), "POST", "PUT", 1), refusal{405, "invalid_request_error", fault.MethodNotAllowed, "/v1/messages takes POST", ""}},
 		"misspelt path":                        {headOf("/v1/messages/", good, "Content-Length: 100"), notFound},
-		"unknown path":                         {headOf("/v1/messages/unknown", good, "Content-Length: 100"), notFound},
+		"unknown path":                         {headOf("/v1/messages/unknown", good, "Content-Length: 100"), unserved},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -77,6 +77,14 @@ func TestOtherPathsPass(t *testing.T) {
 	}
 }
 
+// unserved is the refusal of a path that no directive serves.
+var unserved = func() refusal {
+	f := notFound
+	f.message += "; POST is served at /v1/messages, /v1/messages/count_tokens, /v1/completions, /v1/chat/completions, /v1/responses, " +
+		"/v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations, /v1/rerank, /v2/rerank"
+	return f
+}()
+
 func TestAnUnknownPathIs404InItsDialect(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
 	key := g.NewKey(t, nil).Secret
@@ -85,7 +93,7 @@ func TestAnUnknownPathIs404InItsDialect(t *testing.T) {
 		"/v1/unknown":          "",
 		"/v1/messages/unknown": messages,
 		"/v1/messages/batches": messages,
-		"/v1/embeddings":       "",
+		"/v1/batches":          "",
 		"/v1/chat":             "",
 		"/v1/platform/video":   `{"code":"NOT_FOUND","message":"there is nothing at this path","error":{"code":"NOT_FOUND","message":"there is nothing at this path","type":"invalid_request_error","param":null}}`,
 		"/v1/Platform//video":  `{"code":"NOT_FOUND","message":"there is nothing at this path","error":{"code":"NOT_FOUND","message":"there is nothing at this path","type":"invalid_request_error","param":null}}`,
@@ -96,7 +104,7 @@ func TestAnUnknownPathIs404InItsDialect(t *testing.T) {
 			t.Parallel()
 			got := wire(t, g, http.MethodPost, target, key, "{}")
 			if !strings.HasPrefix(want, "{") {
-				notFound.check(t, want, got)
+				unserved.check(t, want, got)
 			} else if got.Status != http.StatusNotFound || got.Body != want || got.RequestID() == "" {
 				t.Errorf("answered %d %s", got.Status, got.Body)
 			}

@@ -82,7 +82,7 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 	}
 	err := next.ServeHTTP(w, r)
 	if err == nil && Unhandled(r) {
-		NotFound(w, r, versionHeader)
+		notFound(w, r, versionHeader, offered(r))
 	}
 	return err
 }
@@ -102,8 +102,13 @@ func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/ap
 
 // NotFound answers 404.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
+	notFound(w, r, versionHeader, "")
+}
+
+// notFound answers 404 with the paths that are served.
+func notFound(w http.ResponseWriter, r *http.Request, versionHeader, paths string) {
 	f := fault.New(fault.NotFound, "there is nothing at this path")
-	if paths := offered(r); paths != "" {
+	if paths != "" {
 		f = fault.New(fault.NotFound, "there is nothing at this path; POST is served at %s", paths)
 	}
 	if clean, _ := canonical(r.URL.EscapedPath()); under(clean, "/v1/v1") {
@@ -118,12 +123,12 @@ const offerVar = "modelgate.offer"
 // Offer names the paths at which a directive takes POST requests, for the answer to a request that no
 // directive serves.
 func Offer(r *http.Request, table Table) {
-	if clean, _ := canonical(r.URL.EscapedPath()); !under(clean, "/v1") {
+	if clean, _ := canonical(r.URL.EscapedPath()); !under(clean, "/v1") || under(clean, "/v1/platform") {
 		return
 	}
 	paths, _ := caddyhttp.GetVar(r.Context(), offerVar).([]string)
 	for i := range table {
-		if table[i].literal && table[i].Method == http.MethodPost {
+		if table[i].literal && table[i].Method == http.MethodPost && !slices.Contains(paths, table[i].Path) {
 			paths = append(paths, table[i].Path)
 		}
 	}
