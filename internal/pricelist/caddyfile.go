@@ -46,7 +46,12 @@ func Block(p *catalog.Price) string {
 	if p.Request > 0 {
 		body = append(body, fmt.Sprintf("request %v", p.Request))
 	}
-	body = append(body, fmt.Sprintf("context %d", p.Context), fmt.Sprintf("max_output %d", p.MaxOutput))
+	if p.Context > 0 {
+		body = append(body, fmt.Sprintf("context %d", p.Context))
+	}
+	if p.MaxOutput > 0 {
+		body = append(body, fmt.Sprintf("max_output %d", p.MaxOutput))
+	}
 	rules := aboveBlocks(p.Above)
 	for i := range p.Tier {
 		t := &p.Tier[i]

@@ -66,7 +66,7 @@ var (
 	liteLLMPrice = regexp.MustCompile(`cost|pric|multiplier|uplift`)
 
 	// liteLLMModes are the modes that calls of this gateway have.
-	liteLLMModes = []string{"chat", "completion", "responses"}
+	liteLLMModes = []string{"chat", "completion", "responses", "embedding"}
 )
 
 func (e *entry) readLiteLLM(model map[string]any) {
@@ -82,9 +82,14 @@ func (e *entry) readLiteLLM(model map[string]any) {
 	}
 	p := &e.price
 	p.Context = e.count("max_input_tokens", model["max_input_tokens"])
-	p.MaxOutput = e.count("max_output_tokens", model["max_output_tokens"])
+	if mode != "embedding" {
+		p.MaxOutput = e.count("max_output_tokens", model["max_output_tokens"])
+	}
 	for _, member := range sorted(model) {
 		e.readMember(member, model[member])
+	}
+	if mode == "embedding" && p.Output == nil {
+		p.Output = new(money.Amount) // an embedding is no output
 	}
 }
 

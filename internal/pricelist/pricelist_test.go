@@ -176,6 +176,11 @@ price acme-2 {
 	context 128000
 	max_output 16384
 }
+price acme-embed {
+	input 0.10
+	output 0.00
+	context 8191
+}
 price acme-short {
 	input 1.00
 	output 1.00
@@ -192,13 +197,13 @@ price acme-short {
 	same(t, "skipped", reasons(list), []string{
 		`"acme-3": "acme-3" and "acme/acme-3" have different prices; choose one by its provider or its key`,
 		`"acme-ambiguous": it has no max_input_tokens from 1 to 1000000000`,
-		`"acme-embed": its mode is "embedding"; imported are chat, completion, responses`,
+		`"acme-draw": its mode is "image_generation"; imported are chat, completion, responses, embedding`,
 		`"acme-factor": tier fast: the factor must be from 0.0001 to 1000, with at most four decimal places`,
 		`"acme-old": it is deprecated`,
 		`"acme-shorter": above 272000: it must be from 1 to less than context, which is 200000`,
 	})
 	same(t, "ignored", list.Ignored, []string{
-		"input_cost_per_image", "output_cost_per_token_flex where it is 0", "provider_specific_entry.moon",
+		"input_cost_per_image", "output_cost_per_token where it is 0", "output_cost_per_token_flex where it is 0", "provider_specific_entry.moon",
 		"regional_processing_uplift_multiplier_eu",
 	})
 	if got := blocks(&pricelist.List{Prices: adapted(t, list.Caddyfile())}); got != want {
@@ -370,7 +375,7 @@ func TestChanges(t *testing.T) {
 	if got := changes(strings.Replace(all, "price acme-1 ", "price acme-* ", 1)); got != "" {
 		t.Errorf("a pattern with the same price: got%s", got)
 	}
-	if got := changes("price other {\nrequest 1\n}"); got != " # acme-1: new # acme-2: new # acme-short: new" {
+	if got := changes("price other {\nrequest 1\n}"); got != " # acme-1: new # acme-2: new # acme-embed: new # acme-short: new" {
 		t.Errorf("no price: got%s", got)
 	}
 }
