@@ -1,7 +1,7 @@
 // Package cli is the command `caddy modelgate` with its subcommands. Most of them send one
 // request to the admin endpoint of a running Caddy and print the answer, which has a type
-// of package adminapi. The commands restore, init, demo and version need no server, nor do
-// verify and doctor with a file.
+// of package adminapi. The commands restore, init, demo, version and price import need no
+// server, nor do verify and doctor with a file.
 //
 // The table [commands], in commands.go, orders.go and export.go, has a row for each command: its words, arguments and flags, its
 // request, and the printer of the answer. A command that does more has its own function.

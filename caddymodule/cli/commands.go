@@ -169,6 +169,19 @@ var commands = []command{
 		{use: "drain <backend>", short: "Stops new tasks of a backend, also after restarts: they wait; its running tasks continue", request: "POST /modelgate/backends/{backend}/drain", print: printBackends},
 		{use: "enable <backend>", short: "Starts new tasks of a drained backend again", request: "POST /modelgate/backends/{backend}/enable", print: printBackends},
 	}},
+	{use: "price", short: "Prices of models", subcommands: []command{
+		{
+			use: "import <file>", run: importPrices,
+			short: "Prints the prices of a public list, a file, as price blocks of a Caddyfile",
+			flags: []flag{
+				{name: "from", value: "", help: "Form of the list: models.dev or litellm (default: by its content)"},
+				{name: "provider", value: "", help: "Only models of this provider, as the list names it"},
+				{name: "model", value: []string(nil), help: "Only models with such a name, as claude-*"},
+				{name: "factor", value: "1", help: "Multiply all amounts by this number, as 1.2"},
+				{name: "diff", value: "", help: "Print only prices that differ from those of this Caddyfile, and exit with 1 if there are any"},
+			},
+		},
+	}},
 	{use: "version", short: "Shows the version, the commit and its date of this program; a running one may differ", run: showVersion},
 	{use: "status", short: "Shows whether the gateway takes calls, and the state of its store", run: showStatus},
 	{

@@ -1,0 +1,162 @@
+package pricelist
+
+import (
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// liteLLM is the form of LiteLLM's model_prices_and_context_window.json: one object of models.
+// Amounts are per token.
+var liteLLM = form{
+	name: "litellm", source: "model_prices_and_context_window.json of LiteLLM (github.com/BerriAI/litellm)", licence: "MIT",
+	matches: func(top map[string]any) bool {
+		known := false
+		for _, model := range top {
+			if object(model) == nil {
+				return false
+			}
+			known = known || object(model)["litellm_provider"] != nil
+		}
+		return known
+	},
+	read: func(r *reader, top map[string]any) {
+		for _, key := range sorted(top) {
+			model := object(top[key])
+			provider, _ := model["litellm_provider"].(string)
+			name := key
+			if prefix, rest, ok := strings.Cut(key, "/"); ok && isProvider(provider, prefix) {
+				name = rest
+			}
+			if key == "sample_spec" || r.Provider != "" && !isProvider(provider, r.Provider) || !r.wants(key, name) {
+				continue
+			}
+			e := &entry{reader: r, key: key}
+			e.readLiteLLM(model)
+			e.finish(name)
+		}
+	},
+}
+
+// isProvider reports whether provider is the one of this name, or a part of it such as
+// vertex_ai-language-models.
+func isProvider(provider, name string) bool {
+	return provider == name || strings.HasPrefix(provider, name+"-")
+}
+
+// liteLLMWords are the words of members without their suffixes.
+var liteLLMWords = map[string]string{ //nolint:gosec // tokens of models
+	"input_cost_per_token": "input", "output_cost_per_token": "output",
+	"cache_read_input_token_cost": "cache_read", "cache_creation_input_token_cost": "cache_write",
+	"cache_creation_input_token_cost_above_1hr": "cache_write_1h", "output_cost_per_reasoning_token": "reasoning",
+	"input_cost_per_audio_token": "audio_input", "output_cost_per_audio_token": "audio_output",
+	"input_cost_per_image_token": "image_input", "output_cost_per_image_token": "image_output",
+}
+
+var (
+	// liteLLMMember has the name of a member without its suffixes, the threshold in thousands of
+	// tokens, and the tier.
+	liteLLMMember = regexp.MustCompile(`^(.+?)(?:_above_([0-9]{1,6})k_tokens)?(?:_(priority|flex|batches))?$`)
+
+	// liteLLMPrice are members that probably say something about prices.
+	liteLLMPrice = regexp.MustCompile(`cost|pric|multiplier|uplift`)
+
+	// liteLLMModes are the modes that calls of this gateway have.
+	liteLLMModes = []string{"chat", "completion", "responses", "embedding"}
+)
+
+func (e *entry) readLiteLLM(model map[string]any) {
+	mode, _ := model["mode"].(string)
+	date, _ := model["deprecation_date"].(string)
+	switch {
+	case !slices.Contains(liteLLMModes, mode):
+		e.refuse("its mode is %q; imported are %s", mode, strings.Join(liteLLMModes, ", "))
+		return
+	case date != "" && date <= e.Date:
+		e.refuse("it is deprecated")
+		return
+	}
+	p := &e.price
+	p.Context = e.count("max_input_tokens", model["max_input_tokens"])
+	if mode != "embedding" {
+		p.MaxOutput = e.count("max_output_tokens", model["max_output_tokens"])
+	}
+	for _, member := range sorted(model) {
+		e.readMember(member, model[member])
+	}
+	if mode == "embedding" && p.Output == nil {
+		p.Output = new(money.Amount) // an embedding is no output
+	}
+}
+
+func (e *entry) readMember(member string, value any) {
+	p := &e.price
+	switch parts := liteLLMMember.FindStringSubmatch(member); {
+	case parts != nil && liteLLMWords[parts[1]] != "":
+		if a := e.amount(member, value, money.Million); a != nil {
+			set(e.block(parts[2], parts[3]), liteLLMWords[parts[1]], a)
+		}
+	case member == "input_cost_per_request":
+		if a := e.amount(member, value, 1); a != nil {
+			p.Request = *a
+		}
+	case member == "search_context_cost_per_query":
+		sizes := object(value)
+		if sizes == nil {
+			sizes = map[string]any{"": value}
+		}
+		for _, size := range sorted(sizes) { // a call chooses the size, so the highest price holds
+			if a := e.amount(member, sizes[size], 1); a != nil && (len(p.Call) == 0 || *a > p.Call[0].Price) {
+				p.Call = []catalog.ToolPrice{{Tool: "web_search", Price: *a}}
+			}
+		}
+	case member == "provider_specific_entry":
+		e.readFactors(member, object(value))
+	case liteLLMPrice.MatchString(member) && value != nil:
+		e.ignored[member] = true
+	}
+}
+
+// block returns the prices at a threshold, in thousands of tokens, and a tier. Each may be empty.
+func (e *entry) block(thousands, tier string) *catalog.TokenPrices {
+	prices, above := &e.price.TokenPrices, &e.price.Above
+	if tier != "" {
+		if tier == "batches" {
+			tier = "batch" // as usage.service_tier reports it
+		}
+		i := slices.IndexFunc(e.price.Tier, func(t catalog.Tier) bool { return t.Names[0] == tier })
+		if i < 0 {
+			i = len(e.price.Tier)
+			e.price.Tier = append(e.price.Tier, catalog.Tier{Names: []string{tier}})
+		}
+		prices, above = &e.price.Tier[i].TokenPrices, &e.price.Tier[i].Above
+	}
+	if thousands == "" {
+		return prices
+	}
+	n, _ := strconv.ParseInt(thousands+"000", 10, 64)
+	i := slices.IndexFunc(*above, func(b catalog.Above) bool { return b.Tokens == n })
+	if i < 0 {
+		i = len(*above)
+		*above = append(*above, catalog.Above{Tokens: n})
+	}
+	return &(*above)[i].TokenPrices
+}
+
+// readFactors reads the factors of a region and of a speed.
+func (e *entry) readFactors(member string, factors map[string]any) {
+	for _, name := range sorted(factors) {
+		path := member + "." + name
+		if name != "us" && name != "fast" {
+			e.ignored[path] = true
+		} else if f := e.product(path, factors[name], 1, money.Unit); f != nil && name == "us" {
+			e.price.Geo = []catalog.Geo{{Name: name, Factor: *f}}
+		} else if f != nil {
+			e.price.Tier = append(e.price.Tier, catalog.Tier{Names: []string{name}, Factor: *f})
+		}
+	}
+}

@@ -1,0 +1,442 @@
+package pricelist_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/internal/pricelist"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+func options(provider string, models ...string) pricelist.Options {
+	return pricelist.Options{Provider: provider, Models: models, Factor: money.Unit, Date: "2026-11-24"}
+}
+
+func readFile(t *testing.T, name string, o pricelist.Options) *pricelist.List {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	list, err := pricelist.Read(text, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
+}
+
+// blocks returns the text of all prices.
+func blocks(list *pricelist.List) (text string) {
+	for i := range list.Prices {
+		text += pricelist.Block(&list.Prices[i]) + "\n"
+	}
+	return text
+}
+
+// adapted returns the prices that Caddy's adapter reads from the text of an imported file. There
+// must be nothing else in the configuration.
+func adapted(t *testing.T, text string) (prices []catalog.Price) {
+	t.Helper()
+	raw, err := gatetest.Adapt("{\nmodelgate {\n" + text + "\n}\n}\n")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	var config map[string]map[string]map[string]json.RawMessage
+	if err := json.Unmarshal(raw, &config); err != nil || len(config) != 1 || len(config["apps"]) != 1 || len(config["apps"]["modelgate"]) != 1 {
+		t.Fatalf("the configuration has more than prices (%v): %s", err, raw)
+	}
+	if err := json.Unmarshal(config["apps"]["modelgate"]["prices"], &prices); err != nil {
+		t.Fatal(err)
+	}
+	return prices
+}
+
+func reasons(list *pricelist.List) (lines []string) {
+	for _, s := range list.Skipped {
+		lines = append(lines, fmt.Sprintf("%q: %s", s.Model, s.Reason))
+	}
+	return lines
+}
+
+func same(t *testing.T, what string, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("%s: got\n%s\nwant\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestModelsDev(t *testing.T) {
+	t.Parallel()
+	list := readFile(t, "modelsdev.json", options("acme"))
+	want := `price acme-large {
+	input 1.25
+	output 10.00
+	cache_read 0.125
+	reasoning 12.00
+	audio_input 32.00
+	audio_output 64.00
+	context 400000
+	max_output 128000
+	above 272000 {
+		input 2.50
+		output 15.00
+		cache_read 0.25
+	}
+	tier fast priority {
+		input 2.50
+		output 20.00
+		above 272000 {
+			input 5.00
+			output 30.00
+		}
+	}
+}
+price acme-small {
+	input 0.15
+	output 0.60
+	context 1000000
+	max_output 8192
+	above 200000 {
+		input 0.30
+		output 0.90
+	}
+}
+`
+	if got := blocks(list); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	same(t, "skipped", reasons(list), []string{
+		`"acme/acme-*": its name cannot be written in a Caddyfile`,
+		`"acme/acme-free": it has no price above 0 for input or for output`,
+		`"acme/acme-negative": cost.output is negative`,
+		`"acme/acme-old": it is deprecated`,
+		`"acme/acme-text": cost.input is not a number`,
+		`"acme/acme-unbounded": it has no limit.context from 1 to 1000000000`,
+		`"acme/acme-unpriced": it has no price above 0 for input or for output`,
+		`"acme/acme-x {\n}\n}\nimport /etc/passwd\n": its name cannot be written in a Caddyfile`,
+		`"acme/{$HOME}": its name cannot be written in a Caddyfile`,
+	})
+	same(t, "ignored", list.Ignored, []string{
+		"cost.cache_write where it is 0", "cost.input where it is 0", "cost.output where it is 0", "cost.per_minute",
+		"cost.tiers of another type than context", "experimental.modes.odd", "limit.context where it is 0",
+	})
+	if got := blocks(&pricelist.List{Prices: adapted(t, list.Caddyfile())}); got != want {
+		t.Errorf("the adapter reads\n%s", got)
+	}
+}
+
+func TestLiteLLM(t *testing.T) {
+	t.Parallel()
+	list := readFile(t, "litellm.json", options("acme"))
+	want := `price acme-1 {
+	input 3.00
+	output 15.00
+	cache_read 0.30
+	cache_write 3.75
+	cache_write_1h 6.00
+	reasoning 16.00
+	audio_input 4.00
+	audio_output 20.00
+	image_input 5.00
+	image_output 30.00
+	request 0.001
+	context 1000000
+	max_output 64000
+	above 200000 {
+		input 6.00
+		output 22.50
+		cache_write_1h 12.00
+	}
+	call web_search 0.014
+	geo us x1.1
+	tier batch {
+		input 1.50
+		output 7.50
+	}
+	tier fast x6
+	tier priority {
+		input 6.00
+		output 30.00
+		cache_read 0.60
+		above 200000 {
+			input 12.00
+		}
+	}
+}
+price acme-2 {
+	input 0.125
+	output 1.00
+	context 128000
+	max_output 16384
+}
+price acme-embed {
+	input 0.10
+	output 0.00
+	context 8191
+}
+price acme-short {
+	input 1.00
+	output 1.00
+	context 200001
+	max_output 1000
+	above 200000 {
+		input 2.00
+	}
+}
+`
+	if got := blocks(list); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	same(t, "skipped", reasons(list), []string{
+		`"acme-3": "acme-3" and "acme/acme-3" have different prices; choose one by its provider or its key`,
+		`"acme-ambiguous": it has no max_input_tokens from 1 to 1000000000`,
+		`"acme-draw": its mode is "image_generation"; imported are chat, completion, responses, embedding`,
+		`"acme-factor": tier fast: the factor must be from 0.0001 to 1000, with at most four decimal places`,
+		`"acme-old": it is deprecated`,
+		`"acme-shorter": above 272000: it must be from 1 to less than context, which is 200000`,
+	})
+	same(t, "ignored", list.Ignored, []string{
+		"input_cost_per_image", "output_cost_per_token where it is 0", "output_cost_per_token_flex where it is 0", "provider_specific_entry.moon",
+		"regional_processing_uplift_multiplier_eu",
+	})
+	if got := blocks(&pricelist.List{Prices: adapted(t, list.Caddyfile())}); got != want {
+		t.Errorf("the adapter reads\n%s", got)
+	}
+}
+
+func TestFilters(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		file, provider, models, want string
+	}{
+		{"modelsdev.json", "", "", "acme-small lab/other:free"}, // the providers have different prices of acme-large
+		{"modelsdev.json", "reseller", "", "acme-large acme-small lab/other:free"},
+		{"modelsdev.json", "", "acme/acme-large", "acme-large"},
+		{"modelsdev.json", "", "*other*", "lab/other:free"},
+		{"modelsdev.json", "acme", "acme-l*,nothing", "acme-large"},
+		{"modelsdev.json", "nobody", "", ""},
+		{"litellm.json", "cloud", "", "acme-1"},
+		{"litellm.json", "cloud-acme_models", "", "acme-1"},
+		{"litellm.json", "acme", "acme-3", ""},
+		{"litellm.json", "acme", "acme/acme-3", "acme-3"},
+	} {
+		o := options(c.provider)
+		if c.models != "" {
+			o.Models = strings.Split(c.models, ",")
+		}
+		var names []string
+		for _, p := range readFile(t, c.file, o).Prices {
+			names = append(names, string(p.Model))
+		}
+		if got := strings.Join(names, " "); got != c.want {
+			t.Errorf("%s of %q, %q: got %q, want %q", c.file, c.provider, c.models, got, c.want)
+		}
+	}
+}
+
+// entryOf returns a list of one model with an input price.
+func entryOf(input string) []byte {
+	return []byte(`{"a":{"models":{"m":{"cost":{"input":` + input + `,"output":1},"limit":{"context":1000,"output":1000}}}}}`)
+}
+
+func TestAmountsAreExactAndRoundedUp(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ input, factor, want string }{
+		{"1.25", "1", "1.25"},
+		{"1.25e-06", "1", "0.00000125"},
+		{"0.1", "3", "0.30"}, // as floats, it is more
+		{"1.1", "1.1", "1.21"},
+		{"1e-9", "1", "0.000000001"},
+		{"1.0000000001e-9", "1", "0.000000002"},
+		{"1e-99", "1", "0.000000001"},
+		{"0.333333333", "1.000000001", "0.333333334"},
+		{"2", "0.000000001", "0.000000002"},
+		{"1E+2", "1.2", "120.00"},
+		{"1.79999999999999999999999999999e0", "1", "1.80"},
+		{"0e5", "1", "refused: it has no price above 0 for input or for output"},
+		{"-0.0", "1", "refused: it has no price above 0 for input or for output"},
+		{"1e99", "1", "refused: cost.input is out of range"},
+		{"1e999999999", "1", "refused: cost.input is not a number"},
+		{"true", "1", "refused: cost.input is not a number"},
+		{"[1]", "1", "refused: cost.input is not a number"},
+		{"9223372036.854775808", "1", "refused: cost.input is out of range"},
+	} {
+		o := options("")
+		o.Factor, _ = money.Parse(c.factor)
+		list, err := pricelist.Read(entryOf(c.input), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(reasons(list), "")
+		if len(list.Prices) > 0 {
+			got = list.Prices[0].Input.String()
+		}
+		if want, refused := strings.CutPrefix(c.want, "refused: "); got != want && (!refused || !strings.Contains(got, want)) {
+			t.Errorf("%s times %s: got %s, want %s", c.input, c.factor, got, c.want)
+		}
+	}
+}
+
+func TestUnknownFormsAreRefused(t *testing.T) {
+	t.Parallel()
+	known := entryOf("1")
+	for text, want := range map[string]string{
+		``:                                     "not a JSON object",
+		`[]`:                                   "not a JSON object",
+		`{} {}`:                                "not a JSON object",
+		`{`:                                    "not a JSON object",
+		`null`:                                 "form of the list is not known",
+		`{}`:                                   "form of the list is not known",
+		`{"data":[{"id":"a","pricing":{}}]}`:   "form of the list is not known",
+		`{"a":{"models":[]}}`:                  "form of the list is not known",
+		`{"a":{"input_cost_per_token":1}}`:     "form of the list is not known",
+		`{"a":{"litellm_provider":"b"},"c":1}`: "form of the list is not known",
+		`{"a":{"litellm_provider":"b"}}`:       "the form of litellm, not of models.dev",
+		strings.Repeat("[", 20000) + string(known): "not a JSON object",
+	} {
+		o := options("")
+		o.From = "models.dev"
+		if _, err := pricelist.Read([]byte(text), o); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%.60s: got %v, want %s", text, err, want)
+		}
+	}
+}
+
+// TestNamesOfTiersAreHarmless reads modes whose names come from the list.
+func TestNamesOfTiersAreHarmless(t *testing.T) {
+	t.Parallel()
+	for name, want := range map[string]string{
+		`ultra-fast`: "tier ultra-fast {", `x2`: "", `a b`: "", `a\n}\n}`: "", `{$HOME}`: "", `Fast`: "", `auto`: "refused", ``: "",
+	} {
+		text := strings.Replace(string(entryOf("1")), `"limit"`, `"experimental":{"modes":{"m":{"cost":{"input":2},"provider":{"body":{"service_tier":"`+name+`"}}}}},"limit"`, 1)
+		list, err := pricelist.Read([]byte(text), options(""))
+		if err != nil {
+			t.Fatal(err)
+		}
+		switch got := blocks(list); {
+		case want == "refused":
+			if got != "" {
+				t.Errorf("%s: got %s", name, got)
+			}
+		case want == "":
+			if !strings.HasPrefix(got, "price m {") || strings.Contains(got, "tier") || !slices.Contains(list.Ignored, "experimental.modes.m") {
+				t.Errorf("%s: got %s, %q", name, got, list.Ignored)
+			}
+		case !strings.Contains(got, want):
+			t.Errorf("%s: got %s", name, got)
+		}
+	}
+}
+
+func TestChanges(t *testing.T) {
+	t.Parallel()
+	list := readFile(t, "litellm.json", options("acme"))
+	changes := func(text string) (models string) {
+		t.Helper()
+		now, err := catalog.NewPrices(adapted(t, text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		list := readFile(t, "litellm.json", options("acme"))
+		list.KeepChanges(now)
+		for line := range strings.Lines(list.Caddyfile()) {
+			if strings.HasSuffix(line, ": new\n") || strings.Contains(line, ": changed;") {
+				models += " " + strings.TrimSpace(line)
+			}
+		}
+		if (models == "") != (len(list.Prices) == 0) {
+			t.Errorf("kept %v with the text %s", list.Prices, models)
+		}
+		return models
+	}
+	all := list.Caddyfile()
+	if got := changes(all); got != "" {
+		t.Errorf("the same prices have the changes %s", got)
+	}
+	other := strings.NewReplacer("call web_search 0.014", "call web_search 0.014 max 3\n\ton_disconnect cancel\n\tcharge_failed_input on").Replace(all)
+	first, second := strings.Index(other, "tier batch"), strings.Index(other, "tier fast")
+	other = other[:first] + other[second:strings.Index(other, "tier priority")] + other[first:second] + other[strings.Index(other, "tier priority"):]
+	if got := changes(other); got != "" {
+		t.Errorf("what a list cannot say, and the order, have the changes %s", got)
+	}
+	if got := changes(strings.Replace(all, "cache_read 0.60", "cache_read 0.61", 1)); got != " # acme-1: changed; now it costs" {
+		t.Errorf("got%s", got)
+	}
+	if got := changes(strings.Replace(all, "price acme-2 ", "price acme-* ", 1)); got != "" {
+		t.Errorf("a pattern with the same price: got%s", got)
+	}
+	if got := changes(strings.Replace(all, "price acme-1 ", "price acme-* ", 1)); got != "" {
+		t.Errorf("a pattern with the same price: got%s", got)
+	}
+	if got := changes("price other {\nrequest 1\n}"); got != " # acme-1: new # acme-2: new # acme-embed: new # acme-short: new" {
+		t.Errorf("no price: got%s", got)
+	}
+}
+
+// FuzzRead converts lists of any names and numbers. What is written must be the prices of the list in
+// Caddy's adapter, and nothing else.
+func FuzzRead(f *testing.F) {
+	f.Add("acme-1", "priority", "1.25e-06", "input_cost_per_token_above_200k_tokens_flex")
+	f.Add("a {\n}\n}\nimport /etc/passwd\n", "x2", "1", "cache_read_input_token_cost_batches")
+	f.Add("{$HOME}", "a b", "0.1", "tiers")
+	f.Add("a*", "\"", "-1", "context_over_200k")
+	f.Add("<<END", "`", "1e99", "search_context_cost_per_query")
+	f.Add("\\", "#", "{\"us\":1.1,\"fast\":2}", "provider_specific_entry")
+	f.Add("(snippet)", "{env.X}", "[{\"input\":2,\"tier\":{\"size\":7}}]", "tiers")
+	plain := regexp.MustCompile(`^[a-zA-Z0-9 \t\n@._:/+~=#{},()-]*$`)
+	f.Fuzz(func(t *testing.T, name, tier, value, member string) {
+		if !json.Valid([]byte(value)) {
+			value = "2"
+		}
+		raw := json.RawMessage(value)
+		cost := map[string]any{"input": 1, "output": 2, member: raw}
+		mode := map[string]any{"cost": cost, "provider": map[string]any{"body": map[string]any{"speed": tier}}}
+		for _, list := range []any{
+			map[string]any{"p": map[string]any{"models": map[string]any{name: map[string]any{
+				"cost": cost, "limit": map[string]any{"context": 1000000, "output": 1000}, "experimental": map[string]any{"modes": map[string]any{tier: mode}},
+			}}}},
+			map[string]any{name: map[string]any{
+				"litellm_provider": "p", "mode": "chat", "max_input_tokens": 1000000, "max_output_tokens": 1000,
+				"input_cost_per_token": 1e-6, "output_cost_per_token": raw, member: raw, "input_cost_per_token_" + tier: raw,
+			}},
+		} {
+			text, err := json.Marshal(list)
+			if err != nil {
+				t.Fatal(err)
+			}
+			checkWritten(t, text, plain)
+		}
+	})
+}
+
+func checkWritten(t *testing.T, text []byte, plain *regexp.Regexp) {
+	t.Helper()
+	list, err := pricelist.Read(text, options(""))
+	if err != nil {
+		t.Fatalf("%v: %s", err, text)
+	}
+	if len(list.Prices) == 0 {
+		return
+	}
+	written := list.Caddyfile()
+	if got := blocks(&pricelist.List{Prices: adapted(t, written)}); got != blocks(list) {
+		t.Fatalf("the adapter reads\n%s\nfrom\n%s", got, written)
+	}
+	if !plain.MatchString(written) {
+		t.Fatalf("unexpected characters in %q", written)
+	}
+	now, err := catalog.NewPrices(list.Prices)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if list.KeepChanges(now); len(list.Prices) > 0 {
+		t.Fatalf("the prices differ from themselves: %s", list.Caddyfile())
+	}
+}
