@@ -151,6 +151,10 @@ func answerCalls(s *scriptWriter, a *recordedRequest) {
 		streams(chatEvents...)(s, a)
 	case path == "/v1/chat/completions":
 		respond(http.StatusOK, chatJSON)(s, a)
+	case path == "/v1/responses" && stream:
+		streams(responseEvents...)(s, a)
+	case path == "/v1/responses":
+		respond(http.StatusOK, responseJSON)(s, a)
 	default:
 		respond(http.StatusOK, completionJSON)(s, a)
 	}
@@ -160,6 +164,7 @@ func answerCalls(s *scriptWriter, a *recordedRequest) {
 const (
 	messageJSON    = `{"id":"msg_1","type":"message","role":"assistant","model":"m-1","content":[{"type":"text","text":"Hello."}],"stop_reason":"end_turn","stop_sequence":null,"usage":{"input_tokens":7,"output_tokens":3}}`
 	chatJSON       = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m-1","choices":[{"index":0,"message":{"role":"assistant","content":"Hello.","refusal":null},"logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`
+	responseJSON   = `{"id":"resp_1","object":"response","status":"completed","model":"m-1","output":[{"type":"message","role":"assistant","content":[{"type":"output_text","text":"Hello."}]}],"usage":{"input_tokens":7,"output_tokens":3,"total_tokens":10}}`
 	completionJSON = `{"id":"cmpl-1","object":"text_completion","created":1,"model":"m-1","choices":[{"index":0,"text":"Hello.","logprobs":null,"finish_reason":"stop"}],"usage":{"prompt_tokens":7,"completion_tokens":3,"total_tokens":10}}`
 )
 
@@ -172,6 +177,11 @@ var (
 		event("content_block_stop", `{"type":"content_block_stop","index":0}`),
 		event("message_delta", `{"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":3}}`),
 		event("message_stop", `{"type":"message_stop"}`),
+	}
+	responseEvents = []string{
+		event("response.created", `{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","status":"in_progress","output":[],"usage":null}}`),
+		event("response.output_text.delta", `{"type":"response.output_text.delta","sequence_number":1,"delta":"Hello."}`),
+		event("response.completed", `{"type":"response.completed","sequence_number":2,"response":{"id":"resp_1","status":"completed","output":[],"usage":{"input_tokens":7,"output_tokens":3,"total_tokens":10}}}`),
 	}
 	chatEvents = []string{
 		event("", `{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1","choices":[{"index":0,"delta":{"role":"assistant","content":""},"finish_reason":null}]}`),

@@ -26,6 +26,14 @@ func TestTheBackendReceivesTheClientsBytes(t *testing.T) {
 		{"a chat", "/v1/chat/completions", oddJSON + `"messages":[{"role":"user","content":"Hi"}]}`},
 		{"a chat of a megabyte", "/v1/chat/completions", oddJSON + `"messages":[{"role":"user","content":"` + long + `"}]}`},
 		{"a completion", "/v1/completions", oddJSON + `"prompt":["a","b"],"max_tokens":0}`},
+		{"a response", "/v1/responses", oddJSON + `"input":[{"role":"user","content":[{"type":"input_text","text":"Hi","new":[1.0]}]}]}`},
+		{"a stream of a response", "/v1/responses", oddJSON + `"stream":true,"input":"Hi","stream_options":{"include_obfuscation":false}}`},
+		{"tokens of a response to count", "/v1/responses/input_tokens", oddJSON + `"input":"Hi"}`},
+		{"a response to compact", "/v1/responses/compact", oddJSON + `"input":"Hi"}`},
+		{"embeddings", "/v1/embeddings", oddJSON + `"input":[[1,2],[3]],"encoding_format":"base64"}`},
+		{"a moderation", "/v1/moderations", oddJSON + `"input":"Hi"}`},
+		{"a ranking", "/v1/rerank", oddJSON + `"query":"Hi","documents":["a",{"text":"b"}]}`},
+		{"a ranking of the second version", "/v2/rerank", oddJSON + `"query":"Hi","documents":["a"]}`},
 		{"a stream whose usage is asked for", "/v1/chat/completions", oddJSON + `"stream":true,"stream_options":{"include_usage": true},"messages":[]}`},
 		{"a stream whose usage is declined", "/v1/completions", oddJSON + `"stream":true,"stream_options":{"include_usage":false},"prompt":""}`},
 	} {
@@ -191,7 +199,9 @@ func cut(text string, size int) []string {
 
 func TestAnEventReachesTheClientBeforeTheNextIsSent(t *testing.T) {
 	t.Parallel()
-	for path, events := range map[string][]string{"/v1/messages": messageEvents, "/v1/chat/completions": chatEvents} {
+	for path, events := range map[string][]string{
+		"/v1/messages": messageEvents, "/v1/chat/completions": chatEvents, "/v1/responses": responseEvents,
+	} {
 		for _, p := range []protocol{http1, http2} {
 			t.Run(string(p)+path, func(t *testing.T) {
 				t.Parallel()

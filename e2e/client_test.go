@@ -23,11 +23,13 @@ var callBodies = map[string]string{
 	"/v1/messages/count_tokens": `{"model":"m-1","messages":[{"role":"user","content":"Hi"}]}`,
 	"/v1/chat/completions":      `{"model":"m-1","messages":[{"role":"user","content":"Hi"}]}`,
 	"/v1/completions":           `{"model":"m-1","prompt":"Hi"}`,
+	"/v1/responses":             `{"model":"m-1","input":"Hi"}`,
 }
 
 // streamBodies are the same calls with streamed answers.
 var streamBodies = map[string]string{
 	"/v1/messages":         `{"model":"m-1","max_tokens":16,"stream":true,"messages":[{"role":"user","content":"Hi"}]}`,
+	"/v1/responses":        `{"model":"m-1","stream":true,"input":"Hi"}`,
 	"/v1/chat/completions": `{"model":"m-1","stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"Hi"}]}`,
 }
 

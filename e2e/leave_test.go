@@ -57,7 +57,8 @@ func TestABackendNoticesThatTheClientDisconnects(t *testing.T) {
 				b := newBackend(t, c.serve)
 				proxy := "reverse_proxy " + b.address() + " {\n" + how.option + "\n}"
 				g := running(t, site{Messages: proxy, Completions: proxy}, b)
-				for path, body := range map[string]string{"/v1/messages": callBodies["/v1/messages"], "/v1/chat/completions": callBodies["/v1/chat/completions"]} {
+				for _, path := range []string{"/v1/messages", "/v1/chat/completions", "/v1/responses"} {
+					body := callBodies[path]
 					if c.stream {
 						body = streamBodies[path]
 					}
