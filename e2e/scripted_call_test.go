@@ -175,6 +175,9 @@ func (k *scriptedCall) request() string {
 	case "/v1/chat/completions":
 		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]%s}`, k.model, k.maxTokens, quoted(k.prompt), k.usageOption())
 	}
+	if k.path == "/v1/responses" {
+		return fmt.Sprintf(`{"model":%q,"max_output_tokens":%d,"stream":true,"input":%s}`, k.model, k.maxTokens, quoted(k.prompt))
+	}
 	return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"prompt":%s%s}`, k.model, k.maxTokens, quoted(k.prompt), k.usageOption())
 }
 
@@ -222,6 +225,9 @@ func (k *scriptedCall) failure() string {
 	if k.path == "/v1/messages" {
 		return event("error", `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`)
 	}
+	if k.path == "/v1/responses" {
+		return event("error", `{"type":"error","code":null,"message":"Overloaded","param":null,"sequence_number":1}`)
+	}
 	return event("", `{"error":{"message":"Overloaded","type":"server_error","code":null,"param":null}}`)
 }
 
@@ -245,12 +251,15 @@ func (i callGenerator) text(most int) string {
 func (i callGenerator) scriptedCall(number int) *scriptedCall {
 	k := &scriptedCall{
 		number: number, status: 200, maxTokens: 2048, prompt: i.text(200), received: make(chan struct{}), gone: make(chan struct{}),
-		path:  []string{"/v1/messages", "/v1/chat/completions", "/v1/completions"}[[]int{0, 0, 1, 2}[i.IntN(4)]],
+		path:  []string{"/v1/messages", "/v1/chat/completions", "/v1/completions", "/v1/responses"}[[]int{0, 0, 1, 2, 3, 3}[i.IntN(6)]],
 		model: []string{"m-1", "m-2"}[i.IntN(2)],
 	}
-	if k.path == "/v1/messages" {
+	switch k.path {
+	case "/v1/messages":
 		k.events = i.message()
-	} else {
+	case "/v1/responses":
+		k.events = i.response()
+	default:
 		k.events = i.completion(k.path)
 	}
 	last := 0 // the event that completes the answer
@@ -265,7 +274,7 @@ func (i callGenerator) scriptedCall(number int) *scriptedCall {
 		if k.stop > 0 && k.events[k.stop-1].hidden {
 			k.stop++ // the client disconnects after it has read something
 		}
-		if k.path != "/v1/messages" && i.IntN(8) == 0 {
+		if last < len(k.events)-1 && i.IntN(8) == 0 {
 			k.end, k.stop = clientGoneUnnoticed, last+1
 		}
 	default:
@@ -355,6 +364,43 @@ func (i callGenerator) message() (events []scriptEvent) {
 		events = append(events, delta)
 	}
 	return append(events, scriptEvent{last: true, wire: event("message_stop", `{"type":"message_stop"}`)})
+}
+
+// response draws an answer of the responses dialect. Its last event repeats the text. It reports the
+// usage, or nothing.
+func (i callGenerator) response() (events []scriptEvent) {
+	of := func(kind, members string) string { return event(kind, fmt.Sprintf(`{"type":%q,%s}`, kind, members)) }
+	events = append(events,
+		scriptEvent{wire: of("response.created", `"response":{"id":"resp_1","status":"in_progress","output":[],"usage":null,"error":null}`)},
+		scriptEvent{wire: of("response.output_item.added", `"item":{"type":"message","id":"msg_1","content":[]}`)})
+	thinks, all := i.IntN(4) == 0, ""
+	if thinks {
+		text := i.text(12)
+		events = append(events, scriptEvent{content: true, text: text, wire: of("response.reasoning_summary_text.delta", `"delta":`+quoted(text))})
+	}
+	for range 1 + i.IntN(8) {
+		text := i.text(12)
+		all += text
+		events = append(events, scriptEvent{content: true, text: text, wire: of("response.output_text.delta", `"delta":`+quoted(text))})
+	}
+	events = append(events, scriptEvent{wire: of("response.output_text.done", `"text":`+quoted(all))})
+	end, usage := scriptEvent{last: true}, "null"
+	if i.IntN(4) > 0 {
+		in, out := i.input(), tokens{Output: 1 + i.Int64N(300)}
+		in = tokens{Input: in.Input, CacheRead: in.CacheRead} // the dialect has no other kinds
+		if thinks {
+			out.Reasoning = i.Int64N(300)
+		} else if i.IntN(20) == 0 {
+			out.Output += 5000
+		}
+		end.input, end.output = &in, &out
+		usage = fmt.Sprintf(`{"input_tokens":%d,"output_tokens":%d,"total_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens_details":{"reasoning_tokens":%d}}`,
+			in.Input+in.CacheRead, out.Output+out.Reasoning, in.Input+in.CacheRead+out.Output+out.Reasoning, in.CacheRead, out.Reasoning)
+	}
+	kind := []string{"completed", "completed", "incomplete"}[i.IntN(3)]
+	end.wire = of("response."+kind, fmt.Sprintf(`"response":{"id":"resp_1","status":%q,"error":null,"usage":%s,"output":[{"type":"message","content":[{"type":"output_text","text":%s}]}]}`,
+		kind, usage, quoted(all)))
+	return append(events, end)
 }
 
 // completion draws an answer of the completions dialect. It reports its usage
