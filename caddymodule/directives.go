@@ -13,6 +13,7 @@ var directives = []string{
 	"modelgate_health",
 	"modelgate_messages",
 	"modelgate_completions",
+	"modelgate_openai",
 	"modelgate_tasks",
 	"modelgate_console",
 	"modelgate_docs",

@@ -45,10 +45,13 @@ func takesNoRequests(log any) bool {
 	return len(include) > 0
 }
 
+// callHandlers are the handlers of model calls.
+var callHandlers = []string{"modelgate_messages", "modelgate_completions", "modelgate_openai"}
+
 // checkExit searches for a gateway that waits without limit for open streams when it
 // stops.
 func checkExit(config any) []Finding {
-	if !hasHandler(config, "modelgate_messages", "modelgate_completions") || at(config, "apps", "http", "grace_period") != nil {
+	if !hasHandler(config, callHandlers...) || at(config, "apps", "http", "grace_period") != nil {
 		return nil
 	}
 	return []Finding{{
@@ -71,14 +74,14 @@ func checkBlocks(config any) []Finding {
 	var findings []Finding
 	walk(config, "", func(path string, object map[string]any) {
 		handler, _ := object["handler"].(string)
-		if handler != "modelgate_messages" && handler != "modelgate_completions" {
+		if !slices.Contains(callHandlers, handler) {
 			return
 		}
 		walk(object["routes"], path+".routes", func(path string, object map[string]any) {
-			switch inner, _ := object["handler"].(string); inner {
-			case "reverse_proxy":
+			switch inner, _ := object["handler"].(string); {
+			case inner == "reverse_proxy":
 				findings = append(findings, checkProxy(path, object)...)
-			case "modelgate_messages", "modelgate_completions", "modelgate_auth":
+			case inner == "modelgate_auth", slices.Contains(callHandlers, inner):
 				findings = append(findings, Finding{
 					"error", path, inner + " is in the block of " + handler + ", which removes the caller's key: it refuses every call",
 					"move it out of the block",

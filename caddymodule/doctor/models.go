@@ -44,7 +44,7 @@ func checkPrices(config any) []Finding {
 		if p.ForCalls() && !generated && !overlapsAny(p.Model, matched) {
 			findings = append(findings, Finding{
 				"warning", path, fmt.Sprintf("%s has a price for calls, but no route matches it: every call of it returns 404 MODEL_NOT_FOUND", p.Model),
-				"add a route for it to modelgate_messages or modelgate_completions, or remove the price",
+				"add a route for it to modelgate_messages, modelgate_completions or modelgate_openai, or remove the price",
 			})
 		}
 		if len(p.Image)+len(p.Second) > 0 && !generated {
@@ -87,7 +87,7 @@ type block struct {
 // blocksOf returns the directives of model calls.
 func blocksOf(config any) (blocks []block) {
 	walk(config, "", func(path string, object map[string]any) {
-		if handler, _ := object["handler"].(string); handler == "modelgate_messages" || handler == "modelgate_completions" {
+		if handler, _ := object["handler"].(string); slices.Contains(callHandlers, handler) {
 			blocks = append(blocks, block{path, patterns(object["models"]), matchedPatterns(object["routes"])})
 		}
 	})

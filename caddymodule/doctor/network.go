@@ -48,7 +48,7 @@ func checkTrustedProxies(config any) (findings []Finding) {
 	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
-		counts := hasHandler(server, "modelgate_console", "modelgate_messages", "modelgate_completions", "modelgate_tasks", "modelgate_auth")
+		counts := hasHandler(server, append([]string{"modelgate_console", "modelgate_tasks", "modelgate_auth"}, callHandlers...)...)
 		if !counts || encrypts(config, server) || at(server, "trusted_proxies") != nil || at(server, "trusted_proxies_unix") == true {
 			continue
 		}

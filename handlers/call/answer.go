@@ -135,6 +135,9 @@ func (a *answer) classify(header http.Header) {
 // measure begins to read usage from the answer.
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
+	if a.call.route.schema.InputOnly {
+		a.meter.InputOnly()
+	}
 	// An answer without the media type of a stream may still be a stream.
 	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)

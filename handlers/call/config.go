@@ -1,6 +1,7 @@
 // Package call serves model calls: it checks a call, reserves its maximum price, runs the
 // operator's routes, reads the usage of the answer, and settles. The directives
-// modelgate_messages and modelgate_completions are two tables of routes over the same code.
+// modelgate_messages, modelgate_completions and modelgate_openai are tables of routes over the
+// same code.
 //
 // Package modelcall parses the bodies, package forwarding filters the headers, and package
 // usage reads the usage of answers. The routes are in routes.go, the reading of bodies in body.go,
@@ -11,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
@@ -27,7 +29,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 )
 
-// block is the configuration of both directives: a list of models, and the routes to the
+// block is the configuration of each directive: a list of models, and the routes to the
 // backends. For its own paths, it never calls the next handler.
 type block struct {
 	// Names of models in the answer of GET /v1/models, in addition to the exact names
@@ -134,17 +136,29 @@ func validateModels(names []string) error {
 	return nil
 }
 
-// ServeHTTP implements caddyhttp.MiddlewareHandler for both directives.
+// ServeHTTP implements caddyhttp.MiddlewareHandler for all directives.
 func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	i, f := b.table.Find(r)
 	if i < 0 {
+		reply.Offer(r, b.table)
 		return reply.Pass(w, r, next, b.app.VersionHeader)
+	}
+	if f != nil && isWebSocket(r) {
+		f = noWebSocket
 	}
 	if i >= len(b.routes) {
 		b.lookUp(w, r, f, requestid.New())
 		return nil
 	}
 	return newCall(b, b.routes[i]).serve(w, r, f)
+}
+
+// noWebSocket refuses a WebSocket. Codex then sends the same request by POST at once.
+var noWebSocket = fault.New(fault.UpgradeRequired, "WebSockets are not served here: send the request by POST")
+
+// isWebSocket reports whether r asks for a WebSocket (RFC 6455, section 4.1).
+func isWebSocket(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.EqualFold(r.Header.Get("Upgrade"), "websocket")
 }
 
 // lookUp answers GET /v1/models and GET /v1/usage. They are not metered, and only

@@ -1,6 +1,8 @@
 package call
 
 import (
+	"slices"
+
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
@@ -10,6 +12,7 @@ import (
 func init() {
 	caddy.RegisterModule(Messages{})
 	caddy.RegisterModule(Completions{})
+	caddy.RegisterModule(OpenAI{})
 	httpcaddyfile.RegisterHandlerDirective("modelgate_messages", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		m := new(Messages)
 		return m, m.unmarshal(h)
@@ -17,6 +20,10 @@ func init() {
 	httpcaddyfile.RegisterHandlerDirective("modelgate_completions", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
 		c := new(Completions)
 		return c, c.unmarshal(h)
+	})
+	httpcaddyfile.RegisterHandlerDirective("modelgate_openai", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
+		o := new(OpenAI)
+		return o, o.unmarshal(h)
 	})
 }
 
@@ -69,9 +76,27 @@ func (c *Completions) Provision(ctx caddy.Context) error {
 	return c.provision(ctx, completionsRoutes, completionsTable)
 }
 
+// OpenAI serves what Completions does, and in addition POST /v1/responses,
+// /v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations,
+// /v1/rerank and /v2/rerank. It keeps no responses, so that there is no path to read one. It
+// sets the placeholders that Messages does.
+type OpenAI struct {
+	block
+}
+
+// CaddyModule returns the Caddy module information.
+func (OpenAI) CaddyModule() caddy.ModuleInfo {
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_openai", New: func() caddy.Module { return new(OpenAI) }}
+}
+
+// Provision compiles the routes.
+func (o *OpenAI) Provision(ctx caddy.Context) error {
+	return o.provision(ctx, slices.Concat(completionsRoutes, openAIRoutes), openAITable)
+}
+
 // unmarshal reads
 //
-//	modelgate_messages|modelgate_completions {
+//	modelgate_messages|modelgate_completions|modelgate_openai {
 //		models <name>...
 //		pass_up <header>...
 //		pass_down <header>...
@@ -132,4 +157,6 @@ var (
 	_ caddyhttp.MiddlewareHandler = (*Messages)(nil)
 	_ caddy.Provisioner           = (*Completions)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Completions)(nil)
+	_ caddy.Provisioner           = (*OpenAI)(nil)
+	_ caddyhttp.MiddlewareHandler = (*OpenAI)(nil)
 )

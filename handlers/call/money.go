@@ -196,7 +196,9 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		report = meter.Report()
 		o.Began, o.Foreign, o.Declined = meter.Began(), meter.Foreign(), report.Declined
 		o.Tokens, o.Input, o.Output = report.Tokens, report.Input, report.Output
-		o.DeliveredBytes, o.Media = meter.TextBytes(), c.estimateMedia(meter)
+		if !c.route.schema.InputOnly {
+			o.DeliveredBytes, o.Media = meter.TextBytes(), c.estimateMedia(meter)
+		}
 	}
 	if o.EstimatesInput() {
 		o.EstimatedInput = c.estimateInput(&o)

@@ -2,6 +2,7 @@ package call
 
 import (
 	"net/http"
+	"slices"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/metrics"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
@@ -22,7 +23,7 @@ type route struct {
 	metrics *metrics.Route
 }
 
-// The routes of the two directives.
+// The routes of the three directives. modelgate_openai has those of modelgate_completions, too.
 var (
 	messagesRoutes = []*route{
 		{Route: post("/v1/messages", dialect.Anthropic, 32<<20), name: "messages", schema: modelcall.Messages, versioned: true},
@@ -35,28 +36,42 @@ var (
 		{Route: post("/v1/completions", dialect.OpenAI, 8<<20), name: "completions", schema: modelcall.Completions},
 		{Route: post("/v1/chat/completions", dialect.OpenAI, 8<<20), name: "chat", schema: modelcall.Chat},
 	}
+	openAIRoutes = []*route{
+		{Route: post(responsesPath, dialect.Responses, 32<<20), name: "responses", schema: modelcall.Responses},
+		{Route: post(responsesPath+"/input_tokens", dialect.Responses, 32<<20), name: "input_tokens", schema: modelcall.InputTokens, free: true},
+		{Route: post(responsesPath+"/compact", dialect.Responses, 32<<20), name: "compact", schema: modelcall.Responses},
+		{Route: post("/v1/embeddings", dialect.OpenAI, 8<<20), name: "embeddings", schema: modelcall.Embeddings},
+		{Route: post("/v1/moderations", dialect.OpenAI, 8<<20), name: "moderations", schema: modelcall.Moderations},
+		{Route: post("/v1/rerank", dialect.OpenAI, 8<<20), name: "rerank", schema: modelcall.Rerank},
+		{Route: post("/v2/rerank", dialect.OpenAI, 8<<20), name: "rerank", schema: modelcall.Rerank},
+	}
 )
+
+const responsesPath = "/v1/responses"
 
 func post(path string, d dialect.Dialect, maxBody int64) reply.Route {
 	return reply.Route{Method: http.MethodPost, Path: path, Dialect: d, Credential: reply.APIKey, MaxBody: maxBody}
 }
 
-// The routes of the two directives in the registry: those above, by the same index, and
-// the look-ups that both directives serve.
+// The routes of the directives in the registry: those above, by the same index, and the look-ups
+// that all directives serve.
 var (
 	lookUps = reply.Register(
 		reply.Route{Method: http.MethodGet, Path: modelsPath, Credential: reply.APIKey},
 		reply.Route{Method: http.MethodGet, Path: modelsPath + "/{id...}", Credential: reply.APIKey},
 		reply.Route{Method: http.MethodGet, Path: usagePath, Credential: reply.APIKey},
 	)
-	messagesTable    = declare(messagesRoutes)
-	completionsTable = declare(completionsRoutes)
+	completionsDeclared = declare(completionsRoutes)
+
+	messagesTable    = slices.Concat(declare(messagesRoutes), lookUps)
+	completionsTable = slices.Concat(completionsDeclared, lookUps)
+	openAITable      = slices.Concat(completionsDeclared, declare(openAIRoutes), lookUps)
 )
 
-// declare registers routes, and returns their table with the look-ups after them.
+// declare registers routes, and returns their table.
 func declare(routes []*route) (table reply.Table) {
 	for _, rt := range routes {
 		table = append(table, reply.Register(rt.Route)...)
 	}
-	return append(table, lookUps...)
+	return table
 }

@@ -2,9 +2,11 @@ package call
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
@@ -38,6 +40,11 @@ var statefulMembers = []struct{ where, member string }{
 	{"message", `"tools":[{"type":"custom","container":"cntr_1"}]`},
 	{"message", `"audio":{"id":"audio_1"}`}, {"message", `"file_ids":["file-1"]`}, {"message", `"video":"file-1"`},
 	{"message", `"images":[{"image_url":{"url":"ms://file-1"}}]`}, {"message", `"image_url":{"url":"file:///etc/passwd"}`},
+	{"item", `"type":"item_reference","id":"msg_1"`}, {"item", `"id":"msg_1"`}, {"item", `"type":"message","id":"msg_1"`}, {"item", `"type":null,"\u0069d":"msg_1","content":[]`},
+	{"item", `"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"x"}]`}, {"item", `"type":"reasoning","id":"rs_1","content":[{"type":"reasoning_text","text":"x"}]`},
+	{"item", `"type":"image_generation_call","id":"ig_1"`}, {"item", `"type":"compaction","id":"cmp_1"`}, {"item", `"type":"file_search_call","id":"fs_1","queries":[]`},
+	{"item", `"type":"code_interpreter_call","id":"ci_1","code":"1","container_id":"cntr_1"`}, {"item", `"type":"function_call_output","call_id":"c","output":[{"type":"input_file","file_id":"file-1"}]`},
+	{"item", `"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","file_id":"file-1"}`},
 	{"part", `"type":"document","source":{"type":"file","file_id":"file_1"}`}, {"part", `"type":"image","source":{"type":"file","file_id":"file_1"}`},
 	{"part", `"type":"container_upload","file_id":"file_1"`}, {"part", `"type":"container_upload"`}, {"part", `"type":"item_reference","id":"msg_1"`},
 	{"part", `"type":"file","file":{"file_id":"file-1"}`}, {"part", `"type":"input_file","file_id":"file-1"`}, {"part", `"type":"image_url","image_url":null,"uuid":"u"`},
@@ -56,6 +63,18 @@ var statefulMembers = []struct{ where, member string }{
 
 // statefulBody returns a body for the route with a stateful member.
 func statefulBody(rt *route, where, member string) (body string, applies bool) {
+	switch {
+	case rt.schema.InputOnly:
+		own := `"input":"x"`
+		if rt.schema == modelcall.Rerank {
+			own = `"query":"q","documents":["x"]`
+		}
+		return fmt.Sprintf(`{"model":"m",%s,%s}`, own, member), where == "body" && !strings.Contains(strings.ToLower(member), `"documents`)
+	case rt.Dialect == dialect.Responses:
+		return statefulInput(where, member), true
+	case where == "item":
+		return "", false
+	}
 	chatLike := rt.Path != "/v1/completions"
 	message, part, tool, more := "", "", "", ""
 	switch where {
@@ -78,9 +97,31 @@ func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	return body, true
 }
 
+// statefulInput is statefulBody for responses.
+func statefulInput(where, member string) string {
+	body, tool, message, part, item := "", "", "", "", ""
+	switch where {
+	case "body", "template":
+		body = "," + member
+	case "tool":
+		tool = "," + member
+	case "message":
+		message = "," + member
+	case "part":
+		part = ",{" + member + "}"
+	case "item":
+		item = ",{" + member + "}"
+	}
+	return fmt.Sprintf(`{"model":"m","tools":[{"type":"custom","name":"t"%s}],"input":[{"role":"user","content":[{"type":"input_text","text":"x"}%s]%s}%s]%s}`,
+		tool, part, message, item, body)
+}
+
+// allRoutes are the routes of all directives.
+var allRoutes = slices.Concat(messagesRoutes, completionsRoutes, openAIRoutes)
+
 func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 	t.Parallel()
-	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
+	for _, rt := range allRoutes {
 		for _, c := range statefulMembers {
 			body, applies := statefulBody(rt, c.where, c.member)
 			if !applies {
@@ -98,8 +139,13 @@ func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 
 func TestMembersWithoutStoredStatePass(t *testing.T) {
 	t.Parallel()
-	for _, rt := range append(append([]*route(nil), messagesRoutes...), completionsRoutes...) {
+	for _, rt := range allRoutes {
 		for _, c := range []struct{ where, member string }{
+			{"item", `"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x","annotations":[]}]`},
+			{"item", `"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"`}, {"item", `"type":"function_call","id":"fc_1","call_id":"c","name":"n","arguments":"{}"`},
+			{"item", `"type":"function_call_output","call_id":"c","output":"{\"file_id\":1}"`}, {"item", `"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"search"}`},
+			{"item", `"type":"computer_call_output","call_id":"c","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,AAAA"}`},
+			{"body", `"previous_response_id":null,"conversation":null`},
 			{"body", `"store":true`}, {"body", `"background":false`}, {"body", `"container":null`}, {"body", `"metadata":{"file_id":"mine"}`},
 			{"body", `"attachments":[],"skills":[],"thread_id":null,"documents":[]`}, {"body", `"documents":[{"id":"1","data":{"text":"x"}},{"title":"t","text":"x"}]`},
 			{"body", `"user_id":"1","fileid":null,"file":"x","ids":["1"],"cached":true,"thread":"x"`},

@@ -41,10 +41,12 @@ const (
 
 // Demo is an HTTP handler that answers like a model, without one. It serves
 // POST on every path that ends in `/v1/messages`, `/v1/messages/count_tokens`,
-// `/v1/completions` or `/v1/chat/completions`, as JSON or as a stream, and
-// passes all other paths to the next handler. It needs no key. It can be used
-// in the block of `modelgate_messages` or `modelgate_completions` instead of
-// `reverse_proxy`, or in a separate site as a backend.
+// `/v1/completions`, `/v1/chat/completions`, `/v1/responses` (and `input_tokens`
+// and `compact` below it), `/v1/embeddings`, `/v1/moderations`, `/v1/rerank` or
+// `/v2/rerank`, as JSON or as a stream, and passes all other paths to the next
+// handler. It needs no key. It can be used in the block of `modelgate_messages`,
+// `modelgate_completions` or `modelgate_openai` instead of `reverse_proxy`, or in
+// a separate site as a backend.
 //
 // The answer repeats the last user text, or the prompt. A token is a piece of
 // three to eight characters, and each piece is one event of a stream. Usage
@@ -107,6 +109,7 @@ type endpoint struct {
 	dialect *dialect
 	roles   []string // allowed roles of messages; nil: the body has a prompt
 	compose func(*request, simulation) (*answer, error)
+	prepare func(*request) error // reads members of this endpoint into those above; nil: there are none
 }
 
 var (
@@ -114,10 +117,17 @@ var (
 	chatRoles     = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
 	endpoints = []endpoint{
-		{"/v1/messages", messagesDialect, messagesRoles, answerMessages},
-		{"/v1/messages/count_tokens", messagesDialect, messagesRoles, answerCountTokens},
-		{"/v1/completions", completionsDialect, nil, answerCompletions},
-		{"/v1/chat/completions", completionsDialect, chatRoles, answerChat},
+		{"/v1/messages", messagesDialect, messagesRoles, answerMessages, nil},
+		{"/v1/messages/count_tokens", messagesDialect, messagesRoles, answerCountTokens, nil},
+		{"/v1/completions", completionsDialect, nil, answerCompletions, nil},
+		{"/v1/chat/completions", completionsDialect, chatRoles, answerChat, nil},
+		{"/v1/responses", responsesDialect, chatRoles, answerResponses, (*request).readItems},
+		{"/v1/responses/input_tokens", responsesDialect, chatRoles, answerInputTokens, (*request).readItems},
+		{"/v1/responses/compact", responsesDialect, chatRoles, answerCompact, (*request).readItems},
+		{"/v1/embeddings", completionsDialect, nil, answerEmbeddings, (*request).readTexts},
+		{"/v1/moderations", completionsDialect, nil, answerModerations, (*request).readTexts},
+		{"/v1/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments},
+		{"/v2/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments},
 	}
 )
 

@@ -30,6 +30,17 @@ type request struct {
 	} `json:"thinking"`
 	CacheControl *cacheControl `json:"cache_control"`
 
+	// Of responses, embeddings, moderations and rerank.
+	Input           json.RawMessage   `json:"input"`
+	Instructions    string            `json:"instructions"`
+	MaxOutputTokens *int              `json:"max_output_tokens"`
+	Dimensions      int               `json:"dimensions"`
+	EncodingFormat  string            `json:"encoding_format"`
+	Query           string            `json:"query"`
+	Documents       []json.RawMessage `json:"documents"`
+	TopN            *int              `json:"top_n"`
+	tokenCounts     []int             // of the prompts that are given as tokens
+
 	Stream        bool `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -147,6 +158,11 @@ func (e endpoint) answer(body []byte) (*answer, error) {
 	}
 	if q.Model == "" {
 		return nil, missing("model")
+	}
+	if e.prepare != nil {
+		if err := e.prepare(q); err != nil {
+			return nil, err
+		}
 	}
 	texts := []string(q.Prompt)
 	if e.roles != nil {

@@ -14,6 +14,7 @@ type toolRequest struct {
 	Name         string          `json:"name"`
 	Description  string          `json:"description"`
 	InputSchema  json.RawMessage `json:"input_schema"` // absent: the vendor runs the tool
+	Parameters   json.RawMessage `json:"parameters"`   // of responses
 	CacheControl *cacheControl   `json:"cache_control"`
 	Function     struct {
 		Name        string          `json:"name"`

@@ -92,6 +92,7 @@ type dialect struct {
 	idHeader   string // header of
 	errorEvent string // name of the error event
 	errorBody  func(f *refusal, requestID string) object
+	errorData  func(f *refusal) object // of the error event; nil: errorBody
 }
 
 var messagesDialect = &dialect{
@@ -107,6 +108,15 @@ var completionsDialect = &dialect{
 	errorBody: func(f *refusal, _ string) object {
 		kind := kinds[f.status]
 		return object{"error", object{"message", f.message, "type", kind.completions, "param", orNull(f.param), "code", orNull(kind.code)}}
+	},
+}
+
+var responsesDialect = &dialect{
+	idHeader:   completionsDialect.idHeader,
+	errorEvent: "error",
+	errorBody:  completionsDialect.errorBody,
+	errorData: func(f *refusal) object {
+		return object{"type", "error", "code", orNull(kinds[f.status].code), "message", f.message, "param", orNull(f.param), "sequence_number", 0}
 	},
 }
 
@@ -241,7 +251,11 @@ func (s *sender) piece(name string, data any) {
 		}
 		if s.simulation.fail {
 			f := simulated(statusOverloaded)
-			s.event(s.dialect.errorEvent, s.dialect.errorBody(f, s.w.Header().Get(s.dialect.idHeader)))
+			data := s.dialect.errorBody(f, s.w.Header().Get(s.dialect.idHeader))
+			if s.dialect.errorData != nil {
+				data = s.dialect.errorData(f)
+			}
+			s.event(s.dialect.errorEvent, data)
 			s.ended = true
 		}
 	}

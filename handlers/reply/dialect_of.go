@@ -26,6 +26,8 @@ func DialectOf(r *http.Request, versionHeader string) dialect.Dialect {
 		return dialect.Console
 	case under(path, "/v1/messages"):
 		return dialect.Anthropic
+	case under(path, "/v1/responses"):
+		return dialect.Responses
 	case under(path, "/v1/platform"):
 		return dialect.Platform
 	case under(path, "/v1/models") && r.Header.Get(versionHeader) != "":

@@ -103,10 +103,37 @@ func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/ap
 // NotFound answers 404.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
 	f := fault.New(fault.NotFound, "there is nothing at this path")
+	if paths := offered(r); paths != "" {
+		f = fault.New(fault.NotFound, "there is nothing at this path; POST is served at %s", paths)
+	}
 	if clean, _ := canonical(r.URL.EscapedPath()); under(clean, "/v1/v1") {
 		f = fault.New(fault.NotFound, "there is nothing at this path: the base URL has /v1 twice")
 	}
 	DialectOf(r, versionHeader).RefuseUnread(w, r, f, requestid.New())
+}
+
+// offerVar is the request variable with the paths that [Offer] has collected.
+const offerVar = "modelgate.offer"
+
+// Offer names the paths at which a directive takes POST requests, for the answer to a request that no
+// directive serves.
+func Offer(r *http.Request, table Table) {
+	if clean, _ := canonical(r.URL.EscapedPath()); !under(clean, "/v1") {
+		return
+	}
+	paths, _ := caddyhttp.GetVar(r.Context(), offerVar).([]string)
+	for i := range table {
+		if table[i].literal && table[i].Method == http.MethodPost {
+			paths = append(paths, table[i].Path)
+		}
+	}
+	caddyhttp.SetVar(r.Context(), offerVar, paths)
+}
+
+// offered returns the paths of [Offer], or "".
+func offered(r *http.Request) string {
+	paths, _ := caddyhttp.GetVar(r.Context(), offerVar).([]string)
+	return strings.Join(paths, ", ")
 }
 
 // misspelt reports whether wire is another spelling of a route's path: in another case, with

@@ -33,7 +33,7 @@ type Price struct {
 	Context int64 `json:"context,omitempty"`
 
 	// The maximum number of output tokens of an answer. It is required in the
-	// same cases as context.
+	// same cases as context, unless all output is free.
 	MaxOutput int64 `json:"max_output,omitempty"`
 
 	// What happens to a call whose client disconnects: `cancel`, or `finish`
@@ -111,7 +111,7 @@ func (p *Price) validateTokens() error {
 		return errors.New("a price per token names input and output; write 0 for the one that is free")
 	case p.hasRules() && !perToken:
 		return errors.New("above, tier, geo and call need a price per token: name input and output")
-	case (p.hasRules() || slices.Max(r[:]) > 0) && (p.Context == 0 || p.MaxOutput == 0):
+	case (p.hasRules() || slices.Max(r[:]) > 0) && (p.Context == 0 || p.MaxOutput == 0 && !p.freeOutput()):
 		return errors.New("a price per token needs context and max_output, the maximum numbers of input and output tokens of a call, which are reserved")
 	}
 	if err := p.validateRules(); err != nil {
@@ -121,6 +121,13 @@ func (p *Price) validateTokens() error {
 		return fmt.Errorf("a call of context and max_output tokens would cost more than %v", money.Max)
 	}
 	return nil
+}
+
+// freeOutput reports whether output costs nothing, as that of embeddings does.
+func (p *Price) freeOutput() bool {
+	r := p.rates()
+	_, output := r.highest(true, true, true)
+	return !p.hasRules() && output == 0
 }
 
 func validateVariants(word string, variants []Variant) error {

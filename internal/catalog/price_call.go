@@ -77,6 +77,9 @@ func (p *Price) bounds(a CallSpec) (b Bounds, ok bool) {
 	if !ok {
 		return b, false
 	}
+	if a.NoOutput {
+		b.Output = 0
+	}
 	b.Reserve = b.Input
 	loops := len(a.Tools) > 0 || slices.ContainsFunc(a.Models, func(m NamedModel) bool { return m.isAdditional() })
 	if !a.FullContext && a.Links == 0 && !loops {

@@ -24,6 +24,7 @@ type Dialect uint8
 // The dialects of docs/reference/http.md#errors.
 const (
 	OpenAI    Dialect = iota // /v1/*, except for those below
+	Responses                // /v1/responses: as OpenAI, but an error within a stream has a form of its own
 	Anthropic                // /v1/messages
 	Platform                 // /v1/platform/*
 	Console                  // /api/*
@@ -79,10 +80,7 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 		Type    string     `json:"type"`
 		Param   *string    `json:"param"`
 	}
-	var param *string
-	if f.Param != "" {
-		param = &f.Param
-	}
+	param := paramOf(f)
 	kind := d.errorType(f.Status())
 	var v any
 	switch d {
@@ -135,13 +133,39 @@ func JSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(body.Bytes(), []byte("\n")), err
 }
 
-// Event returns f as the event that ends a stream.
+// Event returns f as the event that ends a stream. In the dialect of responses it is the flat event
+// `error` of the vendor's OpenAPI document (ResponseErrorEvent). Its number is not known here, so it
+// is zero.
 func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
-	event := append([]byte("data: "), d.Body(f, requestID)...)
-	if d == Anthropic {
+	body := d.Body(f, requestID)
+	if d == Responses {
+		var err error
+		if body, err = JSON(responseError{"error", f.Code, f.Message, paramOf(f), 0}); err != nil {
+			panic("dialect: " + err.Error()) // strings cannot fail to marshal
+		}
+	}
+	event := append([]byte("data: "), body...)
+	if d == Anthropic || d == Responses {
 		event = append([]byte("event: error\n"), event...)
 	}
 	return append(event, "\n\n"...)
+}
+
+// responseError is the event that ends a stream of /v1/responses.
+type responseError struct {
+	Type           string     `json:"type"`
+	Code           fault.Code `json:"code"`
+	Message        string     `json:"message"`
+	Param          *string    `json:"param"`
+	SequenceNumber int        `json:"sequence_number"`
+}
+
+// paramOf returns the parameter that f names, or nil.
+func paramOf(f *fault.Fault) *string {
+	if f.Param == "" {
+		return nil
+	}
+	return &f.Param
 }
 
 // The pings of the dialects.
@@ -185,6 +209,9 @@ func (d Dialect) Refuse(w http.ResponseWriter, f *fault.Fault, requestID string)
 	status := f.Status()
 	if status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer") // RFC 9110, section 15.5.2
+	}
+	if status == http.StatusUpgradeRequired {
+		header.Set("Upgrade", "HTTP/1.1") // RFC 9110, section 15.5.22
 	}
 	body := d.Body(f, requestID)
 	header.Set("Content-Length", strconv.Itoa(len(body)))

@@ -32,6 +32,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	// Requests.
 	"there is nothing at this path":                             "此路径不存在",
 	"there is nothing at this path: the base URL has /v1 twice": "此路径不存在：基础 URL 中 /v1 出现了两次",
+	"there is nothing at this path; POST is served at %s":       "此路径不存在；POST 可用于 %s",
 	"%s takes %s":                                                     "%s 只接受 %s",
 	"the body did not arrive within %v":                               "请求体未在 %v 内收到",
 	"the body ended early":                                            "请求体不完整",
@@ -252,6 +253,7 @@ var chineseCodes = map[Code]string{ //nolint:gosec // texts, no credentials
 	UnsupportedMediaType: "不支持的内容类型",
 	RangeNotSatisfiable:  "请求的范围无效",
 	MethodNotAllowed:     "不支持此方法",
+	UpgradeRequired:      "不支持 WebSocket",
 	NotFound:             "不存在",
 	Gone:                 "已不存在",
 	Conflict:             "与当前状态冲突",

@@ -33,6 +33,7 @@ const (
 	UnsupportedMediaType Code = "UNSUPPORTED_MEDIA_TYPE"
 	RangeNotSatisfiable  Code = "RANGE_NOT_SATISFIABLE"
 	MethodNotAllowed     Code = "METHOD_NOT_ALLOWED"
+	UpgradeRequired      Code = "UPGRADE_REQUIRED"
 	NotFound             Code = "NOT_FOUND"
 	Gone                 Code = "GONE"
 	Conflict             Code = "CONFLICT"
@@ -91,6 +92,7 @@ var statuses = map[Code]int{
 	UnsupportedMediaType: http.StatusUnsupportedMediaType,
 	RangeNotSatisfiable:  http.StatusRequestedRangeNotSatisfiable,
 	MethodNotAllowed:     http.StatusMethodNotAllowed,
+	UpgradeRequired:      http.StatusUpgradeRequired,
 	NotFound:             http.StatusNotFound,
 	Gone:                 http.StatusGone,
 	Conflict:             http.StatusConflict,

@@ -61,12 +61,15 @@ type Config struct {
 	LogFormat string
 }
 
-// Proxied is a site with both dialects, each in front of the backend.
+// Proxied is a site with all routes of calls, each in front of the backend.
 const Proxied = `
 	modelgate_messages {
 		reverse_proxy BACKEND
 	}
 	modelgate_completions {
+		reverse_proxy BACKEND
+	}
+	modelgate_openai {
 		reverse_proxy BACKEND
 	}
 `

@@ -47,6 +47,10 @@ const (
 	noteOverride      // a member of extra_body that is only allowed at the top level
 	noteRouting       // a member that makes some routers choose another model or server: see routing
 
+	noteMaxToolCalls // max_tool_calls
+	noteContainer    // container of a tool: the name of a stored one, or an object with the settings of a new one
+	noteItemID       // the id of an item, which may name a stored item
+
 	notePartType    // the type of a part of the content
 	noteMediaURL    // a source by URL, or a data URL
 	noteAudioURL    // the same for audio
@@ -101,7 +105,12 @@ func each(r rule, names ...string) []rule {
 
 // bodyTable returns the table for the body of a route.
 func bodyTable(rules ...rule) *strictjson.Table {
-	return closedTable(noteUnknown, append(rules, optionMembers...), knownMembers...)
+	for _, option := range optionMembers {
+		if !slices.ContainsFunc(rules, func(r rule) bool { return r.Name == option.Name }) {
+			rules = append(rules, option)
+		}
+	}
+	return closedTable(noteUnknown, rules, knownMembers...)
 }
 
 // optionMembers are the members that decide the price, the models or the tenant, without the
@@ -209,4 +218,6 @@ func toolTable(untyped int, rules ...rule) *strictjson.Table {
 
 // clientTools are the types, without dates, of tools that the caller runs, and
 // mcp_toolset, which only selects from mcp_servers.
-var clientTools = []string{"mcp_toolset", "function", "custom", "bash", "text_editor", "computer", "memory", "local_shell", "apply_patch"}
+var clientTools = []string{
+	"mcp_toolset", "function", "custom", "bash", "text_editor", "computer", "computer_use_preview", "memory", "local_shell", "apply_patch",
+}

@@ -27,6 +27,7 @@ type Request struct {
 	Stream bool
 	Named  []catalog.NamedModel // the other models that the body names, without prices
 
+	schema *Schema
 	values [slots]strictjson.Value
 	notes  []strictjson.Note // of members without a slot; empty for most bodies
 }
@@ -34,6 +35,7 @@ type Request struct {
 // Parse checks a body against the schema of its route. Members that name objects stored in
 // the account of the operator are refused unless sharedState is set.
 func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
+	q.schema = s
 	if f := s.members.ScanNotes(body, q.values[:], &q.notes); f != nil {
 		return f
 	}
@@ -43,7 +45,7 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 		return f
 	}
 	if elements := q.values[slotPromptElements].Kind; elements&(elements-1) != 0 {
-		return fault.At(fault.InvalidParameter, "prompt", "`prompt` must be a string, or an array that only has strings, only tokens, or only arrays of tokens")
+		return fault.At(fault.InvalidParameter, s.prompt, "`%s` must be a string, or an array that only has strings, only tokens, or only arrays of tokens", s.prompt)
 	}
 	if len(q.notes) == 0 {
 		return nil
@@ -73,13 +75,13 @@ func (q *Request) PromptTokens() (tokens, bytes int64) {
 func (q *Request) CheckPrompts(body []byte, limit int64) *fault.Fault {
 	prompt := q.values[slotPrompt]
 	if q.values[slotPromptElements].Kind == strictjson.Integer {
-		return tooLong("prompt", int64(prompt.Len), limit)
+		return tooLong(q.schema.prompt, int64(prompt.Len), limit)
 	}
 	index := 0
 	for text := range bytes.SplitSeq(prompt.Raw(body), []byte{']'}) {
 		one := text[bytes.LastIndexByte(text, '[')+1:]
 		if tokens := int64(bytes.Count(one, []byte{','})) + 1; tokens > limit {
-			return tooLong(fmt.Sprintf("prompt[%d]", index), tokens, limit)
+			return tooLong(fmt.Sprintf("%s[%d]", q.schema.prompt, index), tokens, limit)
 		}
 		index++
 	}
@@ -90,8 +92,12 @@ func tooLong(param string, tokens, limit int64) *fault.Fault {
 	return fault.At(fault.InvalidParameter, param, "`%s`: %d tokens are more than this model reads; allowed: %d", param, tokens, limit)
 }
 
-// prompts returns the number of prompts. An array of tokens is one prompt.
+// prompts returns the number of prompts. An array of tokens is one prompt. Each document to rank is
+// read with the query.
 func (q *Request) prompts() int64 {
+	if documents := q.values[slotDocuments]; documents.Kind == strictjson.Array {
+		return int64(max(documents.Len, 1))
+	}
 	prompt := q.values[slotPrompt]
 	if prompt.Kind != strictjson.Array || q.values[slotPromptElements].Kind == strictjson.Integer {
 		return 1

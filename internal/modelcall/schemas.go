@@ -14,14 +14,24 @@ type Schema struct {
 
 	// AsksUsage is set if a stream only reports its usage if the body requests it.
 	AsksUsage bool
+
+	// InputOnly is set if the answer has no output that is charged.
+	InputOnly bool
+
+	prompt string // the member that has a text, tokens, or an array of either; empty: none
 }
 
 // The schemas of the routes.
 var (
 	Messages    = &Schema{members: messagesMembers}
 	CountTokens = &Schema{members: countTokensMembers}
-	Completions = &Schema{members: completionsMembers, AsksUsage: true}
+	Completions = &Schema{members: completionsMembers, AsksUsage: true, prompt: "prompt"}
 	Chat        = &Schema{members: chatMembers, AsksUsage: true}
+	Responses   = &Schema{members: responsesMembers}
+	InputTokens = &Schema{members: responsesMembers}
+	Embeddings  = &Schema{members: embeddingsMembers, InputOnly: true, prompt: "input"}
+	Moderations = &Schema{members: moderationsMembers, InputOnly: true}
+	Rerank      = &Schema{members: rerankMembers, InputOnly: true}
 )
 
 // Short names for the tables below.
@@ -55,6 +65,8 @@ const (
 	slotThinkingType
 	slotReasoningEffort
 	slotTools
+	slotQuery
+	slotDocuments
 	slots
 )
 
@@ -106,10 +118,7 @@ func messagesCommon() []rule {
 // The members of docs/reference/calls.md#completions. A prompt is a text, or tokens, or
 // an array of either.
 var completionsMembers = bodyTable(append(completionsCommon(),
-	rule{
-		Name: "prompt", Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
-		Slot: slotPrompt, Elements: slotPromptElements,
-	},
+	textOrTokens("prompt"),
 	rule{Name: "messages", Note: noteUnknown, Members: tableWithState(chatContent, rule{Name: "tools", Members: chatTools})}, // a member of /v1/chat/completions
 	rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: math.MaxInt64, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_completion_tokens"),
@@ -134,6 +143,14 @@ var (
 	chatTools   = toolTable(noteUntypedTool)
 	chatContent = rule{Name: "content", Kinds: text | array, Elem: object, Members: contentPart}
 )
+
+// textOrTokens returns the rule for a member that has a text, tokens, or an array of either.
+func textOrTokens(name string) rule {
+	return rule{
+		Name: name, Kinds: text | array, Elem: text | integer | array, Inner: integer, Required: true, Deciding: true,
+		Slot: slotPrompt, Elements: slotPromptElements,
+	}
+}
 
 func completionsCommon() []rule {
 	return []rule{
@@ -166,13 +183,17 @@ func messagesMember(tools *strictjson.Table, content rule) rule {
 
 // messageTable returns the rules for a message. SGLang accepts tools in a message.
 func messageTable(tools *strictjson.Table, content rule) *strictjson.Table {
-	audio := tableWithState(append(media(noteAudioURL, stateTable, "url"), stateMember("id"), rule{Name: "data", Deciding: true, Note: noteAudioData})...)
 	// A rule for these common names saves the search for other spellings.
 	rules := each(rule{}, "name", "tool_calls", "tool_call_id", "function_call", "refusal", "reasoning", "reasoning_content", "annotations")
 	return tableWithState(slices.Concat(rules, mediaRules, []rule{
 		{Name: "role", Kinds: text, Required: true},
 		content,
 		{Name: "tools", Members: tools},
-		{Name: "audio", Kinds: object, AnySpelling: true, Members: audio},
+		audioMember,
 	})...)
 }
+
+// audioMember is the rule for the speech of an earlier answer in a message.
+var audioMember = rule{Name: "audio", Kinds: object, AnySpelling: true, Members: tableWithState(
+	append(media(noteAudioURL, stateTable, "url"), stateMember("id"), rule{Name: "data", Deciding: true, Note: noteAudioData})...,
+)}

@@ -64,6 +64,10 @@ func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 	tokens, bytes := q.PromptTokens()
 	a := catalog.CallSpec{
 		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), Choices: 1, FullContext: fullContext,
+		NoOutput: q.schema.InputOnly,
+	}
+	if query := q.values[slotQuery]; query.Kind != 0 { // vendors count it once for each document
+		a.BodyBytes += int64(query.End-query.Start) * (a.Prompts - 1)
 	}
 	for _, slot := range []int{slotChoices, slotBestOf} {
 		if n, ok := q.values[slot].Int(body); ok {
@@ -135,6 +139,17 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 			a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "audio")
 		case noteReasoning:
 			a.Thinking = a.Thinking || n.Kind == strictjson.Object
+		case noteMaxToolCalls:
+			calls, _ := n.Int(body)
+			for i := range a.Tools {
+				if tool := &a.Tools[i]; tool.MaxUses == 0 {
+					tool.MaxUses = calls
+				}
+			}
+		case noteItemID:
+			a.FullContext = a.FullContext || !isWholeItem(body, n)
+		case noteContainer:
+			a.FullContext = true
 		case noteCompaction:
 			a.Compaction, a.FullContext = true, true
 		case noteState, noteAgent:
@@ -190,6 +205,9 @@ func (q *Request) toolParam(o objectNotes, member string) string {
 // toolName returns the type of a tool without its date: web_search_20250305 and
 // web_search_2025_08_26 are web_search.
 func toolName(kind string) string {
+	if strings.HasPrefix(kind, "web_search_preview") { // the answer reports it as web_search
+		return "web_search"
+	}
 	for _, length := range []int{len("_20250305"), len("_2025_08_26")} {
 		if at := len(kind) - length; at > 0 && kind[at] == '_' && strings.Trim(kind[at:], "_0123456789") == "" {
 			return kind[:at]

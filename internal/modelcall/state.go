@@ -71,6 +71,14 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 			if inlineDocuments(n.Raw(body)) {
 				continue
 			}
+		case noteItemID:
+			if isWholeItem(body, n) {
+				continue
+			}
+		case noteContainer:
+			if n.Kind != strictjson.String { // the members of an object have their own notes
+				continue
+			}
 		case notePartType:
 			if !slices.Contains(stateTypes, n.Text(body)) {
 				continue

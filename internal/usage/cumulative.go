@@ -18,6 +18,8 @@ type reports struct {
 	inObject bool    // a usage object is being read
 	dialect  dialect.Dialect
 
+	inputOnly bool // see [Reader.InputOnly]
+
 	hasOutput    bool  // the current text has a figure of the output
 	coveredBytes int64 // bytes delivered up to the end of the last such text
 }
@@ -74,6 +76,12 @@ func (r *reports) endText(delivered int64) {
 func (r *reports) tokens(delivered int64) (t Tokens, input, output bool) {
 	f := r.current()
 	t, input, output = f.tokens(r.dialect)
+	if r.inputOnly {
+		if !input && f.has(totalTokens) {
+			t.Input, input = max(0, f.value[totalTokens]-t.CacheRead), true
+		}
+		return t, input, input
+	}
 	onlyTotal := f.value[outputTokens]+f.value[completionTokens]+f.value[reasoningTokens] == 0
 	return t, input, output && (delivered == 0 || !onlyTotal) && (r.hasOutput || delivered <= r.coveredBytes)
 }

@@ -36,7 +36,7 @@ type document struct {
 	delivered delivered
 	choices   choices
 	failed    bool // an error was read
-	stopped   bool // a message_stop was read
+	stopped   bool // a message_stop, or the whole last event of a response, was read
 }
 
 // maxDepth bounds the depth to which the table of places is followed.
@@ -68,8 +68,8 @@ const (
 	broken                    // anything: the text is not JSON
 )
 
-// seen is the set of members that a text has had. It identifies a chunk that only contains
-// usage.
+// seen is the set of what a text has had. It identifies a chunk that only contains usage, and the
+// events of a response that end something.
 type seen uint8
 
 const (
@@ -79,10 +79,13 @@ const (
 	seenFault                      // an error
 	seenNullUsage                  // a usage at the top level that is not an object, such as null
 	seenSeveral                    // another text before this one
+	seenLastEvent                  // the type of the last event of a response
+	seenItemDone                   // the type of the event that ends an item of a response
 )
 
 // reset prepares d for the next text of the same answer.
 func (d *document) reset() {
+	d.endEvent()
 	d.state, d.place, d.depth, d.skipDepth, d.seen = atStart, top, 0, 0, 0
 	d.inName, d.inToolInput = false, false
 	d.reports.end()
@@ -91,6 +94,17 @@ func (d *document) reset() {
 		d.report.passes.open = false
 	}
 }
+
+// endEvent handles the end of a text that is an event of a response.
+func (d *document) endEvent() {
+	if i := d.report.items; i != nil && d.seen&seenItemDone != 0 {
+		i.count(&i.ended)
+	}
+	d.stopped = d.stopped || d.ended()
+}
+
+// ended reports whether the text is the whole last event of a response.
+func (d *document) ended() bool { return d.seen&seenLastEvent != 0 && d.state == ended }
 
 // usageOnly reports whether the text was a chunk that only contains usage.
 func (d *document) usageOnly() bool {
@@ -278,6 +292,10 @@ func (d *document) open(object bool) {
 		d.delivered.hasElement = d.delivered.hasElement || object
 	case toolInput:
 		d.inToolInput = true
+	case outputItem, listedItem:
+		d.report.itemsOf().open(object)
+	case eventItem:
+		d.report.itemsOf().open(true)
 	}
 	if !d.place.isContainer() || d.depth == maxDepth {
 		d.state, d.place, d.skipDepth = inSkipped, nothing, 1
@@ -308,6 +326,8 @@ func (d *document) closeFrame() {
 			d.choices.add(d.choice.index, d.choice.finished)
 		case contentBlock, contentBlocks:
 			d.report.endBlock()
+		case outputItem, listedItem:
+			d.report.items.count(&d.report.items.listed)
 		case iteration:
 			d.report.passes.close()
 		case usageReport, startUsage:

@@ -30,6 +30,13 @@ const (
 	picture              // an image
 	contentBlock         // the content_block of a content_block_start
 	contentBlocks        // the content of a whole message: a string, or an array of blocks
+	responseBody         // the response in an event of /v1/responses
+	outputItem           // an element of the output of a response that is not streamed
+	listedItem           // an element of the output of the response in an event, whose text came before
+	eventItem            // the item of an event
+	itemAction           // what the tool of an item did
+	toolReport           // tool_usage: the tools that the backend ran
+	toolReportEntry      // one of these tools
 
 	requestSource // the source of a part of a request
 	requestImage  // an image in a request, or the object that holds it
@@ -61,6 +68,8 @@ const (
 	tier            // the service tier that served the call
 	speed           // the speed mode that served the call
 	geo             // the region that served the call
+	itemType        // the type of an item
+	actionType      // the type of the action of an item
 	blockKind       // the type of a content block
 	blockName       // the name of a content block
 	iterationType   // the type of an iteration
@@ -119,14 +128,73 @@ func (p place) member(name []byte) place {
 			return tier
 		case "stop_reason":
 			return stopReason
+		case "response":
+			return responseBody
+		case "output":
+			return outputItem
+		case "item":
+			return eventItem
+		case "tool_usage":
+			return toolReport
+		}
+	case responseBody:
+		switch string(name) {
+		case "error":
+			return fault
+		case "usage":
+			return usageReport
+		case "model":
+			return model
+		case "service_tier":
+			return tier
+		case "output":
+			return listedItem
+		case "tool_usage":
+			return toolReport
+		}
+	case outputItem:
+		switch string(name) {
+		case "type":
+			return itemType
+		case "action":
+			return itemAction
+		case "name":
+			return toolName
+		case "arguments", "input":
+			return toolInput
+		case "content", "code":
+			return text
+		case "summary":
+			return reasoning
+		case "encrypted_content":
+			return signature
+		case "result":
+			return imageData
+		}
+	case listedItem, eventItem:
+		switch string(name) {
+		case "type":
+			return itemType
+		case "action":
+			return itemAction
+		}
+	case itemAction:
+		if string(name) == "type" {
+			return actionType
+		}
+	case toolReport:
+		return toolReportEntry
+	case toolReportEntry:
+		if string(name) == "num_requests" {
+			return toolUses
 		}
 	case requestBody:
 		switch string(name) {
 		case "messages":
 			return requestMessage
-		case "prompt", "suffix", "system":
+		case "prompt", "suffix", "system", "input", "instructions", "query":
 			return requestText
-		case "tools", "functions", "documents", "response_format":
+		case "tools", "functions", "documents", "response_format", "text":
 			return toolInput
 		}
 	case requestMessage:
@@ -138,9 +206,9 @@ func (p place) member(name []byte) place {
 		}
 	case requestText:
 		switch string(name) {
-		case "text", "thinking", "content":
+		case "text", "thinking", "content", "output", "summary":
 			return requestText
-		case "input":
+		case "input", "arguments":
 			return toolInput
 		case "type":
 			return requestPartType

@@ -69,6 +69,10 @@ func New(d dialect.Dialect, stream bool, encoding string) *Reader {
 	return r
 }
 
+// InputOnly says that the answer has no output that is charged, as that of embeddings has none. The
+// output then counts as reported. So does the input if the backend reports a total only.
+func (r *Reader) InputOnly() { r.events.reports.inputOnly = true }
+
 // Write reads the next bytes of the answer. It does not retain p.
 func (r *Reader) Write(p []byte) {
 	switch {
@@ -137,7 +141,7 @@ func (r *Reader) Report() Report {
 	report.Tools = r.events.report.toolUses(report.Output)
 	d := &r.events.delivered
 	report.Declined = report.Declined && !d.any() && !d.contentBlock && !d.hasElement && !ranTools(report.Tools)
-	report.CountsTools = report.CountsTools || r.dialect == dialect.Anthropic
+	report.CountsTools = report.CountsTools || r.dialect == dialect.Anthropic || r.events.report.isResponse()
 	return report
 }
 
@@ -201,7 +205,7 @@ func (r *Reader) CostsUnseen() bool {
 
 // Finished reports whether the answer reached its end. A stream in the anthropic dialect ends
 // with message_stop, one in the openai dialect with [DONE], or when every choice has a
-// finish_reason. A JSON answer has ended if the JSON text is complete and only white space
+// finish_reason, and one of responses with response.completed or response.incomplete. A JSON answer has ended if the JSON text is complete and only white space
 // follows it.
 func (r *Reader) Finished() bool {
 	e := &r.events
@@ -210,6 +214,8 @@ func (r *Reader) Finished() bool {
 		return e.document.state == ended
 	case r.dialect == dialect.Anthropic:
 		return e.stopped
+	case r.dialect == dialect.Responses:
+		return e.stopped || e.ended() || e.done
 	default:
 		return e.done || e.choices.allFinished()
 	}

@@ -83,6 +83,16 @@ var answers = []struct {
 	{"chat_reasoning.json", "The imageLook.f{}py1\t2Aye", findings{
 		Tokens: Tokens{Input: 100, Output: 6, CacheRead: 1000, CacheWrite5m: 17, Reasoning: 40},
 		Input:  true, Output: true, Began: true, Finished: true}},
+	{"responses_tools.sse", `Hm.Grüße 😀{"c":1}`, findings{
+		Tokens: Tokens{Input: 30, Output: 29, CacheRead: 40, CacheWrite5m: 5, Reasoning: 96},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"responses_incomplete.sse", "Half a", findings{
+		Tokens: Tokens{Input: 9, Output: 16},
+		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
+	{"responses_failed.sse", "Once", findings{Began: true, Failed: true, Boundary: true}},
+	{"responses.json", `Grüße 😀get_weather{"c":1}Hm.`, findings{
+		Tokens: Tokens{Input: 30, Output: 29, CacheRead: 40, CacheWrite5m: 5, Reasoning: 96},
+		Input:  true, Output: true, Began: true, Finished: true}},
 	{"completions.json", "\n\nThis is indeed a test", findings{Began: true, Finished: true}},
 }
 
@@ -90,6 +100,9 @@ var answers = []struct {
 func dialectOf(file string) dialect.Dialect {
 	if strings.HasPrefix(file, "messages") {
 		return dialect.Anthropic
+	}
+	if strings.HasPrefix(file, "responses") {
+		return dialect.Responses
 	}
 	return dialect.OpenAI
 }

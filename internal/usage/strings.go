@@ -43,8 +43,11 @@ func (d *document) endString(p []byte) {
 		name := d.token.finish(p)
 		d.place = d.stack[d.depth-1].place.member(name)
 		d.state = atColon
-		if d.place == toolUses {
+		switch {
+		case d.place == toolUses && d.stack[d.depth-1].place == serverToolUse:
 			d.report.tool.set(name[:len(name)-len(usesSuffix)])
+		case d.place == toolReportEntry:
+			d.report.tool.set(name)
 		}
 	case d.skipDepth > 0:
 		d.state = inSkipped
@@ -72,6 +75,12 @@ func (d *document) eventType(kind []byte) {
 		d.fail()
 	case "message_stop":
 		d.stopped = true
+	case "response.completed", "response.incomplete":
+		d.seen |= seenLastEvent
+	case "response.failed", "response.cancelled":
+		d.fail()
+	case "response.output_item.done":
+		d.seen |= seenItemDone
 	}
 }
 
@@ -92,6 +101,10 @@ func (d *document) endToken(word []byte) {
 		if r.passes == nil || !r.passes.open { // the tier of an iteration is not that of the call
 			r.serviceName(d.place).set(word)
 		}
+	case itemType:
+		d.delivered.unseen = r.items.begin(word) || d.delivered.unseen
+	case actionType:
+		r.items.other = string(word) != "search"
 	case blockKind:
 		r.inServerTool = string(word) == "server_tool_use"
 		kind := string(word)

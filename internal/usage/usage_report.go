@@ -109,7 +109,7 @@ type report struct {
 	counted      bool      // a number of tool uses was reported
 	inServerTool bool      // the content block is the use of a tool that the backend runs
 	tools        []ToolUse // as reported in usage; at most maxTools
-	startedTools []ToolUse // as counted by content blocks; at most maxTools
+	items        *items    // nil: no tool was used, and the answer is not a response
 	passes       *passes   // nil: the answer lists no iterations
 }
 
@@ -136,7 +136,7 @@ func (r *report) setToolUses(n int64) {
 // endBlock counts a content block that ended, if it is the use of a tool.
 func (r *report) endBlock() {
 	if r.inServerTool {
-		if use := useOf(&r.startedTools, r.tool.bytes(), true); use != nil {
+		if use := useOf(&r.itemsOf().ended, r.tool.bytes(), true); use != nil {
 			use.Uses++
 		}
 	}
@@ -158,13 +158,14 @@ func useOf(list *[]ToolUse, name []byte, add bool) *ToolUse {
 }
 
 // toolUses returns how often tools ran. A final report that counts tools leaves out failed
-// uses, and is returned as it is. Otherwise each content block counts as a use.
+// uses, and is returned as it is. Otherwise each content block or item counts as a use. The
+// report of a response is not documented by its vendor, so its items count beside it.
 func (r *report) toolUses(final bool) []ToolUse {
 	list := slices.Clone(r.tools)
-	if final && r.counted {
+	if final && r.counted && !r.isResponse() || r.items == nil {
 		return list
 	}
-	for _, started := range r.startedTools {
+	for _, started := range slices.Concat(r.items.ended, r.items.listed) {
 		if use := useOf(&list, []byte(started.Name), true); use != nil {
 			use.Uses = max(use.Uses, started.Uses)
 		}

@@ -1,0 +1,139 @@
+package demo
+
+import (
+	"cmp"
+	"encoding/base64"
+	"encoding/binary"
+	"encoding/json"
+	"hash/fnv"
+	"math"
+	"slices"
+	"strings"
+)
+
+// This file has the endpoints whose answers have no output tokens: embeddings, moderations, rerank.
+
+// defaultDimensions is the length of an embedding, and maxDimensions the longest.
+const (
+	defaultDimensions = 16
+	maxDimensions     = 4096
+)
+
+// answerEmbeddings answers /v1/embeddings. Equal texts have equal embeddings, of length one.
+func answerEmbeddings(q *request, r simulation) (*answer, error) {
+	dimensions := cmp.Or(q.Dimensions, defaultDimensions)
+	if dimensions < 1 || dimensions > maxDimensions {
+		return nil, invalid("dimensions", "dimensions: must be from 1 to %d.", maxDimensions)
+	}
+	data := make([]object, len(q.Prompt))
+	for i, text := range q.Prompt {
+		vector := embed(text, dimensions)
+		value := any(vector)
+		if q.EncodingFormat == "base64" {
+			var raw []byte
+			for _, x := range vector {
+				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+			}
+			value = base64.StdEncoding.EncodeToString(raw)
+		}
+		data[i] = object{"object", "embedding", "index", i, "embedding", value}
+	}
+	return &answer{whole: object{"object", "list", "data", data, "model", q.Model, "usage", q.inputUsage(r)}}, nil
+}
+
+// embed returns the embedding of a text: the words that it has, by their hashes.
+func embed(text string, dimensions int) []float32 {
+	vector := make([]float32, dimensions)
+	for _, word := range append(strings.Fields(strings.ToLower(text)), "") {
+		h := fnv.New32a()
+		h.Write([]byte(word))
+		vector[h.Sum32()%uint32(dimensions)]++
+	}
+	length := float32(0)
+	for _, x := range vector {
+		length += x * x
+	}
+	length = float32(math.Sqrt(float64(length)))
+	for i := range vector {
+		vector[i] /= length
+	}
+	return vector
+}
+
+// inputUsage returns the usage of an answer without output, or absent if it is not reported.
+func (q *request) inputUsage(r simulation) any {
+	if r.noUsage {
+		return absent
+	}
+	n := 0
+	for _, count := range q.tokenCounts {
+		n += count
+	}
+	for _, text := range q.Prompt {
+		n += tokens(text)
+	}
+	return object{"prompt_tokens", n, "total_tokens", n}
+}
+
+// answerModerations answers /v1/moderations. Nothing is flagged.
+func answerModerations(q *request, _ simulation) (*answer, error) {
+	categories, scores, types := object{}, object{}, object{}
+	for _, name := range []string{"harassment", "hate", "illicit", "self-harm", "sexual", "violence"} {
+		categories, scores, types = append(categories, name, false), append(scores, name, 0.0), append(types, name, []string{"text"})
+	}
+	results := slices.Repeat([]object{{
+		"flagged", false, "categories", categories, "category_scores", scores, "category_applied_input_types", types,
+	}}, len(q.Prompt))
+	return &answer{whole: object{"id", newID("modr-"), "model", q.Model, "results", results}}, nil
+}
+
+// readDocuments reads the documents of rerank as prompts after the query.
+func (q *request) readDocuments() error {
+	switch {
+	case q.Query == "":
+		return missing("query")
+	case len(q.Documents) == 0:
+		return missing("documents")
+	}
+	q.Prompt = list{q.Query}
+	for _, raw := range q.Documents {
+		text, document := "", struct{ Text string }{}
+		if json.Unmarshal(raw, &text) != nil {
+			if json.Unmarshal(raw, &document) != nil {
+				return invalid("documents", "documents: each must be a text, or an object with text.")
+			}
+			text = document.Text
+		}
+		q.Prompt = append(q.Prompt, text)
+	}
+	return nil
+}
+
+// answerRerank answers /v1/rerank and /v2/rerank. The score of a document is the share of the words of
+// the query that it has.
+func answerRerank(q *request, r simulation) (*answer, error) {
+	words := strings.Fields(strings.ToLower(q.Query))
+	type ranked struct {
+		index int
+		score float64
+	}
+	var list []ranked
+	for i, document := range q.Prompt[1:] {
+		found := 0
+		for _, word := range words {
+			if strings.Contains(strings.ToLower(document), word) {
+				found++
+			}
+		}
+		list = append(list, ranked{i, float64(found) / float64(max(len(words), 1))})
+	}
+	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(b.score, a.score) })
+	if q.TopN != nil {
+		list = list[:min(max(*q.TopN, 1), len(list))]
+	}
+	results := make([]object, len(list))
+	for i, one := range list {
+		results[i] = object{"index", one.index, "relevance_score", one.score, "document", object{"text", q.Prompt[one.index+1]}}
+	}
+	return &answer{whole: object{"id", newID("rerank-"), "model", q.Model, "results", results, "usage", q.inputUsage(r)}}, nil
+}

@@ -1,0 +1,227 @@
+package demo
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// item is one element of the input of responses, with the known fields of all types.
+type item struct {
+	Type    string  `json:"type"` // absent: message
+	Role    string  `json:"role"`
+	Content content `json:"content"`
+	Output  content `json:"output"` // of a function_call_output
+}
+
+// readItems reads the input of responses as messages, and the instructions as system.
+func (q *request) readItems() error {
+	items, err := oneOrMany(q.Input, func(text string) item { return item{Role: "user", Content: content{{Type: "text", Text: text}}} })
+	if err != nil {
+		return invalid("input", "input: must be a text or an array of items.")
+	}
+	if len(items) == 0 {
+		return missing("input")
+	}
+	for _, i := range items {
+		switch i.Type {
+		case "", "message":
+			q.Messages = append(q.Messages, message{i.Role, asText(i.Content)})
+		case "function_call_output", "custom_tool_call_output":
+			q.Messages = append(q.Messages, message{"tool", asText(i.Output)})
+		}
+	}
+	if q.Instructions != "" {
+		q.System = content{{Type: "text", Text: q.Instructions}}
+	}
+	for i := range q.Tools {
+		if t := &q.Tools[i]; t.Type == "function" && t.Function.Name == "" {
+			t.Function.Name, t.Function.Parameters = t.Name, t.Parameters
+		}
+	}
+	if q.ToolChoice.Type == "function" && q.ToolChoice.Function.Name == "" {
+		q.ToolChoice.Function.Name = q.ToolChoice.Name
+	}
+	q.MaxTokens, q.MaxCompletionTokens = nil, q.MaxOutputTokens
+	return nil
+}
+
+// asText returns content whose parts of text have the type that all endpoints read.
+func asText(c content) content {
+	c = slices.Clone(c)
+	for i := range c {
+		if c[i].Type == "input_text" || c[i].Type == "output_text" {
+			c[i].Type = "text"
+		}
+	}
+	return c
+}
+
+// answerInputTokens answers /v1/responses/input_tokens.
+func answerInputTokens(q *request, _ simulation) (*answer, error) {
+	return &answer{whole: object{"object", "response.input_tokens", "input_tokens", q.input().total()}}, nil
+}
+
+// answerCompact answers /v1/responses/compact: the last text of the user, and an item that a later
+// call may send back.
+func answerCompact(q *request, r simulation) (*answer, error) {
+	s := response{request: q, simulation: r, output: generate(q.lastUserText(), maxPieces, nil)}
+	kept := object{"type", "message", "role", "user", "content", []object{{"type", "input_text", "text", s.output.text()}}}
+	sealed := object{"type", "compaction", "id", newID("cmp_"), "encrypted_content", thinkingSignature}
+	return &answer{whole: object{
+		"id", newID("resp_"), "object", "response.compaction", "created_at", time.Now().Unix(), "output", []object{kept, sealed}, "usage", s.usage(),
+	}}, nil
+}
+
+// answerResponses answers /v1/responses: a call of a function, or a message.
+func answerResponses(q *request, r simulation) (*answer, error) {
+	limit, err := q.limit(1)
+	if err != nil {
+		return nil, err
+	}
+	output, err := q.respond(r, limit, nil)
+	if err != nil {
+		return nil, err
+	}
+	s := &response{request: q, simulation: r, output: output, id: newID("resp_"), created: time.Now().Unix()}
+	s.itemID, s.callID = newID("msg_"), newID("call_")
+	if output.call != nil {
+		s.itemID = newID("fc_")
+	}
+	if q.Stream {
+		return &answer{events: s.stream, pieces: len(output.pieces)}, nil
+	}
+	return &answer{whole: s.body(s.status(), []object{s.item("completed", output.text())}, s.usage())}, nil
+}
+
+// response is the answer to a responses request. Fields that the vendor's SDK requires are always
+// present, null if they have no value.
+type response struct {
+	*request
+
+	simulation         simulation
+	output             generated
+	id, itemID, callID string
+	created            int64
+	number             int // of the next event
+}
+
+// status returns the status of the whole response.
+func (s *response) status() string {
+	if s.output.end == limited {
+		return "incomplete"
+	}
+	return "completed"
+}
+
+// body returns the response as JSON.
+func (s *response) body(status string, output []object, usage any) object {
+	var incomplete any
+	if status == "incomplete" {
+		incomplete = object{"reason", "max_output_tokens"}
+	}
+	return object{
+		"id", s.id, "object", "response", "created_at", s.created, "status", status, "background", false, "error", nil,
+		"incomplete_details", incomplete, "instructions", orNull(s.Instructions), "max_output_tokens", s.MaxOutputTokens,
+		"model", s.Model, "output", append([]object{}, output...), "parallel_tool_calls", true, "previous_response_id", nil,
+		"reasoning", object{"effort", nil, "summary", nil}, "service_tier", "default", "store", false, "temperature", 1.0,
+		"text", object{"format", object{"type", "text"}, "verbosity", "medium"}, "tool_choice", "auto", "tools", []any{}, "top_p", 1.0,
+		"truncation", "disabled", "usage", usage, "user", nil, "metadata", object{},
+	}
+}
+
+// item returns the only item of the output with this text.
+func (s *response) item(status, text string) object {
+	if s.output.call != nil {
+		return object{
+			"id", s.itemID, "type", "function_call", "status", status, "arguments", text, "call_id", s.callID, "name", s.output.call.name,
+		}
+	}
+	parts := []object{}
+	if status != "in_progress" {
+		parts = append(parts, part{}.output(text))
+	}
+	return object{"id", s.itemID, "type", "message", "status", status, "content", parts, "role", "assistant"}
+}
+
+// output returns a part of a message of a response.
+func (part) output(text string) object {
+	return object{"type", "output_text", "annotations", []any{}, "logprobs", []any{}, "text", text}
+}
+
+// usage returns the token usage in the vendor's form, or absent if it is not reported.
+func (s *response) usage() any {
+	if s.simulation.noUsage {
+		return absent
+	}
+	input, output, cached := s.input().total(), len(s.output.pieces), 0
+	if s.simulation.cached {
+		cached = input
+	}
+	return object{
+		"input_tokens", input, "input_tokens_details", object{"cached_tokens", cached},
+		"output_tokens", output, "output_tokens_details", object{"reasoning_tokens", 0}, "total_tokens", input + output,
+	}
+}
+
+// stream sends the response as events.
+func (s *response) stream(to *sender) {
+	event := func(send func(string, any), name string, members ...any) {
+		send(name, append(object{"type", name, "sequence_number", s.number}, members...))
+		s.number++
+	}
+	of := []any{"item_id", s.itemID, "output_index", 0}
+	text, whole := "response.output_text", "text"
+	if s.output.call != nil {
+		text, whole = "response.function_call_arguments", "arguments"
+	} else {
+		of = append(of, "content_index", 0)
+	}
+	event(to.event, "response.created", "response", s.body("in_progress", nil, nil))
+	event(to.event, "response.in_progress", "response", s.body("in_progress", nil, nil))
+	event(to.event, "response.output_item.added", "output_index", 0, "item", s.item("in_progress", ""))
+	if s.output.call == nil {
+		event(to.event, "response.content_part.added", append(slices.Clone(of), "part", part{}.output(""))...)
+	}
+	for _, piece := range s.output.pieces {
+		members := append(slices.Clone(of), "delta", piece)
+		if s.output.call == nil {
+			members = append(members, "logprobs", []any{})
+		}
+		event(to.piece, text+".delta", members...)
+	}
+	event(to.event, text+".done", append(slices.Clone(of), whole, s.output.text())...)
+	if s.output.call == nil {
+		event(to.event, "response.content_part.done", append(slices.Clone(of), "part", part{}.output(s.output.text()))...)
+	}
+	item := s.item("completed", s.output.text())
+	event(to.event, "response.output_item.done", "output_index", 0, "item", item)
+	event(to.event, "response."+s.status(), "response", s.body(s.status(), []object{item}, s.usage()))
+}
+
+// readTexts reads the input of embeddings and of moderations: a text, tokens, or an array of either.
+func (q *request) readTexts() error {
+	var parts []struct{ Text string }
+	var lists [][]int
+	var tokens []int
+	switch {
+	case len(q.Input) == 0:
+		return missing("input")
+	case json.Unmarshal(q.Input, &q.Prompt) == nil && len(q.Prompt) > 0:
+	case json.Unmarshal(q.Input, &tokens) == nil && len(tokens) > 0:
+		q.Prompt, q.tokenCounts = list{""}, []int{len(tokens)}
+	case json.Unmarshal(q.Input, &lists) == nil && len(lists) > 0:
+		q.Prompt = make(list, len(lists))
+		for _, one := range lists {
+			q.tokenCounts = append(q.tokenCounts, len(one))
+		}
+	case json.Unmarshal(q.Input, &parts) == nil && len(parts) > 0:
+		q.Prompt = nil
+		for _, p := range parts {
+			q.Prompt = append(q.Prompt, p.Text)
+		}
+	default:
+		return invalid("input", "input: must be a text, tokens, or an array of either.")
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package usage
+
+import (
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/caddy-modelgate/modelgate/internal/dialect"
+)
+
+func TestTheToolsOfAResponseAreCounted(t *testing.T) {
+	t.Parallel()
+	const (
+		search = `{"type":"web_search_call","action":{"type":"search"}}`
+		page   = `{"type":"web_search_call","action":{"type":"open_page"}}`
+		files  = `{"type":"file_search_call","queries":["x"]}`
+		own    = `{"type":"function_call","name":"f","arguments":"{}"},{"type":"computer_call","action":{"type":"click"}}`
+	)
+	done := func(item string) string {
+		return "event: response.output_item.added\ndata: {\"item\":" + item + "}\n\n" +
+			"event: response.output_item.done\ndata: {\"item\":" + item + ",\"type\":\"response.output_item.done\"}\n\n"
+	}
+	completed := func(members string) string {
+		return `data: {"type":"response.completed","response":{"service_tier":"default",` + members + `,"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n"
+	}
+	for name, c := range map[string]struct {
+		body string
+		want []ToolUse
+	}{
+		"none":                  {`{"output":[` + own + `]}`, nil},
+		"as JSON":               {`{"output":[` + search + `,` + files + `,` + page + `,` + search + `,` + own + `]}`, []ToolUse{{"web_search", 2}, {"file_search", 1}}},
+		"in a stream":           {done(search) + done(page) + done(search) + completed(`"output":[`+search+`,`+page+`,`+search+`]`), []ToolUse{{"web_search", 2}}},
+		"broken off":            {done(search) + done(files), []ToolUse{{"web_search", 1}, {"file_search", 1}}},
+		"only in the last list": {completed(`"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
+		"the report has more":   {completed(`"tool_usage":{"image_gen":{"input_tokens":5},"web_search":{"num_requests":3}},"output":[` + search + `]`), []ToolUse{{"web_search", 3}}},
+		"the report has less":   {completed(`"tool_usage":{"web_search":{"num_requests":0}},"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			report := reportOf(t, dialect.Responses, c.body[0] != '{', c.body)
+			if len(report.Tools)+len(c.want) > 0 && !reflect.DeepEqual(report.Tools, c.want) {
+				t.Errorf("the tools are %v, want %v", report.Tools, c.want)
+			}
+			if !report.CountsTools {
+				t.Error("a tool that is not listed could have run")
+			}
+		})
+	}
+}
+
+func TestALongLastEventIsRead(t *testing.T) {
+	t.Parallel()
+	body := `data: {"type":"response.completed","response":{"output":[{"type":"message","content":[{"type":"output_text","text":"` +
+		strings.Repeat("x", 10<<20) + `"}]}],"usage":{"input_tokens":7,"output_tokens":9}}}` + "\n\n"
+	got := read(dialect.Responses, true, "", []byte(body))
+	if !got.Finished || got.TooLong || got.Tokens != (Tokens{Input: 7, Output: 9}) {
+		t.Errorf("wrong results: %+v", got)
+	}
+}
+
+func TestAResponseIsFinishedAtTheEndOfItsLastEvent(t *testing.T) {
+	t.Parallel()
+	r := New(dialect.Responses, true, "")
+	defer r.Release()
+	for _, part := range []struct {
+		text     string
+		finished bool
+	}{
+		{"event: response.completed\n", false},
+		{`data: {"type":"response.completed","response":{"usage":{"input_tokens":1`, false},
+		{`,"output_tokens":1}}}`, true},
+		{"\n\n", true},
+	} {
+		r.Write([]byte(part.text))
+		if r.Finished() != part.finished {
+			t.Fatalf("after %q Finished is %v", part.text, !part.finished)
+		}
+	}
+}
+
+func TestAnAnswerWithoutOutputCountsItsTotalAsInput(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]int64{
+		`{"usage":{"prompt_tokens":8,"total_tokens":8}}`:                   8,
+		`{"usage":{"total_tokens":5}}`:                                     5,
+		`{"usage":{"input_tokens":4,"output_tokens":0}}`:                   4,
+		`{"results":[{"index":0}],"meta":{"api_version":{"version":"2"}}}`: -1,
+	} {
+		r := New(dialect.OpenAI, false, "")
+		r.InputOnly()
+		r.Write([]byte(body))
+		r.Close()
+		tokens, input, output := r.Tokens()
+		if input != (want >= 0) || input != output || input && tokens != (Tokens{Input: want}) {
+			t.Errorf("%s: %+v, input %v, output %v", body, tokens, input, output)
+		}
+	}
+}
