@@ -84,13 +84,14 @@ func (a *App) provisionMail() error {
 		return fmt.Errorf("mail: base_url: %w", err)
 	}
 	m.server = &mail.Server{
-		Address: m.SMTP, Encryption: m.TLS, User: m.User, Password: m.Password.Reveal(), From: *from, Host: nameOf(base.Hostname()),
+		Address: m.SMTP, Encryption: m.TLS, User: m.User, Password: m.Password.Reveal(), From: *from, Host: ehloName(base.Hostname()),
 	}
 	return nil
 }
 
-// nameOf returns the name of a host, or an address in the form of SMTP (RFC 5321, section 4.1.3).
-func nameOf(host string) string {
+// ehloName returns the name by which the gateway introduces itself to a mail server: a host name, or
+// an address in the form of SMTP (RFC 5321, section 4.1.3).
+func ehloName(host string) string {
 	switch ip := net.ParseIP(host); {
 	case ip == nil:
 		return host
@@ -140,8 +141,8 @@ func (a *App) CheckMail() *fault.Fault {
 	return nil
 }
 
-// SendMail queues a mail to a user. facts need no Site, User and Minutes, and their Link is the path
-// of a page below that of the console. It does not block; failures are in the log.
+// SendMail queues a mail to a user. It sets Site, User and
+// Minutes of facts. Their Link is a path below that of the console. It does not block; failures are in the log.
 func (a *App) SendMail(runtime *Runtime, kind string, to identity.Recipient, facts mail.Facts) {
 	facts.Site, facts.User, facts.Minutes = a.Issuer(), to.UserName, int(identity.MailCodeLife/time.Minute)
 	if a.console.path == "" {
@@ -157,8 +158,8 @@ func (a *App) SendMail(runtime *Runtime, kind string, to identity.Recipient, fac
 	runtime.Mail.Send(message)
 }
 
-// NoteBalances queues mails to the users whose balance has fallen below their amount.
-func (rt *Runtime) NoteBalances(ctx context.Context) error {
+// QueueBalanceMails queues a mail to each user whose balance has fallen below their amount.
+func (rt *Runtime) QueueBalanceMails(ctx context.Context) error {
 	a := rt.adopted.Load()
 	if a == nil || a.Mail.server == nil {
 		return nil

@@ -209,7 +209,7 @@ func (rt *Runtime) sweep() {
 			}{
 				{"cannot apply the retention of records", rt.keep},
 				{"cannot update subscriptions and orders", rt.Billing.Sweep},
-				{"cannot send mails about low balances", rt.NoteBalances},
+				{"cannot send mails about low balances", rt.QueueBalanceMails},
 				{"cannot remove old tasks", rt.Tasks.Sweep},
 				{"cannot remove old files", rt.Media.Sweep},
 			} {

@@ -157,9 +157,9 @@ func (o *Operation) checkOwner(c *call, by *identity.Account) error {
 	case err != nil:
 		return err
 	case user.ID == by.UserID:
-		return fault.New(fault.Forbidden, "nobody acts on their own account here; ask another administrator or the operator")
+		return fault.New(fault.Forbidden, "users with a role cannot act on their own account; ask another administrator or the operator")
 	case user.Role != "" && by.Role != identity.Admin:
-		return fault.New(fault.Forbidden, "%s holds a role: only an administrator acts on this account", user.Name)
+		return fault.New(fault.Forbidden, "%s has a role: only an administrator can act on this account", user.Name)
 	}
 	return nil
 }

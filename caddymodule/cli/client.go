@@ -97,7 +97,7 @@ func (c *client) send(ctx context.Context, method, path string, in any) (*http.R
 	}
 	resp, err := c.http.Do(req)
 	if err != nil {
-		return nil, errExit{exitUnreachable, fmt.Errorf("the admin endpoint of Caddy cannot be reached: %w", err)}
+		return nil, errExit{exitUnreachable, fmt.Errorf("the admin endpoint of Caddy cannot be reached: %w: start Caddy, or give its address with --address or CADDY_ADMIN", err)}
 	}
 	if resp.StatusCode < 300 {
 		return resp, nil

@@ -1,5 +1,6 @@
 // Package console serves the accounts of users below /api: log-in, second factors, API
-// keys, tasks, subscriptions, top-ups, ledger and usage. [Console] is the directive
+// keys, tasks, subscriptions, top-ups, ledger and usage. Below /api/admin it serves the
+// operations of package adminapi to users with a role. [Console] is the directive
 // modelgate_console. It answers JSON, errors included; only payment_page.go sends a browser on, to
 // a payment service and back. The pages for browsers are package pages, a client of these routes.
 //

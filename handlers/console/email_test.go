@@ -275,15 +275,15 @@ func TestALogInFromANewDeviceIsMailed(t *testing.T) {
 	// A wrong password is not mailed, nor a log-in that still needs its second factor.
 	g.Do(t, "POST", "/api/user/login", thief, credentials(name, "wrong "+password))
 	b.enrols(t)
-	stranger := newBrowser(g)
-	stranger.seed = b.seed
-	stranger.does(t, "POST", "/api/user/login", credentials(name, password))
+	visitor := newBrowser(g)
+	visitor.seed = b.seed
+	visitor.does(t, "POST", "/api/user/login", credentials(name, password))
 	posted(t)
 	s.None(t)
-	if stranger.jar["modelgate_session_device"] != "" {
+	if visitor.jar["modelgate_session_device"] != "" {
 		t.Error("a half-open session has a device")
 	}
-	stranger.does(t, "POST", "/api/user/login/2fa", `{"code":`+stranger.code(t)+`}`)
+	visitor.does(t, "POST", "/api/user/login/2fa", `{"code":`+visitor.code(t)+`}`)
 	codeIn(t, g, s.Next(t), "ann@example.org", "new device")
 
 	// Two users of one browser keep one secret.
@@ -328,7 +328,7 @@ func TestALowBalanceIsMailedOnce(t *testing.T) {
 	b.confirms(t, s, "ann@example.org")
 	sweep := func() {
 		t.Helper()
-		if err := gatetest.Runtime(t).NoteBalances(t.Context()); err != nil {
+		if err := gatetest.Runtime(t).QueueBalanceMails(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 	}

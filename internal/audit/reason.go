@@ -17,11 +17,11 @@ const MaxReason = 500
 func CheckReason(reason string, required bool) error {
 	switch n := utf8.RuneCountInString(reason); {
 	case strings.TrimSpace(reason) == "" && required:
-		return fault.At(fault.MissingParameter, "reason", "reason is required: why this is done, for the audit")
+		return fault.At(fault.MissingParameter, "reason", "reason is required; the audit records it")
 	case n > MaxReason:
 		return fault.At(fault.InvalidParameter, "reason", "reason has at most %d characters, this has %d", MaxReason, n)
 	case !utf8.ValidString(reason) || strings.ContainsFunc(reason, unicode.IsControl):
-		return fault.At(fault.InvalidParameter, "reason", "reason is UTF-8 without control characters")
+		return fault.At(fault.InvalidParameter, "reason", "reason must be UTF-8 without control characters")
 	}
 	return nil
 }

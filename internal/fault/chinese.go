@@ -106,7 +106,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"this code is wrong, was used or replaced, or has expired":                                         "代码不正确、已使用、已被替换，或已过期",
 	"this gateway sends no mails; ask its operator":                                                    "本网关不发送邮件；请联系管理员",
 	"an e-mail address has the form name@example.com, in ASCII and without spaces":                     "邮箱地址的格式为 name@example.com，仅限 ASCII 字符，不含空格",
-	"balance_notice is an amount, or 0 for no mails":                                                   "balance_notice 是金额；0 表示不发送邮件",
+	"balance_notice is negative; allowed: an amount, or 0 for no mails":                                "balance_notice 不能是负数；可以是金额，或用 0 表示不发送邮件",
 
 	// Second factors.
 	"too many attempts: at most %d are allowed in %s":                                                                       "尝试次数过多：%[2]s内最多 %[1]d 次",
@@ -201,16 +201,16 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"there is no such payment page":                                                                    "付款页面不存在",
 	"the notice could not be recorded; send it again":                                                  "通知未能记录，请重新发送",
 	"`account` is wallet, receivable or quota/<subscription_id>/<start of the period in Unix seconds>": "`account` 只能是 wallet、receivable 或 quota/<subscription_id>/<周期开始的 Unix 秒>",
-	"nothing is owed": "没有欠款",
-	"reason is required: why this is done, for the audit": "缺少 reason：请说明原因，用于审计",
-	"reason has at most %d characters, this has %d":       "reason 最多 %d 个字符，收到 %d 个",
-	"reason is UTF-8 without control characters":          "reason 必须是不含控制字符的 UTF-8 文本",
+	"nothing is owed":                                 "没有欠款",
+	"reason is required; the audit records it":        "缺少 reason：请说明原因，用于审计",
+	"reason has at most %d characters, this has %d":   "reason 最多 %d 个字符，收到 %d 个",
+	"reason must be UTF-8 without control characters": "reason 必须是不含控制字符的 UTF-8 文本",
 
 	// Administration.
 	"this needs a role that your account does not have":                                            "此操作需要您的账号没有的角色",
 	"a role can be used only with a second factor: set up an authenticator app or a passkey first": "使用角色需要双重验证：请先设置验证器或通行密钥",
-	"nobody acts on their own account here; ask another administrator or the operator":             "不能在此操作自己的账号；请联系其他管理员或运营方",
-	"%s holds a role: only an administrator acts on this account":                                  "%s 拥有角色：只有管理员可以操作此账号",
+	"users with a role cannot act on their own account; ask another administrator or the operator": "不能在此操作自己的账号；请联系其他管理员或运营方",
+	"%s has a role: only an administrator can act on this account":                                 "%s 拥有角色：只有管理员可以操作此账号",
 	"role: %.64q is not a role; allowed: admin, support, finance, none":                            "role：%.64q 不是角色；可用：admin、support、finance、none",
 	"`reason` must be a string":                                  "`reason` 必须是字符串",
 	"the store is being verified; wait for the result":           "正在核对数据，请等待结果",

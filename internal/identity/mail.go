@@ -13,16 +13,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// mailState is what the record of a user has about mails besides the address in force.
+// mailState is the part of a user record about mails, apart from the confirmed address.
 type mailState struct {
-	Language string       `json:"language,omitempty"` // of mails to the address in force
+	Language string       `json:"language,omitempty"` // of mails to the confirmed address
 	Pending  pendingEmail `json:"pending,omitzero"`
 
-	// ResetHash is the hash of the mailed code for a new password in force, if there is one.
+	// ResetHash is the hash of the latest mailed code for a new password. Zero: none was mailed.
 	ResetHash credential.Hash `json:"reset_hash,omitzero"`
 
-	// Low means that the user knows that the balance is low: it has not been above the amount since
-	// the last mail, which was sent at LowSent.
+	// Low means that a mail about the balance was sent, and the balance has not reached the amount
+	// since. LowSent is the time of the last such mail.
 	Low     bool  `json:"low,omitempty"`
 	LowSent int64 `json:"low_sent,omitempty"` // Unix seconds
 }
@@ -45,7 +45,8 @@ func (u *userRecord) recipient() Recipient {
 	return Recipient{u.ID, u.Name, u.Email, u.Mail.Language}
 }
 
-// PendingEmail returns the address of a user that waits for its code; empty: none.
+// PendingEmail returns the address that a user has not confirmed yet, or "" if there is none or its
+// code has expired.
 func (d *Directory) PendingEmail(ctx context.Context, userID string) (string, error) {
 	return view(ctx, d, func(r storage.Reader) (string, error) {
 		user, err := mustGet(r, &userTable, userID)
@@ -56,10 +57,10 @@ func (d *Directory) PendingEmail(ctx context.Context, userID string) (string, er
 	})
 }
 
-// MailCodeLife is how long a mailed code is in force.
+// MailCodeLife is how long a mailed code is valid.
 const MailCodeLife = 30 * time.Minute
 
-// resetMails limit the mails with a code for a new password, so that nobody fills the mailbox of a user.
+// resetMails limits the mails with a code for a new password: others must not fill the mailbox of a user.
 func resetMails(userID string) []attempts.Attempt {
 	return []attempts.Attempt{
 		{Limit: attempts.Limit{What: "mail_reset", Most: 1, Per: 5 * time.Minute}, Subject: userID},
@@ -67,11 +68,11 @@ func resetMails(userID string) []attempts.Attempt {
 	}
 }
 
-// ForgotPassword calls send with a one-time code for a new password, if there is a user of this name
-// with a confirmed address who has got no such mail for some minutes. It returns before that is
-// known, so that neither the answer nor its time reveals whether the user exists. send must not
-// block. An attempt counts as a log-in from the same address, but not for the name. The code of an operator
-// stays in force.
+// ForgotPassword calls send with a one-time code for a new password. It does so only if a user of this
+// name has a confirmed address and resetMails allows a mail. It returns before that is known, so that
+// neither the answer nor its time reveals whether the user exists. send must not block. The attempt
+// counts for the log-in limit of the address, and not for that of the name. A code from an operator
+// stays valid.
 func (d *Directory) ForgotPassword(ctx context.Context, name string, from Device, limits LoginLimits, send func(Recipient, Secret)) error {
 	if _, err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
 		return err
@@ -116,31 +117,32 @@ func (d *Directory) ForgotPassword(ctx context.Context, name string, from Device
 	}))
 }
 
-// deviceRecord has the devices from which a user has logged in.
+// deviceRecord lists the devices from which a user has logged in.
 type deviceRecord struct {
 	UserID string        `json:"user_id"`
-	Known  []knownDevice `json:"known"` // used last first
+	Known  []knownDevice `json:"known"` // the most recently used first
 }
 
 type knownDevice struct {
 	Hash credential.Hash `json:"hash"` // of the secret in its cookie
 }
 
-// maxDevices is how many devices of a user are known. A further one replaces the one that was used
-// least recently.
+// maxDevices is the maximum number of recorded devices of a user. A further device replaces the least
+// recently used one.
 const maxDevices = 20
 
-// loginMails limit the mails about log-ins from new devices.
+// loginMails limits the mails about log-ins from new devices.
 func loginMails(userID string) attempts.Attempt {
 	return attempts.Attempt{Limit: attempts.Limit{What: "mail_login", Most: 10, Per: 24 * time.Hour}, Subject: userID}
 }
 
 // NoteDevice records the device of a session that has logged in, and returns the secret for its
-// cookie. That is secret, the one that the device sent, if it has the form of one. If the device is
-// new, NoteDevice calls send, unless send is nil or the user has no address. It does not wait for the
-// record. send must not block.
+// cookie. If secret, which the device sent, has the form of one, it is kept. If the device is new,
+// NoteDevice calls send, unless send is nil, the user has no address, or loginMails allows no mail. It
+// does not wait until the record is written. send must not block.
 //
-// The secret opens nothing, so a device may bring its own: several users of one device keep one secret.
+// The secret authorizes nothing, so a device may send its own: several users of one device share one
+// secret.
 func (d *Directory) NoteDevice(ctx context.Context, userID, secret string, send func(Recipient)) (Secret, error) {
 	kept := Secret(secret)
 	hash, ok := credential.HashPlain(secret)
@@ -176,7 +178,7 @@ func (d *Directory) NoteDevice(ctx context.Context, userID, secret string, send 
 	}))
 }
 
-// newDevice returns the user whom a log-in from a new device is mailed to; nil: it is not.
+// newDevice returns the recipient of the mail about a log-in from a new device, or nil if none is sent.
 func (d *Directory) newDevice(t storage.Txn, userID string) (*Recipient, error) {
 	user, err := mustGet(t, &userTable, userID)
 	if err != nil || user.Email == "" {
@@ -213,8 +215,8 @@ func (d *Directory) BalanceNotices(ctx context.Context) ([]BalanceNotice, error)
 	})
 }
 
-// after returns the state of the user's mails for a balance. It differs from the present state if the
-// user gets a mail, and when the balance is no longer low.
+// after returns the state of the user's mails for a balance. It differs from the recorded state if a
+// mail is due, or if the balance is no longer low.
 func (n BalanceNotice) after(balance money.Amount, now time.Time) mailState {
 	state := n.state
 	switch low := balance < n.Amount; {
@@ -226,9 +228,9 @@ func (n BalanceNotice) after(balance money.Amount, now time.Time) mailState {
 	return state
 }
 
-// NoteBalance compares the present balance of a user with a notice, and returns the user if a mail
-// is due: if the balance is low, was not low at the last mail or has been above the amount since, and the last mail
-// is a day old. The mail counts as sent.
+// NoteBalance compares the balance of a user with a notice. It returns the recipient and records the
+// mail as sent if three conditions hold: the balance is below the amount, it was not below since the
+// last mail, and that mail is at least lowInterval old. Otherwise it returns nil.
 func (d *Directory) NoteBalance(ctx context.Context, n BalanceNotice, balance money.Amount) (to *Recipient, err error) {
 	if n.after(balance, d.store.Now()) == n.state {
 		return nil, nil

@@ -51,7 +51,7 @@ func (p *Profile) check() *fault.Fault {
 		p.Email = &address
 	}
 	if p.BalanceNotice != nil && *p.BalanceNotice < 0 {
-		return fault.At(fault.InvalidParameter, "balance_notice", "balance_notice is an amount, or 0 for no mails")
+		return fault.At(fault.InvalidParameter, "balance_notice", "balance_notice is negative; allowed: an amount, or 0 for no mails")
 	}
 	return nil
 }

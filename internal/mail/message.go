@@ -26,7 +26,7 @@ type Message struct {
 	Subject, Text string
 }
 
-// Facts are what mails tell. Each kind uses some of them.
+// Facts are the values in the texts of mails. Each kind uses some of them.
 type Facts struct {
 	Site    string // the host of the gateway
 	User    string // the name of the user
@@ -42,8 +42,8 @@ type Facts struct {
 //go:embed texts/*.txt
 var texts embed.FS
 
-// written are the texts by language. The first line of each is the subject.
-var written = func() map[string]*template.Template {
+// templates has the texts by language. The first line of each is the subject.
+var templates = func() map[string]*template.Template {
 	all := make(map[string]*template.Template)
 	for _, language := range Languages {
 		all[language] = template.Must(template.ParseFS(texts, "texts/"+language+".txt"))
@@ -53,9 +53,9 @@ var written = func() map[string]*template.Template {
 
 // Write writes a mail of a kind in a language; an unknown language is the default.
 func Write(kind, language, to, userID string, facts Facts) (Message, error) {
-	text := written[language]
+	text := templates[language]
 	if text == nil {
-		text = written[Languages[0]]
+		text = templates[Languages[0]]
 	}
 	var b strings.Builder
 	if err := text.ExecuteTemplate(&b, kind, facts); err != nil {
@@ -65,16 +65,16 @@ func Write(kind, language, to, userID string, facts Facts) (Message, error) {
 	return Message{Kind: kind, UserID: userID, To: to, Subject: subject, Text: strings.TrimSpace(body) + "\n"}, nil
 }
 
-// word is what a User-Agent has if it is that of a browser or system.
-type word struct{ part, name string }
+// agentPart is a part of a User-Agent and the name of the browser or system that sends it.
+type agentPart struct{ part, name string }
 
-// The browsers and systems that a mail names. The first that fits counts.
+// The browsers and systems that a mail names. The first match counts.
 var (
-	browsers = []word{
+	browsers = []agentPart{
 		{"Edg", "Edge"}, {"OPR/", "Opera"}, {"SamsungBrowser", "Samsung Internet"}, {"MicroMessenger", "WeChat"}, {"Firefox", "Firefox"},
 		{"FxiOS", "Firefox"}, {"CriOS", "Chrome"}, {"Chrome", "Chrome"}, {"Safari", "Safari"}, {"curl/", "curl"}, {"python", "Python"},
 	}
-	systems = []word{
+	systems = []agentPart{
 		{"Android", "Android"}, {"HarmonyOS", "HarmonyOS"}, {"iPhone", "iPhone"}, {"iPad", "iPad"}, {"Windows", "Windows"},
 		{"CrOS", "ChromeOS"}, {"Macintosh", "macOS"}, {"Linux", "Linux"},
 	}
@@ -84,10 +84,10 @@ var (
 // never in a mail: its sender may be an attacker, who could put a link into it.
 func Device(agent string) string {
 	var names []string
-	for _, table := range [][]word{browsers, systems} {
-		for _, w := range table {
-			if strings.Contains(agent, w.part) {
-				names = append(names, w.name)
+	for _, table := range [][]agentPart{browsers, systems} {
+		for _, p := range table {
+			if strings.Contains(agent, p.part) {
+				names = append(names, p.name)
 				break
 			}
 		}

@@ -21,15 +21,15 @@ const (
 	sendTimeout = 30 * time.Second
 )
 
-// delays are the waits after each failed attempt. After the last one a mail is given up: a code in it
-// is about to expire.
+// delays are the waits after each failed attempt. After the last attempt a mail has
+// failed: a code in it is about to expire.
 var delays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
 // Stats counts the mails of a queue.
 type Stats struct {
 	Sent    int64
 	Retried int64 // failed attempts that are repeated
-	Failed  int64 // given up, or refused by the mail server for good
+	Failed  int64 // not tried again: rejected by the mail server, or the last attempt failed
 	Dropped int64 // not tried: the queue was full, mail was turned off, or the process ended
 }
 
@@ -50,7 +50,7 @@ type Queue struct {
 
 // waiting is a mail in a queue.
 type waiting struct {
-	*letter
+	*outgoing
 	due      time.Time // of the next attempt
 	attempts int       // failed so far
 }
@@ -91,7 +91,7 @@ func (q *Queue) Send(m Message) bool {
 		q.logger.Error("a mail was dropped", zap.String("mail", m.Kind), zap.String("user_id", m.UserID), zap.String("reason", reason))
 		return false
 	}
-	q.waiting = append(q.waiting, &waiting{letter: newLetter(m, q.server), due: time.Now()})
+	q.waiting = append(q.waiting, &waiting{outgoing: newOutgoing(m, q.server), due: time.Now()})
 	q.signal()
 	return true
 }
@@ -170,10 +170,10 @@ func (q *Queue) next() (*waiting, *Server, time.Duration) {
 func (q *Queue) attempt(w *waiting, server *Server) error {
 	ctx, cancel := context.WithTimeout(q.ctx, sendTimeout)
 	defer cancel()
-	return server.send(ctx, w.letter)
+	return server.send(ctx, w.outgoing)
 }
 
-// conclude removes a mail that was sent or is given up, and sets when the next attempt is due.
+// conclude removes a mail that was sent or has failed. Otherwise it sets when the next attempt is due.
 func (q *Queue) conclude(w *waiting, err error) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -27,9 +27,9 @@ const (
 type Server struct {
 	Address        string // host:port
 	Encryption     string
-	User, Password string       // empty: the server asks for none
+	User, Password string       // empty: no log-in
 	From           mail.Address // of every mail
-	Host           string       // by which this gateway calls itself
+	Host           string       // name of this gateway in EHLO and in Message-IDs
 
 	// RootCAs are the authorities of the server's certificate. Nil: those of the system.
 	RootCAs *x509.CertPool
@@ -37,9 +37,9 @@ type Server struct {
 
 // SplitAddress returns the host and the port of the address of a mail server.
 func SplitAddress(address string) (host string, port int, err error) {
-	host, word, err := net.SplitHostPort(address)
+	host, digits, err := net.SplitHostPort(address)
 	if err == nil {
-		port, err = strconv.Atoi(word)
+		port, err = strconv.Atoi(digits)
 	}
 	if err != nil || host == "" || strings.ContainsAny(host, " /@") || port < 1 || port > 65535 {
 		return "", 0, fmt.Errorf("%q is not the host and the port of a mail server, such as smtp.example.com:587", address)
@@ -58,30 +58,30 @@ func CheckAddress(address string) bool {
 	return len(address) <= 254 && len(local) <= 64 && addressForm.MatchString(address)
 }
 
-// letter is a message as it is sent. All attempts have the same Message-ID, by which mail systems
-// recognise a repetition.
-type letter struct {
+// outgoing is a message with its Message-ID. All attempts have the same one, by which
+// mail systems recognize a repetition.
+type outgoing struct {
 	Message
 	id string
 }
 
-func newLetter(m Message, server *Server) *letter {
-	return &letter{m, rand.Text() + "@" + server.Host}
+func newOutgoing(m Message, server *Server) *outgoing {
+	return &outgoing{m, rand.Text() + "@" + server.Host}
 }
 
-// send sends a letter. It blocks until the mail server has accepted it, or until ctx ends.
-func (s *Server) send(ctx context.Context, l *letter) error {
-	if !CheckAddress(l.To) {
-		return refusal{errors.New("the address is not one that is mailed")}
+// send sends a mail. It blocks until the mail server has accepted it, or until ctx ends.
+func (s *Server) send(ctx context.Context, m *outgoing) error {
+	if !CheckAddress(m.To) {
+		return permanentError{errors.New("the address is not one that is mailed")}
 	}
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(&s.From)
-	msg.ToMailAddress(&mail.Address{Address: l.To})
-	msg.Subject(l.Subject)
+	msg.ToMailAddress(&mail.Address{Address: m.To})
+	msg.Subject(m.Subject)
 	msg.SetDate()
-	msg.SetMessageIDWithValue(l.id)
+	msg.SetMessageIDWithValue(m.id)
 	msg.SetGenHeader("Auto-Submitted", "auto-generated") // RFC 3834: no automatic replies
-	msg.SetBodyString(gomail.TypeTextPlain, l.Text)
+	msg.SetBodyString(gomail.TypeTextPlain, m.Text)
 	client, err := s.client(ctx)
 	if err == nil {
 		err = client.DialAndSendWithContext(ctx, msg)
@@ -129,13 +129,13 @@ func (s *Server) client(ctx context.Context) (*gomail.Client, error) {
 	return gomail.NewClient(host, options...)
 }
 
-// refusal is an error that no further attempt can change.
-type refusal struct{ error }
+// permanentError is an error of a mail that is not tried again.
+type permanentError struct{ error }
 
-// isFinal reports whether a mail server has refused a mail for good: RFC 5321, section 4.2.1. Refused
-// log-ins are repeated, because the operator can correct them.
+// isFinal reports whether a mail is not tried again: its address is not mailed, or the mail server has
+// rejected it with a permanent reply (RFC 5321, section 4.2.1). Rejected log-ins are tried again, because the operator can correct them.
 func isFinal(err error) bool {
-	if errors.As(err, new(refusal)) {
+	if errors.As(err, new(permanentError)) {
 		return true
 	}
 	var refused *gomail.SendError
