@@ -70,6 +70,12 @@ func (req *request) do(name string, a *action) {
 			return
 		}
 	}
+	if a.check != nil {
+		if f := a.check(req); f != nil {
+			req.refused(name, f)
+			return
+		}
+	}
 	answer, _ := data.(map[string]any)
 	switch {
 	case req.view.Pending != nil:

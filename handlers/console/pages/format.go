@@ -29,7 +29,7 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"number":     number,
 		"int":        integer,
 		"date":       func(seconds any) string { return at(seconds, time.DateOnly) },
-		"datetime":   func(seconds any) string { return at(seconds, "2006-01-02 15:04") },
+		"datetime":   func(seconds any) string { return at(seconds, "2006-01-02 15:04:05") },
 		"iso":        func(seconds any) string { return at(seconds, time.RFC3339) },
 		"map":        pairs,
 		"add":        func(a, b int64) int64 { return a + b },

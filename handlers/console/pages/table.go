@@ -69,6 +69,9 @@ type action struct {
 	// call, which is shown once and not stored.
 	then string
 
+	// check refuses a form whose fields are right, after the calls; nil: nothing does.
+	check func(req *request) *Fault
+
 	// roles are the roles that the action is for, as in [page].
 	roles string
 }
