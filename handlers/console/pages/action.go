@@ -93,7 +93,7 @@ func (req *request) do(name string, a *action) {
 		path := req.fill(a.then)
 		if req.replayed {
 			path, _, _ = strings.Cut(path, "?")
-			path = after(path, "replayed")
+			path = after(path, here(&req.view, "replayed", "admin_replayed"))
 		}
 		req.redirect(path)
 	default:

@@ -44,6 +44,7 @@ var watchPages = []page{
 	{path: "/admin/receipts", name: "admin_receipts", roles: anyRole, nav: true, filtered: true, loads: []load{
 		{"providers", "/api/admin/payments?group=provider", span},
 		{"days", "/api/admin/payments?group=day&group=provider", span},
+		{"sales", "/api/admin/sales", span},
 	}},
 	{path: "/admin/usage", name: "admin_usage", roles: anyRole, nav: true, filtered: true, loads: []load{
 		{"usage", "/api/admin/usage", "user group=day " + span},
@@ -95,23 +96,25 @@ func may(v *View, name string) bool {
 
 // adminFunctions are those of the templates of these pages.
 var adminFunctions = template.FuncMap{
-	"here":      here,
-	"csv":       csvURL,
-	"acts":      actsFor,
-	"no_acts":   whyNoActs,
-	"millis":    func(n any) int64 { return integer(n) / 1000 },
-	"took":      func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
-	"down":      backendsDown,
-	"query_or":  queryOr,
-	"sees":      sees,
-	"same":      same,
-	"begins":    strings.HasPrefix,
-	"day_of":    dayOf,
-	"past":      past,
-	"limits_of": limitsOf,
-	"available": available,
-	"greatest":  func(a, b int64) int64 { return max(a, b) },
-	"negative":  func(amount any) string { return (-amountOf(amount)).String() },
+	"here":         here,
+	"csv":          csvURL,
+	"download":     downloadURL,
+	"order_filter": func() string { return orderFilter },
+	"acts":         actsFor,
+	"no_acts":      whyNoActs,
+	"millis":       func(n any) int64 { return integer(n) / 1000 },
+	"took":         func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
+	"down":         backendsDown,
+	"query_or":     queryOr,
+	"sees":         sees,
+	"same":         same,
+	"begins":       strings.HasPrefix,
+	"day_of":       dayOf,
+	"past":         past,
+	"limits_of":    limitsOf,
+	"available":    available,
+	"greatest":     func(a, b int64) int64 { return max(a, b) },
+	"negative":     func(amount any) string { return (-amountOf(amount)).String() },
 }
 
 // here returns the value for a page of the user, or that for one of the administration.
@@ -132,7 +135,8 @@ func same(v *View) string {
 	return path
 }
 
-// csvURL returns the URL of what a page shows as a file. names are those of [passed].
+// csvURL returns the URL of what a page shows as a file, by [downloadURL]. names are those of
+// [passed].
 func csvURL(v *View, route, names string) string {
 	_, raw, _ := strings.Cut(v.Here, "?")
 	query, _ := url.ParseQuery(raw)
@@ -140,7 +144,7 @@ func csvURL(v *View, route, names string) string {
 	if strings.Contains(route, "?") {
 		joint = "&"
 	}
-	return route + joint + passed(names, query)
+	return downloadURL(v, route+joint+passed(names, query))
 }
 
 // queryOr returns the parameter of the query of a page, or the value that counts without it.

@@ -97,7 +97,14 @@ func (req *request) text(key string, args ...any) string { return req.locale.tex
 
 // show answers a page.
 func (req *request) show(p *page) {
+	if p.name == "download" {
+		req.linkedFrom()
+	}
 	if !req.enter(p) {
+		return
+	}
+	if p.name == "download" {
+		req.download()
 		return
 	}
 	if p.roles != "" && len(p.actions) > 0 {

@@ -92,5 +92,5 @@ func do(method, route, fields, then string) *action {
 func after(path, notice string) string { return path + "?done=" + notice }
 
 // table is all pages, by area. The first row that matches counts.
-var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages,
+var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages, downloadPages,
 	adminHome, adminUserPages, adminActionPages, cancelPages, adminRecordPages, watchPages)
