@@ -20,10 +20,15 @@ const marked = `"><script>alert(1)</script> &amp; 😀`
 // acts fills the form of a page of the administration and gives the code that it asks for.
 func (b *browser) acts(t testing.TB, path, action string, typed map[string]string) gatetest.Answer {
 	t.Helper()
-	answer := b.fills(t, path, action, typed)
+	return b.verified(t, b.fills(t, path, action, typed), action, typed["reason"])
+}
+
+// verified gives the code that an answer to a form asks for, and confirms the form.
+func (b *browser) verified(t testing.TB, answer gatetest.Answer, action, reason string) gatetest.Answer {
+	t.Helper()
 	if answer.Status == 200 && strings.Contains(answer.Body, "Verify that it is you") {
 		confirm := b.completes(t, answer, "verify", map[string]string{"code": b.digits(t)})
-		shows(t, confirm, 200, "Nothing has been done yet", typed["reason"])
+		shows(t, confirm, 200, "Nothing has been done yet", reason)
 		return b.completes(t, confirm, action, nil)
 	}
 	return answer
@@ -233,11 +238,12 @@ func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 		shows(t, admin.page(t, "/console/admin/users/"+self+part), 403, "<code>FORBIDDEN</code>", "Nobody acts on their own account here")
 	}
 	as := url.Values{"do": {"user_role"}, "as": {self}, "role": {"none"}, "reason": {"tired"}}
-	shows(t, admin.sends(t, "/console/admin/users/"+self+"/role", as), 403, "<code>FORBIDDEN</code>")
+	shows(t, admin.verified(t, admin.sends(t, "/console/admin/users/"+self+"/role", as), "user_role", "tired"), 403, "<code>FORBIDDEN</code>")
 	support, _ := official(t, a.Gate, "support")
 	a.Wait(time.Hour)
 	shows(t, support.page(t, "/console/admin/users/"+other+"/sign-out"), 403, "Only an administrator acts on this account.")
-	shows(t, support.sends(t, "/console/admin/users/"+other+"/sign-out", url.Values{"do": {"user_sign_out"}, "reason": {"to annoy"}}), 403, "<code>FORBIDDEN</code>")
+	answer := support.sends(t, "/console/admin/users/"+other+"/sign-out", url.Values{"do": {"user_sign_out"}, "reason": {"to annoy"}})
+	shows(t, support.verified(t, answer, "user_sign_out", "to annoy"), 403, "<code>FORBIDDEN</code>")
 }
 
 // TestChargedTwiceIsAnsweredByThePages is the way of the support handbook: from what the user says

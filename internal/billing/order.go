@@ -155,12 +155,16 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 	if f.User != "" {
 		in, index = records.UserOrders.Under(f.User), &records.UserOrders
 	}
-	if f.Payment != "" && f.Provider != "" {
-		in, index = records.OrderPayments.Under(f.Provider, f.Payment), &records.OrderPayments
-	}
 	match := func(o *records.OrderRecord) bool { return (f.User == "" || f.User == o.User) && f.match(o, now) }
 	shown = []records.Order{}
 	err = b.view(ctx, func(r storage.Reader) error {
+		if f.Payment != "" && f.Provider != "" { // one order at most
+			o, err := records.Orders.Find(r, &records.OrderPayments, f.Provider, f.Payment)
+			if err == nil && o != nil && match(o) {
+				shown = append(shown, o.Show(now))
+			}
+			return err
+		}
 		if after != "" {
 			last, err := records.ReadOrder(r, after)
 			if err == nil && (last == nil || f.User != "" && last.User != f.User) {
