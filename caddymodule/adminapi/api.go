@@ -13,6 +13,8 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"path"
+	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -177,6 +179,9 @@ func (c *call) streamed(what, contentType string, write func(io.Writer) error) S
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		w.Header().Set("Cache-Control", "no-store")
+		if strings.HasPrefix(contentType, "text/csv") {
+			w.Header().Set("Content-Disposition", `attachment; filename="`+path.Base(c.r.URL.Path)+`.csv"`)
+		}
 		if err := write(deadlineWriter{w, http.NewResponseController(w)}); err != nil {
 			if !errors.Is(err, context.Canceled) {
 				c.Logger().Error(what+" failed", zap.Error(err))

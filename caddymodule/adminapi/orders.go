@@ -1,6 +1,13 @@
 package adminapi
 
 import (
+	"cmp"
+	"encoding/csv"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
@@ -49,20 +56,126 @@ func listOrders(c *call) (any, error) {
 		f.Status = []records.OrderStatus{records.OrderStatus(status)}
 	}
 	f.From, f.Until = c.span()
-	p := c.q.PageAfter()
+	f.Payment, f.ByPaid = c.q.Text("payment"), c.q.Word("time", "created", "paid") == "paid"
+	p, totals, asCSV := c.q.PageAfter(), c.q.Flag("totals"), c.q.Word("format", "json", "csv") == "csv"
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	orders, next, err := c.Billing.ListOrders(c.ctx(), f, p.After, p.Limit)
+	names, err := c.userNames()
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
-	shown := make([]Order, len(orders))
-	for i, o := range orders {
-		shown[i] = Order{o, names[o.User]}
+	if asCSV {
+		return c.streamed("a list of orders", "text/csv; charset=utf-8", func(w io.Writer) error { return c.writeOrders(w, f, names) }), nil
 	}
-	return Page[Order]{shown, next}, err
+	orders, next, err := c.ordersOf(f, p.After, p.Limit)
+	if err != nil {
+		return nil, err
+	}
+	shown := OrderPage{Page: Page[Order]{make([]Order, len(orders)), next}}
+	for i, o := range orders {
+		shown.Items[i] = Order{o, names[o.User]}
+	}
+	if totals {
+		shown.Totals, err = c.orderTotals(f)
+	}
+	return shown, err
+}
+
+// OrderPage is a part of a list of orders, with the totals of the whole list if they were asked for.
+type OrderPage struct {
+	Page[Order]
+	Totals []OrderTotal `json:"totals,omitempty"`
+}
+
+// OrderTotal adds up the orders of a list in one currency.
+type OrderTotal struct {
+	Currency string       `json:"currency"`
+	Orders   int64        `json:"orders"`
+	Amount   money.Amount `json:"amount"` // of all orders
+	Paid     money.Amount `json:"paid"`   // of those that were paid
+	Refunded money.Amount `json:"refunded"`
+	Disputed money.Amount `json:"disputed"`
+}
+
+// ordersOf returns a part of a list of orders. The id of a payment is looked for at the configured
+// services, unless the filter names one.
+func (c *call) ordersOf(f billing.OrderFilter, after string, limit int64) (orders []records.Order, next string, err error) {
+	if f.Payment == "" || f.Provider != "" {
+		return c.Billing.ListOrders(c.ctx(), f, after, limit)
+	}
+	for _, f.Provider = range c.app.Payments() {
+		found, _, err := c.Billing.ListOrders(c.ctx(), f, "", limit)
+		if err != nil {
+			return nil, "", err
+		}
+		orders = append(orders, found...)
+	}
+	return orders, "", nil
+}
+
+// scanOrders calls fn for each order of a list, latest first, until fn returns an error.
+func (c *call) scanOrders(f billing.OrderFilter, fn func(records.Order) error) error {
+	const batch = 500 // orders that are read in one transaction
+	for after := ""; ; {
+		orders, next, err := c.ordersOf(f, after, batch)
+		for _, o := range orders {
+			if err == nil {
+				err = fn(o)
+			}
+		}
+		if err != nil || next == "" {
+			return err
+		}
+		after = next
+	}
+}
+
+func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
+	sums := make(map[string]*OrderTotal)
+	err := c.scanOrders(f, func(o records.Order) error {
+		sum := sums[o.Currency]
+		if sum == nil {
+			sum = &OrderTotal{Currency: o.Currency}
+			sums[o.Currency] = sum
+		}
+		sum.Orders++
+		sum.Amount += o.Amount
+		if o.PaidAt > 0 {
+			sum.Paid += o.Amount
+		}
+		sum.Refunded += o.Refunded
+		sum.Disputed += o.Disputed
+		return nil
+	})
+	totals := make([]OrderTotal, 0, len(sums))
+	for _, currency := range slices.Sorted(maps.Keys(sums)) {
+		totals = append(totals, *sums[currency])
+	}
+	return totals, err
+}
+
+// writeOrders writes a list of orders as CSV.
+func (c *call) writeOrders(w io.Writer, f billing.OrderFilter, names map[string]string) error {
+	out := csv.NewWriter(w)
+	_ = out.Write([]string{"trade_no", "created_at", "paid_at", "user_id", "user", "provider", "payment", "status", "amount", "refunded", "disputed", "currency"})
+	err := c.scanOrders(f, func(o records.Order) error {
+		_ = out.Write([]string{
+			o.TradeNo, csvTime(o.Created), csvTime(o.PaidAt), o.User, PlainCell(names[o.User]), o.Provider, PlainCell(o.Payment), string(o.Status),
+			o.Amount.String(), o.Refunded.String(), o.Disputed.String(), o.Currency,
+		})
+		return out.Error()
+	})
+	out.Flush()
+	return cmp.Or(err, out.Error())
+}
+
+// csvTime writes a time in Unix seconds; empty if there is none.
+func csvTime(seconds int64) string {
+	if seconds == 0 {
+		return ""
+	}
+	return time.Unix(seconds, 0).UTC().Format(time.RFC3339)
 }
 
 func showOrder(c *call) (any, error) {
@@ -107,7 +220,7 @@ func listMismatches(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := billing.MismatchFilter{User: user.ID, Provider: c.q.Text("provider")}
+	f := billing.MismatchFilter{User: user.ID, Provider: c.q.Text("provider"), Payment: c.q.Text("payment")}
 	if kind := c.q.Word("kind", "all", "paid", "failed", "refunded", "disputed", "restored", "ignored"); kind != "all" {
 		f.Kind = kind
 	}

@@ -69,6 +69,7 @@ var operations = []Operation{
 	{method: "GET", path: "mismatches", handle: listMismatches},
 	{method: "POST", path: "mismatches/{id}/resolve", owner: mismatchUser, handle: resolveMismatch},
 	{method: "GET", path: "payments", handle: reportPayments},
+	{method: "GET", path: "sales", handle: reportSales},
 	{method: "GET", path: "ledger", handle: exportLedger},
 
 	{method: "GET", path: "tasks", handle: listTasks},

@@ -4,12 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"text/tabwriter"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 )
 
-// paymentsCommands and ledgerCommands are the commands for bookkeeping.
+// paymentsCommands, salesReport and ledgerCommands are the commands for bookkeeping.
 var (
 	paymentsCommands = command{use: "payments", short: "Payments that payment services have collected from users", subcommands: []command{
 		{
@@ -21,7 +22,18 @@ var (
 				{name: "csv", value: false, help: "Print comma-separated values", local: true},
 			},
 		},
+		salesReport,
 	}}
+
+	salesReport = command{
+		use: "sales", short: "Sums up what users bought: top-ups, and plans from the wallet",
+		request: "GET /modelgate/sales", edit: oneForm, print: printSales,
+		flags: []flag{
+			{name: "by", value: []string{}, help: "Group by: day", to: "group"},
+			fromFlag, toFlag,
+			{name: "csv", value: false, help: "Print comma-separated values", local: true},
+		},
+	}
 
 	ledgerCommands = command{use: "ledger", short: "The ledger of all accounts", subcommands: []command{
 		{
@@ -53,6 +65,27 @@ func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
 		return errNotAdmin
 	}
 	return adminapi.WritePaymentsCSV(c.OutOrStdout(), list.Items)
+}
+
+var saleRows = rows("DAY\tKIND\tPLAN\tTITLE\tCURRENCY\tCOUNT\tAMOUNT", func(row *adminapi.SaleRow) []any {
+	plan := "-"
+	if row.PlanID != 0 {
+		plan = strconv.FormatInt(row.PlanID, 10)
+	}
+	return []any{dash(row.Day.String()), row.Kind, plan, dash(row.Title), row.Currency, row.Count, row.Amount}
+})
+
+func printSales(w *tabwriter.Writer, c *call, answer []byte) error {
+	if !c.isSet("csv") {
+		return saleRows(w, c, answer)
+	}
+	var list struct {
+		Items []adminapi.SaleRow `json:"items"`
+	}
+	if json.Unmarshal(answer, &list) != nil {
+		return errNotAdmin
+	}
+	return adminapi.WriteSalesCSV(c.OutOrStdout(), list.Items)
 }
 
 // exportLedger copies the export to standard output. It returns an error if the export is

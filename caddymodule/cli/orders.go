@@ -16,6 +16,8 @@ var (
 			use: "list", short: "Lists orders, latest first", request: "GET /modelgate/orders", paged: true, print: printOrders,
 			flags: append([]flag{
 				userFlag, providerFlag, fromFlag, toFlag,
+				paymentFlag,
+				{name: "time", value: "created", help: "What --from and --to mean: created or paid"},
 				{name: "status", value: "all", help: "Only those that are pending, paid, failed, expired, refunded, disputed or review"},
 			}, pageFlags("The last order of the previous list; continues after it")...),
 		},
@@ -26,7 +28,7 @@ var (
 		use: "mismatches", short: "Lists the signed notices of payment services that match no order and credited nothing",
 		request: "GET /modelgate/mismatches", paged: true, print: printMismatches,
 		flags: append([]flag{
-			userFlag, providerFlag,
+			userFlag, providerFlag, paymentFlag,
 			{name: "kind", value: "all", help: "Only notices of this kind: paid, failed, refunded, disputed, restored or ignored"},
 			{name: "status", value: "open", help: "Only those that are open or resolved; or all"},
 		}, pageFlags("The last mismatch of the previous list; continues after it")...),
@@ -41,6 +43,7 @@ var (
 
 	userFlag     = flag{name: "user", value: "", help: "Only those of this user"}
 	providerFlag = flag{name: "provider", value: "", help: "Only those of this payment service"}
+	paymentFlag  = flag{name: "payment", value: "", help: "Only those of this payment, by its id at the payment service"}
 )
 
 var printOrders = rows("ORDER\tUSER\tPROVIDER\tAMOUNT\tSTATUS\tOPENED\tPAID\tPAYMENT\tREFUNDED\tDISPUTED", func(o *adminapi.Order) []any {

@@ -50,7 +50,7 @@ async function walk(page, paths, { language, seen, only = '', follow = true }) {
   for (const queue = paths.map((path) => origin + path); queue.length > 0;) {
     const address = queue.shift();
     const path = new URL(address).pathname.replace(/\/(key_|task_|usr_)?[A-Za-z0-9_-]{16,}/g, '/*').replace(/\/\d+/g, '/*');
-    if (seen.has(path) || path.includes('/assets/') || !path.startsWith(only)) {
+    if (seen.has(path) || path.includes('/assets/') || path.endsWith('/download') || !path.startsWith(only)) {
       continue;
     }
     seen.add(path);

@@ -58,10 +58,11 @@ var adminRoutes = []struct {
 	{"GET", "calls", forAll, nothingMore, "user key model from to status min_cost after limit"},
 	{"GET", "calls/{request}", forAll, nothingMore, ""},
 
-	{"GET", "orders", forAll, nothingMore, "user provider status from to after limit"},
+	{"GET", "orders", forAll, nothingMore, "user provider payment status time from to totals format after limit"},
 	{"GET", "orders/{order}", forAll, nothingMore, ""},
-	{"GET", "mismatches", forAll, nothingMore, "user provider kind status after limit"},
+	{"GET", "mismatches", forAll, nothingMore, "user provider payment kind status after limit"},
 	{"POST", "mismatches/{id}/resolve", forMoney, nothingMore, ""},
+	{"GET", "sales", forAll, nothingMore, "from to group format"},
 	{"GET", "payments", forAll, nothingMore, "from to group format"},
 	{"GET", "ledger", forAll, nothingMore, "from to"},
 

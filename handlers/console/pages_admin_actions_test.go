@@ -20,10 +20,15 @@ const marked = `"><script>alert(1)</script> &amp; 😀`
 // acts fills the form of a page of the administration and gives the code that it asks for.
 func (b *browser) acts(t testing.TB, path, action string, typed map[string]string) gatetest.Answer {
 	t.Helper()
-	answer := b.fills(t, path, action, typed)
+	return b.verified(t, b.fills(t, path, action, typed), action, typed["reason"])
+}
+
+// verified gives the code that an answer to a form asks for, and confirms the form.
+func (b *browser) verified(t testing.TB, answer gatetest.Answer, action, reason string) gatetest.Answer {
+	t.Helper()
 	if answer.Status == 200 && strings.Contains(answer.Body, "Verify that it is you") {
 		confirm := b.completes(t, answer, "verify", map[string]string{"code": b.digits(t)})
-		shows(t, confirm, 200, "Nothing has been done yet", typed["reason"])
+		shows(t, confirm, 200, "Nothing has been done yet", reason)
 		return b.completes(t, confirm, action, nil)
 	}
 	return answer
@@ -137,14 +142,14 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 		shows(t, b.page(t, user), 200, c.after+" USD")
 	}
 	// More than there is: the refusal stands on the page with what was typed.
-	summary := b.fills(t, user+"/debit", "wallet_debit_review", map[string]string{"amount": "5000", "reason": "too much"})
-	shows(t, b.completes(t, summary, "wallet_debit", nil), 402, `role="alert"`, `value="5000"`, `value="too much"`)
+	shows(t, b.fills(t, user+"/debit", "wallet_debit_review", map[string]string{"amount": "5000", "reason": "too much"}), 402,
+		"The wallet has only ", "<code>INSUFFICIENT_FUNDS</code>", `value="5000"`, `value="too much"`, "Available")
 	shows(t, b.page(t, user+"/ledger"), 200, "by test &#34;&gt;&lt;script&gt;", "Credit by the operator", "Debit by the operator", "−2.25", "&#43;7.50")
 
 	review, _ := filled(t, b.page(t, user+"/grant"), "plan_grant_review")
 	review.Set("plan_id", "1")
 	review.Set("reason", "a present")
-	summary = b.sends(t, user+"/grant", review)
+	summary := b.sends(t, user+"/grant", review)
 	shows(t, summary, 200, "Starter", "12.00 USD")
 	form, _ := filled(t, summary, "plan_grant")
 	for _, answer := range b.sendsAtOnce(t, user+"/grant", form) {
@@ -228,10 +233,17 @@ func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 	if strings.Contains(admin.page(t, "/console/admin/users/"+self).Body, "/role") {
 		t.Error("an administrator is led to a change of their own role")
 	}
-	shows(t, admin.acts(t, "/console/admin/users/"+self+"/role", "user_role", map[string]string{"role": "none", "reason": "tired"}), 403, "<code>FORBIDDEN</code>")
+	shows(t, admin.page(t, "/console/admin/users/"+self), 200, "Nobody acts on their own account here")
+	for _, part := range []string{"/role", "/credit"} {
+		shows(t, admin.page(t, "/console/admin/users/"+self+part), 403, "<code>FORBIDDEN</code>", "Nobody acts on their own account here")
+	}
+	as := url.Values{"do": {"user_role"}, "as": {self}, "role": {"none"}, "reason": {"tired"}}
+	shows(t, admin.verified(t, admin.sends(t, "/console/admin/users/"+self+"/role", as), "user_role", "tired"), 403, "<code>FORBIDDEN</code>")
 	support, _ := official(t, a.Gate, "support")
 	a.Wait(time.Hour)
-	shows(t, support.acts(t, "/console/admin/users/"+other+"/sign-out", "user_sign_out", map[string]string{"reason": "to annoy"}), 403, "<code>FORBIDDEN</code>")
+	shows(t, support.page(t, "/console/admin/users/"+other+"/sign-out"), 403, "Only an administrator acts on this account.")
+	answer := support.sends(t, "/console/admin/users/"+other+"/sign-out", url.Values{"do": {"user_sign_out"}, "reason": {"to annoy"}})
+	shows(t, support.verified(t, answer, "user_sign_out", "to annoy"), 403, "<code>FORBIDDEN</code>")
 }
 
 // TestChargedTwiceIsAnsweredByThePages is the way of the support handbook: from what the user says

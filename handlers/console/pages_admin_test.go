@@ -145,6 +145,9 @@ func TestEveryPageOfTheAdministrationIsReachedByItsRoles(t *testing.T) {
 			}
 		}
 	}
+	if refused := a.browser.page(t, "/console/admin"); strings.Contains(refused.Body, "/console/security\">Security</a></p>") || !strings.Contains(refused.Body, "for the staff of this gateway") {
+		t.Errorf("a customer is told %s", refused.Body)
+	}
 	for _, path := range admins {
 		shows(t, a.browser.page(t, address.Replace(path)), 403, "<code>FORBIDDEN</code>")
 		leads(t, newBrowser(a.Gate).page(t, address.Replace(path)), "/console/login?next="+url.QueryEscape(address.Replace(path)))
@@ -207,7 +210,7 @@ func TestFindLeadsToWhatAnIDNames(t *testing.T) {
 	g := start(t)
 	b, name := official(t, g, "support")
 	for id, path := range map[string]string{
-		"req_1": "/calls/req_1", " task_2 ": "/tasks/task_2", "usr_3": "/users/usr_3", strings.Repeat("A1", 16): "/orders/" + strings.Repeat("A1", 16),
+		"req_1": "/calls/req_1", " task_2 ": "/tasks/task_2", "usr_3": "/users/usr_3", strings.Repeat("a1", 16): "/orders/" + strings.Repeat("A1", 16), "key_4": "/calls?key=key_4", "pi_5": "/users?q=pi_5",
 		"ann & bob": "/users?q=ann+%26+bob", "": "/users?q=", "req_/../x?y": "/calls/req_%2F..%2Fx%3Fy", "https://evil.example": "/users?q=https%3A%2F%2Fevil.example",
 	} {
 		leads(t, b.page(t, "/console/admin/find?id="+url.QueryEscape(id)), "/console/admin"+path)
@@ -248,7 +251,8 @@ func TestTheListsOfTheAdministrationFilter(t *testing.T) {
 	for path, want := range map[string]int{
 		"calls?model=dear": 2, "calls?user=" + a.customer.name: 6, "calls?user=" + a.id + "&status=4xx": 1, "calls?key=" + a.customer.keys[1].ID: 2, "calls?min_cost=0.2": 3,
 		"calls?from=" + today + "&to=" + today: 6, "calls?to=2020-01-01": 0, "calls?user=&model=&status=": 6,
-		"orders": 2, "orders?status=paid": 1, "orders?status=pending&user=" + a.id: 1, "orders?provider=stripe": 0, "orders?to=2020-01-01": 0,
+		"orders": 2, "orders?status=paid": 1, "orders?status=pending&user=" + a.id: 1, "orders?provider=stripe": 0, "orders?to=2020-01-01": 0, "orders?payment=pay_evt_1": 1, "orders?payment=pay_evt_9": 0,
+		"orders?time=paid": 1, "orders?time=paid&from=" + today + "&to=" + today: 1, "orders?time=paid&to=2020-01-01": 0,
 		"tasks?status=in_progress": 1, "tasks?status=failed": 0, "tasks?user=" + a.customer.name: 1,
 	} {
 		kind, _, _ := strings.Cut(path, "?")
@@ -262,6 +266,24 @@ func TestTheListsOfTheAdministrationFilter(t *testing.T) {
 			t.Errorf("%s: %d are listed, want %d", path, len(links), want)
 		}
 	}
+	shows(t, b.page(t, "/console/admin/orders"), 200, `class="num">2</td>`, "80.00 USD", "<strong>40.00 USD</strong>", "<code>pay_evt_1</code>", `<option value="demo">`)
+	leads(t, b.page(t, "/console/admin/find?id=pay_evt_1"), "/console/admin/orders/"+a.orders[0])
+	leads(t, b.page(t, "/console/admin/find?id=pay_evt_2"), "/console/admin/mismatches?payment=pay_evt_2&status=all")
+	shows(t, b.page(t, "/console/admin/mismatches?payment=pay_evt_2&status=all"), 200, "the order was paid by another payment")
+	// Two calls are told apart by the second.
+	for path, by := range map[string]*browser{"/console/admin/calls": b, "/console/admin/calls/" + a.customer.ids[1]: b, "/console/usage": a.browser, "/console/usage/" + a.customer.ids[1]: a.browser} {
+		if body := by.page(t, path).Body; !regexp.MustCompile(` data-exact>\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC<`).MatchString(body) {
+			t.Errorf("%s shows no seconds", path)
+		}
+	}
+	// Finance is led to no task.
+	finance, _ := official(t, a.Gate, "finance")
+	ledger := finance.page(t, fmt.Sprintf("/console/admin/users/%s/ledger?account=quota/%d", a.id, a.plan))
+	shows(t, ledger, 200, "<code>"+a.task+"</code>")
+	if home := finance.page(t, "/console/admin"); strings.Contains(ledger.Body+home.Body, "/tasks/") || strings.Contains(home.Body, "task_") {
+		t.Error("finance is led to tasks")
+	}
+	shows(t, finance.page(t, "/console/admin/find?id="+a.task), 403, "your role does not open")
 	for path, status := range map[string]int{
 		"calls?status=abc": 400, "calls?user=nobody": 404, "calls?from=yesterday": 400, "calls?min_cost=x": 400, "orders?user=nobody": 404, "orders?from=x": 400,
 		"mismatches?user=nobody": 404, "mismatches?kind=x": 400, "tasks?user=nobody": 404, "receipts?from=x": 400, "usage?from=x": 400, "usage?group=x": 400, "usage?user=nobody": 404,
@@ -279,17 +301,31 @@ func TestReportsHaveTheFiguresOfTheLedger(t *testing.T) {
 	a := administer(t)
 	b, _ := official(t, a.Gate, "finance")
 	today := a.Now().UTC().Format(time.DateOnly)
-	shows(t, b.page(t, "/console/admin/receipts"), 200, "<strong>40.00 USD</strong>", today, "/api/admin/ledger?from=")
+	shows(t, b.page(t, "/console/admin/receipts"), 200, "<strong>40.00 USD</strong>", today, url.QueryEscape("/api/admin/ledger?from="), "What was bought", "Top-up", "Plan bought", "Starter")
 	shows(t, b.page(t, "/console/admin/receipts?to=2020-01-01&from="), 200, "No payments in these days.")
 	for group, row := range map[string]string{"day": today, "model": "<bdi>dear</bdi>", "user": ">" + a.customer.name + "<", "key": a.customer.keys[0].ID} {
 		shows(t, b.page(t, "/console/admin/usage?group="+group), 200, row, ">6</p>")
 	}
 	for path, row := range map[string]string{
 		"payments?group=day&group=provider": today + ",demo,USD,1,40.00,0.00,0.00,0.00,40.00,1\n", "usage?group=user": a.customer.name + ",,,6,",
+		"sales?group=day": today + ",topup,,,USD,1,40.00\n", "orders?status=paid": ",demo,pay_evt_1,paid,40.00,0.00,0.00,USD\n",
 	} {
 		if file := b.visitsPlain(t, "/api/admin/"+path+"&format=csv"); file.Status != 200 || !strings.Contains(file.Body, row) {
 			t.Errorf("%s is %d %s", path, file.Status, file.Body)
 		}
+	}
+	// The file is grouped as the page is, and a link to it outlives the session.
+	found := regexp.MustCompile(`href="(/console/download\?of=[^"]*group%3Dkey[^"]*)"`).FindStringSubmatch(b.page(t, "/console/admin/usage?group=key").Body)
+	if found == nil {
+		t.Fatal("the usage by key has no file by key")
+	}
+	to := b.page(t, unescape.Replace(found[1]))
+	if file := b.visitsPlain(t, to.Header.Get("Location")); to.Status != 303 || !strings.Contains(file.Body, a.customer.keys[0].ID) || !strings.Contains(file.Header.Get("Content-Disposition"), "usage.csv") {
+		t.Errorf("the file is %d %s %v", file.Status, file.Body, file.Header)
+	}
+	leads(t, newBrowser(a.Gate).page(t, "/console/download?of=%2Fapi%2Fadmin%2Fledger"), "/console/login?next=%2Fconsole%2Fdownload%3Fof%3D%252Fapi%252Fadmin%252Fledger")
+	for _, of := range []string{"https://evil.example/api/x", "//evil.example/api/x", "/console", "/api/../console", ""} {
+		shows(t, b.page(t, "/console/download?of="+url.QueryEscape(of)), 404)
 	}
 	export := b.visitsPlain(t, "/api/admin/ledger?from="+today)
 	if export.Status != 200 || !strings.Contains(export.Body, a.orders[0]) {

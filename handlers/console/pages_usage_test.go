@@ -107,7 +107,7 @@ func TestTheUsagePageFilters(t *testing.T) {
 		}
 	}
 	shows(t, b.page(t, "/console/usage?model=dear&start="+today), 200, "0.200702 USD", `value="dear"`, `value="`+today+`"`,
-		`href="/api/log/self/?format=csv&amp;model=dear&amp;start=`+today+`"`, `value="0.200702"`)
+		`href="/console/download?of=`+url.QueryEscape("/api/log/self/?format=csv&model=dear&start="+today)+`"`, `value="0.200702"`)
 	for query, param := range map[string]string{
 		"start=yesterday": "start", "start=2026-02-02&end=2026-02-01": "end", "start=2020-01-01": "start", "p=0": "p", "model=" + strings.Repeat("m", 10_000): "model",
 	} {

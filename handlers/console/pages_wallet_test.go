@@ -438,7 +438,7 @@ func TestTheLedgerPageHasTheFiguresOfTheLedger(t *testing.T) {
 	}
 	first := b.page(t, "/console/ledger")
 	shows(t, first, 200, "&lt;b&gt;bold&lt;/b&gt;", "/console/tasks/"+task.ID, fmt.Sprintf("/console/subscriptions/%d", sold.ID), "1,234.81",
-		`rel="next"`, "/api/user/ledger/?format=csv&amp;account=wallet")
+		`rel="next"`, "/console/download?of="+url.QueryEscape("/api/user/ledger/?format=csv&account=wallet"))
 	if strings.Contains(first.Body, "<b>bold") {
 		t.Error("the page has the tags of a reason")
 	}

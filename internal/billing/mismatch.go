@@ -87,11 +87,13 @@ func (a *application) applyMismatch(t storage.Txn, now time.Time, o *records.Ord
 // MismatchFilter selects the mismatches of a list. An empty field matches all.
 type MismatchFilter struct {
 	User, Provider, Kind string
-	Open, Resolved       bool // only open or only resolved mismatches
+	Payment              string // the service's id of the payment
+	Open, Resolved       bool   // only open or only resolved mismatches
 }
 
 func (f *MismatchFilter) match(m *records.MismatchRecord) bool {
 	return (f.User == "" || f.User == m.User) && (f.Provider == "" || f.Provider == m.Provider) && (f.Kind == "" || f.Kind == string(m.Kind)) &&
+		(f.Payment == "" || f.Payment == m.Payment) &&
 		(!f.Open || m.Resolved == nil) && (!f.Resolved || m.Resolved != nil)
 }
 

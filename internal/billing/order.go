@@ -113,8 +113,28 @@ func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord
 // OrderFilter selects the orders of a list. An empty field matches all.
 type OrderFilter struct {
 	User, Provider string
+	Payment        string // the service's id of the payment
 	Status         []records.OrderStatus
-	From, Until    time.Time // of the time when the order was opened; Until is excluded
+	From, Until    time.Time // of the time when the order was opened, or paid; Until is excluded
+	ByPaid         bool      // From and Until are about the time when the order was paid
+}
+
+// match reports whether an order is one of the list at a time.
+func (f *OrderFilter) match(o *records.OrderRecord, now time.Time) bool {
+	at := o.Created
+	if f.ByPaid {
+		at = o.PaidAt
+	}
+	return (f.Provider == "" || f.Provider == o.Provider) && (f.Payment == "" || f.Payment == o.Payment) && (!f.ByPaid || at > 0) &&
+		(len(f.Status) == 0 || slices.Contains(f.Status, o.Show(now).Status)) && at >= f.From.Unix() && (f.Until.IsZero() || at < f.Until.Unix())
+}
+
+// earliest returns the earliest time at which an order of the list can have been opened.
+func (f *OrderFilter) earliest() time.Time {
+	if f.ByPaid && !f.From.IsZero() {
+		return f.From.Add(-OrderLifetime - records.UnpaidRetention - 24*time.Hour) // orders are purged within a day
+	}
+	return f.From
 }
 
 // maxExamined is the maximum number of records that are read for one page of a filtered list.
@@ -129,18 +149,22 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 	if !f.Until.IsZero() {
 		in = in.From(storage.Inverted(f.Until.Unix() - 1))
 	}
-	if !f.From.IsZero() {
-		in = in.Before(storage.Inverted(f.From.Unix() - 1))
+	if from := f.earliest(); !from.IsZero() {
+		in = in.Before(storage.Inverted(from.Unix() - 1))
 	}
 	if f.User != "" {
 		in, index = records.UserOrders.Under(f.User), &records.UserOrders
 	}
-	match := func(o *records.OrderRecord) bool {
-		return (f.Provider == "" || f.Provider == o.Provider) && (len(f.Status) == 0 || slices.Contains(f.Status, o.Show(now).Status)) &&
-			o.Created >= f.From.Unix() && (f.Until.IsZero() || o.Created < f.Until.Unix())
-	}
+	match := func(o *records.OrderRecord) bool { return (f.User == "" || f.User == o.User) && f.match(o, now) }
 	shown = []records.Order{}
 	err = b.view(ctx, func(r storage.Reader) error {
+		if f.Payment != "" && f.Provider != "" { // one order at most
+			o, err := records.Orders.Find(r, &records.OrderPayments, f.Provider, f.Payment)
+			if err == nil && o != nil && match(o) {
+				shown = append(shown, o.Show(now))
+			}
+			return err
+		}
 		if after != "" {
 			last, err := records.ReadOrder(r, after)
 			if err == nil && (last == nil || f.User != "" && last.User != f.User) {

@@ -220,3 +220,28 @@ func detail(words ...string) string {
 func amountOf(amount money.Amount, currency string) string {
 	return amount.String() + " " + currency
 }
+
+// ScanSales calls fn for each sale of a plan, with its subscription.
+func (b *Service) ScanSales(ctx context.Context, fn func(*records.SubscriptionRecord, records.Sale)) error {
+	return b.view(ctx, func(r storage.Reader) error {
+		for s, err := range records.Subscriptions.Scan(r, records.Subscriptions.Under()) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err != nil {
+				return err
+			}
+			if s.First != nil {
+				fn(s, s.OnlySale())
+				continue
+			}
+			for sale, err := range records.Sales.Scan(r, records.Sales.Under(s.User, s.ID)) {
+				if err != nil {
+					return err
+				}
+				fn(s, *sale)
+			}
+		}
+		return nil
+	})
+}

@@ -70,6 +70,12 @@ func (req *request) do(name string, a *action) {
 			return
 		}
 	}
+	if a.check != nil {
+		if f := a.check(req); f != nil {
+			req.refused(name, f)
+			return
+		}
+	}
 	answer, _ := data.(map[string]any)
 	switch {
 	case req.view.Pending != nil:
@@ -87,7 +93,7 @@ func (req *request) do(name string, a *action) {
 		path := req.fill(a.then)
 		if req.replayed {
 			path, _, _ = strings.Cut(path, "?")
-			path = after(path, "replayed")
+			path = after(path, here(&req.view, "replayed", "admin_replayed"))
 		}
 		req.redirect(path)
 	default:

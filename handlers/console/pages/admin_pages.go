@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"html/template"
 	"maps"
+	"net/http"
 	"net/url"
 	"regexp"
 	"slices"
@@ -43,6 +44,7 @@ var watchPages = []page{
 	{path: "/admin/receipts", name: "admin_receipts", roles: anyRole, nav: true, filtered: true, loads: []load{
 		{"providers", "/api/admin/payments?group=provider", span},
 		{"days", "/api/admin/payments?group=day&group=provider", span},
+		{"sales", "/api/admin/sales", span},
 	}},
 	{path: "/admin/usage", name: "admin_usage", roles: anyRole, nav: true, filtered: true, loads: []load{
 		{"usage", "/api/admin/usage", "user group=day " + span},
@@ -94,21 +96,25 @@ func may(v *View, name string) bool {
 
 // adminFunctions are those of the templates of these pages.
 var adminFunctions = template.FuncMap{
-	"here":      here,
-	"csv":       csvURL,
-	"acts":      actsFor,
-	"millis":    func(n any) int64 { return integer(n) / 1000 },
-	"took":      func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
-	"down":      backendsDown,
-	"query_or":  queryOr,
-	"sees":      sees,
-	"same":      same,
-	"begins":    strings.HasPrefix,
-	"day_of":    dayOf,
-	"past":      past,
-	"limits_of": limitsOf,
-	"greatest":  func(a, b int64) int64 { return max(a, b) },
-	"negative":  func(amount any) string { return (-amountOf(amount)).String() },
+	"here":         here,
+	"csv":          csvURL,
+	"download":     downloadURL,
+	"order_filter": func() string { return orderFilter },
+	"acts":         actsFor,
+	"no_acts":      whyNoActs,
+	"millis":       func(n any) int64 { return integer(n) / 1000 },
+	"took":         func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
+	"down":         backendsDown,
+	"query_or":     queryOr,
+	"sees":         sees,
+	"same":         same,
+	"begins":       strings.HasPrefix,
+	"day_of":       dayOf,
+	"past":         past,
+	"limits_of":    limitsOf,
+	"available":    available,
+	"greatest":     func(a, b int64) int64 { return max(a, b) },
+	"negative":     func(amount any) string { return (-amountOf(amount)).String() },
 }
 
 // here returns the value for a page of the user, or that for one of the administration.
@@ -129,7 +135,8 @@ func same(v *View) string {
 	return path
 }
 
-// csvURL returns the URL of what a page shows as a file. names are those of [passed].
+// csvURL returns the URL of what a page shows as a file, by [downloadURL]. names are those of
+// [passed].
 func csvURL(v *View, route, names string) string {
 	_, raw, _ := strings.Cut(v.Here, "?")
 	query, _ := url.ParseQuery(raw)
@@ -137,7 +144,7 @@ func csvURL(v *View, route, names string) string {
 	if strings.Contains(route, "?") {
 		joint = "&"
 	}
-	return route + joint + passed(names, query)
+	return downloadURL(v, route+joint+passed(names, query))
 }
 
 // queryOr returns the parameter of the query of a page, or the value that counts without it.
@@ -148,10 +155,36 @@ func queryOr(v *View, name, value string) string {
 	return value
 }
 
-// actsFor returns the pages on which an administrator can do something for a user. Nobody acts on
-// their own account, and on that of a user with a role only administrators do.
+// whyNoActs returns the message that says why an official can do nothing for a user; empty if they
+// can. Nobody acts on their own account, and on that of a user with a role only administrators do.
+func whyNoActs(v *View, user map[string]any) string {
+	switch {
+	case user["id"] == v.Self["id"]:
+		return "admin.acts.own"
+	case user["role"] != nil && roleOf(v) != adminsOnly:
+		return "admin.acts.official"
+	}
+	return ""
+}
+
+// unfit returns a fault if the page is about an action that its user cannot do for the one it shows.
+func (req *request) unfit() *Fault {
+	user, _ := req.view.Data["user"].(map[string]any)
+	if user == nil || !req.page.acts() {
+		return nil
+	}
+	if why := whyNoActs(&req.view, user); why != "" {
+		return &Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text(why)}
+	}
+	return nil
+}
+
+// acts reports whether the page is the form of an action on a user.
+func (p *page) acts() bool { return p.template == "user_action" || p.template == "money_action" }
+
+// actsFor returns the pages on which an official can do something for a user.
 func actsFor(v *View, user map[string]any) (entries []entry) {
-	if user["id"] == v.Self["id"] || user["role"] != nil && roleOf(v) != adminsOnly {
+	if whyNoActs(v, user) != "" {
 		return nil
 	}
 	for _, p := range adminActionPages {
@@ -191,25 +224,62 @@ func limitsOf(scope map[string]any) (limits []parameter) {
 }
 
 // found are the pages that show what an id names, by the beginning of the id.
-var found = []struct{ prefix, path string }{{"req_", "/admin/calls/"}, {"task_", "/admin/tasks/"}, {"usr_", "/admin/users/"}}
+var found = []struct{ prefix, page, path string }{
+	{"req_", "admin_call", "/admin/calls/"}, {"task_", "admin_task", "/admin/tasks/"}, {"usr_", "admin_user", "/admin/users/"},
+	{"key_", "admin_calls", "/admin/calls?key="},
+}
 
-// tradeNo matches the number of an order.
+// tradeNo matches the number of an order, in any case of its letters.
 var tradeNo = regexp.MustCompile(`^[0-9a-zA-Z]{32}$`)
 
-// find leads to the page of what an id names; any other text is looked for among the users.
+// find leads to the page of what an id names; any other text is that of a payment, or else looked
+// for among the users.
 func (req *request) find() {
 	id := strings.TrimSpace(req.r.URL.Query().Get("id"))
 	for _, f := range found {
-		if strings.HasPrefix(id, f.prefix) {
+		switch {
+		case !strings.HasPrefix(id, f.prefix):
+			continue
+		case !sees(&req.view, f.page):
+			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text("error.find")})
+		case strings.HasSuffix(f.path, "="):
+			req.redirect(f.path + url.QueryEscape(id))
+		default:
 			req.redirect(f.path + url.PathEscape(id))
-			return
 		}
-	}
-	if tradeNo.MatchString(id) {
-		req.redirect("/admin/orders/" + id)
 		return
 	}
-	req.redirect("/admin/users?q=" + url.QueryEscape(id))
+	if tradeNo.MatchString(id) {
+		req.redirect("/admin/orders/" + strings.ToUpper(id))
+		return
+	}
+	req.redirect(req.findPayment(id))
+}
+
+// findPayment returns the page of the order, or of the mismatch, with a payment id of a payment
+// service; that of the users if there is none.
+func (req *request) findPayment(id string) string {
+	quoted := url.QueryEscape(id)
+	if strings.ContainsAny(id, "0123456789") { // as every payment id
+		if order := first(req.call(http.MethodGet, "/api/admin/orders?limit=1&payment="+quoted, nil)); order != nil {
+			return "/admin/orders/" + url.PathEscape(fmt.Sprint(order["trade_no"]))
+		}
+		if first(req.call(http.MethodGet, "/api/admin/mismatches?limit=1&status=all&payment="+quoted, nil)) != nil {
+			return "/admin/mismatches?payment=" + quoted + "&status=all"
+		}
+	}
+	return "/admin/users?q=" + quoted
+}
+
+// first returns the first element of a list of the API; nil if there is none.
+func first(answer any, f *Fault) map[string]any {
+	list, _ := answer.(map[string]any)
+	items, _ := list["items"].([]any)
+	if f != nil || len(items) == 0 {
+		return nil
+	}
+	item, _ := items[0].(map[string]any)
+	return item
 }
 
 // backendsDown returns the backends of a list that get no tasks now.

@@ -1,5 +1,11 @@
 package pages
 
+// orderFilter are the parameters that filter the payments of all users.
+const orderFilter = "user provider payment status time from to"
+
+// services are the payment services of the configuration, for filters.
+var services = load{"services", "/api/user/topup/info", ""}
+
 // adminRecordPages show the calls, tasks and payments of all users.
 var adminRecordPages = []page{
 	{path: "/admin/calls", name: "admin_calls", roles: anyRole, nav: true, filtered: true, loads: []load{
@@ -19,7 +25,8 @@ var adminRecordPages = []page{
 		"callback_resend": do("POST", "/api/admin/callbacks/{task}/redeliver", "reason", after("/admin/tasks/{task}", "redelivered")).only(staffRole),
 	}},
 	{path: "/admin/orders", name: "admin_orders", roles: anyRole, nav: true, filtered: true, loads: []load{
-		{"orders", "/api/admin/orders", "user provider status from to after"},
+		{"orders", "/api/admin/orders?totals=true", orderFilter + " after"},
+		services,
 	}},
 	{path: "/admin/orders/{order}", name: "admin_order", section: "admin_orders", roles: anyRole, loads: []load{
 		{"order", "/api/admin/orders/{order}", ""},
@@ -27,7 +34,8 @@ var adminRecordPages = []page{
 		"mismatch_resolve": do("POST", "/api/admin/mismatches/{id}/resolve", "reason", after("/admin/orders/{order}", "mismatch_resolved")).only(moneyRole),
 	}},
 	{path: "/admin/mismatches", name: "admin_mismatches", roles: anyRole, nav: true, filtered: true, loads: []load{
-		{"mismatches", "/api/admin/mismatches", "user provider kind status after"},
+		{"mismatches", "/api/admin/mismatches", "user provider payment kind status after"},
+		services,
 	}, actions: map[string]*action{
 		"mismatch_resolve": do("POST", "/api/admin/mismatches/{id}/resolve", "reason", after("/admin/mismatches", "mismatch_resolved")).only(moneyRole),
 	}},

@@ -1,6 +1,9 @@
 package pages
 
-import "maps"
+import (
+	"maps"
+	"net/http"
+)
 
 // oneUser is a user with what support needs first.
 var oneUser = load{"user", "/api/admin/users/{user}", ""}
@@ -77,6 +80,29 @@ func userAction(name, roles, part, fields string, fits func(user map[string]any)
 	}
 }
 
+// checks are what the summary of an action is refused for, by the name of the action. The API
+// decides; a check tells it earlier.
+var checks = map[string]func(req *request) *Fault{"wallet_debit": (*request).checkDebit}
+
+// checkDebit returns a fault if the wallet of the user has less than the amount of the form.
+func (req *request) checkDebit() *Fault {
+	answer, f := req.call(http.MethodGet, req.fill("/api/admin/wallets/{user}"), nil)
+	if f != nil {
+		return f
+	}
+	wallet, _ := answer.(map[string]any)
+	if free := available(wallet); amountOf(req.form.Get("amount")) > amountOf(free) {
+		message := req.text("error.debit", number(free), wallet["currency"])
+		return &Fault{Status: http.StatusPaymentRequired, Code: "INSUFFICIENT_FUNDS", Param: "amount", Message: message}
+	}
+	return nil
+}
+
+// available returns what a wallet has and neither tasks nor running calls have set aside.
+func available(wallet map[string]any) string {
+	return max(0, amountOf(wallet["balance"])-amountOf(wallet["held"])-amountOf(wallet["reserved"])).String()
+}
+
 // moneyAction returns the page of an action that changes what a user can spend. Its form leads to a
 // summary, which has the form that does it. Both have one idempotency key, which the template draws.
 func moneyAction(name, part, route, fields string, fits func(user map[string]any) bool) page {
@@ -85,7 +111,7 @@ func moneyAction(name, part, route, fields string, fits func(user map[string]any
 		loads: []load{{"wallet", "/api/admin/wallets/{user}", ""}, oneUser, {"plans", "/api/admin/plans", ""}},
 	}
 	p.actions = map[string]*action{
-		name + "_review": {calls: []call{{fields: fields + " reason:said!"}}},
+		name + "_review": {calls: []call{{fields: fields + " reason:said!"}}, check: checks[name]},
 	}
 	maps.Copy(p.actions, map[string]*action{name: do("POST", route, fields+" reason idempotency_key", after("/admin/users/{user}", name))})
 	return p

@@ -30,6 +30,7 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"int":        integer,
 		"date":       func(seconds any) string { return at(seconds, time.DateOnly) },
 		"datetime":   func(seconds any) string { return at(seconds, "2006-01-02 15:04") },
+		"exact":      func(seconds any) string { return at(seconds, time.DateTime) },
 		"iso":        func(seconds any) string { return at(seconds, time.RFC3339) },
 		"map":        pairs,
 		"add":        func(a, b int64) int64 { return a + b },

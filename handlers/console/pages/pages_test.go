@@ -2,11 +2,14 @@ package pages
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"maps"
+	"os"
 	"path"
 	"regexp"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -112,6 +115,31 @@ func TestEveryTemplateIsDefinedOnce(t *testing.T) {
 				t.Errorf("%q is defined in %s and in %s", name, first[name], area)
 			}
 			first[name] = area
+		}
+	}
+}
+
+// TestTheSupportHandbookHasTheWordsOfThePages compares the table of codes and words with the
+// messages.
+func TestTheSupportHandbookHasTheWordsOfThePages(t *testing.T) {
+	handbook, err := os.ReadFile("../../../docs/guide/support.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	en, zh := messagesOf(t, "en"), messagesOf(t, "zh")
+	for _, of := range []struct{ prefix, of string }{
+		{"kind.", "a line of the ledger"}, {"call.short.", "a call"}, {"admin.notice.", "a notice"},
+	} {
+		for key, word := range en {
+			code, ok := strings.CutPrefix(key, of.prefix)
+			if row := fmt.Sprintf("| %s | `%s` | %s | %s |\n", of.of, code, word, zh[key]); ok && code != "" && !strings.Contains(string(handbook), row) {
+				t.Errorf("the handbook lacks %q", row)
+			}
+		}
+	}
+	for _, status := range []string{"pending", "paid", "failed", "expired", "refunded", "disputed", "review"} {
+		if row := fmt.Sprintf("| an order | `%s` | %s | %s |\n", status, en["order."+status], zh["order."+status]); !strings.Contains(string(handbook), row) {
+			t.Errorf("the handbook lacks %q", row)
 		}
 	}
 }

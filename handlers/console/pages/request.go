@@ -97,7 +97,14 @@ func (req *request) text(key string, args ...any) string { return req.locale.tex
 
 // show answers a page.
 func (req *request) show(p *page) {
+	if p.name == "download" {
+		req.linkedFrom()
+	}
 	if !req.enter(p) {
+		return
+	}
+	if p.name == "download" {
+		req.download()
 		return
 	}
 	if p.roles != "" && len(p.actions) > 0 {
@@ -128,7 +135,11 @@ func (req *request) enter(p *page) bool {
 	if f == nil {
 		req.view.Self, _ = self.(map[string]any)
 		if !p.isFor(req.view.Self) {
-			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text("error.role")})
+			message := "error.role"
+			if roleOf(&req.view) == "" {
+				message = "error.staff"
+			}
+			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text(message)})
 			return false
 		}
 		return true
@@ -171,6 +182,10 @@ func (req *request) load(status int) {
 			return
 		}
 		req.view.Data[l.name] = data
+	}
+	if f := req.unfit(); f != nil {
+		req.fail(f)
+		return
 	}
 	req.view.Refresh = req.page.unfinished != nil && req.page.unfinished(req.view.Data)
 	req.render(cmp.Or(req.page.template, req.page.name), status)

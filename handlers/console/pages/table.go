@@ -69,6 +69,9 @@ type action struct {
 	// call, which is shown once and not stored.
 	then string
 
+	// check refuses a form whose fields are right, after the calls; nil: nothing does.
+	check func(req *request) *Fault
+
 	// roles are the roles that the action is for, as in [page].
 	roles string
 }
@@ -89,5 +92,5 @@ func do(method, route, fields, then string) *action {
 func after(path, notice string) string { return path + "?done=" + notice }
 
 // table is all pages, by area. The first row that matches counts.
-var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages,
+var table = slices.Concat(overviewPages, usagePages, keyPages, walletPages, taskPages, accountPages, guidePages, entryPages, downloadPages,
 	adminHome, adminUserPages, adminActionPages, cancelPages, adminRecordPages, watchPages)

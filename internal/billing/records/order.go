@@ -24,9 +24,9 @@ const (
 	Review       OrderStatus = "review"   // paid, but the ledger now has another currency: an operator decides
 )
 
-// unpaidRetention is how long an unpaid order is kept after it has expired. A later payment is
+// UnpaidRetention is how long an unpaid order is kept after it has expired. A later payment is
 // listed as a mismatch.
-const unpaidRetention = 90 * 24 * time.Hour
+const UnpaidRetention = 90 * 24 * time.Hour
 
 // Order is a top-up of a user by a payment service. Times are Unix seconds.
 type Order struct {
@@ -137,7 +137,7 @@ func (o *OrderRecord) Purge() time.Time {
 	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {
 		return time.Time{}
 	}
-	return time.Unix(o.ExpiresAt, 0).Add(unpaidRetention)
+	return time.Unix(o.ExpiresAt, 0).Add(UnpaidRetention)
 }
 
 // Read marks the present state of the order as the stored state, and returns the order.

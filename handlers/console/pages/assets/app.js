@@ -6,6 +6,11 @@ const language = document.documentElement.lang;
 for (const time of document.querySelectorAll('time[datetime]')) {
   const at = new Date(time.dateTime);
   const ago = (at - Date.now()) / 1000;
+  if (time.hasAttribute('data-exact')) {
+    time.textContent = at.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'medium' });
+    time.title = time.getAttribute('datetime');
+    continue;
+  }
   const relative = new Intl.RelativeTimeFormat(language, { numeric: 'auto' });
   const [unit, seconds] = [['day', 86400], ['hour', 3600], ['minute', 60], ['second', 1]].find(([, s]) => Math.abs(ago) >= s) ?? ['second', 1];
   time.title = at.toLocaleString(language, { dateStyle: 'medium', timeStyle: 'long' });

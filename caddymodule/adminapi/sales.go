@@ -1,0 +1,103 @@
+package adminapi
+
+import (
+	"cmp"
+	"encoding/csv"
+	"io"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/billing/records"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// SaleRow is a row of the report on what users bought: top-ups at payment services, and plans from
+// the wallet. Fields that the report is not grouped by are empty. Each sale counts on the UTC day
+// on which it was booked.
+type SaleRow struct {
+	Day      journal.Day  `json:"day,omitempty"`
+	Kind     string       `json:"kind"` // topup, purchase, renewal, claim or grant
+	PlanID   int64        `json:"plan_id,omitempty"`
+	Title    string       `json:"title,omitempty"` // of the plan, as it was sold last
+	Currency string       `json:"currency"`
+	Count    int64        `json:"count"`
+	Amount   money.Amount `json:"amount"`
+}
+
+// topUp is the kind of the rows of top-ups.
+const topUp = "topup"
+
+// reportSales adds up what users bought. Refunds and disputes of top-ups are in the report on
+// payments: they take back no plan.
+func reportSales(c *call) (any, error) {
+	from, until := c.span()
+	byDay := len(c.q.Values["group"]) > 0
+	for _, group := range c.q.Values["group"] {
+		if group != "day" {
+			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day", group)
+		}
+	}
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
+	}
+	sums := make(map[SaleRow]*SaleRow) // the keys have neither sums nor titles
+	add := func(at time.Time, row SaleRow, amount money.Amount) *SaleRow {
+		if at.Before(from) || !until.IsZero() && !at.Before(until) {
+			return nil
+		}
+		if byDay {
+			row.Day = journal.DayOf(at)
+		}
+		sum := sums[row]
+		if sum == nil {
+			sum = new(row)
+			sums[row] = sum
+		}
+		sum.Count++
+		sum.Amount += amount
+		return sum
+	}
+	err := c.Billing.ScanPayments(c.ctx(), func(o *records.OrderRecord, x *journal.Transfer) {
+		if x.Kind == journal.TopUp {
+			add(time.UnixMilli(x.Time), SaleRow{Kind: topUp, Currency: o.Currency}, o.Amount)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = c.Billing.ScanSales(c.ctx(), func(s *records.SubscriptionRecord, sale records.Sale) {
+		row := SaleRow{Kind: string(sale.Kind), PlanID: s.PlanID, Currency: sale.Currency}
+		if sum := add(time.Unix(sale.Time, 0), row, sale.Price); sum != nil {
+			sum.Title = s.Title
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	rows := make([]SaleRow, 0, len(sums))
+	for _, row := range sums {
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b SaleRow) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.PlanID, b.PlanID), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Currency, b.Currency))
+	})
+	return reported(c, rows, WriteSalesCSV)
+}
+
+// WriteSalesCSV writes a report of sales with every column for every grouping.
+func WriteSalesCSV(out io.Writer, rows []SaleRow) error {
+	w := csv.NewWriter(out)
+	_ = w.Write([]string{"day", "kind", "plan_id", "title", "currency", "count", "amount"})
+	for _, row := range rows {
+		plan := ""
+		if row.PlanID != 0 {
+			plan = strconv.FormatInt(row.PlanID, 10)
+		}
+		_ = w.Write([]string{row.Day.String(), row.Kind, plan, PlainCell(row.Title), row.Currency, strconv.FormatInt(row.Count, 10), row.Amount.String()})
+	}
+	w.Flush()
+	return w.Error()
+}
