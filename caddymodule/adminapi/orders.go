@@ -1,6 +1,8 @@
 package adminapi
 
 import (
+	"slices"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
@@ -57,7 +59,7 @@ func listOrders(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := namesOf(c, orders, func(o records.Order) string { return o.User })
 	shown := make([]Order, len(orders))
 	for i, o := range orders {
 		shown[i] = Order{o, names[o.User]}
@@ -70,7 +72,7 @@ func showOrder(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := c.namesOfMismatches(d.Mismatches, d.User)
 	now := c.Store.Now()
 	shown := OrderDetail{
 		Order: Order{d.Show(now), names[d.User]}, Page: d.Page, TakenWallet: d.TakenWallet, TakenOwed: d.TakenOwed,
@@ -87,17 +89,35 @@ func showOrder(c *call) (any, error) {
 	return shown, err
 }
 
-// Mismatch is a mismatch with its id and the name of its user.
+// Mismatch is a mismatch with its id and the names of its user and of the administrator who has
+// resolved it.
 type Mismatch struct {
 	ID string `json:"id"`
 	records.Mismatch
-	UserName string `json:"user_name,omitempty"`
+	UserName   string `json:"user_name,omitempty"`
+	ResolvedBy string `json:"resolved_by,omitempty"`
+}
+
+// namesOfMismatches returns the names of the users of some mismatches, of the administrators who have
+// resolved them, and of one more user.
+func (c *call) namesOfMismatches(list []*records.MismatchRecord, more string) (map[string]string, error) {
+	ids := []string{more}
+	for _, m := range list {
+		ids = append(ids, m.User)
+		if m.Resolved != nil {
+			ids = append(ids, m.Resolved.Actor)
+		}
+	}
+	return c.Directory.Names(c.ctx(), slices.Values(ids))
 }
 
 func shownMismatches(list []*records.MismatchRecord, names map[string]string) []Mismatch {
 	shown := make([]Mismatch, len(list))
 	for i, m := range list {
-		shown[i] = Mismatch{m.Digest(), m.Mismatch, names[m.User]}
+		shown[i] = Mismatch{ID: m.Digest(), Mismatch: m.Mismatch, UserName: names[m.User]}
+		if m.Resolved != nil {
+			shown[i].ResolvedBy = names[m.Resolved.Actor] // the operator has none
+		}
 	}
 	return shown
 }
@@ -121,7 +141,7 @@ func listMismatches(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := c.namesOfMismatches(list, "")
 	return Page[Mismatch]{shownMismatches(list, names), next}, err
 }
 
@@ -130,6 +150,7 @@ func resolveMismatch(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
-	return shownMismatches([]*records.MismatchRecord{m}, names)[0], err
+	one := []*records.MismatchRecord{m}
+	names, err := c.namesOfMismatches(one, "")
+	return shownMismatches(one, names)[0], err
 }
