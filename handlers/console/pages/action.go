@@ -92,6 +92,9 @@ func (req *request) do(name string, a *action) {
 			path, _, _ = strings.Cut(path, "?")
 			path = after(path, "case_replayed")
 		}
+		if answer["email_removed"] == true {
+			path = after("/login", "reset_email")
+		}
 		if req.replayed {
 			path, _, _ = strings.Cut(path, "?")
 			path = after(path, "replayed")
