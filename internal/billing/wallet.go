@@ -122,6 +122,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err := audit.CheckReason(c.reason, true); err != nil {
 		return WalletChange{}, err
 	}
+	ctx = audit.WithReason(ctx, c.reason) // also of callers other than the admin API
 	user, err := b.directory.User(ctx, c.user)
 	if err != nil {
 		return WalletChange{}, err
