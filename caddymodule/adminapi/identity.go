@@ -58,6 +58,17 @@ func (c *call) userOf(idOrName string) (identity.User, error) {
 	return c.Directory.User(c.ctx(), idOrName)
 }
 
+// namesOf returns the names of the users of some records, by id. It reads no other users.
+func namesOf[T any](c *call, records []T, user func(T) string) (map[string]string, error) {
+	return c.Directory.Names(c.ctx(), func(yield func(string) bool) {
+		for _, record := range records {
+			if !yield(user(record)) {
+				return
+			}
+		}
+	})
+}
+
 // userNames returns the names of all users by their ids.
 func (c *call) userNames() (map[string]string, error) {
 	users, err := c.Directory.Users(c.ctx())
@@ -178,7 +189,7 @@ func listKeys(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := namesOf(c, keys, func(key identity.Key) string { return key.UserID })
 	shown := make([]Key, len(keys))
 	for i, key := range keys {
 		shown[i], _ = shownKey(key, nil)

@@ -71,7 +71,7 @@ func listSubscriptions(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := namesOf(c, subscriptions, func(s billing.Subscription) string { return s.User })
 	shown := make([]Subscription, len(subscriptions))
 	for i, s := range subscriptions {
 		shown[i] = Subscription{s, names[s.User]}

@@ -93,6 +93,7 @@ func (o *Operation) Run(runtime *caddymodule.Runtime, app *caddymodule.App, r *h
 	}
 	if by != nil {
 		c.actor = by.UserID
+		c.r = c.r.WithContext(audit.WithAddress(c.ctx(), by.Address))
 		if err := o.checkOwner(c, by); err != nil {
 			return nil, err
 		}

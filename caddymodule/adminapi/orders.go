@@ -61,14 +61,14 @@ func listOrders(c *call) (any, error) {
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	names, err := c.userNames()
+	if asCSV {
+		return c.streamed("a list of orders", "text/csv; charset=utf-8", func(w io.Writer) error { return c.writeOrders(w, f) }), nil
+	}
+	orders, next, err := c.ordersOf(f, p.After, p.Limit)
 	if err != nil {
 		return nil, err
 	}
-	if asCSV {
-		return c.streamed("a list of orders", "text/csv; charset=utf-8", func(w io.Writer) error { return c.writeOrders(w, f, names) }), nil
-	}
-	orders, next, err := c.ordersOf(f, p.After, p.Limit)
+	names, err := namesOf(c, orders, func(o records.Order) string { return o.User })
 	if err != nil {
 		return nil, err
 	}
@@ -156,10 +156,14 @@ func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
 }
 
 // writeOrders writes a list of orders as CSV.
-func (c *call) writeOrders(w io.Writer, f billing.OrderFilter, names map[string]string) error {
+func (c *call) writeOrders(w io.Writer, f billing.OrderFilter) error {
+	names, err := c.userNames()
+	if err != nil {
+		return err
+	}
 	out := csv.NewWriter(w)
 	_ = out.Write([]string{"trade_no", "created_at", "paid_at", "user_id", "user", "provider", "payment", "status", "amount", "refunded", "disputed", "currency"})
-	err := c.scanOrders(f, func(o records.Order) error {
+	err = c.scanOrders(f, func(o records.Order) error {
 		_ = out.Write([]string{
 			o.TradeNo, csvTime(o.Created), csvTime(o.PaidAt), o.User, PlainCell(names[o.User]), o.Provider, PlainCell(o.Payment), string(o.Status),
 			o.Amount.String(), o.Refunded.String(), o.Disputed.String(), o.Currency,
@@ -183,7 +187,7 @@ func showOrder(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := c.namesOfMismatches(d.Mismatches, d.User)
 	now := c.Store.Now()
 	shown := OrderDetail{
 		Order: Order{d.Show(now), names[d.User]}, Page: d.Page, TakenWallet: d.TakenWallet, TakenOwed: d.TakenOwed,
@@ -200,17 +204,35 @@ func showOrder(c *call) (any, error) {
 	return shown, err
 }
 
-// Mismatch is a mismatch with its id and the name of its user.
+// Mismatch is a mismatch with its id and the names of its user and of the administrator who has
+// resolved it.
 type Mismatch struct {
 	ID string `json:"id"`
 	records.Mismatch
-	UserName string `json:"user_name,omitempty"`
+	UserName   string `json:"user_name,omitempty"`
+	ResolvedBy string `json:"resolved_by,omitempty"`
+}
+
+// namesOfMismatches returns the names of the users of some mismatches, of the administrators who have
+// resolved them, and of one more user.
+func (c *call) namesOfMismatches(list []*records.MismatchRecord, more string) (map[string]string, error) {
+	ids := []string{more}
+	for _, m := range list {
+		ids = append(ids, m.User)
+		if m.Resolved != nil {
+			ids = append(ids, m.Resolved.Actor)
+		}
+	}
+	return c.Directory.Names(c.ctx(), slices.Values(ids))
 }
 
 func shownMismatches(list []*records.MismatchRecord, names map[string]string) []Mismatch {
 	shown := make([]Mismatch, len(list))
 	for i, m := range list {
-		shown[i] = Mismatch{m.Digest(), m.Mismatch, names[m.User]}
+		shown[i] = Mismatch{ID: m.Digest(), Mismatch: m.Mismatch, UserName: names[m.User]}
+		if m.Resolved != nil {
+			shown[i].ResolvedBy = names[m.Resolved.Actor] // the operator has none
+		}
 	}
 	return shown
 }
@@ -234,7 +256,7 @@ func listMismatches(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := c.namesOfMismatches(list, "")
 	return Page[Mismatch]{shownMismatches(list, names), next}, err
 }
 
@@ -243,6 +265,7 @@ func resolveMismatch(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
-	return shownMismatches([]*records.MismatchRecord{m}, names)[0], err
+	one := []*records.MismatchRecord{m}
+	names, err := c.namesOfMismatches(one, "")
+	return shownMismatches(one, names)[0], err
 }

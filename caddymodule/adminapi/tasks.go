@@ -46,7 +46,7 @@ func (c *call) shownTask(t *task.Task, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := namesOf(c, []*task.Task{t}, userOfTask)
 	return newTask(t, names), err
 }
 
@@ -69,7 +69,7 @@ func showTask(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := namesOf(c, []*task.Task{t}, userOfTask)
 	if err != nil {
 		return nil, err
 	}
@@ -91,8 +91,10 @@ func showTask(c *call) (any, error) {
 	return shown, err
 }
 
+func userOfTask(t *task.Task) string { return t.Detail.User }
+
 func (c *call) shownTasks(tasks []*task.Task) ([]Task, error) {
-	names, err := c.userNames()
+	names, err := namesOf(c, tasks, userOfTask)
 	shown := make([]Task, len(tasks))
 	for i, t := range tasks {
 		shown[i] = newTask(t, names)

@@ -2,6 +2,7 @@ package adminapi
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
@@ -77,7 +78,7 @@ func reportUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := c.userNames()
+	names, err := namesOf(c, slices.Collect(maps.Keys(sums)), func(row UsageRow) string { return row.UserID })
 	rows := make([]UsageRow, 0, len(sums))
 	for _, row := range sums {
 		row.User = names[row.UserID]

@@ -25,6 +25,10 @@ var commands = []command{
 		},
 		{use: "show <user>", short: "Shows a user: money, limits, factors, subscriptions, sessions, the latest calls and tasks, unsettled orders", request: "GET /modelgate/users/{user}", print: printUser},
 		{
+			use: "activity <user>", short: "Lists what was done to the account of a user, newest first: by whom, why and from which address",
+			request: "GET /modelgate/users/{user}/activity", paged: true, print: printEvents, flags: pageFlags("Continues after the previous list, which says with what"),
+		},
+		{
 			use: "limit <user>", short: "Changes the limits of a user for all keys together; limits that are not given stay",
 			request: "POST /modelgate/users/{user}/limits", flags: append(limitFlags(""), noLimits), edit: changeLimits, print: printUsers,
 		},

@@ -142,7 +142,7 @@ func TestAWriteOffIsInTheLedgerAndInTheAuditLog(t *testing.T) {
 		t.Errorf("the receivable is %q", got)
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {
-		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "wallet.clear" && l.Text("detail") == "-2.00, written off 5.00, settled"
+		return l.Text("logger") == "modelgate.audit" && l.Text("msg") == "wallet.clear" && l.Text("detail") == "-2.00, written off 5.00" && l.Text("reason") == "settled"
 	})
 	g.Verify(t)
 }

@@ -123,7 +123,7 @@ func TestOrderShowPrintsHistoryNoticesAndTransfers(t *testing.T) {
 	if want := []event{{Kind: "paid", Amount: "10.00"}, {Kind: "refunded", Amount: "2.00"}, {Kind: "disputed", Amount: "8.00"}, {Kind: "restored", Amount: "8.00"}}; !slices.Equal(got.Notices, want) {
 		t.Errorf("its notices are %+v, want %+v", got.Notices, want)
 	}
-	if len(got.Mismatches) != 1 || got.Mismatches[0].Reason != "the order is over 10.00" {
+	if len(got.Mismatches) != 1 || got.Mismatches[0].Reason != "the order is for 10.00" {
 		t.Errorf("the mismatches are %+v", got.Mismatches)
 	}
 	var moved []string
@@ -143,7 +143,7 @@ func TestOrderShowPrintsHistoryNoticesAndTransfers(t *testing.T) {
 			t.Errorf("%q is not in %q", want, shown)
 		}
 	}
-	if text := strings.Join(shown, "\n"); !strings.Contains(text, "the order is over 10.00") || !strings.Contains(text, "u/"+ann.UserID+"/wallet | -8.00") {
+	if text := strings.Join(shown, "\n"); !strings.Contains(text, "the order is for 10.00") || !strings.Contains(text, "u/"+ann.UserID+"/wallet | -8.00") {
 		t.Errorf("the output is\n%s", text)
 	}
 	if code, _, stderr := g.Command(t, "", "order", "show", strings.Repeat("A", 32)); code != 3 {
@@ -198,7 +198,7 @@ func TestAResolvedMismatchIsNotListedAsOpen(t *testing.T) {
 		t.Errorf("all mismatches are %+v", got)
 	}
 	if got := table(t, g, "wallet", "mismatches", "--status", "all"); len(got) != 3 || got[0] != "ID | TIME | PROVIDER | KIND | USER | TRADE NO | PAYMENT | AMOUNT | REASON | RESOLVED" ||
-		!strings.HasSuffix(got[2], " | 11.00 USD | the order is over 10.00 | paid back at the service") {
+		!strings.HasSuffix(got[2], " | 11.00 USD | the order is for 10.00 | paid back at the service") {
 		t.Errorf("the list is %q", got)
 	}
 	g.WaitLine(t, func(l gatetest.Line) bool {

@@ -121,6 +121,43 @@ func TestCommandsResetFactorsAndPasswordsAndSignOut(t *testing.T) {
 	}
 }
 
+func TestTheActivityOfAUserSaysWhoDidWhatWhyAndFromWhere(t *testing.T) {
+	g := gatetest.Start(t, console)
+	for _, name := range []string{"ann", "root"} {
+		g.Command(t, gatetest.Password, "user", "create", name, "--password-stdin")
+	}
+	g.Command(t, "", "wallet", "credit", "ann", "5.00", "--reason", "a gift")
+	g.Command(t, "", "user", "role", "root", "admin")
+	app, cookie := g.Enrol(t, g.Login(t, "root", gatetest.Password))
+	_, cookie = g.Post(t, cookie, "/api/verify", strings.Replace(app.Code(t), "{", `{"method":"2fa",`, 1))
+	g.Post(t, cookie, "/api/admin/users/ann/limits", `{"streams":2,"reason":"case 4711"}`)
+
+	code, stdout, stderr := g.Command(t, "", "user", "activity", "ann")
+	lines := strings.Split(stdout, "\n")
+	if code != 0 || len(lines) < 4 {
+		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+	}
+	for i, words := range [][]string{
+		{"TIME", "ACTOR", "REASON", "ADDRESS"},
+		{"usr_", "(root)", "user.limit", "none -> streams 2", "case 4711", "127.0.0.1", "req_"},
+		{"operator", "wallet.credit", "0.00 -> 5.00", "a gift", "req_"},
+	} {
+		for _, word := range words {
+			if !strings.Contains(lines[i], word) {
+				t.Errorf("line %d has no %q: %s", i, word, lines[i])
+			}
+		}
+	}
+	_, one, _ := g.Command(t, "", "user", "activity", "ann", "--limit", "1")
+	_, after, found := strings.Cut(one, "There are more: --after ")
+	if !found {
+		t.Fatalf("there is no way to continue: %s", one)
+	}
+	if _, rest, _ := g.Command(t, "", "user", "activity", "ann", "--after", strings.TrimSpace(after)); strings.Contains(rest, "user.limit") || !strings.Contains(rest, "wallet.credit") {
+		t.Errorf("after the first line: %s", rest)
+	}
+}
+
 func TestUnblockAllowsLogInsAgain(t *testing.T) {
 	g := gatetest.Start(t, console)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")

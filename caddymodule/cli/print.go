@@ -134,6 +134,22 @@ var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tSTATE", func(u
 	return []any{u.ID, u.Name, moment(u.Created), token, dash(strings.Join(factors, ", ")), u.Limits, state}
 })
 
+var printEvents = rows("TIME\tACTOR\tACTION\tCHANGE\tREASON\tADDRESS\tREQUEST", func(e *adminapi.Event) []any {
+	actor, change := dash(e.Actor), []string{}
+	if e.ActorName != "" {
+		actor += " (" + dash(e.ActorName) + ")"
+	}
+	for _, part := range []string{e.Key, e.Detail} {
+		if part != "" {
+			change = append(change, dash(part))
+		}
+	}
+	if e.Before != "" || e.After != "" {
+		change = append(change, dash(e.Before)+" -> "+dash(e.After))
+	}
+	return []any{moment(e.Time), actor, e.Action, dash(strings.Join(change, ", ")), dash(e.Reason), dash(e.Address), dash(e.RequestID)}
+})
+
 var printKeys = rows("ID\tUSER\tNAME\tKEY\tMODELS\tFROM\tLIMITS\tEXPIRES\tSTATE", keyCells)
 
 func keyCells(k *adminapi.Key) []any {

@@ -226,9 +226,9 @@ func TestNobodyGainsRightsInTheAdministration(t *testing.T) {
 
 // event is an event of the audit as the administration shows it.
 type adminEvent struct {
-	Actor, Action, Detail, Before, After, Reason string
-	ActorName                                    string `json:"actor_name"`
-	RequestID                                    string `json:"request_id"`
+	Actor, Action, Detail, Before, After, Reason, Address string
+	ActorName                                             string `json:"actor_name"`
+	RequestID                                             string `json:"request_id"`
 }
 
 func TestEveryActionOfAnAdministratorIsAudited(t *testing.T) {
@@ -285,7 +285,7 @@ func TestEveryActionOfAnAdministratorIsAudited(t *testing.T) {
 		}
 		var events struct{ Items []adminEvent }
 		into(t, admin.administers(t, "GET", "users/"+user.name+"/activity?limit=1", ""), &events)
-		want := adminEvent{admin.id, c.action, "", c.before, c.after, reason, admin.account.name, answer.RequestID()}
+		want := adminEvent{admin.id, c.action, "", c.before, c.after, reason, "127.0.0.1", admin.account.name, answer.RequestID()}
 		if len(events.Items) == 1 {
 			want.Detail = events.Items[0].Detail
 		}
@@ -294,7 +294,7 @@ func TestEveryActionOfAnAdministratorIsAudited(t *testing.T) {
 		}
 		g.WaitLine(t, func(l gatetest.Line) bool {
 			return l.Text("logger") == "modelgate.audit" && l.Text("msg") == c.action && l.Text("actor") == admin.id && l.Text("reason") == reason &&
-				l.Text("before") == c.before && l.Text("after") == c.after && l.Text("request_id") == answer.RequestID()
+				l.Text("before") == c.before && l.Text("after") == c.after && l.Text("address") == "127.0.0.1" && l.Text("request_id") == answer.RequestID()
 		})
 	}
 	// The user learns what was done, and not by whom or why. The role has ended their token.
@@ -304,6 +304,11 @@ func TestEveryActionOfAnAdministratorIsAudited(t *testing.T) {
 	}
 	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+user.name+"/token", nil, &minted)
 	user.auth = "Authorization: Bearer " + minted.Token
+	for _, own := range get[page[struct{ Actor, Address string }]](t, user, "/api/user/activity/?page_size=100").Items {
+		if own.Actor == "operator" && own.Address != "" {
+			t.Errorf("the user sees the address of an administrator: %+v", own)
+		}
+	}
 	shown := get[json.RawMessage](t, user, "/api/user/activity/?page_size=100")
 	for _, hidden := range []string{admin.id, admin.account.name, "case 3,"} {
 		if strings.Contains(string(shown), hidden) {

@@ -27,26 +27,37 @@ func changeSelf(req *request, in selfChange) (any, error) {
 		return nil, f
 	}
 	in.Language = dialect.LanguageOf(req.r)
-	confirm, err := req.runtime.Directory.ChangeProfile(req.r.Context(), req.account, in.Profile)
+	mails, err := req.runtime.Directory.ChangeProfile(req.r.Context(), req.account, in.Profile)
 	if err != nil {
 		return nil, err
 	}
-	if confirm != nil {
-		req.console.app.SendMail(req.runtime, mail.Confirm, confirm.To, mail.Facts{Code: confirm.Code.Reveal(), Link: "/security#email"})
+	if mails.Confirm != nil {
+		req.console.app.SendMail(req.runtime, mail.Confirm, *mails.Confirm, mail.Facts{Code: mails.Code.Reveal(), Link: "/security#email"})
 	}
+	req.mailLeft(mails.Left)
 	return showSelf(req)
 }
 
 // confirmEmail puts the address of the user in force, by the mailed code. The device of the session
 // becomes known, so that its next log-in is not mailed.
 func confirmEmail(req *request, in code) (any, error) {
-	if err := req.runtime.Directory.ConfirmEmail(req.r.Context(), req.account, in.Code); err != nil {
+	left, err := req.runtime.Directory.ConfirmEmail(req.r.Context(), req.account, in.Code)
+	if err != nil {
 		return nil, err
 	}
+	req.mailLeft(left)
 	if req.account.Session {
 		req.noteDevice(req.account.UserID, nil)
 	}
 	return showSelf(req)
+}
+
+// mailLeft tells the owner of an address that it is no longer that of the account: a thief may have
+// changed it. Without a mail server, nothing is sent.
+func (req *request) mailLeft(left *identity.Recipient) {
+	if left != nil && req.console.app.CheckMail() == nil {
+		req.console.app.SendMail(req.runtime, mail.Left, *left, mail.Facts{Link: "/security"})
+	}
 }
 
 type forgottenPassword struct {

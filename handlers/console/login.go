@@ -199,5 +199,8 @@ func (in passwordReset) check() *fault.Fault {
 
 // resetPassword sets a password by the one-time code of an operator or of a mail.
 func resetPassword(req *request, in passwordReset) (any, error) {
-	return struct{}{}, req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
+	removed, err := req.runtime.Directory.ResetPassword(req.r.Context(), in.Code, in.Password, auth.Device(req.r), req.console.app.LoginLimits())
+	return struct {
+		EmailRemoved bool `json:"email_removed,omitempty"`
+	}{removed}, err
 }

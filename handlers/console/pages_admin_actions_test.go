@@ -278,12 +278,12 @@ func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
 	if strings.Contains(order.Body, `value="mismatch_resolve"`) {
 		t.Error("support is shown the form of finance")
 	}
-	finance, _ := official(t, a.Gate, "finance")
+	finance, resolver := official(t, a.Gate, "finance")
 	path := "/console/admin/orders/" + a.orders[0]
 	shows(t, finance.page(t, "/console/admin"), 200, "pay_evt_2", `<p class="figure bad">1</p>`)
 	shows(t, finance.acts(t, path, "mismatch_resolve", map[string]string{"reason": ""}), 400, "<code>MISSING_PARAMETER</code>", "<details open>")
 	leads(t, finance.acts(t, path, "mismatch_resolve", map[string]string{"reason": "refunded at the service <i>"}), path+"?done=mismatch_resolved")
-	shows(t, finance.page(t, path), 200, "Resolved", "refunded at the service &lt;i&gt;")
+	shows(t, finance.page(t, path), 200, "Resolved", "<bdi>"+resolver+"</bdi></a>: <bdi>refunded at the service &lt;i&gt;")
 	shows(t, finance.page(t, "/console/admin/mismatches"), 200, "No mismatches match.")
 	shows(t, finance.page(t, "/console/admin/mismatches?status=resolved&user="+a.customer.name), 200, "refunded at the service &lt;i&gt;")
 	a.Verify(t)

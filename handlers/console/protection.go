@@ -131,8 +131,8 @@ func (req *request) checkPurchase(planID int64, idempotencyKey string) error {
 	if refused == nil {
 		return nil
 	}
-	used, err := req.runtime.Ledger.IdempotencyKeyUsed(req.r.Context(), ledger.IdempotencyKey{Scope: req.account.UserID, Key: idempotencyKey})
-	if err == nil && used {
+	have, err := req.runtime.Ledger.IdempotencyRecord(req.r.Context(), ledger.IdempotencyKey{Scope: req.account.UserID, Key: idempotencyKey})
+	if err == nil && have != nil {
 		return nil
 	}
 	return refused

@@ -5,6 +5,7 @@
 package audit
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"strconv"
@@ -35,7 +36,8 @@ type Event struct {
 	// Reason is why an operator or administrator did it, as they gave it; see [WithReason].
 	Reason string `json:"reason,omitempty"`
 
-	// Address is where the request came from, where that is useful to the user.
+	// Address is where the request of a user or an administrator came from. It is empty for the
+	// operator, whose requests come through Caddy's admin endpoint.
 	Address string `json:"address,omitempty"`
 
 	// RequestID is the id of the request that made the change, as in X-Request-Id. It is empty
@@ -74,8 +76,8 @@ func retention(r storage.Reader) (time.Duration, error) {
 // Record writes an event of the time now, in the transaction of the change that it
 // reports. It sets the event's time and the id of the request that ctx belongs to. When the
 // transaction is durable, the caller passes the event to [Log.OnAudit]. Record also sets the reason
-// of ctx. If a user makes too many
-// changes of their own account in a day, it fails with RATE_LIMITED.
+// of ctx, and its address if the event has none. If a user makes too many changes of their own
+// account in a day, it fails with RATE_LIMITED.
 func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
 	if err := countOwn(t, now, *e); err != nil {
 		return err
@@ -85,6 +87,7 @@ func Record(ctx context.Context, t storage.Txn, now time.Time, e *Event) error {
 		return err
 	}
 	e.Time, e.RequestID, e.Reason = now.Unix(), requestid.Of(ctx), reasonOf(ctx)
+	e.Address = cmp.Or(e.Address, addressOf(ctx))
 	return events.Put(t, nil, &record{*e, now.UnixNano(), rand.Text()[:10], keep})
 }
 
@@ -142,7 +145,8 @@ const MaxActivity = 10_000
 // Activity returns what was done to the account of a user, by the user or by others,
 // newest first: limit events after the first skip, and how many there are in
 // all, at most [MaxActivity]. The actor is "you", "operator" (also for an administrator), or a
-// provider of payments. The reason is left out: it is for operators.
+// provider of payments. The reason and the address of an administrator are left out: they are for
+// operators.
 func (l *Log) Activity(ctx context.Context, userID string, skip, limit int64) (list []Event, total int64, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		page, n, err := events.Page(r, events.Under(userID), skip, limit, MaxActivity)
@@ -153,7 +157,7 @@ func (l *Log) Activity(ctx context.Context, userID string, skip, limit int64) (l
 			case e.Actor == userID:
 				list[i].Actor = You
 			case strings.HasPrefix(e.Actor, "usr_"):
-				list[i].Actor = "operator"
+				list[i].Actor, list[i].Address = "operator", ""
 			}
 			list[i].User, list[i].Reason = "", ""
 		}

@@ -26,11 +26,25 @@ func CheckReason(reason string, required bool) error {
 	return nil
 }
 
-type reasonKey struct{}
+type (
+	reasonKey  struct{}
+	addressKey struct{}
+)
 
 // WithReason returns a context in which [Record] gives every event this reason.
 func WithReason(ctx context.Context, reason string) context.Context {
 	return context.WithValue(ctx, reasonKey{}, reason)
+}
+
+// WithAddress returns a context in which [Record] gives every event this address of the caller,
+// unless the event has one.
+func WithAddress(ctx context.Context, address string) context.Context {
+	return context.WithValue(ctx, addressKey{}, address)
+}
+
+func addressOf(ctx context.Context) string {
+	address, _ := ctx.Value(addressKey{}).(string)
+	return address
 }
 
 func reasonOf(ctx context.Context) string {

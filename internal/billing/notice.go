@@ -202,7 +202,7 @@ func (a *application) mismatch(o *records.OrderRecord, now time.Time) string {
 	case o.Payment != "" && n.Payment != "" && o.Payment != n.Payment:
 		return "the order was paid by another payment, " + o.Payment
 	case n.Kind == payments.Paid && n.Amount != o.Amount:
-		return "the order is over " + o.Amount.String()
+		return "the order is for " + o.Amount.String()
 	case n.Kind == payments.Paid && o.PaidAt == 0 && o.Undated && now.Unix() >= o.ExpiresAt:
 		return "the order has expired, and the service does not sign the time"
 	}

@@ -182,8 +182,8 @@ func TestANoticeThatDoesNotFitCreditsNothingAndIsListedOnce(t *testing.T) {
 		provider string
 		want     string
 	}{
-		"more than the order":   {func(n *payments.Notice) { n.Amount++ }, "mock", "the order is over 0.0000001"},
-		"less than the order":   {func(n *payments.Notice) { n.Amount-- }, "mock", "the order is over 0.0000001"},
+		"more than the order":   {func(n *payments.Notice) { n.Amount++ }, "mock", "the order is for 0.0000001"},
+		"less than the order":   {func(n *payments.Notice) { n.Amount-- }, "mock", "the order is for 0.0000001"},
 		"a zero amount":         {func(n *payments.Notice) { n.Amount = 0 }, "mock", "not more than zero"},
 		"a negative amount":     {func(n *payments.Notice) { n.Amount = -100 }, "mock", "not more than zero"},
 		"another currency":      {func(n *payments.Notice) { n.Currency = "EUR" }, "mock", "the order is in USD"},

@@ -173,6 +173,7 @@ func (b *Service) GrantPlan(ctx context.Context, actor string, plans *Plans, cur
 	if err := checkPlanID(planID); err != nil {
 		return Receipt{}, err
 	}
+	ctx = audit.WithReason(ctx, reason)
 	user, err := b.directory.User(ctx, idOrName)
 	if err != nil {
 		return Receipt{}, err

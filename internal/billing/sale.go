@@ -130,7 +130,7 @@ func (x pendingSale) sell(t *ledger.Txn, now time.Time, before, s *records.Subsc
 	}
 	receipt.Wallet = WalletCharge{Balance: wallet.Balance, Charged: x.price}
 	receipt.Subscription, err = showIn(t, now, s, p)
-	event.Detail = detail(records.Reference(s.ID), "plan "+strconv.FormatInt(s.PlanID, 10), amountOf(x.price, x.currency), x.reason)
+	event.Detail = detail(records.Reference(s.ID), "plan "+strconv.FormatInt(s.PlanID, 10), amountOf(x.price, x.currency))
 	return receipt, event, err
 }
 

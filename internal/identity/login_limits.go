@@ -50,14 +50,16 @@ var passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempt
 
 // fromAddress returns an attempt from an address.
 func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
-	// One customer of a provider has an IPv4 address, or a /64.
-	addr := from.Address.Unmap().WithZone("")
-	network := addr.String()
-	if addr.Is6() {
-		network = netip.PrefixFrom(addr, 64).Masked().String()
-	}
 	limit := attempts.Limit{What: "login_address", Most: min(cmp.Or(max(l.PerAddress, 0), 100), MaxLoginLimit), Per: addressWindow}
-	return attempts.Attempt{Limit: limit, Subject: network}
+	return attempts.Attempt{Limit: limit, Subject: networkOf(from.Address)}
+}
+
+// networkOf returns what one customer of a provider has: an IPv4 address, or a /64.
+func networkOf(addr netip.Addr) string {
+	if addr = addr.Unmap().WithZone(""); addr.Is6() {
+		return netip.PrefixFrom(addr, 64).Masked().String()
+	}
+	return addr.String()
 }
 
 // byName returns an attempt to log in by a name. Its subject is the unique form of the name, or the

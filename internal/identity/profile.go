@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"net/netip"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -56,26 +57,27 @@ func (p *Profile) check() *fault.Fault {
 	return nil
 }
 
-// Confirmation is a code that confirms an address. It is mailed there.
-type Confirmation struct {
-	To   Recipient
-	Code Secret
+// EmailChange is what a change of a profile mails.
+type EmailChange struct {
+	Confirm *Recipient // at the new address, which Code confirms; nil: there is nothing to confirm
+	Code    Secret
+	Left    *Recipient // at the address that was removed, whose owner is told; nil: none
 }
 
 // ChangeProfile changes the profile of the account's user. Setting the current value is not a
-// change. A new address is in force once [Directory.ConfirmEmail] gets the code of the Confirmation,
-// which is nil if there is nothing to confirm; until then the earlier address stays.
-func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (*Confirmation, error) {
+// change. A new address is in force once [Directory.ConfirmEmail] gets the code of the EmailChange;
+// until then the earlier address stays.
+func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (EmailChange, error) {
 	if err := refuseHalfOpen(a); err != nil {
-		return nil, err
+		return EmailChange{}, err
 	}
 	if refusal := p.check(); refusal != nil {
-		return nil, refusal
+		return EmailChange{}, refusal
 	}
 	code := credential.DrawOneTime()
-	var confirm *Confirmation
+	var mails EmailChange
 	_, err := d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
-		confirm = nil
+		mails = EmailChange{}
 		if _, _, err := d.own(t, a); err != nil {
 			return nil, err
 		}
@@ -88,6 +90,8 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (*
 		if p.Email != nil && *p.Email != user.Email {
 			event = a.event("email.set", "")
 			if *p.Email == "" {
+				left := user.recipient()
+				mails.Left = &left
 				user.Email, user.Mail = "", mailState{}
 				event = a.event("email.remove", "")
 			}
@@ -96,12 +100,12 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (*
 			user.Mail.Pending = pendingEmail{}
 			if *p.Email != user.Email {
 				now := d.store.Now()
-				if err := attempts.Count(t, now, confirmationsOf(user.ID), confirmationsTo(*p.Email)); err != nil {
+				if err := attempts.Count(t, now, confirmationsOf(user.ID), confirmationsTo(*p.Email), confirmationsFrom(a.Address)); err != nil {
 					return nil, err
 				}
 				hash := credential.HashOneTime(emailPurpose, code.Reveal())
 				user.Mail.Pending = pendingEmail{*p.Email, p.Language, hash, now.Add(MailCodeLife).Unix()}
-				confirm = &Confirmation{Recipient{user.ID, user.Name, *p.Email, p.Language}, code}
+				mails.Confirm, mails.Code = &Recipient{user.ID, user.Name, *p.Email, p.Language}, code
 			}
 		}
 		if user.User == before.User && user.Mail == before.Mail {
@@ -110,30 +114,48 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (*
 		return event, nil
 	})
 	if err != nil {
-		return nil, err
+		return EmailChange{}, err
 	}
-	return confirm, nil
+	return mails, nil
 }
 
 // emailPurpose is the purpose of the codes that confirm addresses.
 const emailPurpose = "email"
 
-// Confirmations are limited, so that nobody can fill the mailbox of another person through this gateway.
-const maxConfirmations = 5
+// Confirmations are limited, so that nobody can fill the mailbox of another person through this gateway,
+// or send mails to many persons by many accounts.
+const (
+	maxConfirmations     = 5
+	maxConfirmationsFrom = 30 // from one network; many users may share it
+)
 
 func confirmationsOf(userID string) attempts.Attempt {
 	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm", Most: maxConfirmations, Per: 24 * time.Hour}, Subject: userID}
 }
 
 func confirmationsTo(address string) attempts.Attempt {
-	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm_to", Most: maxConfirmations, Per: 24 * time.Hour}, Subject: strings.ToLower(address)}
+	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm_to", Most: maxConfirmations, Per: 24 * time.Hour}, Subject: mailbox(address)}
+}
+
+func confirmationsFrom(address string) attempts.Attempt {
+	from, _ := netip.ParseAddr(address)
+	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm_from", Most: maxConfirmationsFrom, Per: 24 * time.Hour}, Subject: networkOf(from)}
+}
+
+// mailbox returns what the addresses of one mailbox have in common: most servers deliver
+// user+tag@example.com to user@example.com.
+func mailbox(address string) string {
+	user, host, _ := strings.Cut(strings.ToLower(address), "@")
+	user, _, _ = strings.Cut(user, "+")
+	return user + "@" + host
 }
 
 // ConfirmEmail puts the pending address of the account's user in force, by the code that was mailed to
-// it.
-func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) error {
+// it. It returns the recipient at the earlier address, who is told; nil: there was none.
+func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) (left *Recipient, err error) {
 	hash := credential.HashOneTime(emailPurpose, code)
-	_, err := d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+	_, err = d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		left = nil
 		if _, _, err := d.own(t, a); err != nil {
 			return nil, err
 		}
@@ -141,9 +163,16 @@ func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) e
 		if pending.Address == "" || pending.Hash != hash || d.store.Now().Unix() >= pending.Expires {
 			return nil, fault.At(fault.VerificationFailed, "code", "this code is wrong, was used or replaced, or has expired")
 		}
+		if user.Email != "" {
+			before := user.recipient()
+			left = &before
+		}
 		// A code that went to the earlier address must not reset the password.
 		user.Email, user.Mail = pending.Address, mailState{Language: pending.Language}
 		return a.event("email.confirm", ""), nil
 	})
-	return err
+	if err != nil {
+		return nil, err
+	}
+	return left, nil
 }

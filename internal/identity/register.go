@@ -198,39 +198,51 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 // and access token; the factors stay. The code is used up in the transaction that sets the
 // password; an invalid password does not use it up. An attempt counts as a log-in from the
 // same address.
-func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) error {
+//
+// The code of an operator is for a user who may have lost the account to somebody else, and removes
+// the e-mail address, which that person may have set: else a mailed code would open the account again.
+// emailRemoved reports that there was one.
+func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) (emailRemoved bool, err error) {
 	if refusal := checkPassword("", password); refusal != nil {
-		return refusal
+		return false, refusal
 	}
 	if code == "" {
-		return fault.At(fault.MissingParameter, "code", "code is required: enter the code that an operator gave you, or the one in the mail")
+		return false, fault.At(fault.MissingParameter, "code", "code is required: enter the code that an operator gave you, or the one in the mail")
 	}
 	place, err := d.hasher.EnterAnonymous()
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer place.Leave()
 	if _, err := d.countAttempts(ctx, limits.fromAddress(from)); err != nil {
-		return err
+		return false, err
 	}
 	hash := credential.HashOneTime(resetPurpose, code)
 	user, err := view(ctx, d, func(r storage.Reader) (*userRecord, error) { return d.resetting(r, hash) })
 	if err != nil {
-		return err
+		return false, err
 	}
 	if refusal := checkPassword(user.Name, password); refusal != nil {
-		return refusal
+		return false, refusal
 	}
 	replacement, err := place.Hash(ctx, password)
 	if err != nil {
-		return err
+		return false, err
 	}
 	_, err = d.changeAccess(ctx, user.ID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
+		emailRemoved = false
 		if _, err := d.resetting(t, hash); err != nil {
 			return nil, err
 		}
 		if err := resetTable.Delete(t, string(hash[:])); err != nil {
 			return nil, err
+		}
+		event := &audit.Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}
+		if user.ResetHash == hash {
+			if emailRemoved = user.Email != ""; emailRemoved {
+				event.Detail = "e-mail address removed"
+			}
+			user.Email, user.Mail = "", mailState{}
 		}
 		user.setPassword(replacement)
 		// The user has probably used up the attempts with the forgotten password.
@@ -239,9 +251,9 @@ func (d *Directory) ResetPassword(ctx context.Context, code, password string, fr
 			return nil, err
 		}
 		_, err := endAccess(t, user, nil, d.store.Now())
-		return &audit.Event{Actor: user.ID, Action: "password.reset", User: user.ID, Address: from.address()}, err
+		return event, err
 	})
-	return err
+	return emailRemoved && err == nil, err
 }
 
 // resetting returns the user of a code in force. For every other code it returns the same error.

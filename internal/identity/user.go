@@ -2,6 +2,7 @@ package identity
 
 import (
 	"context"
+	"iter"
 	"strings"
 	"unicode/utf8"
 
@@ -161,6 +162,28 @@ func (d *Directory) Users(ctx context.Context) ([]User, error) {
 			users = append(users, user.User)
 		}
 		return users, err
+	})
+}
+
+// Names returns the names of the users with these ids, by id. It reads no other users, and each once.
+// An id of no user has no name.
+func (d *Directory) Names(ctx context.Context, ids iter.Seq[string]) (map[string]string, error) {
+	return view(ctx, d, func(r storage.Reader) (map[string]string, error) {
+		names, seen := make(map[string]string), make(map[string]bool)
+		for id := range ids {
+			if id == "" || seen[id] {
+				continue
+			}
+			seen[id] = true
+			user, err := userTable.Get(r, id)
+			if err != nil {
+				return nil, err
+			}
+			if user != nil {
+				names[id] = user.Name
+			}
+		}
+		return names, nil
 	})
 }
 

@@ -36,14 +36,14 @@ func (c IdempotencyKey) Validate(param string) *fault.Fault {
 	return nil
 }
 
-// IdempotencyKeyUsed reports whether an operation was done under an idempotency key, with any
-// fingerprint.
-func (l *Ledger) IdempotencyKeyUsed(ctx context.Context, c IdempotencyKey) (used bool, err error) {
-	err = l.store.View(ctx, func(r storage.Reader) error {
-		used, err = journal.IdempotencyRecords.Has(r, c.Scope, journal.IDOf(c.Key).String())
+// IdempotencyRecord returns the record of the operation that was done under an idempotency key, with
+// any fingerprint; nil: the key is free.
+func (l *Ledger) IdempotencyRecord(ctx context.Context, c IdempotencyKey) (have *journal.IdempotencyRecord, err error) {
+	err = l.store.View(ctx, func(r storage.Reader) (err error) {
+		have, err = c.read(r)
 		return err
 	})
-	return used, fault.OfStore(err)
+	return have, fault.OfStore(err)
 }
 
 // read returns the record of the key, or nil if the key is free.

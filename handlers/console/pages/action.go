@@ -65,6 +65,9 @@ func (req *request) do(name string, a *action) {
 		case c.method != "":
 			data, f = req.call(c.method, req.fill(c.route), in)
 		}
+		if f != nil && f.Param == "idempotency_key" && req.form.Get("case") != "" {
+			f.Param = "case"
+		}
 		if f != nil {
 			req.refused(name, f)
 			return
@@ -91,6 +94,13 @@ func (req *request) do(name string, a *action) {
 			}
 		}
 		path := req.fill(a.then)
+		if answer["replayed"] == true && req.form.Get("case") != "" {
+			path, _, _ = strings.Cut(path, "?")
+			path = after(path, "case_replayed")
+		}
+		if answer["email_removed"] == true {
+			path = after("/login", "reset_email")
+		}
 		if req.replayed {
 			path, _, _ = strings.Cut(path, "?")
 			path = after(path, here(&req.view, "replayed", "admin_replayed"))

@@ -53,13 +53,13 @@ var adminActionPages = []page{
 	userAction("user_enable", adminsOnly, "enable", "", func(user map[string]any) bool { return user["disabled"] == true }),
 	userAction("user_limits", adminsOnly, "limits", "budget:amount! reset?budget requests_per_second:int! streams:int! tokens_per_minute:int!", nil),
 	userAction("user_role", adminsOnly, "role", "role", nil),
-	moneyAction("wallet_credit", "credit", "/api/admin/wallets/{user}/credit", "amount:sum!", nil),
-	moneyAction("wallet_debit", "debit", "/api/admin/wallets/{user}/debit", "amount:sum!", nil),
-	moneyAction("wallet_clear", "clear", "/api/admin/wallets/{user}/clear", "", func(user map[string]any) bool {
+	moneyAction("wallet_credit", "credit", "/api/admin/wallets/{user}/credit", "amount:sum!", "case:case", nil),
+	moneyAction("wallet_debit", "debit", "/api/admin/wallets/{user}/debit", "amount:sum!", "case:case", nil),
+	moneyAction("wallet_clear", "clear", "/api/admin/wallets/{user}/clear", "", "", func(user map[string]any) bool {
 		wallet, _ := user["wallet"].(map[string]any)
 		return amountOf(wallet["owed"]) > 0
 	}),
-	moneyAction("plan_grant", "grant", "/api/admin/subscriptions", "user plan_id:int", nil),
+	moneyAction("plan_grant", "grant", "/api/admin/subscriptions", "user plan_id:int", "", nil),
 }
 
 // cancelPages are reached from the list of the subscriptions of a user.
@@ -105,14 +105,16 @@ func available(wallet map[string]any) string {
 
 // moneyAction returns the page of an action that changes what a user can spend. Its form leads to a
 // summary, which has the form that does it. Both have one idempotency key, which the template draws.
-func moneyAction(name, part, route, fields string, fits func(user map[string]any) bool) page {
+// The field of a case replaces the key, so that two who answer one case move the money once; caseField
+// is that field, or "".
+func moneyAction(name, part, route, fields, caseField string, fits func(user map[string]any) bool) page {
 	p := page{
 		path: "/admin/users/{user}/" + part, name: name, template: "money_action", section: "admin_users", roles: adminsOnly, fits: fits,
 		loads: []load{{"wallet", "/api/admin/wallets/{user}", ""}, oneUser, {"plans", "/api/admin/plans", ""}},
 	}
 	p.actions = map[string]*action{
-		name + "_review": {calls: []call{{fields: fields + " reason:said!"}}, check: checks[name]},
+		name + "_review": {calls: []call{{fields: fields + " reason:said! " + caseField}}, check: checks[name]},
 	}
-	maps.Copy(p.actions, map[string]*action{name: do("POST", route, fields+" reason idempotency_key", after("/admin/users/{user}", name))})
+	maps.Copy(p.actions, map[string]*action{name: do("POST", route, fields+" reason idempotency_key=case", after("/admin/users/{user}", name))})
 	return p
 }

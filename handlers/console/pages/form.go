@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"maps"
 	"net/http"
 	"net/url"
@@ -16,12 +17,13 @@ import (
 // their kind, separated by spaces: "name models:list expires:date limits.budget". A name with a
 // dot is a member of a member, and one such as "inputs[0].url" a member of an element of a list. An
 // empty field is left out, or with "!" after its kind, sent as the value that removes what there is.
-// A field with "?" and the name of another field at its end is left out if that one is empty. Kinds:
+// A name with "=" and another one takes the text of that field, unless it is empty. A field with "?" and the name of another field at its end is left out if that one is empty. Kinds:
 //
 //	name           a text
 //	name:amount    an amount of money
 //	name:sum       an amount of money above zero
 //	name:said      a text that must be there
+//	name:case      the number of a case: what an idempotency key may be
 //	name:int       a number
 //	name:list      words, separated by spaces, commas or lines
 //	name:date      a time: the seconds since 1970 of 2026-11-24 or 2026-11-24T10:00, in UTC
@@ -35,7 +37,8 @@ func encode(fields string, form url.Values) (map[string]any, *Fault) {
 		}
 		field, whole := strings.CutSuffix(field, "!")
 		name, kind, _ := strings.Cut(field, ":")
-		text := strings.TrimSpace(form.Get(name))
+		name, replacement, _ := strings.Cut(name, "=")
+		text := cmp.Or(strings.TrimSpace(form.Get(replacement)), strings.TrimSpace(form.Get(name)))
 		if kind == "" && slices.Contains(secretFields, name) {
 			text = form.Get(name) // a password may begin with a space
 		}
@@ -89,6 +92,9 @@ var kinds = map[string]func(text string) (value any, ok bool){
 		return text, err == nil && amount > 0
 	},
 	"said": func(text string) (any, bool) { return text, text != "" },
+	"case": func(text string) (any, bool) {
+		return text, len(text) <= 255 && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
+	},
 	"int": func(text string) (any, bool) {
 		if text == "" {
 			return 0, true
