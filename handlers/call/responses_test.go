@@ -234,6 +234,8 @@ func TestEmbeddingsAreChargedByTheirInput(t *testing.T) {
 		"texts without usage": {embeddings, `"input":["123456","123"]`, answer(``), "estimated", "0.000000003"},
 		"more than a context": {embeddings, `"input":["` + strings.Repeat("x", 400) + `","` + strings.Repeat("y", 400) + `"]`, answer(`,"usage":{"prompt_tokens":190,"total_tokens":190}`), "reported", "0.00000019"},
 		"a ranking":           {"/v1/rerank", `"query":"a b","documents":["b","c"],"top_n":1`, `{"results":[{"index":0,"relevance_score":0.5,"document":{"text":"b"}}],"usage":{"total_tokens":12}}`, "reported", "0.000000012"},
+		"a query for each":    {"/v2/rerank", `"query":"abcdefghi","documents":["123456","123456","123456","123456"]`, `{"results":[]}`, "estimated", "0.000000026"},
+		"zeros as a report":   {embeddings, `"input":"123456"`, answer(`,"usage":{"prompt_tokens":0,"total_tokens":0}`), "estimated", "0.000000002"},
 		"a ranking of Cohere": {"/v2/rerank", `"query":"abc","documents":["123456"]`, `{"results":[],"meta":{"billed_units":{"search_units":1}}}`, "estimated", "0.000000004"},
 	} {
 		t.Run(name, func(t *testing.T) {
