@@ -34,8 +34,8 @@ var stateNames = []string{
 // tools. Their price is unknown.
 var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids"}
 
-// stateTypes are the types of content that name a stored object.
-var stateTypes = []string{"container_upload", "item_reference"}
+// stateTypes are the types of content that name a stored object, as [strictjson.Fold] returns them.
+var stateTypes = []string{"containerupload", "itemreference"}
 
 // stateTable has the rules for stateNames and agentNames. Each table includes it.
 var stateTable = table(append(each(stateMember(""), stateNames...), each(rule{AnySpelling: true, Note: noteAgent}, agentNames...)...)...)
@@ -76,11 +76,11 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 				continue
 			}
 		case noteContainer:
-			if n.Kind != strictjson.String { // the members of an object have their own notes
+			if n.Kind == strictjson.Object || isEmpty(body, n.Value) { // the members of an object have their own notes
 				continue
 			}
 		case notePartType:
-			if !slices.Contains(stateTypes, n.Text(body)) {
+			if !slices.Contains(stateTypes, strictjson.Fold(n.Text(body))) {
 				continue
 			}
 		case noteMediaURL, noteAudioURL, noteSourceURL:
