@@ -27,6 +27,7 @@ var responsesMembers = bodyTable(append(each(rule{}, "include", "text", "truncat
 	rule{Name: "top_p", Kinds: number},
 	toolsMember(toolTable(noteUntypedTool, append(each(rule{}, responsesToolMembers...),
 		rule{Name: "container", AnySpelling: true, Note: noteContainer, Members: tableWithState(stateMember("id"))},
+		rule{Name: "tools", Members: chatTools},         // of a namespace
 		rule{Name: "max_uses", Note: noteUnknownInTool}, // of /v1/messages: no bound here
 	)...)),
 )...)
