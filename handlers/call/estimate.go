@@ -48,6 +48,7 @@ func (c *call) estimateInput(o *usage.Outcome) usage.Tokens {
 	}
 	tokens, _ := c.request.PromptTokens()
 	text, media, unmeasured := *in.text, in.media, in.unmeasured || in.links > in.text.ImageLinks
+	text.TextBytes += c.request.RepeatedBytes()
 	if o.Ended != usage.ClientGone && o.Input && o.Tokens.AllInput() > 0 {
 		text.ImageLinks, media.Images, media.AudioTokens, unmeasured = 0, 0, 0, false
 	}

@@ -141,6 +141,7 @@ func TestStoredToolsAndModelsAreRefusedForPricedModels(t *testing.T) {
 	g.Credit(t, key.UserID, "1.00")
 	for more, status := range map[string]int{
 		`,"agent_id":"ag_1"`: 400, `,"assistantId":"asst_1"`: 400, `,"knowledge_base_ids":["kb_1"]`: 400, `,"prompt":{"id":"pmpt_1"}`: 400,
+		`,"background":true`: 400, `,"deferred":true`: 400, `,"background":false`: 200,
 		`,"thread_id":"thread_1","container":"c_1","attachments":[{"file_id":"file-1"}],"agent_id":null`: 200,
 	} {
 		g.Backend.On("media shared", gatetest.JSON(200, chatAnswer))

@@ -180,6 +180,9 @@ func TestServerToolsOfResponsesArePricedOrRefused(t *testing.T) {
 		"a background response":       {`"background":true`, "INVALID_PARAMETER", "background"},
 		"an unknown member":           {`"turbo":true`, "UNPRICED_OPTION", "turbo"},
 		"a tier without a price":      {`"service_tier":"priority"`, "UNPRICED_OPTION", "service_tier"},
+		"items as instructions":       {`"instructions":[{"type":"item_reference","id":"msg_1"}]`, "INVALID_PARAMETER", "instructions"},
+		"a tool within a tool":        {`"tools":[{"type":"function","name":"t","tools":[{"type":"file_search"}]}]`, "UNPRICED_OPTION", "tools[0].type"},
+		"uses of another dialect":     {`"tools":[{"type":"custom","name":"t","max_uses":1}]`, "UNPRICED_OPTION", "tools[0].max_uses"},
 		"no input":                    {`"input":null`, "MISSING_PARAMETER", "input"},
 		"a bound that is not a bound": {`"max_output_tokens":0`, "INVALID_PARAMETER", "max_output_tokens"},
 	} {
@@ -234,6 +237,8 @@ func TestEmbeddingsAreChargedByTheirInput(t *testing.T) {
 		"texts without usage": {embeddings, `"input":["123456","123"]`, answer(``), "estimated", "0.000000003"},
 		"more than a context": {embeddings, `"input":["` + strings.Repeat("x", 400) + `","` + strings.Repeat("y", 400) + `"]`, answer(`,"usage":{"prompt_tokens":190,"total_tokens":190}`), "reported", "0.00000019"},
 		"a ranking":           {"/v1/rerank", `"query":"a b","documents":["b","c"],"top_n":1`, `{"results":[{"index":0,"relevance_score":0.5,"document":{"text":"b"}}],"usage":{"total_tokens":12}}`, "reported", "0.000000012"},
+		"a query for each":    {"/v2/rerank", `"query":"abcdefghi","documents":["123456","123456","123456","123456"]`, `{"results":[]}`, "estimated", "0.000000026"},
+		"zeros as a report":   {embeddings, `"input":"123456"`, answer(`,"usage":{"prompt_tokens":0,"total_tokens":0}`), "estimated", "0.000000002"},
 		"a ranking of Cohere": {"/v2/rerank", `"query":"abc","documents":["123456"]`, `{"results":[],"meta":{"billed_units":{"search_units":1}}}`, "estimated", "0.000000004"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -254,6 +259,66 @@ func TestEmbeddingsAreChargedByTheirInput(t *testing.T) {
 	got = respond(t, g, embeddings, key.Secret, `{"model":"embed-long","input":[`+strings.TrimSuffix(strings.Repeat("1,", 101), ",")+`]}`)
 	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "`input`: 101 tokens are more than this model reads; allowed: 100") {
 		t.Errorf("a long input is answered %d %s", got.Status, got.Body)
+	}
+	g.Verify(t)
+}
+
+// TestUnusualAnswersOfResponses has answers of servers that differ from the vendor's documentation.
+// The request has 3 bytes of text: a token of estimated input.
+func TestUnusualAnswersOfResponses(t *testing.T) {
+	const (
+		usage  = `"usage":{"input_tokens":7,"output_tokens":2,"total_tokens":9}`
+		items  = `"output":[{"type":"message","content":[{"type":"output_text","text":"Hello!"}]}]`
+		failed = `"status":"failed","error":{"code":"server_error","message":"no"}`
+		delta  = `data: {"delta":"Hello!","type":"response.output_text.delta"}` + "\n\n"
+	)
+	last := func(response string) string {
+		return `data: {"response":{` + response + `},"type":"response.completed"}` + "\n\n"
+	}
+	chunk := func(members string) string { return `data: {` + members + `}` + "\n\n" }
+	g, key := responseCalls(t)
+	for name, c := range map[string]struct {
+		answer        string
+		ended, basis  string
+		input, output float64
+	}{
+		"events without names":      {delta + last(usage), "complete", "reported", 7, 2},
+		"lines that end in CRLF":    {strings.ReplaceAll(delta+last(usage), "\n", "\r\n"), "complete", "reported", 7, 2},
+		"data in two lines":         {delta + "data: {\"response\":{" + usage + "},\ndata: \"type\":\"response.completed\"}\n\n", "complete", "reported", 7, 2},
+		"no blank line at the end":  {strings.TrimSpace(delta + last(usage)), "complete", "reported", 7, 2},
+		"several last events":       {delta + last(usage) + last(`"usage":{"input_tokens":1,"output_tokens":0,"total_tokens":1}`), "complete", "reported", 7, 2},
+		"a last event without any":  {delta + last(usage) + last(`"usage":null`), "complete", "reported", 7, 2},
+		"usage of zero":             {delta + last(`"usage":{"input_tokens":0,"output_tokens":0}`), "complete", "estimated", 1, 2},
+		"negative usage":            {delta + last(`"usage":{"input_tokens":-5,"output_tokens":-1}`), "complete", "estimated", 1, 2},
+		"no deltas":                 {last(items), "complete", "estimated", 1, 2},
+		"an item and no last event": {`data: {"item":{"type":"message","content":[{"text":"Hello!"}]},"type":"response.output_item.done"}` + "\n\n", "upstream_error", "estimated", 1, 2},
+		"a cut last event":          {delta + last(usage)[:60], "upstream_error", "estimated", 7, 2},
+		"a failure after content":   {delta + `data: {"type":"response.failed","response":{` + failed + `,"usage":null}}` + "\n\n", "upstream_error", "estimated", 1, 2},
+		"chunks of a chat":          {chunk(`"choices":[{"index":0,"delta":{"content":"Hello!"}}]`) + chunk(`"choices":[],"usage":{"prompt_tokens":7,"completion_tokens":2}`) + "data: [DONE]\n\n", "complete", "reported", 7, 2},
+		"events of messages": {chunk(`"type":"message_start","message":{"usage":{"input_tokens":7,"output_tokens":1}}`) + chunk(`"type":"content_block_delta","delta":{"text":"Hello!"}`) +
+			chunk(`"type":"message_delta","usage":{"output_tokens":2}`) + chunk(`"type":"message_stop"`), "complete", "reported", 7, 2},
+		"JSON":             {`{"status":"completed",` + items + `,` + usage + `}`, "complete", "reported", 7, 2},
+		"JSON of a chat":   {`{"choices":[{"message":{"content":"Hello!"}}],"usage":{"prompt_tokens":7,"completion_tokens":2}}`, "complete", "reported", 7, 2},
+		"JSON no usage":    {`{"status":"incomplete",` + items + `,"usage":null}`, "complete", "estimated", 1, 2},
+		"a failure":        {`{` + failed + `,"output":[],"usage":null}`, "complete", "none", 0, 0},
+		"a partial answer": {`{` + failed + `,` + items + `}`, "complete", "estimated", 1, 2},
+	} {
+		for _, asked := range []string{"true", "false"} {
+			model := "priced-" + modelName(strings.ReplaceAll(name, " ", "-")) + "-" + asked
+			g.Backend.On(model, func(w http.ResponseWriter, _ *http.Request) {
+				if strings.HasPrefix(c.answer, "{") {
+					w.Header().Set("Content-Type", "application/json")
+				} else {
+					gatetest.Events(w)
+				}
+				gatetest.Send(w, c.answer)
+			})
+			got := respond(t, g, responses, key.Secret, `{"model":"`+model+`","input":"abc","stream":`+asked+`}`)
+			line := g.CallLine(t, got.RequestID())
+			if line.Text("ended") != c.ended || line.Text("usage") != c.basis || line.Number("input") != c.input || line.Number("output") != c.output {
+				t.Errorf("%s, asked for a stream %s: the log line is %v", name, asked, line)
+			}
+		}
 	}
 	g.Verify(t)
 }

@@ -205,16 +205,21 @@ func textOption(name string, note int) rule {
 // toolTable returns the rules for an element of tools. The parameters of a function are
 // not checked. Untyped is the note for a tool without a type; zero allows one.
 func toolTable(untyped int, rules ...rule) *strictjson.Table {
+	if !slices.ContainsFunc(rules, func(r rule) bool { return r.Name == maxUses.Name }) {
+		rules = append(rules, maxUses)
+	}
 	// These members belong to tools that vendors run, and name objects that vendors store.
 	rules = append(rules, each(rule{AnySpelling: true, Note: noteUnknownInTool, Members: stateTable},
 		"environment", "input_image_mask", "file_search", "code_interpreter")...)
 	return closedTable(noteUnknownInTool, append(rules,
 		rule{Name: "type", Kinds: text, Deciding: true, Note: noteToolType, Usual: []string{"function", "custom"}, Absent: untyped},
 		textOption("model", noteToolModel),
-		rule{Name: "max_uses", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxUses},
 		rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxTokens},
 	), knownToolMembers...)
 }
+
+// maxUses is the rule for the number of uses that a tool allows.
+var maxUses = rule{Name: "max_uses", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxUses}
 
 // clientTools are the types, without dates, of tools that the caller runs, and
 // mcp_toolset, which only selects from mcp_servers.

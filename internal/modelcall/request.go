@@ -105,6 +105,13 @@ func (q *Request) prompts() int64 {
 	return int64(max(prompt.Len, 1))
 }
 
+// RepeatedBytes returns the number of bytes that a vendor reads in addition to those of the body: the
+// query to rank by is read once for each document.
+func (q *Request) RepeatedBytes() int64 {
+	query := q.values[slotQuery]
+	return int64(query.End-query.Start) * (q.prompts() - 1)
+}
+
 // enablesReasoning reports whether the body enables reasoning by `thinking` or
 // `reasoning_effort`. The object `reasoning` is among the notes.
 func (q *Request) enablesReasoning(body []byte) bool {

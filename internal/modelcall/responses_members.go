@@ -10,11 +10,12 @@ import (
 
 // The members of POST /v1/responses and of the routes below it; see
 // docs/reference/calls.md#responses.
-var responsesMembers = bodyTable(append(each(rule{}, "instructions", "include", "text", "truncation", "client_metadata"),
+var responsesMembers = bodyTable(append(each(rule{}, "include", "text", "truncation", "client_metadata"),
 	modelMember,
 	streamMember,
 	rule{Name: "input", Kinds: text | array, Elem: object, Required: true, Deciding: true, Members: itemTable},
 	promptTemplate,
+	rule{Name: "instructions", Kinds: text},
 	rule{Name: "max_output_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_tokens"),
 	outputBound("max_completion_tokens"),
@@ -25,7 +26,9 @@ var responsesMembers = bodyTable(append(each(rule{}, "instructions", "include", 
 	rule{Name: "temperature", Kinds: number},
 	rule{Name: "top_p", Kinds: number},
 	toolsMember(toolTable(noteUntypedTool, append(each(rule{}, responsesToolMembers...),
-		rule{Name: "container", AnySpelling: true, Note: noteContainer, Members: stateTable},
+		rule{Name: "container", AnySpelling: true, Note: noteContainer, Members: tableWithState(stateMember("id"))},
+		rule{Name: "tools", Members: chatTools},         // of a namespace
+		rule{Name: "max_uses", Note: noteUnknownInTool}, // of /v1/messages: no bound here
 	)...)),
 )...)
 
@@ -61,33 +64,57 @@ var itemTable = tableWithState(slices.Concat(
 		{Name: "summary", Members: contentPart},
 		{Name: "result", Kinds: text, Deciding: true, Note: noteMediaData},
 		{Name: "tools", Members: chatTools},
+		stateObject("environment"),
 		audioMember,
 	},
 )...)
 
-// wholeItemMembers are the members by which an item with an id has its content, by type. A vendor
-// looks up the content of an item without them. Any type without a row needs one of the members of
-// the row "".
+// wholeItemMembers are the members by which an item with an id has its content, by type. It needs one
+// of them: a vendor looks up the content of an item without it. Results of a search in files are
+// content of their own. A type without a row has the row "unknown".
 var wholeItemMembers = map[string][]string{
-	"reasoning":             {"encrypted_content"},
-	"compaction":            {"encrypted_content"},
-	"image_generation_call": {"result"},
-	"":                      {"content", "arguments", "output", "input", "action", "queries", "code", "tools", "operation", "approve"},
+	"message":                 {"content"},
+	"reasoning":               {"encrypted_content"},
+	"compaction":              {"encrypted_content"},
+	"image_generation_call":   {"result"},
+	"file_search_call":        {"results"},
+	"web_search_call":         {"action"},
+	"computer_call":           {"action", "actions"},
+	"local_shell_call":        {"action"},
+	"shell_call":              {"action"},
+	"apply_patch_call":        {"operation"},
+	"code_interpreter_call":   {"code"},
+	"function_call":           {"arguments"},
+	"mcp_call":                {"arguments"},
+	"mcp_approval_request":    {"arguments"},
+	"tool_search_call":        {"arguments"},
+	"custom_tool_call":        {"input"},
+	"mcp_approval_response":   {"approve"},
+	"mcp_list_tools":          {"tools"},
+	"tool_search_output":      {"tools"},
+	"function_call_output":    {"output"},
+	"custom_tool_call_output": {"output"},
+	"computer_call_output":    {"output"},
+	"unknown":                 {"content", "arguments", "output", "input", "action", "code", "tools", "operation", "approve"},
 }
 
 // isWholeItem reports whether the item with the id n has its content. Otherwise the id names an item
-// that the vendor stores.
+// that the vendor stores. Without a type, only a message with a role is not a reference.
 func isWholeItem(body []byte, n strictjson.Note) bool {
 	var item map[string]json.RawMessage
 	if json.NewDecoder(bytes.NewReader(body[n.Object:])).Decode(&item) != nil {
 		return false
 	}
-	members, ok := wholeItemMembers[unquote(item["type"])]
-	if !ok {
-		members = wholeItemMembers[""]
-	}
-	return slices.ContainsFunc(members, func(name string) bool {
+	has := func(name string) bool {
 		value := item[name]
 		return len(value) > 0 && string(value) != "null" && string(value) != "[]" && string(value) != `""`
-	})
+	}
+	if !has("type") {
+		return has("role") && has("content")
+	}
+	members, ok := wholeItemMembers[unquote(item["type"])]
+	if !ok {
+		members = wholeItemMembers["unknown"]
+	}
+	return slices.ContainsFunc(members, has)
 }

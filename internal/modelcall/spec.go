@@ -66,9 +66,7 @@ func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), Choices: 1, FullContext: fullContext,
 		NoOutput: q.schema.InputOnly,
 	}
-	if query := q.values[slotQuery]; query.Kind != 0 { // vendors count it once for each document
-		a.BodyBytes += int64(query.End-query.Start) * (a.Prompts - 1)
-	}
+	a.BodyBytes += q.RepeatedBytes()
 	for _, slot := range []int{slotChoices, slotBestOf} {
 		if n, ok := q.values[slot].Int(body); ok {
 			a.Choices = max(a.Choices, n)

@@ -22,20 +22,18 @@ var stateNames = []string{
 	"vector_store_id", "vector_store_ids", "tool_resources", "connector_id", "tunnel_id", "skill_id", "skills",
 	"fallback_credit_token", "cached_content", "cache_id", "user_profile_id",
 
-	// Answers that are stored and fetched later.
-	"background", "deferred",
-
 	// Requests, slots and caches of inference servers: vLLM, SGLang, llama.cpp.
 	"request_id", "rid", "id_slot", "slot_id", "session_params", "kv_transfer_params", "ec_transfer_params",
 	"bootstrap_host", "bootstrap_port", "bootstrap_room",
 }
 
 // agentNames are the members that name a stored object which also selects the model or the
-// tools. Their price is unknown.
-var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids"}
+// tools, and those that make the vendor store the answer and its usage for later. Their price is
+// unknown.
+var agentNames = []string{"agent_id", "assistant_id", "knowledge_base_id", "knowledge_base_ids", "background", "deferred"}
 
-// stateTypes are the types of content that name a stored object.
-var stateTypes = []string{"container_upload", "item_reference"}
+// stateTypes are the types of content that name a stored object, as [strictjson.Fold] returns them.
+var stateTypes = []string{"containerupload", "itemreference"}
 
 // stateTable has the rules for stateNames and agentNames. Each table includes it.
 var stateTable = table(append(each(stateMember(""), stateNames...), each(rule{AnySpelling: true, Note: noteAgent}, agentNames...)...)...)
@@ -76,11 +74,11 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 				continue
 			}
 		case noteContainer:
-			if n.Kind != strictjson.String { // the members of an object have their own notes
+			if n.Kind == strictjson.Object || isEmpty(body, n.Value) { // the members of an object have their own notes
 				continue
 			}
 		case notePartType:
-			if !slices.Contains(stateTypes, n.Text(body)) {
+			if !slices.Contains(stateTypes, strictjson.Fold(n.Text(body))) {
 				continue
 			}
 		case noteMediaURL, noteAudioURL, noteSourceURL:

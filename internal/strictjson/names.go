@@ -90,6 +90,13 @@ func (t *Table) spelling(name []byte) *rule {
 	return nil
 }
 
+// Fold returns text as names are compared that have AnySpelling: in lower case, without underscores
+// and hyphens. It returns at most its first 64 bytes.
+func Fold(text string) string {
+	var buffer [maxName]byte
+	return string(folded(buffer[:0], []byte(text)))
+}
+
 // folded appends name to dst in lower case, without underscores and hyphens, up to the capacity
 // of dst. Like caseVariant, it treats U+017F as s and U+212A as k. Names in tables have no
 // other character outside of ASCII.

@@ -77,9 +77,10 @@ func (r *reports) tokens(delivered int64) (t Tokens, input, output bool) {
 	f := r.current()
 	t, input, output = f.tokens(r.dialect)
 	if r.inputOnly {
-		if !input && f.has(totalTokens) {
-			t.Input, input = max(0, f.value[totalTokens]-t.CacheRead), true
+		if t.AllInput() == 0 {
+			t.Input = f.value[totalTokens]
 		}
+		input = t.AllInput() > 0
 		return t, input, input
 	}
 	onlyTotal := f.value[outputTokens]+f.value[completionTokens]+f.value[reasoningTokens] == 0

@@ -97,10 +97,17 @@ func (d *document) reset() {
 
 // endEvent handles the end of a text that is an event of a response.
 func (d *document) endEvent() {
-	if i := d.report.items; i != nil && d.seen&seenItemDone != 0 {
-		i.count(&i.ended)
+	if d.report.items != nil && d.seen&seenItemDone != 0 {
+		d.countItem(&d.report.items.ended)
 	}
+	d.delivered.endEvent(d.seen&seenItemDone != 0)
 	d.stopped = d.stopped || d.ended()
+}
+
+// countItem counts the current item in list. The use of a backend's tool is content.
+func (d *document) countItem(list *[]ToolUse) {
+	d.delivered.other = d.delivered.other || d.report.items.tool.n > 0
+	d.report.items.count(list)
 }
 
 // ended reports whether the text is the whole last event of a response.
@@ -327,7 +334,7 @@ func (d *document) closeFrame() {
 		case contentBlock, contentBlocks:
 			d.report.endBlock()
 		case outputItem, listedItem:
-			d.report.items.count(&d.report.items.listed)
+			d.countItem(&d.report.items.listed)
 		case iteration:
 			d.report.passes.close()
 		case usageReport, startUsage:

@@ -15,19 +15,27 @@ import (
 // figure is in bounds. It also checks that the end of a JSON object or array is found.
 func FuzzReader(f *testing.F) {
 	for _, a := range answers {
-		f.Add(readAnswer(f, a.file), dialectOf(a.file) == dialect.Anthropic, isStream(a.file), uint64(1))
+		f.Add(readAnswer(f, a.file), uint8(dialectOf(a.file)), isStream(a.file), uint64(1))
 	}
-	f.Add([]byte("\xef\xbb\xbfdata: {\"choices\":[{\"text\":\"\\ud83d\\ude00\"}]}\r\n\r\n"), false, true, uint64(2))
-	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":-0}} `), true, false, uint64(3))
-	f.Fuzz(func(t *testing.T, body []byte, messages, stream bool, seed uint64) {
-		d := dialect.OpenAI
-		if messages {
-			d = dialect.Anthropic
-		}
+	f.Add([]byte("\xef\xbb\xbfdata: {\"choices\":[{\"text\":\"\\ud83d\\ude00\"}]}\r\n\r\n"), uint8(dialect.OpenAI), true, uint64(2))
+	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":-0}} `), uint8(dialect.Anthropic), false, uint64(3))
+	for _, stream := range []string{
+		"event: response.output_item.done\rdata: {\"item\":{\"type\":\"file_search_call\"}}\r\rdata: {\"type\":\"response.failed\",\"response\":{\"usage\":null}}\r\r",
+		"data: {\"response\":{\"output\":[{\"content\":[{\"text\":\"x\"}],\"type\":\"message\"},{\"type\":\"web_search_call\",\"action\":{\"type\":\"search\"}}]},\n" +
+			"data: \"type\":\"response.completed\"}\n\ndata: {\"type\":\"response.incomplete\",\"response\":{\"usage\":{\"input_tokens\":1e999}}}\n\n",
+		"data: {\"type\":\"response.completed\",\"response\":{\"tool_usage\":{\"web_search\":{\"num_requests\":-1}},\"output\":{\"type\":\"x_call\",\"name\":[[\"y\"]]}}}",
+	} {
+		f.Add([]byte(stream), uint8(dialect.Responses), true, uint64(4))
+	}
+	f.Fuzz(func(t *testing.T, body []byte, number uint8, stream bool, seed uint64) {
+		d := dialect.Dialect(number % (uint8(dialect.Anthropic) + 1))
 		want := read(d, stream, "", body)
 		random := rand.New(rand.NewPCG(seed, 0))
 		if parts := read(d, stream, "", randomParts(body, random)...); parts != want {
 			t.Errorf("in parts: %+v\nat once: %+v", parts, want)
+		}
+		if report := reportOf(t, d, stream, string(body)); len(report.Tools) > 3*maxTools || len(report.Passes) > maxPasses {
+			t.Errorf("too much is stored: %+v", report)
 		}
 		tokens := want.Tokens
 		for _, n := range []int64{tokens.Input, tokens.Output, tokens.CacheRead, tokens.CacheWrite5m, tokens.CacheWrite1h, tokens.Reasoning} {
@@ -72,6 +80,9 @@ var event = regexp.MustCompile(`(?s)^(?:[^\r\n]+(?:\r\n|\r|\n))*(?:\r\n|\r|\n)|^
 
 // withoutUsage returns what the Trimmer must write for a complete stream. It uses encoding/json.
 func withoutUsage(body []byte) string {
+	if text := bytes.TrimPrefix(body, []byte(byteOrderMark)); len(text) > 0 && (text[0] == '{' || text[0] == '[') {
+		return string(body) // it is JSON and not a stream
+	}
 	var kept strings.Builder
 	for first := true; len(body) > 0; first = false {
 		e := event.Find(body)

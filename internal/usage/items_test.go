@@ -83,6 +83,8 @@ func TestAnAnswerWithoutOutputCountsItsTotalAsInput(t *testing.T) {
 	for body, want := range map[string]int64{
 		`{"usage":{"prompt_tokens":8,"total_tokens":8}}`:                   8,
 		`{"usage":{"total_tokens":5}}`:                                     5,
+		`{"usage":{"prompt_tokens":0,"total_tokens":5}}`:                   5,
+		`{"usage":{"prompt_tokens":0,"total_tokens":0}}`:                   -1, // no input has no tokens: it is estimated
 		`{"usage":{"input_tokens":4,"output_tokens":0}}`:                   4,
 		`{"results":[{"index":0}],"meta":{"api_version":{"version":"2"}}}`: -1,
 	} {
@@ -93,6 +95,32 @@ func TestAnAnswerWithoutOutputCountsItsTotalAsInput(t *testing.T) {
 		tokens, input, output := r.Tokens()
 		if input != (want >= 0) || input != output || input && tokens != (Tokens{Input: want}) {
 			t.Errorf("%s: %+v, input %v, output %v", body, tokens, input, output)
+		}
+	}
+}
+
+func TestContentWithoutDeltasOfAResponseIsCounted(t *testing.T) {
+	t.Parallel()
+	const (
+		items = `[{"type":"message","content":[{"type":"output_text","text":"Hello"}]},{"type":"function_call","name":"f","arguments":"{}"}]`
+		last  = `data: {"type":"response.completed","response":{"output":` + items + `,"usage":null}}` + "\n\n"
+	)
+	for name, c := range map[string]struct {
+		body string
+		want int64
+	}{
+		"in the last event": {last, 8},
+		"before the type":   {`data: {"response":{"output":` + items + `,"usage":null},"type":"response.completed"}` + "\n\n", 8},
+		"in an item":        {`data: {"type":"response.output_item.done","item":{"type":"message","content":[{"type":"output_text","text":"Hello"}]}}` + "\n\n", 5},
+		"in both":           {`data: {"type":"response.output_item.done","item":{"type":"message","content":[{"type":"output_text","text":"Hello"}]}}` + "\n\n" + last, 8},
+		"also as deltas":    {`data: {"type":"response.output_text.delta","delta":"Hello there"}` + "\n\n" + last, 11},
+		"a failed tool":     {`data: {"type":"response.output_item.done","item":{"type":"web_search_call","action":{"type":"search"}}}` + "\n\n" + `data: {"type":"response.failed","response":{"usage":null}}` + "\n\n", 0},
+	} {
+		r := New(dialect.Responses, true, "")
+		r.Write([]byte(c.body))
+		r.Close()
+		if got := r.TextBytes(); got != c.want || !r.Began() {
+			t.Errorf("%s: %d bytes, want %d; began: %v", name, got, c.want, r.Began())
 		}
 	}
 }

@@ -32,8 +32,8 @@ const (
 	contentBlocks        // the content of a whole message: a string, or an array of blocks
 	responseBody         // the response in an event of /v1/responses
 	outputItem           // an element of the output of a response that is not streamed
-	listedItem           // an element of the output of the response in an event, whose text came before
-	eventItem            // the item of an event
+	listedItem           // an element of the output of the response in an event, whose text usually came before
+	eventItem            // the item of an event, whose text usually came before
 	itemAction           // what the tool of an item did
 	toolReport           // tool_usage: the tools that the backend ran
 	toolReportEntry      // one of these tools
@@ -43,6 +43,7 @@ const (
 
 	// Strings of text, and arrays and objects that contain them.
 	text
+	itemText    // of an item, in an event
 	requestText // in a request, where blocks may hold blocks
 	reasoning   // and its other names
 	reasoningContent
@@ -177,6 +178,12 @@ func (p place) member(name []byte) place {
 			return itemType
 		case "action":
 			return itemAction
+		case "name", "arguments", "input", "content", "code", "summary":
+			return itemText
+		}
+	case itemText:
+		if text.member(name) == text {
+			return itemText
 		}
 	case itemAction:
 		if string(name) == "type" {

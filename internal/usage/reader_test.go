@@ -83,7 +83,7 @@ var answers = []struct {
 	{"chat_reasoning.json", "The imageLook.f{}py1\t2Aye", findings{
 		Tokens: Tokens{Input: 100, Output: 6, CacheRead: 1000, CacheWrite5m: 17, Reasoning: 40},
 		Input:  true, Output: true, Began: true, Finished: true}},
-	{"responses_tools.sse", `Hm.Grüße 😀{"c":1}`, findings{
+	{"responses_tools.sse", `Hm.Grüße 😀get_weather{"c":1}`, findings{
 		Tokens: Tokens{Input: 30, Output: 29, CacheRead: 40, CacheWrite5m: 5, Reasoning: 96},
 		Input:  true, Output: true, Began: true, Finished: true, Boundary: true}},
 	{"responses_incomplete.sse", "Half a", findings{

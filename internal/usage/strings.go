@@ -135,6 +135,8 @@ func (d *document) countBytes(n int) {
 	switch d.place {
 	case text, contentBlocks, requestText, toolInput:
 		d.delivered.text += int64(n)
+	case itemText:
+		d.delivered.eventItems += int64(n)
 	case reasoning, reasoningContent, reasoningDetails, otherText:
 		d.delivered.reasoning[d.place-reasoning] += int64(n)
 	case toolName:

@@ -16,7 +16,7 @@ func reportOf(t *testing.T, d dialect.Dialect, stream bool, body string) Report 
 	var reports []Report
 	for _, size := range []int{len(body), 1} {
 		r := New(d, stream, "")
-		for p := range slices.Chunk([]byte(body), size) {
+		for p := range slices.Chunk([]byte(body), max(size, 1)) {
 			r.Write(p)
 		}
 		r.Close()
