@@ -143,8 +143,8 @@ func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 		reply.Offer(r, b.table)
 		return reply.Pass(w, r, next, b.app.VersionHeader)
 	}
-	if f != nil && isWebSocket(r) {
-		f = noWebSocket
+	if f != nil && isWebSocket(r) { // on 426, Codex sends the same request by POST at once
+		f = fault.New(fault.UpgradeRequired, "WebSockets are not served here: send the request by POST")
 	}
 	if i >= len(b.routes) {
 		b.lookUp(w, r, f, requestid.New())
@@ -152,9 +152,6 @@ func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 	}
 	return newCall(b, b.routes[i]).serve(w, r, f)
 }
-
-// noWebSocket refuses a WebSocket. Codex then sends the same request by POST at once.
-var noWebSocket = fault.New(fault.UpgradeRequired, "WebSockets are not served here: send the request by POST")
 
 // isWebSocket reports whether r asks for a WebSocket (RFC 6455, section 4.1).
 func isWebSocket(r *http.Request) bool {

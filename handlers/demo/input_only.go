@@ -77,8 +77,9 @@ func (q *request) inputUsage(r simulation) any {
 
 // answerModerations answers /v1/moderations. Nothing is flagged.
 func answerModerations(q *request, _ simulation) (*answer, error) {
-	categories, scores, types := object{}, object{}, object{}
-	for _, name := range []string{"harassment", "hate", "illicit", "self-harm", "sexual", "violence"} {
+	names := []string{"harassment", "hate", "illicit", "self-harm", "sexual", "violence"}
+	categories, scores, types := make(object, 0, 2*len(names)), make(object, 0, 2*len(names)), make(object, 0, 2*len(names))
+	for _, name := range names {
 		categories, scores, types = append(categories, name, false), append(scores, name, 0.0), append(types, name, []string{"text"})
 	}
 	results := slices.Repeat([]object{{
