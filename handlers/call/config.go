@@ -140,7 +140,7 @@ func validateModels(names []string) error {
 func (b *block) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler) error {
 	i, f := b.table.Find(r)
 	if i < 0 {
-		reply.Offer(r, b.table)
+		reply.AddServedPaths(r, b.table)
 		return reply.Pass(w, r, next, b.app.VersionHeader)
 	}
 	if f != nil && isWebSocket(r) { // on 426, Codex sends the same request by POST at once

@@ -76,10 +76,10 @@ func (c *Completions) Provision(ctx caddy.Context) error {
 	return c.provision(ctx, completionsRoutes, completionsTable)
 }
 
-// OpenAI serves what Completions does, and in addition POST /v1/responses,
+// OpenAI serves the paths of Completions, and in addition POST /v1/responses,
 // /v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations,
-// /v1/rerank and /v2/rerank. It keeps no responses, so that there is no path to read one. It
-// sets the placeholders that Messages does.
+// /v1/rerank and /v2/rerank. It stores no responses, so no path reads one. It sets
+// the placeholders that Messages sets.
 type OpenAI struct {
 	block
 }

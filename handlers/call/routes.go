@@ -23,7 +23,7 @@ type route struct {
 	metrics *metrics.Route
 }
 
-// The routes of the three directives. modelgate_openai has those of modelgate_completions, too.
+// The routes of the three directives. modelgate_openai also has those of modelgate_completions.
 var (
 	messagesRoutes = []*route{
 		{Route: post("/v1/messages", dialect.Anthropic, 32<<20), name: "messages", schema: modelcall.Messages, versioned: true},

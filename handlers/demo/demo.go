@@ -109,7 +109,7 @@ type endpoint struct {
 	dialect *dialect
 	roles   []string // allowed roles of messages; nil: the body has a prompt
 	compose func(*request, simulation) (*answer, error)
-	prepare func(*request) error // reads members of this endpoint into those above; nil: there are none
+	prepare func(*request) error // converts the endpoint's own members to the common ones; nil: it has none
 }
 
 var (

@@ -13,13 +13,41 @@ import (
 
 // This file has the endpoints whose answers have no output tokens: embeddings, moderations, rerank.
 
-// defaultDimensions is the length of an embedding, and maxDimensions the longest.
+// defaultDimensions is the number of dimensions of an embedding if the request names none, and
+// maxDimensions is the largest number that a request may name.
 const (
 	defaultDimensions = 16
 	maxDimensions     = 4096
 )
 
-// answerEmbeddings answers /v1/embeddings. Equal texts have equal embeddings, of length one.
+// readTexts reads the input of embeddings and of moderations: a text, tokens, or an array of either.
+func (q *request) readTexts() error {
+	var parts []struct{ Text string }
+	var lists [][]int
+	var tokens []int
+	switch {
+	case len(q.Input) == 0:
+		return missing("input")
+	case json.Unmarshal(q.Input, &q.Prompt) == nil && len(q.Prompt) > 0:
+	case json.Unmarshal(q.Input, &tokens) == nil && len(tokens) > 0:
+		q.Prompt, q.tokenCounts = list{""}, []int{len(tokens)}
+	case json.Unmarshal(q.Input, &lists) == nil && len(lists) > 0:
+		q.Prompt = make(list, len(lists))
+		for _, one := range lists {
+			q.tokenCounts = append(q.tokenCounts, len(one))
+		}
+	case json.Unmarshal(q.Input, &parts) == nil && len(parts) > 0:
+		q.Prompt = nil
+		for _, p := range parts {
+			q.Prompt = append(q.Prompt, p.Text)
+		}
+	default:
+		return invalid("input", "input: must be a text, tokens, or an array of either.")
+	}
+	return nil
+}
+
+// answerEmbeddings answers /v1/embeddings. Equal texts have equal embeddings.
 func answerEmbeddings(q *request, r simulation) (*answer, error) {
 	dimensions := cmp.Or(q.Dimensions, defaultDimensions)
 	if dimensions < 1 || dimensions > maxDimensions {
@@ -41,7 +69,8 @@ func answerEmbeddings(q *request, r simulation) (*answer, error) {
 	return &answer{whole: object{"object", "list", "data", data, "model", q.Model, "usage", q.inputUsage(r)}}, nil
 }
 
-// embed returns the embedding of a text: the words that it has, by their hashes.
+// embed returns the embedding of a text, a vector of length one. Each word adds to the dimension that
+// its hash selects.
 func embed(text string, dimensions int) []float32 {
 	vector := make([]float32, dimensions)
 	for _, word := range append(strings.Fields(strings.ToLower(text)), "") {
@@ -88,7 +117,7 @@ func answerModerations(q *request, _ simulation) (*answer, error) {
 	return &answer{whole: object{"id", newID("modr-"), "model", q.Model, "results", results}}, nil
 }
 
-// readDocuments reads the documents of rerank as prompts after the query.
+// readDocuments sets the prompts of a rerank request: the query, then the documents.
 func (q *request) readDocuments() error {
 	switch {
 	case q.Query == "":
@@ -110,15 +139,15 @@ func (q *request) readDocuments() error {
 	return nil
 }
 
-// answerRerank answers /v1/rerank and /v2/rerank. The score of a document is the share of the words of
-// the query that it has.
+// answerRerank answers /v1/rerank and /v2/rerank. The score of a document is the share of the query's
+// words that it contains.
 func answerRerank(q *request, r simulation) (*answer, error) {
 	words := strings.Fields(strings.ToLower(q.Query))
 	type ranked struct {
 		index int
 		score float64
 	}
-	var list []ranked
+	var ranking []ranked
 	for i, document := range q.Prompt[1:] {
 		found := 0
 		for _, word := range words {
@@ -126,15 +155,15 @@ func answerRerank(q *request, r simulation) (*answer, error) {
 				found++
 			}
 		}
-		list = append(list, ranked{i, float64(found) / float64(max(len(words), 1))})
+		ranking = append(ranking, ranked{i, float64(found) / float64(max(len(words), 1))})
 	}
-	slices.SortStableFunc(list, func(a, b ranked) int { return cmp.Compare(b.score, a.score) })
+	slices.SortStableFunc(ranking, func(a, b ranked) int { return cmp.Compare(b.score, a.score) })
 	if q.TopN != nil {
-		list = list[:min(max(*q.TopN, 1), len(list))]
+		ranking = ranking[:min(max(*q.TopN, 1), len(ranking))]
 	}
-	results := make([]object, len(list))
-	for i, one := range list {
-		results[i] = object{"index", one.index, "relevance_score", one.score, "document", object{"text", q.Prompt[one.index+1]}}
+	results := make([]object, len(ranking))
+	for i, d := range ranking {
+		results[i] = object{"index", d.index, "relevance_score", d.score, "document", object{"text", q.Prompt[d.index+1]}}
 	}
 	return &answer{whole: object{"id", newID("rerank-"), "model", q.Model, "results", results, "usage", q.inputUsage(r)}}, nil
 }

@@ -30,7 +30,7 @@ type request struct {
 	} `json:"thinking"`
 	CacheControl *cacheControl `json:"cache_control"`
 
-	// Of responses, embeddings, moderations and rerank.
+	// Members of /v1/responses, /v1/embeddings, /v1/moderations, /v1/rerank and /v2/rerank.
 	Input           json.RawMessage   `json:"input"`
 	Instructions    string            `json:"instructions"`
 	MaxOutputTokens *int              `json:"max_output_tokens"`
@@ -39,7 +39,7 @@ type request struct {
 	Query           string            `json:"query"`
 	Documents       []json.RawMessage `json:"documents"`
 	TopN            *int              `json:"top_n"`
-	tokenCounts     []int             // of the prompts that are given as tokens
+	tokenCounts     []int             // numbers of tokens of the prompts that are given as tokens
 
 	Stream        bool `json:"stream"`
 	StreamOptions struct {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// item is one element of the input of responses, with the known fields of all types.
+// item is one element of the input of /v1/responses, with the known fields of all types.
 type item struct {
 	Type    string  `json:"type"` // absent: message
 	Role    string  `json:"role"`
@@ -14,7 +14,7 @@ type item struct {
 	Output  content `json:"output"` // of a function_call_output
 }
 
-// readItems reads the input of responses as messages, and the instructions as system.
+// readItems converts the input to messages, and the instructions to the system prompt.
 func (q *request) readItems() error {
 	items, err := oneOrMany(q.Input, func(text string) item { return item{Role: "user", Content: content{{Type: "text", Text: text}}} })
 	if err != nil {
@@ -46,7 +46,7 @@ func (q *request) readItems() error {
 	return nil
 }
 
-// asText returns content whose parts of text have the type that all endpoints read.
+// asText returns c with the type `text` in place of `input_text` and `output_text`.
 func asText(c content) content {
 	c = slices.Clone(c)
 	for i := range c {
@@ -62,18 +62,18 @@ func answerInputTokens(q *request, _ simulation) (*answer, error) {
 	return &answer{whole: object{"object", "response.input_tokens", "input_tokens", q.input().total()}}, nil
 }
 
-// answerCompact answers /v1/responses/compact: the last text of the user, and an item that a later
-// call may send back.
+// answerCompact answers /v1/responses/compact with the last text of the user, and with an item that the
+// client may send in a later call.
 func answerCompact(q *request, r simulation) (*answer, error) {
 	s := response{request: q, simulation: r, output: generate(q.lastUserText(), maxPieces, nil)}
-	kept := object{"type", "message", "role", "user", "content", []object{{"type", "input_text", "text", s.output.text()}}}
-	sealed := object{"type", "compaction", "id", newID("cmp_"), "encrypted_content", thinkingSignature}
+	message := object{"type", "message", "role", "user", "content", []object{{"type", "input_text", "text", s.output.text()}}}
+	compaction := object{"type", "compaction", "id", newID("cmp_"), "encrypted_content", thinkingSignature}
 	return &answer{whole: object{
-		"id", newID("resp_"), "object", "response.compaction", "created_at", time.Now().Unix(), "output", []object{kept, sealed}, "usage", s.usage(),
+		"id", newID("resp_"), "object", "response.compaction", "created_at", time.Now().Unix(), "output", []object{message, compaction}, "usage", s.usage(),
 	}}, nil
 }
 
-// answerResponses answers /v1/responses: a call of a function, or a message.
+// answerResponses answers /v1/responses with a function call or a message.
 func answerResponses(q *request, r simulation) (*answer, error) {
 	limit, err := q.limit(1)
 	if err != nil {
@@ -102,8 +102,8 @@ type response struct {
 	simulation         simulation
 	output             generated
 	id, itemID, callID string
-	created            int64
-	number             int // of the next event
+	created            int64 // Unix seconds
+	sequence           int   // number of the next event
 }
 
 // status returns the status of the whole response.
@@ -130,7 +130,7 @@ func (s *response) body(status string, output []object, usage any) object {
 	}
 }
 
-// item returns the only item of the output with this text.
+// item returns the only item of the output, with this status and text.
 func (s *response) item(status, text string) object {
 	if s.output.call != nil {
 		return object{
@@ -139,13 +139,13 @@ func (s *response) item(status, text string) object {
 	}
 	parts := []object{}
 	if status != "in_progress" {
-		parts = append(parts, part{}.output(text))
+		parts = append(parts, outputText(text))
 	}
 	return object{"id", s.itemID, "type", "message", "status", status, "content", parts, "role", "assistant"}
 }
 
-// output returns a part of a message of a response.
-func (part) output(text string) object {
+// outputText returns a part of a message.
+func outputText(text string) object {
 	return object{"type", "output_text", "annotations", []any{}, "logprobs", []any{}, "text", text}
 }
 
@@ -167,61 +167,34 @@ func (s *response) usage() any {
 // stream sends the response as events.
 func (s *response) stream(to *sender) {
 	event := func(send func(string, any), name string, members ...any) {
-		send(name, append(object{"type", name, "sequence_number", s.number}, members...))
-		s.number++
+		send(name, append(object{"type", name, "sequence_number", s.sequence}, members...))
+		s.sequence++
 	}
-	of := []any{"item_id", s.itemID, "output_index", 0}
-	text, whole := "response.output_text", "text"
+	position := []any{"item_id", s.itemID, "output_index", 0}
+	text, member := "response.output_text", "text"
 	if s.output.call != nil {
-		text, whole = "response.function_call_arguments", "arguments"
+		text, member = "response.function_call_arguments", "arguments"
 	} else {
-		of = append(of, "content_index", 0)
+		position = append(position, "content_index", 0)
 	}
 	event(to.event, "response.created", "response", s.body("in_progress", nil, nil))
 	event(to.event, "response.in_progress", "response", s.body("in_progress", nil, nil))
 	event(to.event, "response.output_item.added", "output_index", 0, "item", s.item("in_progress", ""))
 	if s.output.call == nil {
-		event(to.event, "response.content_part.added", append(slices.Clone(of), "part", part{}.output(""))...)
+		event(to.event, "response.content_part.added", append(slices.Clone(position), "part", outputText(""))...)
 	}
 	for _, piece := range s.output.pieces {
-		members := append(slices.Clone(of), "delta", piece)
+		members := append(slices.Clone(position), "delta", piece)
 		if s.output.call == nil {
 			members = append(members, "logprobs", []any{})
 		}
 		event(to.piece, text+".delta", members...)
 	}
-	event(to.event, text+".done", append(slices.Clone(of), whole, s.output.text())...)
+	event(to.event, text+".done", append(slices.Clone(position), member, s.output.text())...)
 	if s.output.call == nil {
-		event(to.event, "response.content_part.done", append(slices.Clone(of), "part", part{}.output(s.output.text()))...)
+		event(to.event, "response.content_part.done", append(slices.Clone(position), "part", outputText(s.output.text()))...)
 	}
 	item := s.item("completed", s.output.text())
 	event(to.event, "response.output_item.done", "output_index", 0, "item", item)
 	event(to.event, "response."+s.status(), "response", s.body(s.status(), []object{item}, s.usage()))
-}
-
-// readTexts reads the input of embeddings and of moderations: a text, tokens, or an array of either.
-func (q *request) readTexts() error {
-	var parts []struct{ Text string }
-	var lists [][]int
-	var tokens []int
-	switch {
-	case len(q.Input) == 0:
-		return missing("input")
-	case json.Unmarshal(q.Input, &q.Prompt) == nil && len(q.Prompt) > 0:
-	case json.Unmarshal(q.Input, &tokens) == nil && len(tokens) > 0:
-		q.Prompt, q.tokenCounts = list{""}, []int{len(tokens)}
-	case json.Unmarshal(q.Input, &lists) == nil && len(lists) > 0:
-		q.Prompt = make(list, len(lists))
-		for _, one := range lists {
-			q.tokenCounts = append(q.tokenCounts, len(one))
-		}
-	case json.Unmarshal(q.Input, &parts) == nil && len(parts) > 0:
-		q.Prompt = nil
-		for _, p := range parts {
-			q.Prompt = append(q.Prompt, p.Text)
-		}
-	default:
-		return invalid("input", "input: must be a text, tokens, or an array of either.")
-	}
-	return nil
 }

@@ -89,10 +89,10 @@ func simulated(status int) *refusal { return &refusal{status: status, message: k
 
 // dialect has the differences between the vendors.
 type dialect struct {
-	idHeader   string // header of
+	idHeader   string // name of the header with the request id
 	errorEvent string // name of the error event
 	errorBody  func(f *refusal, requestID string) object
-	errorData  func(f *refusal) object // of the error event; nil: errorBody
+	errorData  func(f *refusal) object // data of the error event; nil: errorBody
 }
 
 var messagesDialect = &dialect{

@@ -82,7 +82,7 @@ func Pass(w http.ResponseWriter, r *http.Request, next caddyhttp.Handler, versio
 	}
 	err := next.ServeHTTP(w, r)
 	if err == nil && Unhandled(r) {
-		notFound(w, r, versionHeader, offered(r))
+		notFound(w, r, versionHeader, servedPaths(r))
 	}
 	return err
 }
@@ -100,12 +100,12 @@ func Unhandled(r *http.Request) bool {
 // isClaimed reports whether a path is below a prefix of the gateway.
 func isClaimed(path string) bool { return under(path, "/v1") || under(path, "/api") }
 
-// NotFound answers 404.
+// NotFound answers 404 in the dialect of the path.
 func NotFound(w http.ResponseWriter, r *http.Request, versionHeader string) {
 	notFound(w, r, versionHeader, "")
 }
 
-// notFound answers 404 with the paths that are served.
+// notFound answers 404. The message lists paths as those that are served, unless it is empty.
 func notFound(w http.ResponseWriter, r *http.Request, versionHeader, paths string) {
 	f := fault.New(fault.NotFound, "there is nothing at this path")
 	if paths != "" {
@@ -117,27 +117,27 @@ func notFound(w http.ResponseWriter, r *http.Request, versionHeader, paths strin
 	DialectOf(r, versionHeader).RefuseUnread(w, r, f, requestid.New())
 }
 
-// offerVar is the request variable with the paths that [Offer] has collected.
-const offerVar = "modelgate.offer"
+// servedPathsVar is the request variable with the paths that [AddServedPaths] has collected.
+const servedPathsVar = "modelgate.served_paths"
 
-// Offer names the paths at which a directive takes POST requests, for the answer to a request that no
-// directive serves.
-func Offer(r *http.Request, table Table) {
+// AddServedPaths adds the paths of table that take POST requests to the variables of r. If no directive
+// serves r, the answer lists the paths of all directives.
+func AddServedPaths(r *http.Request, table Table) {
 	if clean, _ := canonical(r.URL.EscapedPath()); !under(clean, "/v1") || under(clean, "/v1/platform") {
 		return
 	}
-	paths, _ := caddyhttp.GetVar(r.Context(), offerVar).([]string)
+	paths, _ := caddyhttp.GetVar(r.Context(), servedPathsVar).([]string)
 	for i := range table {
 		if table[i].literal && table[i].Method == http.MethodPost && !slices.Contains(paths, table[i].Path) {
 			paths = append(paths, table[i].Path)
 		}
 	}
-	caddyhttp.SetVar(r.Context(), offerVar, paths)
+	caddyhttp.SetVar(r.Context(), servedPathsVar, paths)
 }
 
-// offered returns the paths of [Offer], or "".
-func offered(r *http.Request) string {
-	paths, _ := caddyhttp.GetVar(r.Context(), offerVar).([]string)
+// servedPaths returns the paths of [AddServedPaths], separated by commas, or "" if there are none.
+func servedPaths(r *http.Request) string {
+	paths, _ := caddyhttp.GetVar(r.Context(), servedPathsVar).([]string)
 	return strings.Join(paths, ", ")
 }
 

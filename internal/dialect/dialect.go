@@ -24,7 +24,7 @@ type Dialect uint8
 // The dialects of docs/reference/http.md#errors.
 const (
 	OpenAI    Dialect = iota // /v1/*, except for those below
-	Responses                // /v1/responses: as OpenAI, but an error within a stream has a form of its own
+	Responses                // /v1/responses: as OpenAI, except for the event of an error in a stream
 	Anthropic                // /v1/messages
 	Platform                 // /v1/platform/*
 	Console                  // /api/*
@@ -134,8 +134,8 @@ func JSON(v any) ([]byte, error) {
 }
 
 // Event returns f as the event that ends a stream. In the dialect of responses it is the flat event
-// `error` of the vendor's OpenAPI document (ResponseErrorEvent). Its number is not known here, so it
-// is zero.
+// `error` of the vendor's OpenAPI document (ResponseErrorEvent). Its sequence number is not known here,
+// so it is zero.
 func (d Dialect) Event(f *fault.Fault, requestID string) []byte {
 	body := d.Body(f, requestID)
 	if d == Responses {
