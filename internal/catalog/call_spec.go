@@ -16,7 +16,7 @@ type CallSpec struct {
 	Choices      int64  // per prompt: the maximum of n and best_of, at least 1
 	MaxTokens    int64  // per choice; valid if HasMaxTokens
 	HasMaxTokens bool
-	NoOutput     bool // the answer has no output that is charged, as that of embeddings has none
+	NoOutput     bool // the answer has no charged output, as an answer with embeddings
 
 	// Links is the number of links. FullContext is set for any other source of
 	// unknown size (a file id, a container, an earlier response, a PDF) and for

@@ -123,7 +123,7 @@ func (p *Price) validateTokens() error {
 	return nil
 }
 
-// freeOutput reports whether output costs nothing, as that of embeddings does.
+// freeOutput reports whether output is free, as that of a model for embeddings.
 func (p *Price) freeOutput() bool {
 	r := p.rates()
 	_, output := r.highest(true, true, true)

@@ -103,7 +103,8 @@ func each(r rule, names ...string) []rule {
 	return rules
 }
 
-// bodyTable returns the table for the body of a route.
+// bodyTable returns the table for the body of a route. A rule of the route replaces the rule of
+// optionMembers with the same name.
 func bodyTable(rules ...rule) *strictjson.Table {
 	for _, option := range optionMembers {
 		if !slices.ContainsFunc(rules, func(r rule) bool { return r.Name == option.Name }) {

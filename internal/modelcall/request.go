@@ -92,8 +92,8 @@ func tooLong(param string, tokens, limit int64) *fault.Fault {
 	return fault.At(fault.InvalidParameter, param, "`%s`: %d tokens are more than this model reads; allowed: %d", param, tokens, limit)
 }
 
-// prompts returns the number of prompts. An array of tokens is one prompt. Each document to rank is
-// read with the query.
+// prompts returns the number of prompts. An array of tokens is one prompt. Each document of a
+// rerank request is one, because vendors read it together with the query.
 func (q *Request) prompts() int64 {
 	if documents := q.values[slotDocuments]; documents.Kind == strictjson.Array {
 		return int64(max(documents.Len, 1))
@@ -105,8 +105,8 @@ func (q *Request) prompts() int64 {
 	return int64(max(prompt.Len, 1))
 }
 
-// RepeatedBytes returns the number of bytes that a vendor reads in addition to those of the body: the
-// query to rank by is read once for each document.
+// RepeatedBytes returns the number of bytes that a vendor reads in addition to those of the body. A
+// vendor reads the query of a rerank request once for each document.
 func (q *Request) RepeatedBytes() int64 {
 	query := q.values[slotQuery]
 	return int64(query.End-query.Start) * (q.prompts() - 1)

@@ -41,8 +41,7 @@ var responsesToolMembers = []string{
 	"display_width", "display_height",
 }
 
-// itemTypes are the types of items that are known. Their media are in members with rules of their
-// own.
+// itemTypes are the known types of items. itemTable has rules for their members with media.
 var itemTypes = []string{
 	"message", "reasoning", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output",
 	"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "computer_call_output",
@@ -69,9 +68,9 @@ var itemTable = tableWithState(slices.Concat(
 	},
 )...)
 
-// wholeItemMembers are the members by which an item with an id has its content, by type. It needs one
-// of them: a vendor looks up the content of an item without it. Results of a search in files are
-// content of their own. A type without a row has the row "unknown".
+// wholeItemMembers has the members that can hold the content of an item, by the type of the item. An
+// item with an id needs one of them: otherwise the vendor looks up the stored item. The content of a
+// file search is its results. The row "unknown" is for all other types.
 var wholeItemMembers = map[string][]string{
 	"message":                 {"content"},
 	"reasoning":               {"encrypted_content"},
@@ -99,7 +98,7 @@ var wholeItemMembers = map[string][]string{
 }
 
 // isWholeItem reports whether the item with the id n has its content. Otherwise the id names an item
-// that the vendor stores. Without a type, only a message with a role is not a reference.
+// that the vendor stores. An item without a type needs a role and content.
 func isWholeItem(body []byte, n strictjson.Note) bool {
 	var item map[string]json.RawMessage
 	if json.NewDecoder(bytes.NewReader(body[n.Object:])).Decode(&item) != nil {

@@ -22,12 +22,12 @@ func (l *List) Caddyfile() string {
 	return b.String()
 }
 
-// KeepChanges keeps only the prices that differ from what their models cost now. It compares what a list
-// can say. So it ignores what happens after a disconnect, prices of generations, and the max of tools.
-func (l *List) KeepChanges(now *catalog.Prices) {
+// KeepChanges keeps only the prices that differ from the current prices of their models. It compares only
+// what a list can contain. So it ignores on_disconnect, prices of generations, and the max of tools.
+func (l *List) KeepChanges(current *catalog.Prices) {
 	l.comments = make(map[catalog.Pattern]string)
 	l.Prices = slices.DeleteFunc(l.Prices, func(p catalog.Price) bool {
-		old, ok := now.Find(string(p.Model))
+		old, ok := current.Find(string(p.Model))
 		if !ok {
 			l.comments[p.Model] = fmt.Sprintf("# %s: new\n", p.Model)
 			return false
@@ -39,7 +39,7 @@ func (l *List) KeepChanges(now *catalog.Prices) {
 	})
 }
 
-// Block returns the block of a price in a Caddyfile, without what a list cannot say. The order of its
+// Block returns the block of a price in a Caddyfile, with only what a list can contain. The order of its
 // lines does not depend on the order in the price.
 func Block(p *catalog.Price) string {
 	body := tokenLines(&p.TokenPrices)

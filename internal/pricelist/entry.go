@@ -21,13 +21,14 @@ type entry struct {
 	reason string // why it is skipped: the first reason
 }
 
+// refuse records why the entry is skipped, unless a reason is recorded already.
 func (e *entry) refuse(format string, args ...any) {
 	if e.reason == "" {
 		e.reason = fmt.Sprintf(format, args...)
 	}
 }
 
-// decimal are the numbers that are read. The limits of digits and exponents bound the memory that a
+// decimal matches the numbers that are read. The limits of digits and exponents bound the memory that a
 // number needs.
 var decimal = regexp.MustCompile(`^-?[0-9]{1,30}(\.[0-9]{1,60})?([eE][+-]?[0-9]{1,2})?$`)
 
@@ -66,13 +67,13 @@ func (e *entry) product(member string, value any, unit int64, factor money.Amoun
 		return nil
 	}
 	n.Mul(n, big.NewRat(unit, 1)).Mul(n, big.NewRat(int64(factor), 1)) // in units of the last place
-	up := new(big.Int).Add(n.Num(), n.Denom())
-	up.Sub(up, big.NewInt(1)).Quo(up, n.Denom())
-	if !up.IsInt64() {
+	rounded := new(big.Int).Add(n.Num(), n.Denom())
+	rounded.Sub(rounded, big.NewInt(1)).Quo(rounded, n.Denom())
+	if !rounded.IsInt64() {
 		e.refuse("%s is out of range", member)
 		return nil
 	}
-	return new(money.Amount(up.Int64()))
+	return new(money.Amount(rounded.Int64()))
 }
 
 // count returns a number of tokens. Without one, the entry is skipped.
@@ -85,14 +86,14 @@ func (e *entry) count(member string, value any) int64 {
 	return n.Num().Int64()
 }
 
-// writable are the names of models that need no quotes in a Caddyfile and are no pattern.
+// writable matches the names of models that need no quotes in a Caddyfile and are no pattern.
 var writable = regexp.MustCompile(`^[A-Za-z0-9@][A-Za-z0-9@._:/+~=-]{0,255}$`)
 
 // finish adds the price, or the reason why the entry is skipped.
 func (e *entry) finish(model string) {
 	e.price.Model = catalog.Pattern(model)
 	for _, a := range e.price.Above {
-		if a.Tokens == e.price.Context { // a list says so if a header extends the context
+		if a.Tokens == e.price.Context { // some lists do this if a header extends the context
 			e.price.Context++
 		}
 	}
@@ -128,4 +129,5 @@ func object(value any) map[string]any {
 	return o
 }
 
+// sorted returns the keys of o in order.
 func sorted(o map[string]any) []string { return slices.Sorted(maps.Keys(o)) }

@@ -42,8 +42,8 @@ var liteLLM = form{
 	},
 }
 
-// isProvider reports whether provider is the one of this name, or a part of it such as
-// vertex_ai-language-models.
+// isProvider reports whether provider has this name, or is a part of that provider, as
+// vertex_ai-language-models is of vertex_ai.
 func isProvider(provider, name string) bool {
 	return provider == name || strings.HasPrefix(provider, name+"-")
 }
@@ -58,11 +58,11 @@ var liteLLMWords = map[string]string{ //nolint:gosec // tokens of models
 }
 
 var (
-	// liteLLMMember has the name of a member without its suffixes, the threshold in thousands of
+	// liteLLMMember splits a member into its name without suffixes, the threshold in thousands of
 	// tokens, and the tier.
 	liteLLMMember = regexp.MustCompile(`^(.+?)(?:_above_([0-9]{1,6})k_tokens)?(?:_(priority|flex|batches))?$`)
 
-	// liteLLMPrice are members that probably say something about prices.
+	// liteLLMPrice matches the members that are probably prices.
 	liteLLMPrice = regexp.MustCompile(`cost|pric|multiplier|uplift`)
 
 	// liteLLMModes are the modes that calls of this gateway have.
@@ -89,7 +89,7 @@ func (e *entry) readLiteLLM(model map[string]any) {
 		e.readMember(member, model[member])
 	}
 	if mode == "embedding" && p.Output == nil {
-		p.Output = new(money.Amount) // an embedding is no output
+		p.Output = new(money.Amount) // an embedding has no output tokens
 	}
 }
 
@@ -109,7 +109,7 @@ func (e *entry) readMember(member string, value any) {
 		if sizes == nil {
 			sizes = map[string]any{"": value}
 		}
-		for _, size := range sorted(sizes) { // a call chooses the size, so the highest price holds
+		for _, size := range sorted(sizes) { // a call chooses the size, so the highest price applies
 			if a := e.amount(member, sizes[size], 1); a != nil && (len(p.Call) == 0 || *a > p.Call[0].Price) {
 				p.Call = []catalog.ToolPrice{{Tool: "web_search", Price: *a}}
 			}

@@ -75,7 +75,7 @@ func (e *entry) cost(path string, cost map[string]any, into *catalog.TokenPrices
 	}
 }
 
-// long reads the cost of prompts above size.
+// long reads the cost of prompts that have more than size tokens.
 func (e *entry) long(path string, cost map[string]any, size int64, above *[]catalog.Above) {
 	var prices catalog.TokenPrices
 	e.tokens(path, cost, &prices, "tier")
@@ -96,7 +96,7 @@ func (e *entry) tokens(path string, cost map[string]any, into *catalog.TokenPric
 	}
 }
 
-// tierName are the names of tiers that are written. A name with digits could be read as a factor.
+// tierName matches the names of tiers that are written. A name with digits could be read as a factor.
 var tierName = regexp.MustCompile(`^[a-z][a-z_-]{0,31}$`)
 
 // mode reads the price of a mode. Its names are those by which requests choose it and answers report

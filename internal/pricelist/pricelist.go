@@ -1,8 +1,8 @@
 // Package pricelist converts public lists of model prices into prices of this gateway. [Read] finds
 // the form of a list by its shape; the forms are in modelsdev.go and litellm.go. [List.Caddyfile]
-// writes the prices as blocks of a Caddyfile, and [List.Changes] compares them with those of a
-// configuration. A list is untrusted: a name of the list is written only if it consists of a few
-// harmless characters. The package imports the catalog of prices, and reads and writes no files.
+// writes the prices as blocks of a Caddyfile, and [List.KeepChanges] compares them with those of a
+// configuration. A list is untrusted input: Caddyfile writes a name only if [entry.finish] allows all
+// of its characters. The package imports the catalog of prices, and reads and writes no files.
 package pricelist
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// Options say what to import.
+// Options select what to import.
 type Options struct {
 	From     string       // the name of a form; empty: any
 	Provider string       // empty: all
@@ -30,7 +30,7 @@ type Options struct {
 	Date     string       // of the import, such as 2026-11-24; models that are deprecated by then are skipped
 }
 
-// List is what [Read] took from a list.
+// List has the prices that [Read] took from a list, and what it left out.
 type List struct {
 	Source  string          `json:"source"`
 	Licence string          `json:"licence"`
@@ -50,7 +50,7 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// form is a form of lists.
+// form describes one form of lists: how to recognize it, and how to read it.
 type form struct {
 	name, source, licence string
 

@@ -90,8 +90,8 @@ func (t *Table) spelling(name []byte) *rule {
 	return nil
 }
 
-// Fold returns text as names are compared that have AnySpelling: in lower case, without underscores
-// and hyphens. It returns at most its first 64 bytes.
+// Fold returns the form in which names with AnySpelling are compared: text in lower case, without
+// underscores and hyphens. The result has at most 64 bytes.
 func Fold(text string) string {
 	var buffer [maxName]byte
 	return string(folded(buffer[:0], []byte(text)))

@@ -25,7 +25,7 @@ func (d *delivered) bytes() int64 {
 	return max(d.textBytes()+d.names, d.eventItems, d.items)
 }
 
-// endEvent ends an event of a response. Done is set if the event ends an item. The last event has
+// endEvent ends an event of a response. done is set if the event ends an item. The last event has
 // all items.
 func (d *delivered) endEvent(done bool) {
 	if done {

@@ -68,8 +68,8 @@ const (
 	broken                    // anything: the text is not JSON
 )
 
-// seen is the set of what a text has had. It identifies a chunk that only contains usage, and the
-// events of a response that end something.
+// seen is the set of members and event types that were read in a text. It identifies a chunk that only
+// contains usage, and the events of a response that end an item or the stream.
 type seen uint8
 
 const (

@@ -69,8 +69,9 @@ func New(d dialect.Dialect, stream bool, encoding string) *Reader {
 	return r
 }
 
-// InputOnly says that the answer has no output that is charged, as that of embeddings has none. The
-// output then counts as reported. So does the input if the backend reports a total only.
+// InputOnly sets that the answer has no charged output, as an answer with embeddings. Its output then
+// counts as reported. If the backend reports only a total, the total is the input. InputOnly must be
+// called before Write.
 func (r *Reader) InputOnly() { r.events.reports.inputOnly = true }
 
 // Write reads the next bytes of the answer. It does not retain p.
@@ -203,10 +204,10 @@ func (r *Reader) CostsUnseen() bool {
 	return d.unseen || d.media() || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
 }
 
-// Finished reports whether the answer reached its end. A stream in the anthropic dialect ends
-// with message_stop, one in the openai dialect with [DONE], or when every choice has a
-// finish_reason, and one of responses with response.completed or response.incomplete. A JSON answer has ended if the JSON text is complete and only white space
-// follows it.
+// Finished reports whether the answer reached its end. A stream in the anthropic dialect ends with
+// message_stop. One in the openai dialect ends with [DONE], or when every choice has a finish_reason.
+// One in the responses dialect ends with response.completed, response.incomplete or [DONE]. A JSON
+// answer has ended if the JSON text is complete and only white space follows it.
 func (r *Reader) Finished() bool {
 	e := &r.events
 	switch {

@@ -159,7 +159,7 @@ func useOf(list *[]ToolUse, name []byte, add bool) *ToolUse {
 
 // toolUses returns how often tools ran. A final report that counts tools leaves out failed
 // uses, and is returned as it is. Otherwise each content block or item counts as a use. The
-// report of a response is not documented by its vendor, so its items count beside it.
+// vendor does not document counts of tools in the usage of a response, so its items count as well.
 func (r *report) toolUses(final bool) []ToolUse {
 	list := slices.Clone(r.tools)
 	if final && r.counted && !r.isResponse() || r.items == nil {
