@@ -82,13 +82,14 @@ func listOrders(c *call) (any, error) {
 	return shown, err
 }
 
-// OrderPage is a part of a list of orders, with the totals of the whole list if they were asked for.
+// OrderPage is a part of a list of orders. It has the totals of the whole list if the request has
+// `totals`.
 type OrderPage struct {
 	Page[Order]
 	Totals []OrderTotal `json:"totals,omitempty"`
 }
 
-// OrderTotal adds up the orders of a list in one currency.
+// OrderTotal has the sums of the orders of a list in one currency.
 type OrderTotal struct {
 	Currency string       `json:"currency"`
 	Orders   int64        `json:"orders"`
@@ -98,8 +99,8 @@ type OrderTotal struct {
 	Disputed money.Amount `json:"disputed"`
 }
 
-// ordersOf returns a part of a list of orders. The id of a payment is looked for at the configured
-// services, unless the filter names one.
+// ordersOf returns a part of a list of orders. The store finds the id of a payment only together with
+// its service, so ordersOf tries each configured service if the filter names none.
 func (c *call) ordersOf(f billing.OrderFilter, after string, limit int64) (orders []records.Order, next string, err error) {
 	if f.Payment == "" || f.Provider != "" {
 		return c.Billing.ListOrders(c.ctx(), f, after, limit)
@@ -131,6 +132,7 @@ func (c *call) scanOrders(f billing.OrderFilter, fn func(records.Order) error) e
 	}
 }
 
+// orderTotals returns the sums of a list of orders, by currency.
 func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
 	sums := make(map[string]*OrderTotal)
 	err := c.scanOrders(f, func(o records.Order) error {
@@ -174,7 +176,7 @@ func (c *call) writeOrders(w io.Writer, f billing.OrderFilter) error {
 	return cmp.Or(err, out.Error())
 }
 
-// csvTime writes a time in Unix seconds; empty if there is none.
+// csvTime returns a time in Unix seconds as RFC 3339; 0 is empty.
 func csvTime(seconds int64) string {
 	if seconds == 0 {
 		return ""
@@ -214,9 +216,9 @@ type Mismatch struct {
 }
 
 // namesOfMismatches returns the names of the users of some mismatches, of the administrators who have
-// resolved them, and of one more user.
-func (c *call) namesOfMismatches(list []*records.MismatchRecord, more string) (map[string]string, error) {
-	ids := []string{more}
+// resolved them, and of the user with userID, unless it is empty.
+func (c *call) namesOfMismatches(list []*records.MismatchRecord, userID string) (map[string]string, error) {
+	ids := []string{userID}
 	for _, m := range list {
 		ids = append(ids, m.User)
 		if m.Resolved != nil {

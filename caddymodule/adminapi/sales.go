@@ -30,8 +30,8 @@ type SaleRow struct {
 // topUp is the kind of the rows of top-ups.
 const topUp = "topup"
 
-// reportSales adds up what users bought. Refunds and disputes of top-ups are in the report on
-// payments: they take back no plan.
+// reportSales adds up what users bought. Refunds and disputes of top-ups are only in the report
+// on payments, because they end no plan.
 func reportSales(c *call) (any, error) {
 	from, until := c.span()
 	byDay := len(c.q.Values["group"]) > 0
@@ -87,7 +87,7 @@ func reportSales(c *call) (any, error) {
 	return reported(c, rows, WriteSalesCSV)
 }
 
-// WriteSalesCSV writes a report of sales with every column for every grouping.
+// WriteSalesCSV writes a report of sales as CSV. The columns do not depend on the grouping.
 func WriteSalesCSV(out io.Writer, rows []SaleRow) error {
 	w := csv.NewWriter(out)
 	_ = w.Write([]string{"day", "kind", "plan_id", "title", "currency", "count", "amount"})

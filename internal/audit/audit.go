@@ -145,8 +145,8 @@ const MaxActivity = 10_000
 // Activity returns what was done to the account of a user, by the user or by others,
 // newest first: limit events after the first skip, and how many there are in
 // all, at most [MaxActivity]. The actor is "you", "operator" (also for an administrator), or a
-// provider of payments. The reason and the address of an administrator are left out: they are for
-// operators.
+// provider of payments. The reason and the address of an administrator are left out: only
+// operators see them.
 func (l *Log) Activity(ctx context.Context, userID string, skip, limit int64) (list []Event, total int64, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) error {
 		page, n, err := events.Page(r, events.Under(userID), skip, limit, MaxActivity)

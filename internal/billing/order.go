@@ -119,7 +119,7 @@ type OrderFilter struct {
 	ByPaid         bool      // From and Until are about the time when the order was paid
 }
 
-// match reports whether an order is one of the list at a time.
+// match reports whether the filter selects an order. The status of an order may depend on now.
 func (f *OrderFilter) match(o *records.OrderRecord, now time.Time) bool {
 	at := o.Created
 	if f.ByPaid {

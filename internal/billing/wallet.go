@@ -42,7 +42,7 @@ type change struct {
 
 // Credit credits the wallet of the user with this id or name, for an operator. The amount must be
 // more than zero. A reason is required; the key is optional. The same key with the same amount returns
-// the first change, whatever the reason says: operators who answer one case write it in their own words.
+// the first change, also if the reason differs: two operators who answer one case write different reasons.
 func (b *Service) Credit(ctx context.Context, actor, idOrName string, amount money.Amount, reason, key string) (WalletChange, error) {
 	if err := positive(amount); err != nil {
 		return WalletChange{}, err
@@ -122,7 +122,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 	if err := audit.CheckReason(c.reason, true); err != nil {
 		return WalletChange{}, err
 	}
-	ctx = audit.WithReason(ctx, c.reason) // also of callers other than the admin API
+	ctx = audit.WithReason(ctx, c.reason) // callers other than the admin API have not set it
 	user, err := b.directory.User(ctx, c.user)
 	if err != nil {
 		return WalletChange{}, err
@@ -154,7 +154,7 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 		if _, err := journal.Book(t, now, transfer); err != nil {
 			return x, event, err
 		}
-		event.Detail = detail(x.Amount.String(), transfer.Reference) // the event has the reason apart
+		event.Detail = detail(x.Amount.String(), transfer.Reference) // the event has a field for the reason
 		wallet, err := journal.ReadState(t, journal.Wallet(user.ID))
 		if err != nil {
 			return x, event, err
@@ -165,29 +165,29 @@ func (b *Service) change(ctx context.Context, c change) (WalletChange, error) {
 		return x, event, err
 	})
 	if err != nil {
-		return WalletChange{}, b.namedReuse(ctx, own, err)
+		return WalletChange{}, b.explainReuse(ctx, own, err)
 	}
 	done.Replayed = replayed
 	return done, nil
 }
 
-// namedReuse returns err. If it refuses a key that was used for another change of the wallet, the
-// fault names that change.
-func (b *Service) namedReuse(ctx context.Context, key ledger.IdempotencyKey, err error) error {
+// explainReuse returns err. If err refuses a key that was used for another change of the wallet, it
+// returns a fault that names that change instead.
+func (b *Service) explainReuse(ctx context.Context, key ledger.IdempotencyKey, err error) error {
 	if f, ok := errors.AsType[*fault.Fault](err); !ok || f.Code != fault.IdempotencyKeyReused {
 		return err
 	}
-	have, readErr := b.ledger.IdempotencyRecord(ctx, key)
-	if readErr != nil || have == nil {
+	record, readErr := b.ledger.IdempotencyRecord(ctx, key)
+	if readErr != nil || record == nil {
 		return err
 	}
 	var done WalletChange
-	if json.Unmarshal(have.Result, &done) != nil || done.Amount == 0 && done.WrittenOff == 0 { // a granted plan has the same keys
+	if json.Unmarshal(record.Result, &done) != nil || done.Amount == 0 && done.WrittenOff == 0 { // the key of a granted plan has the same scope
 		return err
 	}
 	return fault.At(fault.IdempotencyKeyReused, "idempotency_key",
 		"the idempotency key or case %.64q was used at %s for a change of %v, transfer %s; for a further change, use another one",
-		key.Key, time.Unix(have.Time, 0).UTC().Format(time.RFC3339), done.Amount, done.Order)
+		key.Key, time.Unix(record.Time, 0).UTC().Format(time.RFC3339), done.Amount, done.Order)
 }
 
 // owedBy returns what a user owes after refunds and disputes.

@@ -38,12 +38,12 @@ func (c IdempotencyKey) Validate(param string) *fault.Fault {
 
 // IdempotencyRecord returns the record of the operation that was done under an idempotency key, with
 // any fingerprint; nil: the key is free.
-func (l *Ledger) IdempotencyRecord(ctx context.Context, c IdempotencyKey) (have *journal.IdempotencyRecord, err error) {
+func (l *Ledger) IdempotencyRecord(ctx context.Context, c IdempotencyKey) (record *journal.IdempotencyRecord, err error) {
 	err = l.store.View(ctx, func(r storage.Reader) (err error) {
-		have, err = c.read(r)
+		record, err = c.read(r)
 		return err
 	})
-	return have, fault.OfStore(err)
+	return record, fault.OfStore(err)
 }
 
 // read returns the record of the key, or nil if the key is free.
