@@ -141,8 +141,8 @@ func (a *App) CheckMail() *fault.Fault {
 	return nil
 }
 
-// SendMail queues a mail to a user. It sets Site, User and
-// Minutes of facts. Their Link is a path below that of the console. It does not block; failures are in the log.
+// SendMail queues a mail to a user. It sets Site, User and Minutes of facts. Their Link is a path below
+// that of the console. It does not block; failures are in the log.
 func (a *App) SendMail(runtime *Runtime, kind string, to identity.Recipient, facts mail.Facts) {
 	facts.Site, facts.User, facts.Minutes = a.Issuer(), to.UserName, int(identity.MailCodeLife/time.Minute)
 	if a.console.path == "" {

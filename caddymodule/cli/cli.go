@@ -3,8 +3,8 @@
 // of package adminapi. The commands restore, init, demo, version and price import need no
 // server, nor do verify and doctor with a file.
 //
-// The table [commands], in commands.go, orders.go and export.go, has a row for each command: its words, arguments and flags, its
-// request, and the printer of the answer. A command that does more has its own function.
+// The table [commands], in commands.go, orders.go and export.go, has a row for each command: its
+// words, arguments and flags, its request, and the printer of the answer. A command that does more has its own function.
 // [call] is one run of a command, [client] sends requests, and a [printer] prints an
 // answer as text.
 package cli

@@ -26,7 +26,7 @@ var commands = []command{
 		{use: "show <user>", short: "Shows a user: money, limits, factors, subscriptions, sessions, the latest calls and tasks, unsettled orders", request: "GET /modelgate/users/{user}", print: printUser},
 		{
 			use: "activity <user>", short: "Lists what was done to the account of a user, newest first: by whom, why and from which address",
-			request: "GET /modelgate/users/{user}/activity", paged: true, print: printEvents, flags: pageFlags("Continues after the previous list, which says with what"),
+			request: "GET /modelgate/users/{user}/activity", paged: true, print: printEvents, flags: pageFlags("Continues after the previous list; its last line shows the value"),
 		},
 		{
 			use: "limit <user>", short: "Changes the limits of a user for all keys together; limits that are not given stay",
@@ -176,12 +176,12 @@ var commands = []command{
 	{use: "price", short: "Prices of models", subcommands: []command{
 		{
 			use: "import <file>", run: importPrices,
-			short: "Prints the prices of a public list, a file, as price blocks of a Caddyfile",
+			short: "Prints the prices of a public list, in a file, as price blocks of a Caddyfile",
 			flags: []flag{
-				{name: "from", value: "", help: "Form of the list: models.dev or litellm (default: by its content)"},
+				{name: "from", value: "", help: "Form of the list: models.dev or litellm (default: decided by its content)"},
 				{name: "provider", value: "", help: "Only models of this provider, as the list names it"},
-				{name: "model", value: []string(nil), help: "Only models with such a name, as claude-*"},
-				{name: "factor", value: "1", help: "Multiply all amounts by this number, as 1.2"},
+				{name: "model", value: []string(nil), help: "Only models whose name or key matches this pattern, such as claude-*"},
+				{name: "factor", value: "1", help: "Multiply all amounts by this number, such as 1.2"},
 				{name: "diff", value: "", help: "Print only prices that differ from those of this Caddyfile, and exit with 1 if there are any"},
 			},
 		},

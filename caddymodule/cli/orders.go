@@ -17,7 +17,7 @@ var (
 			flags: append([]flag{
 				userFlag, providerFlag, fromFlag, toFlag,
 				paymentFlag,
-				{name: "time", value: "created", help: "What --from and --to mean: created or paid"},
+				{name: "time", value: "created", help: "The time that --from and --to select by: created or paid"},
 				{name: "status", value: "all", help: "Only those that are pending, paid, failed, expired, refunded, disputed or review"},
 			}, pageFlags("The last order of the previous list; continues after it")...),
 		},

@@ -17,8 +17,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// importPrices prints the prices of a public list as text of a Caddyfile. With --diff it prints those
-// that differ from the prices of a Caddyfile, and then fails. It sends nothing.
+// importPrices prints the prices of a public list as text of a Caddyfile. With --diff it prints
+// only prices that differ from those of a Caddyfile, and returns an error if there are any. It sends no
+// request.
 func importPrices(c *call) error {
 	options, err := priceOptions(c)
 	if err != nil {
@@ -43,11 +44,11 @@ func importPrices(c *call) error {
 	}
 	var differ error
 	if config := c.flag("diff"); config != "" {
-		now, err := pricesOf(config)
+		current, err := pricesOf(config)
 		if err != nil {
 			return err
 		}
-		if list.KeepChanges(now); len(list.Prices) > 0 {
+		if list.KeepChanges(current); len(list.Prices) > 0 {
 			differ = fmt.Errorf("%d prices differ from those of %s", len(list.Prices), config)
 		}
 	}
@@ -59,7 +60,7 @@ func importPrices(c *call) error {
 	return cmp.Or(err, differ)
 }
 
-// priceOptions returns what the flags choose.
+// priceOptions returns the options that the flags set.
 func priceOptions(c *call) (pricelist.Options, error) {
 	o := pricelist.Options{
 		From: c.flag("from"), Provider: c.flag("provider"), Date: time.Now().UTC().Format(time.DateOnly),
@@ -77,8 +78,8 @@ func priceOptions(c *call) (pricelist.Options, error) {
 	return o, nil
 }
 
-// pricesOf returns the prices of a Caddyfile and of the files that it imports. The codes of its errors
-// are not the one that says that prices differ.
+// pricesOf returns the prices of a Caddyfile and of the files that it imports. Its errors have other
+// exit codes than the error that prices differ.
 func pricesOf(file string) (*catalog.Prices, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
