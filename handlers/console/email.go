@@ -34,29 +34,29 @@ func changeSelf(req *request, in selfChange) (any, error) {
 	if mails.Confirm != nil {
 		req.console.app.SendMail(req.runtime, mail.Confirm, *mails.Confirm, mail.Facts{Code: mails.Code.Reveal(), Link: "/security#email"})
 	}
-	req.mailLeft(mails.Left)
+	req.mailEarlier(mails.Earlier)
 	return showSelf(req)
 }
 
 // confirmEmail puts the address of the user in force, by the mailed code. The device of the session
 // becomes known, so that its next log-in is not mailed.
 func confirmEmail(req *request, in code) (any, error) {
-	left, err := req.runtime.Directory.ConfirmEmail(req.r.Context(), req.account, in.Code)
+	earlier, err := req.runtime.Directory.ConfirmEmail(req.r.Context(), req.account, in.Code)
 	if err != nil {
 		return nil, err
 	}
-	req.mailLeft(left)
+	req.mailEarlier(earlier)
 	if req.account.Session {
 		req.noteDevice(req.account.UserID, nil)
 	}
 	return showSelf(req)
 }
 
-// mailLeft tells the owner of an address that it is no longer that of the account: a thief may have
-// changed it. Without a mail server, nothing is sent.
-func (req *request) mailLeft(left *identity.Recipient) {
-	if left != nil && req.console.app.CheckMail() == nil {
-		req.console.app.SendMail(req.runtime, mail.Left, *left, mail.Facts{Link: "/security"})
+// mailEarlier mails to the earlier address of an account that it was changed or removed: an attacker
+// may have done so. Without a mail server, it sends nothing.
+func (req *request) mailEarlier(to *identity.Recipient) {
+	if to != nil && req.console.app.CheckMail() == nil {
+		req.console.app.SendMail(req.runtime, mail.Earlier, *to, mail.Facts{Link: "/security"})
 	}
 }
 

@@ -131,8 +131,8 @@ func (req *request) checkPurchase(planID int64, idempotencyKey string) error {
 	if refused == nil {
 		return nil
 	}
-	have, err := req.runtime.Ledger.IdempotencyRecord(req.r.Context(), ledger.IdempotencyKey{Scope: req.account.UserID, Key: idempotencyKey})
-	if err == nil && have != nil {
+	record, err := req.runtime.Ledger.IdempotencyRecord(req.r.Context(), ledger.IdempotencyKey{Scope: req.account.UserID, Key: idempotencyKey})
+	if err == nil && record != nil {
 		return nil
 	}
 	return refused

@@ -54,7 +54,7 @@ func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	return attempts.Attempt{Limit: limit, Subject: networkOf(from.Address)}
 }
 
-// networkOf returns what one customer of a provider has: an IPv4 address, or a /64.
+// networkOf returns the network that a provider assigns to one customer: an IPv4 address, or an IPv6 /64.
 func networkOf(addr netip.Addr) string {
 	if addr = addr.Unmap().WithZone(""); addr.Is6() {
 		return netip.PrefixFrom(addr, 64).Masked().String()

@@ -57,11 +57,11 @@ func (p *Profile) check() *fault.Fault {
 	return nil
 }
 
-// EmailChange is what a change of a profile mails.
+// EmailChange has the recipients of the mails about a changed profile.
 type EmailChange struct {
 	Confirm *Recipient // at the new address, which Code confirms; nil: there is nothing to confirm
 	Code    Secret
-	Left    *Recipient // at the address that was removed, whose owner is told; nil: none
+	Earlier *Recipient // at the address that was removed; nil: none was
 }
 
 // ChangeProfile changes the profile of the account's user. Setting the current value is not a
@@ -90,8 +90,8 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (E
 		if p.Email != nil && *p.Email != user.Email {
 			event = a.event("email.set", "")
 			if *p.Email == "" {
-				left := user.recipient()
-				mails.Left = &left
+				earlier := user.recipient()
+				mails.Earlier = &earlier
 				user.Email, user.Mail = "", mailState{}
 				event = a.event("email.remove", "")
 			}
@@ -122,11 +122,11 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (E
 // emailPurpose is the purpose of the codes that confirm addresses.
 const emailPurpose = "email"
 
-// Confirmations are limited, so that nobody can fill the mailbox of another person through this gateway,
-// or send mails to many persons by many accounts.
+// Mails with a code for an address are limited, so that no user can fill the mailbox of another person
+// through this gateway, or send mails to many persons by many accounts. Both counts are for 24 hours.
 const (
-	maxConfirmations     = 5
-	maxConfirmationsFrom = 30 // from one network; many users may share it
+	maxConfirmations     = 5  // of one user, and to one mailbox
+	maxConfirmationsFrom = 30 // from one network, which many users may share
 )
 
 func confirmationsOf(userID string) attempts.Attempt {
@@ -142,8 +142,8 @@ func confirmationsFrom(address string) attempts.Attempt {
 	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm_from", Most: maxConfirmationsFrom, Per: 24 * time.Hour}, Subject: networkOf(from)}
 }
 
-// mailbox returns what the addresses of one mailbox have in common: most servers deliver
-// user+tag@example.com to user@example.com.
+// mailbox returns the same text for all addresses of one mailbox: lower case, without a tag. Most mail
+// servers deliver user+tag@example.com to user@example.com.
 func mailbox(address string) string {
 	user, host, _ := strings.Cut(strings.ToLower(address), "@")
 	user, _, _ = strings.Cut(user, "+")
@@ -151,11 +151,11 @@ func mailbox(address string) string {
 }
 
 // ConfirmEmail puts the pending address of the account's user in force, by the code that was mailed to
-// it. It returns the recipient at the earlier address, who is told; nil: there was none.
-func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) (left *Recipient, err error) {
+// it. It returns the recipient at the earlier address, or nil if there was none.
+func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) (earlier *Recipient, err error) {
 	hash := credential.HashOneTime(emailPurpose, code)
 	_, err = d.changeAccess(ctx, a.UserID, func(t storage.Txn, user *userRecord) (*audit.Event, error) {
-		left = nil
+		earlier = nil
 		if _, _, err := d.own(t, a); err != nil {
 			return nil, err
 		}
@@ -165,7 +165,7 @@ func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) (
 		}
 		if user.Email != "" {
 			before := user.recipient()
-			left = &before
+			earlier = &before
 		}
 		// A code that went to the earlier address must not reset the password.
 		user.Email, user.Mail = pending.Address, mailState{Language: pending.Language}
@@ -174,5 +174,5 @@ func (d *Directory) ConfirmEmail(ctx context.Context, a *Account, code string) (
 	if err != nil {
 		return nil, err
 	}
-	return left, nil
+	return earlier, nil
 }

@@ -199,9 +199,8 @@ func (d *Directory) IssueResetCode(ctx context.Context, actor, idOrName string) 
 // password; an invalid password does not use it up. An attempt counts as a log-in from the
 // same address.
 //
-// The code of an operator is for a user who may have lost the account to somebody else, and removes
-// the e-mail address, which that person may have set: else a mailed code would open the account again.
-// emailRemoved reports that there was one.
+// The code of an operator also removes the e-mail address: an attacker may have set it, and could
+// otherwise get a mailed code. emailRemoved reports whether there was an address to remove.
 func (d *Directory) ResetPassword(ctx context.Context, code, password string, from Device, limits LoginLimits) (emailRemoved bool, err error) {
 	if refusal := checkPassword("", password); refusal != nil {
 		return false, refusal

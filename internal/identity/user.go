@@ -165,8 +165,8 @@ func (d *Directory) Users(ctx context.Context) ([]User, error) {
 	})
 }
 
-// Names returns the names of the users with these ids, by id. It reads no other users, and each once.
-// An id of no user has no name.
+// Names returns the names of the users with these ids, by id. It reads each of these users once, and no
+// others. An id without a user is left out.
 func (d *Directory) Names(ctx context.Context, ids iter.Seq[string]) (map[string]string, error) {
 	return view(ctx, d, func(r storage.Reader) (map[string]string, error) {
 		names, seen := make(map[string]string), make(map[string]bool)

@@ -12,7 +12,7 @@ const (
 	Reset   = "reset"   // the code for a new password
 	Balance = "balance" // the balance is low
 	LogIn   = "login"   // a log-in from a new device
-	Left    = "left"    // to an address that is no longer that of the account
+	Earlier = "left"    // to an address that is no longer that of the account
 )
 
 // Languages are the languages of mails; the first is the default.

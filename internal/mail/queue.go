@@ -21,8 +21,8 @@ const (
 	sendTimeout = 30 * time.Second
 )
 
-// delays are the waits after each failed attempt. After the last attempt a mail has
-// failed: a code in it is about to expire.
+// delays are the waits after each failed attempt. After the last attempt a mail has failed: a code in
+// it is about to expire.
 var delays = []time.Duration{time.Second, 5 * time.Second, 30 * time.Second, 2 * time.Minute, 10 * time.Minute}
 
 // Stats counts the mails of a queue.

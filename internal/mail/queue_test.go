@@ -290,7 +290,7 @@ func TestEveryMailIsWrittenInEveryLanguage(t *testing.T) {
 	for kind, says := range map[string][]string{
 		mail.Confirm: {"CODE", facts.Link, "30"}, mail.Reset: {"ann", "CODE", facts.Link, "30"},
 		mail.Balance: {"ann", facts.Balance, facts.Limit, facts.Link}, mail.LogIn: {"ann", facts.Time, facts.Address, facts.Device, facts.Link},
-		mail.Left: {"ann", facts.Link},
+		mail.Earlier: {"ann", facts.Link},
 	} {
 		subjects := map[string]bool{}
 		for _, language := range append(mail.Languages, "xx") {

@@ -58,8 +58,8 @@ func CheckAddress(address string) bool {
 	return len(address) <= 254 && len(local) <= 64 && addressForm.MatchString(address)
 }
 
-// outgoing is a message with its Message-ID. All attempts have the same one, by which
-// mail systems recognize a repetition.
+// outgoing is a message with its Message-ID. All attempts have the same Message-ID, by which mail
+// systems recognize a repetition.
 type outgoing struct {
 	Message
 	id string
@@ -72,7 +72,7 @@ func newOutgoing(m Message, server *Server) *outgoing {
 // send sends a mail. It blocks until the mail server has accepted it, or until ctx ends.
 func (s *Server) send(ctx context.Context, m *outgoing) error {
 	if !CheckAddress(m.To) {
-		return permanentError{errors.New("the address is not one that is mailed")}
+		return permanentError{errors.New("the address of the recipient is invalid")}
 	}
 	msg := gomail.NewMsg(gomail.WithNoDefaultUserAgent())
 	msg.FromMailAddress(&s.From)
@@ -132,8 +132,9 @@ func (s *Server) client(ctx context.Context) (*gomail.Client, error) {
 // permanentError is an error of a mail that is not tried again.
 type permanentError struct{ error }
 
-// isFinal reports whether a mail is not tried again: its address is not mailed, or the mail server has
-// rejected it with a permanent reply (RFC 5321, section 4.2.1). Rejected log-ins are tried again, because the operator can correct them.
+// isFinal reports whether a mail is not tried again: its address is invalid, or the mail server has
+// rejected it with a permanent reply (RFC 5321, section 4.2.1). Rejected log-ins are tried again,
+// because the operator can correct them.
 func isFinal(err error) bool {
 	if errors.As(err, new(permanentError)) {
 		return true
