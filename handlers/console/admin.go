@@ -5,77 +5,77 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// The roles of the rows of the administration.
+// The sets of roles of adminRoutes.
 var (
-	onlyAdmin = []identity.Role{identity.Admin}
-	forPeople = []identity.Role{identity.Admin, identity.Support} // accounts and tasks
-	forMoney  = []identity.Role{identity.Admin, identity.Finance} // decisions about payments
-	forAll    = []identity.Role{identity.Admin, identity.Support, identity.Finance}
+	adminRoles   = []identity.Role{identity.Admin}
+	supportRoles = []identity.Role{identity.Admin, identity.Support} // accounts and tasks
+	financeRoles = []identity.Role{identity.Admin, identity.Finance} // decisions about payments
+	allRoles     = []identity.Role{identity.Admin, identity.Support, identity.Finance}
 )
 
 // adminRoutes are the operations of package adminapi that users with a role can request below
-// /api/admin/. What is not here only the operator can do: backups, the master key, new users, and
-// secrets of others. A change takes a reason, and is an event of the audit.
+// /api/admin/. Only the operator can do what is not here: backups, the master key, new users, and
+// secrets of other users. A change takes a reason, and the audit records it.
 var adminRoutes = []struct {
 	method, path string // of the operation
 	roles        []identity.Role
 	asks         *protection
 	params       string
 }{
-	{"GET", "status", forPeople, nothingMore, ""},
-	{"GET", "verify", forPeople, nothingMore, ""},
-	{"POST", "verify", onlyAdmin, nothingMore, ""},
+	{"GET", "status", supportRoles, nothingMore, ""},
+	{"GET", "verify", supportRoles, nothingMore, ""},
+	{"POST", "verify", adminRoles, nothingMore, ""},
 
-	{"GET", "users", forAll, nothingMore, "q after limit"},
-	{"GET", "users/{user}", forPeople, nothingMore, ""},
-	{"GET", "users/{user}/activity", forPeople, nothingMore, "after limit"},
-	{"POST", "users/{user}/role", onlyAdmin, stepUp, ""},
-	{"DELETE", "users/{user}/factors", forPeople, stepUp, "reason"},
-	{"POST", "users/{user}/reset-password", onlyAdmin, stepUp, ""},
-	{"POST", "users/{user}/unblock", forPeople, stepUp, ""},
-	{"POST", "users/{user}/sign-out", forPeople, stepUp, ""},
-	{"POST", "users/{user}/disable", onlyAdmin, stepUp, ""},
-	{"POST", "users/{user}/enable", onlyAdmin, stepUp, ""},
-	{"POST", "users/{user}/limits", onlyAdmin, stepUp, ""},
-	{"DELETE", "users/{user}/limits", onlyAdmin, stepUp, "reason"},
-	{"DELETE", "users/{user}/token", onlyAdmin, stepUp, "reason"},
+	{"GET", "users", allRoles, nothingMore, "q after limit"},
+	{"GET", "users/{user}", supportRoles, nothingMore, ""},
+	{"GET", "users/{user}/activity", supportRoles, nothingMore, "after limit"},
+	{"POST", "users/{user}/role", adminRoles, stepUp, ""},
+	{"DELETE", "users/{user}/factors", supportRoles, stepUp, "reason"},
+	{"POST", "users/{user}/reset-password", adminRoles, stepUp, ""},
+	{"POST", "users/{user}/unblock", supportRoles, stepUp, ""},
+	{"POST", "users/{user}/sign-out", supportRoles, stepUp, ""},
+	{"POST", "users/{user}/disable", adminRoles, stepUp, ""},
+	{"POST", "users/{user}/enable", adminRoles, stepUp, ""},
+	{"POST", "users/{user}/limits", adminRoles, stepUp, ""},
+	{"DELETE", "users/{user}/limits", adminRoles, stepUp, "reason"},
+	{"DELETE", "users/{user}/token", adminRoles, stepUp, "reason"},
 
-	{"GET", "keys", forPeople, nothingMore, "user"},
-	{"POST", "keys/{key}/limits", onlyAdmin, stepUp, ""},
-	{"DELETE", "keys/{key}/limits", onlyAdmin, stepUp, "reason"},
-	{"POST", "keys/{key}/revoke", onlyAdmin, stepUp, ""},
+	{"GET", "keys", supportRoles, nothingMore, "user"},
+	{"POST", "keys/{key}/limits", adminRoles, stepUp, ""},
+	{"DELETE", "keys/{key}/limits", adminRoles, stepUp, "reason"},
+	{"POST", "keys/{key}/revoke", adminRoles, stepUp, ""},
 
-	{"GET", "wallets/{user}", forAll, nothingMore, ""},
-	{"GET", "wallets/{user}/ledger", forAll, nothingMore, "account skip limit"},
-	{"POST", "wallets/{user}/credit", onlyAdmin, stepUp, ""},
-	{"POST", "wallets/{user}/debit", onlyAdmin, stepUp, ""},
-	{"POST", "wallets/{user}/clear", onlyAdmin, stepUp, ""},
-	{"GET", "plans", forAll, nothingMore, ""},
-	{"GET", "subscriptions", forAll, nothingMore, "user"},
-	{"POST", "subscriptions", onlyAdmin, stepUp, ""},
-	{"POST", "subscriptions/{id}/cancel", onlyAdmin, stepUp, ""},
-	{"GET", "usage", forAll, nothingMore, "user from to group format"},
-	{"GET", "calls", forAll, nothingMore, "user key model from to status min_cost after limit"},
-	{"GET", "calls/{request}", forAll, nothingMore, ""},
+	{"GET", "wallets/{user}", allRoles, nothingMore, ""},
+	{"GET", "wallets/{user}/ledger", allRoles, nothingMore, "account skip limit"},
+	{"POST", "wallets/{user}/credit", adminRoles, stepUp, ""},
+	{"POST", "wallets/{user}/debit", adminRoles, stepUp, ""},
+	{"POST", "wallets/{user}/clear", adminRoles, stepUp, ""},
+	{"GET", "plans", allRoles, nothingMore, ""},
+	{"GET", "subscriptions", allRoles, nothingMore, "user"},
+	{"POST", "subscriptions", adminRoles, stepUp, ""},
+	{"POST", "subscriptions/{id}/cancel", adminRoles, stepUp, ""},
+	{"GET", "usage", allRoles, nothingMore, "user from to group format"},
+	{"GET", "calls", allRoles, nothingMore, "user key model from to status min_cost after limit"},
+	{"GET", "calls/{request}", allRoles, nothingMore, ""},
 
-	{"GET", "orders", forAll, nothingMore, "user provider payment status time from to totals format after limit"},
-	{"GET", "orders/{order}", forAll, nothingMore, ""},
-	{"GET", "mismatches", forAll, nothingMore, "user provider payment kind status after limit"},
-	{"POST", "mismatches/{id}/resolve", forMoney, nothingMore, ""},
-	{"GET", "sales", forAll, nothingMore, "from to group format"},
-	{"GET", "payments", forAll, nothingMore, "from to group format"},
-	{"GET", "ledger", forAll, nothingMore, "from to"},
+	{"GET", "orders", allRoles, nothingMore, "user provider payment status time from to totals format after limit"},
+	{"GET", "orders/{order}", allRoles, nothingMore, ""},
+	{"GET", "mismatches", allRoles, nothingMore, "user provider payment kind status after limit"},
+	{"POST", "mismatches/{id}/resolve", financeRoles, nothingMore, ""},
+	{"GET", "sales", allRoles, nothingMore, "from to group format"},
+	{"GET", "payments", allRoles, nothingMore, "from to group format"},
+	{"GET", "ledger", allRoles, nothingMore, "from to"},
 
-	{"GET", "tasks", forPeople, nothingMore, "user status after limit"},
-	{"GET", "tasks/{task}", forPeople, nothingMore, ""},
-	{"POST", "tasks/{task}/retry", onlyAdmin, stepUp, ""},
-	{"POST", "tasks/{task}/cancel", onlyAdmin, stepUp, ""},
-	{"GET", "callbacks", forPeople, nothingMore, "user after limit"},
-	{"POST", "callbacks/{task}/redeliver", forPeople, nothingMore, ""},
-	{"GET", "backends", forPeople, nothingMore, ""},
-	{"POST", "backends/{backend}/check", onlyAdmin, nothingMore, ""},
-	{"POST", "backends/{backend}/drain", onlyAdmin, stepUp, ""},
-	{"POST", "backends/{backend}/enable", onlyAdmin, stepUp, ""},
+	{"GET", "tasks", supportRoles, nothingMore, "user status after limit"},
+	{"GET", "tasks/{task}", supportRoles, nothingMore, ""},
+	{"POST", "tasks/{task}/retry", adminRoles, stepUp, ""},
+	{"POST", "tasks/{task}/cancel", adminRoles, stepUp, ""},
+	{"GET", "callbacks", supportRoles, nothingMore, "user after limit"},
+	{"POST", "callbacks/{task}/redeliver", supportRoles, nothingMore, ""},
+	{"GET", "backends", supportRoles, nothingMore, ""},
+	{"POST", "backends/{backend}/check", adminRoles, nothingMore, ""},
+	{"POST", "backends/{backend}/drain", adminRoles, stepUp, ""},
+	{"POST", "backends/{backend}/enable", adminRoles, stepUp, ""},
 }
 
 // administration returns the rows of adminRoutes as routes.

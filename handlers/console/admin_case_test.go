@@ -10,8 +10,8 @@ import (
 // TestOneCaseMovesMoneyOnce lets two administrators and the operator answer one case.
 func TestOneCaseMovesMoneyOnce(t *testing.T) {
 	a := administer(t)
-	first, _ := official(t, a.Gate, "admin")
-	second, _ := official(t, a.Gate, "admin")
+	first, _ := withRole(t, a.Gate, "admin")
+	second, _ := withRole(t, a.Gate, "admin")
 	first.verifies(t)
 	second.verifies(t)
 	user := "/console/admin/users/" + a.id
@@ -54,7 +54,7 @@ func TestOneCaseMovesMoneyOnce(t *testing.T) {
 		t.Errorf("the balance is %s, want %s", got, credited)
 	}
 	// The number is one of the user: another user may have the same. A form with another number and
-	// one without any move the money again.
+	// one without any change the balance again.
 	other := newBrowser(a.Gate)
 	name := other.registers(t)
 	for _, at := range []string{"/console/admin/users/" + name, user} {
@@ -73,9 +73,9 @@ func TestOneCaseMovesMoneyOnce(t *testing.T) {
 	a.Verify(t)
 }
 
-// TestUsersSeeOnlyTheReasonsOfMovementsOfMoney does what administrators do with money and otherwise,
-// and reads what the user sees.
-func TestUsersSeeOnlyTheReasonsOfMovementsOfMoney(t *testing.T) {
+// TestUsersSeeOnlyTheReasonsOfTransfers makes the changes of administrators, with and without money, and
+// reads what the user sees.
+func TestUsersSeeOnlyTheReasonsOfTransfers(t *testing.T) {
 	a := administer(t)
 	admin := newHolder(t, a.Gate, "admin")
 	admin.verifies(t)

@@ -26,7 +26,7 @@ func TestEveryOperationIsOfferedToRolesOrOnlyToOperators(t *testing.T) {
 		if len(row.roles) == 0 || row.asks == nil {
 			t.Errorf("%s has no roles or no protection", name)
 		}
-		if !slices.Equal(row.roles[:1], onlyAdmin) {
+		if !slices.Equal(row.roles[:1], adminRoles) {
 			t.Errorf("%s is not for administrators", name)
 		}
 		if operation := adminapi.Find(row.method, row.path); row.method != http.MethodGet && !operation.HasOwner() &&

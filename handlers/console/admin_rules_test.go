@@ -44,7 +44,7 @@ const typedByLink = "typed-by-a-link"
 // query has its fields. The forms must be those of the page without the query.
 func TestALinkFillsNoFormOfTheAdministration(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "admin")
+	b, _ := withRole(t, a.Gate, "admin")
 	user := "/console/admin/users/" + a.id
 	var mismatches struct{ Items []struct{ ID string } }
 	a.MustAdmin(t, http.MethodGet, "/modelgate/mismatches", nil, &mismatches)

@@ -171,7 +171,7 @@ func TestNobodyGainsRightsInTheAdministration(t *testing.T) {
 	const because = `{"reason":"test"}`
 	role := func(role string) string { return fmt.Sprintf(`{"role":%q,"reason":"test"}`, role) }
 
-	// Nobody acts on the own account, by id, by name in any case, or by the body.
+	// Users cannot act on their own account, by id, by name in any case, or by the body.
 	for _, user := range []string{admin.id, admin.account.name, strings.ToUpper(admin.account.name)} {
 		admin.isRefused(t, "POST", "users/"+user+"/role", role("none"), 403, "FORBIDDEN")
 		admin.isRefused(t, "POST", "wallets/"+user+"/credit", `{"amount":"1.00","reason":"test"}`, 403, "FORBIDDEN")

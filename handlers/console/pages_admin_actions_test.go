@@ -54,7 +54,7 @@ func (a *administered) activity(t testing.TB) []struct{ Action, Reason, Actor st
 
 func TestAnAdministratorChangesAUserByForms(t *testing.T) {
 	a := administer(t)
-	b, admin := official(t, a.Gate, "admin")
+	b, admin := withRole(t, a.Gate, "admin")
 	user := "/console/admin/users/" + a.id
 	a.browser.enrols(t)
 	a.Wait(time.Hour) // the step-up of the enrolment has expired
@@ -105,7 +105,7 @@ func TestAnAdministratorChangesAUserByForms(t *testing.T) {
 
 func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "admin")
+	b, _ := withRole(t, a.Gate, "admin")
 	user := "/console/admin/users/" + a.id
 	a.Wait(time.Hour)
 	before := a.Wallet(t, a.id).Balance
@@ -192,8 +192,8 @@ func withDo(form url.Values, action, key string) url.Values {
 func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 	a := administer(t)
 	user := "/console/admin/users/" + a.id
-	admin, _ := official(t, a.Gate, "admin")
-	_, other := official(t, a.Gate, "support")
+	admin, _ := withRole(t, a.Gate, "admin")
+	_, other := withRole(t, a.Gate, "support")
 	var mismatches struct{ Items []struct{ ID string } }
 	a.MustAdmin(t, http.MethodGet, "/modelgate/mismatches", nil, &mismatches)
 	forms := map[string]map[string]string{ // by page and action
@@ -209,7 +209,7 @@ func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 	for role, allowed := range may {
 		b := a.browser
 		if role != "" {
-			b, _ = official(t, a.Gate, role)
+			b, _ = withRole(t, a.Gate, role)
 		}
 		for at, typed := range forms {
 			path, action, _ := strings.Cut(at, " ")
@@ -228,18 +228,18 @@ func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 	if after := a.events(t); !slices.Equal(before, after) || a.Wallet(t, a.id) != wallet {
 		t.Errorf("the events are %q, and the wallet is %+v", after, a.Wallet(t, a.id))
 	}
-	// Nobody acts on themselves, and support not on those with a role.
+	// Users cannot act on their own account, and support cannot act on users with a role.
 	self := read[struct{ ID string }](t, admin, "/api/user/self").ID
 	if strings.Contains(admin.page(t, "/console/admin/users/"+self).Body, "/role") {
 		t.Error("an administrator is led to a change of their own role")
 	}
-	shows(t, admin.page(t, "/console/admin/users/"+self), 200, "Nobody acts on their own account here")
+	shows(t, admin.page(t, "/console/admin/users/"+self), 200, "You cannot act on it here")
 	for _, part := range []string{"/role", "/credit"} {
-		shows(t, admin.page(t, "/console/admin/users/"+self+part), 403, "<code>FORBIDDEN</code>", "Nobody acts on their own account here")
+		shows(t, admin.page(t, "/console/admin/users/"+self+part), 403, "<code>FORBIDDEN</code>", "You cannot act on it here")
 	}
 	as := url.Values{"do": {"user_role"}, "as": {self}, "role": {"none"}, "reason": {"tired"}}
 	shows(t, admin.verified(t, admin.sends(t, "/console/admin/users/"+self+"/role", as), "user_role", "tired"), 403, "<code>FORBIDDEN</code>")
-	support, _ := official(t, a.Gate, "support")
+	support, _ := withRole(t, a.Gate, "support")
 	a.Wait(time.Hour)
 	shows(t, support.page(t, "/console/admin/users/"+other+"/sign-out"), 403, "Only an administrator acts on this account.")
 	answer := support.sends(t, "/console/admin/users/"+other+"/sign-out", url.Values{"do": {"user_sign_out"}, "reason": {"to annoy"}})
@@ -250,7 +250,7 @@ func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 // to the explanation, by links and forms alone; then finance closes the case.
 func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "support")
+	b, _ := withRole(t, a.Gate, "support")
 	follow := func(answer gatetest.Answer, pattern string) gatetest.Answer {
 		t.Helper()
 		found := regexp.MustCompile(`href="(/console/admin[^"]*` + pattern + `)"`).FindStringSubmatch(answer.Body)
@@ -274,11 +274,11 @@ func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
 	shows(t, follow(quota, "/tasks/"+a.task), 200, a.task, "0.05")
 	// A payment: the order was paid twice, and credited once.
 	order := follow(follow(user, "/orders\\?user="+a.id), "/orders/"+a.orders[0])
-	shows(t, order, 200, "40.00 USD", "pay_evt_1", "Movements in the ledger: 1", "the order was paid by another payment, pay_evt_1", "pay_evt_2", "refund the other payment at the service", "&#43;40.00")
+	shows(t, order, 200, "40.00 USD", "pay_evt_1", "Transfers in the ledger: 1", "the order was paid by another payment, pay_evt_1", "pay_evt_2", "refund the other payment at the service", "&#43;40.00")
 	if strings.Contains(order.Body, `value="mismatch_resolve"`) {
 		t.Error("support is shown the form of finance")
 	}
-	finance, resolver := official(t, a.Gate, "finance")
+	finance, resolver := withRole(t, a.Gate, "finance")
 	path := "/console/admin/orders/" + a.orders[0]
 	shows(t, finance.page(t, "/console/admin"), 200, "pay_evt_2", `<p class="figure bad">1</p>`)
 	shows(t, finance.acts(t, path, "mismatch_resolve", map[string]string{"reason": ""}), 400, "<code>MISSING_PARAMETER</code>", "<details open>")
@@ -291,7 +291,7 @@ func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
 
 func TestBackendsTasksAndTheStoreAreOperatedByForms(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "admin")
+	b, _ := withRole(t, a.Gate, "admin")
 	shows(t, b.page(t, "/console/admin/backends"), 200, "secret-works", "Available")
 	shows(t, b.acts(t, "/console/admin/backends", "backend_drain", map[string]string{"reason": ""}), 400, "<details open>", "<code>MISSING_PARAMETER</code>")
 	leads(t, b.acts(t, "/console/admin/backends", "backend_drain", map[string]string{"reason": "maintenance"}), "/console/admin/backends?done=backend_drained")

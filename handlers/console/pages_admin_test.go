@@ -13,8 +13,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
 
-// official returns the browser of a user with a role and a second factor, and the user's name.
-func official(t testing.TB, g *gatetest.Gate, role string) (b *browser, name string) {
+// withRole returns the browser of a user with a role and a second factor, and the user's name.
+func withRole(t testing.TB, g *gatetest.Gate, role string) (b *browser, name string) {
 	t.Helper()
 	b = newBrowser(g)
 	name = b.registers(t)
@@ -121,7 +121,7 @@ func TestEveryPageOfTheAdministrationIsReachedByItsRoles(t *testing.T) {
 	unlinked := []string{user + "/clear", user + "/enable", user + "/unblock", "/console/admin/find"}
 	address := strings.NewReplacer("users/*", "users/"+a.id, "orders/*", "orders/"+a.orders[0], "tasks/*", "tasks/"+a.task, "calls/*", "calls/"+a.customer.ids[1])
 	for role, may := range map[string][]string{"admin": admins, "support": append(people, user+"/factors", user+"/unblock"), "finance": everyone} {
-		b, _ := official(t, a.Gate, role)
+		b, _ := withRole(t, a.Gate, role)
 		shows(t, b.page(t, "/console"), 200, `href="/console/admin"`)
 		b.jar["modelgate_language"] = "zh"
 		b.walk(t, address.Replace(user))
@@ -176,7 +176,7 @@ func TestARoleNeedsASecondFactor(t *testing.T) {
 func TestASiteMayHaveNoPagesOfTheAdministration(t *testing.T) {
 	t.Parallel()
 	g := gatetest.Start(t, gatetest.Config{App: app, Site: strings.Replace(site, "modelgate_console {", "modelgate_console {\nadmin off", 1)})
-	b, _ := official(t, g, "admin")
+	b, _ := withRole(t, g, "admin")
 	shows(t, b.page(t, "/console/admin"), 404, "<code>NOT_FOUND</code>")
 	if strings.Contains(b.page(t, "/console").Body, "/console/admin") {
 		t.Error("a page leads to the administration")
@@ -185,7 +185,7 @@ func TestASiteMayHaveNoPagesOfTheAdministration(t *testing.T) {
 
 func TestAUserIsShownWhole(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "support")
+	b, _ := withRole(t, a.Gate, "support")
 	page := b.page(t, "/console/admin/users/"+a.id)
 	wallet := a.Wallet(t, a.id)
 	shows(t, page, 200, a.id, "&lt;b&gt;Ann&lt;/b&gt; שלום", wallet.Balance.String()+" USD", a.customer.ids[5], a.task, a.orders[1], "Starter",
@@ -194,7 +194,7 @@ func TestAUserIsShownWhole(t *testing.T) {
 		t.Error("support is led to a credit")
 	}
 	// Finance sees the money of a user, and not the person.
-	finance, _ := official(t, a.Gate, "finance")
+	finance, _ := withRole(t, a.Gate, "finance")
 	page = finance.page(t, "/console/admin/users/"+a.id)
 	shows(t, page, 200, wallet.Balance.String()+" USD", "Starter")
 	for _, private := range []string{"sign-out", a.customer.keys[0].ID, "Account created", "/tasks"} {
@@ -208,7 +208,7 @@ func TestAUserIsShownWhole(t *testing.T) {
 func TestFindLeadsToWhatAnIDNames(t *testing.T) {
 	t.Parallel()
 	g := start(t)
-	b, name := official(t, g, "support")
+	b, name := withRole(t, g, "support")
 	for id, path := range map[string]string{
 		"req_1": "/calls/req_1", " task_2 ": "/tasks/task_2", "usr_3": "/users/usr_3", strings.Repeat("a1", 16): "/orders/" + strings.Repeat("A1", 16), "key_4": "/calls?key=key_4", "pi_5": "/users?q=pi_5",
 		"ann & bob": "/users?q=ann+%26+bob", "": "/users?q=", "req_/../x?y": "/calls/req_%2F..%2Fx%3Fy", "https://evil.example": "/users?q=https%3A%2F%2Fevil.example",
@@ -222,7 +222,7 @@ func TestFindLeadsToWhatAnIDNames(t *testing.T) {
 func TestTheListOfUsersHasPages(t *testing.T) {
 	t.Parallel()
 	g := start(t)
-	b, _ := official(t, g, "finance")
+	b, _ := withRole(t, g, "finance")
 	for i := range 25 {
 		g.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": fmt.Sprintf("many-%02d", i)}, nil)
 	}
@@ -246,7 +246,7 @@ func TestTheListOfUsersHasPages(t *testing.T) {
 
 func TestTheListsOfTheAdministrationFilter(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "support")
+	b, _ := withRole(t, a.Gate, "support")
 	today := a.Now().UTC().Format(time.DateOnly)
 	for path, want := range map[string]int{
 		"calls?model=dear": 2, "calls?user=" + a.customer.name: 6, "calls?user=" + a.id + "&status=4xx": 1, "calls?key=" + a.customer.keys[1].ID: 2, "calls?min_cost=0.2": 3,
@@ -277,7 +277,7 @@ func TestTheListsOfTheAdministrationFilter(t *testing.T) {
 		}
 	}
 	// Finance is led to no task.
-	finance, _ := official(t, a.Gate, "finance")
+	finance, _ := withRole(t, a.Gate, "finance")
 	ledger := finance.page(t, fmt.Sprintf("/console/admin/users/%s/ledger?account=quota/%d", a.id, a.plan))
 	shows(t, ledger, 200, "<code>"+a.task+"</code>")
 	if home := finance.page(t, "/console/admin"); strings.Contains(ledger.Body+home.Body, "/tasks/") || strings.Contains(home.Body, "task_") {
@@ -299,7 +299,7 @@ func TestTheListsOfTheAdministrationFilter(t *testing.T) {
 
 func TestReportsHaveTheFiguresOfTheLedger(t *testing.T) {
 	a := administer(t)
-	b, _ := official(t, a.Gate, "finance")
+	b, _ := withRole(t, a.Gate, "finance")
 	today := a.Now().UTC().Format(time.DateOnly)
 	shows(t, b.page(t, "/console/admin/receipts"), 200, "<strong>40.00 USD</strong>", today, url.QueryEscape("/api/admin/ledger?from="), "What was bought", "Top-up", "Plan bought", "Starter")
 	shows(t, b.page(t, "/console/admin/receipts?to=2020-01-01&from="), 200, "No payments in these days.")

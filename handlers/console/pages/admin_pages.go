@@ -12,48 +12,48 @@ import (
 	"time"
 )
 
-// The roles that a page of the administration is for. The API decides what a role may do; these
-// lists only keep others away from forms that the API would refuse.
+// The sets of roles of the pages of the administration, named as those of the routes. The API decides
+// what a role may do; these sets only hide forms that the API would refuse.
 const (
-	anyRole    = "admin support finance"
-	staffRole  = "admin support"
-	moneyRole  = "admin finance"
-	adminsOnly = "admin"
+	adminRoles   = "admin"
+	supportRoles = "admin support"
+	financeRoles = "admin finance"
+	allRoles     = "admin support finance"
 )
 
 // adminHome is the first page of the administration, and where its field leads.
 var adminHome = []page{
-	{path: "/admin", name: "admin", roles: anyRole, nav: true, partial: true, loads: []load{
+	{path: "/admin", name: "admin", roles: allRoles, nav: true, partial: true, loads: []load{
 		{"mismatches", "/api/admin/mismatches?limit=5", ""},
 		{"status", "/api/admin/status", ""},
 		{"backends", "/api/admin/backends", ""},
 		{"verification", "/api/admin/verify", ""},
 	}},
-	{path: "/admin/find", name: "admin_find", section: "admin", roles: anyRole},
+	{path: "/admin/find", name: "admin_find", section: "admin", roles: allRoles},
 }
 
 // watchPages show the figures of the operator, the backends and the store.
 var watchPages = []page{
-	{path: "/admin/backends", name: "admin_backends", roles: staffRole, nav: true, loads: []load{
+	{path: "/admin/backends", name: "admin_backends", roles: supportRoles, nav: true, loads: []load{
 		{"backends", "/api/admin/backends", ""},
 	}, actions: map[string]*action{
-		"backend_check":  do("POST", "/api/admin/backends/{backend}/check", "reason", "").only(adminsOnly),
-		"backend_drain":  do("POST", "/api/admin/backends/{backend}/drain", "reason", after("/admin/backends", "backend_drained")).only(adminsOnly),
-		"backend_enable": do("POST", "/api/admin/backends/{backend}/enable", "reason", after("/admin/backends", "backend_enabled")).only(adminsOnly),
+		"backend_check":  do("POST", "/api/admin/backends/{backend}/check", "reason", "").only(adminRoles),
+		"backend_drain":  do("POST", "/api/admin/backends/{backend}/drain", "reason", after("/admin/backends", "backend_drained")).only(adminRoles),
+		"backend_enable": do("POST", "/api/admin/backends/{backend}/enable", "reason", after("/admin/backends", "backend_enabled")).only(adminRoles),
 	}},
-	{path: "/admin/receipts", name: "admin_receipts", roles: anyRole, nav: true, filtered: true, loads: []load{
+	{path: "/admin/receipts", name: "admin_receipts", roles: allRoles, nav: true, filtered: true, loads: []load{
 		{"providers", "/api/admin/payments?group=provider", span},
 		{"days", "/api/admin/payments?group=day&group=provider", span},
 		{"sales", "/api/admin/sales", span},
 	}},
-	{path: "/admin/usage", name: "admin_usage", roles: anyRole, nav: true, filtered: true, loads: []load{
+	{path: "/admin/usage", name: "admin_usage", roles: allRoles, nav: true, filtered: true, loads: []load{
 		{"usage", "/api/admin/usage", "user group=day " + span},
 		{"total", "/api/admin/usage", "user " + span},
 	}},
-	{path: "/admin/verify", name: "admin_verify", roles: staffRole, nav: true, loads: []load{
+	{path: "/admin/verify", name: "admin_verify", roles: supportRoles, nav: true, loads: []load{
 		{"verification", "/api/admin/verify", ""},
 	}, actions: map[string]*action{
-		"verify_run": do("POST", "/api/admin/verify", "reason", after("/admin/verify", "verified")).only(adminsOnly),
+		"verify_run": do("POST", "/api/admin/verify", "reason", after("/admin/verify", "verified")).only(adminRoles),
 	}},
 }
 
@@ -94,14 +94,14 @@ func may(v *View, name string) bool {
 	return false
 }
 
-// adminFunctions are those of the templates of these pages.
+// adminFunctions are the functions of the templates of these pages.
 var adminFunctions = template.FuncMap{
 	"here":         here,
 	"csv":          csvURL,
 	"download":     downloadURL,
 	"order_filter": func() string { return orderFilter },
 	"acts":         actsFor,
-	"no_acts":      whyNoActs,
+	"no_acts":      actionRefusal,
 	"millis":       func(n any) int64 { return integer(n) / 1000 },
 	"took":         func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
 	"down":         backendsDown,
@@ -135,7 +135,7 @@ func same(v *View) string {
 	return path
 }
 
-// csvURL returns the URL of what a page shows as a file, by [downloadURL]. names are those of
+// csvURL returns the URL of [downloadURL] of a CSV file with what a page shows. names are those of
 // [passed].
 func csvURL(v *View, route, names string) string {
 	_, raw, _ := strings.Cut(v.Here, "?")
@@ -155,25 +155,27 @@ func queryOr(v *View, name, value string) string {
 	return value
 }
 
-// whyNoActs returns the message that says why an official can do nothing for a user; empty if they
-// can. Nobody acts on their own account, and on that of a user with a role only administrators do.
-func whyNoActs(v *View, user map[string]any) string {
+// actionRefusal returns the key of the message that says why the user of the page cannot act on another
+// user; empty if they can. Users with a role cannot act on their own account, and only administrators act
+// on the account of a user with a role.
+func actionRefusal(v *View, user map[string]any) string {
 	switch {
 	case user["id"] == v.Self["id"]:
 		return "admin.acts.own"
-	case user["role"] != nil && roleOf(v) != adminsOnly:
-		return "admin.acts.official"
+	case user["role"] != nil && roleOf(v) != "admin":
+		return "admin.acts.role"
 	}
 	return ""
 }
 
-// unfit returns a fault if the page is about an action that its user cannot do for the one it shows.
-func (req *request) unfit() *Fault {
+// checkAction returns a fault if the page is the form of an action, and its user cannot act on the user
+// that it shows.
+func (req *request) checkAction() *Fault {
 	user, _ := req.view.Data["user"].(map[string]any)
 	if user == nil || !req.page.acts() {
 		return nil
 	}
-	if why := whyNoActs(&req.view, user); why != "" {
+	if why := actionRefusal(&req.view, user); why != "" {
 		return &Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text(why)}
 	}
 	return nil
@@ -182,9 +184,9 @@ func (req *request) unfit() *Fault {
 // acts reports whether the page is the form of an action on a user.
 func (p *page) acts() bool { return p.template == "user_action" || p.template == "money_action" }
 
-// actsFor returns the pages on which an official can do something for a user.
+// actsFor returns the pages of the actions that the user of the page can take on another user.
 func actsFor(v *View, user map[string]any) (entries []entry) {
-	if whyNoActs(v, user) != "" {
+	if actionRefusal(v, user) != "" {
 		return nil
 	}
 	for _, p := range adminActionPages {
@@ -223,7 +225,7 @@ func limitsOf(scope map[string]any) (limits []parameter) {
 	return limits
 }
 
-// found are the pages that show what an id names, by the beginning of the id.
+// found has the page of the object that an id names, by the prefix of the id.
 var found = []struct{ prefix, page, path string }{
 	{"req_", "admin_call", "/admin/calls/"}, {"task_", "admin_task", "/admin/tasks/"}, {"usr_", "admin_user", "/admin/users/"},
 	{"key_", "admin_calls", "/admin/calls?key="},
@@ -232,8 +234,8 @@ var found = []struct{ prefix, page, path string }{
 // tradeNo matches the number of an order, in any case of its letters.
 var tradeNo = regexp.MustCompile(`^[0-9a-zA-Z]{32}$`)
 
-// find leads to the page of what an id names; any other text is that of a payment, or else looked
-// for among the users.
+// find redirects to the page of the object that an id names. It searches for any other text among the
+// ids of payments, and then among the users.
 func (req *request) find() {
 	id := strings.TrimSpace(req.r.URL.Query().Get("id"))
 	for _, f := range found {
@@ -256,11 +258,11 @@ func (req *request) find() {
 	req.redirect(req.findPayment(id))
 }
 
-// findPayment returns the page of the order, or of the mismatch, with a payment id of a payment
-// service; that of the users if there is none.
+// findPayment returns the page of the order or the mismatch with this payment id. If there is none, it
+// returns the page of the users.
 func (req *request) findPayment(id string) string {
 	quoted := url.QueryEscape(id)
-	if strings.ContainsAny(id, "0123456789") { // as every payment id
+	if strings.ContainsAny(id, "0123456789") { // every payment id has a digit
 		if order := first(req.call(http.MethodGet, "/api/admin/orders?limit=1&payment="+quoted, nil)); order != nil {
 			return "/admin/orders/" + url.PathEscape(fmt.Sprint(order["trade_no"]))
 		}

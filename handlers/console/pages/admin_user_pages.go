@@ -10,35 +10,35 @@ var oneUser = load{"user", "/api/admin/users/{user}", ""}
 
 // adminUserPages show the users.
 var adminUserPages = []page{
-	{path: "/admin/users", name: "admin_users", roles: anyRole, nav: true, filtered: true, loads: []load{
+	{path: "/admin/users", name: "admin_users", roles: allRoles, nav: true, filtered: true, loads: []load{
 		{"users", "/api/admin/users", "q after"},
 	}},
-	{path: "/admin/users/{user}", name: "admin_user", section: "admin_users", roles: anyRole, partial: true, loads: []load{
+	{path: "/admin/users/{user}", name: "admin_user", section: "admin_users", roles: allRoles, partial: true, loads: []load{
 		{"wallet", "/api/admin/wallets/{user}", ""},
 		oneUser,
 		{"subscriptions", "/api/admin/subscriptions?user={user}", ""},
 		{"keys", "/api/admin/keys?user={user}", ""},
 		{"events", "/api/admin/users/{user}/activity", "after"},
 	}},
-	{path: "/admin/users/{user}/ledger", name: "admin_ledger", section: "admin_users", roles: anyRole, filtered: true, loads: []load{
+	{path: "/admin/users/{user}/ledger", name: "admin_ledger", section: "admin_users", roles: allRoles, filtered: true, loads: []load{
 		{"wallet", "/api/admin/wallets/{user}", ""},
 		{"subscriptions", "/api/admin/subscriptions?user={user}", ""},
 		{"ledger", "/api/admin/wallets/{user}/ledger?limit=50", "account skip"},
 	}},
-	{path: "/admin/users/{user}/callbacks", name: "admin_callbacks", section: "admin_users", roles: staffRole, loads: []load{
+	{path: "/admin/users/{user}/callbacks", name: "admin_callbacks", section: "admin_users", roles: supportRoles, loads: []load{
 		{"deliveries", "/api/admin/callbacks?user={user}", "after"},
 	}, actions: map[string]*action{
-		"callback_resend": do("POST", "/api/admin/callbacks/{task}/redeliver", "reason", after("/admin/users/{user}/callbacks", "redelivered")).only(staffRole),
+		"callback_resend": do("POST", "/api/admin/callbacks/{task}/redeliver", "reason", after("/admin/users/{user}/callbacks", "redelivered")).only(supportRoles),
 	}},
 }
 
 // adminActionPages are those on which a user is changed. Each has one form with a reason, and its
 // action has the name of the page.
 var adminActionPages = []page{
-	userAction("user_sign_out", staffRole, "sign-out", "", nil),
-	userAction("user_unblock", staffRole, "unblock", "", func(user map[string]any) bool { return user["login_locked_until"] != nil }),
+	userAction("user_sign_out", supportRoles, "sign-out", "", nil),
+	userAction("user_unblock", supportRoles, "unblock", "", func(user map[string]any) bool { return user["login_locked_until"] != nil }),
 	{
-		path: "/admin/users/{user}/factors", name: "user_factors", template: "user_action", section: "admin_users", roles: staffRole, loads: []load{oneUser},
+		path: "/admin/users/{user}/factors", name: "user_factors", template: "user_action", section: "admin_users", roles: supportRoles, loads: []load{oneUser},
 		actions: map[string]*action{"user_factors": do("DELETE", "/api/admin/users/{user}/factors?reason={reason}", "", after("/admin/users/{user}", "user_factors"))},
 		fits: func(user map[string]any) bool {
 			factors, _ := user["factors"].(map[string]any)
@@ -46,13 +46,13 @@ var adminActionPages = []page{
 		},
 	},
 	{
-		path: "/admin/users/{user}/reset-password", name: "user_reset_code", template: "user_action", section: "admin_users", roles: adminsOnly, loads: []load{oneUser},
+		path: "/admin/users/{user}/reset-password", name: "user_reset_code", template: "user_action", section: "admin_users", roles: adminRoles, loads: []load{oneUser},
 		actions: map[string]*action{"user_reset_code": do("POST", "/api/admin/users/{user}/reset-password", "reason", "")},
 	},
-	userAction("user_disable", adminsOnly, "disable", "", func(user map[string]any) bool { return user["disabled"] != true }),
-	userAction("user_enable", adminsOnly, "enable", "", func(user map[string]any) bool { return user["disabled"] == true }),
-	userAction("user_limits", adminsOnly, "limits", "budget:amount! reset?budget requests_per_second:int! streams:int! tokens_per_minute:int!", nil),
-	userAction("user_role", adminsOnly, "role", "role", nil),
+	userAction("user_disable", adminRoles, "disable", "", func(user map[string]any) bool { return user["disabled"] != true }),
+	userAction("user_enable", adminRoles, "enable", "", func(user map[string]any) bool { return user["disabled"] == true }),
+	userAction("user_limits", adminRoles, "limits", "budget:amount! reset?budget requests_per_second:int! streams:int! tokens_per_minute:int!", nil),
+	userAction("user_role", adminRoles, "role", "role", nil),
 	moneyAction("wallet_credit", "credit", "/api/admin/wallets/{user}/credit", "amount:sum!", "case:case", nil),
 	moneyAction("wallet_debit", "debit", "/api/admin/wallets/{user}/debit", "amount:sum!", "case:case", nil),
 	moneyAction("wallet_clear", "clear", "/api/admin/wallets/{user}/clear", "", "", func(user map[string]any) bool {
@@ -64,7 +64,7 @@ var adminActionPages = []page{
 
 // cancelPages are reached from the list of the subscriptions of a user.
 var cancelPages = []page{{
-	path: "/admin/users/{user}/subscriptions/{subscription_id}/cancel", name: "plan_cancel", template: "user_action", section: "admin_users", roles: adminsOnly,
+	path: "/admin/users/{user}/subscriptions/{subscription_id}/cancel", name: "plan_cancel", template: "user_action", section: "admin_users", roles: adminRoles,
 	loads: []load{oneUser},
 	actions: map[string]*action{
 		"plan_cancel": do("POST", "/api/admin/subscriptions/{subscription_id}/cancel", "reason", after("/admin/users/{user}", "plan_cancel")),
@@ -80,8 +80,8 @@ func userAction(name, roles, part, fields string, fits func(user map[string]any)
 	}
 }
 
-// checks are what the summary of an action is refused for, by the name of the action. The API
-// decides; a check tells it earlier.
+// checks has the check of an action before its summary, by the name of the action. The API decides; a
+// check reports its refusal earlier.
 var checks = map[string]func(req *request) *Fault{"wallet_debit": (*request).checkDebit}
 
 // checkDebit returns a fault if the wallet of the user has less than the amount of the form.
@@ -98,18 +98,18 @@ func (req *request) checkDebit() *Fault {
 	return nil
 }
 
-// available returns what a wallet has and neither tasks nor running calls have set aside.
+// available returns the balance of a wallet less what tasks and running calls have set aside, at least 0.
 func available(wallet map[string]any) string {
 	return max(0, amountOf(wallet["balance"])-amountOf(wallet["held"])-amountOf(wallet["reserved"])).String()
 }
 
 // moneyAction returns the page of an action that changes what a user can spend. Its form leads to a
 // summary, which has the form that does it. Both have one idempotency key, which the template draws.
-// The field of a case replaces the key, so that two who answer one case move the money once; caseField
-// is that field, or "".
+// The field of a case replaces the key, so that two users who answer one case change the balance once.
+// caseField is that field, or "".
 func moneyAction(name, part, route, fields, caseField string, fits func(user map[string]any) bool) page {
 	p := page{
-		path: "/admin/users/{user}/" + part, name: name, template: "money_action", section: "admin_users", roles: adminsOnly, fits: fits,
+		path: "/admin/users/{user}/" + part, name: name, template: "money_action", section: "admin_users", roles: adminRoles, fits: fits,
 		loads: []load{{"wallet", "/api/admin/wallets/{user}", ""}, oneUser, {"plans", "/api/admin/plans", ""}},
 	}
 	p.actions = map[string]*action{

@@ -17,13 +17,14 @@ import (
 // their kind, separated by spaces: "name models:list expires:date limits.budget". A name with a
 // dot is a member of a member, and one such as "inputs[0].url" a member of an element of a list. An
 // empty field is left out, or with "!" after its kind, sent as the value that removes what there is.
-// A name with "=" and another one takes the text of that field, unless it is empty. A field with "?" and the name of another field at its end is left out if that one is empty. Kinds:
+// A name with "=" and the name of another field takes the text of that field, unless it is empty. A field
+// with "?" and the name of another field at its end is left out if that field is empty. Kinds:
 //
 //	name           a text
 //	name:amount    an amount of money
 //	name:sum       an amount of money above zero
-//	name:said      a text that must be there
-//	name:case      the number of a case: what an idempotency key may be
+//	name:said      a text that is not empty
+//	name:case      the number of a case, in the form of an idempotency key
 //	name:int       a number
 //	name:list      words, separated by spaces, commas or lines
 //	name:date      a time: the seconds since 1970 of 2026-11-24 or 2026-11-24T10:00, in UTC

@@ -98,7 +98,7 @@ func (req *request) text(key string, args ...any) string { return req.locale.tex
 // show answers a page.
 func (req *request) show(p *page) {
 	if p.name == "download" {
-		req.linkedFrom()
+		req.returnToReferer()
 	}
 	if !req.enter(p) {
 		return
@@ -183,7 +183,7 @@ func (req *request) load(status int) {
 		}
 		req.view.Data[l.name] = data
 	}
-	if f := req.unfit(); f != nil {
+	if f := req.checkAction(); f != nil {
 		req.fail(f)
 		return
 	}

@@ -69,7 +69,7 @@ type action struct {
 	// call, which is shown once and not stored.
 	then string
 
-	// check refuses a form whose fields are right, after the calls; nil: nothing does.
+	// check returns a fault for a form whose fields are valid. It runs after the calls. nil: no check.
 	check func(req *request) *Fault
 
 	// roles are the roles that the action is for, as in [page].
