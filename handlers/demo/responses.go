@@ -1,7 +1,6 @@
 package demo
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 )
