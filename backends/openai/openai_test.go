@@ -41,8 +41,8 @@ func (*mockService) Op(r *http.Request) backendstest.Op {
 	return backendstest.Other
 }
 
-// vendor has the API's status words.
-var vendor = map[backends.State]string{
+// statusWords has the API's words for the states of a job.
+var statusWords = map[backends.State]string{
 	backends.Queued: "queued", backends.Running: "in_progress", backends.Succeeded: "completed", backends.Failed: "failed",
 }
 
@@ -57,7 +57,7 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case backendstest.Poll:
 		d.poll(w, videoPath.FindStringSubmatch(r.URL.Path)[1])
 	case backendstest.Fetch:
-		if state, _ := d.State(vendor); state != backends.Succeeded || !d.Exists(contentPath.FindStringSubmatch(r.URL.Path)[1]) {
+		if state, _ := d.State(statusWords); state != backends.Succeeded || !d.Exists(contentPath.FindStringSubmatch(r.URL.Path)[1]) {
 			backendstest.JSON(w, 404, `{"error":{"message":"not ready"}}`)
 			return
 		}
@@ -72,8 +72,8 @@ func (d *mockService) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// The API refuses bodies with seconds that are not a string, or with a parameter that it does
-// not have. submit refuses the same bodies.
+// submit accepts a job. Like the API, it refuses bodies with seconds that are not a string, or with an
+// unknown parameter.
 func (d *mockService) submit(w http.ResponseWriter, r *http.Request) {
 	raw, _ := io.ReadAll(r.Body)
 	var body map[string]any
@@ -124,7 +124,7 @@ func (d *mockService) poll(w http.ResponseWriter, id string) {
 		backendstest.JSON(w, 404, `{"error":{"type":"invalid_request_error","message":"Video not found","code":null,"param":null}}`)
 		return
 	}
-	state, word := d.State(vendor)
+	state, word := d.State(statusWords)
 	progress := map[backends.State]int{backends.Running: 42, backends.Succeeded: 100}[state]
 	failure := "null"
 	if state == backends.Failed {

@@ -42,7 +42,7 @@ const responsePrices = `
 	}
 `
 
-// event returns an event of a stream of responses.
+// responseEvent returns an event of a stream of responses.
 func responseEvent(kind, members string) string {
 	return fmt.Sprintf("event: %s\ndata: {\"type\":%q,%s}\n\n", kind, kind, members)
 }
@@ -58,7 +58,7 @@ var responseStream = []string{
 		`"output_tokens":15,"output_tokens_details":{"reasoning_tokens":5},"total_tokens":40}}`),
 }
 
-// responseCalls starts a gateway with these prices and a rich user.
+// responseCalls starts a gateway with these prices and a user who has a large balance.
 func responseCalls(t *testing.T) (*gatetest.Gate, gatetest.Key) {
 	t.Helper()
 	g := gatetest.Start(t, gatetest.Config{App: responsePrices, Site: gatetest.Proxied})

@@ -30,9 +30,9 @@ func init() {
 }
 
 // Tasks serves generations to callers with an API key, below /v1/platform and at
-// /v1/video/generations; their files, to every caller who has the link, below
-// /v1/files; and the notices of generation services below /v1/notices. It lets
-// every other path pass.
+// /v1/video/generations. Below /v1/files it serves their files to every caller who
+// has the link. Below /v1/notices it takes the notices of generation services. It
+// passes every other path to the next handler.
 //
 // The app configures the models and their backends.
 //

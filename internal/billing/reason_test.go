@@ -2,8 +2,8 @@ package billing
 
 import "testing"
 
-// TestEventsOfMoneyHaveTheReasonOfTheirCaller credits as the demo does, which is no request of the
-// admin API.
+// TestEventsOfMoneyHaveTheReasonOfTheirCaller credits a wallet as the demo command does, without a
+// request to the admin API.
 func TestEventsOfMoneyHaveTheReasonOfTheirCaller(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

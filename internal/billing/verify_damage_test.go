@@ -11,10 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
-
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -62,9 +61,9 @@ func (f *fixture) transferOf(id, from int64) journal.ID {
 	f.t.Helper()
 	var s records.Sale
 	err := f.store.View(f.t.Context(), func(r storage.Reader) (err error) {
-		of, err := readSubscription(r, f.user, id)
+		subscription, err := readSubscription(r, f.user, id)
 		if err == nil {
-			s, _, err = of.SaleAt(r, from)
+			s, _, err = subscription.SaleAt(r, from)
 		}
 		return err
 	})

@@ -25,7 +25,7 @@ func TestTheOptionsOfALogInByPasskeyNameNoUser(t *testing.T) {
 	}
 }
 
-// TestAWrongAnswerIsRefused refuses each wrong answer for every use of a passkey.
+// TestAWrongAnswerIsRefused sends each wrong answer for every use of a passkey.
 func TestAWrongAnswerIsRefused(t *testing.T) {
 	t.Parallel()
 	for what, change := range map[string]func(v *device){
