@@ -215,8 +215,8 @@ type Mismatch struct {
 	ResolvedBy string `json:"resolved_by,omitempty"`
 }
 
-// namesOfMismatches returns the names of the users of some mismatches, of the administrators who have
-// resolved them, and of the user with userID, unless it is empty.
+// namesOfMismatches returns names by user id: those of the users of some mismatches, of the
+// administrators who have resolved them, and of userID. An empty userID is left out.
 func (c *call) namesOfMismatches(list []*records.MismatchRecord, userID string) (map[string]string, error) {
 	ids := []string{userID}
 	for _, m := range list {

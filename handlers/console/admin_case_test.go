@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestOneCaseMovesMoneyOnce lets two administrators and the operator answer one case.
-func TestOneCaseMovesMoneyOnce(t *testing.T) {
+// TestOneCaseChangesTheBalanceOnce lets two administrators and the operator answer one case.
+func TestOneCaseChangesTheBalanceOnce(t *testing.T) {
 	a := administer(t)
 	first, _ := withRole(t, a.Gate, "admin")
 	second, _ := withRole(t, a.Gate, "admin")
@@ -53,7 +53,7 @@ func TestOneCaseMovesMoneyOnce(t *testing.T) {
 	if got := a.Wallet(t, a.id).Balance.String(); got != credited {
 		t.Errorf("the balance is %s, want %s", got, credited)
 	}
-	// The number is one of the user: another user may have the same. A form with another number and
+	// The number belongs to one user: another user may have the same. A form with another number and
 	// one without any change the balance again.
 	other := newBrowser(a.Gate)
 	name := other.registers(t)

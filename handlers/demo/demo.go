@@ -40,11 +40,14 @@ const (
 )
 
 // Demo is an HTTP handler that answers like a model, without one. It serves
-// POST on every path that ends in `/v1/messages`, `/v1/messages/count_tokens`,
-// `/v1/completions`, `/v1/chat/completions`, `/v1/responses` (and `input_tokens`
-// and `compact` below it), `/v1/embeddings`, `/v1/moderations`, `/v1/rerank` or
-// `/v2/rerank`, as JSON or as a stream, and passes all other paths to the next
-// handler. It needs no key. It can be used in the block of `modelgate_messages`,
+// POST on every path that ends in one of these, as JSON or as a stream:
+//
+//   - `/v1/messages`, `/v1/messages/count_tokens`
+//   - `/v1/completions`, `/v1/chat/completions`
+//   - `/v1/responses`, `/v1/responses/input_tokens`, `/v1/responses/compact`
+//   - `/v1/embeddings`, `/v1/moderations`, `/v1/rerank`, `/v2/rerank`
+//
+// It passes all other paths to the next handler. It needs no key. It can be used in the block of `modelgate_messages`,
 // `modelgate_completions` or `modelgate_openai` instead of `reverse_proxy`, or in
 // a separate site as a backend.
 //

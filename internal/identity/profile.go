@@ -122,8 +122,8 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (E
 // emailPurpose is the purpose of the codes that confirm addresses.
 const emailPurpose = "email"
 
-// Mails with a code for an address are limited, so that no user can fill the mailbox of another person
-// through this gateway, or send mails to many persons by many accounts. Both counts are for 24 hours.
+// Mails with a code for an address are limited. Otherwise a user could fill the mailbox of another
+// person, or send mails to many persons by many accounts. Both counts are for 24 hours.
 const (
 	maxConfirmations     = 5  // of one user, and to one mailbox
 	maxConfirmationsFrom = 30 // from one network, which many users may share
