@@ -32,7 +32,7 @@ var liteLLM = form{
 			if prefix, rest, ok := strings.Cut(key, "/"); ok && isProvider(provider, prefix) {
 				name = rest
 			}
-			if key == "sample_spec" || r.Provider != "" && !isProvider(provider, r.Provider) || !r.wants(key, name) {
+			if key == "sample_spec" || r.Provider != "" && !isProvider(provider, r.Provider) || !r.selects(key, name) {
 				continue
 			}
 			e := &entry{reader: r, key: key}

@@ -26,7 +26,7 @@ var modelsDev = form{
 			}
 			models := object(object(top[provider])["models"])
 			for _, model := range sorted(models) {
-				if key := provider + "/" + model; r.wants(key, model) {
+				if key := provider + "/" + model; r.selects(key, model) {
 					e := &entry{reader: r, key: key}
 					e.readModelsDev(object(models[model]))
 					e.finish(model)

@@ -111,8 +111,8 @@ func (r *reader) choose(model string, all []*entry) {
 	r.list.Prices = append(r.list.Prices, all[0].price)
 }
 
-// wants reports whether the options choose a model that the list has under key.
-func (r *reader) wants(key, model string) bool {
+// selects reports whether the options select a model that the list has under key.
+func (r *reader) selects(key, model string) bool {
 	flat := strings.NewReplacer("/", "\x00") // * of a pattern does not match a slash
 	return len(r.Models) == 0 || slices.ContainsFunc(r.Models, func(glob string) bool {
 		byKey, _ := path.Match(flat.Replace(glob), flat.Replace(key))
