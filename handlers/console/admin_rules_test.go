@@ -161,8 +161,8 @@ func TestNamesOfActorsAreThoseOfUsers(t *testing.T) {
 		t.Errorf("the actors are %v", seen)
 	}
 	page := admin.page(t, "/console/admin/users/"+id)
-	shows(t, page, 200, `href="/console/admin/users/`+adminID+`"><bdi>admin</bdi></a>`, "<bdi>demo</bdi>")
-	if strings.Contains(page.Body, "<bdi>operator</bdi></a>") || strings.Contains(page.Body, "<bdi>demo</bdi></a>") {
+	shows(t, page, 200, `href="/console/admin/users/`+adminID+`"><bdi>admin</bdi></a>`, "Payment service Demo")
+	if strings.Contains(page.Body, "<bdi>operator</bdi></a>") || strings.Contains(page.Body, "Demo (no real money)</a>") {
 		t.Error("an actor that is no user leads to a user")
 	}
 	// The user sees no administrator, and not a user's name in place of the operator.

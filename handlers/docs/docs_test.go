@@ -60,7 +60,7 @@ func TestUnhandledRequestsAreNotAnsweredEmpty(t *testing.T) {
 		{"GET", "/openapi.json/", "", 404, "application/json", "NOT_FOUND"},
 		{"GET", "/OpenAPI.json", "", 404, "application/json", "NOT_FOUND"},
 		{"GET", "//", "", 404, "application/json", "NOT_FOUND"},
-		{"GET", "/v1/embeddings", "", 404, "application/json", "NOT_FOUND"},
+		{"GET", "/v1/batches", "", 404, "application/json", "NOT_FOUND"},
 		{"GET", "/v1/files/a/b.png", "", 404, "application/json", "NOT_FOUND"},
 		{"GET", "/api/nothing", "", 404, "application/json", `"success":false`},
 	} {
