@@ -181,7 +181,7 @@ func TestNobodyGainsRightsInTheAdministration(t *testing.T) {
 	own := g.NewKey(t, map[string]any{"user": admin.account.name})
 	admin.isRefused(t, "DELETE", "keys/"+own.ID+"/limits?reason=test", "", 403, "FORBIDDEN")
 
-	// Only an administrator acts on the account of one who holds a role.
+	// Only an administrator can act on the account of a user with a role.
 	for _, h := range []holder{admin, finance} {
 		support.isRefused(t, "POST", "users/"+h.id+"/sign-out", because, 403, "FORBIDDEN")
 		support.isRefused(t, "DELETE", "users/"+h.id+"/factors?reason=test", "", 403, "FORBIDDEN")

@@ -118,7 +118,7 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 			refused := b.fills(t, path, c.action+"_review", map[string]string{"amount": amount, "reason": "kept " + marked})
 			shows(t, refused, 400, text, "aria-invalid", "kept &#34;&gt;&lt;script&gt;")
 		}
-		shows(t, b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": " "}), 400, "the audit keeps the reason", `value="`+c.amount+`"`)
+		shows(t, b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": " "}), 400, "Enter a reason. The audit records it.", `value="`+c.amount+`"`)
 		summary := b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": "by test " + marked})
 		shows(t, summary, 200, "Balance now", c.after+" USD</strong>", "by test &#34;&gt;&lt;script&gt;", "even if it is sent twice")
 		if got := a.Wallet(t, a.id).Balance; c.action == "wallet_credit" && got != before {
@@ -241,7 +241,7 @@ func TestRolesCannotDoMoreByTheirForms(t *testing.T) {
 	shows(t, admin.verified(t, admin.sends(t, "/console/admin/users/"+self+"/role", as), "user_role", "tired"), 403, "<code>FORBIDDEN</code>")
 	support, _ := withRole(t, a.Gate, "support")
 	a.Wait(time.Hour)
-	shows(t, support.page(t, "/console/admin/users/"+other+"/sign-out"), 403, "Only an administrator acts on this account.")
+	shows(t, support.page(t, "/console/admin/users/"+other+"/sign-out"), 403, "Only an administrator can act on this account.")
 	answer := support.sends(t, "/console/admin/users/"+other+"/sign-out", url.Values{"do": {"user_sign_out"}, "reason": {"to annoy"}})
 	shows(t, support.verified(t, answer, "user_sign_out", "to annoy"), 403, "<code>FORBIDDEN</code>")
 }
