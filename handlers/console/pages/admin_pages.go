@@ -262,7 +262,7 @@ func (req *request) find() {
 // returns the page of the users.
 func (req *request) findPayment(id string) string {
 	quoted := url.QueryEscape(id)
-	if strings.ContainsAny(id, "0123456789") { // every payment id has a digit
+	if strings.ContainsAny(id, "0123456789_-") { // a payment id is no word
 		if order := first(req.call(http.MethodGet, "/api/admin/orders?limit=1&payment="+quoted, nil)); order != nil {
 			return "/admin/orders/" + url.PathEscape(fmt.Sprint(order["trade_no"]))
 		}
