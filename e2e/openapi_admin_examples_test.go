@@ -37,7 +37,7 @@ func (c *exampleClient) administration(t *testing.T) {
 	do("getAnyOrder", "getWallet", "clearReceivable", "listUserLedger", "cancelSubscription")
 	mismatches, _ := c.data(t, "listMismatches", exampleRequest{header: admin})["items"].([]any)
 	c.real["mismatch_01"], _ = mismatches[0].(object)["id"].(string)
-	do("resolveMismatch", "listMismatches", "reportPayments", "reportUsage", "exportLedger", "listAllCalls", "getAnyCall")
+	do("resolveMismatch", "listMismatches", "reportPayments", "reportSales", "reportUsage", "exportLedger", "listAllCalls", "getAnyCall")
 	c.do(t, "reportUsage", exampleRequest{header: admin, query: "group=day&group=user&group=key&group=model"})
 	c.do(t, "reportPayments", exampleRequest{header: admin, query: "group=day&group=provider"})
 	c.do(t, "getAnyOrder", exampleRequest{header: admin, path: map[string]string{"order": "none"}, invalid: true, status: http.StatusNotFound})
