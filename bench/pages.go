@@ -220,7 +220,7 @@ func (b *bench) browse(ctx context.Context, s *site) (p sample, err error) {
 	for queue := []string{consoleRoot}; len(queue) > 0; queue = queue[1:] {
 		path, _, _ := strings.Cut(queue[0], "?")
 		kind := ids.ReplaceAllString(path, "/*")
-		if seen[kind] || strings.HasPrefix(path, consoleRoot+"/assets/") {
+		if seen[kind] || strings.HasPrefix(path, consoleRoot+"/assets/") || path == consoleRoot+"/download" { // a file is no page
 			continue
 		}
 		seen[kind] = true
