@@ -38,7 +38,7 @@ var (
 	}
 	openAIRoutes = []*route{
 		{Route: post(responsesPath, dialect.Responses, 32<<20), name: "responses", schema: modelcall.Responses},
-		{Route: post(responsesPath+"/input_tokens", dialect.Responses, 32<<20), name: "input_tokens", schema: modelcall.InputTokens, free: true},
+		{Route: post(responsesPath+"/input_tokens", dialect.Responses, 32<<20), name: "input_tokens", schema: modelcall.Responses, free: true},
 		{Route: post(responsesPath+"/compact", dialect.Responses, 32<<20), name: "compact", schema: modelcall.Responses},
 		{Route: post("/v1/embeddings", dialect.OpenAI, 8<<20), name: "embeddings", schema: modelcall.Embeddings},
 		{Route: post("/v1/moderations", dialect.OpenAI, 8<<20), name: "moderations", schema: modelcall.Moderations},

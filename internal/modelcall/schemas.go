@@ -28,7 +28,6 @@ var (
 	Completions = &Schema{members: completionsMembers, AsksUsage: true, prompt: "prompt"}
 	Chat        = &Schema{members: chatMembers, AsksUsage: true}
 	Responses   = &Schema{members: responsesMembers}
-	InputTokens = &Schema{members: responsesMembers}
 	Embeddings  = &Schema{members: embeddingsMembers, InputOnly: true, prompt: "input"}
 	Moderations = &Schema{members: moderationsMembers, InputOnly: true}
 	Rerank      = &Schema{members: rerankMembers, InputOnly: true}
