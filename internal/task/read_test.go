@@ -179,12 +179,15 @@ func TestWaitDoesNotReadUntilTheTaskChanges(t *testing.T) {
 			wait.Wait()
 			return f.power.views.Load() - began
 		}
+		// A waiter reads when it comes and when it leaves. A read every five seconds would be
+		// twelve; the third allowed here is room for the polls of the engine, which come at
+		// varied intervals.
 		const waiters = 100
 		baseline := reads(0, func() {})
-		if n := reads(waiters, func() {}); n > baseline+2*waiters+10 {
+		if n := reads(waiters, func() {}); n > baseline+3*waiters {
 			t.Errorf("%d reads in a minute with %d waiters, %d reads without", n, waiters, baseline)
 		}
-		if n := reads(waiters, func() { f.service.setStatus(task.ID, succeeded(1)) }); n > baseline+2*waiters+10 {
+		if n := reads(waiters, func() { f.service.setStatus(task.ID, succeeded(1)) }); n > baseline+3*waiters {
 			t.Errorf("%d reads with %d waiters whose task ended", n, waiters)
 		}
 	})
