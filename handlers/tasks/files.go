@@ -36,6 +36,15 @@ func serveFile(req *request) error {
 		return noFile()
 	}
 	file, err := req.runtime.Media.Open(req.r.Context(), req.r.PathValue("name"))
+	if err == nil && file.MediaName != mediaName {
+		file.Close()
+		return noFile()
+	}
+	return req.serve(file, err)
+}
+
+// serve answers with a file of the archive, which it closes, or with the error of opening it.
+func (req *request) serve(file *media.File, err error) error {
 	switch {
 	case errors.Is(err, media.ErrGone):
 		return fault.New(fault.Gone, "the file has expired: results are kept for 7 days")
@@ -43,9 +52,6 @@ func serveFile(req *request) error {
 		return err
 	}
 	defer file.Close()
-	if file.MediaName != mediaName {
-		return noFile()
-	}
 	if n := 1 + strings.Count(req.r.Header.Get("Range"), ","); n > maxRanges {
 		return fault.New(fault.RangeNotSatisfiable, "`Range` has %d ranges; allowed: %d", n, maxRanges)
 	}
@@ -116,7 +122,7 @@ func (req *request) describe(file *media.File) {
 		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),
 		"Cache-Control":           "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable",
 		"Content-Security-Policy": "sandbox",
-		"Etag":                    `"` + req.r.PathValue("name") + `"`,
+		"Etag":                    `"` + file.Name + `"`,
 		"X-Content-Type-Options":  "nosniff",
 	} {
 		header.Set(name, value)
