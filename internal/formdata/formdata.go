@@ -42,7 +42,7 @@ func Read(contentType string, body []byte) (fields []Field, refused *fault.Fault
 	parts := multipart.NewReader(bytes.NewReader(body), params["boundary"])
 	for {
 		part, err := parts.NextRawPart()
-		if errors.Is(err, io.EOF) {
+		if errors.Is(err, io.EOF) && len(fields) > 0 { // without fields, the boundary is not in the body
 			return fields, nil
 		}
 		var field Field
