@@ -30,7 +30,7 @@ func DecodeVideos(body []byte) (Request, *fault.Fault) {
 	if refused := strictjson.Decode(body, &b, strictjson.MaxMembers(MaxMembers)); refused != nil {
 		return Request{}, refused
 	}
-	r := Request{Kind: catalog.Video, Model: b.Model, Fields: make(map[string]json.RawMessage)}
+	r := Request{Kind: catalog.Video, Model: b.Model}
 	if refused := r.setPrompt(b.Prompt); refused != nil {
 		return Request{}, refused
 	}
@@ -51,7 +51,26 @@ func DecodeVideos(body []byte) (Request, *fault.Fault) {
 		}
 		r.Inputs = []Input{{URL: reference.ImageURL, Category: imageCategory, Usage: FirstFrame}}
 	}
-	return r, nil
+	refused := r.setFields()
+	return r, refused
+}
+
+// setFields sets Fields to the body of /v1/video/generations for r, without the image.
+func (r *Request) setFields() *fault.Fault {
+	body, err := json.Marshal(struct {
+		Model    string           `json:"model,omitempty"`
+		Prompt   string           `json:"prompt"`
+		Duration *catalog.Seconds `json:"duration,omitempty"`
+		Width    *int             `json:"width,omitempty"`
+		Height   *int             `json:"height,omitempty"`
+	}{r.Model, r.Prompt, r.Output.Duration, r.Output.Width, r.Output.Height})
+	if err == nil {
+		err = json.Unmarshal(body, &r.Fields)
+	}
+	if err != nil {
+		return fault.New(fault.InvalidParameter, "the body cannot be read: %v", err)
+	}
+	return nil
 }
 
 // orNull returns a member, or null if it is absent.
@@ -101,7 +120,7 @@ func DecodeRemix(body []byte, original Original) (Request, *fault.Fault) {
 		return Request{}, refused
 	}
 	r := Request{
-		Kind: catalog.Video, Model: original.Model, Fields: make(map[string]json.RawMessage), RemixOf: original.ID, Source: &original.Ref,
+		Kind: catalog.Video, Model: original.Model, RemixOf: original.ID, Source: &original.Ref,
 	}
 	if refused := r.setPrompt(b.Prompt); refused != nil {
 		return Request{}, refused
@@ -118,7 +137,8 @@ func DecodeRemix(body []byte, original Original) (Request, *fault.Fault) {
 			return Request{}, refused
 		}
 	}
-	return r, nil
+	refused := r.setFields()
+	return r, refused
 }
 
 // Size returns the requested size, such as 1280x720, or "" if the service decides it.

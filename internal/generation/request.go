@@ -57,8 +57,8 @@ type Request struct {
 	Source  *backends.Ref `json:"source,omitempty"`
 
 	// Fields are the unchanged members of a body of /v1/video/generations,
-	// including unknown ones, without the image, which is Inputs[0]. Empty for
-	// /v1/videos, which has no others, and nil for a platform task.
+	// including unknown ones, without the image, which is Inputs[0]. A body of
+	// /v1/videos becomes one of these. Nil for a platform task.
 	Fields map[string]json.RawMessage `json:"fields,omitzero"`
 }
 
