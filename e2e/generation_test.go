@@ -22,7 +22,7 @@ type resource struct {
 	Object    string `json:"object"`
 	Model     string `json:"model"`
 	Status    string `json:"status"`
-	Progress  string `json:"progress"`
+	Progress  any    `json:"progress"` // a number in the form of /v1/videos
 	Completed int64  `json:"completed_at"`
 	Result    struct {
 		URL  string   `json:"url"`
