@@ -114,13 +114,17 @@ func (req *request) describe(file *media.File) {
 	if !inlineTypes[contentType] {
 		contentType, disposition = "application/octet-stream", "attachment"
 	}
-	left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))
+	cache := "private, no-cache" // the key, and the task, must be checked at each request
+	if req.principal == nil {
+		left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))
+		cache = "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable"
+	}
 	header := req.w.Header()
 	dialect.Stamp(header, req.route.dialect, req.id)
 	for name, value := range map[string]string{
 		"Content-Type":            contentType,
 		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),
-		"Cache-Control":           "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable",
+		"Cache-Control":           cache,
 		"Content-Security-Policy": "sandbox",
 		"Etag":                    `"` + file.Name + `"`,
 		"X-Content-Type-Options":  "nosniff",

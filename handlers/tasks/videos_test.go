@@ -325,8 +325,8 @@ func TestTheContentOfAVideoIsServedToItsKey(t *testing.T) {
 		t.Errorf("answered %d %v with %d bytes", got.Status, got.Header, len(got.Body))
 	}
 	name := strings.Split(link, "/")[5]
-	if got.Header.Get("Etag") != `"`+name+`"` {
-		t.Errorf("the ETag of %s is %s", link, got.Header.Get("Etag"))
+	if got.Header.Get("Etag") != `"`+name+`"` || got.Header.Get("Cache-Control") != "private, no-cache" {
+		t.Errorf("the headers of %s are %v", link, got.Header)
 	}
 	part := w.Do(t, http.MethodGet, path+"?variant=video", "X-Api-Key: "+key.Secret+"\nRange: bytes=4-11", "")
 	if part.Status != 206 || part.Body != film[4:12] {
