@@ -25,7 +25,7 @@ func checkPrices(config any) []Finding {
 	}
 	var priced catalog.Patterns
 	for i := range prices {
-		if prices[i].ForCalls() {
+		if prices[i].ForCalls(catalog.AnyUnit) {
 			priced = append(priced, prices[i].Model)
 		}
 	}
@@ -41,7 +41,7 @@ func checkPrices(config any) []Finding {
 		p := &prices[i]
 		path := fmt.Sprintf("apps.modelgate.prices[%d]", i)
 		generated := slices.ContainsFunc(generations, func(models catalog.Pattern) bool { return overlapGenerations(p.Model, models) })
-		if p.ForCalls() && !generated && !overlapsAny(p.Model, matched) {
+		if (p.ForCalls(catalog.NoUnit) || len(p.Per) > 0) && !generated && !overlapsAny(p.Model, matched) {
 			findings = append(findings, Finding{
 				"warning", path, fmt.Sprintf("%s has a price for calls, but no route matches it: every call of it returns 404 MODEL_NOT_FOUND", p.Model),
 				"add a route for it to modelgate_messages, modelgate_completions or modelgate_openai, or remove the price",

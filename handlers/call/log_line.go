@@ -82,6 +82,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 				enc.AddInt64(usage.KindName(kind), n)
 			}
 		}
+		if l.bill.counted > 0 {
+			enc.AddInt64(string(l.bill.units.Unit)+"s", l.bill.counted)
+		}
 		if l.bill.price != nil {
 			enc.AddString("cost", l.bill.charged.String())
 		}
