@@ -82,8 +82,15 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 				enc.AddInt64(usage.KindName(kind), n)
 			}
 		}
-		if l.bill.counted > 0 {
-			enc.AddInt64(string(l.bill.units.Unit)+"s", l.bill.counted)
+		if n := l.bill.counted; n > 0 {
+			switch l.bill.units.Unit {
+			case catalog.ImageUnit:
+				enc.AddInt64("images", n)
+			case catalog.CharacterUnit:
+				enc.AddInt64("characters", n)
+			case catalog.SecondUnit:
+				enc.AddInt64("seconds", n)
+			}
 		}
 		if l.bill.price != nil {
 			enc.AddString("cost", l.bill.charged.String())
