@@ -25,15 +25,15 @@ const (
 // Prices returns the prices of models.
 func (a *App) Prices() *catalog.Prices { return a.prices }
 
-// PriceOf returns the price for calls of a model, nil if they are free, and whether the model
-// may be called. Without any price in the configuration, all calls are free. If the
+// PriceOf returns the price for calls of a model that are measured in unit, nil if they are free, and
+// whether the model may be called. Without any price in the configuration, all calls are free. If the
 // configuration has prices, a model without one may be called only with unpriced allow. It
 // may never be called if a pattern of a price bars its name.
-func (a *App) PriceOf(model string) (price *catalog.Price, ok bool) {
+func (a *App) PriceOf(model string, unit catalog.Unit) (price *catalog.Price, ok bool) {
 	if a.prices.Len() == 0 {
 		return nil, true
 	}
-	if price, ok = a.prices.Find(model); ok && price.ForCalls() {
+	if price, ok = a.prices.Find(model); ok && price.ForCalls(unit) {
 		return price, true
 	}
 	return nil, a.Unpriced == AllowUnpriced && !a.prices.Bars(model)
@@ -55,12 +55,12 @@ func (a *App) findFree() {
 		if p.Request > 0 {
 			continue
 		}
-		if p.ForCalls() && (p.Input == nil || *p.Input == 0) {
+		if p.Input != nil && *p.Input == 0 || p.Input == nil && slices.ContainsFunc(p.Per, func(u catalog.UnitPrice) bool { return u.Price == 0 }) {
 			a.callsCost = false
 		}
 		for _, row := range slices.Concat(p.Image, p.Second) {
 			if row.Price == 0 {
-				a.generationsCost = false
+				a.callsCost, a.generationsCost = false, false
 			}
 		}
 	}
@@ -84,6 +84,7 @@ func (a *App) findFree() {
 //		max_output     <tokens>
 //		on_disconnect  finish <duration> | cancel
 //		charge_failed_input [on|off]
+//		per    character|second|minute <amount> [max <seconds>]
 //		image  [<resolution>] <amount>
 //		second [<resolution>] [audio] <amount>
 //		above <tokens> { the words from input to image_output }
@@ -111,6 +112,7 @@ func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 			p.ChargeFailedInput = new(bool)
 			return settings.OnOff(p.ChargeFailedInput)(d)
 		},
+		"per":    settings.Into(&p.Per, unitPrice),
 		"image":  settings.Into(&p.Image, variant),
 		"second": settings.Into(&p.Second, variant),
 		"above":  settings.Into(&p.Above, above),
@@ -118,7 +120,7 @@ func (a *App) unmarshalPrice(d *caddyfile.Dispenser) error {
 		"geo":    settings.Into(&p.Geo, geo),
 		"call":   settings.Into(&p.Call, toolPrice),
 	})
-	if err := settings.Block(d, words, "image", "second", "above", "tier", "geo", "call"); err != nil {
+	if err := settings.Block(d, words, "per", "image", "second", "above", "tier", "geo", "call"); err != nil {
 		return err
 	}
 	a.PriceRows = append(a.PriceRows, p)
@@ -201,6 +203,30 @@ func toolPrice(d *caddyfile.Dispenser, into *[]catalog.ToolPrice) error {
 		}
 	}
 	*into = append(*into, c)
+	return nil
+}
+
+// unitPrice reads the price of a character, a second or a minute. A minute is 60 seconds; the price of
+// a second is rounded up.
+func unitPrice(d *caddyfile.Dispenser, into *[]catalog.UnitPrice) error {
+	words := d.RemainingArgs()
+	if len(words) != 2 && (len(words) != 4 || words[2] != "max") {
+		return d.Errf("per: wrong arguments; allowed: character|second|minute <amount> [max <seconds>]")
+	}
+	price, err := parseAmount(words[1])
+	if err != nil {
+		return d.WrapErr(err)
+	}
+	u := catalog.UnitPrice{Unit: catalog.Unit(words[0]), Price: price}
+	if words[0] == "minute" {
+		u.Unit, u.Price = catalog.SecondUnit, (price+59)/60
+	}
+	if len(words) == 4 {
+		if u.Max, err = strconv.ParseInt(words[3], 10, 64); err != nil || u.Max < 1 {
+			return d.Errf("max %q is not supported; allowed: 1 to %d seconds", words[3], catalog.MaxRecording)
+		}
+	}
+	*into = append(*into, u)
 	return nil
 }
 

@@ -67,7 +67,7 @@ func TestPricesOfModels(t *testing.T) {
 		app := mustProvision(t, c.config)
 		for model, want := range c.want {
 			got := money.Amount(unavailable)
-			if price, ok := app.PriceOf(model); ok && price == nil {
+			if price, ok := app.PriceOf(model, catalog.NoUnit); ok && price == nil {
 				got = free
 			} else if ok {
 				got = price.Request
@@ -196,7 +196,7 @@ func TestTheGuideStatesTheCostOfItsExample(t *testing.T) {
 	if err := json.Unmarshal(adapted, &config); err != nil {
 		t.Fatal(err)
 	}
-	price, ok := mustProvision(t, string(config.Apps.Modelgate)).PriceOf("gpt-6")
+	price, ok := mustProvision(t, string(config.Apps.Modelgate)).PriceOf("gpt-6", catalog.NoUnit)
 	if !ok {
 		t.Fatal("gpt-6 has no price")
 	}

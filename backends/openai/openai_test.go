@@ -294,7 +294,9 @@ func TestARemixIsASubmissionOfThePromptAlone(t *testing.T) {
 		t.Errorf("got %+v, %v after %q, want %s", ref, err, asked, want)
 	}
 	// A server without remixes refuses, so that there is no task.
-	answer = func(w http.ResponseWriter, _ *http.Request) { backendstest.JSON(w, 404, `{"error":{"message":"Invalid URL"}}`) }
+	answer = func(w http.ResponseWriter, _ *http.Request) {
+		backendstest.JSON(w, 404, `{"error":{"message":"Invalid URL"}}`)
+	}
 	_, err = o.Remix(t.Context(), source, next)
 	if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused {
 		t.Errorf("got %v", err)

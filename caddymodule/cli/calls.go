@@ -102,7 +102,11 @@ func printBreakdown(w *tabwriter.Writer, b *catalog.Breakdown) {
 		fmt.Fprintf(w, "request\t1\t%v\t%v\n", b.Request, b.Request)
 	}
 	for _, tool := range b.Tools {
-		fmt.Fprintf(w, "call %s\t%d\t%v\t%v\n", dash(tool.Tool), tool.Uses, tool.Price, money.Amount(tool.Uses)*tool.Price)
+		name := "call " + dash(tool.Tool)
+		if strings.HasPrefix(tool.Tool, catalog.UnitPrefix) {
+			name = dash(tool.Tool)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%v\t%v\n", name, tool.Uses, tool.Price, money.Amount(tool.Uses)*tool.Price)
 	}
 	fmt.Fprintf(w, "total\t\t\t%v\n", b.Total)
 }

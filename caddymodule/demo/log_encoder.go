@@ -59,6 +59,8 @@ func (l *Lines) Clone() zapcore.Encoder {
 var paths = map[string]string{ //nolint:gosec // routes of tokens are no credentials
 	"messages": "/v1/messages", "count_tokens": "/v1/messages/count_tokens",
 	"chat": "/v1/chat/completions", "completions": "/v1/completions",
+	"images": "/v1/images/generations", "image_edits": "/v1/images/edits", "speech": "/v1/audio/speech",
+	"transcriptions": "/v1/audio/transcriptions", "translations": "/v1/audio/translations",
 	"responses": "/v1/responses", "input_tokens": "/v1/responses/input_tokens", "compact": "/v1/responses/compact",
 	"embeddings": "/v1/embeddings", "moderations": "/v1/moderations", "rerank": "/v1/rerank",
 	"image": "/v1/platform/image", "video": "/v1/platform/video", "generations": "/v1/video/generations",

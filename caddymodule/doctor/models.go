@@ -23,31 +23,38 @@ func checkPrices(config any) []Finding {
 			"add a price block for the models: price <pattern> { input … output … context … max_output … }",
 		}}
 	}
-	var priced catalog.Patterns
+	priced := make(map[catalog.Unit]catalog.Patterns)
 	for i := range prices {
-		if prices[i].ForCalls() {
-			priced = append(priced, prices[i].Model)
+		for _, unit := range []catalog.Unit{catalog.NoUnit, catalog.AnyUnit} {
+			if prices[i].ForCalls(unit) {
+				priced[unit] = append(priced[unit], prices[i].Model)
+			}
 		}
 	}
 	free := at(config, "apps", "modelgate", "unpriced") == caddymodule.AllowUnpriced
 	var findings []Finding
-	var matched catalog.Patterns
+	var matched, matchedMedia catalog.Patterns
 	for _, b := range blocksOf(config) {
 		matched = append(matched, b.matched...)
-		findings = append(findings, b.check(priced, free)...)
+		unit := catalog.NoUnit
+		if b.media {
+			unit, matchedMedia = catalog.AnyUnit, append(matchedMedia, b.matched...)
+		}
+		findings = append(findings, b.check(priced[unit], free)...)
 	}
 	generations := patternsOf(config, "backends")
 	for i := range prices {
 		p := &prices[i]
 		path := fmt.Sprintf("apps.modelgate.prices[%d]", i)
 		generated := slices.ContainsFunc(generations, func(models catalog.Pattern) bool { return overlapGenerations(p.Model, models) })
-		if p.ForCalls() && !generated && !overlapsAny(p.Model, matched) {
+		if (p.ForCalls(catalog.NoUnit) || len(p.Per) > 0) && !generated && !overlapsAny(p.Model, matched) {
 			findings = append(findings, Finding{
 				"warning", path, fmt.Sprintf("%s has a price for calls, but no route matches it: every call of it returns 404 MODEL_NOT_FOUND", p.Model),
 				"add a route for it to modelgate_messages, modelgate_completions or modelgate_openai, or remove the price",
 			})
 		}
-		if len(p.Image)+len(p.Second) > 0 && !generated {
+		drawn := len(p.Second) == 0 && overlapsAny(p.Model, matchedMedia) // by /v1/images/generations
+		if len(p.Image)+len(p.Second) > 0 && !generated && !drawn {
 			findings = append(findings, Finding{
 				"warning", path, fmt.Sprintf("%s has a price for generations, but no backend runs it: every task of it is refused", p.Model),
 				"add it to the models of a backend, or remove the price",
@@ -80,6 +87,7 @@ func sells(config any) bool {
 // block is a directive of model calls.
 type block struct {
 	path    string
+	media   bool              // it serves images and audio
 	listed  []catalog.Pattern // by the word models
 	matched []catalog.Pattern // that its routes match
 }
@@ -88,7 +96,7 @@ type block struct {
 func blocksOf(config any) (blocks []block) {
 	walk(config, "", func(path string, object map[string]any) {
 		if handler, _ := object["handler"].(string); slices.Contains(callHandlers, handler) {
-			blocks = append(blocks, block{path, patterns(object["models"]), matchedPatterns(object["routes"])})
+			blocks = append(blocks, block{path, handler == "modelgate_openai", patterns(object["models"]), matchedPatterns(object["routes"])})
 		}
 	})
 	return blocks

@@ -14,7 +14,11 @@ import (
 func (c *call) admit(r *http.Request) *fault.Fault {
 	limits := &c.block.app.Limits
 	key, user := auth.Subjects(c.principal, limits)
-	grant, refused := c.runtime.Rates.Admit(c.started, limit.Request{Key: key, User: user, Units: usage.Estimate(max(r.ContentLength, 0))})
+	announced := usage.Estimate(max(r.ContentLength, 0))
+	if c.formType != "" { // most of a form are files, of which extend knows the tokens
+		announced = 0
+	}
+	grant, refused := c.runtime.Rates.Admit(c.started, limit.Request{Key: key, User: user, Units: announced})
 	if refused != nil {
 		c.rateLimits = refused.Status
 		return auth.RateLimited(refused)
@@ -37,7 +41,7 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 
 // extend checks the rate limits that depend on the body.
 func (c *call) extend() *fault.Fault {
-	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.body.bytes()))), c.request.Stream)
+	refused := c.runtime.Rates.Extend(c.started, &c.bill.grant, c.estimate(int64(len(c.members())))+c.request.InlineTokens(), c.request.Stream)
 	c.rateLimits = c.bill.grant.Status
 	if refused != nil {
 		return auth.RateLimited(refused)

@@ -135,8 +135,14 @@ func (a *answer) classify(header http.Header) {
 // measure begins to read usage from the answer.
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
-	if a.call.route.schema.InputOnly {
+	switch c := a.call; {
+	case c.schema.InputOnly:
 		a.meter.InputOnly()
+	case c.schema.Answer != usage.TextForm:
+		a.meter.SetForm(c.schema.Answer, c.request.Images(c.members()))
+		if c.request.Unreported(c.members()) && !a.json && !a.stream && !a.html {
+			a.meter.Opaque()
+		}
 	}
 	// An answer without the media type of a stream may still be a stream.
 	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
@@ -320,7 +326,7 @@ func (a *answer) complete(cleanly bool) bool {
 	case !a.received && !a.stream:
 		return cleanly // an empty body costs nothing
 	}
-	return a.meter.Finished()
+	return a.meter.Finished() || cleanly && a.meter.HasWholeImage()
 }
 
 // page reports whether the body is a web page instead of an answer: the backend, or a

@@ -34,6 +34,9 @@ type call struct {
 	runtime    *caddymodule.Runtime
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // when the call began
+	schema     *modelcall.Schema     // of the body
+	formType   string                // the Content-Type of a form; empty: the body is JSON
+	fields     []byte                // of a form, as JSON; nil: the body is JSON
 	request    modelcall.Request
 	trimsUsage bool // the gateway requested the usage chunk, and removes it from the stream
 	body       *body
@@ -65,7 +68,11 @@ type call struct {
 
 func newCall(b *block, rt *route) *call {
 	now := time.Now()
-	return &call{block: b, route: rt, id: requestid.At(now), started: now}
+	schema := rt.schema
+	if schema == nil {
+		schema = rt.form
+	}
+	return &call{block: b, route: rt, schema: schema, id: requestid.At(now), started: now}
 }
 
 // serve checks a call, forwards it and settles it. If f is not nil, it refuses the call with f.
@@ -97,6 +104,9 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	if f = checkEncoding(r.Header); f != nil {
 		return f
 	}
+	if f = c.chooseSchema(r.Header); f != nil {
+		return f
+	}
 	if c.route.versioned {
 		if f = checkVersion(r.Header[c.block.version], c.block.app.VersionHeader); f != nil {
 			return f
@@ -123,7 +133,7 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 // checkAndReserve checks the body of a call and the caller's rights, and reserves the
 // maximum price of the call.
 func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
-	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
+	if f = c.parse(); f != nil {
 		return f
 	}
 	if f = c.mayUse("model", c.request.Model); f != nil {
@@ -164,7 +174,10 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
 	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
-	if c.route.schema.AsksUsage && c.request.Stream {
+	if c.formType != "" {
+		r.Header["Content-Type"] = []string{c.formType}
+	}
+	if c.schema.AsksUsage && c.request.Stream {
 		if edit, ok := c.request.AskForUsage(c.body.bytes(), c.bill.price != nil); ok {
 			c.body.edit(edit)
 			c.trimsUsage = true

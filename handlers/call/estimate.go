@@ -43,7 +43,7 @@ func (c *call) estimateMedia(meter *usage.Reader) (t usage.Tokens) {
 func (c *call) estimateInput(o *usage.Outcome) usage.Tokens {
 	in := &c.bill.input
 	if in.text == nil {
-		text := usage.ReadRequest(c.body.bytes())
+		text := usage.ReadRequest(c.members())
 		in.text = &text
 	}
 	tokens, _ := c.request.PromptTokens()

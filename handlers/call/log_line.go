@@ -82,6 +82,16 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 				enc.AddInt64(usage.KindName(kind), n)
 			}
 		}
+		if n := l.bill.counted; n > 0 {
+			switch l.bill.units.Unit {
+			case catalog.ImageUnit:
+				enc.AddInt64("images", n)
+			case catalog.CharacterUnit:
+				enc.AddInt64("characters", n)
+			case catalog.SecondUnit:
+				enc.AddInt64("seconds", n)
+			}
+		}
 		if l.bill.price != nil {
 			enc.AddString("cost", l.bill.charged.String())
 		}

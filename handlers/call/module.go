@@ -78,7 +78,8 @@ func (c *Completions) Provision(ctx caddy.Context) error {
 
 // OpenAI serves the paths of Completions, and in addition POST /v1/responses,
 // /v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations,
-// /v1/rerank and /v2/rerank. It stores no responses, so no path reads one. It sets
+// /v1/rerank, /v2/rerank, /v1/images/generations, /v1/images/edits, /v1/audio/speech,
+// /v1/audio/transcriptions and /v1/audio/translations. It stores no responses, so no path reads one. It sets
 // the placeholders that Messages sets.
 type OpenAI struct {
 	block

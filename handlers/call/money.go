@@ -26,6 +26,7 @@ type bill struct {
 	restricted  bool // the call reserves the whole context, because too much of earlier calls is uncollected
 	input       inputFacts
 	pcm         bool                // the call asks for uncompressed speech
+	units       catalog.Units       // that the call asks for
 	reservation *ledger.Reservation // nil on routes that are free
 	grant       limit.Grant
 
@@ -35,6 +36,7 @@ type bill struct {
 
 	charged     money.Amount
 	uncollected money.Amount // part of the cost that was not charged
+	counted     int64        // images, characters or seconds that were charged
 	cut         bool         // the backend reported more than the call can have used
 
 	unlisted string // the tier or region that served the call, if the price does not list it
@@ -48,7 +50,8 @@ func (c *call) findPrice() *fault.Fault {
 	if c.route.free {
 		return nil
 	}
-	price, ok := c.block.app.PriceOf(c.request.Model)
+	unit := c.schema.Unit()
+	price, ok := c.block.app.PriceOf(c.request.Model, unit)
 	if !ok {
 		c.failure = errNoPrice
 		return noModel(fault.ModelNotFound, "model", c.request.Model)
@@ -56,18 +59,22 @@ func (c *call) findPrice() *fault.Fault {
 	if price == nil {
 		return nil
 	}
-	f := c.request.RefuseUnpriced(c.body.bytes(), c.block.passMembers)
+	f := c.request.RefuseUnpriced(c.members(), c.block.passMembers)
+	if f == nil && unit != catalog.NoUnit {
+		f = c.request.RefuseUnreported(c.members(), price.ChargesTokens(), price.PricesUnit(catalog.SecondUnit))
+	}
 	if f != nil {
 		return f
 	}
-	ask := c.request.Spec(c.body.bytes(), c.bill.restricted)
+	ask := c.request.Spec(c.members(), c.bill.restricted)
 	if c.bill.bounds, f = price.Bounds(ask); f == nil {
 		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
 		c.bill.input = inputFacts{media: ask.Media, links: ask.Links, unmeasured: ask.FullContext}
-		c.bill.pcm = ask.Audio && c.request.AsksPCM(c.body.bytes())
+		c.bill.units = ask.Units
+		c.bill.pcm = ask.Audio && c.request.AsksPCM(c.members())
 	}
 	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
-		f = c.request.CheckPrompts(c.body.bytes(), price.Context)
+		f = c.request.CheckPrompts(c.members(), price.Context)
 	}
 	return f
 }
@@ -100,11 +107,11 @@ func (c *call) checkNamed() *fault.Fault {
 			return fault.At(fault.InvalidParameter, m.Param, "`fallbacks` must name the models, each of which needs a price here: \"default\" leaves the choice to the vendor")
 		}
 		var ok bool
-		if m.Price, ok = app.PriceOf(m.Name); !ok {
+		if m.Price, ok = app.PriceOf(m.Name, c.schema.Unit()); !ok {
 			c.failure = errNoPrice
 			return noModel(fault.InvalidParameter, m.Param, m.Name)
 		}
-		if own, _ := app.PriceOf(c.request.Model); own == nil && m.Price != nil {
+		if own, _ := app.PriceOf(c.request.Model, c.schema.Unit()); own == nil && m.Price != nil {
 			return fault.At(fault.InvalidParameter, m.Param, "a call of %q is free and may not name %q, which has a price", c.request.Model, m.Name)
 		}
 	}
@@ -126,7 +133,7 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if errors.Is(err, ledger.ErrFullContext) {
 		c.bill.restricted, payer.FullContext = true, true
 		var f *fault.Fault
-		if c.bill.bounds, f = c.bill.price.Bounds(c.request.Spec(c.body.bytes(), true)); f != nil {
+		if c.bill.bounds, f = c.bill.price.Bounds(c.request.Spec(c.members(), true)); f != nil {
 			return f
 		}
 		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.bill.price.HighestCost(c.bill.bounds))
@@ -154,7 +161,7 @@ var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cos
 // available, and the max_tokens that the available amount would cover.
 func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 	hint := ""
-	if short.Owed == 0 {
+	if short.Owed == 0 && c.schema.Unit() == catalog.NoUnit {
 		hint = c.affordable(short.Available)
 		if c.bill.restricted {
 			hint += "; it reserves the whole context, because earlier calls of your account cost more than could be collected"
@@ -165,7 +172,7 @@ func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 
 // affordable returns the hint with the max_tokens that available would cover, or "".
 func (c *call) affordable(available money.Amount) string {
-	a := c.request.Spec(c.body.bytes(), c.bill.restricted)
+	a := c.request.Spec(c.members(), c.bill.restricted)
 	if !a.HasMaxTokens {
 		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // adding the member makes the body longer
 	}
@@ -196,14 +203,34 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		report = meter.Report()
 		o.Began, o.Foreign, o.Declined = meter.Began(), meter.Foreign(), report.Declined
 		o.Tokens, o.Input, o.Output = report.Tokens, report.Input, report.Output
-		if !c.route.schema.InputOnly {
+		if !c.schema.InputOnly {
 			o.DeliveredBytes, o.Media = meter.TextBytes(), c.estimateMedia(meter)
 		}
+	}
+	if c.schema.Answer != usage.TextForm {
+		c.countUnits(&o, &report)
 	}
 	if o.EstimatesInput() {
 		o.EstimatedInput = c.estimateInput(&o)
 	}
 	return o, report
+}
+
+// countUnits sets how a call with images or audio is charged. If the backend does not say how many images
+// its answer has, those that the call asks for are charged.
+func (c *call) countUnits(o *usage.Outcome, report *usage.Report) {
+	price, units := c.bill.price, &c.bill.units
+	switch {
+	case price == nil:
+		o.Units = !report.Input && !report.Output
+		o.GuessedUnits = o.Units
+		return
+	case units.Unit == catalog.ImageUnit && o.Finished && report.Images == 0 && !report.ImagesListed:
+		report.Images, o.GuessedUnits = units.Count, price.PricesUnit(units.Unit)
+	case units.Unit == catalog.SecondUnit && report.Seconds == 0 && !units.Exact:
+		o.GuessedUnits = price.PricesUnit(units.Unit)
+	}
+	o.Units = !price.ChargesTokens()
 }
 
 // cost returns the charge for a report, which is nothing if basis is usage.None.
@@ -282,7 +309,7 @@ func (c *call) charge() {
 	charge := b.cost(&report, c.basis)
 	c.tokens = charge.Tokens
 	c.tier, c.speed, c.geo = report.Tier, report.Speed, report.Geo
-	b.cut, b.unlisted = charge.Cut, charge.Unlisted
+	b.cut, b.unlisted, b.counted = charge.Cut, charge.Unlisted, charge.Units
 	switch {
 	case o.ChargesFailedInput():
 		c.rule = usage.FailedInput

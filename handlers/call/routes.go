@@ -16,7 +16,8 @@ type route struct {
 	reply.Route
 
 	name      string            // in metrics and log lines
-	schema    *modelcall.Schema // of the body
+	schema    *modelcall.Schema // of a body as JSON; nil: only a form is allowed
+	form      *modelcall.Schema // of a body as a form; nil: only JSON is allowed
 	versioned bool              // requires the version header
 	free      bool              // is neither priced nor metered
 
@@ -36,7 +37,7 @@ var (
 		{Route: post("/v1/completions", dialect.OpenAI, 8<<20), name: "completions", schema: modelcall.Completions},
 		{Route: post("/v1/chat/completions", dialect.OpenAI, 8<<20), name: "chat", schema: modelcall.Chat},
 	}
-	openAIRoutes = []*route{
+	openAIRoutes = append([]*route{
 		{Route: post(responsesPath, dialect.Responses, 32<<20), name: "responses", schema: modelcall.Responses},
 		{Route: post(responsesPath+"/input_tokens", dialect.Responses, 32<<20), name: "input_tokens", schema: modelcall.Responses, free: true},
 		{Route: post(responsesPath+"/compact", dialect.Responses, 32<<20), name: "compact", schema: modelcall.Responses},
@@ -44,7 +45,7 @@ var (
 		{Route: post("/v1/moderations", dialect.OpenAI, 8<<20), name: "moderations", schema: modelcall.Moderations},
 		{Route: post("/v1/rerank", dialect.OpenAI, 8<<20), name: "rerank", schema: modelcall.Rerank},
 		{Route: post("/v2/rerank", dialect.OpenAI, 8<<20), name: "rerank", schema: modelcall.Rerank},
-	}
+	}, mediaRoutes...)
 )
 
 const responsesPath = "/v1/responses"

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
+	"github.com/caddy-modelgate/modelgate/internal/strictform"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // statefulMembers are the known members that refer to state of a vendor's account or of an
@@ -70,6 +73,12 @@ var statefulMembers = []struct{ where, member string }{
 // statefulBody returns a body for the route with a stateful member.
 func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	switch {
+	case rt.schema.Answer != usage.TextForm:
+		own := `"prompt":"x"`
+		if rt.schema == modelcall.Speech {
+			own = `"input":"x","voice":"alloy"`
+		}
+		return fmt.Sprintf(`{"model":"m",%s,%s}`, own, member), where == "body" && !isBackground(rt, member)
 	case rt.schema.InputOnly:
 		own := `"input":"x"`
 		if rt.schema == modelcall.Rerank {
@@ -103,6 +112,77 @@ func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	return body, true
 }
 
+// isBackground reports whether member is background on a route of images, where it is a string that is
+// no state.
+func isBackground(rt *route, member string) bool {
+	return strings.HasPrefix(rt.name, "image") && strings.HasPrefix(member, `"background"`)
+}
+
+// statefulForm returns a form for the route with a stateful member. A member that has objects in
+// arrays or in objects is not the field of a form.
+func statefulForm(t *testing.T, rt *route, member string) (form *strictform.Form, applies bool) {
+	t.Helper()
+	var members map[string]any
+	if err := json.Unmarshal([]byte("{"+member+"}"), &members); err != nil {
+		t.Fatal(err)
+	}
+	form = &strictform.Form{Parts: []strictform.Part{{Name: "model", Data: []byte("m")}, {Name: "prompt", Data: []byte("x")}}}
+	file := "file"
+	if rt.name == "image_edits" {
+		file = "image"
+	}
+	form.Parts = append(form.Parts, strictform.Part{Name: file, File: true, Data: []byte("x")})
+	applies = true
+	add := func(name string, value any) {
+		switch value.(type) {
+		case map[string]any, []any:
+			applies = false
+		}
+		form.Parts = append(form.Parts, strictform.Part{Name: name, Data: fmt.Append(nil, value)})
+	}
+	for name, value := range members {
+		switch value := value.(type) {
+		case map[string]any:
+			for inner, value := range value {
+				add(name+"["+inner+"]", value)
+			}
+		case []any:
+			for _, value := range value {
+				add(name+"[]", value)
+			}
+		default:
+			add(name, value)
+		}
+	}
+	return form, applies
+}
+
+func TestNoFormLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
+	t.Parallel()
+	tried := 0
+	for _, rt := range allRoutes {
+		for _, c := range statefulMembers {
+			if rt.form == nil || c.where != "body" || isBackground(rt, c.member) {
+				continue
+			}
+			form, applies := statefulForm(t, rt, c.member)
+			if !applies {
+				continue
+			}
+			tried++
+			if _, f := new(modelcall.Request).ParseForm(rt.form, form, false); f == nil || f.Param == "" || !strings.Contains(f.Message, "state shared") {
+				t.Errorf("%s: %s passes, or is refused as something else: %v", rt.name, c.member, f)
+			}
+			if _, f := new(modelcall.Request).ParseForm(rt.form, form, true); f != nil {
+				t.Errorf("%s with state shared: %s is refused: %v", rt.name, c.member, f)
+			}
+		}
+	}
+	if tried < 60 {
+		t.Errorf("only %d forms were tried", tried)
+	}
+}
+
 // statefulInput is statefulBody for responses.
 func statefulInput(where, member string) string {
 	body, tool, message, part, item := "", "", "", "", ""
@@ -125,9 +205,14 @@ func statefulInput(where, member string) string {
 // allRoutes are the routes of all directives.
 var allRoutes = slices.Concat(messagesRoutes, completionsRoutes, openAIRoutes)
 
+// jsonRoutes returns the routes that take JSON.
+func jsonRoutes() []*route {
+	return slices.DeleteFunc(slices.Clone(allRoutes), func(rt *route) bool { return rt.schema == nil })
+}
+
 func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 	t.Parallel()
-	for _, rt := range allRoutes {
+	for _, rt := range jsonRoutes() {
 		for _, c := range statefulMembers {
 			body, applies := statefulBody(rt, c.where, c.member)
 			if !applies {
@@ -145,7 +230,7 @@ func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 
 func TestMembersWithoutStoredStatePass(t *testing.T) {
 	t.Parallel()
-	for _, rt := range allRoutes {
+	for _, rt := range jsonRoutes() {
 		for _, c := range []struct{ where, member string }{
 			{"item", `"type":"message","id":"msg_1","role":"assistant","content":[{"type":"output_text","text":"x","annotations":[]}]`},
 			{"item", `"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"`}, {"item", `"type":"function_call","id":"fc_1","call_id":"c","name":"n","arguments":"{}"`},

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -60,7 +61,7 @@ func (req *request) withSecret(key identity.Key, secret identity.Secret, err err
 	made := newSecret{ownKey: shown, Secret: secret.Reveal()}
 	offered, _ := req.console.app.Offered()
 	i := slices.IndexFunc(offered, func(model string) bool {
-		_, callable := req.console.app.PriceOf(model)
+		_, callable := req.console.app.PriceOf(model, catalog.AnyUnit)
 		return callable && (len(key.Models) == 0 || key.Models.Match(model))
 	})
 	if i >= 0 {

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/caddymodule"
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/handlers/reply"
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
@@ -125,7 +126,7 @@ func listModels(req *request, _ *query.Query, p query.Page) ([]callModel, int64,
 	offered, _ := app.Offered()
 	var models []callModel
 	for _, name := range offered {
-		_, callable := app.PriceOf(name)
+		_, callable := app.PriceOf(name, catalog.AnyUnit)
 		if _, generates := app.GenerationModel(name); callable && !generates {
 			models = append(models, callModel{name})
 		}

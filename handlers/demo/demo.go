@@ -46,6 +46,8 @@ const (
 //   - `/v1/completions`, `/v1/chat/completions`
 //   - `/v1/responses`, `/v1/responses/input_tokens`, `/v1/responses/compact`
 //   - `/v1/embeddings`, `/v1/moderations`, `/v1/rerank`, `/v2/rerank`
+//   - `/v1/images/generations`, `/v1/images/edits`
+//   - `/v1/audio/speech`, `/v1/audio/transcriptions`, `/v1/audio/translations`
 //
 // It passes all other paths to the next handler. It needs no key. It can be used in the block of `modelgate_messages`,
 // `modelgate_completions` or `modelgate_openai` instead of `reverse_proxy`, or in
@@ -60,7 +62,8 @@ const (
 // is a tool call. It calls the requested tool, by default the first one, with
 // arguments for the required properties of its schema. If these exceed the
 // limit on tokens, the answer is text. Thinking, if enabled, precedes the answer. Text up to a
-// `cache_control` counts as written to the cache.
+// `cache_control` counts as written to the cache. Pictures and sounds are tiny,
+// and the transcript of a recording is the prompt.
 //
 // These words, anywhere in the last user text or the prompt, simulate failures of
 // backends; several can be combined:
@@ -131,6 +134,11 @@ var (
 		{"/v1/moderations", completionsDialect, nil, answerModerations, (*request).readTexts},
 		{"/v1/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments},
 		{"/v2/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments},
+		{"/v1/images/generations", completionsDialect, nil, answerImages, nil},
+		{"/v1/images/edits", completionsDialect, nil, answerEdits, nil},
+		{"/v1/audio/speech", completionsDialect, nil, answerSpeech, (*request).readSpeech},
+		{"/v1/audio/transcriptions", completionsDialect, nil, answerRecording, (*request).readRecording},
+		{"/v1/audio/translations", completionsDialect, nil, answerRecording, (*request).readRecording},
 	}
 )
 
@@ -172,7 +180,7 @@ func (e endpoint) read(w http.ResponseWriter, r *http.Request) (*answer, error) 
 	if call, ok := caddyhttp.GetVar(r.Context(), "modelgate.call").(interface{ Delivered() }); ok {
 		call.Delivered()
 	}
-	return e.answer(body)
+	return e.answer(r.Header.Get("Content-Type"), body)
 }
 
 func (d *Demo) pace() time.Duration {

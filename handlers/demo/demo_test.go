@@ -352,7 +352,7 @@ func FuzzAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		for _, e := range endpoints {
-			a, err := e.answer(body)
+			a, err := e.answer("application/json", body)
 			if err != nil {
 				if _, ok := errors.AsType[*refusal](err); !ok {
 					t.Errorf("%s: %v is not a refusal", e.suffix, err)

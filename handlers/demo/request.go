@@ -41,6 +41,15 @@ type request struct {
 	TopN            *int              `json:"top_n"`
 	tokenCounts     []int             // numbers of tokens of the prompts that are given as tokens
 
+	// Members of the endpoints of images and audio.
+	Size           string            `json:"size"`
+	Quality        string            `json:"quality"`
+	PartialImages  int               `json:"partial_images"`
+	Images         []json.RawMessage `json:"images"`
+	ResponseFormat json.RawMessage   `json:"response_format"` // of other endpoints: an object
+	StreamFormat   string            `json:"stream_format"`
+	files          map[string][]byte // of a form
+
 	Stream        bool `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`
@@ -148,8 +157,14 @@ func (q *request) lastUserText() string {
 }
 
 // answer decides on the answer to a request. Every error is a *refusal.
-func (e endpoint) answer(body []byte) (*answer, error) {
+func (e endpoint) answer(contentType string, body []byte) (*answer, error) {
 	q := new(request)
+	if isForm(contentType) {
+		var err error
+		if body, q.files, err = readForm(contentType, body); err != nil {
+			return nil, invalid("", "The body is not a form: %v.", err)
+		}
+	}
 	if err := json.Unmarshal(body, q); err != nil {
 		if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok && wrong.Field != "" {
 			return nil, invalid(wrong.Field, "%s: a value of kind %s is not allowed here.", wrong.Field, wrong.Value)

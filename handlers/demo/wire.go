@@ -132,6 +132,8 @@ func orNull(text string) any {
 type answer struct {
 	simulation simulation
 	whole      any           // the JSON answer
+	raw        []byte        // the answer of another media type instead
+	media      string        // the media type of raw
 	events     func(*sender) // sends the answer as a stream instead; nil for JSON
 	pieces     int           // number of pieces that events sends
 }
@@ -182,7 +184,11 @@ func (s *sender) answer(a *answer) error {
 		s.refuse(simulated(statusOverloaded))
 	case a.events == nil:
 		s.w.Header().Set(s.dialect.idHeader, newID("req_"))
-		s.sendWhole(encode(a.whole))
+		if body, media := a.raw, a.media; media != "" {
+			s.sendWhole(body, media)
+		} else {
+			s.sendWhole(encode(a.whole), "application/json")
+		}
 	default:
 		s.w.Header().Set(s.dialect.idHeader, newID("req_"))
 		s.w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -195,8 +201,8 @@ func (s *sender) answer(a *answer) error {
 	return nil
 }
 
-// sendWhole sends a JSON answer.
-func (s *sender) sendWhole(body []byte) {
+// sendWhole sends an answer that is no stream.
+func (s *sender) sendWhole(body []byte, media string) {
 	if s.simulation.gzip {
 		s.w.Header().Set("Content-Encoding", "gzip")
 		var buf bytes.Buffer
@@ -206,13 +212,13 @@ func (s *sender) sendWhole(body []byte) {
 		body = buf.Bytes()
 	}
 	if s.simulation.breakOff {
-		s.w.Header().Set("Content-Type", "application/json")
+		s.w.Header().Set("Content-Type", media)
 		s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 		_, _ = s.w.Write(body[:len(body)/2])
 		http.NewResponseController(s.w).Flush() // otherwise the server would not send its buffer
 		panic(http.ErrAbortHandler)
 	}
-	s.send(http.StatusOK, "application/json", body)
+	s.send(http.StatusOK, media, body)
 }
 
 // refuse sends f in the dialect.

@@ -18,6 +18,9 @@ type CallSpec struct {
 	HasMaxTokens bool
 	NoOutput     bool // the answer has no charged output, as an answer with embeddings
 
+	// PartialOutput is the number of output tokens to reserve for partial images.
+	PartialOutput int64
+
 	// Links is the number of links. FullContext is set for any other source of
 	// unknown size (a file id, a container, an earlier response, a PDF) and for
 	// server-side tools. Both reserve the whole context.
@@ -39,6 +42,7 @@ type CallSpec struct {
 	AudioParam string       // first member that requests audio; empty: content of a message
 	Image      bool         // the body requests or contains images
 	ImageOut   bool         // the body requests images
+	Units      Units        // what the call may be charged by in addition to its tokens
 	Compaction bool         // the backend may compact the context, in one more pass
 	Thinking   bool         // the body enables reasoning
 	Models     []NamedModel // other models that the body names

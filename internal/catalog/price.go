@@ -44,8 +44,11 @@ type Price struct {
 	// Default: the app's charge_failed_input.
 	ChargeFailedInput *bool `json:"charge_failed_input,omitempty"`
 
-	// Per generated image, by resolution.
+	// Per generated image, by resolution. For model calls, by size and quality.
 	Image []Variant `json:"image,omitempty"`
+
+	// Per character of a text to speak, and per second of a recording.
+	Per []UnitPrice `json:"per,omitempty"`
 
 	// Per generated second of video, by resolution and sound.
 	Second []Variant `json:"second,omitempty"`
@@ -88,7 +91,7 @@ func (p *Price) Validate() error {
 	if _, err := ParsePattern(string(p.Model)); err != nil {
 		return fmt.Errorf("price: %w", err)
 	}
-	if err := errors.Join(p.validateTokens(), validateVariants("image", p.Image), validateVariants("second", p.Second)); err != nil {
+	if err := errors.Join(p.validateTokens(), p.validateUnits(), validateVariants("image", p.Image), validateVariants("second", p.Second)); err != nil {
 		return fmt.Errorf("price %s: %w", p.Model, err)
 	}
 	return nil
@@ -105,8 +108,8 @@ func (p *Price) validateTokens() error {
 		return fmt.Errorf("request is %v and must not be negative", p.Request)
 	case p.Context < 0 || p.Context > MaxTokens || p.MaxOutput < 0 || p.MaxOutput > MaxTokens:
 		return fmt.Errorf("context and max_output are from 1 to %d tokens", MaxTokens)
-	case !perToken && p.Request == 0 && len(p.Image) == 0 && len(p.Second) == 0:
-		return errors.New("it names no price: give input and output, request, image or second; input 0 and output 0 are free")
+	case !perToken && p.Request == 0 && len(p.Image)+len(p.Second)+len(p.Per) == 0:
+		return errors.New("it names no price: give input and output, request, image, second or per; input 0 and output 0 are free")
 	case perToken && (p.Input == nil || p.Output == nil):
 		return errors.New("a price per token names input and output; write 0 for the one that is free")
 	case p.hasRules() && !perToken:

@@ -25,6 +25,7 @@ type Bounds struct {
 	reserved  money.Amount // highest cost of Reserve and Output
 	maxCharge money.Amount // highest charge
 	options   *options     // nil: no rare options
+	units     *Units       // nil: the call has none
 }
 
 // HighestCost returns the amount that is reserved before a call. It is the price of Reserve and
@@ -70,7 +71,9 @@ func (p *Price) bounds(a CallSpec) (b Bounds, ok bool) {
 		}
 		if b.Output, ok = times(choices, prompts); ok {
 			if b.Output, ok = times(b.Output, each); ok {
-				b.Output, ok = times(b.Output, rounds)
+				if b.Output, ok = times(b.Output, rounds); ok {
+					b.Output = addTokens(b.Output, a.PartialOutput)
+				}
 			}
 		}
 	}
@@ -90,8 +93,22 @@ func (p *Price) bounds(a CallSpec) (b Bounds, ok bool) {
 	if b.maxCharge, ok = p.highestCost(&a, b.Input, b.Output); ok {
 		b.reserved, ok = p.highestCost(&a, b.Reserve, b.Output)
 	}
+	if a.Units.Unit != NoUnit && ok {
+		units := a.Units
+		b.units = &units
+		var reserved, highest money.Amount
+		if reserved, highest, ok = p.reserveUnits(b.units); ok {
+			b.reserved, ok = b.reserved.Add(reserved)
+		}
+		if ok {
+			b.maxCharge, ok = b.maxCharge.Add(highest)
+		}
+	}
 	return b, ok
 }
+
+// addTokens returns a + b, at most the highest number of tokens.
+func addTokens(a, b int64) int64 { return a + min(b, math.MaxInt64-a) }
 
 func outOfRange(a *CallSpec) *fault.Fault {
 	param := "n"
@@ -346,9 +363,4 @@ func inRange(sum money.Amount, ok bool) money.Amount {
 		return money.Max
 	}
 	return sum
-}
-
-// ForCalls reports whether p is a price of model calls, and not only of seconds or images.
-func (p *Price) ForCalls() bool {
-	return p.Input != nil || p.Output != nil || p.Request > 0
 }

@@ -18,6 +18,9 @@ type Charge struct {
 	// call is then charged at the highest of the listed rates.
 	Unlisted string
 
+	// Units is the number of charged images, characters or seconds.
+	Units int64
+
 	price *Price // of the model that answered; nil: free
 	own   part   // the call itself, or its first pass
 	more  []part // the other passes
@@ -29,7 +32,9 @@ type Charge struct {
 // the request and the tool uses are added. The charge is at most the highest charge of b.
 func (p *Price) Charge(b Bounds, r *usage.Report) Charge {
 	served, b := b.options.servedBy(p, b, r)
-	return p.charge(served, b, r).within(b)
+	c := p.charge(served, b, r)
+	served.chargeUnits(&c, b.units, r, false)
+	return c.within(b)
 }
 
 // maxExcess limits Excess to a multiple of the highest charge, because a larger report is probably an
@@ -45,6 +50,7 @@ func (p *Price) Excess(b Bounds, r *usage.Report, charged money.Amount) money.Am
 		limit = int64(money.Max - b.maxCharge)
 	}
 	unlimited := p.charge(served, Bounds{Input: math.MaxInt64, Output: math.MaxInt64, unbounded: true, options: b.options}, r)
+	served.chargeUnits(&unlimited, b.units, r, true)
 	return min(max(unlimited.Amount-charged, 0), money.Amount(limit))
 }
 

@@ -37,12 +37,22 @@ func (p *Price) unpriced(a *CallSpec) *fault.Fault {
 			return f
 		}
 	}
+	if f := p.unpricedUnits(&a.Units); f != nil {
+		return f
+	}
+	if p.ByUnits(a.Units.Unit) {
+		return nil
+	}
 	switch {
 	case a.Audio && p.AudioInput == nil && p.AudioOutput == nil:
 		param := cmp.Or(a.AudioParam, "messages")
 		return fault.At(fault.UnpricedOption, param, "`%s`: audio has no price for this model; allowed: text; the operator can price it: audio_input <amount>, audio_output <amount>", param)
-	case a.ImageOut && p.ImageOutput == nil:
-		return fault.At(fault.UnpricedOption, "modalities", "`modalities`: images as output have no price for this model; allowed: text; the operator can price them: image_output <amount>")
+	case a.ImageOut && p.ImageOutput == nil && (a.Units.Unit != ImageUnit || len(p.Image) == 0):
+		param := "modalities"
+		if a.Units.Unit == ImageUnit {
+			param = "model"
+		}
+		return fault.At(fault.UnpricedOption, param, "`%s`: images as output have no price for this model; allowed: text; the operator can price them: image_output <amount>", param)
 	}
 	return nil
 }

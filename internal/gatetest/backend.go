@@ -76,7 +76,10 @@ func (b *Backend) serve(w http.ResponseWriter, r *http.Request) {
 	var named struct {
 		Model string `json:"model"`
 	}
-	_ = json.Unmarshal(body, &named)
+	if json.Unmarshal(body, &named) != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		named.Model = r.FormValue("model")
+	}
 
 	b.mu.Lock()
 	b.seen[named.Model] = append(b.seen[named.Model], Seen{r.Method, r.RequestURI, r.Header.Clone(), body})

@@ -29,6 +29,7 @@ type Request struct {
 
 	schema *Schema
 	values [slots]strictjson.Value
+	files  []file            // of a form
 	notes  []strictjson.Note // of members without a slot; empty for most bodies
 }
 

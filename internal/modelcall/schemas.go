@@ -4,7 +4,9 @@ import (
 	"math"
 	"slices"
 
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // Schema declares the body of a route: its members and their rules, and whether a stream only
@@ -18,7 +20,26 @@ type Schema struct {
 	// InputOnly is set if the answer has no output that is charged.
 	InputOnly bool
 
+	// Answer is the form of the answer. It decides the unit that a call may be charged by.
+	Answer usage.Form
+
+	files         map[string]int // the files of a form, and how many are allowed
+	reportSeconds []string       // formats of a transcript that report seconds; empty: the default
+
 	prompt string // the member that has a text, tokens, or an array of either; empty: none
+}
+
+// Unit returns the unit that a call may be charged by in addition to its tokens.
+func (s *Schema) Unit() catalog.Unit {
+	switch s.Answer {
+	case usage.ImagesForm:
+		return catalog.ImageUnit
+	case usage.SpeechForm:
+		return catalog.CharacterUnit
+	case usage.TranscriptForm:
+		return catalog.SecondUnit
+	}
+	return catalog.NoUnit
 }
 
 // The schemas of the routes.
@@ -31,6 +52,23 @@ var (
 	Embeddings  = &Schema{members: embeddingsMembers, InputOnly: true, prompt: "input"}
 	Moderations = &Schema{members: moderationsMembers, InputOnly: true}
 	Rerank      = &Schema{members: rerankMembers, InputOnly: true}
+
+	Images     = &Schema{members: imageMembersOfRoute, Answer: usage.ImagesForm}
+	ImageEdits = &Schema{members: editMembers, Answer: usage.ImagesForm}
+	Speech     = &Schema{members: speechMembers, Answer: usage.SpeechForm}
+)
+
+// The schemas of forms.
+var (
+	ImageEditsForm     = &Schema{members: editFormMembers, Answer: usage.ImagesForm, files: imageFiles}
+	TranscriptionsForm = &Schema{
+		members: recordingMembers, Answer: usage.TranscriptForm, files: audioFiles,
+		reportSeconds: []string{"", "json", "verbose_json", "diarized_json"},
+	}
+	TranslationsForm = &Schema{
+		members: recordingMembers, Answer: usage.TranscriptForm, files: audioFiles,
+		reportSeconds: []string{"verbose_json"},
+	}
 )
 
 // Short names for the tables below.
@@ -66,6 +104,13 @@ const (
 	slotTools
 	slotQuery
 	slotDocuments
+	slotSize
+	slotQuality
+	slotPartialImages
+	slotFormat
+	slotStreamFormat
+	slotFiles
+	slotMask
 	slots
 )
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // objectNotes has the values of the notes of one tool or fallback.
@@ -83,6 +84,7 @@ func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 	if len(q.notes) > 0 {
 		q.addNotes(body, &a)
 	}
+	q.addMedia(body, &a)
 	return a
 }
 
@@ -291,6 +293,10 @@ func (s *mediaSource) addTo(body []byte, a *catalog.CallSpec) {
 
 // AsksPCM reports whether the body requests uncompressed speech.
 func (q *Request) AsksPCM(body []byte) bool {
+	if q.schema.Answer == usage.SpeechForm {
+		format := q.values[slotFormat].Text(body)
+		return format == "wav" || format == "pcm"
+	}
 	for _, n := range q.notes {
 		if n.Name == noteAudioOutput {
 			var audio struct{ Format string }

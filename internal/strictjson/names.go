@@ -12,6 +12,16 @@ func hash(name []byte) uint8 {
 	return uint8(n) + 7*name[0] + 31*name[n/2] + 13*name[n-1]
 }
 
+// Kinds returns the kinds that the rule for name allows. They are zero if there is no rule, or if it
+// allows any.
+func (t *Table) Kinds(name string) Kind {
+	r := t.find([]byte(name))
+	if r == nil {
+		return 0
+	}
+	return r.Kinds
+}
+
 // find returns the rule for a member, or nil if there is none. Name is as written in the
 // body, without quotes.
 func (t *Table) find(name []byte) *rule {

@@ -54,6 +54,10 @@ type Outcome struct {
 	DeliveredBytes int64  // UTF-8 bytes of text in the answer
 	Media          Tokens // speech and images in the answer, as they are estimated
 	Declined       bool   // the model refused before any output; see [Report]
+
+	// Units is set if the call is charged by its units and not by its tokens. Then no tokens are
+	// estimated. GuessedUnits is set if the number of units is an estimate.
+	Units, GuessedUnits bool
 }
 
 // Bill applies the billing rule. It returns the tokens to charge, and their basis.
@@ -71,6 +75,8 @@ type Outcome struct {
 //     body was handed to a backend.
 //   - A call that failed before it began is charged nothing. With FailedInput it is
 //     charged its input, if its body was handed to a backend.
+//   - A call that is charged by units (images, characters, seconds) is charged under the
+//     same conditions, and no tokens are estimated.
 //   - A call that is under way is charged as if it were interrupted now, except that
 //     a reported input is not compared with the estimate.
 func (o Outcome) Bill() (Tokens, Basis) {
@@ -79,6 +85,13 @@ func (o Outcome) Bill() (Tokens, Basis) {
 		return Tokens{}, None
 	}
 	bill, basis := o.Tokens, Reported
+	switch {
+	case !o.Units:
+	case o.GuessedUnits:
+		return bill, Estimated
+	default:
+		return bill, Reported
+	}
 	reportedInput, reportedOutput := o.reported()
 	if !reportedInput {
 		bill = Tokens{
@@ -120,7 +133,7 @@ func raise(count *int64, minimum, more int64) (left int64) {
 // EstimatesInput reports whether Bill uses EstimatedInput.
 func (o Outcome) EstimatesInput() bool {
 	charged, input, _ := o.chargedSides()
-	return charged && input
+	return charged && input && !o.Units
 }
 
 // reported returns which side of the call the backend reported. If text was delivered, a

@@ -34,6 +34,7 @@ type document struct {
 	reports   reports
 	report    report
 	delivered delivered
+	media     *mediaAnswer // nil: the answer is text
 	choices   choices
 	failed    bool // an error was read
 	stopped   bool // a message_stop, or the whole last event of a response, was read
@@ -87,6 +88,9 @@ const (
 func (d *document) reset() {
 	d.endEvent()
 	d.state, d.place, d.depth, d.skipDepth, d.seen = atStart, top, 0, 0, 0
+	if d.media != nil {
+		d.place = d.media.root
+	}
 	d.inName, d.inToolInput = false, false
 	d.reports.end()
 	d.reports.endText(d.delivered.bytes())
@@ -102,6 +106,10 @@ func (d *document) endEvent() {
 	}
 	d.delivered.endEvent(d.seen&seenItemDone != 0)
 	d.stopped = d.stopped || d.ended()
+	if d.media != nil {
+		*d.media = d.mediaSoFar()
+		d.media.event = mediaEvent{}
+	}
 }
 
 // countItem counts the current item in list. The use of a backend's tool is content.
@@ -299,6 +307,8 @@ func (d *document) open(object bool) {
 		d.delivered.hasElement = d.delivered.hasElement || object
 	case toolInput:
 		d.inToolInput = true
+	case imageList:
+		d.media.listed, d.media.inElement = true, false
 	case outputItem, listedItem:
 		d.report.itemsOf().open(object)
 	case eventItem:
@@ -410,6 +420,10 @@ func (d *document) storeNumber(n int64) {
 		}
 	case d.place == toolUses:
 		d.report.setToolUses(n)
+	case d.place == recordedSeconds:
+		if d.media != nil { // of an answer of text, it has no meaning
+			d.media.seconds = n
+		}
 	case d.place == choiceIndex:
 		d.choice.index = int32(min(n, math.MaxInt32))
 	}

@@ -11,6 +11,9 @@ const (
 
 	// Objects, and arrays of objects.
 	top                  // the document
+	imageAnswer          // the document, if it has images; see [Reader.SetForm]
+	imageList            // its images
+	recordingAnswer      // the document, if it has speech or the text of a recording
 	requestBody          // the body of a request
 	requestMessage       // an element of its messages
 	startMessage         // the message of a message_start
@@ -56,14 +59,20 @@ const (
 	signature    // the signature of a thought; some thoughts are sent without text
 	mediaData    // speech, or a link to it
 	imageData    // an image, or a link to it
+	listedImage  // the same, in an element of imageList
+	eventImage   // the same, in an event
 	requestLink  // the link of a source in a request
 	fault        // an error
 	finishReason // why a choice ended
 	choiceIndex  // the number of a choice
 	toolUses     // how often one tool ran
 
+	recordedSeconds // the length of a recording
+
 	// Strings that are compared or stored. See [place.isToken].
 	documentType    // the type of the document
+	imageSize       // the size of the images
+	imageQuality    // the quality of the images
 	stopReason      // why a message ended
 	model           // the model that served the call
 	tier            // the service tier that served the call
@@ -96,7 +105,9 @@ func (p place) isToken() bool { return documentType <= p && p < firstFigure }
 func (p place) isLink() bool { return p == requestImage || p == requestLink }
 
 // isNumber reports whether a number at p is stored.
-func (p place) isNumber() bool { return p >= firstFigure || p == toolUses || p == choiceIndex }
+func (p place) isNumber() bool {
+	return p >= firstFigure || p == toolUses || p == choiceIndex || p == recordedSeconds
+}
 
 // member returns the place of a member of an object at p. It is the table of all names for
 // both dialects, because a backend behind a translating proxy may answer with the names of
@@ -137,6 +148,45 @@ func (p place) member(name []byte) place {
 			return eventItem
 		case "tool_usage":
 			return toolReport
+		}
+	case imageAnswer:
+		switch string(name) {
+		case "type":
+			return documentType
+		case "error":
+			return fault
+		case "usage":
+			return usageReport
+		case "data":
+			return imageList
+		case "b64_json", "url":
+			return eventImage
+		case "size":
+			return imageSize
+		case "quality":
+			return imageQuality
+		}
+	case imageList:
+		switch string(name) {
+		case "b64_json", "url":
+			return listedImage
+		}
+	case recordingAnswer:
+		switch string(name) {
+		case "type":
+			return documentType
+		case "error":
+			return fault
+		case "usage":
+			return usageReport
+		case "text":
+			return itemText
+		case "delta":
+			return text
+		case "audio":
+			return mediaData
+		case "duration":
+			return recordedSeconds
 		}
 	case responseBody:
 		switch string(name) {
@@ -440,6 +490,8 @@ func usageMember(p place, name []byte) place {
 		return cacheCreationDetails
 	case "server_tool_use":
 		return serverToolUse
+	case "seconds":
+		return recordedSeconds
 	case "iterations":
 		return iteration
 	case "service_tier":

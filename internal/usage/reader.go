@@ -132,7 +132,9 @@ func (r *Reader) Stream() bool { return r.stream }
 // It is in Tokens.Output, and output is false until the stream reports more. Output is false
 // again if content comes after the report.
 func (r *Reader) Tokens() (t Tokens, input, output bool) {
-	return r.events.reports.tokens(r.TextBytes())
+	t, input, output = r.events.reports.tokens(r.TextBytes())
+	r.form().assign(&t, &r.events.reports.figures)
+	return t, input, output
 }
 
 // Report returns the usage that was reported so far. It shares no memory with the Reader.
@@ -142,6 +144,11 @@ func (r *Reader) Report() Report {
 	report.Tools = r.events.report.toolUses(report.Output)
 	d := &r.events.delivered
 	report.Declined = report.Declined && !d.any() && !d.contentBlock && !d.hasElement && !ranTools(report.Tools)
+	if r.form() != TextForm {
+		p := r.events.mediaSoFar()
+		report.Images, report.ImagesListed = p.images(), p.listed
+		report.Size, report.Quality, report.Seconds = p.size.String(), p.quality.String(), p.seconds
+	}
 	report.CountsTools = report.CountsTools || r.dialect == dialect.Anthropic || r.events.report.isResponse()
 	return report
 }
@@ -156,7 +163,7 @@ func (r *Reader) TextBytes() int64 {
 // Media returns the delivered media: the bytes of speech in Base64, and the number of
 // images.
 func (r *Reader) Media() (speech, images int64) {
-	return r.events.delivered.speech, int64(r.events.delivered.images)
+	return r.events.delivered.speech, int64(r.events.delivered.images) + r.events.mediaSoFar().images()
 }
 
 // Began reports whether content was delivered: in a stream an event with content, otherwise
@@ -165,7 +172,7 @@ func (r *Reader) Media() (speech, images int64) {
 // A byte that cannot be read counts as content.
 func (r *Reader) Began() bool {
 	d := &r.events.document
-	if r.unreadBytes || d.delivered.any() {
+	if r.unreadBytes || d.delivered.any() || d.hasPicture() {
 		return true
 	}
 	return !r.stream && d.state != atStart && !d.failed
@@ -174,7 +181,7 @@ func (r *Reader) Began() bool {
 // Foreign reports whether the answer to a completions call is a stream in another dialect.
 // Only its data lines can be read, so it is unknown what it delivered.
 func (r *Reader) Foreign() bool {
-	return r.dialect == dialect.OpenAI && r.stream && r.events.foreignData && !r.events.failed
+	return r.form() == TextForm && r.dialect == dialect.OpenAI && r.stream && r.events.foreignData && !r.events.failed
 }
 
 // Page reports whether the answer is an HTML page, such as that of a proxy whose backend
@@ -194,7 +201,9 @@ func (r *Reader) Page(declared bool) bool {
 // Shown reports whether any of the content itself was delivered: text, reasoning, arguments
 // of a tool, or media. The start of a block and the name of a tool do not count. A byte that
 // cannot be read counts as content.
-func (r *Reader) Shown() bool { return r.unreadBytes || r.events.delivered.shown() }
+func (r *Reader) Shown() bool {
+	return r.unreadBytes || r.events.delivered.shown() || r.events.hasPicture()
+}
 
 // CostsUnseen reports whether the answer has content whose cost cannot be estimated from its
 // text. This is reasoning, media, and content blocks other than text and calls of the
@@ -213,6 +222,10 @@ func (r *Reader) Finished() bool {
 	switch {
 	case !r.stream:
 		return e.document.state == ended
+	case r.form() == ImagesForm:
+		return e.done || e.media.wanted > 0 && e.mediaSoFar().completed >= e.media.wanted
+	case r.form() != TextForm:
+		return e.stopped || e.ended() || e.done
 	case r.dialect == dialect.Anthropic:
 		return e.stopped
 	case r.dialect == dialect.Responses:

@@ -55,7 +55,11 @@ func (d *document) endString(p []byte) {
 		d.endToken(d.token.finish(p))
 		d.endValue()
 	case d.place.isNumber(): // some servers quote their figures
-		if text := d.token.finish(p); len(bytes.Trim(text, "0123456789")) == 0 {
+		digits := "0123456789"
+		if d.place == recordedSeconds { // older answers have "8.47"
+			digits += "."
+		}
+		if text := d.token.finish(p); len(bytes.Trim(text, digits)) == 0 {
 			d.storeNumber(countOf(text))
 		}
 		d.endValue()
@@ -79,6 +83,12 @@ func (d *document) eventType(kind []byte) {
 		d.seen |= seenLastEvent
 	case "response.failed", "response.cancelled":
 		d.fail()
+	case "transcript.text.done", "speech.audio.done":
+		d.seen |= seenLastEvent
+	case "image_generation.partial_image", "image_edit.partial_image":
+		d.mediaEvent().partial = true
+	case "image_generation.completed", "image_edit.completed":
+		d.mediaEvent().whole = true
 	case "response.output_item.done":
 		d.seen |= seenItemDone
 	}
@@ -95,6 +105,10 @@ func (d *document) endToken(word []byte) {
 		}
 	case documentType:
 		d.eventType(word)
+	case imageSize:
+		d.media.size.set(word)
+	case imageQuality:
+		d.media.quality.set(word)
 	case stopReason:
 		r.refused = string(word) == "refusal"
 	case tier, speed, geo:
@@ -145,6 +159,11 @@ func (d *document) countBytes(n int) {
 		d.delivered.signatures += int64(n)
 	case mediaData:
 		d.delivered.speech += int64(n)
+	case listedImage, eventImage:
+		if d.token.n == 0 {
+			d.addPicture(d.place == listedImage)
+		}
+		d.token.invalidate()
 	case imageData:
 		if d.token.n == 0 { // the first part of the string
 			d.delivered.images = min(d.delivered.images, math.MaxInt32-1) + 1

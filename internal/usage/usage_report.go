@@ -16,6 +16,11 @@ type Report struct {
 	Speed string // usage.speed; empty: not reported
 	Geo   string // the region that served the call; empty: not reported
 
+	Images        int64  // images of an answer of images; partial ones count as one if no other came
+	ImagesListed  bool   // the answer has a list of images, which may be empty
+	Size, Quality string // of the images; empty: not reported
+	Seconds       int64  // the length of the recording, rounded up; zero: not reported
+
 	Tools       []ToolUse // the tools that the backend ran, and how often
 	CountsTools bool      // a counted tool that is not among Tools did not run
 	Passes      []Pass    // as usage.iterations lists them

@@ -1,0 +1,124 @@
+package usage
+
+import "math"
+
+// Form is the form of an answer: the text of a model, or media.
+type Form uint8
+
+// The forms of answers.
+const (
+	TextForm       Form = iota // of a model that writes
+	ImagesForm                 // images
+	TranscriptForm             // the text of a recording
+	SpeechForm                 // speech
+)
+
+// SetForm sets the form of the answer. images is the number of images that the call asks for. SetForm
+// must be called before Write.
+func (r *Reader) SetForm(form Form, images int64) {
+	if form == TextForm {
+		return
+	}
+	m := &mediaAnswer{form: form, root: recordingAnswer, wanted: images}
+	if form == ImagesForm {
+		m.root = imageAnswer
+	}
+	r.events.media = m
+	r.events.reset()
+}
+
+// Opaque sets that the answer has a format without usage, such as speech. Its bytes are not read. Opaque
+// must be called before Write.
+func (r *Reader) Opaque() { r.unreadable = true }
+
+// HasWholeImage reports whether a stream of images has at least one that is not partial. If such a
+// stream ends cleanly, it is whole, although it may have fewer images than the call asks for.
+func (r *Reader) HasWholeImage() bool {
+	return r.form() == ImagesForm && r.stream && r.events.mediaSoFar().completed > 0
+}
+
+func (r *Reader) form() Form {
+	if r.events.media == nil {
+		return TextForm
+	}
+	return r.events.media.form
+}
+
+// assign gives the tokens of a side to the medium of the form, if the backend does not report tokens
+// of that medium. Without it, the tokens of an image would have the price of text.
+func (form Form) assign(t *Tokens, f *figures) {
+	switch {
+	case form == ImagesForm && !f.has(imageOutput):
+		t.ImageOutput, t.Output = t.ImageOutput+t.Output, 0
+	case form == SpeechForm && !f.has(audioOutput):
+		t.AudioOutput, t.Output = t.AudioOutput+t.Output, 0
+	case form == TranscriptForm && !f.has(audioInput):
+		t.AudioInput, t.Input = t.AudioInput+t.Input, 0
+	}
+}
+
+// mediaAnswer is what an answer with media has beside its usage: images, or the length of a recording.
+type mediaAnswer struct {
+	form      Form
+	root      place // of the document
+	wanted    int64 // the number of images that the call asks for
+	delivered int64 // images and partial images
+	partial   int64 // partial images of the previous events
+	completed int64 // whole events with a whole image
+	inElement bool  // the element of the list that is being read has an image
+	listed    bool  // the answer has a list of images
+	event     mediaEvent
+	seconds   int64 // the length of the recording, rounded up; zero: not reported
+	size      Name
+	quality   Name
+}
+
+// mediaEvent is what the current event of a stream has.
+type mediaEvent struct {
+	picture        bool // an image, partial or not
+	partial, whole bool // the type of the event
+}
+
+// mediaEvent returns the current event of an answer with media. In an answer of text, it has no effect.
+func (d *document) mediaEvent() *mediaEvent {
+	if d.media == nil {
+		return new(mediaEvent)
+	}
+	return &d.media.event
+}
+
+// addPicture counts an image, at its first byte. An element of a list counts once, even if it has the
+// image and a link to it.
+func (d *document) addPicture(listed bool) {
+	m := d.media
+	if listed && m.inElement || !listed && m.event.picture {
+		return
+	}
+	m.inElement = listed
+	m.delivered = min(m.delivered+1, math.MaxInt32)
+	m.event.picture = true
+}
+
+// mediaSoFar returns what an answer with media has, as if the current event ended here.
+func (d *document) mediaSoFar() mediaAnswer {
+	if d.media == nil {
+		return mediaAnswer{}
+	}
+	m := *d.media
+	switch {
+	case m.event.picture && m.event.partial:
+		m.partial++
+	case m.event.picture && m.event.whole && d.state == ended:
+		m.completed++
+	}
+	return m
+}
+
+// images returns the number of images. Partial images of which no whole one came are one image, because
+// the backend has worked.
+func (m mediaAnswer) images() int64 {
+	return max(m.delivered-m.partial, min(m.delivered, 1))
+}
+
+// hasPicture reports whether the data of an image began.
+func (d *document) hasPicture() bool { return d.media != nil && d.media.delivered > 0 }
