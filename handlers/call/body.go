@@ -63,11 +63,11 @@ func (b *body) retire() {
 	b.memory.Release()
 }
 
-// edit changes the JSON. To insert a text near the beginning, it moves the few bytes before it
-// into the headroom instead of copying the rest.
+// edit changes the JSON before it is sent. For a change near the beginning, it moves the few bytes
+// before it within the headroom instead of copying the rest.
 func (b *body) edit(e modelcall.Edit) {
-	if e.From == e.To && e.From <= headroom && b.start >= len(e.Text) {
-		start := b.start - len(e.Text)
+	if more := len(e.Text) - (e.To - e.From); e.From <= headroom && b.start >= more {
+		start := b.start - more
 		copy(b.buffer[start:], b.buffer[b.start:b.start+e.From])
 		copy(b.buffer[start+e.From:], e.Text)
 		b.start = start

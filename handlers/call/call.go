@@ -35,7 +35,8 @@ type call struct {
 	principal  *identity.Principal
 	rateLimits limit.RateLimitStatus // when the call began
 	request    modelcall.Request
-	trimsUsage bool // the gateway requested the usage chunk, and removes it from the stream
+	asked      string // the model as the caller named it, if another one is called
+	trimsUsage bool   // the gateway requested the usage chunk, and removes it from the stream
 	body       *body
 	answer     *answer
 	bill       bill
@@ -124,6 +125,9 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 // maximum price of the call.
 func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 	if f = c.request.Parse(c.route.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
+		return f
+	}
+	if f = c.resolveAliases(); f != nil {
 		return f
 	}
 	if f = c.mayUse("model", c.request.Model); f != nil {

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -65,6 +66,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	if l.request.Model != "" {
 		enc.AddString("model", l.request.Model)
+		if l.asked != "" {
+			enc.AddString("asked_model", l.asked)
+		}
 		enc.AddBool("stream", l.request.Stream)
 	}
 	if l.refusal != nil {
@@ -131,7 +135,7 @@ func (c *call) placeholder(key string) (any, bool) {
 	case "request_id":
 		return c.id, true
 	case "model":
-		return c.request.Model, true
+		return cmp.Or(c.asked, c.request.Model), true
 	case "ended":
 		return string(c.ended), true
 	case "usage":

@@ -27,9 +27,10 @@ type Request struct {
 	Stream bool
 	Named  []catalog.NamedModel // the other models that the body names, without prices
 
-	schema *Schema
-	values [slots]strictjson.Value
-	notes  []strictjson.Note // of members without a slot; empty for most bodies
+	schema  *Schema
+	values  [slots]strictjson.Value
+	notes   []strictjson.Note  // of members without a slot; empty for most bodies
+	namedAt []strictjson.Value // where the names in Named are
 }
 
 // Parse checks a body against the schema of its route. Members that name objects stored in
@@ -53,7 +54,7 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	if f := q.refuseState(body, sharedState); f != nil {
 		return f
 	}
-	q.Named = q.namedModels(body)
+	q.findNamed(body)
 	return nil
 }
 
