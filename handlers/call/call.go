@@ -40,8 +40,10 @@ type call struct {
 	body       *body
 	answer     *answer
 	bill       bill
+	fallbacks  fallbacks
 
-	ctx      context.Context // of the call to the backend; it is cancelled with a cause
+	lifetime context.Context // the parent of ctx
+	ctx      context.Context // of the attempt to call the backend; it is cancelled with a cause
 	cancel   context.CancelCauseFunc
 	delivery delivery
 	backend  string      // the address to which reverse_proxy sent the last request; empty if it sent none
@@ -136,6 +138,7 @@ func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 	if f = c.findPrice(); f != nil {
 		return f
 	}
+	c.findFallbacks()
 	if f = c.extend(); f != nil {
 		return f
 	}
@@ -179,8 +182,9 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 
 	// disconnected handles the end of the caller's request. The call to the backend may
 	// continue.
-	c.ctx, c.cancel = context.WithCancelCause(c.runtime.Lifetime(r.Context()))
-	defer c.cancel(nil)
+	c.lifetime = c.runtime.Lifetime(r.Context())
+	c.ctx, c.cancel = context.WithCancelCause(c.lifetime)
+	defer func() { c.cancel(nil) }()
 	c.answer = newAnswer(w, c)
 	c.answer.watch.start(c.answer)
 	defer context.AfterFunc(r.Context(), c.disconnected)()
@@ -191,7 +195,11 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 		// answer early.
 		err = c.settle(r, recover(), err)
 	}()
-	return c.block.backend.ServeHTTP(c.answer, r.WithContext(c.ctx))
+	r = r.WithContext(c.ctx)
+	if c.fallbacks.named != nil {
+		return c.forwardWithFallbacks(r)
+	}
+	return c.block.backend.ServeHTTP(c.answer, r)
 }
 
 // cause returns why the call to the backend was cancelled, or nil.

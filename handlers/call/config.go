@@ -48,6 +48,9 @@ type block struct {
 	// priced.
 	PassMembers []string `json:"pass_members,omitempty"`
 
+	// The models that are called instead of another one if its call fails.
+	Fallbacks []Fallback `json:"fallbacks,omitempty"`
+
 	// The routes to the backends: any handlers, usually reverse_proxy, with any
 	// matchers, tried in order. A call without a matching route is answered 404
 	// MODEL_NOT_FOUND.
@@ -84,6 +87,9 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 	b.app.Offer(b.Models...)
 	b.version = http.CanonicalHeaderKey(b.app.VersionHeader)
 	if err := b.compilePassed(); err != nil {
+		return err
+	}
+	if err := b.provisionFallbacks(b.app); err != nil {
 		return err
 	}
 

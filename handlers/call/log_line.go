@@ -39,7 +39,7 @@ func (c *call) report() {
 	}
 
 	level := zapcore.InfoLevel
-	if a != nil && c.backend != "" && backendFaults[a.status] {
+	if a != nil && c.backend != "" && backendFaults[a.status] || c.fallbacks.fault {
 		level = zapcore.ErrorLevel
 	}
 	if entry := c.block.logger.Check(level, "call"); entry != nil {
@@ -76,6 +76,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	if l.failure != nil {
 		enc.AddString("error", l.failure.Error())
+	}
+	if len(l.fallbacks.tried) > 0 {
+		enc.AddString("fallback", l.fallbacks.String())
 	}
 	if l.answer != nil {
 		if l.answer.status != 0 && l.answer.status != l.status {

@@ -101,6 +101,7 @@ func (o *OpenAI) Provision(ctx caddy.Context) error {
 //		pass_up <header>...
 //		pass_down <header>...
 //		pass_member <name>...
+//		fallback <pattern> <model>... on <failure>...
 //		<directives>
 //	}
 //
@@ -123,6 +124,11 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 				return h.ArgErr()
 			}
 			*list = append(*list, names...)
+			continue
+		case "fallback":
+			if err := b.unmarshalFallback(h); err != nil {
+				return err
+			}
 			continue
 		default:
 			inner = append(inner, h.NextSegment()...)

@@ -80,6 +80,11 @@ func (q *Request) Rename(body []byte, target func(model string) string) (edits [
 	return edits
 }
 
+// RenameModel returns the edit that replaces the model of the call by another one.
+func (q *Request) RenameModel(model string) Edit {
+	return Edit{q.values[slotModel].Start, q.values[slotModel].End, quote(model)}
+}
+
 // quote returns the string of a text.
 func quote(text string) string {
 	raw, err := json.Marshal(text)
