@@ -41,6 +41,8 @@ type call struct {
 	answer     *answer
 	bill       bill
 	fallbacks  fallbacks
+	cacheKey   string   // prompt_cache_key of the body, if a route uses it
+	selected   []string // upstreams that Affinity has selected in this attempt
 
 	lifetime context.Context // the parent of ctx
 	ctx      context.Context // of the attempt to call the backend; it is cancelled with a cause
@@ -169,6 +171,9 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 
 // forward runs the operator's routes and settles the call, even if they panic.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
+	if c.block.affine {
+		c.cacheKey = c.request.CacheKey(c.body.bytes())
+	}
 	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
 	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
 	if c.route.schema.AsksUsage && c.request.Stream {

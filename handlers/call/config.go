@@ -67,6 +67,7 @@ type block struct {
 	downstream  *forwarding.List // headers of backends that pass
 	credentials []string         // names of headers whose values belong to the operator
 	passMembers map[string]bool
+	affine      bool // a route uses Affinity
 }
 
 // errNoRoute is the error of the routes if none of them matches the call.
@@ -98,6 +99,7 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 	}
 	useTransport(b.Routes)
 	b.credentials = credentialsOf(b.Routes)
+	b.affine = usesAffinity(b.Routes)
 	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return errNoRoute
 	}))

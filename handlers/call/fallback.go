@@ -160,6 +160,7 @@ func (a *answer) fallBack(err error) bool {
 	}
 	c.bill.price, c.bill.bounds = next.price, next.bounds
 	c.delivery.restart()
+	c.selected = nil
 	c.cancel(nil)
 	c.ctx, c.cancel = context.WithCancelCause(c.lifetime)
 	a.watch.stop()

@@ -130,6 +130,9 @@ func (c *call) placeholder(key string) (any, bool) {
 		}
 		return nil, false
 	}
+	if count, ours := strings.CutPrefix(name, "user_slot."); ours && c.principal != nil {
+		return slotOf(c.principal.UserID, count)
+	}
 	switch name {
 	case "key_id":
 		if c.principal != nil {

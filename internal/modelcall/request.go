@@ -113,6 +113,9 @@ func (q *Request) RepeatedBytes() int64 {
 	return int64(query.End-query.Start) * (q.prompts() - 1)
 }
 
+// CacheKey returns the text of `prompt_cache_key`, or "". The body must be the one that was parsed.
+func (q *Request) CacheKey(body []byte) string { return q.values[slotCacheKey].Text(body) }
+
 // enablesReasoning reports whether the body enables reasoning by `thinking` or
 // `reasoning_effort`. The object `reasoning` is among the notes.
 func (q *Request) enablesReasoning(body []byte) bool {
