@@ -70,6 +70,11 @@ type App struct {
 	// one: `refuse`, or `allow`, free of charge. Default: `refuse`.
 	Unpriced string `json:"unpriced,omitempty"`
 
+	// Other names of models, and the models that they stand for. A call of such a name is
+	// a call of the model: it has its price, and needs a key that may use it. The backend
+	// receives the name of the model.
+	Aliases map[string]string `json:"aliases,omitempty"`
+
 	// What happens to a call with a price if its caller disconnects before the end of
 	// the answer: `cancel`, or `finish` and how long the call to the backend may
 	// continue, as in `finish 5m`. Default: `finish 5m` for calls without stream and
@@ -226,6 +231,9 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.generationPrices = newGenerationPrices(a.PriceRows)
 	a.findFree()
 	a.Offer(a.prices.Names()...)
+	if err = a.provisionAliases(); err != nil {
+		return err
+	}
 	if a.families, err = catalog.NewFamilies(a.FamilyRows); err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ func parseGlobalOption(d *caddyfile.Dispenser, existing any) (any, error) {
 //		state off|shared
 //		uncollected_tolerance <percentage>|off
 //		price <pattern> { ... }
+//		alias <name> <model>
 //		on_disconnect finish <duration>|cancel
 //		charge_failed_input [on|off]
 //		family <label> [<model>...] { ... }
@@ -86,6 +87,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"state":                 settings.Checked(&a.State, validateState),
 		"uncollected_tolerance": settings.Checked(&a.UncollectedTolerance, validateTolerance),
 		"price":                 a.unmarshalPrice,
+		"alias":                 a.unmarshalAlias,
 		"on_disconnect":         onDisconnect(&a.OnDisconnect),
 		"charge_failed_input":   settings.OnOff(&a.ChargeFailedInput),
 		"family":                a.unmarshalFamily,
@@ -105,7 +107,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"mail":                  a.Mail.unmarshalCaddyfile,
 		"limits":                a.Limits.unmarshalCaddyfile,
 	}
-	return settings.Block(d, words, "price", "family", "backend", "plan", "payment", "secret")
+	return settings.Block(d, words, "price", "alias", "family", "backend", "plan", "payment", "secret")
 }
 
 func (a *App) unmarshalStorage(d *caddyfile.Dispenser) error {

@@ -25,14 +25,15 @@ const (
 // Prices returns the prices of models.
 func (a *App) Prices() *catalog.Prices { return a.prices }
 
-// PriceOf returns the price for calls of a model that are measured in unit, nil if they are free, and
-// whether the model may be called. Without any price in the configuration, all calls are free. If the
+// PriceOf returns the price for calls of a model or an alias that are measured in unit, nil if they are
+// free, and whether the model may be called. Without any price in the configuration, all calls are free. If the
 // configuration has prices, a model without one may be called only with unpriced allow. It
 // may never be called if a pattern of a price bars its name.
 func (a *App) PriceOf(model string, unit catalog.Unit) (price *catalog.Price, ok bool) {
 	if a.prices.Len() == 0 {
 		return nil, true
 	}
+	model = a.Resolve(model)
 	if price, ok = a.prices.Find(model); ok && price.ForCalls(unit) {
 		return price, true
 	}

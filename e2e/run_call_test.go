@@ -36,6 +36,18 @@ func (r *scriptSet) serve(s *scriptWriter, a *recordedRequest) {
 		return
 	}
 	k := known.(*scriptedCall)
+	if k.asked != "" {
+		switch body := string(a.Body); {
+		case strings.Contains(body, fmt.Sprintf(`"model":%q`, k.asked)) && k.fails == 0:
+			panic(http.ErrAbortHandler)
+		case strings.Contains(body, fmt.Sprintf(`"model":%q`, k.asked)):
+			respond(k.fails, `{"error":{"message":"busy"}}`)(s, a)
+			return
+		case !strings.Contains(body, strings.TrimSuffix(k.requestOf(k.model), "}")[1:]):
+			respond(http.StatusTeapot, `{"error":{"message":"not the request of the script"}}`)(s, a)
+			return
+		}
+	}
 	switch {
 	case k.end == rejected:
 		respond(k.status, `{"type":"error","error":{"type":"api_error","message":"no"}}`)(s, a)

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
@@ -16,6 +17,8 @@ type scriptedCall struct {
 	number    int
 	path      string
 	model     string
+	asked     string // the model in the request if it is not model, but falls back to it
+	fails     int    // how the asked model fails: a status; 0: its backend breaks the connection
 	prompt    string // text of the request
 	maxTokens int64
 	events    []scriptEvent
@@ -168,17 +171,20 @@ func (k *scriptedCall) cost(p price) nano {
 func third(n int64) int64 { return (n + 2) / 3 }
 
 // request returns the request body.
-func (k *scriptedCall) request() string {
+func (k *scriptedCall) request() string { return k.requestOf(cmp.Or(k.asked, k.model)) }
+
+// requestOf returns the request body with this model.
+func (k *scriptedCall) requestOf(model string) string {
 	switch k.path {
 	case "/v1/messages":
-		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]}`, k.model, k.maxTokens, quoted(k.prompt))
+		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]}`, model, k.maxTokens, quoted(k.prompt))
 	case "/v1/chat/completions":
-		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]%s}`, k.model, k.maxTokens, quoted(k.prompt), k.usageOption())
+		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]%s}`, model, k.maxTokens, quoted(k.prompt), k.usageOption())
 	}
 	if k.path == "/v1/responses" {
-		return fmt.Sprintf(`{"model":%q,"max_output_tokens":%d,"stream":true,"input":%s}`, k.model, k.maxTokens, quoted(k.prompt))
+		return fmt.Sprintf(`{"model":%q,"max_output_tokens":%d,"stream":true,"input":%s}`, model, k.maxTokens, quoted(k.prompt))
 	}
-	return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"prompt":%s%s}`, k.model, k.maxTokens, quoted(k.prompt), k.usageOption())
+	return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"prompt":%s%s}`, model, k.maxTokens, quoted(k.prompt), k.usageOption())
 }
 
 // usageOption returns the member with which the client of a completion requests
@@ -290,6 +296,12 @@ func (i callGenerator) scriptedCall(number int) *scriptedCall {
 		}
 	}
 	return k
+}
+
+// behindAnother makes the call ask for a model that fails, so that the model of the call answers as
+// its fallback. The prices of the two differ.
+func (i callGenerator) behindAnother(k *scriptedCall) {
+	k.asked, k.fails = "first-"+k.model, []int{429, 503, 529, 0}[i.IntN(4)]
 }
 
 // input draws the input usage that a backend reports. Sometimes it exceeds the

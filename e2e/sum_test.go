@@ -11,9 +11,32 @@ const sumCalls = 2000
 
 func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	t.Parallel()
+	sumOfCalls(t, func(callGenerator, *scriptedCall) {}, "")
+}
+
+// TestLedgerLogAndBackendAgreeWithFallbacks has calls whose models fail, and which others answer. The
+// price of a failed model is that of the other one.
+func TestLedgerLogAndBackendAgreeWithFallbacks(t *testing.T) {
+	t.Parallel()
+	sumOfCalls(t, func(random callGenerator, k *scriptedCall) {
+		if random.IntN(4) > 0 {
+			random.behindAnother(k)
+		}
+	}, `
+		fallback first-m-1 m-1 on dial broken 429 5xx
+		fallback first-m-2 m-2 on dial broken 429 5xx
+`)
+}
+
+// sumOfCalls makes random calls, of which each may be changed, and compares what the backend did with
+// the ledger and the log. words are of the blocks of calls.
+func sumOfCalls(t *testing.T, change func(callGenerator, *scriptedCall), words string) {
+	t.Helper()
 	scriptWriter := new(scriptSet)
 	b := newBackend(t, scriptWriter.serve)
-	g := running(t, priced(b, ""), b)
+	s := priced(b, prices["m-2"].lines("first-m-1")+prices["m-1"].lines("first-m-2"))
+	s.Messages, s.Completions = words+s.Messages, words+s.Completions
+	g := running(t, s, b)
 	ada := g.newGatewayUser("buyer")
 	ada.credit("1000.00")
 
@@ -21,6 +44,7 @@ func TestLedgerLogAndBackendAgreeToTheNanoUnit(t *testing.T) {
 	calls := make([]*scriptedCall, sumCalls)
 	for n := range calls {
 		calls[n] = random.scriptedCall(n)
+		change(random, calls[n])
 		scriptWriter.add(calls[n])
 	}
 	began := time.Now()

@@ -90,6 +90,19 @@ func TestTheDoctorReportsDangerousAndBrokenConfigurations(t *testing.T) {
 		"a model without a price": {
 			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed but has no price"},
 		},
+		"an alias of a routed model, and a fallback": {
+			only(secure+"alias b a-1\nalias c a-2", "fallback a-1 c on dial\n@a modelgate_model b a-2\nrespond @a yes"), nil,
+		},
+		"an alias and a fallback without a route": {
+			only(secure+"alias b a-3\nprice d {\n request 1\n}", "fallback a-1 a-3 d on dial\n@a modelgate_model a-1\nrespond @a yes\n@d modelgate_model d-*\nrespond @d yes"),
+			[]string{
+				"warning apps.http.servers.srv0.routes[0].handle[0].routes: a route matches d-*, which has no price",
+				"warning apps.modelgate.prices[1]: d has a price for calls, but no route matches it",
+				"warning apps.http.servers.srv0.routes[0].handle[0].fallbacks[0]: no route of the block matches the fallback a-3",
+				"warning apps.http.servers.srv0.routes[0].handle[0].fallbacks[0]: no route of the block matches the fallback d",
+				"warning apps.modelgate.aliases.b: no route matches a-3, the model of this alias",
+			},
+		},
 		"a free model":           {selling(secure+"unpriced allow", "models a-1 b"), nil},
 		"a console in clear":     {selling("base_url http://x.example", ""), []string{"error apps.modelgate.base_url: not encrypted"}},
 		"a local console":        {selling("base_url http://[::1]:8080", ""), nil},

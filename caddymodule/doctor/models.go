@@ -89,14 +89,28 @@ type block struct {
 	path    string
 	media   bool              // it serves images and audio
 	listed  []catalog.Pattern // by the word models
-	matched []catalog.Pattern // that its routes match
+	matched []catalog.Pattern // that its routes match; aliases are replaced by their models
+
+	fallbacks any // its word fallbacks
 }
 
 // blocksOf returns the directives of model calls.
 func blocksOf(config any) (blocks []block) {
+	aliases := aliasesOf(config)
+	resolve := func(list []catalog.Pattern) []catalog.Pattern {
+		for i, model := range list {
+			if target, ok := aliases[string(model)]; ok {
+				list[i] = catalog.Pattern(target)
+			}
+		}
+		return list
+	}
 	walk(config, "", func(path string, object map[string]any) {
 		if handler, _ := object["handler"].(string); slices.Contains(callHandlers, handler) {
-			blocks = append(blocks, block{path, handler == "modelgate_openai", patterns(object["models"]), matchedPatterns(object["routes"])})
+			blocks = append(blocks, block{
+				path: path, media: handler == "modelgate_openai",
+				listed: resolve(patterns(object["models"])), matched: resolve(matchedPatterns(object["routes"])), fallbacks: object["fallbacks"],
+			})
 		}
 	})
 	return blocks

@@ -34,6 +34,7 @@ type answer struct {
 	head       bool         // the routes have written a response header
 	passed     bool         // that header is forwarded
 	status     int          // of the backend's answer
+	withheld   bool         // the backend's answer is an error after which another model is called
 	fault      *fault.Fault // the error that replaces the backend's answer, or nil
 	dropped    int          // bytes of the body that fault replaces
 	headSent   bool         // a response header was written to the caller
@@ -98,6 +99,11 @@ func (a *answer) writeHeader(status int) {
 		if forwarding.Downstream.Never(name) {
 			delete(header, name)
 		}
+	}
+	if a.call.withholds(status) {
+		a.withheld = true
+		a.watch.headReceived(a)
+		return
 	}
 	a.classify(header)
 	if f := a.judge(header); f != nil {
@@ -209,12 +215,23 @@ func (a *answer) refuse(f *fault.Fault) {
 // replace writes f to the caller, with the headers of the site and of the gateway. It removes
 // all headers that the routes have set, because they belong to the backend's answer.
 func (a *answer) replace(f *fault.Fault) {
+	a.restoreHeaders()
+	a.call.route.Dialect.Refuse(a.ResponseWriter, f, a.call.id)
+}
+
+// restart prepares the answer for another attempt. Nothing was written to the caller.
+func (a *answer) restart() {
+	a.head, a.withheld, a.passed, a.status, a.dropped = false, false, false, 0, 0
+	a.restoreHeaders()
+}
+
+// restoreHeaders removes the headers that the routes have set.
+func (a *answer) restoreHeaders() {
 	header := a.ResponseWriter.Header()
 	clear(header)
 	for _, field := range a.site {
 		header[field.name] = field.values
 	}
-	a.call.route.Dialect.Refuse(a.ResponseWriter, f, a.call.id)
 }
 
 // maxDropped is the maximum number of bytes that are read of a body that is not
@@ -304,7 +321,7 @@ func (a *answer) ReadFrom(r io.Reader) (int64, error) {
 func (a *answer) FlushError() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closed || !a.head || a.callerGone {
+	if a.closed || !a.head || a.withheld || a.callerGone {
 		return nil // a flush before the header would send an empty 200
 	}
 	return a.control.Flush()

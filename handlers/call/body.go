@@ -30,7 +30,8 @@ type body struct {
 	mu     sync.Mutex
 	buffer []byte // from a pool, unless it is small; headroom included
 	start  int    // the offset of the JSON in buffer
-	off    int    // how many bytes of the JSON were read
+	off    int    // how many bytes of the JSON the present reader has read
+	sends  int    // how often the body was replaced after it was sent; each is another reader
 
 	memory bodymem.Claim // the capacity of buffer
 }
@@ -39,10 +40,14 @@ type body struct {
 func (b *body) bytes() []byte { return b.buffer[b.start:] }
 
 // Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) {
+func (b *body) Read(p []byte) (int, error) { return b.read(p, 0) }
+
+// read is Read for the reader that was made after this number of replacements. A reader of an earlier
+// body is at its end.
+func (b *body) read(p []byte, sends int) (int, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.start+b.off >= len(b.buffer) {
+	if b.sends != sends || b.start+b.off >= len(b.buffer) {
 		return 0, io.EOF
 	}
 	n := copy(p, b.buffer[b.start+b.off:])
@@ -63,11 +68,11 @@ func (b *body) retire() {
 	b.memory.Release()
 }
 
-// edit changes the JSON. To insert a text near the beginning, it moves the few bytes before it
-// into the headroom instead of copying the rest.
+// edit changes the JSON before it is sent. For a change near the beginning, it moves the few bytes
+// before it within the headroom instead of copying the rest.
 func (b *body) edit(e modelcall.Edit) {
-	if e.From == e.To && e.From <= headroom && b.start >= len(e.Text) {
-		start := b.start - len(e.Text)
+	if more := len(e.Text) - (e.To - e.From); e.From <= headroom && b.start >= more {
+		start := b.start - more
 		copy(b.buffer[start:], b.buffer[b.start:b.start+e.From])
 		copy(b.buffer[start+e.From:], e.Text)
 		b.start = start
@@ -81,9 +86,36 @@ func (b *body) edit(e modelcall.Edit) {
 	b.memory.Hold(int64(cap(buffer)))
 }
 
+// replace changes the JSON after it was sent. A transport may still read the old one. So this makes
+// another buffer, and ends the readers of the old one.
+func (b *body) replace(e modelcall.Edit) {
+	b.mu.Lock()
+	json := b.bytes()
+	buffer := append(getBuffer(headroom + len(json) + len(e.Text))[:headroom], json[:e.From]...)
+	buffer = append(append(buffer, e.Text...), json[e.To:]...)
+	old := b.buffer
+	b.buffer, b.start, b.off = buffer, headroom, 0
+	b.sends++
+	b.mu.Unlock()
+	putBuffer(old)
+	b.memory.Hold(int64(cap(buffer)))
+}
+
+// sentBody reads a body that was replaced.
+type sentBody struct {
+	*body
+	sends int
+}
+
+// Read implements io.Reader.
+func (s sentBody) Read(p []byte) (int, error) { return s.read(p, s.sends) }
+
 // send sets the checked body as the body of r.
 func (b *body) send(r *http.Request) {
 	r.Body = b
+	if b.sends > 0 {
+		r.Body = sentBody{b, b.sends}
+	}
 	if length := len(b.bytes()); r.ContentLength != int64(length) {
 		r.ContentLength = int64(length)
 		r.TransferEncoding = nil

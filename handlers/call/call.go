@@ -37,13 +37,19 @@ type call struct {
 	schema     *modelcall.Schema     // of the body
 	formType   string                // the Content-Type of a form; empty: the body is JSON
 	fields     []byte                // of a form, as JSON; nil: the body is JSON
+	modelField [2]int                // where a form has the name of its model: from and to, in bytes
 	request    modelcall.Request
-	trimsUsage bool // the gateway requested the usage chunk, and removes it from the stream
+	asked      string // the model as the caller named it, if another one is called
+	trimsUsage bool   // the gateway requested the usage chunk, and removes it from the stream
 	body       *body
 	answer     *answer
 	bill       bill
+	fallbacks  fallbacks
+	cacheKey   string   // prompt_cache_key of the body, if a route uses it
+	selected   []string // upstreams that Affinity has selected in this attempt
 
-	ctx      context.Context // of the call to the backend; it is cancelled with a cause
+	lifetime context.Context // the parent of ctx
+	ctx      context.Context // of the attempt to call the backend; it is cancelled with a cause
 	cancel   context.CancelCauseFunc
 	delivery delivery
 	backend  string      // the address to which reverse_proxy sent the last request; empty if it sent none
@@ -136,12 +142,16 @@ func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 	if f = c.parse(); f != nil {
 		return f
 	}
+	if f = c.resolveAliases(); f != nil {
+		return f
+	}
 	if f = c.mayUse("model", c.request.Model); f != nil {
 		return f
 	}
 	if f = c.findPrice(); f != nil {
 		return f
 	}
+	c.findFallbacks()
 	if f = c.extend(); f != nil {
 		return f
 	}
@@ -172,6 +182,9 @@ func (c *call) refuse(w http.ResponseWriter, r *http.Request, f *fault.Fault) er
 
 // forward runs the operator's routes and settles the call, even if they panic.
 func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
+	if c.block.affine {
+		c.cacheKey = c.request.CacheKey(c.members())
+	}
 	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
 	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
 	if c.formType != "" {
@@ -188,8 +201,9 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 
 	// disconnected handles the end of the caller's request. The call to the backend may
 	// continue.
-	c.ctx, c.cancel = context.WithCancelCause(c.runtime.Lifetime(r.Context()))
-	defer c.cancel(nil)
+	c.lifetime = c.runtime.Lifetime(r.Context())
+	c.ctx, c.cancel = context.WithCancelCause(c.lifetime)
+	defer func() { c.cancel(nil) }()
 	c.answer = newAnswer(w, c)
 	c.answer.watch.start(c.answer)
 	defer context.AfterFunc(r.Context(), c.disconnected)()
@@ -200,7 +214,11 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 		// answer early.
 		err = c.settle(r, recover(), err)
 	}()
-	return c.block.backend.ServeHTTP(c.answer, r.WithContext(c.ctx))
+	r = r.WithContext(c.ctx)
+	if c.fallbacks.named != nil {
+		return c.forwardWithFallbacks(r)
+	}
+	return c.block.backend.ServeHTTP(c.answer, r)
 }
 
 // cause returns why the call to the backend was cancelled, or nil.

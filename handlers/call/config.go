@@ -48,6 +48,9 @@ type block struct {
 	// priced.
 	PassMembers []string `json:"pass_members,omitempty"`
 
+	// The models that are called instead of another one if its call fails.
+	Fallbacks []Fallback `json:"fallbacks,omitempty"`
+
 	// The routes to the backends: any handlers, usually reverse_proxy, with any
 	// matchers, tried in order. A call without a matching route is answered 404
 	// MODEL_NOT_FOUND.
@@ -64,6 +67,7 @@ type block struct {
 	downstream  *forwarding.List // headers of backends that pass
 	credentials []string         // names of headers whose values belong to the operator
 	passMembers map[string]bool
+	affine      bool // a route uses Affinity
 }
 
 // errNoRoute is the error of the routes if none of them matches the call.
@@ -86,12 +90,16 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 	if err := b.compilePassed(); err != nil {
 		return err
 	}
+	if err := b.provisionFallbacks(b.app); err != nil {
+		return err
+	}
 
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err
 	}
 	useTransport(b.Routes)
 	b.credentials = credentialsOf(b.Routes)
+	b.affine = usesAffinity(b.Routes)
 	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {
 		return errNoRoute
 	}))

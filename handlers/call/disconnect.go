@@ -138,7 +138,11 @@ func (c *call) endDetached() {
 // delivery records whether a backend has received the body of a call. A trip is one
 // request to a backend. If the operator's routes retry, a call makes several trips.
 type delivery struct {
-	trips   uint          // the number of trips that have begun
+	trips    uint // the number of trips that have begun
+	before   uint // those of earlier attempts of a call with fallbacks
+	tried    bool // a trip of this attempt has begun
+	answered int  // the status of the answer to the last trip of this attempt; 0: none
+
 	written atomic.Uint32 // a bit per trip: the whole body was written
 	refused atomic.Uint32 // a bit per trip: the answer had an error status
 }
@@ -151,8 +155,7 @@ type delivery struct {
 // context of each trip, which costs one allocation. A second trace would be composed
 // with it by reflection, and a wrapped body would be sent in a separate write.
 func (d *delivery) begin(req *http.Request) (_ *http.Request, trip uint32) {
-	trip = 1 << min(d.trips, 31)
-	d.trips++
+	trip = d.next()
 	trace := httptrace.ContextClientTrace(req.Context())
 	if trace == nil {
 		trace = new(httptrace.ClientTrace)
@@ -170,8 +173,20 @@ func (d *delivery) begin(req *http.Request) (_ *http.Request, trip uint32) {
 	return req, trip
 }
 
+// next returns the bit of the next trip.
+func (d *delivery) next() (trip uint32) {
+	trip = 1 << min(d.trips, 31)
+	d.trips++
+	d.tried, d.answered = true, 0
+	return trip
+}
+
+// restart forgets the trips of an attempt that failed.
+func (d *delivery) restart() { d.before, d.tried, d.answered = d.trips, false, 0 }
+
 // end records the answer of a trip.
 func (d *delivery) end(trip uint32, resp *http.Response) {
+	d.answered = resp.StatusCode
 	if resp.StatusCode >= http.StatusMultipleChoices {
 		d.refused.Or(trip)
 	}
@@ -180,7 +195,9 @@ func (d *delivery) end(trip uint32, resp *http.Response) {
 // Delivered records that a handler that answers calls itself, such as modelgate_demo, has
 // received the body. The call is then charged if the caller disconnects, as with a backend. The
 // handler finds the call in the request variable [callVar].
-func (c *call) Delivered() { c.delivery.written.Or(1 << 31) }
+func (c *call) Delivered() { c.delivery.written.Or(c.delivery.next()) }
 
-// done reports whether a backend has received the body and has not refused it.
-func (d *delivery) done() bool { return d.written.Load()&^d.refused.Load() != 0 }
+// done reports whether a backend has received the body in this attempt and has not refused it.
+func (d *delivery) done() bool {
+	return d.written.Load()&^d.refused.Load()>>min(d.before, 31) != 0
+}

@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -38,7 +39,7 @@ func (c *call) report() {
 	}
 
 	level := zapcore.InfoLevel
-	if a != nil && c.backend != "" && backendFaults[a.status] {
+	if a != nil && c.backend != "" && backendFaults[a.status] || c.fallbacks.fault {
 		level = zapcore.ErrorLevel
 	}
 	if entry := c.block.logger.Check(level, "call"); entry != nil {
@@ -65,6 +66,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	if l.request.Model != "" {
 		enc.AddString("model", l.request.Model)
+		if l.asked != "" {
+			enc.AddString("asked_model", l.asked)
+		}
 		enc.AddBool("stream", l.request.Stream)
 	}
 	if l.refusal != nil {
@@ -72,6 +76,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	if l.failure != nil {
 		enc.AddString("error", l.failure.Error())
+	}
+	if len(l.fallbacks.tried) > 0 {
+		enc.AddString("fallback", l.fallbacks.String())
 	}
 	if l.answer != nil {
 		if l.answer.status != 0 && l.answer.status != l.status {
@@ -133,6 +140,9 @@ func (c *call) placeholder(key string) (any, bool) {
 		}
 		return nil, false
 	}
+	if count, ours := strings.CutPrefix(name, "user_slot."); ours && c.principal != nil {
+		return slotOf(c.principal.UserID, count)
+	}
 	switch name {
 	case "key_id":
 		if c.principal != nil {
@@ -141,7 +151,7 @@ func (c *call) placeholder(key string) (any, bool) {
 	case "request_id":
 		return c.id, true
 	case "model":
-		return c.request.Model, true
+		return cmp.Or(c.asked, c.request.Model), true
 	case "ended":
 		return string(c.ended), true
 	case "usage":

@@ -39,9 +39,10 @@ func (m *Model) Provision(ctx caddy.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	for _, p := range m.patterns {
+	for i, p := range m.patterns {
 		if p.Exact() {
 			app.Offer(string(p))
+			m.patterns[i] = catalog.Pattern(app.Resolve(string(p)))
 		}
 	}
 	return nil

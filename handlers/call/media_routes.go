@@ -2,6 +2,7 @@ package call
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
@@ -49,6 +50,10 @@ func (c *call) parse() (f *fault.Fault) {
 		return f
 	}
 	c.formType = form.ContentType()
+	c.modelField = [2]int{}
+	if i := slices.IndexFunc(form.Parts, func(p strictform.Part) bool { return p.Name == "model" && !p.File }); i >= 0 {
+		c.modelField = [2]int{form.Parts[i].Start, form.Parts[i].Start + len(form.Parts[i].Data)}
+	}
 	c.fields, f = c.request.ParseForm(c.schema, form, shared)
 	return f
 }

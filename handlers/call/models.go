@@ -30,7 +30,7 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 	var answer any
 	if id, one := strings.CutPrefix(r.URL.EscapedPath(), modelsPath+"/"); one {
 		name, err := url.PathUnescape(id)
-		if err != nil || !p.MayUse(name) || !slices.Contains(offered, name) {
+		if err != nil || !p.MayUse(b.app.Resolve(name)) || !slices.Contains(offered, name) {
 			return fault.At(fault.ModelNotFound, "model", "there is no model of this name for your key")
 		}
 		answer = shape(name, since)
@@ -38,7 +38,7 @@ func (b *block) serveModels(w http.ResponseWriter, r *http.Request, p *identity.
 		list := []any{}
 		var names []string
 		for _, name := range offered {
-			if p.MayUse(name) {
+			if p.MayUse(b.app.Resolve(name)) {
 				list = append(list, shape(name, since))
 				names = append(names, name)
 			}

@@ -38,6 +38,7 @@ func init() {
 // `{http.modelgate.key_id}` | The id of the key
 // `{http.modelgate.request_id}` | The id of the request, as in X-Request-Id
 // `{http.modelgate.model}` | The model as the caller named it
+// `{http.modelgate.user_slot.*}` | The slot of the user among so many, from 0, for keys of a vendor: `user_slot.3` is 0, 1 or 2
 // `{http.modelgate.ended}` | How the call ended: complete, client_gone, timeout, upstream_error, money_out or refused
 // `{http.modelgate.rule}` | The rule that decided the charge, if the caller disconnected or the call failed before content; see docs/reference/calls.md
 // `{http.modelgate.usage}` | The basis of the tokens: reported, estimated or none
@@ -102,6 +103,7 @@ func (o *OpenAI) Provision(ctx caddy.Context) error {
 //		pass_up <header>...
 //		pass_down <header>...
 //		pass_member <name>...
+//		fallback <pattern> <model>... on <failure>...
 //		<directives>
 //	}
 //
@@ -124,6 +126,11 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 				return h.ArgErr()
 			}
 			*list = append(*list, names...)
+			continue
+		case "fallback":
+			if err := b.unmarshalFallback(h); err != nil {
+				return err
+			}
 			continue
 		default:
 			inner = append(inner, h.NextSegment()...)

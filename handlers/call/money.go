@@ -3,6 +3,7 @@ package call
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
 	"go.uber.org/zap"
@@ -59,24 +60,53 @@ func (c *call) findPrice() *fault.Fault {
 	if price == nil {
 		return nil
 	}
-	f := c.request.RefuseUnpriced(c.members(), c.block.passMembers)
-	if f == nil && unit != catalog.NoUnit {
-		f = c.request.RefuseUnreported(c.members(), price.ChargesTokens(), price.PricesUnit(catalog.SecondUnit))
+	bounds, f := c.boundsOf(price, c.request.Model)
+	if f == nil {
+		c.bill.price, c.bill.bounds = price, bounds
 	}
-	if f != nil {
-		return f
+	return f
+}
+
+// boundsOf returns the limits of the call at the price of a model. It refuses what the price does not
+// cover. It sets the facts of the bill that do not depend on the price.
+func (c *call) boundsOf(price *catalog.Price, model string) (bounds catalog.Bounds, f *fault.Fault) {
+	if f = c.request.RefuseUnpriced(c.members(), c.block.passMembers); f != nil {
+		return bounds, f
+	}
+	if c.schema.Unit() != catalog.NoUnit {
+		if f = c.request.RefuseUnreported(c.members(), price.ChargesTokens(), price.PricesUnit(catalog.SecondUnit)); f != nil {
+			return bounds, f
+		}
 	}
 	ask := c.request.Spec(c.members(), c.bill.restricted)
-	if c.bill.bounds, f = price.Bounds(ask); f == nil {
-		c.bill.price, c.bill.unseen = price, ask.CostsUnseen()
+	ask.Model = model
+	if bounds, f = price.Bounds(ask); f != nil {
+		return bounds, f
+	}
+	if !c.bill.restricted { // the facts are those of the first reservation
+		c.bill.unseen = ask.CostsUnseen()
 		c.bill.input = inputFacts{media: ask.Media, links: ask.Links, unmeasured: ask.FullContext}
 		c.bill.units = ask.Units
 		c.bill.pcm = ask.Audio && c.request.AsksPCM(c.members())
 	}
-	if f == nil && price.Context > 0 && ask.PromptTokens > price.Context {
+	if price.Context > 0 && ask.PromptTokens > price.Context {
 		f = c.request.CheckPrompts(c.members(), price.Context)
 	}
-	return f
+	return bounds, f
+}
+
+// highest returns the amount to reserve: the maximum price of the call, at the most expensive of the
+// models that may serve it.
+func (c *call) highest() (highest money.Amount) {
+	if c.bill.price != nil {
+		highest = c.bill.price.HighestCost(c.bill.bounds)
+	}
+	for i := range c.fallbacks.next {
+		if one := &c.fallbacks.next[i]; one.price != nil {
+			highest = max(highest, one.price.HighestCost(one.bounds))
+		}
+	}
+	return highest
 }
 
 // errNoPrice is the reason in the log line if a model has no price.
@@ -123,20 +153,16 @@ func (c *call) reserve(ctx context.Context) *fault.Fault {
 	if c.route.free {
 		return nil
 	}
-	var highest money.Amount
-	if c.bill.price != nil {
-		highest = c.bill.price.HighestCost(c.bill.bounds)
-	}
 	payer := auth.Payer(c.principal)
 	payer.Tolerance = c.block.app.Tolerance()
-	r, err := c.runtime.Ledger.Reserve(ctx, payer, highest)
+	r, err := c.runtime.Ledger.Reserve(ctx, payer, c.highest())
 	if errors.Is(err, ledger.ErrFullContext) {
 		c.bill.restricted, payer.FullContext = true, true
-		var f *fault.Fault
-		if c.bill.bounds, f = c.bill.price.Bounds(c.request.Spec(c.members(), true)); f != nil {
+		if f := c.findPrice(); f != nil {
 			return f
 		}
-		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.bill.price.HighestCost(c.bill.bounds))
+		c.findFallbacks()
+		r, err = c.runtime.Ledger.Reserve(ctx, payer, c.highest())
 	}
 	if err == nil {
 		c.bill.reservation, c.bill.settled = r, c.started
@@ -176,7 +202,12 @@ func (c *call) affordable(available money.Amount) string {
 	if !a.HasMaxTokens {
 		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // adding the member makes the body longer
 	}
-	fits := c.bill.price.Fits(a, available)
+	fits := int64(math.MaxInt64)
+	for _, one := range append([]candidate{{price: c.bill.price}}, c.fallbacks.next...) {
+		if one.price != nil {
+			fits = min(fits, one.price.Fits(a, available))
+		}
+	}
 	if fits == 0 {
 		return ""
 	}
@@ -194,10 +225,7 @@ func (b *bill) release(now time.Time) {
 func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report) {
 	o = usage.Outcome{Ended: ended, Finished: c.finished}
 	if c.bill.price != nil {
-		o.Sent, o.FailedInput = c.answer.sent(), c.block.app.ChargeFailedInput
-		if own := c.bill.price.ChargeFailedInput; own != nil {
-			o.FailedInput = *own
-		}
+		o.Sent, o.FailedInput = c.answer.sent(), c.chargesFailedInput()
 	}
 	if meter := c.answer.meter; meter != nil && !c.answer.page() {
 		report = meter.Report()
@@ -231,6 +259,17 @@ func (c *call) countUnits(o *usage.Outcome, report *usage.Report) {
 		o.GuessedUnits = price.PricesUnit(units.Unit)
 	}
 	o.Units = !price.ChargesTokens()
+}
+
+// chargesFailedInput reports whether the input is charged if the backend fails before any content.
+func (c *call) chargesFailedInput() bool {
+	switch {
+	case c.bill.price == nil:
+		return false
+	case c.bill.price.ChargeFailedInput != nil:
+		return *c.bill.price.ChargeFailedInput
+	}
+	return c.block.app.ChargeFailedInput
 }
 
 // cost returns the charge for a report, which is nothing if basis is usage.None.

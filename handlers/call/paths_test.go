@@ -81,7 +81,8 @@ func TestOtherPathsPass(t *testing.T) {
 var unserved = func() refusal {
 	f := notFound
 	f.message += "; POST is served at /v1/messages, /v1/messages/count_tokens, /v1/completions, /v1/chat/completions, /v1/responses, " +
-		"/v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations, /v1/rerank, /v2/rerank"
+		"/v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations, /v1/rerank, /v2/rerank, " +
+		"/v1/images/generations, /v1/images/edits, /v1/audio/speech, /v1/audio/transcriptions, /v1/audio/translations"
 	return f
 }()
 

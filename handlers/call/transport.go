@@ -95,7 +95,7 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 		}
 	}
 	out, trip := &sent, uint32(0)
-	if c.bill.price != nil {
+	if c.bill.price != nil || c.fallbacks.named != nil {
 		out, trip = c.delivery.begin(out)
 	}
 	resp, err := t.HTTPTransport.RoundTrip(out)

@@ -62,7 +62,7 @@ func (req *request) withSecret(key identity.Key, secret identity.Secret, err err
 	offered, _ := req.console.app.Offered()
 	i := slices.IndexFunc(offered, func(model string) bool {
 		_, callable := req.console.app.PriceOf(model, catalog.AnyUnit)
-		return callable && (len(key.Models) == 0 || key.Models.Match(model))
+		return callable && (len(key.Models) == 0 || key.Models.Match(req.console.app.Resolve(model)))
 	})
 	if i >= 0 {
 		made.Example = offered[i]

@@ -111,7 +111,7 @@ func bodyTable(rules ...rule) *strictjson.Table {
 			rules = append(rules, option)
 		}
 	}
-	return closedTable(noteUnknown, rules, knownMembers...)
+	return closedTable(noteUnknown, append(rules, cacheKeyMember), knownMembers...)
 }
 
 // optionMembers are the members that decide the price, the models or the tenant, without the

@@ -27,10 +27,11 @@ type Request struct {
 	Stream bool
 	Named  []catalog.NamedModel // the other models that the body names, without prices
 
-	schema *Schema
-	values [slots]strictjson.Value
-	files  []file            // of a form
-	notes  []strictjson.Note // of members without a slot; empty for most bodies
+	schema  *Schema
+	values  [slots]strictjson.Value
+	files   []file             // of a form
+	notes   []strictjson.Note  // of members without a slot; empty for most bodies
+	namedAt []strictjson.Value // where the names in Named are
 }
 
 // Parse checks a body against the schema of its route. Members that name objects stored in
@@ -54,7 +55,7 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	if f := q.refuseState(body, sharedState); f != nil {
 		return f
 	}
-	q.Named = q.namedModels(body)
+	q.findNamed(body)
 	return nil
 }
 
@@ -112,6 +113,9 @@ func (q *Request) RepeatedBytes() int64 {
 	query := q.values[slotQuery]
 	return int64(query.End-query.Start) * (q.prompts() - 1)
 }
+
+// CacheKey returns the text of `prompt_cache_key`, or "". The body must be the one that was parsed.
+func (q *Request) CacheKey(body []byte) string { return q.values[slotCacheKey].Text(body) }
 
 // enablesReasoning reports whether the body enables reasoning by `thinking` or
 // `reasoning_effort`. The object `reasoning` is among the notes.

@@ -111,6 +111,7 @@ const (
 	slotStreamFormat
 	slotFiles
 	slotMask
+	slotCacheKey
 	slots
 )
 
@@ -119,6 +120,9 @@ var (
 	modelMember  = rule{Name: "model", Kinds: text, Required: true, Deciding: true, Slot: slotModel}
 	streamMember = rule{Name: "stream", Kinds: boolean, Deciding: true, Slot: slotStream}
 )
+
+// cacheKeyMember is the rule for the text by which a vendor finds the cache of a prompt.
+var cacheKeyMember = rule{Name: "prompt_cache_key", Slot: slotCacheKey}
 
 // The members of docs/reference/calls.md#messages, and those that decide the price.
 // Every other member passes unchecked if the call has no price.

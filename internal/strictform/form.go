@@ -33,9 +33,10 @@ type Form struct {
 
 // Part is a field, or a file.
 type Part struct {
-	Name string
-	File bool // it has a file name
-	Data []byte
+	Name  string
+	File  bool // it has a file name
+	Data  []byte
+	Start int // the offset of Data in the body
 }
 
 // ContentType returns the Content-Type of the form, in its usual spelling.
@@ -89,7 +90,8 @@ func Parse(contentType string, body []byte) (*Form, *fault.Fault) {
 		if end < 2 || string(data[end-2:end]) != "\r\n" {
 			return nil, refused("the data of part %d does not end with a line end (CRLF) and the boundary", len(f.Parts)+1)
 		}
-		part.Data, rest = data[:end-2], data[end+len(delimiter):]
+		part.Data, part.Start = data[:end-2], len(body)-len(data)
+		rest = data[end+len(delimiter):]
 		if !part.File {
 			if fields += len(part.Data); fields > MaxFieldBytes {
 				return nil, fault.New(fault.PayloadTooLarge, "the fields of the form are larger than %d KiB", MaxFieldBytes>>10)

@@ -1,0 +1,49 @@
+package call
+
+import (
+	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/modelcall"
+)
+
+// resolveAliases replaces the aliases in the body by the models that they stand for. Only the bytes
+// of these names change. From then on the call is a call of the model.
+func (c *call) resolveAliases() *fault.Fault {
+	app := c.block.app
+	if len(app.Aliases) == 0 {
+		return nil
+	}
+	return c.rename(app.Resolve)
+}
+
+// rename replaces names of models in the body, which no backend has received, and parses it again.
+func (c *call) rename(target func(model string) string) *fault.Fault {
+	edits := c.edits(target)
+	if len(edits) == 0 {
+		return nil
+	}
+	asked := c.request.Model
+	for _, edit := range edits {
+		c.body.edit(edit)
+	}
+	c.request = modelcall.Request{}
+	if f := c.parse(); f != nil {
+		return f
+	}
+	if c.asked == "" && c.request.Model != asked {
+		c.asked = asked
+	}
+	return nil
+}
+
+// edits returns the edits of the body that replace names of models. A form names one model.
+func (c *call) edits(target func(model string) string) []modelcall.Edit {
+	if c.formType == "" {
+		return c.request.Rename(c.body.bytes(), target)
+	}
+	model := target(c.request.Model)
+	if model == c.request.Model {
+		return nil
+	}
+	from, to := c.modelField[0], c.modelField[1]
+	return []modelcall.Edit{{From: from, To: to, Text: model}}
+}
