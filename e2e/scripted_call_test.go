@@ -406,13 +406,19 @@ func (i callGenerator) response() (events []scriptEvent) {
 			out.Output += 5000
 		}
 		end.input, end.output = &in, &out
-		usage = fmt.Sprintf(`{"input_tokens":%d,"output_tokens":%d,"total_tokens":%d,"input_tokens_details":{"cached_tokens":%d},"output_tokens_details":{"reasoning_tokens":%d}}`,
-			in.Input+in.CacheRead, out.Output+out.Reasoning, in.Input+in.CacheRead+out.Output+out.Reasoning, in.CacheRead, out.Reasoning)
+		usage = usageOf(in, out, "input", "output")
 	}
 	kind := []string{"completed", "completed", "incomplete"}[i.IntN(3)]
 	end.wire = of("response."+kind, fmt.Sprintf(`"response":{"id":"resp_1","status":%q,"error":null,"usage":%s,"output":[{"type":"message","content":[{"type":"output_text","text":%s}]}]}`,
 		kind, usage, quoted(all)))
 	return append(events, end)
+}
+
+// usageOf returns a usage report of the openai dialects, with their names of the two sides.
+func usageOf(in, out tokens, input, output string) string {
+	read, written := in.Input+in.CacheRead, out.Output+out.Reasoning
+	return fmt.Sprintf(`{"%s_tokens":%d,"%s_tokens":%d,"total_tokens":%d,"%[1]s_tokens_details":{"cached_tokens":%[6]d},"%[3]s_tokens_details":{"reasoning_tokens":%[7]d}}`,
+		input, read, output, written, read+written, in.CacheRead, out.Reasoning)
 }
 
 // completion draws an answer of the completions dialect. It reports its usage
@@ -454,9 +460,7 @@ func (i callGenerator) completion(path string) (events []scriptEvent) {
 		} else if i.IntN(20) == 0 {
 			out.Output += 5000
 		}
-		events = append(events, scriptEvent{input: &in, output: &out, hidden: i.IntN(2) == 0, wire: chunk("", fmt.Sprintf(
-			`,"usage":{"prompt_tokens":%d,"completion_tokens":%d,"total_tokens":%d,"prompt_tokens_details":{"cached_tokens":%d},"completion_tokens_details":{"reasoning_tokens":%d}}`,
-			in.Input+in.CacheRead, out.Output+out.Reasoning, in.Input+in.CacheRead+out.Output+out.Reasoning, in.CacheRead, out.Reasoning))})
+		events = append(events, scriptEvent{input: &in, output: &out, hidden: i.IntN(2) == 0, wire: chunk("", `,"usage":`+usageOf(in, out, "prompt", "completion"))})
 	}
 	return append(events, scriptEvent{wire: event("", "[DONE]")})
 }

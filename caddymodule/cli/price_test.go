@@ -114,9 +114,9 @@ func TestPriceImportRefuses(t *testing.T) {
 	}{
 		"a file that is missing":      {[]string{list + "x"}, 3, "no such file"},
 		"a directory":                 {[]string{dir}, 3, "directory"},
-		"another form":                {[]string{list, "--from", "litellm"}, 4, "the list has the form of models.dev, not of litellm"},
+		"another format":              {[]string{list, "--from", "litellm"}, 4, "the list has the format of models.dev, not of litellm"},
 		"no list":                     {[]string{broken}, 4, "not a JSON object"},
-		"an unknown form":             {[]string{list, "--from", "openrouter"}, 4, "the list has the form of models.dev, not of openrouter"},
+		"an unknown format":           {[]string{list, "--from", "openrouter"}, 4, "the list has the format of models.dev, not of openrouter"},
 		"a bad pattern":               {[]string{list, "--model", "a["}, 2, "is not a pattern such as claude-*"},
 		"a factor of zero":            {[]string{list, "--factor", "0"}, 2, "not a decimal number above zero"},
 		"a factor in words":           {[]string{list, "--factor", "1e1"}, 2, "not a decimal number above zero"},

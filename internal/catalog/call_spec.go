@@ -13,6 +13,7 @@ type CallSpec struct {
 	PromptTokens int64  // number of tokens of prompts that are given as tokens
 	InlineInput  int64  // tokens to reserve for inline images, documents and audio
 	Prompts      int64  // at least 1
+	PromptParam  string // the member that has the prompts; empty: prompt
 	Choices      int64  // per prompt: the maximum of n and best_of, at least 1
 	MaxTokens    int64  // per choice; valid if HasMaxTokens
 	HasMaxTokens bool

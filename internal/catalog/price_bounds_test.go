@@ -66,6 +66,7 @@ func TestCallsWithoutAPriceAreRefused(t *testing.T) {
 		"a tool":     {CallSpec{Tools: []ServerTool{{"tools[1].type", "file_search", 0}}}, "tools[1].type", "allowed: web_search, code_execution"},
 		"a fallback": {CallSpec{Tiers: []Option{{"service_tier", "flex"}}, Models: []NamedModel{{Param: "fallbacks[0].model", Name: "a", Price: new(claude())}}}, "service_tier", `"flex" has no price for this model; allowed: default`},
 		"much work":  {CallSpec{Tools: []ServerTool{{"t", "web_search", 1 << 40}}, Choices: 1 << 40}, "n", "prompts is out of range"},
+		"many texts": {CallSpec{Prompts: 1 << 60, PromptParam: "input"}, "input", "prompts is out of range"},
 		"many uses":  {CallSpec{Models: []NamedModel{{Param: "tools[0].model", Name: "a", Price: new(claude()), MaxUses: 1 << 60}}}, "tools", "tool uses is out of range"},
 	} {
 		p := gpt()

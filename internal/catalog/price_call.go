@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"math"
 	"math/bits"
 	"slices"
@@ -115,7 +116,7 @@ func outOfRange(a *CallSpec) *fault.Fault {
 	switch {
 	case a.Choices > 1:
 	case a.Prompts > 1 || len(a.Tools)+len(a.Models) == 0:
-		param = "prompt"
+		param = cmp.Or(a.PromptParam, "prompt")
 	default:
 		return fault.At(fault.InvalidParameter, "tools", "the cost of so many tool uses is out of range; allow fewer uses")
 	}

@@ -107,6 +107,14 @@ func (q *Request) prompts() int64 {
 	return int64(max(prompt.Len, 1))
 }
 
+// promptParam returns the member that has the prompts, or "".
+func (q *Request) promptParam() string {
+	if q.values[slotDocuments].Kind == strictjson.Array {
+		return "documents"
+	}
+	return q.schema.prompt
+}
+
 // RepeatedBytes returns the number of bytes that a vendor reads in addition to those of the body. A
 // vendor reads the query of a rerank request once for each document.
 func (q *Request) RepeatedBytes() int64 {

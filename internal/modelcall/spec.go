@@ -64,7 +64,7 @@ const (
 func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 	tokens, bytes := q.PromptTokens()
 	a := catalog.CallSpec{
-		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), Choices: 1, FullContext: fullContext,
+		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), PromptParam: q.promptParam(), Choices: 1, FullContext: fullContext,
 		NoOutput: q.schema.InputOnly,
 	}
 	a.BodyBytes += q.RepeatedBytes()

@@ -10,9 +10,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 )
 
-// liteLLM is the form of LiteLLM's model_prices_and_context_window.json: one object of models.
+// liteLLM is the format of LiteLLM's model_prices_and_context_window.json: one object of models.
 // Amounts are per token.
-var liteLLM = form{
+var liteLLM = format{
 	name: "litellm", source: "model_prices_and_context_window.json of LiteLLM (github.com/BerriAI/litellm)", licence: "MIT",
 	matches: func(top map[string]any) bool {
 		known := false

@@ -7,9 +7,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
-// modelsDev is the form of https://models.dev/api.json: providers with their models. Amounts are per
+// modelsDev is the format of https://models.dev/api.json: providers with their models. Amounts are per
 // million tokens.
-var modelsDev = form{
+var modelsDev = format{
 	name: "models.dev", source: "https://models.dev/api.json (github.com/anomalyco/models.dev)", licence: "MIT",
 	matches: func(top map[string]any) bool {
 		for _, provider := range top {

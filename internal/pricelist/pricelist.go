@@ -1,5 +1,5 @@
 // Package pricelist converts public lists of model prices into prices of this gateway. [Read] finds
-// the form of a list by its shape; the forms are in modelsdev.go and litellm.go. [List.Caddyfile]
+// the format of a list by its shape; the formats are in modelsdev.go and litellm.go. [List.Caddyfile]
 // writes the prices as blocks of a Caddyfile, and [List.KeepChanges] compares them with those of a
 // configuration. A list is untrusted input: Caddyfile writes a name only if [entry.finish] allows all
 // of its characters. The package imports the catalog of prices, and reads and writes no files.
@@ -23,7 +23,7 @@ import (
 
 // Options select what to import.
 type Options struct {
-	From     string       // the name of a form; empty: any
+	From     string       // the name of a format; empty: any
 	Provider string       // empty: all
 	Models   []string     // patterns of [path.Match], in which * also stands for /; empty: all
 	Factor   money.Amount // multiplies all amounts
@@ -50,15 +50,15 @@ type Skipped struct {
 	Reason string `json:"reason"`
 }
 
-// form describes one form of lists: how to recognize it, and how to read it.
-type form struct {
+// format describes one format of lists: how to recognize it, and how to read it.
+type format struct {
 	name, source, licence string
 
 	matches func(top map[string]any) bool
 	read    func(r *reader, top map[string]any)
 }
 
-var forms = []form{modelsDev, liteLLM}
+var formats = []format{modelsDev, liteLLM}
 
 // reader is one run of [Read].
 type reader struct {
@@ -68,7 +68,7 @@ type reader struct {
 	found   map[string][]*entry // by model
 }
 
-// Read returns the prices of a list. It returns an error if the form is not known or not the one that
+// Read returns the prices of a list. It returns an error if the format is not known or not the one that
 // the options name.
 func Read(file []byte, o Options) (*List, error) {
 	var top map[string]any
@@ -77,19 +77,19 @@ func Read(file []byte, o Options) (*List, error) {
 	if !json.Valid(file) || decoder.Decode(&top) != nil {
 		return nil, errors.New("the file is not a JSON object")
 	}
-	i := slices.IndexFunc(forms, func(f form) bool { return len(top) > 0 && f.matches(top) })
+	i := slices.IndexFunc(formats, func(f format) bool { return len(top) > 0 && f.matches(top) })
 	switch {
 	case i < 0:
-		return nil, errors.New("the form of the list is not known; allowed: models.dev, litellm")
-	case o.From != "" && o.From != forms[i].name:
-		return nil, fmt.Errorf("the list has the form of %s, not of %s", forms[i].name, o.From)
+		return nil, errors.New("the format of the list is not known; allowed: models.dev, litellm")
+	case o.From != "" && o.From != formats[i].name:
+		return nil, fmt.Errorf("the list has the format of %s, not of %s", formats[i].name, o.From)
 	}
 	list := &List{
-		Source: forms[i].source, Licence: forms[i].licence, SHA256: fmt.Sprintf("%x", sha256.Sum256(file)),
+		Source: formats[i].source, Licence: formats[i].licence, SHA256: fmt.Sprintf("%x", sha256.Sum256(file)),
 		Date: o.Date, Factor: o.Factor, Prices: []catalog.Price{}, Skipped: []Skipped{},
 	}
 	r := &reader{o, list, make(map[string]bool), make(map[string][]*entry)}
-	forms[i].read(r, top)
+	formats[i].read(r, top)
 	for _, model := range slices.Sorted(maps.Keys(r.found)) {
 		r.choose(model, r.found[model])
 	}
