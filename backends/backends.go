@@ -52,6 +52,14 @@ type Canceler interface {
 	Cancel(ctx context.Context, ref Ref) error
 }
 
+// Remixer is a backend that can change a video that it has made.
+type Remixer interface {
+	// Remix is Submit for a job that changes the result of an earlier job, by its
+	// prompt. The other fields of the job are those that the earlier one had, and
+	// determine the price. If the service cannot make such a result, Remix refuses.
+	Remix(ctx context.Context, source Ref, job Job) (Ref, error)
+}
+
 // Fetcher is a backend that returns the bytes of results that have no URL.
 type Fetcher interface {
 	// OnlyBytes reports whether no result ever has a URL. A gateway that keeps

@@ -221,6 +221,7 @@ func TestJobsAndReferencesAreUnchangedAfterJSON(t *testing.T) {
 		Output:        backends.Output{1.5, "720P", "1:1", "enabled", "disabled", "enabled", "m", 3, 2, "png", 1, 2, 3},
 		SceneType:     "s", InputRegion: "oversea", Seed: &seed, ExtInfo: json.RawMessage(`{"a":1.50}`),
 		Fields: map[string]json.RawMessage{"x": json.RawMessage(`null`)}, Adopted: []string{"seconds"},
+		Source: &backends.Ref{ID: "i", Kind: "k", Base: "b", Account: "a", Links: map[string]string{"x": "y"}},
 	}
 	for field, value := range reflect.ValueOf(job).Fields() {
 		if value.IsZero() {

@@ -73,6 +73,10 @@ type Job struct {
 	// kinds. The fields above include the defaults and take precedence.
 	Fields map[string]json.RawMessage `json:"fields,omitempty"`
 
+	// Source is the earlier job whose result this one changes. It is nil unless the
+	// job is for [Remixer.Remix].
+	Source *Ref `json:"source,omitempty"`
+
 	// Adopted are the paths of the members of Fields and ExtInfo whose values
 	// are also in the fields above, such as "seconds" or "metadata.duration". An
 	// adapter that sends the fields above need not send these members.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -10,15 +11,18 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/openai/openai-go/v3"
 )
 
 // resource is a task as the gateway returns it.
 type resource struct {
 	ID        string `json:"task_id"`
+	VideoID   string `json:"id"` // in the form of /v1/videos
 	Object    string `json:"object"`
 	Model     string `json:"model"`
 	Status    string `json:"status"`
-	Progress  string `json:"progress"`
+	Progress  any    `json:"progress"` // a number in the form of /v1/videos
 	Completed int64  `json:"completed_at"`
 	Result    struct {
 		URL  string   `json:"url"`
@@ -46,9 +50,10 @@ const (
 	film    = "video-film-1"    // at the platform API
 	picture = "image-picture-1" // likewise
 	clip    = "video-clip-1"    // at the generic API
+	reel    = "video-reel-1"    // likewise; submitted in the form of /v1/videos
 )
 
-var costs = map[string]nano{film: 8 * unit / 100, picture: unit / 50, clip: 8 * unit / 100}
+var costs = map[string]nano{film: 8 * unit / 100, picture: unit / 50, clip: 8 * unit / 100, reel: 8 * unit / 100}
 
 // generationSite returns a site whose tasks run at a mock service.
 func generationSite(u *mockService, r *receiver, more string) site {
@@ -57,7 +62,7 @@ func generationSite(u *mockService, r *receiver, more string) site {
 	s.Routes = "modelgate_tasks"
 	s.Limits = "unfinished_tasks 10000"
 	s.Money = fmt.Sprintf(`
-		family E film-* picture-* clip-*
+		family E film-* picture-* clip-* reel-*
 		price video-* {
 			second 0.01
 		}
@@ -73,7 +78,7 @@ func generationSite(u *mockService, r *receiver, more string) site {
 			}
 		}
 		backend others {
-			models clip-*
+			models clip-* reel-*
 			adapter generations {
 				url %[1]s
 				key {env.OPERATOR_KEY}
@@ -91,7 +96,7 @@ func (o *generation) prompt() string {
 
 // api returns the API at which the task runs.
 func (o *generation) api() api {
-	if o.model == clip {
+	if o.model == clip || o.model == reel {
 		return generic
 	}
 	return platform
@@ -102,13 +107,17 @@ func (o *generation) fails() bool { return strings.Contains(o.words, failsWord) 
 
 // request returns the submission.
 func (o *generation) request(c *gatewayUser) *http.Request {
-	path := "/v1/platform/video"
+	path, contentType := "/v1/platform/video", "application/json"
 	if strings.HasPrefix(o.model, "image-") {
 		path = "/v1/platform/image"
 	}
 	body, err := json.Marshal(map[string]any{
-		"model": o.model, "prompt": o.prompt(), "session_id": o.session(), "session_context": "of " + o.session(),
+		"model": o.model, "prompt": o.prompt(), "session_id": o.session(), "session_context": o.context(),
 	})
+	if err == nil && o.model == reel {
+		path = "/v1/videos"
+		body, contentType, err = openai.VideoNewParams{Model: reel, Prompt: o.prompt()}.MarshalMultipart()
+	}
 	if err != nil {
 		c.g.t.Fatal(err)
 	}
@@ -117,12 +126,26 @@ func (o *generation) request(c *gatewayUser) *http.Request {
 		c.g.t.Fatal(err)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Idempotency-Key", "key of "+o.session())
+	req.Header.Set("Content-Type", contentType)
+	req.Header.Set("Idempotency-Key", fmt.Sprintf("key of session-%d", o.number))
 	return req
 }
 
-func (o *generation) session() string { return fmt.Sprintf("session-%d", o.number) }
+// session returns the session id of the task; /v1/videos has none.
+func (o *generation) session() string {
+	if o.model == reel {
+		return ""
+	}
+	return fmt.Sprintf("session-%d", o.number)
+}
+
+// context returns the session context of the task.
+func (o *generation) context() string {
+	if o.model == reel {
+		return ""
+	}
+	return "of " + o.session()
+}
 
 // retryInterval is the interval at which a client repeats a request.
 const retryInterval = 20 * time.Millisecond
@@ -136,8 +159,8 @@ func (o *generation) submit(c *gatewayUser) {
 		t, status, err := c.read(o.request(c))
 		switch {
 		case err != nil || status == http.StatusServiceUnavailable: // the gateway stops or starts
-		case status == http.StatusOK && t.ID != "":
-			o.task = t.ID
+		case status == http.StatusOK && cmp.Or(t.ID, t.VideoID) != "":
+			o.task = cmp.Or(t.ID, t.VideoID)
 			return
 		default:
 			c.g.t.Errorf("%s: got %d %s", o.prompt(), status, t.text)
@@ -263,7 +286,7 @@ func (b *taskTotals) check(c *gatewayUser, o *generation, u *mockService, r *rec
 	case len(ids) != 1:
 		wrong("its callbacks have the ids %q", ids)
 	case reported.Type != map[bool]string{true: "task.failed", false: "task.succeeded"}[o.fails()],
-		reported.Data.Session != o.session(), reported.Data.Context != "of "+o.session(),
+		reported.Data.Session != o.session(), reported.Data.Context != o.context(),
 		reported.Data.Status != t.Status, reported.Data.Completed != t.Completed, !slices.Equal(reported.Data.Result.URLs, t.Result.URLs), reported.Data.Error != t.Error:
 		wrong("its callback is %s", reported.text)
 	}

@@ -65,6 +65,7 @@ func TestAKillAtAnyStepOfATaskLosesAndRepeatsNothing(t *testing.T) {
 		order(film, "")
 		order(picture, "")
 		order(clip, "")
+		order(reel, "")
 		order(film, failsWord)
 		order(picture, slowWord)
 		select {

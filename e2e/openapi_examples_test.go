@@ -62,7 +62,7 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 			second audio 0.08
 		}
 		backend demo {
-			models image-demo-*
+			models image-demo-* video-demo-2
 			adapter demo
 		}
 		backend studio {
@@ -245,6 +245,23 @@ func (c *exampleClient) calls(t *testing.T) {
 	c.do(t, "getModel", exampleRequest{header: c.key, path: map[string]string{"id": "demo-2"}, invalid: true, status: http.StatusNotFound})
 }
 
+// videos sends the examples of the former videos API, to the service that keeps its videos.
+func (c *exampleClient) videos(t *testing.T) {
+	image := c.real["task_01"]
+	x := exampleRequest{header: c.key, body: `{"model":"video-demo-2","prompt":"A lighthouse at dusk","seconds":"4"}`}
+	_, video := c.do(t, "createVideo", x)
+	c.real["task_01"], _ = video["id"].(string)
+	x.query = "dry_run=true"
+	c.do(t, "createVideo", x)
+	c.do(t, "remixVideo", exampleRequest{header: c.key, invalid: true, status: http.StatusConflict})
+	c.g.Until(t, c.real["task_01"], "success")
+	for _, id := range []string{"getVideo", "listVideos", "getVideoContent", "remixVideo", "deleteVideo"} {
+		c.do(t, id, exampleRequest{header: c.key})
+	}
+	c.do(t, "deleteVideo", exampleRequest{header: c.key, invalid: true, status: http.StatusNotFound})
+	c.real["task_01"] = image
+}
+
 func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan string) {
 	c.real["https://hooks.example.com/tasks"] = receiver
 	c.do(t, "changeKey", exampleRequest{header: c.cookie})
@@ -289,6 +306,7 @@ func (c *exampleClient) tasks(t *testing.T, receiver string, events <-chan strin
 	c.do(t, "getFile", exampleRequest{path: map[string]string{"name": parts[len(parts)-2], "media_name": parts[len(parts)-1]}})
 	c.do(t, "getFile", exampleRequest{path: map[string]string{"name": "none", "media_name": "none"}, invalid: true, status: http.StatusNotFound})
 	c.do(t, "listTasks", exampleRequest{header: c.key})
+	c.videos(t)
 	c.do(t, "getOwnTask", exampleRequest{header: c.cookie})
 	c.do(t, "listOwnTasks", exampleRequest{header: c.cookie})
 

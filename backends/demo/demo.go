@@ -132,6 +132,14 @@ func (d *Demo) Submit(ctx context.Context, job backends.Job) (backends.Ref, erro
 	return d.accept(job, r)
 }
 
+// Remix implements backends.Remixer: it draws another picture, which depends on the earlier one.
+func (d *Demo) Remix(ctx context.Context, source backends.Ref, job backends.Job) (backends.Ref, error) {
+	if _, err := parse(source.ID); err != nil {
+		return backends.Ref{}, backends.Invalid("", "the demo does not know the video")
+	}
+	return d.Submit(ctx, job)
+}
+
 // Reconcile implements backends.Reconciler.
 func (d *Demo) Reconcile(_ context.Context, job backends.Job) (backends.Ref, error) {
 	r, err := simulate(job.Prompt)
@@ -255,6 +263,7 @@ var (
 	_ caddyfile.Unmarshaler = (*Demo)(nil)
 	_ backends.Backend      = (*Demo)(nil)
 	_ backends.Canceler     = (*Demo)(nil)
+	_ backends.Remixer      = (*Demo)(nil)
 	_ backends.Fetcher      = (*Demo)(nil)
 	_ backends.Reconciler   = (*Demo)(nil)
 	_ backends.Checker      = (*Demo)(nil)

@@ -268,6 +268,35 @@ func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 	}
 }
 
+func TestARemixDependsOnTheEarlierVideo(t *testing.T) {
+	t.Parallel()
+	c := newDemo(t)
+	remixed := func(source backends.Ref) []byte {
+		job := video("in smoke")
+		job.Source = &source
+		ref, err := c.Remix(t.Context(), source, job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		c.at = c.at.Add(4 * time.Second)
+		return fetch(t, c, ref, 0)
+	}
+	one, err := c.Submit(t.Context(), video("a boat"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	two, err := c.Submit(t.Context(), video("a ship"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if first := remixed(one); bytes.Equal(first, remixed(two)) || !bytes.Equal(first, remixed(one)) {
+		t.Error("remixes of two videos are equal, or of one differ")
+	}
+	if _, err := c.Remix(t.Context(), backends.Ref{ID: "video_1"}, video("a ship")); backends.KindOf(err) != backends.Refused {
+		t.Errorf("a remix of an unknown video: %v", err)
+	}
+}
+
 func TestInvalidReferencesAreGone(t *testing.T) {
 	t.Parallel()
 	c := newDemo(t)

@@ -38,7 +38,13 @@ const (
 // accept returns the reference of a new job.
 func (d *Demo) accept(from backends.Job, r simulation) (backends.Ref, error) {
 	// The picture does not depend on the user or the time.
-	input, err := json.Marshal([]any{from.Model, from.Prompt, from.NegativePrompt, from.Inputs, from.Seed})
+	seen := []any{from.Model, from.Prompt, from.NegativePrompt, from.Inputs, from.Seed}
+	if from.Source != nil {
+		if earlier, err := parse(from.Source.ID); err == nil {
+			seen = append(seen, earlier.Seed)
+		}
+	}
+	input, err := json.Marshal(seen)
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be read")
 	}

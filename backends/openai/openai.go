@@ -23,7 +23,8 @@ func init() {
 
 // OpenAI runs tasks at a server with OpenAI's former videos API (`/v1/videos`).
 // It generates videos from a prompt and at most one reference image. Reading its
-// results needs the key, so the gateway has to keep media.
+// results needs the key, so the gateway has to keep media. It changes a video
+// that it has made if the server has `/v1/videos/{id}/remix`.
 //
 // The API's name of a model is the gateway's without `video-`: `video-wan-2.2`
 // becomes `wan-2.2`. Tasks that set a field which the API does not have, such as
@@ -95,6 +96,7 @@ var (
 	_ caddy.CleanerUpper    = (*OpenAI)(nil)
 	_ caddyfile.Unmarshaler = (*OpenAI)(nil)
 	_ backends.Backend      = (*OpenAI)(nil)
+	_ backends.Remixer      = (*OpenAI)(nil)
 	_ backends.Fetcher      = (*OpenAI)(nil)
 	_ backends.Checker      = (*OpenAI)(nil)
 )

@@ -273,6 +273,41 @@ func TestRefusalsNameTheGatewaysFieldAndReason(t *testing.T) {
 	}
 }
 
+func TestARemixIsASubmissionOfThePromptAlone(t *testing.T) {
+	t.Parallel()
+	var asked []string
+	answer := func(w http.ResponseWriter, _ *http.Request) { backendstest.JSON(w, 200, `{"id":"video_2"}`) }
+	address := serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		asked = append(asked, r.Method+" "+r.URL.Path+" "+string(body))
+		answer(w, r)
+	}))
+	o := newAdapter(t, address)
+	source, err := o.client.Ref("", "video_1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	next := job()
+	next.Kind, next.Prompt, next.Source = backends.Generations, "a wolf", &source
+	ref, err := o.Remix(t.Context(), source, next)
+	if want := `POST /v1/videos/video_1/remix {"prompt":"a wolf"}`; err != nil || ref.ID != "video_2" || len(asked) != 1 || asked[0] != want {
+		t.Errorf("got %+v, %v after %q, want %s", ref, err, asked, want)
+	}
+	// A server without remixes refuses, so that there is no task.
+	answer = func(w http.ResponseWriter, _ *http.Request) {
+		backendstest.JSON(w, 404, `{"error":{"message":"Invalid URL"}}`)
+	}
+	_, err = o.Remix(t.Context(), source, next)
+	if e := backendstest.CheckError(t, err, key); e == nil || e.Kind != backends.Refused {
+		t.Errorf("got %v", err)
+	}
+	// A video of another server, whose key may be another, is refused and not requested.
+	source.Base, source.Account = "https://elsewhere.example", "another"
+	if _, err = o.Remix(t.Context(), source, next); backends.KindOf(err) != backends.Refused || len(asked) != 2 {
+		t.Errorf("got %v after %q", err, asked)
+	}
+}
+
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
 	server := httptest.NewServer(h)

@@ -79,6 +79,11 @@ type submission struct {
 	InputReference *reference `json:"input_reference,omitempty"`
 }
 
+// remix is the body of POST /v1/videos/{id}/remix.
+type remix struct {
+	Prompt string `json:"prompt"`
+}
+
 type reference struct {
 	ImageURL string `json:"image_url"`
 }
@@ -103,7 +108,26 @@ func (o *OpenAI) Submit(ctx context.Context, job backends.Job) (backends.Ref, er
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be written as JSON")
 	}
-	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: o.client.Base + "/v1/videos", Body: body})
+	return o.send(ctx, o.client.Base+"/v1/videos", body, job)
+}
+
+// Remix implements backends.Remixer. The API takes only the prompt: the new video has the length and
+// the size of the earlier one.
+func (o *OpenAI) Remix(ctx context.Context, source backends.Ref, job backends.Job) (backends.Ref, error) {
+	address, err := o.address(source)
+	if err != nil {
+		return backends.Ref{}, backends.Invalid("", "the service that has this video is no longer the same")
+	}
+	body, err := wire.Encode(remix{job.Prompt})
+	if err != nil {
+		return backends.Ref{}, backends.Invalid("prompt", "the job cannot be written as JSON")
+	}
+	return o.send(ctx, address+"/remix", body, job)
+}
+
+// send sends a submission once.
+func (o *OpenAI) send(ctx context.Context, address string, body []byte, job backends.Job) (backends.Ref, error) {
+	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: address, Body: body})
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
 	}

@@ -64,6 +64,7 @@ var paths = map[string]string{ //nolint:gosec // routes of tokens are no credent
 	"responses": "/v1/responses", "input_tokens": "/v1/responses/input_tokens", "compact": "/v1/responses/compact",
 	"embeddings": "/v1/embeddings", "moderations": "/v1/moderations", "rerank": "/v1/rerank",
 	"image": "/v1/platform/image", "video": "/v1/platform/video", "generations": "/v1/video/generations",
+	"videos": "/v1/videos", "remix": "/v1/videos/{id}/remix",
 }
 
 var buffers = buffer.NewPool()

@@ -96,7 +96,7 @@ func checkBackend(config any, path string, row any) []Finding {
 		name := string(models)
 		if !slices.ContainsFunc(families, func(other catalog.Pattern) bool { return overlapGenerations(models, other) }) {
 			findings = append(findings, Finding{
-				"warning", path + ".models", name + " is in no family: platform tasks of it are refused; only /v1/video/generations accepts it",
+				"warning", path + ".models", name + " is in no family: platform tasks of it are refused; only /v1/videos and /v1/video/generations accept it",
 				"add it to a family: family <A to F> " + name,
 			})
 		}

@@ -36,6 +36,15 @@ func serveFile(req *request) error {
 		return noFile()
 	}
 	file, err := req.runtime.Media.Open(req.r.Context(), req.r.PathValue("name"))
+	if err == nil && file.MediaName != mediaName {
+		file.Close()
+		return noFile()
+	}
+	return req.serve(file, err)
+}
+
+// serve answers with a file of the archive, which it closes, or with the error of opening it.
+func (req *request) serve(file *media.File, err error) error {
 	switch {
 	case errors.Is(err, media.ErrGone):
 		return fault.New(fault.Gone, "the file has expired: results are kept for 7 days")
@@ -43,9 +52,6 @@ func serveFile(req *request) error {
 		return err
 	}
 	defer file.Close()
-	if file.MediaName != mediaName {
-		return noFile()
-	}
 	if n := 1 + strings.Count(req.r.Header.Get("Range"), ","); n > maxRanges {
 		return fault.New(fault.RangeNotSatisfiable, "`Range` has %d ranges; allowed: %d", n, maxRanges)
 	}
@@ -108,15 +114,19 @@ func (req *request) describe(file *media.File) {
 	if !inlineTypes[contentType] {
 		contentType, disposition = "application/octet-stream", "attachment"
 	}
-	left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))
+	cache := "private, no-cache" // the key, and the task, must be checked at each request
+	if req.principal == nil {
+		left := max(0, int64(file.GoneAt.Sub(req.runtime.Store.Now())/time.Second))
+		cache = "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable"
+	}
 	header := req.w.Header()
 	dialect.Stamp(header, req.route.dialect, req.id)
 	for name, value := range map[string]string{
 		"Content-Type":            contentType,
 		"Content-Disposition":     mime.FormatMediaType(disposition, map[string]string{"filename": file.MediaName}),
-		"Cache-Control":           "private, max-age=" + strconv.FormatInt(left, 10) + ", immutable",
+		"Cache-Control":           cache,
 		"Content-Security-Policy": "sandbox",
-		"Etag":                    `"` + req.r.PathValue("name") + `"`,
+		"Etag":                    `"` + file.Name + `"`,
 		"X-Content-Type-Options":  "nosniff",
 	} {
 		header.Set(name, value)

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/backends"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
@@ -15,11 +14,7 @@ import (
 // generations is the form of docs/reference/tasks.md#video-generations. It ignores no member:
 // unknown members pass to the backend.
 var generations = &form{
-	name: "generations", answer: created,
-	decode: func(body []byte) (generation.Request, []string, *fault.Fault) {
-		r, refused := generation.DecodeGenerations(body)
-		return r, nil, refused
-	},
+	name: "generations", answer: created, decode: plain(generation.DecodeGenerations),
 }
 
 // flatStatus has the states that have another name in this form.
@@ -71,7 +66,7 @@ type creation struct {
 	Metadata       map[string]json.RawMessage `json:"metadata,omitempty"`
 }
 
-func created(s *submission) any {
+func created(s *submission) (any, error) {
 	given := shortFields(s.spec.Fields)
 	c := creation{
 		generationHead: headOf(s.task),
@@ -82,7 +77,7 @@ func created(s *submission) any {
 	if inputs := s.spec.Inputs; len(inputs) > 0 && strings.Contains(inputs[0].URL, "://") {
 		c.Image = inputs[0].URL
 	}
-	return c
+	return c, nil
 }
 
 // The maximum sizes of a field and of metadata that the answer repeats, in bytes.

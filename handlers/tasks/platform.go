@@ -11,8 +11,8 @@ import (
 
 // The forms of the platform.
 var (
-	video = &form{name: "video", decode: generation.DecodeVideo, answer: accepted}
-	image = &form{name: "image", decode: generation.DecodeImage, answer: accepted}
+	video = &form{name: "video", decode: ignoring(generation.DecodeVideo), answer: accepted}
+	image = &form{name: "image", decode: ignoring(generation.DecodeImage), answer: accepted}
 )
 
 // acceptance is the answer to a submission to the platform.
@@ -22,7 +22,9 @@ type acceptance struct {
 	Ignored []string   `json:"ignored,omitempty"` // members of the body that have no effect
 }
 
-func accepted(s *submission) any { return acceptance{s.task.ID, s.task.Status, s.ignored} }
+func accepted(s *submission) (any, error) {
+	return acceptance{s.task.ID, s.task.Status, s.ignored}, nil
+}
 
 // showTask serves GET /v1/platform/tasks/{task_id}?wait=.
 func showTask(req *request) error {

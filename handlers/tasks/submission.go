@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
@@ -18,8 +20,41 @@ import (
 // form is the format of the body of a submission, and of its answer.
 type form struct {
 	name   string // in log lines
-	decode func(body []byte) (r generation.Request, ignored []string, refused *fault.Fault)
-	answer func(s *submission) any
+	decode func(s *submission, body []byte) (r generation.Request, ignored []string, err error)
+	answer func(s *submission) (any, error)
+	names  *strings.Replacer                      // of members in errors, each in backquotes; nil: they are those of the generation
+	keep   func(s *submission) *task.VideoRequest // what the task keeps for later answers; nil: nothing
+}
+
+// plain returns the decoder of a form that ignores no member.
+func plain(decode func(body []byte) (generation.Request, *fault.Fault)) func(*submission, []byte) (generation.Request, []string, error) {
+	return ignoring(func(body []byte) (generation.Request, []string, *fault.Fault) {
+		r, refused := decode(body)
+		return r, nil, refused
+	})
+}
+
+// ignoring returns the decoder of a form that needs only the body.
+func ignoring(decode func(body []byte) (generation.Request, []string, *fault.Fault)) func(*submission, []byte) (generation.Request, []string, error) {
+	return func(_ *submission, body []byte) (generation.Request, []string, error) {
+		r, ignored, refused := decode(body)
+		if refused != nil {
+			return r, nil, refused
+		}
+		return r, ignored, nil
+	}
+}
+
+// named returns an error with the names that the members have in this form.
+func (f *form) named(err error) error {
+	refused, ok := errors.AsType[*fault.Fault](err)
+	if !ok || f.names == nil || refused.Status() >= http.StatusInternalServerError {
+		return err
+	}
+	given := *refused
+	given.Message = f.names.Replace(given.Message)
+	given.Param = strings.Trim(f.names.Replace("`"+given.Param+"`"), "`")
+	return &given
 }
 
 // submission is a request for a generation.
@@ -33,6 +68,7 @@ type submission struct {
 	bytes          int                // of the body
 	spec           generation.Request // decoded body
 	ignored        []string           // the paths of members that have no effect
+	source         *task.Task         // the video that a remix changes
 	generation     caddymodule.Generation
 	task           *task.Task
 	replayed       bool
@@ -54,8 +90,8 @@ func (s *submission) serve() error {
 	if err := s.checkFunds(); err != nil {
 		return err
 	}
-	if refused := s.price(); refused != nil {
-		return refused
+	if err := s.price(); err != nil {
+		return s.form.named(err)
 	}
 	if s.dryRun {
 		estimate := s.tasks.app.Estimate(&s.generation)
@@ -67,13 +103,17 @@ func (s *submission) serve() error {
 		return fault.New(fault.RateLimited, "the bodies of your account are more than %d MiB per minute", bytesPerMinute>>20).After(refused.RetryAfter)
 	}
 	if err := s.untilEnd(s.submit); err != nil {
-		return err
+		return s.form.named(err)
 	}
 	s.setPlaceholder("http.modelgate.task_id", s.task.ID)
 	if s.replayed {
 		s.w.Header().Set("Idempotent-Replayed", "true")
 	}
-	return s.answer(s.form.answer(s))
+	answer, err := s.form.answer(s)
+	if err != nil {
+		return err
+	}
+	return s.answer(answer)
 }
 
 // checkFunds refuses a caller without money before the body is read, if every generation costs
@@ -97,14 +137,14 @@ func (s *submission) checkFunds() error {
 }
 
 // price reads the body and finds the backend and the price of the task.
-func (s *submission) price() *fault.Fault {
+func (s *submission) price() (err error) {
 	body, refused := s.readBody()
 	if refused != nil {
 		return refused
 	}
 	s.bytes = len(body)
-	if s.spec, s.ignored, refused = s.form.decode(body); refused != nil {
-		return refused
+	if s.spec, s.ignored, err = s.form.decode(s, body); err != nil {
+		return err
 	}
 	model := s.spec.Model
 	if s.spec.Passing() {
@@ -113,16 +153,19 @@ func (s *submission) price() *fault.Fault {
 	if model != "" && !s.principal.MayUse(model) {
 		return fault.At(fault.Forbidden, "model", "this API key may not use the model %.256q", model)
 	}
-	s.generation, refused = s.tasks.app.Generation(s.spec)
-	if refused == nil {
-		s.setPlaceholder("http.modelgate.model", s.generation.Model)
+	if s.generation, refused = s.tasks.app.Generation(s.spec); refused != nil {
+		return refused
 	}
-	return refused
+	s.setPlaceholder("http.modelgate.model", s.generation.Model)
+	return s.checkSource()
 }
 
 // submit creates the task, or finds the task of the idempotency key.
 func (s *submission) submit(ctx context.Context) (err error) {
 	job := s.generation.Submission(auth.Payer(s.principal), s.principal.KeyID)
+	if s.form.keep != nil {
+		job.Video = s.form.keep(s)
+	}
 	if s.idempotencyKey != "" {
 		job.IdempotencyKey = s.idempotencyKey
 		if job.Fingerprint, err = s.spec.Fingerprint(); err != nil {

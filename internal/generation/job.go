@@ -11,6 +11,7 @@ func (c *Checked) Job() backends.Job {
 	job := backends.Job{
 		Kind: backends.JobKind(c.Kind), Model: c.Model, Prompt: c.Prompt, NegativePrompt: c.NegativePrompt, EnhancePrompt: string(c.EnhancePrompt),
 		GenerationMode: c.GenerationMode, SceneType: c.SceneType, InputRegion: c.InputRegion, Seed: c.Seed, ExtInfo: c.ExtInfo, Fields: c.Fields,
+		Source: c.Source,
 	}
 	if c.Passing() {
 		job.Kind = backends.Generations

@@ -1,5 +1,5 @@
 // Package generation defines the request for a video or an image. It decodes
-// the three request bodies, checks a request against the family of its model,
+// the request bodies, checks a request against the family of its model,
 // and computes its price. A [Request] comes from a decoder, which checks the
 // form of a body. [Check] checks the rules and sets the defaults. The resulting
 // [Checked] is priced, stored and sent. The package imports backends,
@@ -10,6 +10,7 @@ package generation
 import (
 	"encoding/json"
 
+	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 )
 
@@ -50,14 +51,19 @@ type Request struct {
 	ExtInfo        json.RawMessage `json:"ext_info,omitempty"` // an object, unchanged
 	Seed           *int64          `json:"seed,omitempty"`
 
+	// RemixOf is the task whose video this one changes, and Source the job of that
+	// task. Both are only set for /v1/videos/{id}/remix.
+	RemixOf string        `json:"remix_of,omitempty"`
+	Source  *backends.Ref `json:"source,omitempty"`
+
 	// Fields are the unchanged members of a body of /v1/video/generations,
-	// including unknown ones, without the image, which is Inputs[0]. Nil for a
-	// platform task.
+	// including unknown ones, without the image, which is Inputs[0]. A body of
+	// /v1/videos becomes one of these. Nil for a platform task.
 	Fields map[string]json.RawMessage `json:"fields,omitzero"`
 }
 
 // Passing reports whether r came from /v1/video/generations, which passes
-// unknown members on.
+// unknown members on, or from /v1/videos.
 func (r *Request) Passing() bool { return r.Fields != nil }
 
 // param returns the path of a field of the output in the caller's body.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,12 +18,13 @@ import (
 
 // ErrGone means that the file of this name has expired or was lost. It is HTTP
 // status 410.
-var ErrGone = errors.New("the file was kept for 7 days and is gone")
+var ErrGone = errors.New("the file was kept for at most 7 days and is gone")
 
 // File is a file for a download. It never changes.
 type File struct {
 	io.ReadSeekCloser
 
+	Name      string    // the segment of its link before the last
 	MediaName string    // the last segment of its link, decoded
 	Type      string    // a media type of kinds
 	Size      int64     // in bytes
@@ -43,15 +45,52 @@ func (a *Archive) Open(ctx context.Context, name string) (*File, error) {
 		rec, err = files.Get(r, name)
 		return err
 	})
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case rec == nil || !rec.kept():
-		return nil, noFile()
-	case a.now() >= rec.GoneAt:
-		return nil, ErrGone
 	}
 	return a.open(ctx, rec)
+}
+
+// OpenResult is [Archive.Open] for a result of a task by its index. The error is a fault NOT_FOUND if
+// the archive has no copy of it, so that the result is at its service.
+func (a *Archive) OpenResult(ctx context.Context, task string, index int) (*File, error) {
+	var list []*record
+	err := a.view(ctx, func(r storage.Reader) (err error) {
+		list, err = resultsOf(r, task)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(list, func(rec *record) bool { return rec.Index == index })
+	if i < 0 {
+		return nil, noFile()
+	}
+	return a.open(ctx, list[i])
+}
+
+// Discard makes the files of a task expire now, durably. The next Sweep removes them.
+func (a *Archive) Discard(ctx context.Context, task string) error {
+	return a.update(ctx, func(t storage.Txn) error {
+		list, err := resultsOf(t, task)
+		if err != nil {
+			return err
+		}
+		for _, rec := range list {
+			next := *rec
+			if next.End == 0 { // removed already
+				continue
+			}
+			next.End = a.now()
+			if next.kept() {
+				next.GoneAt = min(next.GoneAt, next.End)
+			}
+			if err := files.Put(t, rec, &next); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // GoneAt returns when the file of a link expires. It returns the zero time if the link is not
@@ -74,8 +113,14 @@ func (a *Archive) GoneAt(ctx context.Context, link string) (at time.Time, err er
 
 func noFile() *fault.Fault { return fault.New(fault.NotFound, "there is no such file") }
 
-// open opens the file of a record.
+// open opens the file of a record; nil: there is none.
 func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
+	switch {
+	case rec == nil || !rec.kept():
+		return nil, noFile()
+	case a.now() >= rec.GoneAt:
+		return nil, ErrGone
+	}
 	unavailable := fault.New(fault.StoreUnavailable, "the file cannot be read now; try again later").After(retryAfter)
 	place := a.config.Load().Place
 	if place == nil {
@@ -101,7 +146,7 @@ func (a *Archive) open(ctx context.Context, rec *record) (*File, error) {
 		return nil, unavailable
 	}
 	return &File{
-		ReadSeekCloser: content, MediaName: rec.MediaName, Type: rec.Type, Size: rec.Size,
+		ReadSeekCloser: content, Name: rec.Name, MediaName: rec.MediaName, Type: rec.Type, Size: rec.Size,
 		Modified: time.UnixMilli(rec.Kept).UTC().Truncate(time.Second), GoneAt: time.UnixMilli(rec.GoneAt).UTC(),
 	}, nil
 }

@@ -406,3 +406,50 @@ func TestOneSweepIsLimited(t *testing.T) {
 		t.Errorf("%d keys are left, want 0", n)
 	}
 }
+
+// TestTheFilesOfADeletedTaskExpireAtOnce discards the files of one of two tasks, and a file that is
+// removed already.
+func TestTheFilesOfADeletedTaskExpireAtOnce(t *testing.T) {
+	forEachPlace(t, func(t *testing.T, w *fixture) {
+		content := film(1000)
+		o := newOrigin(t, content)
+		w.allow(o)
+		links := w.keep(keeping("task_1", o.URL+"/a.mp4", o.URL+"/b.mp4"))
+		other := w.keep(keeping("task_2", o.URL+"/c.mp4"))
+		file, err := w.OpenResult(t.Context(), "task_1", 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, mediaName := parts(t, links[1])
+		if file.Name != name || file.MediaName != mediaName || file.Size != int64(len(content)) {
+			t.Errorf("the result is %+v, want %s", file, links[1])
+		}
+		_ = file.Close()
+		for task, index := range map[string]int{"task_1": 2, "task_3": 0} {
+			if _, err := w.OpenResult(t.Context(), task, index); fault.OrInternal(err, "").Code != fault.NotFound {
+				t.Errorf("result %d of %s: %v", index, task, err)
+			}
+		}
+		for range 2 {
+			if err := w.Discard(t.Context(), "task_1"); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := w.OpenResult(t.Context(), "task_1", 0); !errors.Is(err, ErrGone) {
+				t.Errorf("a discarded result: %v", err)
+			}
+			for _, link := range links {
+				if name, _ := parts(t, link); w.code(name) != "410" {
+					t.Errorf("a discarded file: %s", w.code(name))
+				}
+			}
+			w.verify()
+			w.sweep()
+			if w.exists(name) {
+				t.Error("a discarded file is kept")
+			}
+			w.verify()
+			w.advance(time.Hour)
+		}
+		w.checkContent(other[0], content)
+	})
+}

@@ -28,7 +28,7 @@ func (r *record) wrong() (list []string) {
 	report(r.Index < 0 || r.Task == "", "it is not the result of a task")
 	report(r.kept() && !known, "its type is not served")
 	report(r.kept() && (r.MediaName == "" || r.Size <= 0), "it is kept without a name or without content")
-	report(r.kept() && r.GoneAt != r.Kept+Retention.Milliseconds(), "its expiry does not match the retention of files")
+	report(r.kept() && (r.GoneAt < r.Kept || r.GoneAt > r.Kept+Retention.Milliseconds()), "its expiry does not match the retention of files")
 	report(r.kept() && r.Draft != progress{}, "it is kept, and its copy is not complete")
 	report(!r.kept() && (r.End == 0 || r.GoneAt != 0), "it is not kept, and its draft has no end")
 	return list

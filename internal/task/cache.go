@@ -22,10 +22,11 @@ type cache struct {
 type cached struct {
 	*record.Task
 	completed int64 // Unix milliseconds
+	hidden    bool  // from its API key
 }
 
 func (c *cache) put(rec *record.Record) {
-	one := &cached{rec.Task(), rec.Completed}
+	one := &cached{rec.Task(), rec.Completed, rec.Deleted != 0}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.keep(one)

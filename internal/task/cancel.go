@@ -97,6 +97,28 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner,
 	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.Status())
 }
 
+// Delete hides a finished task from its API key, for ever. Its user, the operator and the ledger keep
+// it, and its idempotency key stays in use. It returns an error for an unfinished task.
+func (e *Engine) Delete(ctx context.Context, owner record.Owner, id string) error {
+	done, err := e.begin()
+	if err != nil {
+		return err
+	}
+	defer done()
+	rec, err := e.readTask(ctx, owner, id)
+	switch {
+	case err != nil:
+		return err
+	case !rec.Over():
+		return fault.New(fault.Conflict, "the task is %s; a task can be deleted when it is over", rec.Status())
+	}
+	after, _, err := e.apply(ctx, transition.Delete, transition.Change{Known: rec, Owner: owner})
+	if err == nil && after == nil {
+		err = ErrNotFound
+	}
+	return err
+}
+
 // stop cancels a job at its backend. If the backend does not confirm, stop brings the next poll
 // forward.
 func (e *Engine) stop(rec *record.Record) error {

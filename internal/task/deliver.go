@@ -94,10 +94,17 @@ func concernsOperator(refusal *backends.Error) bool {
 	return false
 }
 
-// submit calls b.Submit. After a panic, or without a reference for polls, the delivery is unknown.
+// submit calls b.Submit, or b.Remix for a job that changes an earlier result. After a panic, or
+// without a reference for polls, the delivery is unknown.
 func submit(ctx context.Context, b Backend, job backends.Job) (ref backends.Ref, err error) {
 	defer catchPanic(&err)
-	ref, err = b.Submit(ctx, job)
+	if job.Source == nil {
+		ref, err = b.Submit(ctx, job)
+	} else if remixer, can := b.Backend.(backends.Remixer); can {
+		ref, err = remixer.Remix(ctx, *job.Source, job)
+	} else { // a reload has changed the adapter since the submission
+		return ref, &backends.Error{Kind: backends.Refused, Reason: backends.InvalidInput, Message: errCannotRemix.Message}
+	}
 	if err == nil && ref.ID == "" {
 		err = errNoReference
 	}

@@ -131,3 +131,90 @@ func TestAListContinuesAfterACursorThatHasExpired(t *testing.T) {
 		}
 	})
 }
+
+// TestAListFromTheOldestIsBounded lists the tasks of a key from the oldest, up to the bound.
+func TestAListFromTheOldestIsBounded(t *testing.T) {
+	withFixture(t, func(f *fixture) {
+		now := f.now()
+		var times [][2]int64
+		for n := range int64(maxExamined) {
+			times = append(times, [2]int64{now + n, now + n})
+		}
+		all := f.insertFinished(times...)
+		list := func(p Page) (ids []string, next string) {
+			t.Helper()
+			p.Oldest = true
+			tasks, next, err := f.List(context.Background(), record.OfKey(annKey), p)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, task := range tasks {
+				ids = append(ids, task.ID)
+			}
+			return ids, next
+		}
+		first, next := list(Page{Limit: 2})
+		if !slices.Equal(first, []string{all[0].ID, all[1].ID}) || next != all[1].ID {
+			t.Errorf("listed %q, next %q", first, next)
+		}
+		if second, _ := list(Page{Limit: 1, After: next}); !slices.Equal(second, []string{all[2].ID}) {
+			t.Errorf("listed %q, want %s", second, all[2].ID)
+		}
+		if last, next := list(Page{After: all[len(all)-2].ID}); !slices.Equal(last, []string{all[len(all)-1].ID}) || next != "" {
+			t.Errorf("listed %q, next %q", last, next)
+		}
+		f.insertFinished([2]int64{now - 1, now})
+		if _, _, err := f.List(context.Background(), record.OfKey(annKey), Page{Oldest: true}); codeOf(err) != fault.InvalidParameter {
+			t.Errorf("more tasks than the bound: %v", err)
+		}
+		if after, _ := list(Page{After: all[1].ID, Limit: 1}); !slices.Equal(after, []string{all[2].ID}) { // fewer are left
+			t.Errorf("listed %q, want %s", after, all[2].ID)
+		}
+	})
+}
+
+// TestADeletedTaskIsHiddenFromItsKeyAlone deletes a finished task, which is in the cache.
+func TestADeletedTaskIsHiddenFromItsKeyAlone(t *testing.T) {
+	withFixture(t, func(f *fixture) {
+		f.service.succeed(1)
+		task := f.mustSubmit(video())
+		if err := f.Delete(context.Background(), record.OfKey(annKey), task.ID); codeOf(err) != fault.Conflict {
+			t.Errorf("an unfinished task: %v", err)
+		}
+		f.waitStatus(task.ID, record.Success, time.Minute)
+		for name, owner := range map[string]record.Owner{"another key": record.OfKey(annKey2), "another user": record.OfUser("user_bob"), "nobody": {}} {
+			if err := f.Delete(context.Background(), owner, task.ID); codeOf(err) != fault.TaskNotFound {
+				t.Errorf("%s: %v", name, err)
+			}
+		}
+		if err := f.Delete(context.Background(), record.OfKey(annKey), task.ID); err != nil {
+			t.Fatal(err)
+		}
+		for _, owner := range []record.Owner{record.Anyone, record.OfUser(ann), record.OfKey(annKey)} {
+			sees := owner != record.OfKey(annKey)
+			_, err := f.Get(context.Background(), owner, task.ID)
+			tasks, _, listErr := f.List(context.Background(), owner, Page{})
+			job, jobErr := f.Job(context.Background(), owner, task.ID)
+			if (err == nil) != sees || listErr != nil || (len(tasks) == 1) != sees || (jobErr == nil && job != nil) != sees {
+				t.Errorf("%+v: %v, %v, %v, %v", owner, err, tasks, job, jobErr)
+			}
+		}
+		if err := f.Delete(context.Background(), record.OfKey(annKey), task.ID); codeOf(err) != fault.TaskNotFound {
+			t.Errorf("a second deletion: %v", err)
+		}
+		// A list may continue after a deleted task.
+		if tasks, _, err := f.List(context.Background(), record.OfKey(annKey), Page{After: task.ID}); err != nil || len(tasks) != 0 {
+			t.Errorf("%v, %v", tasks, err)
+		}
+		if found := f.problems(); len(found) > 0 {
+			t.Error(found)
+		}
+		f.sleep(DefaultKept)
+		if err := f.Sweep(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := f.Get(context.Background(), record.Anyone, task.ID); codeOf(err) != fault.TaskNotFound {
+			t.Errorf("after its retention: %v", err)
+		}
+	})
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"math"
 	"slices"
 	"time"
@@ -26,7 +27,7 @@ func (e *Engine) Get(ctx context.Context, owner record.Owner, id string) (*recor
 	// A task of another owner is read from the store, so that it takes as long as one that does
 	// not exist.
 	one := e.cache.get(id)
-	if one != nil && owner.Owns(one.Detail.Key, one.Detail.User) && !e.expired(one.completed) {
+	if one != nil && !one.hidden && owner.Owns(one.Detail.Key, one.Detail.User) && !e.expired(one.completed) {
 		return one.Task, nil
 	}
 	rec, err := e.readTask(ctx, owner, id)
@@ -43,7 +44,7 @@ func (e *Engine) Get(ctx context.Context, owner record.Owner, id string) (*recor
 func (e *Engine) readTask(ctx context.Context, owner record.Owner, id string) (rec *record.Record, err error) {
 	err = e.store.View(ctx, func(r storage.Reader) error {
 		rec, err = readListed(r, owner, id)
-		if err == nil && e.expired(rec.Completed) {
+		if err == nil && (e.expired(rec.Completed) || !owner.Sees(rec)) {
 			err = ErrNotFound
 		}
 		return err
@@ -51,8 +52,8 @@ func (e *Engine) readTask(ctx context.Context, owner record.Owner, id string) (r
 	return rec, err
 }
 
-// readListed reads a task of an owner, also past its retention until it is removed: it may be a
-// cursor.
+// readListed reads a task of an owner, also if it is hidden, or past its retention and not removed
+// yet: it may be a cursor.
 func readListed(r storage.Reader, owner record.Owner, id string) (*record.Record, error) {
 	if len(id) != record.IDSize {
 		return nil, ErrNotFound
@@ -134,6 +135,14 @@ type Page struct {
 	After  string       // the cursor of the previous page, or the id of a task of the owner; empty: from the latest
 	Limit  int          // 1 to 100; zero: 20
 	Status record.State // empty: all
+
+	Makes  backends.MediaType // only tasks that make this; empty: all
+	Oldest bool               // oldest first, and only of an API key
+}
+
+// matches reports whether a task is in the list.
+func (p *Page) matches(rec *record.Record) bool {
+	return (p.Status == "" || rec.Status() == p.Status) && (p.Makes == "" || rec.Kind.Makes() == p.Makes)
 }
 
 // Filter selects tasks of a user.
@@ -142,7 +151,7 @@ type Filter struct {
 	Status record.State // empty: all
 }
 
-// maxExamined is how many tasks a list by status reads.
+// maxExamined is how many tasks a list reads that selects some of them, or begins with the oldest.
 const maxExamined = 5000
 
 // checkStatus returns an error unless s is a status that callers see, or empty.
@@ -154,9 +163,9 @@ func checkStatus(s record.State) error {
 	return fault.At(fault.InvalidParameter, "status", "status is queued, pending, in_progress, success or failed, this is %q", string(s))
 }
 
-// List returns tasks of an owner, latest first, and the cursor of the next page
-// (empty: there are no more tasks). A list by status reads at most maxExamined
-// tasks. So a page with a cursor may have fewer tasks than requested, or none.
+// List returns tasks of an owner and the cursor of the next page (empty: there
+// are no more tasks). A list that selects tasks reads at most maxExamined of
+// them. So a page with a cursor may have fewer tasks than requested, or none.
 func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []*record.Task, next string, err error) {
 	if refused := checkStatus(p.Status); refused != nil {
 		return nil, "", refused
@@ -173,8 +182,14 @@ func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []
 		if err != nil {
 			return err
 		}
+		ids := record.Latest(r, owner, from)
+		if p.Oldest {
+			if ids, err = oldest(r, owner, from); err != nil {
+				return err
+			}
+		}
 		examined, last := 0, ""
-		for id, err := range record.Latest(r, owner, from) {
+		for id, err := range ids {
 			if err != nil {
 				return err
 			}
@@ -188,11 +203,11 @@ func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []
 			case err != nil:
 				return err
 			case rec == nil:
-			case e.expired(rec.Completed): // later entries may not be expired
+			case e.expired(rec.Completed), !owner.Sees(rec): // later entries may be in the list
 				last = rec.Cursor()
 			default:
 				last = id
-				if p.Status == "" || rec.Status() == p.Status {
+				if p.matches(rec) {
 					tasks = append(tasks, rec.Task())
 				}
 			}
@@ -200,6 +215,22 @@ func (e *Engine) List(ctx context.Context, owner record.Owner, p Page) (tasks []
 		return nil
 	})
 	return tasks, next, err
+}
+
+// oldest returns the ids of the tasks of an API key, oldest first. from is that of [record.Latest].
+// It refuses a key with more than maxExamined of them, because the store only scans from the latest.
+func oldest(r storage.Reader, owner record.Owner, from []byte) (iter.Seq2[string, error], error) {
+	ids, err := record.Oldest(r, owner, from, maxExamined)
+	if err == nil && len(ids) > maxExamined {
+		err = fault.At(fault.InvalidParameter, "order", "`order` asc is for at most %d tasks, and this API key has more; leave it out", maxExamined)
+	}
+	return func(yield func(string, error) bool) {
+		for _, id := range ids {
+			if !yield(id, nil) {
+				return
+			}
+		}
+	}, err
 }
 
 // keyAfter returns the key tail at which a list continues after a task or a cursor; nil: from the

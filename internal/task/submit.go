@@ -28,6 +28,8 @@ type Submission struct {
 	Backend string
 	Job     backends.Job // Submit sets the token
 
+	Video *record.VideoRequest // of a submission to /v1/videos
+
 	// SessionID prevents a second task with the same id within [SessionWindow]. It
 	// may be empty. Callbacks repeat SessionContext.
 	SessionID      string
@@ -64,11 +66,18 @@ func (s *Submission) check(e *Engine) error {
 			return refused
 		}
 	}
-	if _, found := e.backend(s.Backend); !found {
+	b, found := e.backend(s.Backend)
+	if !found {
 		return fault.New(fault.UpstreamUnavailable, "the backend of this model is not configured").After(30 * time.Second)
+	}
+	if _, remixes := b.Backend.(backends.Remixer); !remixes && s.Job.Source != nil {
+		return errCannotRemix
 	}
 	return nil
 }
+
+// errCannotRemix is the error of a job that changes an earlier result, at a backend that cannot.
+var errCannotRemix = fault.New(fault.UpstreamRejected, "the service that made this video cannot change it: submit a new video with a complete prompt. Nothing was charged")
 
 // Submit creates a task and holds its price, durably. If a slot is free, it delivers the job and
 // waits up to deliveryWait until the backend accepts or refuses it. The acceptance may become durable
@@ -190,7 +199,8 @@ func (s *Submission) record(id string) *record.Record {
 		ID: id, Key: s.Key, User: s.Payer.User, Backend: s.Backend,
 		Kind: s.Job.Kind, Model: s.Job.Model, State: record.Queued, Delivery: record.None,
 		SessionID: s.SessionID, SessionContext: s.SessionContext, MediaName: s.Job.Output.MediaName,
-		Hold: s.Quote.Hold, Quote: &s.Quote,
+		Video: s.Video,
+		Hold:  s.Quote.Hold, Quote: &s.Quote,
 	}
 	if s.IdempotencyKey != "" {
 		r.IdempotencyHash = record.HashOf(s.IdempotencyKey)

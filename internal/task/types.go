@@ -17,6 +17,8 @@ type (
 	Delivery = record.Delivery
 	Owner    = record.Owner
 
+	VideoRequest = record.VideoRequest
+
 	Job = backends.Job
 
 	Callback          = callback.Callback

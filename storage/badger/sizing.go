@@ -51,7 +51,7 @@ type sizing struct {
 // sizings has the values of `memory`.
 var sizings = map[string]sizing{
 	"small":  {memtable: 7 << 18, table: 256 << 10, baseLevel: 3 << 18, blockCache: 4 << 20, indexCache: 4 << 20, rows: 8 << 20, heapGrowth: 32 << 20},
-	"normal": {memtable: 7 << 19, table: 1 << 20, baseLevel: 3 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 128 << 20, heapGrowth: 64 << 20},
+	"normal": {memtable: 7 << 19, table: 1 << 20, baseLevel: 3 << 20, blockCache: 16 << 20, indexCache: 32 << 20, rows: 64 << 20, heapGrowth: 64 << 20},
 	"large":  {memtable: 28 << 20, table: 4 << 20, baseLevel: 24 << 20, blockCache: 128 << 20, indexCache: 128 << 20, rows: 128 << 20, heapGrowth: 128 << 20},
 }
 

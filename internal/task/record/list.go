@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"container/heap"
 	"iter"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,6 +33,24 @@ func Latest(r storage.Reader, owner Owner, from []byte) iter.Seq2[string, error]
 	}
 	lo, _ := in.Bounds()
 	return Tasks.PrimaryKeys(r, in.FromKey(append(bytes.Clone(lo), from...)))
+}
+
+// Oldest returns the ids of the tasks of an API key, oldest first. from is the tail from which
+// [Latest] would continue: only later tasks are returned. If there are more than limit, it returns
+// limit+1 of them.
+func Oldest(r storage.Reader, owner Owner, from []byte, limit int) (ids []string, err error) {
+	lo, hi := ByKey.Under(owner.key).Bounds()
+	if from != nil {
+		hi = append(bytes.Clone(lo), from[:min(len(from), tailSize)]...)
+	}
+	err = r.Scan(lo, hi, func(key, _ []byte) bool {
+		if id := LastID(key); id != "" {
+			ids = append(ids, id)
+		}
+		return len(ids) <= limit
+	})
+	slices.Reverse(ids)
+	return ids, err
 }
 
 // latestOfAll is [Latest] for all users; only operators use it. There is no index of

@@ -61,6 +61,9 @@ type Record struct {
 	Enclosed bool            `json:"enclosed,omitempty"`
 	Body     json.RawMessage `json:"body,omitempty"`
 
+	// Video is what was requested of a video at /v1/videos; nil: the task has another form.
+	Video *VideoRequest `json:"video,omitempty"`
+
 	Hold  money.Amount   `json:"hold,omitempty"`  // the maximum price, which is held
 	Quote *catalog.Quote `json:"quote,omitempty"` // the price at submission; nil after the end
 	Rule  string         `json:"rule,omitempty"`  // that of Quote, after the end
@@ -104,9 +107,18 @@ type Record struct {
 	VendorCost backends.Cost `json:"vendor_cost,omitzero"` // recorded, never charged
 	Loss       string        `json:"loss,omitempty"`       // why the operator pays for a job without a charge
 	WatchUntil int64         `json:"watch_until,omitempty"`
-	Event      bool          `json:"event,omitempty"` // the outbox has or had a callback
+	Event      bool          `json:"event,omitempty"`   // the outbox has or had a callback
+	Deleted    int64         `json:"deleted,omitempty"` // when its caller deleted it: its API key does not see it any more
 
 	written []byte // the encoding that was written last; nil after a read
+}
+
+// VideoRequest is the part of a submission to /v1/videos that its answers repeat, with the defaults
+// of the model. It is in the record because the job may be too long to be kept.
+type VideoRequest struct {
+	Seconds float64 `json:"seconds,omitempty"`
+	Size    string  `json:"size,omitempty"`     // such as 1280x720
+	RemixOf string  `json:"remix_of,omitempty"` // the task whose video this one changes
 }
 
 // Error is why a task failed.
@@ -201,6 +213,7 @@ func (r *Record) wrong() (wrong []string) {
 	report((r.State == Success) != (len(r.Results) > 0), "it is %s, and has %d results", r.State, len(r.Results))
 	report((r.State == Failed) != (r.Failure != nil), "it is %s, and its failure is %v", r.State, r.Failure)
 	report(!r.Over() && r.Due == 0, "it is %s, and is never due", r.State)
+	report(!r.Over() && r.Deleted != 0, "it is %s, and was deleted", r.State)
 	report(r.Resume != 0 && !r.Deferred(), "it is %s, and has a time to be sent again", r.State)
 	report(!r.Over() && r.Delivery == Rejected, "it was refused, and is %s", r.State)
 	report(r.Delivery == Accepted && r.Ref == nil, "it was accepted without a reference")

@@ -1,6 +1,7 @@
 package record
 
 import (
+	"encoding/json"
 	"strconv"
 
 	"github.com/caddy-modelgate/modelgate/backends"
@@ -53,6 +54,19 @@ type Detail struct {
 	Deadline       int64             `json:"deadline,omitempty"` // Unix milliseconds
 	CopyingSince   int64             `json:"made,omitempty"`     // since when the results are being copied, Unix milliseconds
 	Results        []backends.Result `json:"results,omitempty"`
+	Video          *VideoRequest     `json:"-"` // of a task that was submitted to /v1/videos
+
+	body json.RawMessage // the job of such a task, if it is short
+}
+
+// Prompt returns the prompt of a task that was submitted to /v1/videos, or "" if the job was too
+// long to be kept with the task.
+func (d *Detail) Prompt() string {
+	var job struct {
+		Prompt string `json:"prompt"`
+	}
+	_ = json.Unmarshal(d.body, &job) // without a body, there is no prompt
+	return job.Prompt
 }
 
 // Status returns the status that callers see.
@@ -89,6 +103,9 @@ func (r *Record) Task() *Task {
 	}
 	if !r.Over() {
 		t.Detail.Held = r.Hold
+	}
+	if r.Video != nil {
+		t.Detail.Video, t.Detail.body = r.Video, r.Body
 	}
 	if r.Quote != nil {
 		t.Detail.Rule = r.Quote.Rule

@@ -202,6 +202,10 @@ var (
 			}
 		},
 	}
+	Delete = &Row{ // the caller has deleted it
+		Name: "delete", from: isOver, by: theOwner, when: func(c *Change) bool { return c.Before.Deleted == 0 },
+		write: func(c *Change, r *record.Record) { r.Deleted = c.ms() },
+	}
 	Forget = &Row{ // the retention of the task has ended
 		Name: "forget", from: isOver, to: absent, by: theSweeper,
 		also: effects{freeIdempotencyKey, dropCallback},

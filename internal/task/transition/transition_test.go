@@ -19,7 +19,7 @@ var allTransitions = []*Row{
 	Submit, Send, SetAside, Requeue, Defer, PutBack, Accept,
 	MarkUnknown, Search, Reject, RollBack, Claim, Postpone, Release,
 	Poll, Wake, Retry, Copy, Renew, Succeed, Fail, Expire,
-	Withdraw, Cancel, Abandon, Lose, Watch, Forget,
+	Withdraw, Cancel, Abandon, Lose, Watch, Delete, Forget,
 }
 
 // at returns a task at each stage.
