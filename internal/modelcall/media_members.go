@@ -14,6 +14,7 @@ func imageCommon() []rule {
 		rule{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
 		rule{Name: "size", Kinds: text, Deciding: true, Slot: slotSize},
 		rule{Name: "quality", Kinds: text, Deciding: true, Slot: slotQuality},
+		rule{Name: "svg", Note: noteUnknown, Members: tableWithState(rule{Name: "model", Deciding: true, Note: noteRouting})}, // names another model
 		rule{Name: "partial_images", Kinds: integer, Min: 0, Max: maxPartialImages, Deciding: true, Slot: slotPartialImages},
 	)
 }
@@ -52,7 +53,7 @@ var speechMembers = bodyTable(append(each(rule{}, "instructions", "language"),
 
 // The members of POST /v1/audio/transcriptions and POST /v1/audio/translations; see
 // docs/reference/calls.md#transcriptions.
-var recordingMembers = bodyTable(append(each(rule{}, "language", "prompt", "include", "timestamp_granularities", "chunking_strategy", "hotwords", "vad_filter"),
+var recordingMembers = bodyTable(append(each(rule{}, "language", "prompt", "include", "timestamp_granularities", "chunking_strategy", "hotwords", "keywords", "languages", "vad_filter"),
 	modelMember,
 	streamMember,
 	rule{Name: "file", Kinds: integer, Required: true, Deciding: true, Slot: slotFiles},

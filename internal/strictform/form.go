@@ -175,7 +175,7 @@ func parseDisposition(value string) (name string, file bool, reason string) {
 				end = len(value)
 			}
 			text, rest = strings.TrimRight(value[:end], " \t"), value[end:]
-			if text == "" || strings.ContainsAny(text, " \t\"\\") {
+			if text == "" || strings.Trim(text, letters+"_-.'%") != "" {
 				return "", false, "Content-Disposition cannot be read"
 			}
 		}
