@@ -62,7 +62,6 @@ var layers = []struct {
 		"internal/audit", "internal/fault", "internal/identity/attempts", "internal/identity/credential", "internal/identity/reseal",
 		"internal/requestid", "internal/seal", "storage",
 	}, false},
-	{"internal/formdata", []string{"internal/fault"}, false},
 	{"internal/mail/mailtest", nil, false}, // only for tests
 	{"internal/mail", nil, false},
 	{"internal", []string{"internal", "money", "storage", "payments", "backends"}, false},

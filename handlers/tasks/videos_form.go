@@ -10,8 +10,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/formdata"
 	"github.com/caddy-modelgate/modelgate/internal/generation"
+	"github.com/caddy-modelgate/modelgate/internal/strictform"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
 
@@ -91,15 +91,15 @@ var imageTypes = []string{"image/png", "image/jpeg", "image/webp", "image/gif"}
 // checks. A file becomes a data URL. The members of an object are fields such as
 // input_reference[image_url].
 func asJSON(contentType string, body []byte) ([]byte, *fault.Fault) {
-	if !formdata.IsForm(contentType) {
+	if !strictform.Is(contentType) {
 		return body, nil
 	}
-	fields, refused := formdata.Read(contentType, body)
+	sent, refused := strictform.Parse(contentType, body)
 	if refused != nil {
 		return nil, refused
 	}
 	var top, inner object
-	for _, field := range fields {
+	for _, field := range sent.Parts {
 		value, refused := valueOf(&field)
 		if refused != nil {
 			return nil, refused
@@ -147,21 +147,21 @@ func quoted(text string) []byte {
 }
 
 // valueOf returns a field as JSON.
-func valueOf(field *formdata.Field) ([]byte, *fault.Fault) {
+func valueOf(field *strictform.Part) ([]byte, *fault.Fault) {
 	switch {
-	case !field.IsFile && field.Name == reference && bytes.HasPrefix(field.Value, []byte("{")) && json.Valid(field.Value):
-		return field.Value, nil
-	case !field.IsFile:
-		return quoted(string(field.Value)), nil
+	case !field.File && field.Name == reference && bytes.HasPrefix(field.Data, []byte("{")) && json.Valid(field.Data):
+		return field.Data, nil
+	case !field.File:
+		return quoted(string(field.Data)), nil
 	case field.Name != reference:
 		return nil, fault.At(fault.InvalidParameter, field.Name, "`%s` must not be a file", field.Name)
 	}
-	kind := http.DetectContentType(field.Value)
+	kind := http.DetectContentType(field.Data)
 	if !slices.Contains(imageTypes, kind) {
 		return nil, fault.At(fault.InvalidParameter, reference, "`%s` must be an image: %s", reference, catalog.Either(imageTypes))
 	}
 	head := `{"image_url":"data:` + kind + ";base64,"
-	value := make([]byte, 0, len(head)+base64.StdEncoding.EncodedLen(len(field.Value))+2)
-	value = base64.StdEncoding.AppendEncode(append(value, head...), field.Value)
+	value := make([]byte, 0, len(head)+base64.StdEncoding.EncodedLen(len(field.Data))+2)
+	value = base64.StdEncoding.AppendEncode(append(value, head...), field.Data)
 	return append(value, `"}`...), nil
 }

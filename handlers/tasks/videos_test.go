@@ -207,7 +207,7 @@ func TestInvalidVideosAreRefused(t *testing.T) {
 		"a file that is no image": {append(ok, "@input_reference", "Example data"), refusal{400, fault.InvalidParameter, "input_reference", "must be an image"}},
 		"a file as a text":        {append(ok, "@seconds", "8"), refusal{400, fault.InvalidParameter, "seconds", "must not be a file"}},
 		"text that is not UTF-8":  {[]string{"prompt", "\xff", "model", "video-e-1"}, refusal{400, fault.InvalidParameter, "prompt", "UTF-8"}},
-		"too many fields":         {append(ok, strings.Split(strings.Repeat("x,", 128), ",")[:128]...), refusal{400, fault.InvalidParameter, "", "more than 64 fields"}},
+		"too many fields":         {append(ok, strings.Split(strings.Repeat("x,", 256), ",")[:256]...), refusal{400, fault.InvalidParameter, "", "more than 128 parts"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body, contentType := form(t, c.fields...)
@@ -215,11 +215,11 @@ func TestInvalidVideosAreRefused(t *testing.T) {
 		})
 	}
 	body, contentType := form(t, ok...)
-	cut := refusal{400, fault.InvalidParameter, "", "cut off"}
+	cut := refusal{400, fault.InvalidParameter, "", "the form cannot be read"}
 	cut.check(t, videosPath, w.post(t, key, videosPath, body[:len(body)-10], contentType))
 	cut.check(t, videosPath, w.post(t, key, videosPath, body, "Content-Type: multipart/form-data; boundary=another"))
-	refusal{400, fault.InvalidParameter, "Content-Type", "boundary"}.check(t, videosPath, w.post(t, key, videosPath, body, "Content-Type: multipart/form-data"))
-	refusal{400, fault.InvalidParameter, "prompt", "Content-Transfer-Encoding"}.check(t, videosPath,
+	refusal{400, fault.InvalidParameter, "", "boundary"}.check(t, videosPath, w.post(t, key, videosPath, body, "Content-Type: multipart/form-data"))
+	refusal{400, fault.InvalidParameter, "", "Content-Transfer-Encoding"}.check(t, videosPath,
 		w.post(t, key, videosPath, strings.Replace(body, "\r\n\r\n", "\r\nContent-Transfer-Encoding: base64\r\n\r\n", 1), contentType))
 	refusal{400, fault.InvalidJSON, "", ""}.check(t, videosPath, w.post(t, key, videosPath, body))
 	refusal{413, fault.PayloadTooLarge, "", "12 MiB"}.check(t, videosPath, w.post(t, key, videosPath, strings.Repeat(" ", 12<<20+1)))
