@@ -89,7 +89,8 @@ type OrderPage struct {
 	Totals []OrderTotal `json:"totals,omitempty"`
 }
 
-// OrderTotal has the sums of the orders of a list in one currency.
+// OrderTotal has the sums of the orders of a list in one currency. The amounts that were moved are those
+// of the ledger.
 type OrderTotal struct {
 	Currency string       `json:"currency"`
 	Orders   int64        `json:"orders"`
@@ -97,6 +98,8 @@ type OrderTotal struct {
 	Paid     money.Amount `json:"paid"`   // of those that were paid
 	Refunded money.Amount `json:"refunded"`
 	Disputed money.Amount `json:"disputed"`
+	Restored money.Amount `json:"restored"`
+	Net      money.Amount `json:"net"` // paid - refunded - disputed + restored
 }
 
 // ordersOf returns a part of a list of orders. The store finds the id of a payment only together with
@@ -148,6 +151,8 @@ func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
 		}
 		sum.Refunded += o.Refunded
 		sum.Disputed += o.Disputed
+		sum.Restored += o.Restored
+		sum.Net += o.Net()
 		return nil
 	})
 	totals := make([]OrderTotal, 0, len(sums))
@@ -164,11 +169,11 @@ func (c *call) writeOrders(w io.Writer, f billing.OrderFilter) error {
 		return err
 	}
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"trade_no", "created_at", "paid_at", "user_id", "user", "provider", "payment", "status", "amount", "refunded", "disputed", "currency"})
+	_ = out.Write([]string{"trade_no", "created_at", "paid_at", "user_id", "user", "provider", "payment", "status", "amount", "refunded", "disputed", "restored", "net", "currency"})
 	err = c.scanOrders(f, func(o records.Order) error {
 		_ = out.Write([]string{
 			o.TradeNo, csvTime(o.Created), csvTime(o.PaidAt), o.User, PlainCell(names[o.User]), o.Provider, PlainCell(o.Payment), string(o.Status),
-			o.Amount.String(), o.Refunded.String(), o.Disputed.String(), o.Currency,
+			o.Amount.String(), o.Refunded.String(), o.Disputed.String(), o.Restored.String(), o.Net().String(), o.Currency,
 		})
 		return out.Error()
 	})

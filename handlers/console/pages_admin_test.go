@@ -308,7 +308,7 @@ func TestReportsHaveTheFiguresOfTheLedger(t *testing.T) {
 	}
 	for path, row := range map[string]string{
 		"payments?group=day&group=provider": today + ",demo,USD,1,40.00,0.00,0.00,0.00,40.00,1\n", "usage?group=user": a.customer.name + ",,,6,",
-		"sales?group=day": today + ",topup,,,USD,1,40.00\n", "orders?status=paid": ",demo,pay_evt_1,paid,40.00,0.00,0.00,USD\n",
+		"sales?group=day": today + ",topup,,,USD,1,40.00\n", "orders?status=paid": ",demo,pay_evt_1,paid,40.00,0.00,0.00,0.00,40.00,USD\n",
 	} {
 		if file := b.visitsPlain(t, "/api/admin/"+path+"&format=csv"); file.Status != 200 || !strings.Contains(file.Body, row) {
 			t.Errorf("%s is %d %s", path, file.Status, file.Body)
