@@ -23,6 +23,8 @@ type Task struct {
 	task.Detail
 
 	User         string `json:"user,omitempty"` // the name
+	KeyName      string `json:"key_name,omitempty"`
+	ConsoleKey   bool   `json:"console_key,omitempty"` // it was made in the console
 	Polled       int64  `json:"polled,omitempty"`
 	Due          int64  `json:"due,omitempty"`
 	Deadline     int64  `json:"deadline,omitempty"`
@@ -78,7 +80,12 @@ func showTask(c *call) (any, error) {
 	if t.CompletedAt == 0 && err == nil {
 		x, err = c.Ledger.Transfer(c.ctx(), hold)
 	}
+	if err != nil {
+		return nil, err
+	}
+	labels, err := c.Directory.KeyLabels(c.ctx(), map[string]string{t.Detail.Key: t.Detail.User})
 	shown := TaskDetail{newTask(t, names), []TaskPayment{}}
+	shown.KeyName, shown.ConsoleKey = labels[t.Detail.Key].Name, labels[t.Detail.Key].Console
 	for _, leg := range x.Legs {
 		amount := leg.Held
 		if t.CompletedAt != 0 {

@@ -139,3 +139,33 @@ func TestThePaymentsAndTheReceiptsEqualTheLedger(t *testing.T) {
 		shows(t, by.page(t, path+second), 200, "<dt>Refunded</dt><dd>15.00 USD</dd>", "<dt>Disputed</dt><dd>25.00 USD</dd>", "<dt>Given back</dt><dd>10.00 USD</dd>")
 	}
 }
+
+// TestUsageByKeyNamesTheKeyAndItsUser makes a call and a task on the pages, and reads the report by key.
+func TestUsageByKeyNamesTheKeyAndItsUser(t *testing.T) {
+	a := administer(t)
+	done := a.browser.submitsByPage(t, "image", "done")
+	a.browser.untilShown(t, done, "success")
+	own := read[struct {
+		Console string `json:"console_key_id"`
+	}](t, a.browser, "/api/user/self")
+	for _, role := range []string{"finance", "support"} {
+		b, _ := withRole(t, a.Gate, role)
+		page := b.page(t, "/console/admin/usage?group=key")
+		for _, key := range a.customer.keys {
+			shows(t, page, 200, key.ID, "<bdi>&lt;b&gt;שלום&lt;/b&gt; &amp; 😀</bdi>")
+		}
+		shows(t, page, 200, ">"+a.customer.name+"<", own.Console, ">Console<", "Tasks that are made on the pages belong to it.")
+		found := map[string]bool{}
+		for _, row := range table(t, b.visitsPlain(t, "/api/admin/usage?group=key&format=csv").Body) {
+			found[row["key_id"]] = true
+			if row["user"] != a.customer.name || row["user_id"] != a.id || (row["key_name"] == "") != (row["console_key"] == "true") || (row["console_key"] == "true") != (row["key_id"] == own.Console) {
+				t.Errorf("a line of the file is %v", row)
+			}
+		}
+		if len(found) < 2 || !found[own.Console] {
+			t.Errorf("the file has the keys %v", found)
+		}
+	}
+	b, _ := withRole(t, a.Gate, "support")
+	shows(t, b.page(t, "/console/admin/tasks/"+a.task), 200, ">Console<", own.Console)
+}

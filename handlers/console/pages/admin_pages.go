@@ -111,6 +111,7 @@ var adminFunctions = template.FuncMap{
 	"begins":       strings.HasPrefix,
 	"day_of":       dayOf,
 	"past":         past,
+	"console_keys": func(rows []any) bool { return slices.ContainsFunc(rows, isOfConsoleKey) },
 	"limits_of":    limitsOf,
 	"available":    available,
 	"greatest":     func(a, b int64) int64 { return max(a, b) },
@@ -209,6 +210,12 @@ func dayOf(day any) string {
 		return at.Format(time.DateOnly)
 	}
 	return fmt.Sprint(day)
+}
+
+// isOfConsoleKey reports whether a row of a report is about a hidden key.
+func isOfConsoleKey(row any) bool {
+	fields, _ := row.(map[string]any)
+	return fields["console_key"] == true
 }
 
 // past reports whether one of some times of the API, in Unix seconds, has passed.
