@@ -46,6 +46,14 @@ type OrderLeg struct {
 	Amount  money.Amount    `json:"amount"`
 }
 
+func shownTransfer(x *journal.Transfer) OrderTransfer {
+	legs := make([]OrderLeg, len(x.Legs))
+	for i, leg := range x.Legs {
+		legs[i] = OrderLeg{leg.Account, leg.Amount}
+	}
+	return OrderTransfer{x.ID, x.Time / 1000, x.Kind, legs}
+}
+
 func listOrders(c *call) (any, error) {
 	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
@@ -201,12 +209,8 @@ func showOrder(c *call) (any, error) {
 		History: d.Changes(now), Notices: append([]records.OrderNotice{}, d.Notices...),
 		Mismatches: shownMismatches(d.Mismatches, names), Transfers: make([]OrderTransfer, len(d.Booked)),
 	}
-	for i, x := range d.Booked {
-		legs := make([]OrderLeg, len(x.Legs))
-		for j, leg := range x.Legs {
-			legs[j] = OrderLeg{leg.Account, leg.Amount}
-		}
-		shown.Transfers[i] = OrderTransfer{x.ID, x.Time / 1000, x.Kind, legs}
+	for i := range d.Booked {
+		shown.Transfers[i] = shownTransfer(&d.Booked[i])
 	}
 	return shown, err
 }
@@ -259,12 +263,28 @@ func listMismatches(c *call) (any, error) {
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	list, next, err := c.Billing.Mismatches(c.ctx(), f, p.After, p.Limit)
+	list, next, err := c.mismatchesOf(f, p.After, p.Limit)
 	if err != nil {
 		return nil, err
 	}
 	names, err := c.namesOfMismatches(list, "")
 	return Page[Mismatch]{shownMismatches(list, names), next}, err
+}
+
+// mismatchesOf returns a part of a list of mismatches. As in ordersOf, the store finds the id of a payment
+// only together with its service.
+func (c *call) mismatchesOf(f billing.MismatchFilter, after string, limit int64) (list []*records.MismatchRecord, next string, err error) {
+	if f.Payment == "" || f.Provider != "" {
+		return c.Billing.Mismatches(c.ctx(), f, after, limit)
+	}
+	for _, f.Provider = range c.app.Payments() {
+		found, _, err := c.Billing.Mismatches(c.ctx(), f, "", limit)
+		if err != nil {
+			return nil, "", err
+		}
+		list = append(list, found...)
+	}
+	return list, "", nil
 }
 
 func resolveMismatch(c *call) (any, error) {

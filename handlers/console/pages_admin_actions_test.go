@@ -260,7 +260,7 @@ func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
 		return b.page(t, unescape.Replace(found[1]))
 	}
 	// Two calls: each has its own id, its cost and what paid for it.
-	leads(t, b.page(t, "/console/admin/find?id="+a.customer.ids[1]), "/console/admin/calls/"+a.customer.ids[1])
+	leads(t, b.seeks(t, a.customer.ids[1]), "/console/admin/calls/"+a.customer.ids[1])
 	call := b.page(t, "/console/admin/calls/"+a.customer.ids[1])
 	shows(t, call, 200, "0.100351 USD", "The answer is complete.", "Input read from the cache", "Paid from", ">Wallet<", a.Backend.Address)
 	user := follow(call, "/users/"+a.id)

@@ -6,7 +6,6 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,7 +28,7 @@ var adminHome = []page{
 		{"backends", "/api/admin/backends", ""},
 		{"verification", "/api/admin/verify", ""},
 	}},
-	{path: "/admin/find", name: "admin_find", section: "admin", roles: allRoles},
+	{path: "/admin/find", name: "admin_find", section: "admin", roles: allRoles, actions: map[string]*action{"find": {}}},
 }
 
 // watchPages show the figures of the operator, the backends and the store.
@@ -107,6 +106,8 @@ var adminFunctions = template.FuncMap{
 	"down":         backendsDown,
 	"query_or":     queryOr,
 	"sees":         sees,
+	"found_path":   foundPath,
+	"no_secret":    func() string { return noSecret },
 	"same":         same,
 	"begins":       strings.HasPrefix,
 	"day_of":       dayOf,
@@ -230,65 +231,6 @@ func limitsOf(scope map[string]any) (limits []parameter) {
 		limits = append(limits, parameter{name, fmt.Sprint(all[name])})
 	}
 	return limits
-}
-
-// found has the page of the object that an id names, by the prefix of the id.
-var found = []struct{ prefix, page, path string }{
-	{"req_", "admin_call", "/admin/calls/"}, {"task_", "admin_task", "/admin/tasks/"}, {"usr_", "admin_user", "/admin/users/"},
-	{"key_", "admin_calls", "/admin/calls?key="},
-}
-
-// tradeNo matches the number of an order, in any case of its letters.
-var tradeNo = regexp.MustCompile(`^[0-9a-zA-Z]{32}$`)
-
-// find redirects to the page of the object that an id names. It searches for any other text among the
-// ids of payments, and then among the users.
-func (req *request) find() {
-	id := strings.TrimSpace(req.r.URL.Query().Get("id"))
-	for _, f := range found {
-		switch {
-		case !strings.HasPrefix(id, f.prefix):
-			continue
-		case !sees(&req.view, f.page):
-			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text("error.find")})
-		case strings.HasSuffix(f.path, "="):
-			req.redirect(f.path + url.QueryEscape(id))
-		default:
-			req.redirect(f.path + url.PathEscape(id))
-		}
-		return
-	}
-	if tradeNo.MatchString(id) {
-		req.redirect("/admin/orders/" + strings.ToUpper(id))
-		return
-	}
-	req.redirect(req.findPayment(id))
-}
-
-// findPayment returns the page of the order or the mismatch with this payment id. If there is none, it
-// returns the page of the users.
-func (req *request) findPayment(id string) string {
-	quoted := url.QueryEscape(id)
-	if strings.ContainsAny(id, "0123456789_-") { // a payment id is no word
-		if order := first(req.call(http.MethodGet, "/api/admin/orders?limit=1&payment="+quoted, nil)); order != nil {
-			return "/admin/orders/" + url.PathEscape(fmt.Sprint(order["trade_no"]))
-		}
-		if first(req.call(http.MethodGet, "/api/admin/mismatches?limit=1&status=all&payment="+quoted, nil)) != nil {
-			return "/admin/mismatches?payment=" + quoted + "&status=all"
-		}
-	}
-	return "/admin/users?q=" + quoted
-}
-
-// first returns the first element of a list of the API; nil if there is none.
-func first(answer any, f *Fault) map[string]any {
-	list, _ := answer.(map[string]any)
-	items, _ := list["items"].([]any)
-	if f != nil || len(items) == 0 {
-		return nil
-	}
-	item, _ := items[0].(map[string]any)
-	return item
 }
 
 // backendsDown returns the backends of a list that get no tasks now.

@@ -113,10 +113,6 @@ func (req *request) show(p *page) {
 			maps.DeleteFunc(req.view.Form, func(name string, _ []string) bool { return name != "done" && name != "after" })
 		}
 	}
-	if p.name == "admin_find" {
-		req.find()
-		return
-	}
 	if done := req.view.Form.Get("done"); done != "" && req.locale.has("done."+done) {
 		req.view.Notice = req.text("done." + done)
 	}
