@@ -192,10 +192,13 @@ func TestAPurchaseThatNeedsAStepUpKeepsItsKey(t *testing.T) {
 	form := hidden(t, b.page(t, "/console/plans/1").Body, "buy")
 	asked := b.sends(t, "/console/plans/1", form)
 	shows(t, asked, 200, "buy the plan", `name="code"`)
+	if strings.Contains(asked.Body, "2fa</p>") {
+		t.Errorf("the page has the text of the API: %s", asked.Body)
+	}
 	verify := hidden(t, asked.Body, "verify")
 	verify.Set("code", strings.Trim(b.code(t), `"`))
 	confirm := b.sends(t, "/console/verify", verify)
-	shows(t, confirm, 200, "Nothing has been done yet", "Starter", "9.90")
+	shows(t, confirm, 200, "Nothing has been done yet", "Starter", "9.90", "Balance now", "25.00 USD", "<strong>15.10 USD</strong>")
 	confirmed := hidden(t, confirm.Body, "buy")
 	if confirmed.Get("idempotency_key") != form.Get("idempotency_key") || confirmed.Get("plan_id") != "1" {
 		t.Errorf("the form was %v and is %v", form, confirmed)

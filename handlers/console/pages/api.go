@@ -65,6 +65,12 @@ func (req *request) call(method, route string, in any) (data any, f *Fault) {
 	if !envelope.Success {
 		f := envelope.Fault
 		f.Status, f.RequestID = answer.status, id
+		switch f.Code { // the API names its methods, which are no words for people
+		case "VERIFICATION_REQUIRED":
+			f.Message = req.text("verify.needed")
+		case "VERIFICATION_EXPIRED":
+			f.Message = req.text("verify.expired")
+		}
 		if seconds, err := strconv.Atoi(answer.header.Get("Retry-After")); err == nil {
 			f.Wait = time.Duration(seconds) * time.Second
 		}
