@@ -128,6 +128,9 @@ func (req *request) refused(name string, f *Fault) {
 		}
 	}
 	if f.Code == "FORBIDDEN" && req.view.Admin { // nothing that is typed anew would help
+		if a := req.page.actions[name]; !has(a.roles, roleOf(&req.view)) {
+			f.Message = req.roleNeeded("error.role_act", a.roles)
+		}
 		req.fail(f)
 		return
 	}

@@ -36,7 +36,7 @@ func (req *request) find() {
 		case !strings.HasPrefix(text, p.prefix):
 			continue
 		case !sees(&req.view, p.page):
-			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text("error.find")})
+			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.roleNeeded("error.find", rolesOf(p.page))})
 		default:
 			req.redirect(p.path + url.PathEscape(text))
 		}
@@ -59,6 +59,12 @@ func (req *request) find() {
 		req.view.Data["found"], req.view.Form = answer, url.Values{"text": {text}}
 		req.load(http.StatusOK)
 	}
+}
+
+// rolesOf returns the roles of a page by its name.
+func rolesOf(name string) string {
+	i := slices.IndexFunc(table, func(p page) bool { return p.name == name })
+	return table[i].roles
 }
 
 // foundPath returns the page of an element of the answer of /api/admin/find.

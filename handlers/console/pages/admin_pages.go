@@ -1,11 +1,13 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -56,6 +58,16 @@ var watchPages = []page{
 	}},
 }
 
+// transferID matches the id of a transfer in a message.
+var transferID = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+
+// monthOf returns the query of the days of a month, by how many months it is ago. Days are those of UTC.
+func monthOf(ago int) string {
+	now := time.Now().UTC()
+	first := time.Date(now.Year(), now.Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC)
+	return url.Values{"from": {first.Format(time.DateOnly)}, "to": {first.AddDate(0, 1, -1).Format(time.DateOnly)}}.Encode()
+}
+
 // span are the parameters of a report; by default it is about the last 30 days.
 const span = "from=-29d to"
 
@@ -97,10 +109,15 @@ func may(v *View, name string) bool {
 var adminFunctions = template.FuncMap{
 	"here":         here,
 	"csv":          csvURL,
+	"columns":      func(file string) []parameter { return fileColumns[file] },
 	"download":     downloadURL,
 	"order_filter": func() string { return orderFilter },
 	"acts":         actsFor,
-	"no_acts":      actionRefusal,
+	"refusal":      actionRefusal,
+	"reserved":     reservedActs,
+	"reserved_at":  reservedHere,
+	"transfer_in":  transferID.FindString,
+	"month":        monthOf,
 	"millis":       func(n any) int64 { return integer(n) / 1000 },
 	"took":         func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
 	"down":         backendsDown,
@@ -155,6 +172,63 @@ func queryOr(v *View, name, value string) string {
 		return v.Form.Get(name)
 	}
 	return value
+}
+
+// roleNeeded returns a message that names the roles of which one is needed, and that of the user.
+func (req *request) roleNeeded(key, roles string) string {
+	return req.text(key, roleNames(req.text, roles), req.text("role."+cmp.Or(roleOf(&req.view), "none")))
+}
+
+// roleNames returns the names of roles, which are separated by spaces.
+func roleNames(text func(key string, args ...any) string, roles string) string {
+	var names []string
+	for role := range strings.FieldsSeq(roles) {
+		names = append(names, text("role."+role))
+	}
+	return strings.Join(names, ", ")
+}
+
+// reserved are the keys of the names of actions that need one of some roles.
+type reserved struct {
+	Roles string
+	Keys  []string
+}
+
+// reserve adds an action to those that need these roles.
+func reserve(all []reserved, roles, key string) []reserved {
+	i := slices.IndexFunc(all, func(r reserved) bool { return r.Roles == roles })
+	if i < 0 {
+		i, all = len(all), append(all, reserved{Roles: roles})
+	}
+	all[i].Keys = append(all[i].Keys, key)
+	return all
+}
+
+// reservedHere returns the actions of the page that the role of its user cannot take.
+func reservedHere(v *View) (all []reserved) {
+	for _, p := range table {
+		if p.name != v.Page {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.actions)) {
+			if roles := p.actions[name].roles; !has(roles, roleOf(v)) {
+				all = reserve(all, roles, "act."+name)
+			}
+		}
+	}
+	return all
+}
+
+// reservedActs returns the actions on a user that the role of the user of the page cannot take. user is nil
+// if the role does not see them.
+func reservedActs(v *View, user map[string]any) (all []reserved) {
+	for _, p := range slices.Concat(adminActionPages, cancelPages) {
+		if p.isFor(v.Self) || p.fits != nil && (user == nil || !p.fits(user)) {
+			continue
+		}
+		all = reserve(all, p.roles, "title."+p.name)
+	}
+	return all
 }
 
 // actionRefusal returns the key of the message that says why the user of the page cannot act on another

@@ -44,6 +44,7 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"with_query": withQuery,
 		"form":       formOf,
 		"query":      queryOf,
+		"role_names": func(roles string) string { return roleNames(l.text, roles) },
 	}
 	for _, area := range []template.FuncMap{overviewFunctions, usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions, adminFunctions} {
 		maps.Copy(all, area)

@@ -126,11 +126,11 @@ func (req *request) enter(p *page) bool {
 	if f == nil {
 		req.view.Self, _ = self.(map[string]any)
 		if !p.isFor(req.view.Self) {
-			message := "error.role"
-			if roleOf(&req.view) == "" {
-				message = "error.staff"
+			message := req.text("error.staff")
+			if roleOf(&req.view) != "" {
+				message = req.roleNeeded("error.role", p.roles)
 			}
-			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text(message)})
+			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: message})
 			return false
 		}
 		return true
