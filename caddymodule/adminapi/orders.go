@@ -3,6 +3,7 @@ package adminapi
 import (
 	"cmp"
 	"encoding/csv"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -85,17 +86,26 @@ func listOrders(c *call) (any, error) {
 		shown.Items[i] = Order{o, names[o.User]}
 	}
 	if totals {
-		shown.Totals, err = c.orderTotals(f)
+		shown.Totals, shown.TotalsPartial, err = c.orderTotals(f)
 	}
 	return shown, err
 }
 
-// OrderPage is a part of a list of orders. It has the totals of the whole list if the request has
-// `totals`.
+// OrderPage is a part of a list of orders. It has the totals of the list if the request has `totals`.
 type OrderPage struct {
 	Page[Order]
 	Totals []OrderTotal `json:"totals,omitempty"`
+
+	// TotalsPartial is set if the list has more than maxTotalled orders: the totals are of the latest.
+	TotalsPartial bool `json:"totals_partial,omitempty"`
 }
+
+// maxTotalled is the maximum number of orders whose sums an answer has. A report on payments and a CSV file
+// have all.
+const maxTotalled = 5000
+
+// errEnough ends a scan.
+var errEnough = errors.New("the scan has read enough")
 
 // OrderTotal has the sums of the orders of a list in one currency. The amounts that were moved are those
 // of the ledger.
@@ -143,10 +153,14 @@ func (c *call) scanOrders(f billing.OrderFilter, fn func(records.Order) error) e
 	}
 }
 
-// orderTotals returns the sums of a list of orders, by currency.
-func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
-	sums := make(map[string]*OrderTotal)
+// orderTotals returns the sums of the latest maxTotalled orders of a list, by currency, and whether the list
+// has more.
+func (c *call) orderTotals(f billing.OrderFilter) (_ []OrderTotal, partial bool, _ error) {
+	sums, read := make(map[string]*OrderTotal), 0
 	err := c.scanOrders(f, func(o records.Order) error {
+		if read++; read > maxTotalled {
+			return errEnough
+		}
 		sum := sums[o.Currency]
 		if sum == nil {
 			sum = &OrderTotal{Currency: o.Currency}
@@ -167,7 +181,10 @@ func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		totals = append(totals, *sums[currency])
 	}
-	return totals, err
+	if partial = errors.Is(err, errEnough); partial {
+		err = nil
+	}
+	return totals, partial, err
 }
 
 // writeOrders writes a list of orders as CSV.

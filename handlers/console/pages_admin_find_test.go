@@ -151,3 +151,29 @@ func TestFindReadsAtMostAPage(t *testing.T) {
 		}
 	}
 }
+
+// TestTheCallsOfAKeyReadItsOwnerAlone counts the keys of the store that lists read among many users.
+func TestTheCallsOfAKeyReadItsOwnerAlone(t *testing.T) {
+	a := administer(t)
+	b, _ := withRole(t, a.Gate, "support")
+	read := func(path string) int64 {
+		t.Helper()
+		b.page(t, path) // the session is marked as used now
+		before := a.Reads()
+		shows(t, b.page(t, path), 200, a.customer.name)
+		return a.Reads() - before
+	}
+	paths := []string{"/console/admin/calls?key=" + a.customer.keys[0].ID, "/console/admin/calls?user=" + a.id, "/console/admin/orders", "/console/admin/users?q=" + a.customer.name}
+	alone := map[string]int64{}
+	for _, path := range paths {
+		alone[path] = read(path)
+	}
+	for i := range 200 {
+		a.MustAdmin(t, http.MethodPost, "/modelgate/users", map[string]any{"name": fmt.Sprintf("more-%03d", i)}, nil)
+	}
+	for _, path := range paths {
+		if many := read(path); many > alone[path]+10 {
+			t.Errorf("%s reads %d keys among many users, and %d before", path, many, alone[path])
+		}
+	}
+}

@@ -269,7 +269,7 @@ func TestTheListsOfTheAdministrationFilter(t *testing.T) {
 	if home := finance.page(t, "/console/admin"); strings.Contains(ledger.Body+home.Body, "/tasks/") || strings.Contains(home.Body, "task_") {
 		t.Error("finance is led to tasks")
 	}
-	shows(t, finance.seeks(t, a.task), 403, "Your role cannot open the page")
+	shows(t, finance.seeks(t, a.task), 403, "needs the role Administrator, Support")
 	for path, status := range map[string]int{
 		"calls?status=abc": 400, "calls?user=nobody": 404, "calls?from=yesterday": 400, "calls?min_cost=x": 400, "orders?user=nobody": 404, "orders?from=x": 400,
 		"mismatches?user=nobody": 404, "mismatches?kind=x": 400, "tasks?user=nobody": 404, "receipts?from=x": 400, "usage?from=x": 400, "usage?group=x": 400, "usage?user=nobody": 404,

@@ -127,7 +127,7 @@ func moneyAction(name, part, route, fields, caseField string, fits func(user map
 	}
 	p.actions = map[string]*action{
 		name:             do("POST", route, fields+" reason idempotency_key=case", after("/admin/users/{user}", name)),
-		name + "_review": {calls: []call{{fields: fields + " reason:said! " + caseField}}, check: func(req *request) *Fault { return req.checkMoney(name) }, review: name + "_review"},
+		name + "_review": {calls: []call{{fields: fields + " reason:reason! " + caseField}}, check: func(req *request) *Fault { return req.checkMoney(name) }, review: name + "_review"},
 	}
 	p.actions[name].review = name + "_review"
 	return p
