@@ -32,7 +32,7 @@ var layers = []struct {
 	{"handlers/reply", []string{"internal/bodymem", "internal/dialect", "internal/fault", "internal/requestid"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"handlers/demo", nil, true},
-	{"handlers/console/pages", []string{"handlers/reply", "internal/fault", "internal/usage", "docs", "money"}, false},
+	{"handlers/console/pages", []string{"handlers/reply", "internal/fault", "internal/identity/credential", "internal/usage", "docs", "money"}, false},
 	{"handlers/console", []string{"handlers/console/pages", "handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments", "settings"}, true},
 	{"handlers/docs", []string{"handlers/reply", "caddymodule", "docs", "internal"}, true},
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "backends"}, true},

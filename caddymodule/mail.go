@@ -141,14 +141,21 @@ func (a *App) CheckMail() *fault.Fault {
 	return nil
 }
 
+// ConsolePage returns the address of a page of the console; path is below that of the pages. Without a
+// base_url it is without the host. It is empty if no site has pages.
+func (a *App) ConsolePage(path string) string {
+	if a.console.path == "" {
+		return ""
+	}
+	return a.BaseURL + a.console.path + path
+}
+
 // SendMail queues a mail to a user. It sets Site, User and Minutes of facts. Their Link is a path below
 // that of the console. It does not block; failures are in the log.
 func (a *App) SendMail(runtime *Runtime, kind string, to identity.Recipient, facts mail.Facts) {
 	facts.Site, facts.User, facts.Minutes = a.Issuer(), to.UserName, int(identity.MailCodeLife/time.Minute)
-	if a.console.path == "" {
-		facts.Link = ""
-	} else if facts.Link != "" {
-		facts.Link = a.BaseURL + a.console.path + facts.Link
+	if facts.Link != "" {
+		facts.Link = a.ConsolePage(facts.Link)
 	}
 	message, err := mail.Write(kind, to.Language, to.Address, to.UserID, facts)
 	if err != nil {

@@ -20,7 +20,7 @@ func (c *exampleClient) administration(t *testing.T) {
 	}
 	user := c.real["usr_4mXq0Zt9RkLw2Hsd"]
 	c.do(t, "getVerification", exampleRequest{header: admin})
-	do("verifyStore", "getVerification", "getGatewayStatus", "listUsers", "getUser", "changeUserLimits", "getUser", "setRole")
+	do("verifyStore", "getVerification", "getGatewayStatus", "findAny", "listUsers", "getUser", "changeUserLimits", "getUser", "setRole")
 	c.g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+user+"/role", map[string]any{"role": "none"}, nil)
 
 	// Money. Nothing is available when the payment is refunded, so the user owes it. An image of an
@@ -28,6 +28,9 @@ func (c *exampleClient) administration(t *testing.T) {
 	do("listAllPlans", "grantPlan", "listUserSubscriptions", "creditWallet", "debitWallet", "listUserLedger", "listAllOrders")
 	order := c.data(t, "getAnyOrder", exampleRequest{header: admin})
 	payment, _ := order["payment"].(string)
+	transfers, _ := order["transfers"].([]any)
+	c.real["326bb339f3524fc87554d203b8478021"], _ = transfers[0].(object)["transfer_id"].(string)
+	do("getTransfer")
 	wallet := c.g.WalletAtRest(t, user)
 	c.g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+user+"/debit", map[string]any{"amount": wallet.Balance - wallet.Held, "reason": "test"}, nil)
 	body := c.replaced(`{"id":"notice_03","type":"refunded","data":{"trade_no":"4mXq0Zt9RkLw2Hsd4mXq0Zt9RkLw2Hsd","payment":"` + payment + `","amount":"20.00","currency":"USD"}}`)

@@ -14,6 +14,7 @@ import (
 	"io"
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -133,19 +134,20 @@ func listed[T any](items []T, err error) (any, error) {
 
 // Status is the state of a running gateway.
 type Status struct {
-	Ready       bool          `json:"ready"`
-	Reason      string        `json:"reason,omitempty"` // why it is not ready
-	Version     string        `json:"version"`          // of the running program
-	Commit      string        `json:"commit,omitempty"`
-	Caddy       string        `json:"caddy"` // version
-	Store       string        `json:"store"`
-	Calls       int64         `json:"calls_in_flight"`
-	Users       int           `json:"users"`
-	Credentials int           `json:"credentials"`      // in force
-	Models      []string      `json:"models"`           // that callers can list
-	Restricted  []string      `json:"users_restricted"` // because of uncollected costs
-	LastBackup  int64         `json:"last_backup"`      // Unix seconds; 0: none
-	Stats       storage.Stats `json:"store_stats"`
+	Ready       bool              `json:"ready"`
+	Reason      string            `json:"reason,omitempty"` // why it is not ready
+	Version     string            `json:"version"`          // of the running program
+	Commit      string            `json:"commit,omitempty"`
+	Caddy       string            `json:"caddy"` // version
+	Store       string            `json:"store"`
+	Calls       int64             `json:"calls_in_flight"`
+	Users       int               `json:"users"`
+	Credentials int               `json:"credentials"`                      // in force
+	Models      []string          `json:"models"`                           // that callers can list
+	Restricted  []string          `json:"users_restricted"`                 // because of uncollected costs
+	Names       map[string]string `json:"users_restricted_names,omitempty"` // of these users, by id
+	LastBackup  int64             `json:"last_backup"`                      // Unix seconds; 0: none
+	Stats       storage.Stats     `json:"store_stats"`
 }
 
 func showStatus(c *call) (any, error) {
@@ -157,6 +159,7 @@ func showStatus(c *call) (any, error) {
 		Calls: c.Calls(), Credentials: c.Directory.Count(), Stats: c.Store.Stats(),
 		Restricted: append([]string{}, restricted...),
 	}
+	status.Names, _ = c.Directory.Names(c.ctx(), slices.Values(restricted))
 	status.LastBackup, _ = c.LastBackup(c.ctx()) // if this fails, the probe below fails too
 	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
 	if users, listErr := c.Directory.Users(c.ctx()); listErr == nil {

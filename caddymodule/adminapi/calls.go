@@ -10,6 +10,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -42,7 +43,7 @@ func listCalls(c *call) (any, error) {
 	}
 	names := map[string]string{user.ID: user.Name}
 	if user.ID == "" {
-		if names, err = c.userNames(); err != nil {
+		if names, err = c.callers(c.q.Text("key")); err != nil {
 			return nil, err
 		}
 	}
@@ -67,6 +68,21 @@ func listCalls(c *call) (any, error) {
 		page.Next = calls[len(calls)-1].RequestID
 	}
 	return page, err
+}
+
+// callers returns the names of the users who can have made calls with a key, by id: its owner. Without a
+// key, and for a key that was dropped, they are all users.
+func (c *call) callers(key string) (map[string]string, error) {
+	if key != "" {
+		found, _, err := c.Directory.FindKeys(c.ctx(), key, 1)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 1 && found[0].ID == key {
+			return namesOf(c, found, func(k identity.KeyMatch) string { return k.UserID })
+		}
+	}
+	return c.userNames()
 }
 
 // span returns the times `from` and `to` of the query as a half-open interval. Each is a day or a

@@ -21,13 +21,17 @@ func reported[T any](c *call, rows []T, write func(io.Writer, []T) error) (any, 
 // rely on the columns.
 func WriteUsageCSV(out io.Writer, rows []UsageRow) error {
 	w := csv.NewWriter(out)
-	_ = w.Write(slices.Concat([]string{"day", "user_id", "user", "key_id", "model", "calls"}, usage.KindNames(), []string{"cost", "uncollected", "tasks"}))
+	_ = w.Write(slices.Concat([]string{"day", "user_id", "user", "key_id", "key_name", "console_key", "model", "calls"}, usage.KindNames(), []string{"cost", "uncollected", "tasks"}))
 	for _, row := range rows {
 		day := ""
 		if row.Day != "" {
 			day = row.Day.String()
 		}
-		line := append(make([]string, 0, 9+usage.Kinds), day, row.UserID, PlainCell(row.User), row.KeyID, PlainCell(row.Model), strconv.FormatInt(row.Calls, 10))
+		console := ""
+		if row.ConsoleKey {
+			console = "true"
+		}
+		line := append(make([]string, 0, 11+usage.Kinds), day, row.UserID, PlainCell(row.User), row.KeyID, PlainCell(row.KeyName), console, PlainCell(row.Model), strconv.FormatInt(row.Calls, 10))
 		for _, n := range row.Tokens.ByKind() {
 			line = append(line, strconv.FormatInt(n, 10))
 		}

@@ -151,11 +151,12 @@ func removeUserLimits(c *call) (any, error) {
 // OneTimeCode is a one-time code. Only this answer has it.
 type OneTimeCode struct {
 	Code string `json:"code"`
+	Page string `json:"page,omitempty"` // of the console, on which the user enters it; empty: there are no pages
 }
 
 func issueResetCode(c *call) (any, error) {
 	code, err := c.Directory.IssueResetCode(c.ctx(), c.actor, c.path("user"))
-	return OneTimeCode{code.Reveal()}, err
+	return OneTimeCode{code.Reveal(), c.app.ConsolePage("/reset")}, err
 }
 
 // AccessToken is an access token. Only this answer has it.

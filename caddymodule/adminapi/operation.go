@@ -24,10 +24,11 @@ type call struct {
 
 	app    *caddymodule.App
 	r      *http.Request
-	q      *query.Query // for operations that change nothing
-	actor  string       // Operator, or the id of an administrator
-	reason string       // of a change; empty: the operator gave none
-	body   []byte       // of a change, without the reason; empty: there is none
+	q      *query.Query  // for operations that change nothing
+	actor  string        // Operator, or the id of an administrator
+	role   identity.Role // of the administrator; empty: the operator
+	reason string        // of a change; empty: the operator gave none
+	body   []byte        // of a change, without the reason; empty: there is none
 }
 
 func (c *call) ctx() context.Context    { return c.r.Context() }
@@ -92,7 +93,7 @@ func (o *Operation) Run(runtime *caddymodule.Runtime, app *caddymodule.App, r *h
 		}
 	}
 	if by != nil {
-		c.actor = by.UserID
+		c.actor, c.role = by.UserID, by.Role
 		c.r = c.r.WithContext(audit.WithAddress(c.ctx(), by.Address))
 		if err := o.checkOwner(c, by); err != nil {
 			return nil, err

@@ -3,6 +3,7 @@ package adminapi
 import (
 	"cmp"
 	"encoding/csv"
+	"errors"
 	"io"
 	"maps"
 	"slices"
@@ -46,6 +47,14 @@ type OrderLeg struct {
 	Amount  money.Amount    `json:"amount"`
 }
 
+func shownTransfer(x *journal.Transfer) OrderTransfer {
+	legs := make([]OrderLeg, len(x.Legs))
+	for i, leg := range x.Legs {
+		legs[i] = OrderLeg{leg.Account, leg.Amount}
+	}
+	return OrderTransfer{x.ID, x.Time / 1000, x.Kind, legs}
+}
+
 func listOrders(c *call) (any, error) {
 	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
@@ -77,19 +86,29 @@ func listOrders(c *call) (any, error) {
 		shown.Items[i] = Order{o, names[o.User]}
 	}
 	if totals {
-		shown.Totals, err = c.orderTotals(f)
+		shown.Totals, shown.TotalsPartial, err = c.orderTotals(f)
 	}
 	return shown, err
 }
 
-// OrderPage is a part of a list of orders. It has the totals of the whole list if the request has
-// `totals`.
+// OrderPage is a part of a list of orders. It has the totals of the list if the request has `totals`.
 type OrderPage struct {
 	Page[Order]
 	Totals []OrderTotal `json:"totals,omitempty"`
+
+	// TotalsPartial is set if the list has more than maxTotalled orders: the totals are of the latest.
+	TotalsPartial bool `json:"totals_partial,omitempty"`
 }
 
-// OrderTotal has the sums of the orders of a list in one currency.
+// maxTotalled is the maximum number of orders whose sums an answer has. A report on payments and a CSV file
+// have all.
+const maxTotalled = 5000
+
+// errEnough ends a scan.
+var errEnough = errors.New("the scan has read enough")
+
+// OrderTotal has the sums of the orders of a list in one currency. The amounts that were moved are those
+// of the ledger.
 type OrderTotal struct {
 	Currency string       `json:"currency"`
 	Orders   int64        `json:"orders"`
@@ -97,6 +116,8 @@ type OrderTotal struct {
 	Paid     money.Amount `json:"paid"`   // of those that were paid
 	Refunded money.Amount `json:"refunded"`
 	Disputed money.Amount `json:"disputed"`
+	Restored money.Amount `json:"restored"`
+	Net      money.Amount `json:"net"` // paid - refunded - disputed + restored
 }
 
 // ordersOf returns a part of a list of orders. The store finds the id of a payment only together with
@@ -132,10 +153,14 @@ func (c *call) scanOrders(f billing.OrderFilter, fn func(records.Order) error) e
 	}
 }
 
-// orderTotals returns the sums of a list of orders, by currency.
-func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
-	sums := make(map[string]*OrderTotal)
+// orderTotals returns the sums of the latest maxTotalled orders of a list, by currency, and whether the list
+// has more.
+func (c *call) orderTotals(f billing.OrderFilter) (_ []OrderTotal, partial bool, _ error) {
+	sums, read := make(map[string]*OrderTotal), 0
 	err := c.scanOrders(f, func(o records.Order) error {
+		if read++; read > maxTotalled {
+			return errEnough
+		}
 		sum := sums[o.Currency]
 		if sum == nil {
 			sum = &OrderTotal{Currency: o.Currency}
@@ -148,13 +173,18 @@ func (c *call) orderTotals(f billing.OrderFilter) ([]OrderTotal, error) {
 		}
 		sum.Refunded += o.Refunded
 		sum.Disputed += o.Disputed
+		sum.Restored += o.Restored
+		sum.Net += o.Net()
 		return nil
 	})
 	totals := make([]OrderTotal, 0, len(sums))
 	for _, currency := range slices.Sorted(maps.Keys(sums)) {
 		totals = append(totals, *sums[currency])
 	}
-	return totals, err
+	if partial = errors.Is(err, errEnough); partial {
+		err = nil
+	}
+	return totals, partial, err
 }
 
 // writeOrders writes a list of orders as CSV.
@@ -164,11 +194,11 @@ func (c *call) writeOrders(w io.Writer, f billing.OrderFilter) error {
 		return err
 	}
 	out := csv.NewWriter(w)
-	_ = out.Write([]string{"trade_no", "created_at", "paid_at", "user_id", "user", "provider", "payment", "status", "amount", "refunded", "disputed", "currency"})
+	_ = out.Write([]string{"trade_no", "created_at", "paid_at", "user_id", "user", "provider", "payment", "status", "amount", "refunded", "disputed", "restored", "net", "currency"})
 	err = c.scanOrders(f, func(o records.Order) error {
 		_ = out.Write([]string{
 			o.TradeNo, csvTime(o.Created), csvTime(o.PaidAt), o.User, PlainCell(names[o.User]), o.Provider, PlainCell(o.Payment), string(o.Status),
-			o.Amount.String(), o.Refunded.String(), o.Disputed.String(), o.Currency,
+			o.Amount.String(), o.Refunded.String(), o.Disputed.String(), o.Restored.String(), o.Net().String(), o.Currency,
 		})
 		return out.Error()
 	})
@@ -196,12 +226,8 @@ func showOrder(c *call) (any, error) {
 		History: d.Changes(now), Notices: append([]records.OrderNotice{}, d.Notices...),
 		Mismatches: shownMismatches(d.Mismatches, names), Transfers: make([]OrderTransfer, len(d.Booked)),
 	}
-	for i, x := range d.Booked {
-		legs := make([]OrderLeg, len(x.Legs))
-		for j, leg := range x.Legs {
-			legs[j] = OrderLeg{leg.Account, leg.Amount}
-		}
-		shown.Transfers[i] = OrderTransfer{x.ID, x.Time / 1000, x.Kind, legs}
+	for i := range d.Booked {
+		shown.Transfers[i] = shownTransfer(&d.Booked[i])
 	}
 	return shown, err
 }
@@ -254,12 +280,28 @@ func listMismatches(c *call) (any, error) {
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	list, next, err := c.Billing.Mismatches(c.ctx(), f, p.After, p.Limit)
+	list, next, err := c.mismatchesOf(f, p.After, p.Limit)
 	if err != nil {
 		return nil, err
 	}
 	names, err := c.namesOfMismatches(list, "")
 	return Page[Mismatch]{shownMismatches(list, names), next}, err
+}
+
+// mismatchesOf returns a part of a list of mismatches. As in ordersOf, the store finds the id of a payment
+// only together with its service.
+func (c *call) mismatchesOf(f billing.MismatchFilter, after string, limit int64) (list []*records.MismatchRecord, next string, err error) {
+	if f.Payment == "" || f.Provider != "" {
+		return c.Billing.Mismatches(c.ctx(), f, after, limit)
+	}
+	for _, f.Provider = range c.app.Payments() {
+		found, _, err := c.Billing.Mismatches(c.ctx(), f, "", limit)
+		if err != nil {
+			return nil, "", err
+		}
+		list = append(list, found...)
+	}
+	return list, "", nil
 }
 
 func resolveMismatch(c *call) (any, error) {

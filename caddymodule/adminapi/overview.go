@@ -26,7 +26,7 @@ type UserDetail struct {
 	Sessions      []identity.Session `json:"sessions"`
 	Calls         []Call             `json:"calls"`  // the latest
 	Tasks         []Task             `json:"tasks"`  // the latest
-	Orders        []records.Order    `json:"orders"` // the latest that are pending, in review or disputed
+	Orders        []Order            `json:"orders"` // the latest that are pending, in review or disputed
 }
 
 // Restriction is the reason why the calls of a user are restricted: their uncollected costs in the
@@ -64,7 +64,11 @@ func showUser(c *call) (any, error) {
 		shown.Tasks, errs[4] = c.shownTasks(tasks)
 	}
 	unsettled := billing.OrderFilter{User: user.ID, Status: []records.OrderStatus{records.Pending, records.Review, records.Disputed}}
-	shown.Orders, _, errs[5] = c.Billing.ListOrders(ctx, unsettled, "", query.MaxPage)
+	orders, _, err := c.Billing.ListOrders(ctx, unsettled, "", query.MaxPage)
+	errs[5], shown.Orders = err, make([]Order, len(orders))
+	for i, o := range orders {
+		shown.Orders[i] = Order{o, user.Name}
+	}
 	locked, err := c.Directory.LockedUntil(ctx, user.Name, c.app.LoginLimits())
 	if errs[6] = err; !locked.IsZero() {
 		shown.LockedUntil = locked.Unix()

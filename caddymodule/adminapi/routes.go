@@ -28,6 +28,7 @@ var operations = []Operation{
 	{method: "POST", path: "verify", handle: verifyStore},
 	{method: "POST", path: "secret/rotate", handle: func(c *call) (any, error) { return c.RotateMasterKey(c.ctx()) }},
 
+	{method: "GET", path: "find", handle: find},
 	{method: "GET", path: "users", handle: listUsers},
 	{method: "POST", path: "users", take: taking(createUser)},
 	{method: "GET", path: "users/{user}", handle: showUser},
@@ -71,6 +72,7 @@ var operations = []Operation{
 	{method: "GET", path: "payments", handle: reportPayments},
 	{method: "GET", path: "sales", handle: reportSales},
 	{method: "GET", path: "ledger", handle: exportLedger},
+	{method: "GET", path: "transfers/{transfer}", handle: showTransfer},
 
 	{method: "GET", path: "tasks", handle: listTasks},
 	{method: "GET", path: "tasks/unfinished", handle: listUnfinishedTasks},

@@ -23,6 +23,8 @@ type Task struct {
 	task.Detail
 
 	User         string `json:"user,omitempty"` // the name
+	KeyName      string `json:"key_name,omitempty"`
+	ConsoleKey   bool   `json:"console_key,omitempty"` // it was made in the console
 	Polled       int64  `json:"polled,omitempty"`
 	Due          int64  `json:"due,omitempty"`
 	Deadline     int64  `json:"deadline,omitempty"`
@@ -53,7 +55,8 @@ func (c *call) shownTask(t *task.Task, err error) (any, error) {
 // TaskDetail is a task with its payments.
 type TaskDetail struct {
 	Task
-	Paid []TaskPayment `json:"paid"` // the hold of each account; after the end, the charge of each account
+	Callback bool          `json:"callback,omitempty"` // it has a callback that can be sent again
+	Paid     []TaskPayment `json:"paid"`               // the hold of each account; after the end, the charge of each account
 }
 
 // TaskPayment is the amount that a task holds from an account or was charged to it.
@@ -78,7 +81,16 @@ func showTask(c *call) (any, error) {
 	if t.CompletedAt == 0 && err == nil {
 		x, err = c.Ledger.Transfer(c.ctx(), hold)
 	}
-	shown := TaskDetail{newTask(t, names), []TaskPayment{}}
+	if err != nil {
+		return nil, err
+	}
+	labels, err := c.Directory.KeyLabels(c.ctx(), map[string]string{t.Detail.Key: t.Detail.User})
+	if err != nil {
+		return nil, err
+	}
+	shown := TaskDetail{Task: newTask(t, names), Paid: []TaskPayment{}}
+	shown.Callback, err = c.Tasks.Redeliverable(c.ctx(), t.ID)
+	shown.KeyName, shown.ConsoleKey = labels[t.Detail.Key].Name, labels[t.Detail.Key].Console
 	for _, leg := range x.Legs {
 		amount := leg.Held
 		if t.CompletedAt != 0 {

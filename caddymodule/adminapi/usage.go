@@ -8,6 +8,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -15,10 +16,10 @@ import (
 // UsageRow is a row of the usage report. Fields that the report is not grouped by are
 // empty.
 type UsageRow struct {
-	Day    journal.Day  `json:"day,omitempty"`
-	UserID string       `json:"user_id,omitempty"`
-	User   string       `json:"user,omitempty"`
-	KeyID  string       `json:"key_id,omitempty"`
+	Day    journal.Day `json:"day,omitempty"`
+	UserID string      `json:"user_id,omitempty"`
+	User   string      `json:"user,omitempty"`
+	KeyRef
 	Model  string       `json:"model,omitempty"`
 	Calls  int64        `json:"calls"`
 	Tasks  int64        `json:"tasks"` // number of charged tasks
@@ -27,11 +28,18 @@ type UsageRow struct {
 	Lost   money.Amount `json:"uncollected,omitempty"`
 }
 
+// KeyRef names a key in a report.
+type KeyRef struct {
+	KeyID      string `json:"key_id,omitempty"`
+	KeyName    string `json:"key_name,omitempty"`
+	ConsoleKey bool   `json:"console_key,omitempty"` // the hidden key of tasks that were made in the console
+}
+
 // groups are the fields by which a usage report can be grouped.
 var groups = map[string]func(row *UsageRow, u *journal.Usage){
 	"day":   func(row *UsageRow, u *journal.Usage) { row.Day = u.Day },
 	"user":  func(row *UsageRow, u *journal.Usage) { row.UserID = u.User },
-	"key":   func(row *UsageRow, u *journal.Usage) { row.KeyID = u.Key },
+	"key":   func(row *UsageRow, u *journal.Usage) { row.UserID, row.KeyID = u.User, u.Key },
 	"model": func(row *UsageRow, u *journal.Usage) { row.Model = u.Model },
 }
 
@@ -79,9 +87,19 @@ func reportUsage(c *call) (any, error) {
 		return nil, err
 	}
 	names, err := namesOf(c, slices.Collect(maps.Keys(sums)), func(row UsageRow) string { return row.UserID })
+	if err != nil {
+		return nil, err
+	}
+	owners := make(map[string]string)
+	for row := range sums {
+		if row.KeyID != "" {
+			owners[row.KeyID] = row.UserID
+		}
+	}
+	labels, err := c.Directory.KeyLabels(c.ctx(), owners)
 	rows := make([]UsageRow, 0, len(sums))
 	for _, row := range sums {
-		row.User = names[row.UserID]
+		row.User, row.KeyRef = names[row.UserID], refOf(row.KeyID, labels)
 		rows = append(rows, *row)
 	}
 	slices.SortFunc(rows, func(a, b UsageRow) int {
@@ -91,6 +109,11 @@ func reportUsage(c *call) (any, error) {
 		return nil, err
 	}
 	return reported(c, rows, WriteUsageCSV)
+}
+
+// refOf returns the reference to a key with its label.
+func refOf(id string, labels map[string]identity.KeyLabel) KeyRef {
+	return KeyRef{id, labels[id].Name, labels[id].Console}
 }
 
 // day returns a day of the query, such as 2026-11-20, or an empty one for no bound.

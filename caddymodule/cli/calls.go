@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
-	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -115,7 +114,7 @@ var (
 	printSessions = rows("SESSION\tOPENED\tSEEN\tENDS\tFROM\tBROWSER", func(s *identity.Session) []any {
 		return []any{s.ID, moment(s.Created), moment(s.Seen), moment(s.Expires), dash(s.Address), dash(s.Agent)}
 	})
-	printUnsettled = rows("ORDER\tPROVIDER\tAMOUNT\tSTATUS\tOPENED\tENDS", func(o *records.Order) []any {
+	printUnsettled = rows("ORDER\tPROVIDER\tAMOUNT\tSTATUS\tOPENED\tENDS", func(o *adminapi.Order) []any {
 		return []any{o.TradeNo, o.Provider, o.Amount.String() + " " + o.Currency, o.Status, moment(o.Created), moment(o.ExpiresAt)}
 	})
 )

@@ -46,17 +46,17 @@ var (
 	paymentFlag  = flag{name: "payment", value: "", help: "Only those of this payment, by its id at the payment service"}
 )
 
-var printOrders = rows("ORDER\tUSER\tPROVIDER\tAMOUNT\tSTATUS\tOPENED\tPAID\tPAYMENT\tREFUNDED\tDISPUTED", func(o *adminapi.Order) []any {
+var printOrders = rows("ORDER\tUSER\tPROVIDER\tAMOUNT\tSTATUS\tOPENED\tPAID\tPAYMENT\tREFUNDED\tDISPUTED\tRESTORED", func(o *adminapi.Order) []any {
 	return []any{
 		o.TradeNo, cmp.Or(o.UserName, o.User), o.Provider, o.Amount.String() + " " + o.Currency, o.Status,
-		moment(o.Created), moment(o.PaidAt), dash(o.Payment), o.Refunded, o.Disputed,
+		moment(o.Created), moment(o.PaidAt), dash(o.Payment), o.Refunded, o.Disputed, o.Restored,
 	}
 })
 
 var printOrder = decoded(func(w *tabwriter.Writer, o *adminapi.OrderDetail) {
 	fmt.Fprintf(w, "order\t%s\nuser\t%s, %s\nprovider\t%s\nstatus\t%s\n", o.TradeNo, dash(o.UserName), o.User, o.Provider, o.Status)
 	fmt.Fprintf(w, "payment\t%s\ncheckout\t%s\n", dash(o.Payment), dash(o.Page))
-	fmt.Fprintf(w, "amount\t%v %s\nrefunded\t%v\ndisputed\t%v\n", o.Amount, o.Currency, o.Refunded, o.Disputed)
+	fmt.Fprintf(w, "amount\t%v %s\nrefunded\t%v\ndisputed\t%v\nrestored\t%v\n", o.Amount, o.Currency, o.Refunded, o.Disputed, o.Restored)
 	fmt.Fprintf(w, "taken back\t%v from the wallet, %v as owed\n", o.TakenWallet, o.TakenOwed)
 	fmt.Fprintf(w, "opened\t%s\nexpires\t%s\npaid\t%s\n", moment(o.Created), moment(o.ExpiresAt), moment(o.PaidAt))
 	fmt.Fprintln(w, "\nSTATUS\tSINCE")

@@ -88,7 +88,7 @@ func TestOrdersCanBeFiltered(t *testing.T) {
 	if got := runJSON[orderPage](t, g, "order", "list", "--limit", "1", "--status", "refunded").Items[0]; got.User != bob.UserID || got.UserName == "" || got.Refunded != "2.00" || got.Payment != "pay_"+second {
 		t.Errorf("the order is %+v", got)
 	}
-	if got := table(t, g, "order", "list", "--limit", "1"); len(got) != 3 || got[0] != "ORDER | USER | PROVIDER | AMOUNT | STATUS | OPENED | PAID | PAYMENT | REFUNDED | DISPUTED" ||
+	if got := table(t, g, "order", "list", "--limit", "1"); len(got) != 3 || got[0] != "ORDER | USER | PROVIDER | AMOUNT | STATUS | OPENED | PAID | PAYMENT | REFUNDED | DISPUTED | RESTORED" ||
 		!strings.HasPrefix(got[1], fifth+" | user-") || !strings.Contains(got[1], " | demo | 5.00 USD | pending | ") || got[2] != "There are more: --after "+fifth {
 		t.Errorf("the list is %q", got)
 	}

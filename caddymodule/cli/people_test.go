@@ -63,6 +63,17 @@ func TestAPasswordIsReadOnlyFromAFileOrStandardInput(t *testing.T) {
 	}
 }
 
+func TestCommandsNameThePageOfTheConsoleAndTheRole(t *testing.T) {
+	g := gatetest.Start(t, console)
+	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")
+	if _, stdout, _ := g.Command(t, "", "user", "reset-password", "ann"); !strings.Contains(stdout, "on the page /console/reset,") || !strings.Contains(stdout, "POST /api/user/password/reset") {
+		t.Errorf("the command prints %s", stdout)
+	}
+	if rows := table(t, g, "user", "role", "ann", "support"); !strings.HasSuffix(rows[0], "| ROLE | STATE") || !strings.HasSuffix(rows[1], "| support | active") {
+		t.Errorf("the command prints %q", rows)
+	}
+}
+
 func TestCommandsResetFactorsAndPasswordsAndSignOut(t *testing.T) {
 	g := gatetest.Start(t, console)
 	g.Command(t, gatetest.Password, "user", "create", "ann", "--password-stdin")

@@ -113,11 +113,8 @@ func dash(word string) string {
 	return word
 }
 
-var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tSTATE", func(u *adminapi.User) []any {
+var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tROLE\tSTATE", func(u *adminapi.User) []any {
 	state, token := "active", "-"
-	if u.Role != "" {
-		state = string(u.Role)
-	}
 	if u.Disabled {
 		state = "disabled"
 	}
@@ -131,7 +128,7 @@ var printUsers = rows("ID\tNAME\tCREATED\tTOKEN\tFACTORS\tLIMITS\tSTATE", func(u
 	if u.Factors.Passkeys > 0 {
 		factors = append(factors, counted(u.Factors.Passkeys, "passkey", "passkeys"))
 	}
-	return []any{u.ID, u.Name, moment(u.Created), token, dash(strings.Join(factors, ", ")), u.Limits, state}
+	return []any{u.ID, u.Name, moment(u.Created), token, dash(strings.Join(factors, ", ")), u.Limits, dash(string(u.Role)), state}
 })
 
 var printEvents = rows("TIME\tACTOR\tACTION\tCHANGE\tREASON\tADDRESS\tREQUEST", func(e *adminapi.Event) []any {
@@ -197,8 +194,12 @@ func printToken(w *tabwriter.Writer, c *call, answer []byte) error {
 
 func printResetCode(w *tabwriter.Writer, c *call, answer []byte) error {
 	return decoded(func(w *tabwriter.Writer, code *adminapi.OneTimeCode) {
-		fmt.Fprintf(w, "The code for %s, which is shown only once, is valid for 24 hours or until the next one:\n\n%s\n\nThe user sends it with the new password to POST /api/user/password/reset.\n",
-			c.args["user"], code.Code)
+		where := "sends it with the new password to POST /api/user/password/reset"
+		if code.Page != "" {
+			where = "enters it with the new password on the page " + code.Page + ",\nor " + where
+		}
+		fmt.Fprintf(w, "The code for %s, which is shown only once, is valid for 24 hours or until the next one:\n\n%s\n\nThe user %s.\n",
+			c.args["user"], code.Code, where)
 	})(w, c, answer)
 }
 

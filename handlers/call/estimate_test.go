@@ -207,7 +207,7 @@ func TestARestrictedUserIsChargedTheEstimateOfTheBody(t *testing.T) {
 	post(t, g, messages, key.Secret, "media greedy", "")
 	g.WalletAtRest(t, key.UserID)
 	line := abandon(t, g, key, messages, "media call", parts("media call", `{"type":"text","text":"abc"}`))
-	if _, status := g.Admin(t, http.MethodGet, "/modelgate/status", nil); !strings.Contains(string(status), `"users_restricted":["`+key.UserID+`"]`) {
+	if _, status := g.Admin(t, http.MethodGet, "/modelgate/status", nil); !strings.Contains(string(status), `"users_restricted":["`+key.UserID+`"],"users_restricted_names":{"`+key.UserID+`":"`) {
 		t.Errorf("the status is %s", status)
 	}
 	if line.Text("cost") != money.Amount(scale).String() {

@@ -26,6 +26,7 @@ var adminRoutes = []struct {
 	{"GET", "verify", supportRoles, nothingMore, ""},
 	{"POST", "verify", adminRoles, nothingMore, ""},
 
+	{"GET", "find", allRoles, nothingMore, "text limit"},
 	{"GET", "users", allRoles, nothingMore, "q after limit"},
 	{"GET", "users/{user}", supportRoles, nothingMore, ""},
 	{"GET", "users/{user}/activity", supportRoles, nothingMore, "after limit"},
@@ -65,6 +66,7 @@ var adminRoutes = []struct {
 	{"GET", "sales", allRoles, nothingMore, "from to group format"},
 	{"GET", "payments", allRoles, nothingMore, "from to group format"},
 	{"GET", "ledger", allRoles, nothingMore, "from to"},
+	{"GET", "transfers/{transfer}", allRoles, nothingMore, ""},
 
 	{"GET", "tasks", supportRoles, nothingMore, "user status after limit"},
 	{"GET", "tasks/{task}", supportRoles, nothingMore, ""},

@@ -19,11 +19,11 @@ func TestOneCaseChangesTheBalanceOnce(t *testing.T) {
 	credited := (before + 7_500_000_000).String()
 
 	review := map[string]string{"amount": "7.50", "reason": "the first colleague", "case": "T-4711"}
-	summary := first.fills(t, user+"/credit", "wallet_credit_review", review)
+	summary := first.reviews(t, user+"/credit", "wallet_credit_review", review)
 	shows(t, summary, 200, "<bdi>T-4711</bdi>")
 	leads(t, first.completes(t, summary, "wallet_credit", nil), user+"?done=wallet_credit")
 	review["reason"], review["case"] = "another one, in other words", " T-4711 "
-	leads(t, second.completes(t, second.fills(t, user+"/credit", "wallet_credit_review", review), "wallet_credit", nil), user+"?done=case_replayed")
+	leads(t, second.completes(t, second.reviews(t, user+"/credit", "wallet_credit_review", review), "wallet_credit", nil), user+"?done=case_replayed")
 	shows(t, second.page(t, user+"?done=case_replayed"), 200, "Nothing was changed now")
 	// The routes take the number as the idempotency key.
 	var done struct {
@@ -40,15 +40,15 @@ func TestOneCaseChangesTheBalanceOnce(t *testing.T) {
 	// Another amount or a debit is refused, and the refusal names what was done.
 	for part, amount := range map[string]string{"credit": "8.00", "debit": "7.50"} {
 		review["amount"] = amount
-		summary := second.fills(t, user+"/"+part, "wallet_"+part+"_review", review)
+		summary := second.reviews(t, user+"/"+part, "wallet_"+part+"_review", review)
 		shows(t, second.completes(t, summary, "wallet_"+part, nil), 422, "IDEMPOTENCY_KEY_REUSED", done.Order, "a change of 7.50", `name="case" type="text" value="T-4711"`, "aria-invalid", `value="`+amount+`"`)
 		second.refused(t, "POST", "/api/admin/wallets/"+a.id+"/"+part, fmt.Sprintf(`{"amount":%q,"reason":"x","idempotency_key":"T-4711"}`, amount), 422, "IDEMPOTENCY_KEY_REUSED")
 	}
 	second.jar["modelgate_language"] = "zh"
 	review["amount"] = "9.00"
-	shows(t, second.completes(t, second.fills(t, user+"/credit", "wallet_credit_review", review), "wallet_credit", nil), 422, "工单号", done.Order, "7.50")
+	shows(t, second.completes(t, second.reviews(t, user+"/credit", "wallet_credit_review", review), "wallet_credit", nil), 422, "工单号", done.Order, "7.50")
 	review["case"] = "工单"
-	shows(t, second.fills(t, user+"/credit", "wallet_credit_review", review), 400, "请输入由英文字母", "aria-invalid")
+	shows(t, second.reviews(t, user+"/credit", "wallet_credit_review", review), 400, "请输入由英文字母", "aria-invalid")
 	second.jar["modelgate_language"] = "en"
 	if got := a.Wallet(t, a.id).Balance.String(); got != credited {
 		t.Errorf("the balance is %s, want %s", got, credited)
@@ -64,7 +64,7 @@ func TestOneCaseChangesTheBalanceOnce(t *testing.T) {
 			}
 			typed := map[string]string{"amount": "1.00", "reason": "again", "case": number}
 			first.verifies(t)
-			leads(t, first.completes(t, first.fills(t, at+"/credit", "wallet_credit_review", typed), "wallet_credit", nil), at+"?done=wallet_credit")
+			leads(t, first.completes(t, first.reviews(t, at+"/credit", "wallet_credit_review", typed), "wallet_credit", nil), at+"?done=wallet_credit")
 		}
 	}
 	if got, want := a.Wallet(t, a.id).Balance, before+9_500_000_000; got != want {

@@ -47,6 +47,27 @@ func (b *browser) confirms(t testing.TB, s *mailtest.Server, address string) {
 	b.does(t, "POST", "/api/user/self/email", fmt.Sprintf(`{"code":%q}`, code))
 }
 
+// startMailing starts a gateway that sends mails, with a user who has confirmed ann@example.org.
+func startMailing(t testing.TB) (s *mailtest.Server, g *gatetest.Gate, b *browser, name string) {
+	t.Helper()
+	s, config := mailing(t)
+	g = gatetest.Start(t, config)
+	b = newBrowser(g)
+	name = b.registers(t)
+	b.confirms(t, s, "ann@example.org")
+	return s, g, b, name
+}
+
+// resetCode returns a code of the operator for a new password.
+func resetCode(t testing.TB, g *gatetest.Gate, name string) string {
+	t.Helper()
+	var issued struct {
+		Code string `json:"code"`
+	}
+	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/reset-password", nil, &issued)
+	return issued.Code
+}
+
 type mailSelf struct {
 	ID      string `json:"id"`
 	Email   string `json:"email"`
@@ -140,242 +161,6 @@ func TestAnAddressCountsOnceItsCodeWasEntered(t *testing.T) {
 	if g.Logged("ann@example.org") || g.Logged(code) {
 		t.Error("the log has an address or a code")
 	}
-}
-
-func TestAForgottenPasswordIsResetByMail(t *testing.T) {
-	s, config := mailing(t)
-	g := gatetest.Start(t, config)
-	b, plain := newBrowser(g), newBrowser(g)
-	name, without := b.registers(t), plain.registers(t)
-	b.confirms(t, s, "ann@example.org")
-	b.enrols(t)
-
-	// The answer is the same for all names.
-	answers := make(map[string]bool)
-	for _, who := range []string{without, "nobody-of-this-name", "usr_1", strings.Repeat("x", 300), "\u202e", strings.ToUpper(name), name} {
-		answer := forgets(t, g, who)
-		answer.Header.Del("X-Request-Id")
-		answer.Header.Del("Date")
-		answers[fmt.Sprint(answer.Status, answer.Body, answer.Header)] = true
-	}
-	if len(answers) != 1 {
-		t.Errorf("the answers are %v", answers)
-	}
-	m := s.Next(t)
-	code := codeIn(t, g, m, "ann@example.org", "new password")
-	if link := mailedLink.FindString(m.Text); link != g.URL("/console/reset?code="+code) || !strings.Contains(m.Text, name) {
-		t.Errorf("the mail is\n%s", m.Text)
-	}
-	posted(t)
-	s.None(t) // no second mail within some minutes
-
-	// The link fills in the code and changes nothing. The code survives a refused form.
-	reset := newBrowser(g)
-	page := reset.page(t, "/console/reset?code="+code)
-	shows(t, page, 200, code)
-	form := hidden(t, page.Body, "reset")
-	form.Set("code", code)
-	form.Set("password", "short")
-	shows(t, reset.sends(t, "/console/reset?code="+code, form), 400, code)
-	form.Set("password", "another horse battery")
-	leads(t, reset.sends(t, "/console/reset?code="+code, form), "/console/login?done=reset")
-	refused(t, "the session before", g.Do(t, "GET", "/api/user/self", b.cookies(), ""), 401, "NOT_LOGGED_IN")
-	again := fmt.Sprintf(`{"code":%q,"password":"a third horse battery"}`, code)
-	reset.refused(t, "POST", "/api/user/password/reset", again, 403, "VERIFICATION_FAILED")
-	var entry struct {
-		Due bool `json:"require_2fa"`
-	}
-	into(t, reset.does(t, "POST", "/api/user/login", credentials(name, "another horse battery")), &entry)
-	if !entry.Due {
-		t.Error("the reset has removed the second factor")
-	}
-	if g.Logged(code) {
-		t.Error("the log has the code")
-	}
-}
-
-func TestAMailedCodeExpiresAndLeavesThatOfAnOperatorInForce(t *testing.T) {
-	s, config := mailing(t)
-	g := gatetest.Start(t, config)
-	b := newBrowser(g)
-	name := b.registers(t)
-	b.confirms(t, s, "ann@example.org")
-	var issued struct {
-		Code string `json:"code"`
-	}
-	g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/reset-password", nil, &issued)
-	code := func() string {
-		forgets(t, g, name)
-		return codeIn(t, g, s.Next(t), "ann@example.org", "new password")
-	}
-	uses := func(code string) string {
-		_, e := newBrowser(g).ask(t, "POST", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":"another horse battery"}`, code))
-		return e.Code
-	}
-	first := code()
-	g.Wait(5 * time.Minute)
-	second := code()
-	if got := uses(first); got != "VERIFICATION_FAILED" {
-		t.Errorf("a replaced code is answered %q", got)
-	}
-	g.Wait(30 * time.Minute)
-	if got := uses(second); got != "VERIFICATION_FAILED" {
-		t.Errorf("an expired code is answered %q", got)
-	}
-	for range 3 { // five in a day
-		code()
-		g.Wait(5 * time.Minute)
-	}
-	forgets(t, g, name)
-	posted(t)
-	if got := uses(issued.Code); got != "" {
-		t.Errorf("the code of the operator is answered %q", got)
-	}
-	g.Wait(24 * time.Hour)
-
-	// A code that went to the earlier address ends with it.
-	b.does(t, "POST", "/api/user/login", credentials(name, "another horse battery"))
-	b.does(t, "PUT", "/api/user/self", `{"email":"ann@example.org","password":"another horse battery"}`) // the code has removed it
-	b.does(t, "POST", "/api/user/self/email", fmt.Sprintf(`{"code":%q}`, codeIn(t, g, s.Next(t), "ann@example.org", "e-mail")))
-	last := code()
-	b.does(t, "PUT", "/api/user/self", `{"email":"","password":"another horse battery"}`)
-	codeIn(t, g, s.Next(t), "ann@example.org", "was changed")
-	if got := uses(last); got != "VERIFICATION_FAILED" {
-		t.Errorf("a code to the removed address is answered %q", got)
-	}
-	forgets(t, g, name)
-	posted(t)
-	s.None(t)
-}
-
-func TestALogInFromANewDeviceIsMailed(t *testing.T) {
-	s, config := mailing(t)
-	g := gatetest.Start(t, config)
-	b := newBrowser(g)
-	name := b.registers(t)
-	b.confirms(t, s, "ann@example.org")
-	answer, _ := b.ask(t, "POST", "/api/user/login", credentials(name, password))
-	cookie := set(t, answer, "modelgate_session_device")
-	if !cookie.HttpOnly || cookie.SameSite != http.SameSiteLaxMode || cookie.Path != "/" || cookie.MaxAge != 400*86400 || len(cookie.Value) != 43 {
-		t.Errorf("the cookie is %s", cookie)
-	}
-	posted(t)
-	s.None(t)
-
-	thief := "Content-Type: application/json\nAccept-Language: zh\nUser-Agent: Mozilla/5.0 (X11; Linux) Firefox/140.0 see https://evil.example\n"
-	if answer := g.Do(t, "POST", "/api/user/login", thief, credentials(name, password)); answer.Status != 200 {
-		t.Fatal(answer.Body)
-	}
-	m := s.Next(t)
-	codeIn(t, g, m, "ann@example.org", "new device")
-	for _, text := range []string{name, "Firefox, Linux", "127.0.0.1", time.Now().UTC().Format(time.DateOnly), g.URL("/console/security")} {
-		if !strings.Contains(m.Text, text) {
-			t.Errorf("the mail has no %q:\n%s", text, m.Text)
-		}
-	}
-	if strings.Contains(m.Raw, "evil") {
-		t.Errorf("the mail has the text of the header:\n%s", m.Raw)
-	}
-	// A wrong password is not mailed, nor a log-in that still needs its second factor.
-	g.Do(t, "POST", "/api/user/login", thief, credentials(name, "wrong "+password))
-	b.enrols(t)
-	visitor := newBrowser(g)
-	visitor.seed = b.seed
-	visitor.does(t, "POST", "/api/user/login", credentials(name, password))
-	posted(t)
-	s.None(t)
-	if visitor.jar["modelgate_session_device"] != "" {
-		t.Error("a half-open session has a device")
-	}
-	visitor.does(t, "POST", "/api/user/login/2fa", `{"code":`+visitor.code(t)+`}`)
-	codeIn(t, g, s.Next(t), "ann@example.org", "new device")
-
-	// Two users of one browser keep one secret.
-	second := newBrowser(g)
-	other := second.registers(t)
-	second.confirms(t, s, "bob@example.org")
-	b.does(t, "POST", "/api/user/login", credentials(other, password))
-	codeIn(t, g, s.Next(t), "bob@example.org", "new device")
-	if b.jar["modelgate_session_device"] != cookie.Value {
-		t.Error("another user has changed the secret of the device")
-	}
-	b.does(t, "POST", "/api/user/login", credentials(other, password))
-	posted(t)
-	s.None(t)
-
-	// A user's devices are bounded, and so are the mails of a day.
-	mails := 0
-	for range 25 {
-		g.Wait(time.Minute)
-		g.Do(t, "POST", "/api/user/login", thief, credentials(other, password))
-	}
-	posted(t)
-	for range 9 {
-		s.Next(t)
-		mails++
-	}
-	s.None(t)
-	if g.Logged("bob@example.org") || g.Logged(cookie.Value) {
-		t.Error("the log has an address or the secret of a device")
-	}
-}
-
-func TestALowBalanceIsMailedOnce(t *testing.T) {
-	s, config := mailing(t)
-	g := gatetest.Start(t, config)
-	b := newBrowser(g)
-	name := b.registers(t)
-	id := b.mailed(t).ID
-	b.does(t, "PUT", "/api/user/self", `{"balance_notice":"5.00"}`)
-	b.refused(t, "PUT", "/api/user/self", `{"balance_notice":"-1"}`, 400, "INVALID_PARAMETER")
-	g.Credit(t, name, "9")
-	b.confirms(t, s, "ann@example.org")
-	sweep := func() {
-		t.Helper()
-		if err := gatetest.Runtime(t).QueueBalanceMails(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	spend := func(amount string) {
-		t.Helper()
-		g.MustAdmin(t, http.MethodPost, "/modelgate/wallets/"+id+"/debit", map[string]any{"amount": amount, "reason": "a test"}, nil)
-	}
-	sweep()
-	s.None(t)
-	spend("4.00") // exactly the amount is not below it
-	sweep()
-	s.None(t)
-	spend("0.50")
-	sweep()
-	m := s.Next(t)
-	codeIn(t, g, m, "ann@example.org", "low")
-	if !strings.Contains(m.Text, "4.50 USD") || !strings.Contains(m.Text, "5.00 USD") || !strings.Contains(m.Text, g.URL("/console/wallet")) {
-		t.Errorf("the mail is\n%s", m.Text)
-	}
-	sweep()
-	g.Wait(25 * time.Hour)
-	sweep() // not again until it was above the amount
-	g.Credit(t, name, "1")
-	sweep()
-	spend("1.00")
-	sweep()
-	codeIn(t, g, s.Next(t), "ann@example.org", "low")
-	g.Credit(t, name, "1")
-	sweep()
-	spend("1.00")
-	sweep() // within the day
-	s.None(t)
-	g.Wait(25 * time.Hour)
-	sweep()
-	codeIn(t, g, s.Next(t), "ann@example.org", "low")
-	b.does(t, "POST", "/api/user/login", credentials(name, password))
-	b.does(t, "PUT", "/api/user/self", `{"balance_notice":"0"}`)
-	g.Wait(25 * time.Hour)
-	g.Credit(t, name, "1")
-	sweep()
-	spend("1.00")
-	sweep()
-	s.None(t)
 }
 
 func TestAMailServerThatIsDownDelaysNoRequest(t *testing.T) {

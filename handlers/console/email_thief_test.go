@@ -2,7 +2,6 @@ package console_test
 
 import (
 	"fmt"
-	"net/http"
 	"testing"
 	"time"
 
@@ -12,11 +11,7 @@ import (
 // TestAThiefKeepsNoWayInByMail lets a thief with the password confirm an address, and the operator
 // give the account back.
 func TestAThiefKeepsNoWayInByMail(t *testing.T) {
-	s, config := mailing(t)
-	g := gatetest.Start(t, config)
-	b := newBrowser(g)
-	name := b.registers(t)
-	b.confirms(t, s, "ann@example.org")
+	s, g, b, name := startMailing(t)
 
 	// The owner learns of the change at the earlier address.
 	b.does(t, "PUT", "/api/user/self", fmt.Sprintf(`{"email":"thief@example.org","password":%q}`, password))
@@ -31,15 +26,10 @@ func TestAThiefKeepsNoWayInByMail(t *testing.T) {
 	forgets(t, g, name)
 	posted(t)
 	mailed := codeIn(t, g, s.Next(t), "thief@example.org", "new password")
-	var issued struct{ Code string }
-	reissue := func() {
-		t.Helper()
-		g.MustAdmin(t, http.MethodPost, "/modelgate/users/"+name+"/reset-password", nil, &issued)
-	}
-	reissue()
+	issued := resetCode(t, g, name)
 	owner := newBrowser(g)
 	form := hidden(t, owner.page(t, "/console/reset").Body, "reset")
-	form.Set("code", issued.Code)
+	form.Set("code", issued)
 	form.Set("password", "another horse battery")
 	leads(t, owner.sends(t, "/console/reset", form), "/console/login?done=reset_email")
 	shows(t, owner.page(t, "/console/login?done=reset_email"), 200, "The e-mail address of the account was removed")
@@ -53,8 +43,8 @@ func TestAThiefKeepsNoWayInByMail(t *testing.T) {
 	s.None(t)
 
 	// Without an address nothing is said. A mailed code proves the address, which stays.
-	reissue()
-	if data := string(owner.does(t, "POST", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":%q}`, issued.Code, password))); data != "{}" {
+	issued = resetCode(t, g, name)
+	if data := string(owner.does(t, "POST", "/api/user/password/reset", fmt.Sprintf(`{"code":%q,"password":%q}`, issued, password))); data != "{}" {
 		t.Errorf("the reset is answered %s", data)
 	}
 	owner.does(t, "POST", "/api/user/login", credentials(name, password))

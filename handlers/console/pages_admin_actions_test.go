@@ -34,6 +34,18 @@ func (b *browser) verified(t testing.TB, answer gatetest.Answer, action, reason 
 	return answer
 }
 
+// reviews fills the form of an action that moves money, gives the code that it asks for, and returns the
+// summary.
+func (b *browser) reviews(t testing.TB, path, action string, typed map[string]string) gatetest.Answer {
+	t.Helper()
+	answer := b.fills(t, path, action, typed)
+	if answer.Status == 200 && strings.Contains(answer.Body, "Verify that it is you") {
+		answer = b.completes(t, answer, "verify", map[string]string{"code": b.digits(t)})
+		shows(t, answer, answer.Status, "Nothing has been done yet")
+	}
+	return answer
+}
+
 // events returns the actions of the audit of a user, with their reasons.
 func (a *administered) events(t testing.TB) (shown []string) {
 	t.Helper()
@@ -115,23 +127,31 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 	} {
 		path := user + "/" + c.part
 		for amount, text := range map[string]string{"": "above zero", "0": "above zero", "-1": "above zero", "1e3": "above zero", `"><script>`: "above zero"} {
-			refused := b.fills(t, path, c.action+"_review", map[string]string{"amount": amount, "reason": "kept " + marked})
+			refused := b.reviews(t, path, c.action+"_review", map[string]string{"amount": amount, "reason": "kept " + marked})
 			shows(t, refused, 400, text, "aria-invalid", "kept &#34;&gt;&lt;script&gt;")
 		}
-		shows(t, b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": " "}), 400, "Enter a reason. The audit records it.", `value="`+c.amount+`"`)
-		summary := b.fills(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": "by test " + marked})
+		shows(t, b.reviews(t, path, c.action+"_review", map[string]string{"amount": c.amount, "reason": " "}), 400, "Enter a reason. The audit records it.", `value="`+c.amount+`"`)
+		typed := map[string]string{"amount": c.amount, "reason": "by test " + marked}
+		asked := b.fills(t, path, c.action+"_review", typed)
+		if verify := strings.Contains(asked.Body, "Verify that it is you"); verify != (c.action == "wallet_credit") || strings.Contains(asked.Body, "2fa</p>") || strings.Contains(asked.Body, "VERIFICATION_") {
+			t.Errorf("the step-up does not come first, or in raw text: %d %s", asked.Status, asked.Body)
+		}
+		summary := b.reviews(t, path, c.action+"_review", typed)
 		shows(t, summary, 200, "Balance now", c.after+" USD</strong>", "by test &#34;&gt;&lt;script&gt;", "even if it is sent twice")
 		if got := a.Wallet(t, a.id).Balance; c.action == "wallet_credit" && got != before {
 			t.Errorf("the summary has moved money: %s", got)
 		}
 		form, _ := filled(t, summary, c.action)
-		asked := b.sends(t, path, form)
-		if strings.Contains(asked.Body, "Verify that it is you") {
-			confirm := b.completes(t, asked, "verify", map[string]string{"code": b.digits(t)})
-			shows(t, confirm, 200, c.amount, "by test &#34;&gt;&lt;script&gt;")
-			form, _ = filled(t, confirm, c.action)
-		} else if c.action == "wallet_credit" {
-			t.Errorf("no step-up is asked for: %d %s", asked.Status, asked.Body)
+		if c.action == "wallet_debit" { // the step-up ends while the summary is read: it comes again, with the balances
+			a.Wait(time.Hour)
+			asked := b.sends(t, path, form)
+			shows(t, asked, 200, "Verify that it is you", "Your last verification has expired.")
+			again := b.completes(t, asked, "verify", map[string]string{"code": b.digits(t)})
+			shows(t, again, 200, "Nothing has been done yet", "Balance now", c.after+" USD</strong>", "by test &#34;&gt;&lt;script&gt;", "<button>Debit the wallet · 2.25 USD</button>")
+			key := form.Get("idempotency_key")
+			if form, _ = filled(t, again, c.action); form.Get("idempotency_key") != key {
+				t.Error("the summary has another key after the step-up")
+			}
 		}
 		for _, answer := range append(b.sendsAtOnce(t, path, form), b.sends(t, path, form)) {
 			leads(t, answer, user+"?done="+c.action)
@@ -142,7 +162,7 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 		shows(t, b.page(t, user), 200, c.after+" USD")
 	}
 	// More than there is: the refusal stands on the page with what was typed.
-	shows(t, b.fills(t, user+"/debit", "wallet_debit_review", map[string]string{"amount": "5000", "reason": "too much"}), 402,
+	shows(t, b.reviews(t, user+"/debit", "wallet_debit_review", map[string]string{"amount": "5000", "reason": "too much"}), 402,
 		"The wallet has only ", "<code>INSUFFICIENT_FUNDS</code>", `value="5000"`, `value="too much"`, "Available")
 	shows(t, b.page(t, user+"/ledger"), 200, "by test &#34;&gt;&lt;script&gt;", "Credit by the operator", "Debit by the operator", "−2.25", "&#43;7.50")
 
@@ -150,7 +170,7 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 	review.Set("plan_id", "1")
 	review.Set("reason", "a present")
 	summary := b.sends(t, user+"/grant", review)
-	shows(t, summary, 200, "Starter", "12.00 USD")
+	shows(t, summary, 200, "Starter", "12.00 USD", "Balance now", "Balance afterwards")
 	form, _ := filled(t, summary, "plan_grant")
 	for _, answer := range b.sendsAtOnce(t, user+"/grant", form) {
 		leads(t, answer, user+"?done=plan_grant")
@@ -170,7 +190,7 @@ func TestMoneyIsMovedOnceAfterASummary(t *testing.T) {
 	}
 	wallet := a.Wallet(t, a.id)
 	shows(t, b.page(t, user), 200, "The user owes "+wallet.Owed.String()+" USD", user+"/clear")
-	summary = b.fills(t, user+"/clear", "wallet_clear_review", map[string]string{"reason": "settled by telephone"})
+	summary = b.reviews(t, user+"/clear", "wallet_clear_review", map[string]string{"reason": "settled by telephone"})
 	shows(t, summary, 200, ">"+wallet.Owed.String()+" USD<", "Borne by the operator")
 	leads(t, b.completes(t, summary, "wallet_clear", nil), user+"?done=wallet_clear")
 	if got := a.Wallet(t, a.id); got.Owed != 0 || !strings.Contains(summary.Body, "<strong>"+got.Balance.String()+" USD</strong>") {
@@ -260,7 +280,7 @@ func TestChargedTwiceIsAnsweredByThePages(t *testing.T) {
 		return b.page(t, unescape.Replace(found[1]))
 	}
 	// Two calls: each has its own id, its cost and what paid for it.
-	leads(t, b.page(t, "/console/admin/find?id="+a.customer.ids[1]), "/console/admin/calls/"+a.customer.ids[1])
+	leads(t, b.seeks(t, a.customer.ids[1]), "/console/admin/calls/"+a.customer.ids[1])
 	call := b.page(t, "/console/admin/calls/"+a.customer.ids[1])
 	shows(t, call, 200, "0.100351 USD", "The answer is complete.", "Input read from the cache", "Paid from", ">Wallet<", a.Backend.Address)
 	user := follow(call, "/users/"+a.id)

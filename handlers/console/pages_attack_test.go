@@ -91,7 +91,7 @@ func TestAFormSurvivesTheEndOfItsSession(t *testing.T) {
 	// Another form meets the session that waits for its code.
 	shows(t, b.sends(t, "/console/plans/1", buy), 401, "Second factor")
 	confirm = b.completes(t, half, "code", map[string]string{"code": b.digits(t)})
-	shows(t, confirm, 200, "buy the plan", "9.90")
+	shows(t, confirm, 200, "Nothing has been done yet", "Starter", "9.90", "Balance afterwards")
 	leads(t, b.completes(t, confirm, "buy", nil), "/console/wallet?done=bought")
 	leads(t, b.completes(t, confirm, "buy", nil), "/console/wallet?done=replayed")
 	if got := b.lines(t, "wallet"); got != "purchase -9.90, credit 25.00" {

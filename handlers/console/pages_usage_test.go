@@ -112,7 +112,7 @@ func TestTheUsagePageFilters(t *testing.T) {
 		"start=yesterday": "start", "start=2026-02-02&end=2026-02-01": "end", "start=2020-01-01": "start", "p=0": "p", "model=" + strings.Repeat("m", 10_000): "model",
 	} {
 		answer := b.page(t, "/console/usage?"+query)
-		shows(t, answer, 400, `role="alert"`, "`"+param+"`")
+		shows(t, answer, 400, `role="alert"`, "“"+param+"”")
 	}
 	if body := other.page(t, "/console/usage?key_id="+s.keys[0].ID).Body; rows(body) != 0 || strings.Contains(body, "dear") {
 		t.Errorf("another user sees %s", body)

@@ -189,7 +189,7 @@ func (req *request) checkRole(roles []identity.Role) error {
 	case roles == nil:
 		return nil
 	case !slices.Contains(roles, req.account.Role):
-		return fault.New(fault.Forbidden, "this needs a role that your account does not have")
+		return identity.NeedsRole(req.account.Role, roles...)
 	}
 	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
 	if err == nil && !shownFactors(factors).Enabled {

@@ -12,7 +12,7 @@ import (
 // pathOf returns a path of a route, with values for its parameters.
 func pathOf(row console.Row) string {
 	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{task_id}", "task_"+strings.Repeat("A", 26), "{id}", "key_0", "{request_id}", "req_"+strings.Repeat("A", 26),
-		"{user}", "nobody", "{key}", "key_0", "{request}", "req_"+strings.Repeat("A", 26), "{order}", strings.Repeat("0", 32), "{task}", "task_"+strings.Repeat("A", 26), "{backend}", "works").Replace(row.Path)
+		"{user}", "nobody", "{key}", "key_0", "{request}", "req_"+strings.Repeat("A", 26), "{order}", strings.Repeat("0", 32), "{task}", "task_"+strings.Repeat("A", 26), "{backend}", "works", "{transfer}", strings.Repeat("0", 32)).Replace(row.Path)
 }
 
 func TestEveryRouteRefusesCrossOriginRequests(t *testing.T) {

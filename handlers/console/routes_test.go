@@ -147,7 +147,7 @@ func TestMisspeltPathsAreRefused(t *testing.T) {
 	})
 	for _, rt := range routes {
 		path := strings.NewReplacer("{provider}", "stripe", "{trade_no}", "0aB", "{task_id}", "0aB", "{id}", "0aB", "{request_id}", "0aB",
-			"{user}", "0aB", "{key}", "0aB", "{request}", "0aB", "{order}", "0aB", "{task}", "0aB", "{backend}", "0aB").Replace(rt.path)
+			"{user}", "0aB", "{key}", "0aB", "{request}", "0aB", "{order}", "0aB", "{task}", "0aB", "{backend}", "0aB", "{transfer}", "0aB").Replace(rt.path)
 		bare := strings.TrimSuffix(path, "/")
 		wrong := []string{
 			strings.Replace(bare, "/api/", "/API/", 1), "/" + bare, bare + "//", bare + "/.", bare + "%00", bare + ";x",

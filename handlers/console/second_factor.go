@@ -8,10 +8,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 )
 
-// showFactors answers the second factors of the user.
+// showFactors answers the second factors of the user, and whether the credential has a step-up in force.
 func showFactors(req *request) (any, error) {
-	factors, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
-	return shownFactors(factors), err
+	has, err := req.runtime.Directory.Factors(req.r.Context(), req.account.UserID)
+	return struct {
+		factors
+		Verified bool `json:"verified"`
+	}{shownFactors(has), req.checkStepUp() == nil}, err
 }
 
 // factors are the second factors of a user. Passkeys have a route of their own for their

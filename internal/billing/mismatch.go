@@ -98,10 +98,15 @@ func (f *MismatchFilter) match(m *records.MismatchRecord) bool {
 }
 
 // Mismatches returns at most limit mismatches, latest first, that follow the mismatch with the id
-// after. Next is as in [Service.ListOrders].
+// after. Next is as in [Service.ListOrders]. With a provider and a payment it reads only the mismatches
+// of that payment.
 func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string, limit int64) (list []*records.MismatchRecord, next string, err error) {
 	err = b.view(ctx, func(r storage.Reader) error {
-		in := records.LatestMismatches.Under().Before(storage.Inverted(b.store.Now().Add(-records.MismatchRetention).UnixMilli()))
+		in, index := records.LatestMismatches.Under(), &records.LatestMismatches
+		if f.Payment != "" && f.Provider != "" {
+			in, index = records.PaymentMismatches.Under(records.PaymentHash(f.Provider, f.Payment)), &records.PaymentMismatches
+		}
+		in = in.Before(storage.Inverted(b.store.Now().Add(-records.MismatchRetention).UnixMilli()))
 		if after != "" {
 			last, err := records.Mismatches.Get(r, after)
 			if err == nil && last == nil {
@@ -110,7 +115,7 @@ func (b *Service) Mismatches(ctx context.Context, f MismatchFilter, after string
 			if err != nil {
 				return err
 			}
-			in = records.Mismatches.After(in, &records.LatestMismatches, last)
+			in = records.Mismatches.After(in, index, last)
 		}
 		var last *records.MismatchRecord
 		if list, last, err = records.Mismatches.Matching(r, in, limit, maxExamined, f.match); last != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
@@ -185,6 +186,22 @@ func (b *Service) ListOrders(ctx context.Context, f OrderFilter, after string, l
 		return err
 	})
 	return shown, next, err
+}
+
+// FindOrders returns at most limit orders whose numbers begin with a text, in any case of its letters, and
+// whether there are more. It reads only these.
+func (b *Service) FindOrders(ctx context.Context, text string, limit int64) (shown []records.Order, more bool, err error) {
+	text = strings.ToUpper(text)
+	err = b.view(ctx, func(r storage.Reader) error {
+		in := records.Orders.Under().From(text).Before(text + "~")
+		list, last, err := records.Orders.Matching(r, in, limit, limit, func(*records.OrderRecord) bool { return true })
+		shown, more = make([]records.Order, len(list)), last != nil
+		for i, o := range list {
+			shown[i] = o.Show(b.store.Now())
+		}
+		return err
+	})
+	return shown, more, err
 }
 
 // Orders returns at most limit orders of a user, latest first, after the first skip, and the total

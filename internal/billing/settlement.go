@@ -54,11 +54,7 @@ func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecor
 	}
 	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
 	// The amount was credited in this transaction, so no reservation can contain it.
-	kind := payments.Refunded
-	if o.Disputed > 0 {
-		kind = payments.Disputed
-	}
-	if err := moveDue(t, now, o, kind, o.Amount); err != nil {
+	if err := moveDue(t, now, o, o.EarlyKind(), o.Amount); err != nil {
 		return err
 	}
 	if err := a.applyWaiting(t, now, o); err != nil {
@@ -75,6 +71,7 @@ func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments
 	if due == 0 {
 		return nil
 	}
+	o.AddBooked(records.FollowingKinds[kind], due)
 	var legs []journal.Leg
 	if due > 0 {
 		wallet := min(due, reserved)

@@ -213,7 +213,7 @@ func TestVerifyReportsEachContradiction(t *testing.T) {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Amount++ })
 		}, "has wrong content"},
 		"a refund that was not taken": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
-			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Refunded = 40 })
+			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.RefundTotal = 40 })
 		}, "in total it should be 0.00000004"},
 		"a refund taken without a transfer": {func(f *fixture, paid, _ records.Order) func(storage.Txn) error {
 			return damage(storage.Key(records.Orders.Name, paid.TradeNo), func(o *records.OrderRecord) { o.Transfers = o.Transfers[:1] })

@@ -187,7 +187,7 @@ func (b *Service) explainReuse(ctx context.Context, key ledger.IdempotencyKey, e
 	}
 	return fault.At(fault.IdempotencyKeyReused, "idempotency_key",
 		"the idempotency key or case %.64q was used at %s for a change of %v, transfer %s; for a further change, use another one",
-		key.Key, time.Unix(record.Time, 0).UTC().Format(time.RFC3339), done.Amount, done.Order)
+		key.Key, time.Unix(record.Time, 0).UTC().Format("2006-01-02 15:04 UTC"), done.Amount, done.Order)
 }
 
 // owedBy returns what a user owes after refunds and disputes.

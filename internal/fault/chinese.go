@@ -208,7 +208,7 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"reason must be UTF-8 without control characters": "reason 必须是不含控制字符的 UTF-8 文本",
 
 	// Administration.
-	"this needs a role that your account does not have":                                            "此操作需要您的账号没有的角色",
+	"this needs a role: %s; your account has: %s":                                                  "此操作需要角色：%s；您的账号的角色：%s",
 	"a role can be used only with a second factor: set up an authenticator app or a passkey first": "使用角色需要双重验证：请先设置验证器或通行密钥",
 	"users with a role cannot act on their own account; ask another administrator or the operator": "不能在此操作自己的账号；请联系其他管理员或运营方",
 	"%s has a role: only an administrator can act on this account":                                 "%s 拥有角色：只有管理员可以操作此账号",

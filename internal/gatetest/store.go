@@ -84,6 +84,36 @@ type engine struct {
 	*storagetest.Faulty
 	storage.Backuper
 	closed chan struct{}
+	reads  atomic.Int64 // keys that views have read
+}
+
+// View implements storage.Engine.
+func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error {
+	return e.Faulty.View(ctx, func(r storage.Reader) error { return fn(countingReader{r, &e.reads}) })
+}
+
+// countingReader counts the keys that it reads.
+type countingReader struct {
+	storage.Reader
+	reads *atomic.Int64
+}
+
+func (r countingReader) Get(key []byte) ([]byte, error) {
+	r.reads.Add(1)
+	return r.Reader.Get(key)
+}
+
+func (r countingReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	return r.Reader.Scan(lo, hi, func(key, val []byte) bool {
+		r.reads.Add(1)
+		return fn(key, val)
+	})
+}
+
+// Reads returns the number of keys that views of the store have read since it was opened.
+func (g *Gate) Reads() int64 {
+	opened, _ := engines.Load(g.Store)
+	return opened.(*engine).reads.Load()
 }
 
 // Close implements storage.Engine.

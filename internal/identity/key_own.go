@@ -246,6 +246,38 @@ func (d *Directory) ConsolePrincipal(ctx context.Context, a *Account) (*Principa
 	return p, err
 }
 
+// KeyLabel says which key an id names.
+type KeyLabel struct {
+	Name    string // that the user has given it; may be empty
+	Console bool   // it is the hidden key of the user, to which tasks made in the console belong
+}
+
+// KeyLabels returns labels by key id. owners are the users of the keys, by key id. It reads these keys
+// alone. A key that was dropped has no label.
+func (d *Directory) KeyLabels(ctx context.Context, owners map[string]string) (map[string]KeyLabel, error) {
+	return view(ctx, d, func(r storage.Reader) (map[string]KeyLabel, error) {
+		labels := make(map[string]KeyLabel, len(owners))
+		for id, user := range owners {
+			key, err := keyTable.Get(r, id)
+			if err != nil {
+				return nil, err
+			}
+			if key != nil {
+				labels[id] = KeyLabel{Name: key.Name}
+				continue
+			}
+			hidden, err := consoleKeyTable.GetOrZero(r, user)
+			if err != nil {
+				return nil, err
+			}
+			if hidden.ID == id {
+				labels[id] = KeyLabel{Console: true}
+			}
+		}
+		return labels, nil
+	})
+}
+
 // ConsoleKey returns the id of the hidden key of a user; empty if there is none yet.
 func (d *Directory) ConsoleKey(ctx context.Context, userID string) (string, error) {
 	key, err := view(ctx, d, func(r storage.Reader) (*consoleKey, error) { return consoleKeyTable.GetOrZero(r, userID) })

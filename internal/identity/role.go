@@ -70,7 +70,16 @@ func checkActor(r storage.Reader, actor string) error {
 	}
 	user, err := userTable.GetOrZero(r, actor)
 	if err == nil && (user.Role != Admin || user.Disabled) {
-		err = fault.New(fault.Forbidden, "this needs a role that your account does not have")
+		err = NeedsRole(user.Role, Admin)
 	}
 	return err
+}
+
+// NeedsRole returns FORBIDDEN for a user with the role has, which may be none: one of some roles is needed.
+func NeedsRole(has Role, needed ...Role) error {
+	words := make([]string, len(needed))
+	for i, role := range needed {
+		words[i] = string(role)
+	}
+	return fault.New(fault.Forbidden, "this needs a role: %s; your account has: %s", strings.Join(words, ", "), has.word())
 }

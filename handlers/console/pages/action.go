@@ -29,6 +29,8 @@ func (req *request) submit(p *page) {
 		req.fail(&Fault{Status: http.StatusConflict, Code: "CONFLICT", Message: req.text("error.other_user")})
 	case p.name == "preferences":
 		req.prefer(name)
+	case p.name == "admin_find":
+		req.find()
 	case p.name == "verify":
 		req.verify(a)
 	default:
@@ -45,6 +47,7 @@ func (req *request) readForm() bool {
 		return false
 	}
 	req.form = form
+	req.hideSecret()
 	return true
 }
 
@@ -125,6 +128,9 @@ func (req *request) refused(name string, f *Fault) {
 		}
 	}
 	if f.Code == "FORBIDDEN" && req.view.Admin { // nothing that is typed anew would help
+		if a := req.page.actions[name]; !has(a.roles, roleOf(&req.view)) {
+			f.Message = req.roleNeeded("error.role_act", a.roles)
+		}
 		req.fail(f)
 		return
 	}

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"cmp"
 	"fmt"
 	"html/template"
 	"maps"
@@ -29,7 +30,7 @@ var adminHome = []page{
 		{"backends", "/api/admin/backends", ""},
 		{"verification", "/api/admin/verify", ""},
 	}},
-	{path: "/admin/find", name: "admin_find", section: "admin", roles: allRoles},
+	{path: "/admin/find", name: "admin_find", section: "admin", roles: allRoles, actions: map[string]*action{"find": {}}},
 }
 
 // watchPages show the figures of the operator, the backends and the store.
@@ -55,6 +56,16 @@ var watchPages = []page{
 	}, actions: map[string]*action{
 		"verify_run": do("POST", "/api/admin/verify", "reason", after("/admin/verify", "verified")).only(adminRoles),
 	}},
+}
+
+// transferID matches the id of a transfer in a message.
+var transferID = regexp.MustCompile(`\b[0-9a-f]{32}\b`)
+
+// monthOf returns the query of the days of a month, by how many months it is ago. Days are those of UTC.
+func monthOf(ago int) string {
+	now := time.Now().UTC()
+	first := time.Date(now.Year(), now.Month()-time.Month(ago), 1, 0, 0, 0, 0, time.UTC)
+	return url.Values{"from": {first.Format(time.DateOnly)}, "to": {first.AddDate(0, 1, -1).Format(time.DateOnly)}}.Encode()
 }
 
 // span are the parameters of a report; by default it is about the last 30 days.
@@ -98,19 +109,27 @@ func may(v *View, name string) bool {
 var adminFunctions = template.FuncMap{
 	"here":         here,
 	"csv":          csvURL,
+	"columns":      func(file string) []parameter { return fileColumns[file] },
 	"download":     downloadURL,
 	"order_filter": func() string { return orderFilter },
 	"acts":         actsFor,
-	"no_acts":      actionRefusal,
+	"refusal":      actionRefusal,
+	"reserved":     reservedActs,
+	"reserved_at":  reservedHere,
+	"transfer_in":  transferID.FindString,
+	"month":        monthOf,
 	"millis":       func(n any) int64 { return integer(n) / 1000 },
 	"took":         func(nanoseconds any) int64 { return integer(nanoseconds) / 1e6 },
 	"down":         backendsDown,
 	"query_or":     queryOr,
 	"sees":         sees,
+	"found_path":   foundPath,
+	"no_secret":    func() string { return noSecret },
 	"same":         same,
 	"begins":       strings.HasPrefix,
 	"day_of":       dayOf,
 	"past":         past,
+	"console_keys": func(rows []any) bool { return slices.ContainsFunc(rows, isOfConsoleKey) },
 	"limits_of":    limitsOf,
 	"available":    available,
 	"greatest":     func(a, b int64) int64 { return max(a, b) },
@@ -153,6 +172,63 @@ func queryOr(v *View, name, value string) string {
 		return v.Form.Get(name)
 	}
 	return value
+}
+
+// roleNeeded returns a message that names the roles of which one is needed, and that of the user.
+func (req *request) roleNeeded(key, roles string) string {
+	return req.text(key, roleNames(req.text, roles), req.text("role."+cmp.Or(roleOf(&req.view), "none")))
+}
+
+// roleNames returns the names of roles, which are separated by spaces.
+func roleNames(text func(key string, args ...any) string, roles string) string {
+	var names []string
+	for role := range strings.FieldsSeq(roles) {
+		names = append(names, text("role."+role))
+	}
+	return strings.Join(names, ", ")
+}
+
+// reserved are the keys of the names of actions that need one of some roles.
+type reserved struct {
+	Roles string
+	Keys  []string
+}
+
+// reserve adds an action to those that need these roles.
+func reserve(all []reserved, roles, key string) []reserved {
+	i := slices.IndexFunc(all, func(r reserved) bool { return r.Roles == roles })
+	if i < 0 {
+		i, all = len(all), append(all, reserved{Roles: roles})
+	}
+	all[i].Keys = append(all[i].Keys, key)
+	return all
+}
+
+// reservedHere returns the actions of the page that the role of its user cannot take.
+func reservedHere(v *View) (all []reserved) {
+	for _, p := range table {
+		if p.name != v.Page {
+			continue
+		}
+		for _, name := range slices.Sorted(maps.Keys(p.actions)) {
+			if roles := p.actions[name].roles; !has(roles, roleOf(v)) {
+				all = reserve(all, roles, "act."+name)
+			}
+		}
+	}
+	return all
+}
+
+// reservedActs returns the actions on a user that the role of the user of the page cannot take. user is nil
+// if the role does not see them.
+func reservedActs(v *View, user map[string]any) (all []reserved) {
+	for _, p := range slices.Concat(adminActionPages, cancelPages) {
+		if p.isFor(v.Self) || p.fits != nil && (user == nil || !p.fits(user)) {
+			continue
+		}
+		all = reserve(all, p.roles, "title."+p.name)
+	}
+	return all
 }
 
 // actionRefusal returns the key of the message that says why the user of the page cannot act on another
@@ -211,6 +287,12 @@ func dayOf(day any) string {
 	return fmt.Sprint(day)
 }
 
+// isOfConsoleKey reports whether a row of a report is about a hidden key.
+func isOfConsoleKey(row any) bool {
+	fields, _ := row.(map[string]any)
+	return fields["console_key"] == true
+}
+
 // past reports whether one of some times of the API, in Unix seconds, has passed.
 func past(times ...any) bool {
 	return slices.ContainsFunc(times, func(at any) bool { return integer(at) > 0 && integer(at) <= time.Now().Unix() })
@@ -223,65 +305,6 @@ func limitsOf(scope map[string]any) (limits []parameter) {
 		limits = append(limits, parameter{name, fmt.Sprint(all[name])})
 	}
 	return limits
-}
-
-// found has the page of the object that an id names, by the prefix of the id.
-var found = []struct{ prefix, page, path string }{
-	{"req_", "admin_call", "/admin/calls/"}, {"task_", "admin_task", "/admin/tasks/"}, {"usr_", "admin_user", "/admin/users/"},
-	{"key_", "admin_calls", "/admin/calls?key="},
-}
-
-// tradeNo matches the number of an order, in any case of its letters.
-var tradeNo = regexp.MustCompile(`^[0-9a-zA-Z]{32}$`)
-
-// find redirects to the page of the object that an id names. It searches for any other text among the
-// ids of payments, and then among the users.
-func (req *request) find() {
-	id := strings.TrimSpace(req.r.URL.Query().Get("id"))
-	for _, f := range found {
-		switch {
-		case !strings.HasPrefix(id, f.prefix):
-			continue
-		case !sees(&req.view, f.page):
-			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text("error.find")})
-		case strings.HasSuffix(f.path, "="):
-			req.redirect(f.path + url.QueryEscape(id))
-		default:
-			req.redirect(f.path + url.PathEscape(id))
-		}
-		return
-	}
-	if tradeNo.MatchString(id) {
-		req.redirect("/admin/orders/" + strings.ToUpper(id))
-		return
-	}
-	req.redirect(req.findPayment(id))
-}
-
-// findPayment returns the page of the order or the mismatch with this payment id. If there is none, it
-// returns the page of the users.
-func (req *request) findPayment(id string) string {
-	quoted := url.QueryEscape(id)
-	if strings.ContainsAny(id, "0123456789_-") { // a payment id is no word
-		if order := first(req.call(http.MethodGet, "/api/admin/orders?limit=1&payment="+quoted, nil)); order != nil {
-			return "/admin/orders/" + url.PathEscape(fmt.Sprint(order["trade_no"]))
-		}
-		if first(req.call(http.MethodGet, "/api/admin/mismatches?limit=1&status=all&payment="+quoted, nil)) != nil {
-			return "/admin/mismatches?payment=" + quoted + "&status=all"
-		}
-	}
-	return "/admin/users?q=" + quoted
-}
-
-// first returns the first element of a list of the API; nil if there is none.
-func first(answer any, f *Fault) map[string]any {
-	list, _ := answer.(map[string]any)
-	items, _ := list["items"].([]any)
-	if f != nil || len(items) == 0 {
-		return nil
-	}
-	item, _ := items[0].(map[string]any)
-	return item
 }
 
 // backendsDown returns the backends of a list that get no tasks now.

@@ -33,6 +33,9 @@ var adminRecordPages = []page{
 	}, actions: map[string]*action{
 		"mismatch_resolve": do("POST", "/api/admin/mismatches/{id}/resolve", "reason", after("/admin/orders/{order}", "mismatch_resolved")).only(financeRoles),
 	}},
+	{path: "/admin/transfers/{transfer}", name: "admin_transfer", section: "admin_orders", roles: allRoles, loads: []load{
+		{"transfer", "/api/admin/transfers/{transfer}", ""},
+	}},
 	{path: "/admin/mismatches", name: "admin_mismatches", roles: allRoles, nav: true, filtered: true, loads: []load{
 		{"mismatches", "/api/admin/mismatches", "user provider payment kind status after"},
 		services,

@@ -1,9 +1,6 @@
 package pages
 
-import (
-	"maps"
-	"net/http"
-)
+import "net/http"
 
 // oneUser is a user with what support needs first.
 var oneUser = load{"user", "/api/admin/users/{user}", ""}
@@ -84,6 +81,22 @@ func userAction(name, roles, part, fields string, fits func(user map[string]any)
 // check reports its refusal earlier.
 var checks = map[string]func(req *request) *Fault{"wallet_debit": (*request).checkDebit}
 
+// checkMoney returns a fault if an action that moves money would be refused: without a step-up, or by its
+// check. So the step-up comes before the summary.
+func (req *request) checkMoney(name string) *Fault {
+	answer, f := req.call(http.MethodGet, "/api/user/2fa/status", nil)
+	if f != nil {
+		return f
+	}
+	if factors, _ := answer.(map[string]any); factors["verified"] != true {
+		return &Fault{Status: http.StatusForbidden, Code: "VERIFICATION_REQUIRED"}
+	}
+	if check := checks[name]; check != nil {
+		return check(req)
+	}
+	return nil
+}
+
 // checkDebit returns a fault if the wallet of the user has less than the amount of the form.
 func (req *request) checkDebit() *Fault {
 	answer, f := req.call(http.MethodGet, req.fill("/api/admin/wallets/{user}"), nil)
@@ -113,8 +126,9 @@ func moneyAction(name, part, route, fields, caseField string, fits func(user map
 		loads: []load{{"wallet", "/api/admin/wallets/{user}", ""}, oneUser, {"plans", "/api/admin/plans", ""}},
 	}
 	p.actions = map[string]*action{
-		name + "_review": {calls: []call{{fields: fields + " reason:said! " + caseField}}, check: checks[name]},
+		name:             do("POST", route, fields+" reason idempotency_key=case", after("/admin/users/{user}", name)),
+		name + "_review": {calls: []call{{fields: fields + " reason:reason! " + caseField}}, check: func(req *request) *Fault { return req.checkMoney(name) }, review: name + "_review"},
 	}
-	maps.Copy(p.actions, map[string]*action{name: do("POST", route, fields+" reason idempotency_key=case", after("/admin/users/{user}", name))})
+	p.actions[name].review = name + "_review"
 	return p
 }

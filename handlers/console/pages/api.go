@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -65,12 +66,36 @@ func (req *request) call(method, route string, in any) (data any, f *Fault) {
 	if !envelope.Success {
 		f := envelope.Fault
 		f.Status, f.RequestID = answer.status, id
+		f.Message = req.forPeople(&f)
+		switch f.Code { // the API names its methods, which are no words for people
+		case "VERIFICATION_REQUIRED":
+			f.Message = req.text("verify.needed")
+		case "VERIFICATION_EXPIRED":
+			f.Message = req.text("verify.expired")
+		}
 		if seconds, err := strconv.Atoi(answer.header.Get("Retry-After")); err == nil {
 			f.Wait = time.Duration(seconds) * time.Second
 		}
 		return nil, &f
 	}
 	return envelope.Data, nil
+}
+
+// apiName matches the name of a parameter in a message of the API.
+var apiName = regexp.MustCompile("`([^`]*)`")
+
+// forPeople returns the message of a fault with the names of fields as the pages have them.
+func (req *request) forPeople(f *Fault) string {
+	label := func(name string) string {
+		if req.locale.has("field." + name) {
+			name = req.text("field." + name)
+		}
+		return req.text("error.quoted", name)
+	}
+	if f.Code == "MISSING_PARAMETER" && f.Param != "" && f.Param != "password" {
+		return req.text("error.missing", label(f.Param))
+	}
+	return apiName.ReplaceAllStringFunc(f.Message, func(found string) string { return label(strings.Trim(found, "`")) })
 }
 
 // internal returns the fault of an answer that a page cannot read.

@@ -23,7 +23,7 @@ import (
 //	name           a text
 //	name:amount    an amount of money
 //	name:sum       an amount of money above zero
-//	name:said      a text that is not empty
+//	name:reason    a text that is not empty: why an action is taken
 //	name:case      the number of a case, in the form of an idempotency key
 //	name:int       a number
 //	name:list      words, separated by spaces, commas or lines
@@ -92,7 +92,7 @@ var kinds = map[string]func(text string) (value any, ok bool){
 		amount, err := money.Parse(text)
 		return text, err == nil && amount > 0
 	},
-	"said": func(text string) (any, bool) { return text, text != "" },
+	"reason": func(text string) (any, bool) { return text, text != "" },
 	"case": func(text string) (any, bool) {
 		return text, len(text) <= 255 && !strings.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' })
 	},

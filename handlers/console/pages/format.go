@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // functions are those of the templates, in the language of l.
@@ -27,6 +29,7 @@ func (s *Site) functions(l *locale) template.FuncMap {
 			return offered
 		},
 		"number":     number,
+		"sentence":   sentence,
 		"int":        integer,
 		"date":       func(seconds any) string { return at(seconds, time.DateOnly) },
 		"datetime":   func(seconds any) string { return at(seconds, "2006-01-02 15:04") },
@@ -41,11 +44,18 @@ func (s *Site) functions(l *locale) template.FuncMap {
 		"with_query": withQuery,
 		"form":       formOf,
 		"query":      queryOf,
+		"role_names": func(roles string) string { return roleNames(l.text, roles) },
 	}
 	for _, area := range []template.FuncMap{overviewFunctions, usageFunctions, walletFunctions, taskFunctions, guideFunctions, accountFunctions, adminFunctions} {
 		maps.Copy(all, area)
 	}
 	return all
+}
+
+// sentence returns a text with a capital first letter.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	return string(unicode.ToUpper(first)) + text[size:]
 }
 
 // number groups the digits of a number before its point by commas, as English and Chinese do. It

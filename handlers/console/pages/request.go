@@ -113,10 +113,6 @@ func (req *request) show(p *page) {
 			maps.DeleteFunc(req.view.Form, func(name string, _ []string) bool { return name != "done" && name != "after" })
 		}
 	}
-	if p.name == "admin_find" {
-		req.find()
-		return
-	}
 	if done := req.view.Form.Get("done"); done != "" && req.locale.has("done."+done) {
 		req.view.Notice = req.text("done." + done)
 	}
@@ -125,21 +121,16 @@ func (req *request) show(p *page) {
 
 // enter finds the account, if the page needs one. It reports false if it has answered.
 func (req *request) enter(p *page) bool {
-	req.page, req.view.Page, req.view.Section = p, p.name, cmp.Or(p.section, p.name)
-	req.view.Admin = p.roles != ""
-	values, _ := reply.Match(p.path, req.wire)
-	for i, name := range names(p.path) {
-		req.view.ID[name] = values[i]
-	}
+	req.open(p)
 	self, f := req.call(http.MethodGet, "/api/user/self", nil)
 	if f == nil {
 		req.view.Self, _ = self.(map[string]any)
 		if !p.isFor(req.view.Self) {
-			message := "error.role"
-			if roleOf(&req.view) == "" {
-				message = "error.staff"
+			message := req.text("error.staff")
+			if roleOf(&req.view) != "" {
+				message = req.roleNeeded("error.role", p.roles)
 			}
-			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: req.text(message)})
+			req.fail(&Fault{Status: http.StatusForbidden, Code: "FORBIDDEN", Message: message})
 			return false
 		}
 		return true
@@ -155,6 +146,16 @@ func (req *request) enter(p *page) bool {
 		req.fail(f)
 	}
 	return false
+}
+
+// open makes p the page of the answer.
+func (req *request) open(p *page) {
+	req.page, req.view.Page, req.view.Section = p, p.name, cmp.Or(p.section, p.name)
+	req.view.Admin = p.roles != ""
+	values, _ := reply.Match(p.path, req.wire)
+	for i, name := range names(p.path) {
+		req.view.ID[name] = values[i]
+	}
 }
 
 // load reads what the page shows, and answers it with a status.

@@ -69,6 +69,13 @@ type action struct {
 	// call, which is shown once and not stored.
 	then string
 
+	// review is the action that shows what this one will do, on the same page. After a step-up, the browser
+	// gets the review again, and not the page that confirms any form.
+	review string
+
+	// inPlace is set if the page of the form is itself the review.
+	inPlace bool
+
 	// check returns a fault for a form whose fields are valid. It runs after the calls. nil: no check.
 	check func(req *request) *Fault
 

@@ -20,7 +20,12 @@ type pending struct {
 const pendingPrefix = "pending."
 
 // askVerification answers a form that needs a step-up with the page that asks for the factor.
-func (req *request) askVerification(f *Fault) { req.ask("/verify", f, http.StatusOK) }
+func (req *request) askVerification(f *Fault) {
+	if f.Code == "VERIFICATION_REQUIRED" {
+		f = nil // the page says what it is for
+	}
+	req.ask("/verify", f, http.StatusOK)
+}
 
 // askLogIn leads to a page of the log-in. A form that was sent waits there: the session may have
 // ended while it was filled in.
@@ -84,8 +89,42 @@ func (req *request) loggedIn(half bool) {
 // confirm shows the pending form for a last confirmation. Nothing is sent by itself: a charge is
 // never repeated silently.
 func (req *request) confirm() {
+	if req.review() {
+		return
+	}
 	req.view.Page = "confirm"
 	req.render("confirm", http.StatusOK)
+}
+
+// review shows the pending form on its own page, if that shows what the form will do, such as the balance
+// before and after. It reports false if there is no such page.
+func (req *request) review() bool {
+	waiting := req.view.Pending
+	target, err := url.Parse(waiting.Action)
+	if err != nil {
+		return false
+	}
+	wire, _ := strings.CutPrefix(target.EscapedPath(), req.site.Path)
+	p := find(wire)
+	a := p.actions[waiting.Name]
+	self, _ := req.view.Self["id"].(string)
+	if a.review == "" && !a.inPlace || !p.isFor(req.view.Self) || waiting.Fields.Get("as") != self {
+		return false // another user may have logged in meanwhile; the form is then refused
+	}
+	r := req.r.Clone(req.r.Context())
+	r.URL = target
+	req.r, req.wire, req.form = r, wire, waiting.Fields
+	req.view.Here, req.view.Pending, req.view.Fault, req.view.Data = waiting.Action, nil, nil, make(map[string]any)
+	req.open(p)
+	if a.inPlace {
+		req.view.Form, req.view.Notice = waiting.Fields, req.text("verify.review")
+		req.load(http.StatusOK)
+		return true
+	}
+	req.form.Set("do", a.review)
+	req.view.Notice = req.text("verify.review")
+	req.do(a.review, p.actions[a.review])
+	return true
 }
 
 // pendingForm reads the pending form from the form of the page; nil if it is not one of a page

@@ -28,17 +28,23 @@ var walletPages = []page{
 		"preference": do("PUT", "/api/subscription/self/preference", "preference", after("/wallet", "preference")),
 	}},
 	{path: "/plans/{plan_id}", name: "plan", section: "wallet", loads: []load{{"plan", "/api/subscription/plans/{plan_id}", ""}}, actions: map[string]*action{
-		"buy":   do("POST", "/api/subscription/wallet/pay", "plan_id:int price:amount idempotency_key", after("/wallet", "bought")),
+		"buy":   do("POST", "/api/subscription/wallet/pay", "plan_id:int price:amount idempotency_key", after("/wallet", "bought")).reviewedInPlace(),
 		"claim": do("POST", "/api/subscription/free/pay", "plan_id:int", after("/wallet", "claimed")),
 	}},
 	{path: "/subscriptions", name: "subscriptions", section: "wallet", loads: []load{{"subscriptions", "/api/subscription/self/", "p"}}},
 	{path: "/subscriptions/{subscription_id}", name: "subscription", section: "wallet", loads: []load{oneSubscription}},
 	{path: "/subscriptions/{subscription_id}/renew", name: "renew", section: "wallet", loads: []load{oneSubscription}, actions: map[string]*action{
-		"renew": do("POST", "/api/subscription/wallet/renew", "subscription_id:int price:amount idempotency_key", after("/wallet", "renewed")),
+		"renew": do("POST", "/api/subscription/wallet/renew", "subscription_id:int price:amount idempotency_key", after("/wallet", "renewed")).reviewedInPlace(),
 	}},
 	{path: "/orders", name: "orders", section: "wallet", loads: []load{orderList}},
 	{path: "/orders/{trade_no}", name: "order", section: "wallet", loads: []load{{"order", "/api/user/topup/{trade_no}", ""}}, unfinished: pendingOrder},
 	{path: "/ledger", name: "ledger", section: "wallet", loads: []load{{"ledger", "/api/user/ledger/", "account p"}}},
+}
+
+// reviewedInPlace returns the action as one whose page shows what it will do.
+func (a *action) reviewedInPlace() *action {
+	a.inPlace = true
+	return a
 }
 
 // drawnKey matches a key that a template has drawn.

@@ -41,9 +41,21 @@ type Order struct {
 	Created   int64        `json:"created_at"`
 	ExpiresAt int64        `json:"expires_at"`
 	PaidAt    int64        `json:"paid_at,omitempty"`
-	Payment   string       `json:"payment,omitempty"`  // the service's id
-	Refunded  money.Amount `json:"refunded,omitempty"` // the total refunded to the payer
-	Disputed  money.Amount `json:"disputed,omitempty"` // disputed, and not decided in favour of the operator
+	Payment   string       `json:"payment,omitempty"` // the service's id
+
+	// The sums of the transfers of the ledger that followed the credit, by their kind. A refund and a
+	// dispute of the same money take it once, so they may be less than what the service reports.
+	Refunded money.Amount `json:"refunded,omitempty"`
+	Disputed money.Amount `json:"disputed,omitempty"`
+	Restored money.Amount `json:"restored,omitempty"` // given back after disputes
+}
+
+// Net returns the amount that the service has kept for the operator, before its fees.
+func (o *Order) Net() money.Amount {
+	if o.PaidAt == 0 {
+		return 0
+	}
+	return o.Amount - o.Refunded - o.Disputed + o.Restored
 }
 
 // OrderRecord is an order as it is stored.
@@ -54,6 +66,8 @@ type OrderRecord struct {
 	KeyHash  string    `json:"key,omitempty"`     // hash of the idempotency key, if any
 	Undated  bool      `json:"undated,omitempty"` // its notices have no time
 	Disputes []dispute `json:"disputes,omitempty"`
+
+	RefundTotal money.Amount `json:"refund_total,omitempty"` // refunded to the payer, as the service reports
 
 	// The parts of the credit that refunds and disputes have taken back: from the wallet,
 	// and as a receivable.
@@ -90,6 +104,14 @@ type dispute struct {
 	ID       string       `json:"id"`
 	Amount   money.Amount `json:"amount,omitempty"`   // taken from the operator; zero until the notice arrives
 	Restored money.Amount `json:"restored,omitempty"` // given back; zero until the notice arrives
+}
+
+// disputedNow returns the disputed amount that was not decided in favour of the operator.
+func (o *OrderRecord) disputedNow() (sum money.Amount) {
+	for _, x := range o.Disputes {
+		sum += min(x.open(), o.Amount-sum)
+	}
+	return sum
 }
 
 // open returns the amount that a dispute has taken from the operator and not given back.
@@ -134,7 +156,7 @@ func (o *OrderRecord) AddNotice(at time.Time, n payments.Notice) {
 // paid or in review, or that has a refund or a dispute.
 func (o *OrderRecord) Purge() time.Time {
 	over := o.Status == Failed || o.Status == OrderExpired
-	if !over || o.Refunded != 0 || len(o.Disputes) > 0 {
+	if !over || o.RefundTotal != 0 || len(o.Disputes) > 0 {
 		return time.Time{}
 	}
 	return time.Unix(o.ExpiresAt, 0).Add(UnpaidRetention)

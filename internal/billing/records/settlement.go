@@ -15,7 +15,8 @@ import (
 
 // Target returns the part of the credit that must be taken back.
 func (o *OrderRecord) Target() money.Amount {
-	return o.Disputed + min(o.Refunded, o.Amount-o.Disputed)
+	disputed := o.disputedNow()
+	return disputed + min(o.RefundTotal, o.Amount-disputed)
 }
 
 // Due returns the amount that must still be taken back. A negative amount must be given back.
@@ -25,10 +26,10 @@ func (o *OrderRecord) Due() money.Amount { return o.Target() - o.TakenWallet - o
 func (o *OrderRecord) Note(n payments.Notice) bool {
 	switch n.Kind {
 	case payments.Refunded: // the notice has the total, so an older one has less
-		if n.Amount <= o.Refunded {
+		if n.Amount <= o.RefundTotal {
 			return false
 		}
-		o.Refunded = n.Amount
+		o.RefundTotal = n.Amount
 	case payments.Disputed:
 		x := o.dispute(n.Dispute)
 		if x.Amount != 0 {
@@ -43,10 +44,6 @@ func (o *OrderRecord) Note(n payments.Notice) bool {
 		x.Restored = n.Amount
 	default:
 		return false
-	}
-	o.Disputed = 0
-	for _, x := range o.Disputes {
-		o.Disputed += min(x.open(), o.Amount-o.Disputed)
 	}
 	return true
 }
@@ -65,12 +62,34 @@ func (o *OrderRecord) dispute(id string) *dispute {
 // PaidStatus returns the status of a paid order.
 func (o *OrderRecord) PaidStatus() OrderStatus {
 	switch {
-	case o.Disputed > 0:
+	case o.disputedNow() > 0:
 		return Disputed
-	case o.Refunded >= o.Amount:
+	case o.RefundTotal >= o.Amount:
 		return Refunded
 	}
 	return Paid
+}
+
+// EarlyKind returns the kind of the transfer that takes back what was refunded or disputed before the
+// payment arrived.
+func (o *OrderRecord) EarlyKind() payments.Kind {
+	if o.disputedNow() > 0 {
+		return payments.Disputed
+	}
+	return payments.Refunded
+}
+
+// AddBooked adds an amount that a transfer has taken back to the sum of its kind. A negative amount
+// was given back.
+func (o *Order) AddBooked(kind journal.Kind, amount money.Amount) {
+	switch kind {
+	case journal.Refund:
+		o.Refunded += amount
+	case journal.Dispute:
+		o.Disputed += amount
+	case journal.Restore:
+		o.Restored -= amount
+	}
 }
 
 // FollowingKinds are the kinds of the transfers for notices about a paid order.

@@ -117,7 +117,7 @@ var (
 	Mismatches = table.Table[MismatchRecord]{
 		Name:    "mismatch",
 		Key:     func(m *MismatchRecord) table.Key { return table.Key{m.Digest()} },
-		Indexes: []*table.Index[MismatchRecord]{&LatestMismatches, &WaitingMismatches, &OrderMismatches},
+		Indexes: []*table.Index[MismatchRecord]{&LatestMismatches, &WaitingMismatches, &OrderMismatches, &PaymentMismatches},
 		Expires: func(m *MismatchRecord) time.Time { return time.UnixMilli(m.Time).Add(MismatchRetention) },
 	}
 
@@ -136,6 +136,14 @@ var (
 	// OrderMismatches is the index of mismatches by order, oldest first.
 	OrderMismatches = table.Index[MismatchRecord]{Name: "mismatchorder", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
 		return keyIf(m.about() != "", m.about(), m.Time)
+	}}
+
+	// PaymentMismatches is the index of mismatches by payment, latest first.
+	PaymentMismatches = table.Index[MismatchRecord]{Name: "mismatchpay", Fixed: true, Fields: func(m *MismatchRecord) table.Key {
+		if m.Payment == "" {
+			return nil
+		}
+		return table.Key{PaymentHash(m.Provider, m.Payment), storage.Inverted(m.Time)}
 	}}
 )
 

@@ -51,7 +51,8 @@ func (v *verification) unpaid(o *records.OrderRecord) error {
 		return err
 	}
 	paid := o.Status == records.Paid || o.Status == records.Refunded || o.Status == records.Disputed
-	if credited || paid || o.TakenWallet != 0 || o.TakenOwed != 0 || len(o.Transfers) != 0 {
+	moved := o.TakenWallet != 0 || o.TakenOwed != 0 || o.Refunded != 0 || o.Disputed != 0 || o.Restored != 0 || len(o.Transfers) != 0
+	if credited || paid || moved {
 		v.problem("order %s: it is %s without a payment, but money was moved", o.TradeNo, o.Status)
 	}
 	return nil
@@ -106,6 +107,10 @@ func (v *verification) later(o *records.OrderRecord) error {
 		v.problem("order %s: its transfers have taken %v from the wallet and %v as a receivable, but its record says %v and %v",
 			o.TradeNo, taken.TakenWallet, taken.TakenOwed, o.TakenWallet, o.TakenOwed)
 	}
+	if taken.Refunded != o.Refunded || taken.Disputed != o.Disputed || taken.Restored != o.Restored {
+		v.problem("order %s: its transfers have refunded %v, disputed %v and restored %v, but its record says %v, %v and %v",
+			o.TradeNo, taken.Refunded, taken.Disputed, taken.Restored, o.Refunded, o.Disputed, o.Restored)
+	}
 	more, err := journal.HasTransfer(v, records.TransferID(o.TradeNo, len(o.Transfers)))
 	if more {
 		v.problem("order %s: there is a transfer that it does not name", o.TradeNo)
@@ -121,6 +126,7 @@ func replay(o *records.OrderRecord, x *journal.Transfer, of *records.OrderRecord
 		legs[leg.Account.Family()] += leg.Amount
 	}
 	paid := legs[journal.Paid(of.Provider)]
+	o.AddBooked(x.Kind, paid)
 	switch x.Kind {
 	case journal.Refund, journal.Dispute:
 		o.TakenWallet -= legs[journal.Wallet(of.User)]

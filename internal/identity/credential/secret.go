@@ -106,6 +106,22 @@ func (f Form) Hint(secret Secret) string {
 	return text[:len(f)+4] + "…" + text[len(text)-4:]
 }
 
+// Shortened returns text, unless it begins as a credential does and is longer than a hint: then it
+// returns the hint, or of a part of a credential the prefix, four characters and "…".
+func Shortened(text string) string {
+	for _, form := range []Form{APIKey, AccessToken} {
+		body, ok := strings.CutPrefix(text, string(form))
+		if !ok || len(body) <= 4 || len(body) <= 4+len("…")+4 && (strings.Contains(body, "…") || strings.Contains(body, "...")) {
+			continue
+		}
+		if len(body) == randomDigits+sumDigits {
+			return form.Hint(Secret(text))
+		}
+		return text[:len(form)+4] + "…"
+	}
+	return text
+}
+
 func isBase62(c byte) bool {
 	return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' || 'a' <= c && c <= 'z'
 }

@@ -73,6 +73,21 @@ func (s Service) Test(ctx context.Context, actor, user, key string) (Callback, e
 // (docs/reference/tasks.md#callbacks).
 const redeliveryFor = 7 * 24 * time.Hour
 
+// redeliverable reports whether a callback can be sent again at a time in milliseconds.
+func redeliverable(v *record.Event, now int64) bool {
+	return v.State == record.Undelivered || now < v.Ended+redeliveryFor.Milliseconds()
+}
+
+// Redeliverable reports whether a task has a callback that can be sent again now.
+func (s Service) Redeliverable(ctx context.Context, task string) (can bool, err error) {
+	err = s.by.store.View(ctx, func(r storage.Reader) error {
+		v, err := record.Events.Get(r, task)
+		can = err == nil && v != nil && redeliverable(v, s.by.store.Milli())
+		return err
+	})
+	return can, err
+}
+
 // Redeliver starts a new round of attempts for the callback of a task. It returns an
 // error if the callback ended more than 7 days ago.
 func (s Service) Redeliver(ctx context.Context, actor string, owner record.Owner, task string) (Callback, error) {
@@ -89,7 +104,7 @@ func (s Service) Redeliver(ctx context.Context, actor string, owner record.Owner
 			return false, fault.New(fault.NotFound, "there is no callback of this task")
 		}
 		event.User, event.Key = v.User, v.Key
-		if v.State != record.Undelivered && now >= v.Ended+redeliveryFor.Milliseconds() {
+		if !redeliverable(v, now) {
 			return false, fault.New(fault.Conflict, "a callback can be sent again only for 7 days")
 		}
 		after = *v
