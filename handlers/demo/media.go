@@ -238,8 +238,8 @@ func (q *request) readRecording() error {
 // seconds returns the length of the recording.
 func (q *request) seconds() (n float64) {
 	for _, data := range q.files {
-		if rate := 0; len(data) > 44 && string(data[:4]) == "RIFF" {
-			rate = int(binary.LittleEndian.Uint32(data[28:]))
+		if len(data) > 44 && string(data[:4]) == "RIFF" {
+			rate := int(binary.LittleEndian.Uint32(data[28:]))
 			return float64(len(data)-44) / float64(max(rate, 1))
 		}
 		n += float64(len(data)) / secondsOfFile

@@ -214,7 +214,7 @@ func (s *sender) sendWhole(body []byte, media string) {
 	if s.simulation.breakOff {
 		s.w.Header().Set("Content-Type", media)
 		s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-		_, _ = s.w.Write(body[:len(body)/2])
+		_, _ = s.w.Write(body[:len(body)/2])    //nolint:gosec // no page: the media type is that of an API
 		http.NewResponseController(s.w).Flush() // otherwise the server would not send its buffer
 		panic(http.ErrAbortHandler)
 	}
@@ -238,7 +238,7 @@ func (s *sender) send(status int, contentType string, body []byte) {
 	}
 	s.w.Header().Set("Content-Length", strconv.Itoa(len(body)))
 	s.w.WriteHeader(status)
-	if _, err := s.w.Write(body); err != nil {
+	if _, err := s.w.Write(body); err != nil { //nolint:gosec // as above
 		panic(http.ErrAbortHandler)
 	}
 }

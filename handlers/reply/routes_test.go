@@ -27,7 +27,7 @@ func TestRoutesHaveTheDialectOfTheirPath(t *testing.T) {
 func pathOf(route reply.Route) string {
 	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{request_id}", "req_0", "{task_id}", "task_"+strings.Repeat("A", 26),
 		"{id}", "key_0", "{id...}", "a/b", "{name}", "a", "{*media_name}", "a.mp4", "{backend}", "works",
-		"{user}", "a", "{key}", "key_0", "{request}", "req_0", "{order}", "0", "{task}", "task_0").Replace(route.Path)
+		"{user}", "a", "{key}", "key_0", "{request}", "req_0", "{order}", "0", "{task}", "task_0", "{transfer}", "0").Replace(route.Path)
 }
 
 // TestEveryRouteChecksItsCredentialAndBodyLimit sends requests to every route of the registry: without
@@ -96,6 +96,9 @@ func TestEveryRouteChecksItsCredentialAndBodyLimit(t *testing.T) {
 		headers := json
 		if strings.Contains(route.Path, "/page/") {
 			headers = "Content-Type: application/x-www-form-urlencoded\n"
+		}
+		if strings.HasPrefix(route.Path, "/v1/audio/t") { // transcriptions and translations
+			headers = "Content-Type: multipart/form-data; boundary=b\n"
 		}
 		if needed {
 			headers += right[0]

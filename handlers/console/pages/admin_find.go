@@ -17,7 +17,7 @@ var idPages = []struct{ prefix, page, path string }{
 
 // noSecret is the pattern of a field whose value a browser puts into a URL: the browser then refuses a key
 // or a token.
-const noSecret = `(?!sk-|mgat_).*`
+const noSecret = `(?!sk-|mgat_).*` //nolint:gosec // no credential
 
 // hideSecret replaces a secret in the form of the search by its hint. So no later step, such as a log-in
 // in between, has the secret.
