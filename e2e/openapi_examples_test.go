@@ -57,6 +57,13 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 		price image-demo-* {
 			image 0.02
 		}
+		price speech-demo-* {
+			per character 0.00001
+		}
+		price whisper-demo-* {
+			per second 0.0001
+			request 0.01
+		}
 		price video-demo-* {
 			second 0.05
 			second audio 0.08
@@ -105,6 +112,8 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 		}
 		modelgate_openai {
 			models demo-1
+			@media modelgate_model image-demo-1 speech-demo-1 whisper-demo-1
+			modelgate_demo @media
 			reverse_proxy BACKEND
 		}
 		modelgate_tasks
@@ -237,6 +246,18 @@ func (c *exampleClient) calls(t *testing.T) {
 		"listModels", "getModel", "getKeyUsage",
 	} {
 		c.do(t, id, exampleRequest{header: c.key})
+	}
+	const recording = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-demo-1\r\n" +
+		"--b\r\nContent-Disposition: form-data; name=\"response_format\"\r\n\r\nverbose_json\r\n" +
+		"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.mp3\"\r\n\r\nbytes\r\n--b--\r\n"
+	unbound := c.g.NewKey(t, nil) // the documented key may not use these models
+	c.g.Credit(t, unbound.UserID, "10.00")
+	for _, id := range []string{"createImage", "editImage", "createSpeech", "createTranscription", "createTranslation"} {
+		x := exampleRequest{header: "Authorization: Bearer " + unbound.Secret}
+		if strings.HasPrefix(id, "createTrans") {
+			x.form = recording
+		}
+		c.do(t, id, x)
 	}
 	for _, id := range []string{"listModels", "getModel"} {
 		c.do(t, id, exampleRequest{header: c.key + "\nAnthropic-Version: 2023-06-01"})
