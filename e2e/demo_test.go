@@ -40,7 +40,7 @@ func TestTheCommandsOfTheDemoWorkInAShell(t *testing.T) {
 			script = append(script, commands)
 		}
 	}
-	if len(script) != 10 {
+	if len(script) != 11 {
 		t.Fatalf("the demo prints %d blocks of commands:\n%s", len(script), strings.Join(script, "\n"))
 	}
 	workDir := t.TempDir()

@@ -256,15 +256,19 @@ func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 	t.Parallel()
 	c := newDemo(t)
-	ref, err := c.Reconcile(t.Context(), video("demo:doubt"))
-	if err != nil {
-		t.Fatal(err)
+	for _, prompt := range []string{"demo:doubt", "a boat"} {
+		ref, err := c.Reconcile(t.Context(), video(prompt))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status, err := c.Poll(t.Context(), ref); err != nil || status.State != backends.Queued {
+			t.Errorf("%s: %+v, %v", prompt, status, err)
+		}
 	}
-	if status, err := c.Poll(t.Context(), ref); err != nil || status.State != backends.Queued {
-		t.Errorf("%+v, %v", status, err)
-	}
-	if _, err := c.Reconcile(t.Context(), video("demo:lost")); backends.KindOf(err) != backends.Gone {
-		t.Errorf("the lost submission: %v", err)
+	for _, prompt := range []string{"demo:lost", "demo:refuse", "demo:busy"} {
+		if _, err := c.Reconcile(t.Context(), video(prompt)); backends.KindOf(err) != backends.Gone {
+			t.Errorf("%s: %v", prompt, err)
+		}
 	}
 }
 
