@@ -314,7 +314,7 @@ func TestTheContentOfAVideoIsServedToItsKey(t *testing.T) {
 	source := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(film)) }))
 	defer source.Close()
 	w := start(t, "media {\n path "+t.TempDir()+"/media\n allow "+strings.TrimPrefix(source.URL, "http://")+"\n }")
-	key, stranger := w.fundedKey(t), w.fundedKey(t)
+	key, otherKey := w.fundedKey(t), w.fundedKey(t)
 	video := w.createVideo(t, key, "model", "video-e-1", "prompt", "a boat")
 	path := videosPath + "/" + video.ID + "/content"
 	refusal{404, fault.NotFound, "", "it is queued"}.check(t, path, w.get(t, key, path))
@@ -341,14 +341,14 @@ func TestTheContentOfAVideoIsServedToItsKey(t *testing.T) {
 	// What belongs to others is answered as what does not exist.
 	unknown := videosPath + "/task_" + strings.Repeat("A", 26)
 	for _, rest := range []string{"", "/content", "/content?variant=thumbnail"} {
-		foreign, none := w.get(t, stranger, videosPath+"/"+video.ID+rest), w.get(t, stranger, unknown+rest)
+		foreign, none := w.get(t, otherKey, videosPath+"/"+video.ID+rest), w.get(t, otherKey, unknown+rest)
 		refusal{404, fault.TaskNotFound, "", ""}.check(t, path, foreign)
 		if foreign.Body != none.Body {
 			t.Errorf("answered %s and %s", foreign.Body, none.Body)
 		}
 	}
-	refusal{404, fault.TaskNotFound, "", ""}.check(t, path, w.delete(t, stranger, videosPath+"/"+video.ID))
-	refusal{404, fault.TaskNotFound, "", ""}.check(t, path, w.post(t, stranger, videosPath+"/"+video.ID+"/remix", `{"prompt":"a ship"}`))
+	refusal{404, fault.TaskNotFound, "", ""}.check(t, path, w.delete(t, otherKey, videosPath+"/"+video.ID))
+	refusal{404, fault.TaskNotFound, "", ""}.check(t, path, w.post(t, otherKey, videosPath+"/"+video.ID+"/remix", `{"prompt":"a ship"}`))
 	refusal{401, fault.Unauthorized, "", ""}.check(t, path, w.file(t, path))
 
 	// A deleted video is gone for its key. Its charge and its task stay.
