@@ -176,10 +176,33 @@ price acme-2 {
 	context 128000
 	max_output 16384
 }
+price acme-draw {
+	image 0.04
+}
 price acme-embed {
 	input 0.10
 	output 0.00
 	context 8191
+}
+price acme-hear {
+	per second 0.00012
+}
+price acme-hear-tokens {
+	input 2.50
+	output 10.00
+	audio_input 6.00
+	context 16000
+	max_output 2000
+}
+price acme-paint {
+	input 5.00
+	output 10.00
+	image_output 40.00
+	context 32000
+	max_output 8000
+}
+price acme-rank {
+	request 0.002
 }
 price acme-short {
 	input 1.00
@@ -190,20 +213,25 @@ price acme-short {
 		input 2.00
 	}
 }
+price acme-speak {
+	per character 0.000015
+}
 `
 	if got := blocks(list); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	same(t, "skipped", reasons(list), []string{
+		`"1024-x-1024/acme-pixels": it is priced by the pixel`,
 		`"acme-3": "acme-3" and "acme/acme-3" have different prices; choose one by its provider or its key`,
 		`"acme-ambiguous": it has no max_input_tokens from 1 to 1000000000`,
-		`"acme-draw": its mode is "image_generation"; imported are chat, completion, responses, embedding`,
 		`"acme-factor": tier fast: the factor must be from 0.0001 to 1000, with at most four decimal places`,
+		`"acme-live": its mode is "realtime"; imported are audio_speech, audio_transcription, chat, completion, embedding, image_generation, rerank, responses`,
 		`"acme-old": it is deprecated`,
 		`"acme-shorter": above 272000: it must be from 1 to less than context, which is 200000`,
+		`"acme-toll": it has no price above 0 for input or for output`,
 	})
 	same(t, "ignored", list.Ignored, []string{
-		"input_cost_per_image", "output_cost_per_token where it is 0", "output_cost_per_token_flex where it is 0", "provider_specific_entry.moon",
+		"input_cost_per_image", "input_cost_per_token where it is 0", "output_cost_per_pixel", "output_cost_per_second where it is 0", "output_cost_per_token where it is 0", "output_cost_per_token_flex where it is 0", "provider_specific_entry.moon",
 		"regional_processing_uplift_multiplier_eu",
 	})
 	if got := blocks(&pricelist.List{Prices: adapted(t, list.Caddyfile())}); got != want {
@@ -375,7 +403,10 @@ func TestChanges(t *testing.T) {
 	if got := changes(strings.Replace(all, "price acme-1 ", "price acme-* ", 1)); got != "" {
 		t.Errorf("a pattern with the same price: got%s", got)
 	}
-	if got := changes("price other {\nrequest 1\n}"); got != " # acme-1: new # acme-2: new # acme-embed: new # acme-short: new" {
+	if got := changes(strings.Replace(all, "per second 0.00012", "per second 0.0001 max 600", 1)); got != " # acme-hear: changed; now it costs" {
+		t.Errorf("got%s", got)
+	}
+	if got := changes("price other {\nrequest 1\n}"); got != " # acme-1: new # acme-2: new # acme-draw: new # acme-embed: new # acme-hear: new # acme-hear-tokens: new # acme-paint: new # acme-rank: new # acme-short: new # acme-speak: new" {
 		t.Errorf("no price: got%s", got)
 	}
 }
