@@ -155,6 +155,7 @@ func (a *answer) fallBack(err error) bool {
 	c.fallbacks.next = c.fallbacks.next[1:]
 	c.fallbacks.fault = c.fallbacks.fault || backendFaults[int(failed)]
 	c.fallbacks.tried = append(c.fallbacks.tried, before+" "+failed.String())
+	c.route.metrics.FellBack(failed.String())
 	if c.asked == "" {
 		c.asked = before
 	}
