@@ -258,13 +258,6 @@ try {
     await page.waitForURL(/done=wallet_credit$/);
     const after = await balanceNow();
     want(Math.abs(Number(before) + 7 - Number(after)) < 1e-9, `${before} becomes ${after}`);
-    await page.goBack(); // the summary, whose form moves the money once
-    if (await page.isVisible('form:has(input[name=do][value=wallet_credit])')) {
-      await press(page, 'wallet_credit');
-      await page.waitForLoadState();
-    }
-    await page.goto(`${origin}/console`);
-    want(await balanceNow() === after, `the back button has made ${await balanceNow()} of ${after}`);
     session = await page.context().cookies();
     await page.context().close();
   });
