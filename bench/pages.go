@@ -69,7 +69,7 @@ func (b *bench) seedHistory(ctx context.Context, s *site) error {
 
 // fill creates the user, the history and a session, and returns its secret.
 func (h historySeed) fill(ctx context.Context, b *testStore) (secrets []string, err error) {
-	people := sessionSeed{Users: 1, Sessions: 1}
+	people := sessionSeed{Users: 1, Sessions: 1, Epoch: 1} // a new role ends the sessions
 	users, err := people.createUsers(ctx, b.store)
 	if err != nil {
 		return nil, err
