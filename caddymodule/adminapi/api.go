@@ -164,7 +164,7 @@ func showStatus(c *call) (any, error) {
 		Restricted: append([]string{}, restricted...),
 	}
 	status.Names, _ = c.Directory.Names(c.ctx(), slices.Values(restricted))
-	status.LastBackup, _ = c.LastBackup(c.ctx()) // if this fails, the probe below fails too
+	status.LastBackup, _ = c.LastBackup(c.ctx())              // if this fails, the probe below fails too
 	users, _ := c.Directory.CountUsers(c.ctx(), maxCounted+1) // if this fails, the probe below fails too
 	status.Users, status.MoreUsers = min(users, maxCounted), users > maxCounted
 	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
