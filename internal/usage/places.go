@@ -40,6 +40,8 @@ const (
 	itemAction           // what the tool of an item did
 	toolReport           // tool_usage: the tools that the backend ran
 	toolReportEntry      // one of these tools
+	listAnswer           // the document, if it may be a list of items; see [Reader.CollectIDs]
+	conversationOf       // the conversation of a response
 
 	requestSource // the source of a part of a request
 	requestImage  // an image in a request, or the object that holds it
@@ -85,6 +87,11 @@ const (
 	iterationType   // the type of an iteration
 	iterationModel  // the model of an iteration
 	requestPartType // the type of a part of a request
+	objectID        // the id of the document or of a response
+	itemID          // the id of an item
+	containerID     // the id of a container
+	conversationID  // the id of a conversation
+	responseStatus  // the status of a response
 
 	// From here on there is a place for each figure.
 	firstFigure
@@ -114,6 +121,15 @@ func (p place) isNumber() bool {
 // the other dialect.
 func (p place) member(name []byte) place {
 	switch p {
+	case listAnswer:
+		if string(name) == "data" {
+			return listedItem
+		}
+		return top.member(name)
+	case conversationOf:
+		if string(name) == "id" {
+			return conversationID
+		}
 	case top:
 		switch string(name) {
 		case "type":
@@ -148,6 +164,14 @@ func (p place) member(name []byte) place {
 			return eventItem
 		case "tool_usage":
 			return toolReport
+		case "id":
+			return objectID
+		case "status":
+			return responseStatus
+		case "conversation":
+			return conversationOf
+		case "container_id":
+			return containerID
 		}
 	case imageAnswer:
 		switch string(name) {
@@ -202,9 +226,19 @@ func (p place) member(name []byte) place {
 			return listedItem
 		case "tool_usage":
 			return toolReport
+		case "id":
+			return objectID
+		case "status":
+			return responseStatus
+		case "conversation":
+			return conversationOf
 		}
 	case outputItem:
 		switch string(name) {
+		case "id":
+			return itemID
+		case "container_id":
+			return containerID
 		case "type":
 			return itemType
 		case "action":
@@ -224,6 +258,10 @@ func (p place) member(name []byte) place {
 		}
 	case listedItem, eventItem:
 		switch string(name) {
+		case "id":
+			return itemID
+		case "container_id":
+			return containerID
 		case "type":
 			return itemType
 		case "action":
