@@ -51,10 +51,11 @@ const (
 // State is what a poll has found.
 type State uint8
 
-// The states of a job.
+// The states of a job. If several blocks poll, the greatest counts.
 const (
-	Unreachable State = iota // no answer, or one that says nothing about the job
+	NotHere     State = iota // no route leads to the backend
 	Missing                  // the vendor does not know the response
+	Unreachable              // no answer, or one that says nothing about the job
 	Pending                  // it is queued or in progress
 	Ended                    // it has ended: the Result is set
 )
@@ -63,6 +64,7 @@ const (
 type Result struct {
 	Call journal.Call
 	Cost money.Amount
+	Done func(charged money.Amount) // called when the charge is queued, to log it; nil: nothing is called
 }
 
 // Poller asks the vendor for the state of a response. It returns the result if that has ended.
@@ -149,17 +151,17 @@ func (s *Objects) Detach(r *Running) {
 	r.attached, r.next = false, s.store.Now().Add(firstPause)
 }
 
-// Settle ends a job whose result the call that submitted it has read. It returns the charge.
-func (s *Objects) Settle(r *Running, result Result) money.Amount {
+// Settle ends a job whose result the call that submitted it has read.
+func (s *Objects) Settle(r *Running, result Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return s.settle(r, result)
+	s.settle(r, result)
 }
 
 // settle charges a job once. The mutex of r is held.
-func (s *Objects) settle(r *Running, result Result) (charged money.Amount) {
+func (s *Objects) settle(r *Running, result Result) {
 	if r.settled {
-		return 0
+		return
 	}
 	r.settled = true
 	if more := result.Cost - r.reservation.Amount(); more > 0 {
@@ -170,7 +172,7 @@ func (s *Objects) settle(r *Running, result Result) (charged money.Amount) {
 			r.reservation = late
 		}
 	}
-	charged = r.reservation.SettleOnce(result.Call, result.Cost, func(t storage.Txn) (bool, error) {
+	charged := r.reservation.SettleOnce(result.Call, result.Cost, func(t storage.Txn) (bool, error) {
 		before, err := objects.Get(t, hashOf(r.Object.ID))
 		if err != nil || before == nil || before.Job == nil || before.Job.Call.ID != r.Object.Job.Call.ID {
 			return false, err
@@ -183,9 +185,11 @@ func (s *Objects) settle(r *Running, result Result) (charged money.Amount) {
 		return true, objects.Put(t, before, &after)
 	})
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	delete(s.jobs, r.Object.ID)
-	return charged
+	s.mu.Unlock()
+	if result.Done != nil {
+		result.Done(charged)
+	}
 }
 
 // Jobs returns the number of jobs that are not settled, and the amount that was reserved for them.
