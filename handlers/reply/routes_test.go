@@ -27,7 +27,7 @@ func TestRoutesHaveTheDialectOfTheirPath(t *testing.T) {
 func pathOf(route reply.Route) string {
 	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{request_id}", "req_0", "{task_id}", "task_"+strings.Repeat("A", 26),
 		"{id}", "key_0", "{id...}", "a/b", "{name}", "a", "{*media_name}", "a.mp4", "{backend}", "works",
-		"{user}", "a", "{key}", "key_0", "{request}", "req_0", "{order}", "0", "{task}", "task_0", "{transfer}", "0").Replace(route.Path)
+		"{item}", "msg_0", "{user}", "a", "{key}", "key_0", "{request}", "req_0", "{order}", "0", "{task}", "task_0", "{transfer}", "0").Replace(route.Path)
 }
 
 // TestEveryRouteChecksItsCredentialAndBodyLimit sends requests to every route of the registry: without

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"regexp"
+	"slices"
 
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -17,10 +18,9 @@ type Reference struct {
 }
 
 // itemListMembers are the members of the bodies of /v1/conversations and of the routes below it.
-var itemListMembers = tableWithState(
+var itemListMembers = tableWithState(append(slices.Clip(optionMembers),
 	rule{Name: "items", Kinds: array | null, Elem: object, Deciding: true, Members: itemTable},
-	rule{Name: "metadata"},
-)
+)...)
 
 // The paths of references. In all other places, and in other spellings of the names, an id is refused.
 var (
