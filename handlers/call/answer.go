@@ -142,10 +142,12 @@ func (a *answer) classify(header http.Header) {
 // measure begins to read usage from the answer.
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
-	if o := a.call.route.object; o != nil {
+	if a.call.collects() {
+		o := a.call.route.object
+		if o == nil {
+			o = new(objectRoute)
+		}
 		a.meter.CollectIDs(o.answer, o.list)
-	} else if a.call.collects() {
-		a.meter.CollectIDs(usage.ResponseObject, false)
 	}
 	switch c := a.call; {
 	case c.schema.InputOnly:

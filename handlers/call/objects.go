@@ -241,9 +241,10 @@ func (a *answer) forgetObject() {
 	}
 }
 
-// collects reports whether ids are read from the answer.
+// collects reports whether ids are read from the answer. The answer to a deletion has the id that was
+// just forgotten.
 func (c *call) collects() bool {
-	return c.owns() && (c.route.object != nil || !c.route.free && c.request.Stores(c.members()))
+	return c.owns() && (c.route.object != nil && !c.route.object.delete || !c.route.free && c.request.Stores(c.members()))
 }
 
 // emptyBody returns the body of a request without one.

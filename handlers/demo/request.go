@@ -67,6 +67,8 @@ type request struct {
 type message struct {
 	Role    string  `json:"role"`
 	Content content `json:"content"`
+
+	reference string // the id of a stored item that stands here
 }
 
 // block is one block of a message with the known fields of all types.

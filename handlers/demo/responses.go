@@ -11,6 +11,7 @@ type item struct {
 	Role    string  `json:"role"`
 	Content content `json:"content"`
 	Output  content `json:"output"` // of a function_call_output
+	ID      string  `json:"id"`
 }
 
 // readItems converts the input to messages, and the instructions to the system prompt.
@@ -25,9 +26,11 @@ func (q *request) readItems() error {
 	for _, i := range items {
 		switch i.Type {
 		case "", "message":
-			q.Messages = append(q.Messages, message{i.Role, asText(i.Content)})
+			q.Messages = append(q.Messages, message{Role: i.Role, Content: asText(i.Content)})
+		case "item_reference":
+			q.Messages = append(q.Messages, message{Role: "assistant", reference: i.ID})
 		case "function_call_output", "custom_tool_call_output":
-			q.Messages = append(q.Messages, message{"tool", asText(i.Output)})
+			q.Messages = append(q.Messages, message{Role: "tool", Content: asText(i.Output)})
 		}
 	}
 	q.own = q.Messages

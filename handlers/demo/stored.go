@@ -19,6 +19,7 @@ type vault struct {
 	pace          time.Duration
 	responses     map[string]*storedResponse
 	conversations map[string]*conversation
+	texts         map[string]message // by the id of the item
 }
 
 const maxStored = 10_000
@@ -41,7 +42,7 @@ type conversation struct {
 }
 
 func newVault(pace time.Duration) *vault {
-	return &vault{pace: pace, responses: make(map[string]*storedResponse), conversations: make(map[string]*conversation)}
+	return &vault{pace: pace, responses: make(map[string]*storedResponse), conversations: make(map[string]*conversation), texts: make(map[string]message)}
 }
 
 // notFound is the error for an object that does not exist.
@@ -67,6 +68,15 @@ func (q *request) readEarlier() error {
 	}
 	q.vault.mu.Lock()
 	defer q.vault.mu.Unlock()
+	for i := range q.Messages {
+		if id := q.Messages[i].reference; id != "" {
+			earlier, found := q.vault.texts[id]
+			if !found {
+				return notFound("Item", id)
+			}
+			q.Messages[i] = earlier
+		}
+	}
 	if id := q.PreviousResponseID; id != "" {
 		earlier := q.vault.responses[id]
 		if earlier == nil {
@@ -95,6 +105,15 @@ func (q *request) inputItems() (items []object) {
 	return items
 }
 
+// remember keeps the texts of items for item references. The mutex is held.
+func (v *vault) remember(items []object, messages []message) {
+	for i, o := range items {
+		if len(v.texts) < maxStored {
+			v.texts[o[1].(string)] = messages[i]
+		}
+	}
+}
+
 // keep stores a response.
 func (s *response) keep() {
 	v := s.vault
@@ -109,6 +128,7 @@ func (s *response) keep() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.responses[s.id] = kept
+	v.remember(append(slices.Clone(kept.input), s.item("completed", "")), append(slices.Clone(s.own), answer))
 	if c := v.conversations[s.conversationID()]; c != nil {
 		c.items = append(append(c.items, kept.input...), s.item("completed", s.output.text()))
 		c.messages = kept.messages
@@ -205,12 +225,17 @@ func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 		}
 	}
 	q := new(request)
-	for _, i := range sent.Items {
-		q.own = append(q.own, message{i.Role, asText(i.Content)})
-	}
-	items := q.inputItems()
 	v.mu.Lock()
 	defer v.mu.Unlock()
+	for _, i := range sent.Items {
+		if i.Type == "item_reference" {
+			q.own = append(q.own, v.texts[i.ID])
+			continue
+		}
+		q.own = append(q.own, message{Role: i.Role, Content: asText(i.Content)})
+	}
+	items := q.inputItems()
+	v.remember(items, q.own)
 	id := path[0]
 	if id == "" {
 		if r.Method != http.MethodPost || len(v.conversations) >= maxStored {
