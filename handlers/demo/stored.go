@@ -175,8 +175,8 @@ func (v *vault) serve(s *sender, r *http.Request) (served bool, err error) {
 	return true, err
 }
 
-// noRoute is the error for another method or path.
-var noRoute = &refusal{status: http.StatusMethodNotAllowed, message: "This path does not accept this method."}
+// errNoRoute is the error for another method or path.
+var errNoRoute = &refusal{status: http.StatusMethodNotAllowed, message: "This path does not accept this method."}
 
 // response answers /v1/responses/{id} and the paths below.
 func (v *vault) response(r *http.Request, path []string) (*answer, error) {
@@ -206,7 +206,7 @@ func (v *vault) response(r *http.Request, path []string) (*answer, error) {
 		delete(v.responses, path[0])
 		return &answer{whole: object{"id", path[0], "object", "response", "deleted", true}}, nil
 	}
-	return nil, noRoute
+	return nil, errNoRoute
 }
 
 // conversation answers /v1/conversations and the paths below.
@@ -239,7 +239,7 @@ func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 	id := path[0]
 	if id == "" {
 		if r.Method != http.MethodPost || len(v.conversations) >= maxStored {
-			return nil, noRoute
+			return nil, errNoRoute
 		}
 		id = newID("conv_")
 		v.conversations[id] = &conversation{created: time.Now().Unix(), metadata: sent.Metadata, items: items, messages: q.own}
@@ -273,7 +273,7 @@ func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 	case "DELETE items/{item}":
 		c.items = slices.Delete(c.items, at, at+1)
 	default:
-		return nil, noRoute
+		return nil, errNoRoute
 	}
 	return &answer{whole: c.body(id)}, nil
 }
