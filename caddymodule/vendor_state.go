@@ -9,6 +9,7 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 
 	"github.com/caddy-modelgate/modelgate/internal/ownership"
+	"github.com/caddy-modelgate/modelgate/settings"
 )
 
 // VendorState says whether calls may name objects that a vendor stores for the operator's account.
@@ -57,7 +58,7 @@ func (a *App) unmarshalState(d *caddyfile.Dispenser) error {
 		return d.WrapErr(fmt.Errorf("state own: %w", err))
 	}
 	a.StateKept = caddy.Duration(kept)
-	return d.WrapErr(a.validateState())
+	return settings.Located(d, a.validateState())
 }
 
 func (a *App) validateState() error {

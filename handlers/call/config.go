@@ -111,13 +111,18 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 		return errNoRoute
 	}))
 
-	for _, spec := range routes {
+	owned := b.vendorState() == caddymodule.StateOwn
+	for i, spec := range routes {
+		if spec.object != nil && !owned {
+			continue
+		}
+		b.table = append(b.table, table[i])
 		own := *spec
 		own.metrics = b.app.Metrics().Route(own.name)
 		b.routes = append(b.routes, &own)
 	}
-	b.table = table
-	if b.vendorState() == caddymodule.StateOwn && routes[len(routes)-1].object != nil {
+	b.table = append(b.table, table[len(routes):]...)
+	if b.routes[len(b.routes)-1].object != nil {
 		pinUpstreams(b.Routes)
 		b.app.PollBackground(b.poll)
 	}

@@ -92,9 +92,6 @@ func (c *call) sharesState() bool { return c.block.vendorState() == caddymodule.
 
 // gateObject decides whether a request for stored objects is forwarded.
 func (c *call) gateObject(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
-	if !c.owns() {
-		return fault.New(fault.NotFound, "stored objects have no owners here, so the gateway does not serve them; the operator can allow it with `state own`")
-	}
 	c.body = emptyBody()
 	if c.route.MaxBody > 0 && r.ContentLength != 0 {
 		if c.body, f = readBody(w, r, c.runtime, c.principal.UserID, c.route.MaxBody, &c.block.app.Limits); f != nil {
@@ -162,10 +159,12 @@ const maxReferences = 1000
 // apart. The call is then sent to the backend that has the objects, and only there.
 func (c *call) checkOwner(ctx context.Context) *fault.Fault {
 	refs := c.request.References
-	if len(refs) == 0 {
+	switch {
+	case c.request.Background && c.route.Path != responsesPath:
+		return fault.At(fault.InvalidParameter, "background", "`background` is only allowed at %s", responsesPath)
+	case len(refs) == 0:
 		return nil
-	}
-	if len(refs) > maxReferences {
+	case len(refs) > maxReferences:
 		return fault.At(fault.InvalidParameter, refs[maxReferences].Param, "a call names at most %d stored objects", maxReferences)
 	}
 	ids := make([]ownership.Found, len(refs))

@@ -185,10 +185,16 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 		`{"model":"priced","input":[{"type":"item_reference","id":"OWNITEM","Id":"ITEM"}]}`, `{"model":"priced","input":[{"type":"item_reference","id":"ITEM","content":"x"}]}`,
 		`{"model":"priced","input":[{"role":"user","content":[{"type":"item_reference","id":"ITEM"}]}]}`,
 		`{"model":"priced","input":[{"role":"user","content":[{"type":"input_file","file_id":"file-1"}]}]}`,
+		`{"model":"priced","input":"x","background":"true"}`, `{"model":"priced","input":"x","deferred":true}`,
 		`{"model":"priced","input":"x","tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]}`, `{"model":"priced","input":"x","prompt":{"id":"pmpt_1"}}`,
 	} {
 		if got := respond(t, g, responses, bob.Secret, fill(body, hers, "")); got.Status != http.StatusBadRequest {
 			t.Errorf("%s is answered %d %s", body, got.Status, got.Body)
+		}
+	}
+	for _, path := range []string{"/v1/responses/compact", "/v1/responses/input_tokens"} {
+		if got := respond(t, g, path, bob.Secret, `{"model":"priced","input":"x","background":true}`); got.Status != http.StatusBadRequest {
+			t.Errorf("%s with background is answered %d %s", path, got.Status, got.Body)
 		}
 	}
 	if n := v.requests() - before; n != 0 {
@@ -295,7 +301,9 @@ func TestABackgroundResponseIsChargedOnceWithoutItsCaller(t *testing.T) {
 	if got := settled(t, g, streaming); got != ordinary {
 		t.Errorf("the balance is %s after a background stream", got)
 	}
-	line := g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("user_id") == other.UserID && l.Text("background") == "settled" })
+	line := g.WaitLine(t, func(l gatetest.Line) bool {
+		return l.Text("user_id") == other.UserID && l.Text("background") == "settled"
+	})
 	if line.Text("cost") == "" || line.Text("usage") != "reported" {
 		t.Errorf("the log line is %v", line)
 	}

@@ -35,7 +35,7 @@ func pathOf(route reply.Route) string {
 // console test the step-ups.
 func TestEveryRouteChecksItsCredentialAndBodyLimit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
-		App: "registration open\npayment demo\nprice * {\n request 0.01\n}\nbase_url http://127.0.0.1:PORT\ntopup {\n min 1.00\n max 500.00\n}",
+		App: "state own\nregistration open\npayment demo\nprice * {\n request 0.01\n}\nbase_url http://127.0.0.1:PORT\ntopup {\n min 1.00\n max 500.00\n}",
 		Site: gatetest.Proxied + `
 			modelgate_console {
 				logins_per_minute 100000
