@@ -19,6 +19,15 @@ func (p place) member(name []byte) place {
 // answerMember is member for the objects of an answer.
 func (p place) answerMember(name []byte) place {
 	switch p {
+	case listAnswer:
+		if string(name) == "data" {
+			return listedItem
+		}
+		return top.member(name)
+	case conversationOf:
+		if string(name) == "id" {
+			return conversationID
+		}
 	case top:
 		switch string(name) {
 		case "type":
@@ -53,6 +62,14 @@ func (p place) answerMember(name []byte) place {
 			return eventItem
 		case "tool_usage":
 			return toolReport
+		case "id":
+			return objectID
+		case "status":
+			return responseStatus
+		case "conversation":
+			return conversationOf
+		case "container_id":
+			return containerID
 		}
 	case imageAnswer:
 		switch string(name) {
@@ -107,9 +124,19 @@ func (p place) answerMember(name []byte) place {
 			return listedItem
 		case "tool_usage":
 			return toolReport
+		case "id":
+			return objectID
+		case "status":
+			return responseStatus
+		case "conversation":
+			return conversationOf
 		}
 	case outputItem:
 		switch string(name) {
+		case "id":
+			return itemID
+		case "container_id":
+			return containerID
 		case "type":
 			return itemType
 		case "action":
@@ -129,6 +156,10 @@ func (p place) answerMember(name []byte) place {
 		}
 	case listedItem, eventItem:
 		switch string(name) {
+		case "id":
+			return itemID
+		case "container_id":
+			return containerID
 		case "type":
 			return itemType
 		case "action":

@@ -33,6 +33,7 @@ type document struct {
 	report    report
 	delivered delivered
 	media     *mediaAnswer // nil: the answer is text
+	ids       *objectIDs   // nil: the ids of objects are not collected
 	choices   choices
 	failed    bool // an error was read
 	stopped   bool // a message_stop, or the whole last event of a response, was read
@@ -88,6 +89,9 @@ func (d *document) reset() {
 	d.state, d.place, d.depth, d.skipDepth, d.seen = atStart, top, 0, 0, 0
 	if d.media != nil {
 		d.place = d.media.root
+	}
+	if d.ids != nil && d.ids.list {
+		d.place = listAnswer
 	}
 	d.inName, d.inToolInput = false, false
 	d.reports.end()

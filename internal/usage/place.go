@@ -38,6 +38,8 @@ const (
 	itemAction           // what the tool of an item did
 	toolReport           // tool_usage: the tools that the backend ran
 	toolReportEntry      // one of these tools
+	listAnswer           // the document, if it may be a list of items; see [Reader.CollectIDs]
+	conversationOf       // the conversation of a response
 
 	requestSource // the source of a part of a request
 	requestImage  // an image in a request, or the object that holds it
@@ -83,6 +85,11 @@ const (
 	iterationType   // the type of an iteration
 	iterationModel  // the model of an iteration
 	requestPartType // the type of a part of a request
+	objectID        // the id of the document or of a response
+	itemID          // the id of an item
+	containerID     // the id of a container
+	conversationID  // the id of a conversation
+	responseStatus  // the status of a response
 
 	// From here on there is a place for each figure.
 	firstFigure
