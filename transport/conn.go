@@ -186,7 +186,7 @@ func (c *conn) write(head, body []byte) (int, error) {
 	// each of these.
 	sent, err := c.conn.Write(head)
 	for err == nil && len(body) > 0 {
-		n := 0
+		var n int
 		n, err = c.conn.Write(body[:min(len(body), maxCopied)])
 		body = body[n:]
 		sent += n
