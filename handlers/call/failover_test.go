@@ -123,3 +123,47 @@ func TestABodyOfAnotherHandlerIsSent(t *testing.T) {
 		t.Errorf("received %v", seen)
 	}
 }
+
+// TestAReloadLetsStreamsEnd reloads the configuration while an answer passes through a transport,
+// whose idle connections are then closed.
+func TestAReloadLetsStreamsEnd(t *testing.T) {
+	config := gatetest.Config{Site: `modelgate_messages {
+		reverse_proxy BACKEND {
+			transport modelgate
+			health_uri /health
+			health_interval 10ms
+			fail_duration 5s
+		}
+	}`}
+	more := make(chan struct{})
+	g := gatetest.Start(t, config)
+	key := g.NewKey(t, nil)
+	g.Backend.On("", gatetest.Body(200, "text/plain", "healthy"))
+	g.Backend.On("idle", gatetest.JSON(200, messageAnswer))
+	g.Backend.On("stream", func(w http.ResponseWriter, _ *http.Request) {
+		gatetest.Events(w)
+		gatetest.Send(w, "event: ping\ndata: {\"type\":\"ping\"}\n\n")
+		<-more
+		gatetest.Send(w, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n")
+	})
+	if got := post(t, g, messages, key.Secret, "idle", ""); got.Status != 200 {
+		t.Fatal(got)
+	}
+	resp := g.Open(t.Context(), t, "POST", "/v1/messages", "x-api-key: "+key.Secret+"\nanthropic-version: 2023-06-01\ncontent-type: application/json",
+		`{"model":"stream","max_tokens":1,"stream":true,"messages":[{"role":"user","content":"x"}]}`)
+	defer resp.Body.Close()
+	if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Reload(config); err != nil {
+		t.Fatal(err)
+	}
+	close(more)
+	rest, err := io.ReadAll(resp.Body)
+	if err != nil || !strings.Contains(string(rest), "message_stop") {
+		t.Errorf("%q %v", rest, err)
+	}
+	if got := post(t, g, messages, key.Secret, "idle", ""); got.Status != 200 {
+		t.Error(got)
+	}
+}
