@@ -414,3 +414,20 @@ func TestIdempotencyKeysOfTwoUsersDifferUpstream(t *testing.T) {
 		t.Errorf("two tenants share the key %v", sent)
 	}
 }
+
+// TestACallWithAnIdempotencyKeyIsSentOnce breaks the connection of the second call after its body. A
+// transport of net/http would send it again, though the backend may have run it.
+func TestACallWithAnIdempotencyKeyIsSentOnce(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Backend.On("broken", gatetest.Reset)
+	for name, more := range map[string]string{"small": "", "large": `,"user":"` + strings.Repeat("x", 300<<10) + `"`} {
+		g.Backend.On("kept-"+name, gatetest.JSON(200, chatAnswer))
+		g.Do(t, http.MethodPost, chat, headersFor(chat, key.Secret), bodyFor(chat, modelName("kept-"+name), ""))
+		before := len(g.Backend.Seen("broken"))
+		g.Do(t, http.MethodPost, chat, headersFor(chat, key.Secret)+"Idempotency-Key: order-7\n", bodyFor(chat, "broken", more))
+		if n := len(g.Backend.Seen("broken")) - before; n != 1 {
+			t.Errorf("%s: the call was sent %d times", name, n)
+		}
+	}
+}

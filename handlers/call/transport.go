@@ -155,6 +155,9 @@ func (b *body) attach(sent *http.Request, t http.RoundTripper) {
 		return
 	}
 	sent.Body = b.newReader()
+	if sent.Header["Idempotency-Key"] != nil || sent.Header["X-Idempotency-Key"] != nil {
+		return // net/http would send a call again that the backend may have run
+	}
 	sent.GetBody = func() (io.ReadCloser, error) { return b.newReader(), nil }
 }
 
