@@ -28,4 +28,5 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/payments/epay"
 	_ "github.com/caddy-modelgate/modelgate/payments/stripe"
 	_ "github.com/caddy-modelgate/modelgate/storage/badger"
+	_ "github.com/caddy-modelgate/modelgate/storage/postgres"
 )
