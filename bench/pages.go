@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/billing"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/identity/factor"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -24,6 +25,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // pagesCaddyfile is the console with its pages, compressed as a site serves
@@ -67,7 +69,7 @@ func (b *bench) seedHistory(ctx context.Context, s *site) error {
 
 // fill creates the user, the history and a session, and returns its secret.
 func (h historySeed) fill(ctx context.Context, b *testStore) (secrets []string, err error) {
-	people := sessionSeed{Users: 1, Sessions: 1}
+	people := sessionSeed{Users: 1, Sessions: 1, Epoch: 1} // a new role ends the sessions
 	users, err := people.createUsers(ctx, b.store)
 	if err != nil {
 		return nil, err
@@ -91,7 +93,21 @@ func (h historySeed) fill(ctx context.Context, b *testStore) (secrets []string, 
 	if err := h.makeOrders(ctx, b, directory, users[0]); err != nil {
 		return nil, err
 	}
+	if err := makeAdministrator(ctx, b, directory, users[0]); err != nil {
+		return nil, err
+	}
 	return people.openSessions(ctx, b.store, users)
+}
+
+// makeAdministrator gives a user the role that sees all pages of the administration, and the second
+// factor that it needs: a passkey that no device has. The pages are only read.
+func makeAdministrator(ctx context.Context, b *testStore, directory *identity.Directory, user string) error {
+	if _, err := directory.SetRole(ctx, "operator", user, identity.Admin); err != nil {
+		return err
+	}
+	return b.store.Update(ctx, func(t storage.Txn) error {
+		return factor.PasskeyTable.Put(t, nil, &factor.PasskeyRecord{UserID: user, Passkey: factor.Passkey{ID: "psk_bench", Name: "bench"}, CredentialID: []byte("bench")})
+	})
 }
 
 // makeCalls settles calls that are spread over the days before.
@@ -180,8 +196,8 @@ func (h historySeed) makeOrders(ctx context.Context, b *testStore, directory *id
 	return nil
 }
 
-// browsing is the trial of a browser that reads each page of the console, of a
-// user with few calls and of one with many.
+// browsing is the trial of a browser that reads each page of the console and of
+// its administration, of a user with few calls and of one with many.
 type browsing struct{ few, many int64 }
 
 // pair implements trial.
@@ -232,7 +248,7 @@ func (b *bench) browse(ctx context.Context, s *site) (p sample, err error) {
 		p.P50, p.Weight = max(p.P50, v.median), max(p.Weight, v.weight)
 		queue = append(queue, v.links...)
 	}
-	if p.Units < 15 {
+	if p.Units < 40 {
 		return p, fmt.Errorf("the pages link to %d others only", p.Units)
 	}
 	return p, nil

@@ -16,6 +16,7 @@ import (
 type sessionSeed struct {
 	Users    int64
 	Sessions int64
+	Epoch    int64 // of the users: how often all their sessions were ended
 }
 
 // sessionsEach is the number of sessions of each user.
@@ -81,6 +82,7 @@ type session struct {
 	Hash     []byte `json:"hash"`
 	ID       string `json:"id"`
 	UserID   string `json:"user_id"`
+	Epoch    int64  `json:"epoch,omitempty"`
 	Created  int64  `json:"created"`
 	Seen     int64  `json:"seen"`
 	Idle     int64  `json:"idle"`
@@ -100,7 +102,7 @@ func (c sessionSeed) openSessions(ctx context.Context, store *storage.Store, use
 			for n := from; n < min(from+sessionsAtOnce, c.Sessions); n++ {
 				hash, purge := sha256.Sum256([]byte(secretOf(n))), now.Add(seededLifetime)
 				s := session{
-					Hash: hash[:], ID: fmt.Sprintf("ses_%022d", n), UserID: users[n%c.Users], Created: now.Unix(), Seen: now.Unix(),
+					Hash: hash[:], ID: fmt.Sprintf("ses_%022d", n), UserID: users[n%c.Users], Epoch: c.Epoch, Created: now.Unix(), Seen: now.Unix(),
 					Idle: int64(seededIdle) / seconds, Lifetime: int64(seededLifetime) / seconds,
 					Address: "192.0.2.1", Agent: browserName,
 				}

@@ -26,6 +26,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
+	"github.com/caddy-modelgate/modelgate/internal/ownership"
 	"github.com/caddy-modelgate/modelgate/payments"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -90,9 +91,14 @@ type App struct {
 
 	// Whether model calls may name objects that the vendor stores for the operator's
 	// account, such as files, containers and earlier answers. They may belong to
-	// another user. `off` refuses such calls; `shared` allows them, for a gateway
-	// whose users may read each other's objects. Default: `off`.
-	State string `json:"state,omitempty"`
+	// another user. `off` refuses such calls; `own` allows a user to name the responses,
+	// items, conversations and containers of their own calls of modelgate_openai;
+	// `shared` allows all, for a gateway whose users may read each other's objects.
+	// A block may have its own `state`. Default: `off`.
+	State VendorState `json:"state,omitempty"`
+
+	// How long a user owns such an object, at least an hour. Default: 30 days.
+	StateKept caddy.Duration `json:"state_kept,omitempty"`
 
 	// The part of a user's spend of the last 24 hours that may stay uncollected, as
 	// `1%` or `0.5%`. Above it, the user can make one call at a time, and each call
@@ -176,6 +182,13 @@ type App struct {
 	offers    *offers
 	members   *membership
 	following bool // the membership is followed
+	pollers   *pollers
+}
+
+// pollers poll background responses, one for each block.
+type pollers struct {
+	sync.Mutex
+	list []ownership.Poller
 }
 
 // console is what the app knows of the console of its sites.
@@ -201,6 +214,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.logger = ctx.Logger()
 	a.started = time.Now().Unix()
 	a.offers = new(offers)
+	a.pollers = new(pollers)
 	a.members = &membership{stop: make(chan struct{}), ended: make(chan struct{})}
 	a.members.current.Store(newLease(a))
 	if a.VersionHeader == "" {
@@ -208,7 +222,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	}
 	a.Currency = cmp.Or(a.Currency, DefaultCurrency)
 	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
-	a.State = cmp.Or(a.State, stateOff)
+	a.State = cmp.Or(a.State, StateOff)
 	a.UncollectedTolerance = cmp.Or(a.UncollectedTolerance, "1%")
 	a.Limits.setDefaults()
 	a.Retention.setDefaults()
@@ -291,7 +305,7 @@ func (a *App) Validate() error {
 		validateHeaderName(a.VersionHeader),
 		validateCurrency(a.Currency),
 		validateUnpriced(a.Unpriced),
-		validateState(a.State),
+		a.validateState(),
 		a.validateSessions(),
 		a.Retention.validate(),
 	}

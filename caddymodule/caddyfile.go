@@ -84,7 +84,7 @@ func (a *App) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 		"base_url":              settings.Checked(&a.BaseURL, validateBaseURL),
 		"currency":              settings.Checked(&a.Currency, validateCurrency),
 		"unpriced":              settings.Checked(&a.Unpriced, validateUnpriced),
-		"state":                 settings.Checked(&a.State, validateState),
+		"state":                 a.unmarshalState,
 		"uncollected_tolerance": settings.Checked(&a.UncollectedTolerance, validateTolerance),
 		"price":                 a.unmarshalPrice,
 		"alias":                 a.unmarshalAlias,

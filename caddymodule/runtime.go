@@ -17,6 +17,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/mail"
 	"github.com/caddy-modelgate/modelgate/internal/media"
+	"github.com/caddy-modelgate/modelgate/internal/ownership"
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -33,6 +34,7 @@ type Runtime struct {
 	Billing   *billing.Service
 	Tasks     *task.Engine
 	Media     *media.Archive
+	Objects   *ownership.Objects
 	Mail      *mail.Queue
 	Rates     *limit.RateLimiter
 	Detached  limit.KeyedSemaphore // of detached calls, by user
@@ -132,6 +134,10 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	if err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	if runtime.Objects, err = ownership.Open(ctx, store, runtime.Ledger, logger.Named("background")); err != nil {
+		runtime.Ledger.Close(ctx)
+		return nil, errors.Join(err, store.Close())
+	}
 	runtime.Mail = mail.Open(logger.Named("mail"))
 	runtime.configure(a)
 	runtime.Billing = billing.NewService(store, runtime.Ledger, runtime.Directory, logger.Named("billing"))
@@ -144,6 +150,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	runtime.background.Go(runtime.sweep)
+	runtime.background.Go(func() { runtime.Objects.Run(runtime.life, runtime.PollBackground) })
 	closings.Store(runtime.key, runtime.closed)
 	return runtime, nil
 }

@@ -75,7 +75,7 @@ func (rt *Runtime) announceSetup(ctx context.Context) {
 		case err != nil:
 			rt.logger.Error("cannot create the code for the first administrator", zap.Error(err))
 		case code != "":
-			rt.logger.Info("there is no administrator yet; create one with this one-time code by POST /api/setup {code, username, password}",
+			rt.logger.Info("there is no administrator yet; create one with this one-time code at /console/setup, or by POST /api/setup {code, username, password}",
 				zap.String("code", code.Reveal()))
 		}
 	})

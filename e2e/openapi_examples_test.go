@@ -111,6 +111,7 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 			reverse_proxy BACKEND
 		}
 		modelgate_openai {
+			state own
 			models demo-1
 			@media modelgate_model image-demo-1 speech-demo-1 whisper-demo-1
 			modelgate_demo @media
@@ -147,8 +148,16 @@ func newExampleClient(t *testing.T, receiver string) *exampleClient {
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(content["example"])
 	})
+	g.Backend.On("", func(w http.ResponseWriter, r *http.Request) { // the routes of stored objects name no model
+		path := storedID.ReplaceAllString(strings.Replace(r.URL.Path, "msg_02", "{item}", 1), "{id}")
+		content, _ := d.at(t, below("#/paths", path)+"/"+strings.ToLower(r.Method)+"/responses/200/content/application~1json")
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(content["example"])
+	})
 	return c
 }
+
+var storedID = regexp.MustCompile(`(resp|conv)_01`)
 
 // TestTheExamplesOfTheOpenAPIDocumentAreValid sends every example of the document to a gateway, and
 // validates requests and answers by the schemas. No answer has a member that is not described.
@@ -244,6 +253,12 @@ func (c *exampleClient) calls(t *testing.T) {
 	for _, id := range []string{
 		"countTokens", "createCompletion", "countResponseTokens", "compactResponse", "createEmbedding", "createModeration", "rerank", "rerankV2",
 		"listModels", "getModel", "getKeyUsage",
+	} {
+		c.do(t, id, exampleRequest{header: c.key})
+	}
+	for _, id := range []string{ // deletions last
+		"getResponse", "cancelResponse", "listResponseInputItems", "createConversation", "getConversation", "updateConversation",
+		"createConversationItems", "listConversationItems", "getConversationItem", "deleteConversationItem", "deleteConversation", "deleteResponse",
 	} {
 		c.do(t, id, exampleRequest{header: c.key})
 	}

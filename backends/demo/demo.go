@@ -148,7 +148,7 @@ func (d *Demo) Reconcile(_ context.Context, job backends.Job) (backends.Ref, err
 	if err != nil {
 		return backends.Ref{}, err
 	}
-	if r.lost || r.refuse || r.busy {
+	if r.lost || r.refuse || r.busy && !r.doubt {
 		return backends.Ref{}, gone()
 	}
 	return d.accept(job, r)

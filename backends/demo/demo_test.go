@@ -256,7 +256,7 @@ func TestABusyDemoAcceptsTheSecondSubmission(t *testing.T) {
 func TestReconcileFindsOnlyAnAcceptedSubmission(t *testing.T) {
 	t.Parallel()
 	c := newDemo(t)
-	for _, prompt := range []string{"demo:doubt", "a boat"} {
+	for _, prompt := range []string{"demo:doubt", "demo:busy demo:doubt", "a boat"} {
 		ref, err := c.Reconcile(t.Context(), video(prompt))
 		if err != nil {
 			t.Fatal(err)

@@ -141,7 +141,8 @@ type Status struct {
 	Caddy       string            `json:"caddy"` // version
 	Store       string            `json:"store"`
 	Calls       int64             `json:"calls_in_flight"`
-	Users       int               `json:"users"`
+	Users       int               `json:"users"`                            // at most maxCounted
+	MoreUsers   bool              `json:"users_more,omitempty"`             // there are more
 	Credentials int               `json:"credentials"`                      // in force
 	Models      []string          `json:"models"`                           // that callers can list
 	Restricted  []string          `json:"users_restricted"`                 // because of uncollected costs
@@ -149,6 +150,9 @@ type Status struct {
 	LastBackup  int64             `json:"last_backup"`                      // Unix seconds; 0: none
 	Stats       storage.Stats     `json:"store_stats"`
 }
+
+// maxCounted is the maximum number of users that are counted for the status.
+const maxCounted = 10_000
 
 func showStatus(c *call) (any, error) {
 	models, _ := c.app.Offered()
@@ -160,11 +164,10 @@ func showStatus(c *call) (any, error) {
 		Restricted: append([]string{}, restricted...),
 	}
 	status.Names, _ = c.Directory.Names(c.ctx(), slices.Values(restricted))
-	status.LastBackup, _ = c.LastBackup(c.ctx()) // if this fails, the probe below fails too
+	status.LastBackup, _ = c.LastBackup(c.ctx())              // if this fails, the probe below fails too
+	users, _ := c.Directory.CountUsers(c.ctx(), maxCounted+1) // if this fails, the probe below fails too
+	status.Users, status.MoreUsers = min(users, maxCounted), users > maxCounted
 	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
-	if users, listErr := c.Directory.Users(c.ctx()); listErr == nil {
-		status.Users = len(users)
-	}
 	if status.Ready = err == nil; err != nil {
 		status.Reason = err.Error()
 	}

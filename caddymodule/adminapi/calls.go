@@ -2,7 +2,6 @@ package adminapi
 
 import (
 	"cmp"
-	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
@@ -35,54 +33,38 @@ func shownCall(c *journal.Call, user string) Call {
 	}
 }
 
-// listCalls lists calls, latest first. The cursor is the id of the last call of the page before.
+// listCalls lists calls, latest first. The cursor is the id of a call. With a filter, a page may have few
+// calls or none, and yet a cursor: see [ledger.Ledger.LatestCalls].
 func listCalls(c *call) (any, error) {
 	user, err := c.userOf(c.q.Text("user"))
 	if err != nil {
 		return nil, err
 	}
-	names := map[string]string{user.ID: user.Name}
-	if user.ID == "" {
-		if names, err = c.callers(c.q.Text("key")); err != nil {
-			return nil, err
-		}
-	}
 	p, match := c.q.PageAfter(), c.callMatch()
 	filter := ledger.CallFilter{Key: c.q.Text("key"), Model: c.q.Text("model")}
 	filter.From, filter.Until = c.span()
-	if p.After != "" {
-		at, ok := requestid.Time(p.After)
-		if !ok {
-			c.q.Refuse("after", "must be the id of the last call of the previous page")
-		}
-		if at = at.Add(time.Millisecond); filter.Until.IsZero() || at.Before(filter.Until) {
-			filter.Until = at
-		}
+	if _, ok := requestid.Time(p.After); p.After != "" && !ok {
+		c.q.Refuse("after", "must be the id of the last call of the previous page")
 	}
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	calls, more, err := c.latestCalls(names, filter, p.After, int(p.Limit), match)
-	page := Page[Call]{Items: calls}
-	if more {
-		page.Next = calls[len(calls)-1].RequestID
-	}
-	return page, err
-}
-
-// callers returns the names of the users who can have made calls with a key, by id: its owner. Without a
-// key, and for a key that was dropped, they are all users.
-func (c *call) callers(key string) (map[string]string, error) {
-	if key != "" {
-		found, _, err := c.Directory.FindKeys(c.ctx(), key, 1)
-		if err != nil {
+	if user.ID == "" && filter.Key != "" { // only its owner can have made calls with it
+		if user.ID, err = c.ownerOf(filter.Key); err != nil {
 			return nil, err
 		}
-		if len(found) == 1 && found[0].ID == key {
-			return namesOf(c, found, func(k identity.KeyMatch) string { return k.UserID })
-		}
 	}
-	return c.userNames()
+	calls, next, err := c.latestCalls(user.ID, filter, p.After, int(p.Limit), match)
+	return Page[Call]{calls, next}, err
+}
+
+// ownerOf returns the id of the owner of a key; empty if the key was dropped.
+func (c *call) ownerOf(key string) (string, error) {
+	found, _, err := c.Directory.FindKeys(c.ctx(), key, 1)
+	if err != nil || len(found) == 0 || found[0].ID != key {
+		return "", err
+	}
+	return found[0].UserID, nil
 }
 
 // span returns the times `from` and `to` of the query as a half-open interval. Each is a day or a
@@ -131,38 +113,18 @@ func (c *call) callMatch() func(*journal.Call) bool {
 	}
 }
 
-// latestCalls returns the latest calls that match, and whether there are more. names has the users
-// of the calls, by id. Calls of one millisecond are in the order of their ids, as in the store. If
-// after is not empty, the list begins behind the call with this id.
-func (c *call) latestCalls(names map[string]string, filter ledger.CallFilter, after string, limit int, match func(*journal.Call) bool) (latest []Call, more bool, err error) {
-	order := func(a, b journal.Call) int { return cmp.Or(cmp.Compare(b.Time, a.Time), cmp.Compare(a.ID, b.ID)) }
-	last := journal.Call{ID: after}
-	if at, ok := requestid.Time(after); ok {
-		last.Time = at.UnixMilli()
+// latestCalls is [ledger.Ledger.LatestCalls] with the names of the users.
+func (c *call) latestCalls(user string, filter ledger.CallFilter, after string, limit int, match func(*journal.Call) bool) ([]Call, string, error) {
+	list, next, err := c.Ledger.LatestCalls(c.ctx(), user, filter, after, limit, match)
+	if err != nil {
+		return nil, "", err
 	}
-	var calls []journal.Call // at most one more than limit
-	for user := range names {
-		err = c.Ledger.ScanCalls(c.ctx(), user, filter, func(record journal.CallRecord) bool {
-			one := record.Call
-			if len(calls) > limit && order(one, calls[limit]) > 0 {
-				return false // the remaining calls of this user are older
-			}
-			if (after == "" || order(one, last) > 0) && match(&one) {
-				at, _ := slices.BinarySearchFunc(calls, one, order)
-				calls = slices.Insert(calls, at, one)
-				calls = calls[:min(len(calls), limit+1)]
-			}
-			return true
-		})
-		if err != nil {
-			return nil, false, err
-		}
+	names, err := namesOf(c, list, func(r journal.CallRecord) string { return r.User })
+	shown := make([]Call, len(list))
+	for i := range list {
+		shown[i] = shownCall(&list[i].Call, names[list[i].User])
 	}
-	latest = []Call{}
-	for _, one := range calls[:min(len(calls), limit)] {
-		latest = append(latest, shownCall(&one, names[one.User]))
-	}
-	return latest, len(calls) > limit, nil
+	return shown, next, err
 }
 
 // CallDetail is a call with the calculation of its cost and its payments.
@@ -175,11 +137,7 @@ type CallDetail struct {
 
 func showCall(c *call) (any, error) {
 	id := c.path("request")
-	names, err := c.userNames()
-	if err != nil {
-		return nil, err
-	}
-	record, found, err := c.Ledger.FindCall(c.ctx(), id, slices.Collect(maps.Keys(names)))
+	record, found, err := c.Ledger.FindCall(c.ctx(), id, "")
 	switch {
 	case err != nil:
 		return nil, err
@@ -188,6 +146,10 @@ func showCall(c *call) (any, error) {
 			return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it is no request id of this gateway. The `_request_id` of an SDK may be the vendor's; the gateway's id is in the header X-Request-Id of the answer", id)
 		}
 		return nil, fault.At(fault.NotFound, "request", "there is no record of a call %q: it was refused before it reached a backend, is too old, or is no model call; the log has it under this request_id", id)
+	}
+	names, err := c.Directory.Names(c.ctx(), slices.Values([]string{record.User}))
+	if err != nil {
+		return nil, err
 	}
 	shown := CallDetail{Call: shownCall(&record.Call, names[record.User]), Why: why(&record.Call)}
 	if shown.Breakdown, err = catalog.ReadBreakdown(record.Breakdown, record.Tokens); err != nil {

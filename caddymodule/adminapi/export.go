@@ -62,9 +62,9 @@ func reportPayments(c *call) (any, error) {
 		return nil, c.q.Fault
 	}
 	sums := make(map[PaymentRow]*PaymentRow) // the keys have only the grouped fields
-	err := c.Billing.ScanPayments(c.ctx(), func(o *records.OrderRecord, x *journal.Transfer) {
+	err := c.Billing.ScanPayments(c.ctx(), from, func(o *records.OrderRecord, x *journal.Transfer) {
 		at := time.UnixMilli(x.Time)
-		if at.Before(from) || !until.IsZero() && !at.Before(until) {
+		if !until.IsZero() && !at.Before(until) {
 			return
 		}
 		row := PaymentRow{Currency: o.Currency}

@@ -185,8 +185,24 @@ func shownKey(key identity.Key, err error) (Key, error) {
 	return shown, err
 }
 
+// listKeys lists the keys of a user. Without a user, it lists those of all users: to the operator at once,
+// to administrators in pages.
 func listKeys(c *call) (any, error) {
-	keys, err := c.Directory.Keys(c.ctx(), c.q.Text("user"))
+	user, p := c.q.Text("user"), c.q.PageAfter()
+	if user != "" && p.After != "" {
+		c.q.Refuse("after", "is for the list of the keys of all users; with `user` the answer has all keys")
+	}
+	if c.q.Fault != nil {
+		return nil, c.q.Fault
+	}
+	var keys []identity.Key
+	var next string
+	var err error
+	if user == "" && c.actor != Operator {
+		keys, next, err = c.Directory.KeyPage(c.ctx(), p.After, p.Limit)
+	} else {
+		keys, err = c.Directory.Keys(c.ctx(), user)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -196,7 +212,7 @@ func listKeys(c *call) (any, error) {
 		shown[i], _ = shownKey(key, nil)
 		shown[i].UserName = names[key.UserID]
 	}
-	return listed(shown, err)
+	return Page[Key]{shown, next}, err
 }
 
 type newKey struct {

@@ -58,7 +58,7 @@ func showUser(c *call) (any, error) {
 	shown.Wallet, errs[0] = c.wallet(user.User)
 	shown.Preference, errs[1] = c.Billing.Preference(ctx, user.ID)
 	shown.Sessions, errs[2] = c.Directory.Sessions(ctx, &identity.Account{UserID: user.ID})
-	shown.Calls, _, errs[3] = c.latestCalls(map[string]string{user.ID: user.Name}, ledger.CallFilter{}, "", latest, func(*journal.Call) bool { return true })
+	shown.Calls, _, errs[3] = c.latestCalls(user.ID, ledger.CallFilter{}, "", latest, func(*journal.Call) bool { return true })
 	tasks, _, err := c.Tasks.List(ctx, task.OfUser(user.ID), task.Page{Limit: latest})
 	if errs[4] = err; err == nil {
 		shown.Tasks, errs[4] = c.shownTasks(tasks)

@@ -45,7 +45,7 @@ func reportSales(c *call) (any, error) {
 	}
 	sums := make(map[SaleRow]*SaleRow) // the keys have neither sums nor titles
 	add := func(at time.Time, row SaleRow, amount money.Amount) *SaleRow {
-		if at.Before(from) || !until.IsZero() && !at.Before(until) {
+		if !until.IsZero() && !at.Before(until) {
 			return nil
 		}
 		if byDay {
@@ -60,7 +60,7 @@ func reportSales(c *call) (any, error) {
 		sum.Amount += amount
 		return sum
 	}
-	err := c.Billing.ScanPayments(c.ctx(), func(o *records.OrderRecord, x *journal.Transfer) {
+	err := c.Billing.ScanPayments(c.ctx(), from, func(o *records.OrderRecord, x *journal.Transfer) {
 		if x.Kind == journal.TopUp {
 			add(time.UnixMilli(x.Time), SaleRow{Kind: topUp, Currency: o.Currency}, o.Amount)
 		}
@@ -68,7 +68,7 @@ func reportSales(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = c.Billing.ScanSales(c.ctx(), func(s *records.SubscriptionRecord, sale records.Sale) {
+	err = c.Billing.ScanSales(c.ctx(), from, func(s *records.SubscriptionRecord, sale records.Sale) {
 		row := SaleRow{Kind: string(sale.Kind), PlanID: s.PlanID, Currency: sale.Currency}
 		if sum := add(time.Unix(sale.Time, 0), row, sale.Price); sum != nil {
 			sum.Title = s.Title

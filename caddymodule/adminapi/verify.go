@@ -11,6 +11,7 @@ import (
 	billingverify "github.com/caddy-modelgate/modelgate/internal/billing/verify"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/media"
+	"github.com/caddy-modelgate/modelgate/internal/ownership"
 	taskverify "github.com/caddy-modelgate/modelgate/internal/task/verify"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -60,6 +61,9 @@ var domains = []struct {
 	{"tasks", taskverify.Tasks},
 	{"media", func(r storage.Reader, _ time.Time, problem func(format string, args ...any)) error {
 		return media.Verify(r, problem)
+	}},
+	{"objects", func(r storage.Reader, _ time.Time, problem func(format string, args ...any)) error {
+		return ownership.Verify(r, problem)
 	}},
 }
 

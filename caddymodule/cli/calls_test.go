@@ -155,6 +155,9 @@ func TestCallsOfOneMillisecondArePagedCompletely(t *testing.T) {
 			if err := txn.Set(key, c.Encode(key), now.Add(journal.DefaultRetention)); err != nil {
 				return err
 			}
+			if err := (journal.Usage{Day: c.Day(), User: c.User, Calls: 1}).Count(txn); err != nil {
+				return err
+			}
 			made = append(made, c.ID)
 		}
 		return nil

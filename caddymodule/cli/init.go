@@ -117,7 +117,7 @@ func separated(text string) []string {
 func completeChoice(c *call, choice *starter.Choice, check func(partial starter.Choice) error) error {
 	failed := check(*choice) // by a flag, so no answer can be accepted
 	in := bufio.NewScanner(c.InOrStdin())
-	question := func(text string, set func(with *starter.Choice, answer string)) {
+	question := func(text string, set func(with *starter.Choice, answer string) error) {
 		for wrong := failed; failed == nil; {
 			fmt.Fprint(c.ErrOrStderr(), text+" ")
 			if !in.Scan() && wrong != nil { // the first answer after the end of the input is empty
@@ -125,34 +125,47 @@ func completeChoice(c *call, choice *starter.Choice, check func(partial starter.
 				return
 			}
 			with := *choice
-			set(&with, strings.TrimSpace(in.Text()))
-			if wrong = check(with); wrong == nil {
+			if wrong = set(&with, strings.TrimSpace(in.Text())); wrong == nil {
+				wrong = check(with)
+			}
+			if wrong == nil {
 				*choice = with
 				return
 			}
 			fmt.Fprintln(c.ErrOrStderr(), wrong)
 		}
 	}
-	yes := func(answer string) bool {
-		return slices.Contains([]string{"true", "y", "yes"}, strings.ToLower(answer))
+	yes := func(text string, of func(*starter.Choice) *bool) {
+		question(text+" [y/N]", func(with *starter.Choice, answer string) error {
+			*of(with) = slices.Contains([]string{"true", "y", "yes"}, strings.ToLower(answer))
+			if !*of(with) && !slices.Contains([]string{"", "false", "n", "no"}, strings.ToLower(answer)) {
+				return fmt.Errorf("%q is neither yes nor no", answer)
+			}
+			return nil
+		})
 	}
 	server := func(text string, of func(*starter.Choice) *starter.Server) {
-		question(text+" (empty: none):", func(with *starter.Choice, answer string) {
+		question(text+" (empty: none):", func(with *starter.Choice, answer string) error {
 			if answer != "" {
 				*of(with) = starter.Server{Address: answer, Models: []string{"video-any"}} // until the next answer
 			}
+			return nil
 		})
 		if of(choice).Address != "" {
-			question("Its models, separated by spaces or commas:", func(with *starter.Choice, answer string) { of(with).Models = separated(answer) })
+			question("Its models, separated by spaces or commas:", func(with *starter.Choice, answer string) error {
+				of(with).Models = separated(answer)
+				return nil
+			})
 		}
 	}
 	if !c.Flags().Changed("domain") {
-		question("Domain of the site, such as ai.example.com (empty: "+choice.Domain+"):", func(with *starter.Choice, answer string) {
+		question("Domain of the site, such as ai.example.com (empty: "+choice.Domain+"):", func(with *starter.Choice, answer string) error {
 			with.Domain = cmp.Or(answer, with.Domain)
+			return nil
 		})
 	}
-	question("Serve models of Anthropic? [y/N]", func(with *starter.Choice, answer string) { with.Anthropic = yes(answer) })
-	question("Serve models of OpenAI? [y/N]", func(with *starter.Choice, answer string) { with.OpenAI = yes(answer) })
+	yes("Serve models of Anthropic?", func(c *starter.Choice) *bool { return &c.Anthropic })
+	yes("Serve models of OpenAI?", func(c *starter.Choice) *bool { return &c.OpenAI })
 	server("Address of a vLLM server, or of another with OpenAI's interface, such as 10.0.0.5:8000 or https://ai.example.com/v1", func(c *starter.Choice) *starter.Server { return &c.VLLM })
 	server("Address of an Ollama server, such as localhost:11434", func(c *starter.Choice) *starter.Server { return &c.Ollama })
 	server("Address of a server of images and videos with /v1/videos", func(c *starter.Choice) *starter.Server { return &c.Tasks })

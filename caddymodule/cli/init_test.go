@@ -170,13 +170,13 @@ func TestInitPromptsForMissingFlags(t *testing.T) {
 func TestInitRepeatsAQuestionAfterAWrongAnswer(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	answers := "a b\nhttp://ai.example\nai.example.com\nno\nno\nx/y\n10.0.0.5:8000\n\na{b\nqwen\nlocalhost:11434\nqwen\nllama\n"
+	answers := "a b\nhttp://ai.example\nai.example.com\nno\nmaybe\nno\nx/y\n10.0.0.5:8000\n\na{b\nqwen\nlocalhost:11434\nqwen\nllama\n"
 	code, stdout, stderr := gatetest.Caddy(t, answers, "modelgate", "init", dir)
 	if code != 0 {
 		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
 	for word, count := range map[string]int{
-		"Domain of the site": 3, "of a vLLM server": 2, "Its models": 5, "of an Ollama server": 1, "Serve models of OpenAI?": 1,
+		"Domain of the site": 3, "of a vLLM server": 2, "Its models": 5, "of an Ollama server": 1, "Serve models of OpenAI?": 2, `"maybe" is neither yes nor no`: 1,
 		`--domain "a b" is not an address`: 1, "not encrypted": 1, "--vllm-models are required together": 1, "price qwen is given twice": 1,
 	} {
 		if strings.Count(stderr, word) != count {

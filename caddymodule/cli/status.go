@@ -24,7 +24,11 @@ func showStatus(c *call) error {
 			state = "NOT READY: " + s.Reason
 		}
 		fmt.Fprintf(w, "state\t%s\nversion\t%s\ncommit\t%s\ncaddy\t%s\nstore\t%s\n", state, s.Version, dash(s.Commit), s.Caddy, s.Store)
-		fmt.Fprintf(w, "users\t%d\ncredentials in force\t%d\ncalls in flight\t%d\nmodels listed\t%d\n", s.Users, s.Credentials, s.Calls, len(s.Models))
+		more := ""
+		if s.MoreUsers {
+			more = "+"
+		}
+		fmt.Fprintf(w, "users\t%d%s\ncredentials in force\t%d\ncalls in flight\t%d\nmodels listed\t%d\n", s.Users, more, s.Credentials, s.Calls, len(s.Models))
 		if len(s.Restricted) > 0 {
 			fmt.Fprintf(w, "users restricted\t%s\n", strings.Join(s.Restricted, ", "))
 		}

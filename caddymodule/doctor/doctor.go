@@ -77,10 +77,13 @@ func checkBlocks(config any) []Finding {
 		if !slices.Contains(callHandlers, handler) {
 			return
 		}
+		sent := sentKeys(object["routes"])
 		walk(object["routes"], path+".routes", func(path string, object map[string]any) {
 			switch inner, _ := object["handler"].(string); {
 			case inner == "reverse_proxy":
 				findings = append(findings, checkProxy(path, object)...)
+			case inner == "map":
+				findings = append(findings, checkMap(path, object, sent)...)
 			case inner == "modelgate_auth", slices.Contains(callHandlers, inner):
 				findings = append(findings, Finding{
 					"error", path, inner + " is in the block of " + handler + ", which removes the caller's key: it refuses every call",
@@ -110,15 +113,9 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 			"add to the reverse_proxy: request_buffers 33MiB",
 		})
 	}
-	for _, name := range []string{"Authorization", "X-Api-Key"} {
-		values, _ := at(proxy, "headers", "request", "set", name).([]any)
-		for _, value := range values {
-			if inClear(value) {
-				findings = append(findings, Finding{
-					"warning", path, "a key is in clear in the configuration, which Caddy saves and logs at debug level",
-					usePlaceholder,
-				})
-			}
+	for _, value := range keysOf(proxy) {
+		if inClear(value) {
+			findings = append(findings, keyInClear(path))
 		}
 	}
 	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
@@ -128,6 +125,52 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 		})
 	}
 	return findings
+}
+
+// keysOf returns the values of the headers in which a reverse_proxy sends the key of the vendor.
+func keysOf(proxy map[string]any) (values []any) {
+	for _, name := range []string{"Authorization", "X-Api-Key"} {
+		more, _ := at(proxy, "headers", "request", "set", name).([]any)
+		values = append(values, more...)
+	}
+	return values
+}
+
+// sentKeys returns the text of all headers with keys that the routes send.
+func sentKeys(routes any) string {
+	var sent strings.Builder
+	walk(routes, "", func(_ string, object map[string]any) {
+		if object["handler"] == "reverse_proxy" {
+			fmt.Fprint(&sent, keysOf(object))
+		}
+	})
+	return sent.String()
+}
+
+// checkMap searches for keys of vendors in clear among the outputs of a map.
+func checkMap(path string, object map[string]any, sent string) []Finding {
+	destinations, _ := object["destinations"].([]any)
+	rows, _ := object["mappings"].([]any)
+	rows = append(slices.Clone(rows), map[string]any{"outputs": object["defaults"]})
+	for i, destination := range destinations {
+		if name, _ := destination.(string); name == "" || !strings.Contains(sent, name) {
+			continue
+		}
+		for _, row := range rows {
+			outputs, _ := at(row, "outputs").([]any)
+			if i >= len(outputs) {
+				continue
+			}
+			if key, _ := outputs[i].(string); key != "" && inClear(key) {
+				return []Finding{keyInClear(path)}
+			}
+		}
+	}
+	return nil
+}
+
+func keyInClear(path string) Finding {
+	return Finding{"warning", path, "a key is in clear in the configuration, which Caddy saves and logs at debug level", usePlaceholder}
 }
 
 // at returns the value at a path of names within decoded JSON, or nil.

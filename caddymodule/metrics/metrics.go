@@ -33,6 +33,7 @@ type Metrics struct {
 	spend      *prometheus.CounterVec
 	lost       *prometheus.CounterVec
 	cut        *prometheus.CounterVec
+	fallbacks  *prometheus.CounterVec
 	auth       *prometheus.CounterVec
 	orders     *prometheus.CounterVec
 	notices    *prometheus.CounterVec
@@ -58,6 +59,7 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		spend:      counter("spend_total", "Charges of calls, in units of the currency.", "route"),
 		lost:       counter("uncollected_total", "Costs of calls that users were not charged: the operator's loss, in units of the currency.", "route"),
 		cut:        counter("usage_cut_total", "Calls whose backend reported more usage than a call can have.", "route"),
+		fallbacks:  counter("fallbacks_total", "Attempts of calls that failed, after which another model was called, by failure.", "route", "failure"),
 		auth:       counter("auth_events_total", "Log-ins, registrations and proofs of identity, by outcome.", "event", "outcome"),
 		orders:     counter("payment_orders_total", "Requests for an order at a payment service, by result.", "provider", "result"),
 		notices:    counter("payment_notices_total", "Notices of payment services, by result.", "provider", "result"),
@@ -77,7 +79,7 @@ func Provide(registry *prometheus.Registry, version, commit string, sources iter
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{build, m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.auth, m.orders, m.notices, collector{sources}} {
+	for _, c := range []prometheus.Collector{build, m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.fallbacks, m.auth, m.orders, m.notices, collector{sources}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
@@ -104,6 +106,7 @@ type Route struct {
 var (
 	endings  = []usage.Ended{usage.Complete, usage.ClientGone, usage.Timeout, usage.UpstreamError, usage.MoneyOut, usage.Refused}
 	bases    = []usage.Basis{usage.None, usage.Reported, usage.Estimated}
+	failures = []string{"dial", "timeout", "broken", "4xx", "5xx"}
 	outcomes = []string{"success", "failure", "limited", "error"}
 	refusals = []fault.Code{
 		fault.InvalidJSON, fault.InvalidParameter, fault.MissingParameter, fault.UnpricedOption, fault.Unauthorized,
@@ -122,6 +125,9 @@ func (m *Metrics) Route(name string) *Route {
 	}
 	for _, code := range refusals {
 		m.refusals.WithLabelValues(name, string(code))
+	}
+	for _, failure := range failures {
+		m.fallbacks.WithLabelValues(name, failure)
 	}
 	m.lost.WithLabelValues(name)
 	m.cut.WithLabelValues(name)
@@ -176,6 +182,15 @@ func (r *Route) Charged(charged, lost money.Amount, cut bool) {
 	if cut {
 		r.all.cut.WithLabelValues(r.route).Inc()
 	}
+}
+
+// FellBack counts an attempt that failed, after which another model is called. The failure is dial,
+// timeout or broken, or the status of the backend, such as 429.
+func (r *Route) FellBack(failure string) {
+	if failure[0] <= '9' {
+		failure = failure[:1] + "xx"
+	}
+	r.all.fallbacks.WithLabelValues(r.route, failure).Inc()
 }
 
 // AuthEvent creates the counters of an event of [Metrics.Auth], at zero.

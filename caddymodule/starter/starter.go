@@ -126,13 +126,13 @@ func (c *Choice) Completions() (models []string) {
 // FirstCall returns a shell command that makes a call to the first model.
 func (c *Choice) FirstCall(key string) string {
 	curl := func(path, model, more string) string {
-		return fmt.Sprintf("curl %s%s -H 'authorization: Bearer %s' \\\n  -H 'anthropic-version: 2023-06-01' -d '{\"model\": %q, %s}'", c.BaseURL(), path, key, model, more)
+		return fmt.Sprintf("curl %s%s -H 'authorization: Bearer %s' \\\n  -d '{\"model\": %q, %s}'", c.BaseURL(), path, key, model, more)
 	}
 	const hello = `"max_tokens": 64,
     "messages": [{"role": "user", "content": "Hello"}]`
 	switch completions := c.Completions(); {
 	case c.Anthropic:
-		return curl("/v1/messages", c.AnthropicModels()[0], hello)
+		return curl("/v1/messages \\\n  -H 'anthropic-version: 2023-06-01'", c.AnthropicModels()[0], hello)
 	case len(completions) > 0:
 		return curl("/v1/chat/completions", completions[0], hello)
 	}

@@ -224,6 +224,44 @@ try {
     });
   }
 
+  await step('an administrator credits a wallet after a step-up by passkey', async () => {
+    const page = await administer();
+    const device = await page.context().newCDPSession(page);
+    await device.send('WebAuthn.enable');
+    await device.send('WebAuthn.addVirtualAuthenticator', {
+      options: { protocol: 'ctap2', transport: 'internal', hasResidentKey: true, hasUserVerification: true, isUserVerified: true, automaticPresenceSimulation: true },
+    });
+    await page.goto(`${origin}/console/security/passkey`);
+    if (await page.isVisible('form[data-verify]')) {
+      await page.fill('[name=code]', await app.code());
+      await press(page, 'verify');
+    }
+    await page.fill('form:has([data-passkey=register]) [name=name]', 'this device');
+    if (await page.isVisible('form:has([data-passkey=register]) [name=password]')) {
+      await page.fill('form:has([data-passkey=register]) [name=password]', password);
+    }
+    await page.click('[data-passkey=register]');
+    await page.waitForURL(/done=passkey_added/);
+    const { id } = (await send(page, 'GET', `/api/admin/find?text=${user}`)).data.items.find((item) => item.kind === 'user');
+    const balanceNow = async () => (await send(page, 'GET', `/api/admin/wallets/${id}`)).data.balance;
+    const before = await balanceNow();
+    await page.goto(`${origin}/console/admin/users/${id}`);
+    await page.click('a:has-text("Credit the wallet")');
+    await page.fill('[name=amount]', '7.00');
+    await page.fill('[name=reason]', 'goodwill');
+    await press(page, 'wallet_credit_review');
+    // A new factor ends the step-up before it.
+    await page.click('[data-passkey=verify]');
+    await page.waitForSelector('.sums');
+    want(await balanceNow() === before, 'the step-up has moved money');
+    await press(page, 'wallet_credit');
+    await page.waitForURL(/done=wallet_credit$/);
+    const after = await balanceNow();
+    want(Math.abs(Number(before) + 7 - Number(after)) < 1e-9, `${before} becomes ${after}`);
+    session = await page.context().cookies();
+    await page.context().close();
+  });
+
   for (const language of Object.keys(languages)) {
     const page = await administer({ language });
     const seen = new Set();

@@ -27,8 +27,12 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 	var f *fault.Fault
 	switch {
 	case c.route.free:
-		if refused = c.runtime.Rates.Take(c.started, "count_tokens/"+c.principal.UserID, 1, limit.PerMinute(limits.CountTokensPerMinute)); refused != nil {
-			f = fault.New(fault.RateLimited, "the limit of %d counts of tokens per minute of your account is reached", refused.Limit).After(refused.RetryAfter)
+		bucket, counted := "count_tokens/", "counts of tokens"
+		if c.route.object != nil {
+			bucket, counted = "objects/", "requests for stored objects"
+		}
+		if refused = c.runtime.Rates.Take(c.started, bucket+c.principal.UserID, 1, limit.PerMinute(limits.CountTokensPerMinute)); refused != nil {
+			f = fault.New(fault.RateLimited, "the limit of %d %s per minute of your account is reached", refused.Limit, counted).After(refused.RetryAfter)
 		}
 	case c.block.app.CallsCost():
 		f = auth.CheckFunds(r.Context(), c.runtime, c.principal)

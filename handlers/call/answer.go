@@ -115,9 +115,10 @@ func (a *answer) writeHeader(status int) {
 	if a.stream {
 		header.Del("Content-Length") // pings are added, and the usage chunk may be removed
 	}
-	if status < 300 && !a.call.route.free {
+	if status < 300 && (!a.call.route.free || a.call.collects()) {
 		a.measure(header)
 	}
+	a.forgetObject()
 	a.passed = true
 	a.watch.headReceived(a)
 	if !a.callerGone {
@@ -141,6 +142,13 @@ func (a *answer) classify(header http.Header) {
 // measure begins to read usage from the answer.
 func (a *answer) measure(header http.Header) {
 	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
+	if a.call.collects() {
+		o := a.call.route.object
+		if o == nil {
+			o = new(objectRoute)
+		}
+		a.meter.CollectIDs(o.answer, o.list)
+	}
 	switch c := a.call; {
 	case c.schema.InputOnly:
 		a.meter.InputOnly()
@@ -172,7 +180,7 @@ var unavailable = fault.New(fault.UpstreamUnavailable, "the backend of this mode
 func (a *answer) judge(header http.Header) *fault.Fault {
 	serverError := a.status >= 500 && a.status < 600
 	switch {
-	case a.status < 300 && a.stream && a.call.route.free:
+	case a.status < 300 && a.stream && a.call.route.free && !a.call.request.Stream:
 		return unavailable // the backend made a model call, and this route charges nothing
 	case a.status < 300:
 		return nil
@@ -277,6 +285,9 @@ func (a *answer) pass(p []byte) (n int, err error) {
 			_, err = a.trim.Write(p) // also writes to the meter
 		case a.meter != nil:
 			a.meter.Write(p)
+			if err = a.recordIDs(); err != nil {
+				return 0, err
+			}
 			fallthrough
 		default:
 			_, err = a.ResponseWriter.Write(p)

@@ -16,6 +16,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
+	"github.com/caddy-modelgate/modelgate/internal/ownership"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
@@ -47,6 +48,15 @@ type call struct {
 	fallbacks  fallbacks
 	cacheKey   string   // prompt_cache_key of the body, if a route uses it
 	selected   []string // upstreams that Affinity has selected in this attempt
+
+	query      string             // of a request for stored objects, as it is sent
+	pin        *ownership.Object  // a stored object that the call names; it decides the upstream
+	upstream   string             // that was selected last
+	misplaced  bool               // no upstream of the route has the stored object
+	submitted  bool               // a background response was submitted
+	job        *ownership.Running // that settles it
+	background string             // of the log line: submitted or settled
+	unrecorded bool               // an id could not be recorded, so the answer was not passed on
 
 	lifetime context.Context // the parent of ctx
 	ctx      context.Context // of the attempt to call the backend; it is cancelled with a cause
@@ -124,6 +134,15 @@ func (c *call) gate(w http.ResponseWriter, r *http.Request) (f *fault.Fault) {
 	if f = c.admit(r); f != nil {
 		return f
 	}
+	if c.route.object != nil {
+		if f = c.gateObject(w, r); f != nil {
+			c.bill.release(c.started)
+			if c.body != nil {
+				c.body.retire()
+			}
+		}
+		return f
+	}
 	if c.body, f = readBody(w, r, c.runtime, c.principal.UserID, c.route.MaxBody, &c.block.app.Limits); f == nil {
 		c.bodyBytes = len(c.body.bytes())
 		if f = c.checkAndReserve(r.Context()); f != nil {
@@ -146,6 +165,9 @@ func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 		return f
 	}
 	if f = c.mayUse("model", c.request.Model); f != nil {
+		return f
+	}
+	if f = c.checkOwner(ctx); f != nil {
 		return f
 	}
 	if f = c.findPrice(); f != nil {
@@ -185,7 +207,7 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 	if c.block.affine {
 		c.cacheKey = c.request.CacheKey(c.members())
 	}
-	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream)
+	forwarding.CleanRequest(r, c.block.upstream, c.request.Stream || c.owns())
 	forwarding.OwnIdempotencyKey(r.Header, c.principal.KeyID)
 	if c.formType != "" {
 		r.Header["Content-Type"] = []string{c.formType}
@@ -195,6 +217,9 @@ func (c *call) forward(w http.ResponseWriter, r *http.Request) (err error) {
 			c.body.edit(edit)
 			c.trimsUsage = true
 		}
+	}
+	if c.route.object != nil {
+		c.prepareObject(r)
 	}
 	c.body.send(r)
 	caddyhttp.SetVar(r.Context(), callVar, c)

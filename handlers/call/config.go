@@ -48,6 +48,10 @@ type block struct {
 	// priced.
 	PassMembers []string `json:"pass_members,omitempty"`
 
+	// Whether calls may name objects that the vendor stores; see `state` of the app, which
+	// is the default.
+	State caddymodule.VendorState `json:"state,omitempty"`
+
 	// The models that are called instead of another one if its call fails.
 	Fallbacks []Fallback `json:"fallbacks,omitempty"`
 
@@ -94,6 +98,9 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 		return err
 	}
 
+	if err := b.State.Validate(); err != nil {
+		return err
+	}
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err
 	}
@@ -104,12 +111,21 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 		return errNoRoute
 	}))
 
-	for _, spec := range routes {
+	owned := b.vendorState() == caddymodule.StateOwn
+	for i, spec := range routes {
+		if spec.object != nil && !owned {
+			continue
+		}
+		b.table = append(b.table, table[i])
 		own := *spec
 		own.metrics = b.app.Metrics().Route(own.name)
 		b.routes = append(b.routes, &own)
 	}
-	b.table = table
+	b.table = append(b.table, table[len(routes):]...)
+	if b.routes[len(b.routes)-1].object != nil {
+		pinUpstreams(b.Routes)
+		b.app.PollBackground(b.poll)
+	}
 	return nil
 }
 

@@ -60,7 +60,7 @@ func (a *answer) detachOrCancel() {
 // means that it is cancelled. The mutex is held.
 func (a *answer) finishFor() time.Duration {
 	c := a.call
-	if c.bill.price == nil || !a.sent() {
+	if c.bill.price == nil || !a.sent() || c.submitted {
 		return 0
 	}
 	shown, unseen, finished := false, c.bill.unseen, false
@@ -96,8 +96,11 @@ func (c *call) detached() bool { return c.stopExit != nil }
 func (a *answer) readDetached(p []byte) error {
 	if a.meter != nil {
 		a.meter.Write(p)
+		if err := a.recordIDs(); err != nil {
+			return err
+		}
 	}
-	if !a.call.detached() {
+	if !a.call.detached() || a.call.submitted {
 		return errDropped
 	}
 	if a.meter != nil && a.meter.Finished() {

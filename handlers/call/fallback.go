@@ -37,11 +37,12 @@ type candidate struct {
 }
 
 // findFallbacks sets the models that may be called instead. It leaves out those that the key may not
-// use, and those whose price does not cover the call. A form has none.
+// use, and those whose price does not cover the call. A form has none, nor has a
+// call that names stored objects or runs in the background: another backend cannot serve it.
 func (c *call) findFallbacks() {
 	c.fallbacks = fallbacks{}
 	f := c.block.fallbackOf(c.request.Model)
-	if f == nil || c.formType != "" {
+	if f == nil || c.formType != "" || c.pin != nil || c.request.Background {
 		return
 	}
 	for _, model := range f.To {
@@ -155,6 +156,7 @@ func (a *answer) fallBack(err error) bool {
 	c.fallbacks.next = c.fallbacks.next[1:]
 	c.fallbacks.fault = c.fallbacks.fault || backendFaults[int(failed)]
 	c.fallbacks.tried = append(c.fallbacks.tried, before+" "+failed.String())
+	c.route.metrics.FellBack(failed.String())
 	if c.asked == "" {
 		c.asked = before
 	}
@@ -198,8 +200,8 @@ func (c *call) failureOf(err error) failure {
 func (c *call) renameSent(model string) error {
 	var q modelcall.Request
 	parse := func() error {
-		q = modelcall.Request{}
-		if f := q.Parse(c.schema, c.body.bytes(), c.block.app.SharesState()); f != nil {
+		q = modelcall.Request{OwnsState: c.request.OwnsState}
+		if f := q.Parse(c.schema, c.body.bytes(), c.sharesState()); f != nil {
 			return f
 		}
 		return nil

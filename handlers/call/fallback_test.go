@@ -6,6 +6,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -217,6 +219,39 @@ func TestACallThatIsChargedItsInputHasNoFallback(t *testing.T) {
 	}
 	g.WalletAtRest(t, key.UserID)
 	g.Verify(t)
+}
+
+func TestFallbacksAreCountedByTheirFailure(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: fallbackPrices, Site: fallbackSite("fallback first* backup on 429 dial",
+		"@dead modelgate_model first-dial\nreverse_proxy @dead "+refusedAddress(t)+"\nreverse_proxy BACKEND")})
+	g.Backend.On("first-429", status(429))
+	g.Backend.On("second", gatetest.JSON(200, messageAnswer))
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	before := fallbacksCounted(t, g)
+	post(t, g, messages, key.Secret, "first-429", "")
+	post(t, g, messages, key.Secret, "first-429", "")
+	post(t, g, messages, key.Secret, "first-dial", "")
+	after := fallbacksCounted(t, g)
+	if after["4xx"]-before["4xx"] != 2 || after["dial"]-before["dial"] != 1 {
+		t.Errorf("counted %v, before %v", after, before)
+	}
+}
+
+// fallbacksCounted returns the fallbacks of messages by failure. All gateways of the process count
+// together, so a test that uses it is not parallel.
+func fallbacksCounted(t *testing.T, g *gatetest.Gate) map[string]int {
+	t.Helper()
+	_, text := g.Admin(t, http.MethodGet, "/metrics", nil)
+	counted := make(map[string]int)
+	for _, found := range regexp.MustCompile(`modelgate_fallbacks_total\{failure="(\w+)",route="messages"\} (\d+)`).FindAllSubmatch(text, -1) {
+		n, err := strconv.Atoi(string(found[2]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		counted[string(found[1])] = n
+	}
+	return counted
 }
 
 func TestTheLastFallbackAnswersWithItsOwnFailure(t *testing.T) {

@@ -32,9 +32,11 @@ func (c *call) conclusion() {
 // backend refuses the operator's credential or account, because only the operator can help.
 func (c *call) report() {
 	a := c.answer
-	if a == nil || c.ended == usage.Refused && a.status == 0 {
+	switch {
+	case a == nil || c.ended == usage.Refused && a.status == 0:
 		c.route.metrics.Refused(string(c.refusal.Code))
-	} else {
+	case c.job != nil: // it is counted when it is settled
+	default:
 		c.route.metrics.Ended(c.ended, c.basis, c.firstByte, c.duration, c.tokens)
 	}
 
@@ -76,6 +78,9 @@ func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	}
 	if l.failure != nil {
 		enc.AddString("error", l.failure.Error())
+	}
+	if l.background != "" {
+		enc.AddString("background", l.background)
 	}
 	if len(l.fallbacks.tried) > 0 {
 		enc.AddString("fallback", l.fallbacks.String())

@@ -41,7 +41,8 @@ func (c *call) chooseSchema(header http.Header) *fault.Fault {
 
 // parse checks the body against the schema.
 func (c *call) parse() (f *fault.Fault) {
-	shared := c.block.app.SharesState()
+	shared := c.sharesState()
+	c.request.OwnsState = c.owns()
 	if c.formType == "" {
 		return c.request.Parse(c.schema, c.body.bytes(), shared)
 	}

@@ -7,6 +7,8 @@ import (
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
+
+	"github.com/caddy-modelgate/modelgate/caddymodule"
 )
 
 func init() {
@@ -80,8 +82,9 @@ func (c *Completions) Provision(ctx caddy.Context) error {
 // OpenAI serves the paths of Completions, and in addition POST /v1/responses,
 // /v1/responses/input_tokens, /v1/responses/compact, /v1/embeddings, /v1/moderations,
 // /v1/rerank, /v2/rerank, /v1/images/generations, /v1/images/edits, /v1/audio/speech,
-// /v1/audio/transcriptions and /v1/audio/translations. It stores no responses, so no path reads one. It sets
-// the placeholders that Messages sets.
+// /v1/audio/transcriptions and /v1/audio/translations. With `state own` it
+// also serves /v1/responses/{id}, /v1/conversations and the paths below them. It sets the placeholders
+// that Messages sets.
 type OpenAI struct {
 	block
 }
@@ -103,6 +106,7 @@ func (o *OpenAI) Provision(ctx caddy.Context) error {
 //		pass_up <header>...
 //		pass_down <header>...
 //		pass_member <name>...
+//		state off|own|shared
 //		fallback <pattern> <model>... on <failure>...
 //		<directives>
 //	}
@@ -126,6 +130,19 @@ func (b *block) unmarshal(h httpcaddyfile.Helper) error {
 				return h.ArgErr()
 			}
 			*list = append(*list, names...)
+			continue
+		case "state":
+			if b.State != "" {
+				return h.Err("state is given twice")
+			}
+			var word string
+			if !h.AllArgs(&word) {
+				return h.ArgErr()
+			}
+			b.State = caddymodule.VendorState(word)
+			if err := b.State.Validate(); err != nil {
+				return h.WrapErr(err)
+			}
 			continue
 		case "fallback":
 			if err := b.unmarshalFallback(h); err != nil {

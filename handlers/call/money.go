@@ -343,7 +343,20 @@ func (b *bill) reserveReported(meter *usage.Reader) *ledger.Shortfall {
 // can be reserved.
 func (c *call) charge() {
 	b := &c.bill
+	switch {
+	case c.submitted:
+		c.background = "submitted"
+		c.endSubmission()
+		return
+	case c.route.object != nil:
+		b.grant.End(time.Now(), 0)
+		c.basis, c.rule = usage.None, ""
+		return
+	}
 	o, report := c.outcome(c.ended)
+	if c.unrecorded {
+		o = usage.Outcome{Ended: c.ended}
+	}
 	report.Tokens, c.basis = o.Bill()
 	charge := b.cost(&report, c.basis)
 	c.tokens = charge.Tokens

@@ -20,6 +20,7 @@ type route struct {
 	form      *modelcall.Schema // of a body as a form; nil: only JSON is allowed
 	versioned bool              // requires the version header
 	free      bool              // is neither priced nor metered
+	object    *objectRoute      // nil: the route makes model calls
 
 	metrics *metrics.Route
 }
@@ -45,7 +46,7 @@ var (
 		{Route: post("/v1/moderations", dialect.OpenAI, 8<<20), name: "moderations", schema: modelcall.Moderations},
 		{Route: post("/v1/rerank", dialect.OpenAI, 8<<20), name: "rerank", schema: modelcall.Rerank},
 		{Route: post("/v2/rerank", dialect.OpenAI, 8<<20), name: "rerank", schema: modelcall.Rerank},
-	}, mediaRoutes...)
+	}, slices.Concat(mediaRoutes, objectRoutes)...)
 )
 
 const responsesPath = "/v1/responses"

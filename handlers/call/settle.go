@@ -73,6 +73,10 @@ func (c *call) beforeAnswer(err error) {
 			c.bill.reservation.Release()
 			c.bill.reservation = nil
 		}
+	case c.misplaced && c.route.object == nil:
+		c.ended, c.failure = usage.Refused, err
+		c.refusal = fault.At(fault.InvalidParameter, c.request.References[0].Param,
+			"`%s` names an object at another backend than that of the model %q", c.request.References[0].Param, c.request.Model)
 	case err != nil:
 		c.refusal, c.failure = routeFault(err), err
 		if c.refusal.Status() < 500 {

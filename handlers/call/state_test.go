@@ -73,6 +73,9 @@ var statefulMembers = []struct{ where, member string }{
 // statefulBody returns a body for the route with a stateful member.
 func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	switch {
+	case rt.schema == modelcall.ItemList:
+		body = strings.Replace(strings.Replace(statefulInput(where, member), `"input"`, `"items"`, 1), `"model":"m",`, "", 1)
+		return body, where != "template" && where != "tool"
 	case rt.schema.Answer != usage.TextForm:
 		own := `"prompt":"x"`
 		if rt.schema == modelcall.Speech {
@@ -207,7 +210,7 @@ var allRoutes = slices.Concat(messagesRoutes, completionsRoutes, openAIRoutes)
 
 // jsonRoutes returns the routes that take JSON.
 func jsonRoutes() []*route {
-	return slices.DeleteFunc(slices.Clone(allRoutes), func(rt *route) bool { return rt.schema == nil })
+	return slices.DeleteFunc(slices.Clone(allRoutes), func(rt *route) bool { return rt.schema == nil || rt.schema == modelcall.NoBody })
 }
 
 func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {

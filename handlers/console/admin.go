@@ -41,7 +41,7 @@ var adminRoutes = []struct {
 	{"DELETE", "users/{user}/limits", adminRoles, stepUp, "reason"},
 	{"DELETE", "users/{user}/token", adminRoles, stepUp, "reason"},
 
-	{"GET", "keys", supportRoles, nothingMore, "user"},
+	{"GET", "keys", supportRoles, nothingMore, "user after limit"},
 	{"POST", "keys/{key}/limits", adminRoles, stepUp, ""},
 	{"DELETE", "keys/{key}/limits", adminRoles, stepUp, "reason"},
 	{"POST", "keys/{key}/revoke", adminRoles, stepUp, ""},

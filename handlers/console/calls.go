@@ -109,7 +109,7 @@ type callDetail struct {
 
 func showCall(req *request) (any, error) {
 	ctx := req.r.Context()
-	record, found, err := req.runtime.Ledger.FindCall(ctx, req.r.PathValue("request_id"), []string{req.account.UserID})
+	record, found, err := req.runtime.Ledger.FindCall(ctx, req.r.PathValue("request_id"), req.account.UserID)
 	switch {
 	case err != nil:
 		return nil, err

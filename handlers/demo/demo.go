@@ -49,7 +49,9 @@ const (
 //   - `/v1/images/generations`, `/v1/images/edits`
 //   - `/v1/audio/speech`, `/v1/audio/transcriptions`, `/v1/audio/translations`
 //
-// It passes all other paths to the next handler. It needs no key. It can be used in the block of `modelgate_messages`,
+// It keeps responses and conversations in memory, until a reload, and serves `/v1/responses/{id}`,
+// `/v1/conversations` and the paths below. A response with `background` runs as long as its stream
+// would. It passes all other paths to the next handler. It needs no key. It can be used in the block of `modelgate_messages`,
 // `modelgate_completions` or `modelgate_openai` instead of `reverse_proxy`, or in
 // a separate site as a backend.
 //
@@ -91,6 +93,8 @@ type Demo struct {
 	// Pace is the pause after each piece of a stream. Default: 15 ms; 0 streams
 	// without a pause.
 	Pace *caddy.Duration `json:"pace,omitempty"`
+
+	vault *vault // nil: nothing is stored
 }
 
 // CaddyModule returns the Caddy module information.
@@ -116,6 +120,7 @@ type endpoint struct {
 	roles   []string // allowed roles of messages; nil: the body has a prompt
 	compose func(*request, simulation) (*answer, error)
 	prepare func(*request) error // converts the endpoint's own members to the common ones; nil: it has none
+	vault   *vault               // nil: nothing is stored
 }
 
 var (
@@ -123,22 +128,22 @@ var (
 	chatRoles     = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
 	endpoints = []endpoint{
-		{"/v1/messages", messagesDialect, messagesRoles, answerMessages, nil},
-		{"/v1/messages/count_tokens", messagesDialect, messagesRoles, answerCountTokens, nil},
-		{"/v1/completions", completionsDialect, nil, answerCompletions, nil},
-		{"/v1/chat/completions", completionsDialect, chatRoles, answerChat, nil},
-		{"/v1/responses", responsesDialect, chatRoles, answerResponses, (*request).readItems},
-		{"/v1/responses/input_tokens", responsesDialect, chatRoles, answerInputTokens, (*request).readItems},
-		{"/v1/responses/compact", responsesDialect, chatRoles, answerCompact, (*request).readItems},
-		{"/v1/embeddings", completionsDialect, nil, answerEmbeddings, (*request).readTexts},
-		{"/v1/moderations", completionsDialect, nil, answerModerations, (*request).readTexts},
-		{"/v1/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments},
-		{"/v2/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments},
-		{"/v1/images/generations", completionsDialect, nil, answerImages, nil},
-		{"/v1/images/edits", completionsDialect, nil, answerEdits, nil},
-		{"/v1/audio/speech", completionsDialect, nil, answerSpeech, (*request).readSpeech},
-		{"/v1/audio/transcriptions", completionsDialect, nil, answerRecording, (*request).readRecording},
-		{"/v1/audio/translations", completionsDialect, nil, answerRecording, (*request).readRecording},
+		{"/v1/messages", messagesDialect, messagesRoles, answerMessages, nil, nil},
+		{"/v1/messages/count_tokens", messagesDialect, messagesRoles, answerCountTokens, nil, nil},
+		{"/v1/completions", completionsDialect, nil, answerCompletions, nil, nil},
+		{"/v1/chat/completions", completionsDialect, chatRoles, answerChat, nil, nil},
+		{"/v1/responses", responsesDialect, chatRoles, answerResponses, (*request).readItems, nil},
+		{"/v1/responses/input_tokens", responsesDialect, chatRoles, answerInputTokens, (*request).readItems, nil},
+		{"/v1/responses/compact", responsesDialect, chatRoles, answerCompact, (*request).readItems, nil},
+		{"/v1/embeddings", completionsDialect, nil, answerEmbeddings, (*request).readTexts, nil},
+		{"/v1/moderations", completionsDialect, nil, answerModerations, (*request).readTexts, nil},
+		{"/v1/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments, nil},
+		{"/v2/rerank", completionsDialect, nil, answerRerank, (*request).readDocuments, nil},
+		{"/v1/images/generations", completionsDialect, nil, answerImages, nil, nil},
+		{"/v1/images/edits", completionsDialect, nil, answerEdits, nil, nil},
+		{"/v1/audio/speech", completionsDialect, nil, answerSpeech, (*request).readSpeech, nil},
+		{"/v1/audio/transcriptions", completionsDialect, nil, answerRecording, (*request).readRecording, nil},
+		{"/v1/audio/translations", completionsDialect, nil, answerRecording, (*request).readRecording, nil},
 	}
 )
 
@@ -149,6 +154,7 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		if !strings.HasSuffix(r.URL.Path, e.suffix) {
 			continue
 		}
+		e.vault = d.vault
 		s := &sender{ctx: r.Context(), w: w, dialect: e.dialect, pace: d.pace()}
 		a, err := e.read(w, r)
 		if refused, ok := errors.AsType[*refusal](err); ok {
@@ -160,7 +166,18 @@ func (d *Demo) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp.
 		}
 		return s.answer(a)
 	}
+	if d.vault != nil {
+		if served, err := d.vault.serve(&sender{ctx: r.Context(), w: w, dialect: responsesDialect, pace: d.pace()}, r); served {
+			return err
+		}
+	}
 	return next.ServeHTTP(w, r)
+}
+
+// Provision creates the memory for responses and conversations.
+func (d *Demo) Provision(caddy.Context) error {
+	d.vault = newVault(d.pace())
+	return nil
 }
 
 // read reads the body of the request and decides on an answer.
@@ -224,6 +241,7 @@ func (d *Demo) UnmarshalCaddyfile(c *caddyfile.Dispenser) error {
 
 // Interface guards
 var (
+	_ caddy.Provisioner           = (*Demo)(nil)
 	_ caddy.Validator             = (*Demo)(nil)
 	_ caddyhttp.MiddlewareHandler = (*Demo)(nil)
 	_ caddyfile.Unmarshaler       = (*Demo)(nil)

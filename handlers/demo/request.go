@@ -39,7 +39,14 @@ type request struct {
 	Query           string            `json:"query"`
 	Documents       []json.RawMessage `json:"documents"`
 	TopN            *int              `json:"top_n"`
+	Store           *bool             `json:"store"`
+	Background      bool              `json:"background"`
+	Conversation    json.RawMessage   `json:"conversation"`
 	tokenCounts     []int             // numbers of tokens of the prompts that are given as tokens
+
+	PreviousResponseID string    `json:"previous_response_id"`
+	vault              *vault    // nil: nothing is stored
+	own                []message // those of the request itself
 
 	// Members of the endpoints of images and audio.
 	Size           string            `json:"size"`
@@ -60,6 +67,8 @@ type request struct {
 type message struct {
 	Role    string  `json:"role"`
 	Content content `json:"content"`
+
+	reference string // the id of a stored item that stands here
 }
 
 // block is one block of a message with the known fields of all types.
@@ -158,7 +167,7 @@ func (q *request) lastUserText() string {
 
 // answer decides on the answer to a request. Every error is a *refusal.
 func (e endpoint) answer(contentType string, body []byte) (*answer, error) {
-	q := new(request)
+	q := &request{vault: e.vault}
 	if isForm(contentType) {
 		var err error
 		if body, q.files, err = readForm(contentType, body); err != nil {
@@ -201,7 +210,9 @@ func (e endpoint) answer(contentType string, body []byte) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.simulation = r
+	if a.simulation = r; q.Background {
+		a.simulation.slow = 0 // the response is slow, not this answer
+	}
 	return a, nil
 }
 

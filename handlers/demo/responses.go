@@ -11,6 +11,7 @@ type item struct {
 	Role    string  `json:"role"`
 	Content content `json:"content"`
 	Output  content `json:"output"` // of a function_call_output
+	ID      string  `json:"id"`
 }
 
 // readItems converts the input to messages, and the instructions to the system prompt.
@@ -25,10 +26,16 @@ func (q *request) readItems() error {
 	for _, i := range items {
 		switch i.Type {
 		case "", "message":
-			q.Messages = append(q.Messages, message{i.Role, asText(i.Content)})
+			q.Messages = append(q.Messages, message{Role: i.Role, Content: asText(i.Content)})
+		case "item_reference":
+			q.Messages = append(q.Messages, message{Role: "assistant", reference: i.ID})
 		case "function_call_output", "custom_tool_call_output":
-			q.Messages = append(q.Messages, message{"tool", asText(i.Output)})
+			q.Messages = append(q.Messages, message{Role: "tool", Content: asText(i.Output)})
 		}
+	}
+	q.own = q.Messages
+	if err := q.readEarlier(); err != nil {
+		return err
 	}
 	if q.Instructions != "" {
 		q.System = content{{Type: "text", Text: q.Instructions}}
@@ -82,13 +89,17 @@ func answerResponses(q *request, r simulation) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &response{request: q, simulation: r, output: output, id: newID("resp_"), created: time.Now().Unix()}
+	s := &response{request: q, simulation: r, output: output, id: newID("resp_"), created: time.Now().Unix(), after: -1}
 	s.itemID, s.callID = newID("msg_"), newID("call_")
 	if output.call != nil {
 		s.itemID = newID("fc_")
 	}
-	if q.Stream {
+	s.keep()
+	switch {
+	case q.Stream:
 		return &answer{events: s.stream, pieces: len(output.pieces)}, nil
+	case q.Background:
+		return &answer{whole: s.body("queued", nil, nil)}, nil
 	}
 	return &answer{whole: s.body(s.status(), []object{s.item("completed", output.text())}, s.usage())}, nil
 }
@@ -103,6 +114,7 @@ type response struct {
 	id, itemID, callID string
 	created            int64 // Unix seconds
 	sequence           int   // number of the next event
+	after              int   // events up to this number are left out, if the stream is sent again
 }
 
 // status returns the status of the whole response.
@@ -119,11 +131,15 @@ func (s *response) body(status string, output []object, usage any) object {
 	if status == "incomplete" {
 		incomplete = object{"reason", "max_output_tokens"}
 	}
+	conversation := any(absent)
+	if id := s.conversationID(); id != "" {
+		conversation = object{"id", id}
+	}
 	return object{
-		"id", s.id, "object", "response", "created_at", s.created, "status", status, "background", false, "error", nil,
+		"id", s.id, "object", "response", "conversation", conversation, "created_at", s.created, "status", status, "background", s.Background, "error", nil,
 		"incomplete_details", incomplete, "instructions", orNull(s.Instructions), "max_output_tokens", s.MaxOutputTokens,
-		"model", s.Model, "output", append([]object{}, output...), "parallel_tool_calls", true, "previous_response_id", nil,
-		"reasoning", object{"effort", nil, "summary", nil}, "service_tier", "default", "store", false, "temperature", 1.0,
+		"model", s.Model, "output", append([]object{}, output...), "parallel_tool_calls", true, "previous_response_id", orNull(s.PreviousResponseID),
+		"reasoning", object{"effort", nil, "summary", nil}, "service_tier", "default", "store", s.vault != nil && (s.Store == nil || *s.Store), "temperature", 1.0,
 		"text", object{"format", object{"type", "text"}, "verbosity", "medium"}, "tool_choice", "auto", "tools", []any{}, "top_p", 1.0,
 		"truncation", "disabled", "usage", usage, "user", nil, "metadata", object{},
 	}
@@ -166,7 +182,9 @@ func (s *response) usage() any {
 // stream sends the response as events.
 func (s *response) stream(to *sender) {
 	event := func(send func(string, any), name string, members ...any) {
-		send(name, append(object{"type", name, "sequence_number", s.sequence}, members...))
+		if s.sequence > s.after {
+			send(name, append(object{"type", name, "sequence_number", s.sequence}, members...))
+		}
 		s.sequence++
 	}
 	position := []any{"item_id", s.itemID, "output_index", 0}

@@ -77,6 +77,7 @@ func missing(param string) *refusal { return invalid(param, "%s: this field is r
 var kinds = map[int]struct{ messages, completions, code, message string }{
 	http.StatusBadRequest:            {"invalid_request_error", "invalid_request_error", "", ""},
 	http.StatusUnauthorized:          {"authentication_error", "authentication_error", "invalid_api_key", "The API key is not valid."},
+	http.StatusNotFound:              {"not_found_error", "invalid_request_error", "", ""},
 	http.StatusMethodNotAllowed:      {"invalid_request_error", "invalid_request_error", "method_not_allowed", ""},
 	http.StatusRequestEntityTooLarge: {"request_too_large", "invalid_request_error", "request_too_large", ""},
 	http.StatusTooManyRequests:       {"rate_limit_error", "rate_limit_error", "rate_limit_exceeded", "The rate limit is reached. Try again in 1s."},

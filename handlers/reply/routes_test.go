@@ -27,7 +27,7 @@ func TestRoutesHaveTheDialectOfTheirPath(t *testing.T) {
 func pathOf(route reply.Route) string {
 	return strings.NewReplacer("{provider}", "demo", "{trade_no}", strings.Repeat("0", 32), "{request_id}", "req_0", "{task_id}", "task_"+strings.Repeat("A", 26),
 		"{id}", "key_0", "{id...}", "a/b", "{name}", "a", "{*media_name}", "a.mp4", "{backend}", "works",
-		"{user}", "a", "{key}", "key_0", "{request}", "req_0", "{order}", "0", "{task}", "task_0", "{transfer}", "0").Replace(route.Path)
+		"{item}", "msg_0", "{user}", "a", "{key}", "key_0", "{request}", "req_0", "{order}", "0", "{task}", "task_0", "{transfer}", "0").Replace(route.Path)
 }
 
 // TestEveryRouteChecksItsCredentialAndBodyLimit sends requests to every route of the registry: without
@@ -35,7 +35,7 @@ func pathOf(route reply.Route) string {
 // console test the step-ups.
 func TestEveryRouteChecksItsCredentialAndBodyLimit(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{
-		App: "registration open\npayment demo\nprice * {\n request 0.01\n}\nbase_url http://127.0.0.1:PORT\ntopup {\n min 1.00\n max 500.00\n}",
+		App: "state own\nregistration open\npayment demo\nprice * {\n request 0.01\n}\nbase_url http://127.0.0.1:PORT\ntopup {\n min 1.00\n max 500.00\n}",
 		Site: gatetest.Proxied + `
 			modelgate_console {
 				logins_per_minute 100000

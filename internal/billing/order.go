@@ -93,15 +93,24 @@ func readTransfers(r storage.Reader, o *records.OrderRecord, fn func(*journal.Tr
 	return nil
 }
 
-// ScanPayments calls fn for each transfer between a payment service and a user, with its order.
-func (b *Service) ScanPayments(ctx context.Context, fn func(*records.OrderRecord, *journal.Transfer)) error {
+// ScanPayments calls fn for each transfer between a payment service and a user at or after from, with its
+// order. It reads only the orders for which money has moved since then.
+func (b *Service) ScanPayments(ctx context.Context, from time.Time, fn func(*records.OrderRecord, *journal.Transfer)) error {
+	in := records.LatestTransfers.Under()
+	if !from.IsZero() {
+		in = in.Before(storage.Inverted(from.Unix() - 1))
+	}
 	return b.view(ctx, func(r storage.Reader) error {
-		for o, err := range records.Orders.Scan(r, records.Orders.Under()) {
+		for o, err := range records.Orders.Scan(r, in) {
 			if err == nil {
 				err = ctx.Err()
 			}
 			if err == nil {
-				err = readTransfers(r, o, func(x *journal.Transfer) { fn(o, x) })
+				err = readTransfers(r, o, func(x *journal.Transfer) {
+					if !time.UnixMilli(x.Time).Before(from) {
+						fn(o, x)
+					}
+				})
 			}
 			if err != nil {
 				return err

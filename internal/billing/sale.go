@@ -109,7 +109,7 @@ func (x pendingSale) sell(t *ledger.Txn, now time.Time, before, s *records.Subsc
 	if err := x.book(t, now, s, made); err != nil {
 		return Receipt{}, event, err
 	}
-	s.Title, s.Terms, s.End = x.plan.Title, made.Terms, made.Until
+	s.Title, s.Terms, s.End, s.Sold = x.plan.Title, made.Terms, made.Until, made.Time
 	if s.First == nil {
 		err = records.Sales.Put(t, nil, &made)
 	}

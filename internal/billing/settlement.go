@@ -52,7 +52,7 @@ func (a *application) credit(t storage.Txn, now time.Time, o *records.OrderRecor
 	if err != nil {
 		return err
 	}
-	o.PaidAt, o.Payment, o.Transfers = now.Unix(), a.notice.Payment, append(o.Transfers, id)
+	o.PaidAt, o.Payment, o.Transfers, o.Moved = now.Unix(), a.notice.Payment, append(o.Transfers, id), now.Unix()
 	// The amount was credited in this transaction, so no reservation can contain it.
 	if err := moveDue(t, now, o, o.EarlyKind(), o.Amount); err != nil {
 		return err
@@ -89,7 +89,7 @@ func moveDue(t storage.Txn, now time.Time, o *records.OrderRecord, kind payments
 		}
 	}
 	id := records.TransferID(o.TradeNo, len(o.Transfers))
-	o.Transfers = append(o.Transfers, id)
+	o.Transfers, o.Moved = append(o.Transfers, id), now.Unix()
 	_, err := journal.Book(t, now, journal.Transfer{
 		ID: id, Kind: records.FollowingKinds[kind], User: o.User, Reference: o.TradeNo, Legs: legs,
 	})

@@ -221,25 +221,28 @@ func amountOf(amount money.Amount, currency string) string {
 	return amount.String() + " " + currency
 }
 
-// ScanSales calls fn for each sale of a plan, with its subscription.
-func (b *Service) ScanSales(ctx context.Context, fn func(*records.SubscriptionRecord, records.Sale)) error {
+// ScanSales calls fn for each sale of a plan at or after from, with its subscription. It reads only the
+// subscriptions that were sold or renewed since then.
+func (b *Service) ScanSales(ctx context.Context, from time.Time, fn func(*records.SubscriptionRecord, records.Sale)) error {
+	in := records.LatestSales.Under()
+	if !from.IsZero() {
+		in = in.Before(storage.Inverted(from.Unix() - 1))
+	}
 	return b.view(ctx, func(r storage.Reader) error {
-		for s, err := range records.Subscriptions.Scan(r, records.Subscriptions.Under()) {
+		for s, err := range records.Subscriptions.Scan(r, in) {
 			if err == nil {
 				err = ctx.Err()
 			}
 			if err != nil {
 				return err
 			}
-			if s.First != nil {
-				fn(s, s.OnlySale())
-				continue
-			}
-			for sale, err := range records.Sales.Scan(r, records.Sales.Under(s.User, s.ID)) {
+			for sale, err := range s.Sales(r) {
 				if err != nil {
 					return err
 				}
-				fn(s, *sale)
+				if !time.Unix(sale.Time, 0).Before(from) {
+					fn(s, *sale)
+				}
 			}
 		}
 		return nil

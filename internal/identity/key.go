@@ -245,6 +245,27 @@ func (d *Directory) Keys(ctx context.Context, idOrName string) ([]Key, error) {
 	})
 }
 
+// KeyPage returns at most limit keys of all users, in the order of their ids, behind the key with the id
+// after. If there may be more, next is the cursor.
+func (d *Directory) KeyPage(ctx context.Context, after string, limit int64) (keys []Key, next string, err error) {
+	in := keyTable.Under()
+	if after != "" {
+		in = in.From(after + "\x00")
+	}
+	err = d.store.View(ctx, func(r storage.Reader) error {
+		list, last, err := keyTable.Matching(r, in, limit, limit, func(*keyRecord) bool { return true })
+		keys, next = make([]Key, len(list)), ""
+		for i, key := range list {
+			keys[i] = key.Key
+		}
+		if last != nil {
+			next = last.ID
+		}
+		return err
+	})
+	return keys, next, fault.OfStore(err)
+}
+
 // RevokeKey ends a key permanently. Calls that have begun continue. Revoking a revoked key changes
 // nothing.
 func (d *Directory) RevokeKey(ctx context.Context, actor, id string) (Key, error) {

@@ -165,6 +165,14 @@ func (d *Directory) Users(ctx context.Context) ([]User, error) {
 	})
 }
 
+// CountUsers returns the number of users, or limit if there are more. It reads no user.
+func (d *Directory) CountUsers(ctx context.Context, limit int) (int, error) {
+	return view(ctx, d, func(r storage.Reader) (int, error) {
+		keys, err := userTable.Under().Keys(r, limit)
+		return len(keys), err
+	})
+}
+
 // Names returns the names of the users with these ids, by id. It reads each of these users once, and no
 // others. An id without a user is left out.
 func (d *Directory) Names(ctx context.Context, ids iter.Seq[string]) (map[string]string, error) {

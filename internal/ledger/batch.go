@@ -91,6 +91,16 @@ func (b *batch) write(t storage.Txn) error {
 				continue // committed by a run with an unknown outcome
 			}
 		}
+		if x.claim != nil {
+			first, err := x.claim(t)
+			if err != nil {
+				return err
+			}
+			if !first {
+				b.readings[x.call.User] = nil
+				continue
+			}
+		}
 		record := journal.CallRecord{Call: x.call, Number: x.number, Paid: have.Paid}
 		f.count(x)
 		for _, c := range x.changes {

@@ -50,6 +50,18 @@ type CallFilter struct {
 // ScanCalls calls fn for the calls of a user, newest first, until fn returns false or ctx ends.
 // It omits calls before [Ledger.CallsFrom].
 func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn func(journal.CallRecord) bool) error {
+	return fault.OfStore(l.store.View(ctx, func(r storage.Reader) error {
+		kept, err := journal.ReadRetention(r)
+		if err != nil {
+			return err
+		}
+		f.From = latest(f.From, kept.From(l.store.Now()))
+		return scanCalls(ctx, r, user, f, fn)
+	}))
+}
+
+// scanCalls is ScanCalls within a transaction. It also reads calls whose retention has ended.
+func scanCalls(ctx context.Context, r storage.Reader, user string, f CallFilter, fn func(journal.CallRecord) bool) error {
 	before := func(t time.Time) []byte {
 		return (&journal.Call{User: user, Time: t.UnixMilli() - 1}).StoreKey(journal.CallPrefix)
 	}
@@ -57,33 +69,31 @@ func (l *Ledger) ScanCalls(ctx context.Context, user string, f CallFilter, fn fu
 	if !f.Until.IsZero() {
 		lo = before(f.Until)
 	}
-	return fault.OfStore(l.store.View(ctx, func(r storage.Reader) error {
-		kept, err := journal.ReadRetention(r)
-		if err != nil {
-			return err
+	var bad error
+	err := r.Scan(lo, before(f.From), func(key, val []byte) bool {
+		var c journal.CallRecord
+		if c, bad = journal.DecodeCall(key, val); bad == nil {
+			bad = ctx.Err()
 		}
-		from := kept.From(l.store.Now())
-		if f.From.After(from) {
-			from = f.From
+		if bad != nil {
+			return false
 		}
-		var bad error
-		err = r.Scan(lo, before(from), func(key, val []byte) bool {
-			var c journal.CallRecord
-			if c, bad = journal.DecodeCall(key, val); bad == nil {
-				bad = ctx.Err()
-			}
-			if bad != nil {
-				return false
-			}
-			return f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model || fn(c)
-		})
-		return cmp.Or(err, bad)
-	}))
+		return f.Key != "" && c.Key != f.Key || f.Model != "" && c.Model != f.Model || fn(c)
+	})
+	return cmp.Or(err, bad)
 }
 
-// FindCall returns the call of a request and whether one of the users has it. The id contains the
-// time, so FindCall reads one record per user.
-func (l *Ledger) FindCall(ctx context.Context, id string, users []string) (c journal.CallRecord, found bool, err error) {
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// FindCall returns the call of a request of a user, or of any user if user is empty, and whether there
+// is one. The id contains the time, so FindCall reads one record, or one for each user who was active on
+// that day.
+func (l *Ledger) FindCall(ctx context.Context, id, user string) (c journal.CallRecord, found bool, err error) {
 	at, ok := requestid.Time(id)
 	if !ok {
 		return c, false, nil
@@ -92,6 +102,12 @@ func (l *Ledger) FindCall(ctx context.Context, id string, users []string) (c jou
 		kept, err := journal.ReadRetention(r)
 		if err != nil || at.Before(kept.From(l.store.Now())) {
 			return err
+		}
+		users := []string{user}
+		if day := journal.DayOf(at); user == "" {
+			if _, users, err = journal.ActiveUsers(r, journal.DayOf(at.AddDate(0, 0, 1)), day); err != nil {
+				return err
+			}
 		}
 		for _, user := range users {
 			key := (&journal.Call{User: user, Time: at.UnixMilli(), ID: id}).StoreKey(journal.CallPrefix)

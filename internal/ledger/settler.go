@@ -43,7 +43,8 @@ type settlement struct {
 	changes     []change
 	number      int // among the call's settlements, from 1
 	final       bool
-	before      journal.Usage // counted by the previous settlements of the call
+	before      journal.Usage                   // counted by the previous settlements of the call
+	claim       func(storage.Txn) (bool, error) // see [Reservation.SettleOnce]; nil: none
 }
 
 func (s *settler) begin(l *Ledger) {
@@ -196,10 +197,21 @@ func isTemporary(err error) bool {
 // It returns the total charge. The rest of cost is added to c.Uncollected. Settle blocks only
 // while the queue is full.
 func (r *Reservation) Settle(c journal.Call, cost money.Amount, final bool) (charged money.Amount) {
+	return r.settle(c, cost, final, nil)
+}
+
+// SettleOnce is the only settlement of a call that may be settled again after a crash. Claim runs in
+// the transaction that writes the record. It removes the mark by which a restart would settle the call,
+// and returns false if there is none: then the call was settled before, and nothing is charged.
+func (r *Reservation) SettleOnce(c journal.Call, cost money.Amount, claim func(storage.Txn) (bool, error)) (charged money.Amount) {
+	return r.settle(c, cost, true, claim)
+}
+
+func (r *Reservation) settle(c journal.Call, cost money.Amount, final bool, claim func(storage.Txn) (bool, error)) money.Amount {
 	if r.ended {
 		panic("ledger: a call is settled after its end")
 	}
-	x := &settlement{reservation: r, changes: r.charge(cost), final: final, before: r.counted}
+	x := &settlement{reservation: r, changes: r.charge(cost), final: final, before: r.counted, claim: claim}
 	c.Cost, c.Uncollected = r.charged, c.Uncollected+cost-r.charged
 	if r.ended = final; final {
 		r.shrink(x.changes, &c)

@@ -27,6 +27,12 @@ type Request struct {
 	Stream bool
 	Named  []catalog.NamedModel // the other models that the body names, without prices
 
+	// OwnsState lets the body name objects that the vendor stores, in the places that References then
+	// lists. The caller of Parse sets it, and checks who owns them.
+	OwnsState  bool
+	References []Reference
+	Background bool // the backend answers at once and works on
+
 	schema  *Schema
 	values  [slots]strictjson.Value
 	files   []file             // of a form
@@ -43,8 +49,10 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	}
 	q.Model = q.values[slotModel].Text(body)
 	q.Stream = q.values[slotStream].Bool(body)
-	if f := catalog.CheckName("model", q.Model); f != nil {
-		return f
+	if !s.noModel {
+		if f := catalog.CheckName("model", q.Model); f != nil {
+			return f
+		}
 	}
 	if elements := q.values[slotPromptElements].Kind; elements&(elements-1) != 0 {
 		return fault.At(fault.InvalidParameter, s.prompt, "`%s` must be a string, or an array that only has strings, only tokens, or only arrays of tokens", s.prompt)

@@ -16,6 +16,7 @@ var responsesMembers = bodyTable(append(each(rule{}, "include", "text", "truncat
 	rule{Name: "input", Kinds: text | array, Elem: object, Required: true, Deciding: true, Members: itemTable},
 	promptTemplate,
 	rule{Name: "instructions", Kinds: text},
+	rule{Name: "store", Slot: slotStore},
 	rule{Name: "max_output_tokens", Kinds: integer, Min: 1, Deciding: true, Slot: slotMaxTokens},
 	outputBound("max_tokens"),
 	outputBound("max_completion_tokens"),

@@ -26,6 +26,8 @@ type Schema struct {
 	files         map[string]int // the files of a form, and how many are allowed
 	reportSeconds []string       // formats of a transcript that report seconds; empty: the default
 
+	noModel bool // the body names no model
+
 	prompt string // the member that has a text, tokens, or an array of either; empty: none
 }
 
@@ -52,6 +54,10 @@ var (
 	Embeddings  = &Schema{members: embeddingsMembers, InputOnly: true, prompt: "input"}
 	Moderations = &Schema{members: moderationsMembers, InputOnly: true}
 	Rerank      = &Schema{members: rerankMembers, InputOnly: true}
+
+	// NoBody is for routes of objects without a body, ItemList for those with items or metadata.
+	NoBody   = &Schema{members: tableWithState(), noModel: true}
+	ItemList = &Schema{members: itemListMembers, noModel: true}
 
 	Images     = &Schema{members: imageMembersOfRoute, Answer: usage.ImagesForm}
 	ImageEdits = &Schema{members: editMembers, Answer: usage.ImagesForm}
@@ -112,6 +118,7 @@ const (
 	slotFiles
 	slotMask
 	slotCacheKey
+	slotStore
 	slots
 )
 

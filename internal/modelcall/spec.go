@@ -153,7 +153,8 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 		case noteCompaction:
 			a.Compaction, a.FullContext = true, true
 		case noteState, noteAgent:
-			a.FullContext = a.FullContext || !isEmpty(body, n.Value)
+			own := q.OwnsState && n.Name == noteAgent // background, which adds no input
+			a.FullContext = a.FullContext || !own && !isEmpty(body, n.Value)
 		case noteDocuments:
 			a.FullContext = a.FullContext || !inlineDocuments(n.Raw(body))
 		case noteOpaque:

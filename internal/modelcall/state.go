@@ -92,6 +92,9 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		default:
 			continue
 		}
+		if q.OwnsState && q.refer(body, n) {
+			continue
+		}
 		if !shared {
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param,

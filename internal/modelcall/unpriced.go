@@ -14,6 +14,10 @@ import (
 func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fault {
 	for _, n := range q.notes {
 		switch n.Name {
+		case noteAgent:
+			if q.OwnsState { // refuseState has let only background pass
+				continue
+			}
 		case noteMultiplier:
 			if count, ok := n.Int(body); ok && count == 1 || isFalse(body, n.Value) {
 				continue

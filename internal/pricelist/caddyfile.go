@@ -23,7 +23,7 @@ func (l *List) Caddyfile() string {
 }
 
 // KeepChanges keeps only the prices that differ from the current prices of their models. It compares only
-// what a list can contain. So it ignores on_disconnect, prices of generations, and the max of tools.
+// what a list can contain. So it ignores on_disconnect, prices of videos, and the max of tools and recordings.
 func (l *List) KeepChanges(current *catalog.Prices) {
 	l.comments = make(map[catalog.Pattern]string)
 	l.Prices = slices.DeleteFunc(l.Prices, func(p catalog.Price) bool {
@@ -45,6 +45,12 @@ func Block(p *catalog.Price) string {
 	body := tokenLines(&p.TokenPrices)
 	if p.Request > 0 {
 		body = append(body, fmt.Sprintf("request %v", p.Request))
+	}
+	for _, v := range p.Image {
+		body = append(body, "image "+v.String())
+	}
+	for _, u := range p.Per {
+		body = append(body, fmt.Sprintf("per %s %v", u.Unit, u.Price))
 	}
 	if p.Context > 0 {
 		body = append(body, fmt.Sprintf("context %d", p.Context))

@@ -19,6 +19,8 @@ type entry struct {
 	key    string // in the list
 	price  catalog.Price
 	reason string // why it is skipped: the first reason
+
+	withoutTokens bool // the price needs no price of tokens
 }
 
 // refuse records why the entry is skipped, unless a reason is recorded already.
@@ -100,7 +102,7 @@ func (e *entry) finish(model string) {
 	switch {
 	case !writable.MatchString(model):
 		e.refuse("its name cannot be written in a Caddyfile")
-	case e.price.Input == nil || e.price.Output == nil:
+	case !e.withoutTokens && (e.price.Input == nil || e.price.Output == nil):
 		e.refuse("it has no price above 0 for input or for output")
 	default:
 		if err := e.price.Validate(); err != nil {

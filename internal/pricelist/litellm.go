@@ -1,6 +1,7 @@
 package pricelist
 
 import (
+	"maps"
 	"regexp"
 	"slices"
 	"strconv"
@@ -65,31 +66,68 @@ var (
 	// liteLLMPrice matches the members that are probably prices.
 	liteLLMPrice = regexp.MustCompile(`cost|pric|multiplier|uplift`)
 
-	// liteLLMModes are the modes that calls of this gateway have.
-	liteLLMModes = []string{"chat", "completion", "responses", "embedding"}
+	// liteLLMModes are the modes that calls of this gateway have. inputOnly is set if a call of the
+	// mode has no output tokens, and withoutTokens if its price may have no tokens at all. units has
+	// the members that are prices of its units; where several are of one unit, the highest applies.
+	liteLLMModes = map[string]struct {
+		inputOnly, withoutTokens bool
+		units                    map[string]catalog.Unit
+	}{
+		"chat": {}, "completion": {}, "responses": {},
+		"embedding":           {inputOnly: true},
+		"rerank":              {inputOnly: true, withoutTokens: true},
+		"image_generation":    {withoutTokens: true, units: map[string]catalog.Unit{"input_cost_per_image": catalog.ImageUnit, "output_cost_per_image": catalog.ImageUnit}},
+		"audio_speech":        {withoutTokens: true, units: map[string]catalog.Unit{"input_cost_per_character": catalog.CharacterUnit}},
+		"audio_transcription": {withoutTokens: true, units: map[string]catalog.Unit{"input_cost_per_second": catalog.SecondUnit, "output_cost_per_second": catalog.SecondUnit}},
+	}
 )
 
 func (e *entry) readLiteLLM(model map[string]any) {
-	mode, _ := model["mode"].(string)
+	name, _ := model["mode"].(string)
+	mode, known := liteLLMModes[name]
 	date, _ := model["deprecation_date"].(string)
 	switch {
-	case !slices.Contains(liteLLMModes, mode):
-		e.refuse("its mode is %q; imported are %s", mode, strings.Join(liteLLMModes, ", "))
+	case !known:
+		e.refuse("its mode is %q; imported are %s", name, strings.Join(slices.Sorted(maps.Keys(liteLLMModes)), ", "))
 		return
 	case date != "" && date <= e.Date:
 		e.refuse("it is deprecated")
 		return
 	}
-	p := &e.price
-	p.Context = e.count("max_input_tokens", model["max_input_tokens"])
-	if mode != "embedding" {
-		p.MaxOutput = e.count("max_output_tokens", model["max_output_tokens"])
-	}
 	for _, member := range sorted(model) {
-		e.readMember(member, model[member])
+		switch unit := mode.units[member]; {
+		case unit != catalog.NoUnit:
+			e.addUnit(unit, e.amount(member, model[member], 1))
+		case member == "input_cost_per_pixel":
+			e.refuse("it is priced by the pixel")
+		default:
+			e.readMember(member, model[member])
+		}
 	}
-	if mode == "embedding" && p.Output == nil {
-		p.Output = new(money.Amount) // an embedding has no output tokens
+	p := &e.price
+	if mode.withoutTokens && p.ForCalls(catalog.AnyUnit) && p.TokenPrices == (catalog.TokenPrices{}) {
+		e.withoutTokens = true
+		return // their number needs no bound
+	}
+	p.Context = e.count("max_input_tokens", model["max_input_tokens"])
+	if !mode.inputOnly {
+		p.MaxOutput = e.count("max_output_tokens", model["max_output_tokens"])
+	} else if p.Output == nil {
+		p.Output = new(money.Amount)
+	}
+}
+
+// addUnit sets the price of a unit, unless it has a higher one.
+func (e *entry) addUnit(unit catalog.Unit, a *money.Amount) {
+	p := &e.price
+	switch {
+	case a == nil:
+	case unit == catalog.ImageUnit:
+		if len(p.Image) == 0 || *a > p.Image[0].Price {
+			p.Image = []catalog.Variant{{Price: *a}}
+		}
+	case len(p.Per) == 0 || *a > p.Per[0].Price:
+		p.Per = []catalog.UnitPrice{{Unit: unit, Price: *a}}
 	}
 }
 
@@ -100,7 +138,7 @@ func (e *entry) readMember(member string, value any) {
 		if a := e.amount(member, value, money.Million); a != nil {
 			set(e.block(parts[2], parts[3]), liteLLMWords[parts[1]], a)
 		}
-	case member == "input_cost_per_request":
+	case member == "input_cost_per_request" || member == "input_cost_per_query":
 		if a := e.amount(member, value, 1); a != nil {
 			p.Request = *a
 		}

@@ -1,7 +1,5 @@
 package usage
 
-import "math"
-
 // document parses a JSON text in parts of any size, and further texts after it, such as the
 // lines of application/x-ndjson. It parses the members that the table of places has. In
 // all others it only counts brackets, so that its state is small and has a fixed size. It
@@ -35,6 +33,7 @@ type document struct {
 	report    report
 	delivered delivered
 	media     *mediaAnswer // nil: the answer is text
+	ids       *objectIDs   // nil: the ids of objects are not collected
 	choices   choices
 	failed    bool // an error was read
 	stopped   bool // a message_stop, or the whole last event of a response, was read
@@ -90,6 +89,9 @@ func (d *document) reset() {
 	d.state, d.place, d.depth, d.skipDepth, d.seen = atStart, top, 0, 0, 0
 	if d.media != nil {
 		d.place = d.media.root
+	}
+	if d.ids != nil && d.ids.list {
+		d.place = listAnswer
 	}
 	d.inName, d.inToolInput = false, false
 	d.reports.end()
@@ -379,53 +381,6 @@ func (d *document) endValue() {
 	d.state = atComma
 	if d.depth == 0 {
 		d.state = ended
-	}
-}
-
-// digit adds a byte of a scalar to number. A scalar with a sign, a fraction or an exponent is
-// not a plain integer: see [countOf].
-func (d *document) digit(c byte) {
-	switch {
-	case c < '0' || c > '9':
-		d.number = -1
-	case d.number >= 0:
-		d.number = min(d.number*10+int64(c-'0'), maxFigure)
-	}
-}
-
-func (d *document) endScalar() {
-	if d.place.isNumber() {
-		if d.number < 0 {
-			d.number = countOf(d.token.finish(nil))
-		}
-		d.storeNumber(d.number)
-	}
-	if d.place == usageReport && d.depth == 1 {
-		d.seen |= seenNullUsage
-	}
-	d.endValue()
-}
-
-// storeNumber stores a number by its place. It ignores -1, which stands for a value that is
-// not a count.
-func (d *document) storeNumber(n int64) {
-	switch {
-	case n < 0:
-	case d.place >= firstFigure:
-		which := figure(d.place - firstFigure)
-		if p := d.report.passes; p != nil && p.open {
-			p.figures.set(which, n)
-		} else {
-			d.reports.set(which, n)
-		}
-	case d.place == toolUses:
-		d.report.setToolUses(n)
-	case d.place == recordedSeconds:
-		if d.media != nil { // of an answer of text, it has no meaning
-			d.media.seconds = n
-		}
-	case d.place == choiceIndex:
-		d.choice.index = int32(min(n, math.MaxInt32))
 	}
 }
 

@@ -2,14 +2,14 @@
 // they pass to the caller. It also counts the delivered content. It stores neither the body
 // nor an event. A state machine of fixed size reads the figures of the usage objects, and
 // counts the text by which a call is charged if the backend reports nothing. The same machine
-// counts the text of a request, for estimates; see request_text.go and places.go.
+// counts the text of a request, for estimates; see request_text.go and request_members.go.
 //
 // The layers, each of which uses only those below it:
 //
 //	Trimmer   removes the usage chunk that the gateway asked for
 //	Reader    one answer, in either dialect, plain or compressed
 //	events    lines and fields of an event stream
-//	document  one JSON text, by the table in places.go
+//	document  one JSON text, by the tables in answer_members.go and usage_members.go
 //	reports   the usage objects of an answer, combined
 //	figures   the figures of one of them, converted to disjoint Tokens
 //	report    the other values that decide the price: service tier, tools, passes

@@ -131,6 +131,8 @@ func (d *document) endToken(word []byte) {
 		r.passes.kind = passKindOf(word)
 	case iterationModel:
 		r.passes.model.set(word)
+	case objectID, itemID, containerID, conversationID, responseStatus:
+		d.objectToken(d.place, word)
 	case requestPartType:
 		d.parts.open[d.parts.depth-1].image = string(word) == "image"
 	}

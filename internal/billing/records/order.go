@@ -76,6 +76,7 @@ type OrderRecord struct {
 
 	// Transfers are the transfers of the order: the credit, then refunds and disputes.
 	Transfers []journal.ID `json:"transfers,omitempty"`
+	Moved     int64        `json:"moved,omitempty"` // time of the latest transfer, Unix seconds; 0: none
 
 	History []StatusChange `json:"history,omitempty"` // after pending, oldest first
 	Notices []OrderNotice  `json:"notices,omitempty"` // in the order in which they were applied

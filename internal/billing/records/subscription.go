@@ -38,6 +38,7 @@ type SubscriptionRecord struct {
 	Title     string `json:"title"`
 	Start     int64  `json:"start"`
 	End       int64  `json:"end"`
+	Sold      int64  `json:"sold"`                // time of the latest sale
 	Cancelled int64  `json:"cancelled,omitempty"` // time of the cancellation; zero: none
 	Claimed   bool   `json:"claimed,omitempty"`   // its first sale was a claim
 

@@ -22,8 +22,13 @@ var (
 	Subscriptions = table.Table[SubscriptionRecord]{
 		Name:    "sub",
 		Key:     func(s *SubscriptionRecord) table.Key { return table.Key{s.User, s.ID} },
-		Indexes: []*table.Index[SubscriptionRecord]{&ClaimedPlans},
+		Indexes: []*table.Index[SubscriptionRecord]{&ClaimedPlans, &LatestSales},
 	}
+
+	// LatestSales has the subscriptions by the time of their latest sale, latest first.
+	LatestSales = table.Index[SubscriptionRecord]{Name: "subsold", Fields: func(s *SubscriptionRecord) table.Key {
+		return table.Key{storage.Inverted(s.Sold)}
+	}}
 
 	// ClaimedPlans lets each user claim a free plan once.
 	ClaimedPlans = table.Index[SubscriptionRecord]{Name: "claimed", Unique: true, Fixed: true, Fields: func(s *SubscriptionRecord) table.Key {
@@ -70,7 +75,7 @@ var (
 	Orders = table.Table[OrderRecord]{
 		Name:    "order",
 		Key:     func(o *OrderRecord) table.Key { return table.Key{o.TradeNo} },
-		Indexes: []*table.Index[OrderRecord]{&UserOrders, &OpenOrders, &DueOrders, &UnpaidOrders, &OrderKeys, &OrderPayments, &LatestOrders},
+		Indexes: []*table.Index[OrderRecord]{&UserOrders, &OpenOrders, &DueOrders, &UnpaidOrders, &OrderKeys, &OrderPayments, &LatestOrders, &LatestTransfers},
 		Expires: (*OrderRecord).Purge,
 	}
 
@@ -104,6 +109,12 @@ var (
 
 	LatestOrders = table.Index[OrderRecord]{Name: "orderat", Fixed: true, Fields: func(o *OrderRecord) table.Key {
 		return table.Key{storage.Inverted(o.Created)}
+	}}
+
+	// LatestTransfers has the orders for which money was moved by the time of their latest transfer,
+	// latest first.
+	LatestTransfers = table.Index[OrderRecord]{Name: "ordermoved", Fields: func(o *OrderRecord) table.Key {
+		return keyIf(o.Moved != 0, storage.Inverted(o.Moved))
 	}}
 
 	// Notices are the payment notices that were applied.

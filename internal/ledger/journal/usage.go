@@ -1,6 +1,9 @@
 package journal
 
 import (
+	"encoding/binary"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -19,6 +22,12 @@ func DayOf(t time.Time) Day { return Day(t.UTC().Format("20060102")) }
 func ParseDay(text string) (Day, error) {
 	t, err := time.Parse(time.DateOnly, text)
 	return DayOf(t), err
+}
+
+// Begin returns when the day begins.
+func (d Day) Begin() time.Time {
+	t, _ := time.Parse("20060102", string(d))
+	return t
 }
 
 // String returns the day in the form 2026-11-20.
@@ -54,6 +63,43 @@ func (u *Usage) StoreKey() []byte {
 	return storage.Key(Usages.Name, u.User, string(u.Day), u.Key, u.Model)
 }
 
+// ActivePrefix is the prefix of the keys of the users who have a sum on a day:
+//
+//	active/<^day>/<user>   latest day first
+//
+// Lists of the calls of all users read only the calls of these. An index of calls by time would be one
+// more key for each call, which costs half as much as its settlement: 10 µs beside 21 µs.
+const ActivePrefix = "active/"
+
+// ActiveKey returns the key of a user with a sum on a day.
+func ActiveKey(day Day, user string) []byte {
+	n, _ := strconv.ParseInt(string(day), 10, 64)
+	return storage.Key(strings.TrimSuffix(ActivePrefix, "/"), storage.Inverted(n), user)
+}
+
+// ActiveUsers returns the latest day, before a day and not before floor, on which users have a sum, and
+// these users. Without such a day, users is empty.
+func ActiveUsers(r storage.Reader, before, floor Day) (day Day, users []string, err error) {
+	const dayEnd = len(ActivePrefix) + 8
+	const userAt = dayEnd + len("/")
+	lo, hi := append(ActiveKey(before, ""), 0xff), append(ActiveKey(floor, ""), 0xff)
+	err = r.Scan(lo, hi, func(key, _ []byte) bool {
+		if len(key) < userAt {
+			return true
+		}
+		on := Day(strconv.FormatInt(storage.Inverted(int64(binary.BigEndian.Uint64(key[dayEnd-8:dayEnd]))), 10)) //nolint:gosec // ActiveKey wrote an int64
+		if day == "" {
+			day = on
+		}
+		if on != day {
+			return false
+		}
+		users = append(users, string(key[userAt:]))
+		return true
+	})
+	return day, users, err
+}
+
 // Add adds the calls, tasks, tokens and amounts of by.
 func (u *Usage) Add(by Usage) {
 	u.Calls += by.Calls
@@ -65,11 +111,17 @@ func (u *Usage) Add(by Usage) {
 
 // Count adds u to the stored sum of its day, key and model.
 func (u Usage) Count(t storage.Txn) error {
-	have, err := Usages.GetOrZero(t, u.User, string(u.Day), u.Key, u.Model)
-	if err != nil {
+	have, err := Usages.Get(t, u.User, string(u.Day), u.Key, u.Model)
+	switch {
+	case err != nil:
 		return err
+	case have != nil:
+		u.Add(*have)
+	default:
+		if err := t.Set(ActiveKey(u.Day, u.User), nil, time.Time{}); err != nil {
+			return err
+		}
 	}
-	u.Add(*have)
 	return Usages.Put(t, nil, &u)
 }
 

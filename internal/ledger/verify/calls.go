@@ -108,6 +108,7 @@ func whereCall(user, rest string) string {
 
 // usage checks the usage of a user's days.
 func (v *verification) usage(records *cursor, b *totals) {
+	var day journal.Day // of the record before
 	for key, val := range records.of(b.user) {
 		where := whereUsage(string(key))
 		var u journal.Usage
@@ -117,6 +118,11 @@ func (v *verification) usage(records *cursor, b *totals) {
 		}
 		if string(u.StoreKey()) != string(key) {
 			v.report(where, "its record is that of %s", whereUsage(string(u.StoreKey())))
+		}
+		if u.Day != day {
+			if day = u.Day; v.get(journal.ActiveKey(day, u.User)) == nil && v.err == nil {
+				v.report(where, "its user is not in the index of active users of the day")
+			}
 		}
 		b.spent -= u.Cost
 		if u.Day >= v.completeFrom {

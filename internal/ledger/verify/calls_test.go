@@ -136,7 +136,10 @@ var callDamages = []damageTest{
 			u := journal.Usage{Day: "20250101", User: "ann", Key: "key_1", Model: "m", Calls: 1, Cost: money.Unit}
 			d.set(u.StoreKey(), storage.EncodeRecord(u))
 		},
-		[]string{"user ann: the charges of calls and tasks and the usage of all days differ by -1.00"},
+		[]string{
+			"usage ann/20250101/key_1/m: its user is not in the index of active users of the day",
+			"user ann: the charges of calls and tasks and the usage of all days differ by -1.00",
+		},
 	},
 	{
 		"usage of a day that cannot be read",
