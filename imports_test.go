@@ -27,7 +27,7 @@ var layers = []struct {
 	may    []string
 	caddy  bool
 }{
-	{".", []string{"backends", "caddymodule", "handlers", "payments", "storage/badger", "storage/postgres"}, false},
+	{".", []string{"backends", "caddymodule", "handlers", "payments", "storage/badger", "storage/postgres", "transport"}, false},
 	{"cmd/caddy", []string{"."}, true},
 	{"handlers/reply", []string{"internal/bodymem", "internal/dialect", "internal/fault", "internal/requestid"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
@@ -36,6 +36,7 @@ var layers = []struct {
 	{"handlers/console", []string{"handlers/console/pages", "handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "payments", "settings"}, true},
 	{"handlers/docs", []string{"handlers/reply", "caddymodule", "docs", "internal"}, true},
 	{"handlers/tasks", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "backends"}, true},
+	{"handlers/call", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money", "transport"}, true},
 	{"handlers", []string{"handlers/auth", "handlers/reply", "caddymodule", "internal", "money"}, true},
 	{"caddymodule/adminapi", []string{"caddymodule", "internal", "money", "storage", "backends"}, true},
 	{"caddymodule/cli", []string{"caddymodule", "internal", "money", "storage"}, true},
@@ -71,6 +72,7 @@ var layers = []struct {
 	{"backends", []string{"backends", "internal/egress", "settings"}, true},
 	{"payments", []string{"payments", "settings", "money"}, true},
 	{"settings", nil, true},
+	{"transport", nil, true}, // any Caddy may use it
 	{"storage/badger", []string{"storage", "settings"}, true},
 	{"storage/postgres/postgrestest", nil, false}, // only for tests
 	{"storage/postgres", []string{"storage", "settings"}, true},

@@ -29,4 +29,5 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/payments/stripe"
 	_ "github.com/caddy-modelgate/modelgate/storage/badger"
 	_ "github.com/caddy-modelgate/modelgate/storage/postgres"
+	_ "github.com/caddy-modelgate/modelgate/transport"
 )

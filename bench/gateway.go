@@ -36,7 +36,7 @@ func (b *bench) start(ctx context.Context, s *site) (*gateway, error) {
 	g := &gateway{address: addresses[0], admin: addresses[1]}
 	var config bytes.Buffer
 	if err := s.caddyfile.Execute(&config, map[string]any{
-		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir, "Free": s.free, "Memory": s.memory, "Running": s.running,
+		"Admin": g.admin, "Address": g.address, "Backend": b.backend, "Dir": s.dir, "Free": s.free, "Memory": s.memory, "Transport": s.transport, "Running": s.running,
 	}); err != nil {
 		return nil, err
 	}

@@ -107,6 +107,12 @@ func measures(entries int64, lasts time.Duration) []measure {
 			{"Memory at saturation", memory, mebibytes, byItself, 200 << 20, 150 << 20, false},
 			{"Start to first answer", untilAnswer, milliseconds, byItself, ms(500), ms(300), false},
 		}},
+		{"json-transport", underLoad{bare, gateOwn, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"Requests per CPU-second with `transport modelgate`", perCPUSecond, perSecond, ratio, 1.05, 1.20, true},
+		}},
+		{"whole-transport", wholeProcess{bareSilent, gateOwn, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
+			{"The same with `transport modelgate`, whole process, bare's log discarded", perCPUSecond, perSecond, ratio, 0.95, 1.10, true},
+		}},
 		{"whole", wholeProcess{bareSilent, gate, job{Kind: saturate, Connections: 64, Body: smallBody(false)}}, []row{
 			{"The same, whole process until it is at rest, bare's log discarded", perCPUSecond, perSecond, ratio, 0.86, 1.00, true},
 		}},

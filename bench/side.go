@@ -21,6 +21,7 @@ type side struct {
 	entries   int64  // in its ledger at the start
 	memory    string // the word `memory` of the store; empty: the default
 	free      bool   // calls have no price, and keys no limits
+	transport string // of reverse_proxy; empty: Caddy's
 
 	// A side whose load reads the console.
 	reads       string      // the path
@@ -39,6 +40,7 @@ var (
 	bare       = side{name: "bare", caddyfile: bareCaddyfile}
 	bareSilent = side{name: "bare-silent", caddyfile: bareSilentCaddyfile}
 	gate       = side{name: "gate", caddyfile: gateCaddyfile, users: 1, keys: 1}
+	gateOwn    = side{name: "gate-transport", caddyfile: gateCaddyfile, users: 1, keys: 1, transport: "modelgate"}
 	free       = side{name: "free", caddyfile: gateCaddyfile, users: 1, keys: 1, free: true}
 	gateSmall  = side{name: "gate-small", caddyfile: gateCaddyfile, users: 1, keys: 1, memory: "small"}
 	oneWallet  = side{name: "one-wallet", caddyfile: gateCaddyfile, users: 1, keys: 64}
@@ -103,7 +105,9 @@ var gateCaddyfile = template.Must(template.New("gate").Parse(`{
 http://{{.Address}} {
 	modelgate_messages {
 		pass_up ` + wantHeader + `
-		reverse_proxy {{.Backend}}
+		reverse_proxy {{.Backend}}{{with .Transport}} {
+			transport {{.}}
+		}{{end}}
 	}
 	modelgate_completions {
 		reverse_proxy {{.Backend}}

@@ -106,13 +106,6 @@ const usePlaceholder = "read it from the environment or a file: {env.NAME} or {f
 
 func checkProxy(path string, proxy map[string]any) []Finding {
 	var findings []Finding
-	retries, _ := at(proxy, "load_balancing", "retries").(float64)
-	if (retries > 0 || at(proxy, "load_balancing", "try_duration") != nil) && at(proxy, "request_buffers") == nil {
-		findings = append(findings, Finding{
-			"error", path, "calls are retried without request_buffers: a retry has no body, and healthy upstreams count as failed",
-			"add to the reverse_proxy: request_buffers 33MiB",
-		})
-	}
 	for _, value := range keysOf(proxy) {
 		if inClear(value) {
 			findings = append(findings, keyInClear(path))

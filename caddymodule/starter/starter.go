@@ -50,6 +50,10 @@ func (s Server) Names() string { return names(s.Models) }
 // URL returns the address with a scheme, and without its path.
 func (s Server) URL() string { return strings.TrimSuffix(s.base(), s.Path()) }
 
+// Plain reports whether the server is reached without TLS. The transport of the gateway then takes
+// its short way.
+func (s Server) Plain() bool { return !strings.HasPrefix(s.base(), "https://") }
+
 // Path returns the path of the address without /v1, which clients add.
 func (s Server) Path() string {
 	u, err := url.Parse(s.base())

@@ -24,14 +24,20 @@ const headroom = 64
 // because it must be checked and priced. Also, a body that is forwarded while the answer
 // arrives can cut the answer.
 //
-// A transport may still read it after the answer is complete. So reads copy under a lock, and
-// retire removes the buffer before it is used again.
+// Each attempt to send it has a reader of its own, so each sends the whole body. A transport may
+// still read after the answer is complete. So reads copy under a lock, and retire removes the buffer
+// before it is used again. A transport that uses the bytes in place borrows the buffer; one that was
+// not given back is never used again.
 type body struct {
 	mu     sync.Mutex
 	buffer []byte // from a pool, unless it is small; headroom included
 	start  int    // the offset of the JSON in buffer
-	off    int    // how many bytes of the JSON the present reader has read
-	sends  int    // how often the body was replaced after it was sent; each is another reader
+	sends  int    // how often the body was replaced after it was sent; older readers are at their end
+	lent   int    // how many readers have borrowed buffer
+
+	first   reader  // saves an allocation
+	handed  *reader // what the operator's routes receive
+	knocked bool    // an empty read has reached handed
 
 	memory bodymem.Claim // the capacity of buffer
 }
@@ -39,33 +45,100 @@ type body struct {
 // bytes returns the JSON. It is valid until retire.
 func (b *body) bytes() []byte { return b.buffer[b.start:] }
 
-// Read implements io.Reader.
-func (b *body) Read(p []byte) (int, error) { return b.read(p, 0) }
+// reader reads a body once. It implements transport.InMemory.
+type reader struct {
+	body     *body
+	sends    int // of the body, when the reader was made
+	off      int // how many bytes it has read
+	borrowed bool
+}
 
-// read is Read for the reader that was made after this number of replacements. A reader of an earlier
-// body is at its end.
-func (b *body) read(p []byte, sends int) (int, error) {
+// newReader returns a reader of the whole body.
+func (b *body) newReader() *reader {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.sends != sends || b.start+b.off >= len(b.buffer) {
+	return &reader{body: b, sends: b.sends}
+}
+
+// Read implements io.Reader.
+func (r *reader) Read(p []byte) (int, error) {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case len(p) == 0 && r == b.handed:
+		b.knocked = true
+		return 0, nil
+	case b.sends != r.sends || b.start+r.off >= len(b.buffer):
 		return 0, io.EOF
 	}
-	n := copy(p, b.buffer[b.start+b.off:])
-	b.off += n
+	n := copy(p, b.buffer[b.start+r.off:])
+	r.off += n
 	return n, nil
 }
 
-// Close implements io.Closer. It does nothing: retire ends a body.
-func (b *body) Close() error { return nil }
+// Bytes borrows the body until Close.
+func (r *reader) Bytes() []byte {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.sends != r.sends {
+		return nil
+	}
+	if !r.borrowed {
+		r.borrowed = true
+		b.lent++
+	}
+	return b.bytes()
+}
+
+// Close implements io.Closer. It only gives back what Bytes has borrowed: retire ends a body.
+func (r *reader) Close() error {
+	b := r.body
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if r.borrowed && b.sends == r.sends {
+		b.lent--
+	}
+	r.borrowed = false
+	return nil
+}
+
+// isBodyOf reports whether a request carries this body, whole and unread. The wrappers of
+// reverse_proxy hide it, so an empty read knocks. If that does not arrive, or the length is another
+// one, a handler has put another body in between.
+func (b *body) isBodyOf(r *http.Request) bool {
+	b.mu.Lock()
+	whole := r.Body != nil && b.handed != nil && b.handed.off == 0 && b.handed.sends == b.sends && r.ContentLength == int64(len(b.bytes()))
+	b.knocked = false
+	b.mu.Unlock()
+	if !whole {
+		return false
+	}
+	_, err := r.Body.Read(nil)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return err == nil && b.knocked
+}
 
 // retire ends the body and gives its memory back.
 func (b *body) retire() {
 	b.mu.Lock()
-	buffer := b.buffer
-	b.buffer, b.start = nil, 0
+	buffer := b.takeBuffer()
 	b.mu.Unlock()
 	putBuffer(buffer)
 	b.memory.Release()
+}
+
+// takeBuffer removes the buffer and ends its readers. It returns the buffer if it may be used
+// again, else nil. The mutex is held.
+func (b *body) takeBuffer() (buffer []byte) {
+	if b.lent == 0 {
+		buffer = b.buffer
+	}
+	b.buffer, b.start, b.lent = nil, 0, 0
+	b.sends++
+	return buffer
 }
 
 // edit changes the JSON before it is sent. For a change near the beginning, it moves the few bytes
@@ -93,32 +166,27 @@ func (b *body) replace(e modelcall.Edit) {
 	json := b.bytes()
 	buffer := append(getBuffer(headroom + len(json) + len(e.Text))[:headroom], json[:e.From]...)
 	buffer = append(append(buffer, e.Text...), json[e.To:]...)
-	old := b.buffer
-	b.buffer, b.start, b.off = buffer, headroom, 0
-	b.sends++
+	old := b.takeBuffer()
+	b.buffer, b.start = buffer, headroom
 	b.mu.Unlock()
 	putBuffer(old)
 	b.memory.Hold(int64(cap(buffer)))
 }
 
-// sentBody reads a body that was replaced.
-type sentBody struct {
-	*body
-	sends int
-}
-
-// Read implements io.Reader.
-func (s sentBody) Read(p []byte) (int, error) { return s.read(p, s.sends) }
-
 // send sets the checked body as the body of r.
 func (b *body) send(r *http.Request) {
-	r.Body = b
-	if b.sends > 0 {
-		r.Body = sentBody{b, b.sends}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	r.TransferEncoding = nil // a caller's chunks are not sent as chunks
+	if b.handed == nil {
+		b.handed = &b.first
+	} else {
+		b.handed = new(reader) // a transport may still use the one before
 	}
+	*b.handed = reader{body: b, sends: b.sends}
+	r.Body = b.handed
 	if length := len(b.bytes()); r.ContentLength != int64(length) {
 		r.ContentLength = int64(length)
-		r.TransferEncoding = nil
 		r.Header["Content-Length"] = []string{strconv.Itoa(length)}
 	}
 }

@@ -15,9 +15,13 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/redact"
+	"github.com/caddy-modelgate/modelgate/transport"
 )
 
-// transport is Caddy's transport with five changes.
+// A call is sent by Caddy's transport or by that of package transport, with six changes.
+//
+// Each attempt sends the whole body, whatever an earlier one has read of it. So lb_retry_match
+// needs no request_buffers.
 //
 // A small call goes upstream in one write, its head together with its body. net/http
 // flushes the head alone unless it sees that the body is in memory. Caddy's wrappers
@@ -37,29 +41,55 @@ import (
 //
 // More connections to a backend are kept for the next calls: see keepConnections.
 //
-// It has one field, so it is the same machine word as the transport that it replaces. A health
-// check that Caddy has started may read that word concurrently.
-type transport struct{ *reverseproxy.HTTPTransport }
+// Each wrapper has one field, so it is the same machine word as the transport that it replaces. A
+// health check that Caddy has started may read that word concurrently.
+type (
+	caddysTransport struct{ *reverseproxy.HTTPTransport }
+	ownTransport    struct{ *transport.Transport }
+)
 
-// matchedTransport is the transport if lb_retry_match reads the request that was sent. It
-// keeps all headers except those with the name of a credential.
-type matchedTransport struct{ transport }
+// The wrappers if lb_retry_match reads the request that was sent. They keep all headers except those
+// with the name of a credential.
+type (
+	caddysMatched struct{ *reverseproxy.HTTPTransport }
+	ownMatched    struct{ *transport.Transport }
+)
 
 // smallCall is the maximum length of a body that is sent in one write, in bytes. With its
 // head it fits into net/http's buffer of 4 KiB.
 const smallCall = 2 << 10
 
-// RoundTrip implements http.RoundTripper. It may change the request: reverse_proxy makes a new one
-// for each attempt, and the caller's request is another one.
-func (t transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.send(req)
+// RoundTrip implements http.RoundTripper.
+func (t caddysTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return forget(req, t.HTTPTransport)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t ownTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	return forget(req, t.Transport)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t caddysMatched) RoundTrip(req *http.Request) (*http.Response, error) {
+	return keepShown(req, t.HTTPTransport)
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t ownMatched) RoundTrip(req *http.Request) (*http.Response, error) {
+	return keepShown(req, t.Transport)
+}
+
+// forget sends a request and removes its headers. It may change the request: reverse_proxy makes a
+// new one for each attempt, and the caller's request is another one.
+func forget(req *http.Request, t http.RoundTripper) (*http.Response, error) {
+	resp, err := send(req, t)
 	req.Header = nil
 	return resp, err
 }
 
-// RoundTrip implements http.RoundTripper.
-func (t matchedTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := t.send(req)
+// keepShown sends a request and removes the headers that may contain credentials.
+func keepShown(req *http.Request, t http.RoundTripper) (*http.Response, error) {
+	resp, err := send(req, t)
 	sent := req.Header
 	req.Header = make(http.Header, len(sent))
 	for name, values := range sent {
@@ -74,11 +104,11 @@ var errSwitched = errors.New("the backend switched to another protocol")
 
 // send sends a copy of the request, because net/http may still be sending when the answer
 // arrives.
-func (t transport) send(req *http.Request) (*http.Response, error) {
+func send(req *http.Request, t http.RoundTripper) (*http.Response, error) {
 	sent := *req
 	c, ok := caddyhttp.GetVar(req.Context(), callVar).(*call)
 	if !ok {
-		return t.HTTPTransport.RoundTrip(&sent) // a health check
+		return t.RoundTrip(&sent) // a health check
 	}
 	if dial, ok := reverseproxy.GetDialInfo(req.Context()); ok {
 		c.backend = dial.Address
@@ -89,16 +119,14 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	if via := req.Header["Via"]; len(via) == 1 && strings.HasSuffix(via[0], " Caddy") {
 		delete(req.Header, "Via")
 	}
-	if req.ContentLength <= smallCall {
-		if unread := c.body.unread(); int64(len(unread)) == req.ContentLength {
-			sent.Body = io.NopCloser(bytes.NewReader(unread))
-		}
+	if c.body.isBodyOf(req) {
+		c.body.attach(&sent, t)
 	}
 	out, trip := &sent, uint32(0)
 	if c.bill.price != nil || c.fallbacks.named != nil {
 		out, trip = c.delivery.begin(out)
 	}
-	resp, err := t.HTTPTransport.RoundTrip(out)
+	resp, err := t.RoundTrip(out)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		// A call cannot ask for another protocol. Without this check reverse_proxy would
 		// give the raw connection to the caller.
@@ -114,18 +142,20 @@ func (t transport) send(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// unread returns the JSON if it is small and no byte of it was read, and nil otherwise. A
-// transport may use it after retire, so a buffer of a pool is copied.
-func (b *body) unread() []byte {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.off > 0 || len(b.bytes()) > smallCall:
-		return nil
-	case pooled(b.buffer):
-		return bytes.Clone(b.bytes())
+// attach makes an attempt send the whole body, by a reader of its own.
+func (b *body) attach(sent *http.Request, t http.RoundTripper) {
+	if _, ok := t.(*reverseproxy.HTTPTransport); ok && len(b.bytes()) <= smallCall {
+		// net/http only knows that the body is in memory if it knows the type. It may use the
+		// bytes after retire, so a buffer of a pool is copied.
+		json := b.bytes()
+		if pooled(b.buffer) {
+			json = bytes.Clone(json)
+		}
+		sent.Body = io.NopCloser(bytes.NewReader(json))
+		return
 	}
-	return b.bytes()
+	sent.Body = b.newReader()
+	sent.GetBody = func() (io.ReadCloser, error) { return b.newReader(), nil }
 }
 
 // useTransport sets the transport of the reverse proxies in routes.
@@ -135,11 +165,19 @@ func useTransport(routes caddyhttp.RouteList) {
 		if !ok {
 			return
 		}
-		if t, ok := h.Transport.(*reverseproxy.HTTPTransport); ok {
+		matched := len(h.LoadBalancing.RetryMatch) > 0
+		switch t := h.Transport.(type) {
+		case *reverseproxy.HTTPTransport:
 			keepConnections(h, t)
-			h.Transport = transport{t}
-			if len(h.LoadBalancing.RetryMatch) > 0 {
-				h.Transport = matchedTransport{transport{t}}
+			h.Transport = caddysTransport{t}
+			if matched {
+				h.Transport = caddysMatched{t}
+			}
+		case *transport.Transport:
+			keepConnections(h, &t.HTTPTransport)
+			h.Transport = ownTransport{t}
+			if matched {
+				h.Transport = ownMatched{t}
 			}
 		}
 	})

@@ -208,6 +208,9 @@ func (e *engine) keepLane() {
 		if err == nil {
 			err = e.beat(conn)
 		}
+		if errors.Is(err, storage.ErrFenced) {
+			return // the store logs it
+		}
 		if err != nil && !failing && e.life.Err() == nil {
 			e.log.Warn("the database does not answer", zap.Error(err))
 		}
