@@ -62,6 +62,7 @@ func TestAStandbyTakesOverFromAKilledGateway(t *testing.T) {
 	b := newBackend(t, scripts.serve)
 	active, standby := standbys(t, postgrestest.Start(t), b)
 	m := active.newWorkload("ada", scripts, newCallGenerator(t))
+	m.workers["fill"] = 0 // a page of the demo service belongs to one address
 	var acknowledged atomic.Int64
 	var killed time.Time
 	m.acknowledged = func() {
@@ -145,15 +146,10 @@ func TestAGatewayIsBackWhenItsDatabaseIs(t *testing.T) {
 	server := postgrestest.Start(t)
 	active, standby := standbys(t, server, b)
 	m := active.newWorkload("ada", scripts, newCallGenerator(t))
-	call := func() answer {
-		k := m.wholeCall()
-		scripts.add(k)
-		m.calls = append(m.calls, k)
-		return active.send(active.request(t.Context(), k.path, k.request(), "Authorization", "Bearer "+m.c.key))
-	}
 	server.Stop()
 	active.awaitReady(http.StatusServiceUnavailable, "store")
-	if a := call(); a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+	a := active.call("/v1/messages", callBodies["/v1/messages"], "Authorization", "Bearer "+m.c.key)
+	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
 		t.Errorf("a call without the database: %d %.200s %v", a.Status, a.Body, a.Err)
 	}
 	server.Start()
@@ -169,12 +165,17 @@ func TestAGatewayIsBackWhenItsDatabaseIs(t *testing.T) {
 			t.Fatal("no gateway is ready again")
 		}
 	}
-	t.Logf("the first gateway is active: %v", ready == active)
-	m.g, m.c.g, active = ready, ready, ready
+	m.g, m.c.g = ready, ready
 	m.finish()
-	if a := call(); a.Status != http.StatusOK || a.Err != nil {
-		t.Errorf("a call after the outage: %d %.200s %v", a.Status, a.Body, a.Err)
+	k := m.wholeCall()
+	scripts.add(k)
+	m.calls = append(m.calls, k)
+	transport := newTransport(http1)
+	defer transport.CloseIdleConnections()
+	if err := ready.runCall(t.Context(), transport, m.c.key, k); err != nil {
+		t.Errorf("a call after the outage: %v", err)
 	}
-	active.awaitCalls("ada", 1)
-	active.verify()
+	ready.awaitCalls("ada", 1)
+	m.check(time.Now())
+	ready.verify()
 }

@@ -54,7 +54,7 @@ func start(of *target, l *lane, patience time.Duration, c *clock, log *zap.Logge
 	e.life, e.end = context.WithCancel(context.Background())
 	e.fence = sync.OnceFunc(func() { close(e.fenced) })
 	e.close = sync.OnceValue(e.shutdown)
-	e.beat(l.conn) // the clock is known when the store is
+	_ = e.beat(l.conn) // the clock is known when the store is; keepLane repeats what fails
 	e.beating.Go(e.keepLane)
 	e.beating.Go(e.purge)
 	log.Info("this gateway is active", zap.Int64("epoch", l.epoch))
