@@ -131,7 +131,9 @@ func find() (string, error) {
 		places = append(places, strings.TrimSpace(string(out)))
 	}
 	if path, err := exec.LookPath("initdb"); err == nil {
-		places = append(places, filepath.Dir(path))
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			places = append(places, filepath.Dir(path))
+		}
 	}
 	debian, _ := filepath.Glob("/usr/lib/postgresql/*/bin")
 	for i := range debian {
