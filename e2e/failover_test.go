@@ -15,13 +15,13 @@ import (
 // upstream is used if the first fails. With lb_policy first, a retry goes to
 // another upstream only if the previous one is marked as failed. Therefore
 // every status that is retried (lb_retry_match) must also mark
-// (unhealthy_status, fail_duration). A body can be sent again only if it is
-// completely buffered (request_buffers).
+// (unhealthy_status, fail_duration).
 //
 // A 500 is in neither list. It may concern this one call, and the calls of one
 // caller must not disable upstreams for all others.
 var inOrder = template.Must(template.New("").Parse(`
 	reverse_proxy {{.First}} {{.Second}} {
+		transport modelgate
 		lb_policy first
 		lb_retries 2
 		lb_retry_match {
@@ -29,7 +29,6 @@ var inOrder = template.Must(template.New("").Parse(`
 		}
 		fail_duration 5s
 		unhealthy_status 429 502 503 529
-		request_buffers 33MiB
 	}
 `))
 
@@ -38,13 +37,13 @@ var inOrder = template.Must(template.New("").Parse(`
 // unreachable upstream is marked.
 var inTurns = template.Must(template.New("").Parse(`
 	reverse_proxy {{.First}} {{.Second}} {
+		transport modelgate
 		lb_policy round_robin
 		lb_retries 2
 		lb_retry_match {
 			expression ` + "`{rp.status_code} in [429, 500, 502, 503, 529]`" + `
 		}
 		fail_duration 5s
-		request_buffers 33MiB
 	}
 `))
 

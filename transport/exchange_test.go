@@ -253,8 +253,8 @@ func TestWhatIsRepeated(t *testing.T) {
 		size     int
 		repeated bool
 	}{
-		"GET": {"GET", false, 0, true}, "POST": {"POST", false, 100, false}, "keyed POST": {"POST", true, 100, true},
-		"large POST": {"POST", false, 300_000, false}, "large keyed POST": {"POST", true, 300_000, true},
+		"GET": {"GET", false, 0, true}, "POST": {"POST", false, 100, false}, "keyed POST": {"POST", true, 100, false},
+		"large POST": {"POST", false, 300_000, false}, "large keyed POST": {"POST", true, 300_000, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -166,15 +166,14 @@ func (m *message) addBody(req *http.Request) error {
 var errLength = errors.New("transport: the body has another length than its ContentLength")
 
 // mayRepeat reports whether a request may be sent again after a connection failed that an upstream
-// may have closed while it was idle. The rule is that of net/http.
+// may have closed while it was idle. Unlike net/http, it does not trust an Idempotency-Key: callers
+// choose it, many vendors ignore it, and the operator would pay for both runs of a model.
 func mayRepeat(req *http.Request) bool {
 	switch req.Method {
 	case "", http.MethodGet, http.MethodHead, http.MethodOptions, http.MethodTrace:
 		return true
 	}
-	_, key := req.Header["Idempotency-Key"]
-	_, xKey := req.Header["X-Idempotency-Key"]
-	return key || xKey
+	return false
 }
 
 func hasControl(s string) bool {

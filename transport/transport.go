@@ -121,6 +121,7 @@ func (t *Transport) shortWay(req *http.Request) (key, bool) {
 		if k.server = t.serverName(); k.server == "" {
 			k.server = req.URL.Hostname()
 		}
+		ok = ok && k.server != "" // such as `:8443`: a key without a name is one without TLS
 	default:
 		ok = false
 	}

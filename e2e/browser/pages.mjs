@@ -67,7 +67,7 @@ async function walk(page, paths, { language, seen, only = '', follow = true }) {
           want(faults.length === 0, `${address}, ${theme}, ${width}:\n${faults.join('\n')}`);
         }
       }
-      queue.push(...follow ? await links(page) : []);
+      queue.push(...follow ? await links(page).catch(() => links(page)) : []); // a page may reload itself
     });
   }
 }

@@ -40,7 +40,7 @@ type request struct {
 	Documents       []json.RawMessage `json:"documents"`
 	TopN            *int              `json:"top_n"`
 	Store           *bool             `json:"store"`
-	Background      bool              `json:"background"`
+	Background      json.RawMessage   `json:"background"` // of images: text
 	Conversation    json.RawMessage   `json:"conversation"`
 	tokenCounts     []int             // numbers of tokens of the prompts that are given as tokens
 
@@ -62,6 +62,9 @@ type request struct {
 		IncludeUsage bool `json:"include_usage"`
 	} `json:"stream_options"`
 }
+
+// runsLater reports whether the request is for a response in the background.
+func (q *request) runsLater() bool { return string(q.Background) == "true" }
 
 // message is one turn of a conversation.
 type message struct {
@@ -210,7 +213,7 @@ func (e endpoint) answer(contentType string, body []byte) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if a.simulation = r; q.Background {
+	if a.simulation = r; q.runsLater() {
 		a.simulation.slow = 0 // the response is slow, not this answer
 	}
 	return a, nil

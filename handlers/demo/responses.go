@@ -98,7 +98,7 @@ func answerResponses(q *request, r simulation) (*answer, error) {
 	switch {
 	case q.Stream:
 		return &answer{events: s.stream, pieces: len(output.pieces)}, nil
-	case q.Background:
+	case q.runsLater():
 		return &answer{whole: s.body("queued", nil, nil)}, nil
 	}
 	return &answer{whole: s.body(s.status(), []object{s.item("completed", output.text())}, s.usage())}, nil
@@ -136,7 +136,7 @@ func (s *response) body(status string, output []object, usage any) object {
 		conversation = object{"id", id}
 	}
 	return object{
-		"id", s.id, "object", "response", "conversation", conversation, "created_at", s.created, "status", status, "background", s.Background, "error", nil,
+		"id", s.id, "object", "response", "conversation", conversation, "created_at", s.created, "status", status, "background", s.runsLater(), "error", nil,
 		"incomplete_details", incomplete, "instructions", orNull(s.Instructions), "max_output_tokens", s.MaxOutputTokens,
 		"model", s.Model, "output", append([]object{}, output...), "parallel_tool_calls", true, "previous_response_id", orNull(s.PreviousResponseID),
 		"reasoning", object{"effort", nil, "summary", nil}, "service_tier", "default", "store", s.vault != nil && (s.Store == nil || *s.Store), "temperature", 1.0,

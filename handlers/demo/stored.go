@@ -122,7 +122,7 @@ func (s *response) keep() {
 	}
 	answer := message{Role: "assistant", Content: content{{Type: "text", Text: s.output.text()}}}
 	kept := &storedResponse{response: *s, messages: append(slices.Clone(s.Messages), answer), input: s.inputItems()}
-	if s.Background {
+	if s.runsLater() {
 		kept.ready = time.Now().Add(s.simulation.slow + time.Duration(len(s.output.pieces))*v.pace)
 	}
 	v.mu.Lock()
