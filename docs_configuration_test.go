@@ -39,6 +39,7 @@ var configurationBlocks = func() map[string]configurationBlock {
 	blocks := map[string]configurationBlock{
 		"Global option modelgate": {option("%s"), []string{app}, []string{""}},
 		"storage badger":          moduleBlock("modelgate.storage.badger", "storage badger"),
+		"storage postgres":        moduleBlock("modelgate.storage.postgres", "storage postgres"),
 		"retention":               within("retention", "retention"),
 		"limits":                  within("limits", "limits"),
 		"format modelgate_redact": {"{\nlog {\nformat modelgate_redact {\n%s\n}\n}\n}", []string{"caddy.logging.encoders.modelgate_redact"}, []string{""}},

@@ -27,7 +27,7 @@ var layers = []struct {
 	may    []string
 	caddy  bool
 }{
-	{".", []string{"backends", "caddymodule", "handlers", "payments", "storage/badger", "transport"}, false},
+	{".", []string{"backends", "caddymodule", "handlers", "payments", "storage/badger", "storage/postgres", "transport"}, false},
 	{"cmd/caddy", []string{"."}, true},
 	{"handlers/reply", []string{"internal/bodymem", "internal/dialect", "internal/fault", "internal/requestid"}, true},
 	{"handlers/auth", []string{"handlers/reply", "caddymodule", "internal", "money"}, true},
@@ -74,6 +74,8 @@ var layers = []struct {
 	{"settings", nil, true},
 	{"transport", nil, true}, // any Caddy may use it
 	{"storage/badger", []string{"storage", "settings"}, true},
+	{"storage/postgres/postgrestest", nil, false}, // only for tests
+	{"storage/postgres", []string{"storage", "settings"}, true},
 	{"storage", []string{"storage"}, false},
 }
 
@@ -103,10 +105,14 @@ func TestPackagesImportOnlyLowerLayers(t *testing.T) {
 				if folder != "storage/badger" {
 					t.Errorf("%s must not import Badger: %s", folder, imported)
 				}
+			case strings.HasPrefix(imported, "github.com/jackc/"):
+				if folder != "storage/postgres" {
+					t.Errorf("%s must not import pgx: %s", folder, imported)
+				}
 			case imported == module || strings.HasPrefix(imported, module+"/"):
 				target := folderOf(imported)
 				allowed := slices.ContainsFunc(layers[row].may, func(may string) bool { return within(target, may) })
-				if !allowed || target == "storage/badger" && folder != "." {
+				if !allowed || (target == "storage/badger" || target == "storage/postgres") && folder != "." {
 					t.Errorf("%s must not import %s", folder, target)
 				}
 			}

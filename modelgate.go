@@ -28,5 +28,6 @@ import (
 	_ "github.com/caddy-modelgate/modelgate/payments/epay"
 	_ "github.com/caddy-modelgate/modelgate/payments/stripe"
 	_ "github.com/caddy-modelgate/modelgate/storage/badger"
+	_ "github.com/caddy-modelgate/modelgate/storage/postgres"
 	_ "github.com/caddy-modelgate/modelgate/transport"
 )

@@ -179,9 +179,10 @@ type App struct {
 	started int64 // Unix seconds of this configuration's provisioning
 	console console
 
-	offers  *offers
-	lease   *lease
-	pollers *pollers
+	offers    *offers
+	members   *membership
+	following bool // the membership is followed
+	pollers   *pollers
 }
 
 // pollers poll background responses, one for each block.
@@ -214,7 +215,8 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.started = time.Now().Unix()
 	a.offers = new(offers)
 	a.pollers = new(pollers)
-	a.lease = newLease(a)
+	a.members = &membership{stop: make(chan struct{}), ended: make(chan struct{})}
+	a.members.current.Store(newLease(a))
 	if a.VersionHeader == "" {
 		a.VersionHeader = "anthropic-version"
 	}
@@ -279,6 +281,11 @@ func (a *App) Provision(ctx caddy.Context) error {
 		return fmt.Errorf("the storage module %T is not a storage engine", module)
 	}
 	a.opener = opener
+	if shared, ok := opener.(storage.Sharer); ok && shared.Shared() {
+		if err := a.refuseLocal(); err != nil {
+			return err
+		}
+	}
 	if err := a.provisionMedia(); err != nil {
 		return err
 	}
@@ -321,26 +328,44 @@ func validateBaseURL(text string) error {
 // error if the money in the store has another currency, or if the master keys do not open
 // its secrets. It changes no setting of the store: see [Runtime.adopt].
 func (a *App) Start() error {
-	return a.lease.start()
+	if err := a.members.current.Load().start(); err != nil {
+		return err
+	}
+	go a.members.follow(a)
+	a.following = true
+	return nil
 }
 
 // Stop releases the runtime. The runtime stays open while calls of this configuration
 // run: streams may continue after a reload.
 func (a *App) Stop() error {
-	a.lease.stop()
+	a.endFollowing()
+	a.members.current.Load().stop()
 	return nil
 }
 
 // Cleanup releases the runtime like Stop, also if the configuration never started.
 func (a *App) Cleanup() error {
-	if a.lease != nil {
-		a.lease.withdraw()
-		a.lease.stop()
+	if a.members != nil {
+		a.endFollowing()
+		l := a.members.current.Load()
+		l.stopWatching()
+		l.withdraw()
+		l.stop()
 	}
 	if a.sender != nil {
 		a.sender.CloseIdleConnections()
 	}
 	return nil
+}
+
+// endFollowing ends the watch over the store and waits for it.
+func (a *App) endFollowing() {
+	if a.following {
+		a.following = false
+		close(a.members.stop)
+		<-a.members.ended
+	}
 }
 
 // Metrics returns the metrics of this process.

@@ -11,6 +11,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // lease is a configuration's use of a runtime. It ends when the configuration has
@@ -22,6 +23,7 @@ type lease struct {
 	runtime *Runtime      // nil when start failed; written before opened is closed
 	users   atomic.Int64  // one for the configuration, one for each call
 	once    sync.Once
+	standby atomic.Bool // another process has the store open
 
 	adoption // of the configuration by the runtime
 }
@@ -31,21 +33,35 @@ func newLease(a *App) *lease {
 }
 
 // start opens the runtime or joins it, and applies the task settings of the
-// configuration. Calls wait meanwhile.
-func (l *lease) start() (err error) {
-	defer close(l.opened)
+// configuration. Calls wait meanwhile. If another process has the store open, the app is a
+// standby, and start tries again in the background.
+func (l *lease) start() error {
+	err := l.open()
+	if errors.Is(err, storage.ErrStandby) {
+		l.logger.Info("this gateway is a standby", zap.Error(err))
+		l.standby.Store(true)
+		l.watching.Go(l.stand)
+		return nil
+	}
+	close(l.opened)
+	return err
+}
+
+// open is one attempt of start. If it fails, the runtime is released.
+func (l *lease) open() error {
 	runtime, err := l.join()
 	if err != nil {
 		return err
 	}
+	if l.exclusive, err = runtime.check(context.Background(), l.app); err == nil {
+		err = runtime.serve(l.app)
+	}
+	if err != nil {
+		l.leave()
+		return err
+	}
 	l.runtime = runtime
 	l.users.Store(1)
-	if l.exclusive, err = runtime.check(context.Background(), l.app); err != nil {
-		return err
-	}
-	if err := runtime.serve(l.app); err != nil {
-		return err
-	}
 	l.watching.Go(l.watch)
 	return nil
 }
@@ -108,6 +124,9 @@ func (l *lease) acquire(ctx context.Context) (*Runtime, func(), error) {
 	select {
 	case <-l.opened:
 	default:
+		if l.standby.Load() {
+			return nil, nil, storage.ErrStandby
+		}
 		timer := time.NewTimer(openTimeout)
 		defer timer.Stop()
 		select {
@@ -140,6 +159,9 @@ func (l *lease) acquire(ctx context.Context) (*Runtime, func(), error) {
 // it refuses the call.
 func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refused *fault.Fault) {
 	rt, release, err := a.InForce(ctx) // a closure over the result would move that to the heap
+	if errors.Is(err, storage.ErrStandby) {
+		return nil, nil, errStoreUnavailable
+	}
 	if err != nil {
 		a.logger.Error("the store is not available to a call", zap.Error(err))
 		return nil, nil, errStoreUnavailable
@@ -162,11 +184,12 @@ var errStoreUnavailable = fault.New(fault.StoreUnavailable, "the gateway cannot 
 // InForce returns the runtime like [App.Runtime], as soon as the settings of the
 // configuration are in force. It returns [ErrNotLive] if they are not within openTimeout.
 func (a *App) InForce(ctx context.Context) (runtime *Runtime, release func(), err error) {
-	runtime, release, err = a.lease.acquire(ctx)
-	if err != nil || a.lease.done.Load() {
+	l := a.members.current.Load()
+	runtime, release, err = l.acquire(ctx)
+	if err != nil || l.done.Load() {
 		return runtime, release, err
 	}
-	if err := a.lease.await(ctx); err != nil {
+	if err := l.await(ctx); err != nil {
 		release()
 		return nil, nil, err
 	}
@@ -176,5 +199,5 @@ func (a *App) InForce(ctx context.Context) (runtime *Runtime, release func(), er
 // Runtime returns the runtime without counting a call, for health and status routes. The
 // caller must call release.
 func (a *App) Runtime(ctx context.Context) (runtime *Runtime, release func(), err error) {
-	return a.lease.acquire(ctx)
+	return a.members.current.Load().acquire(ctx)
 }

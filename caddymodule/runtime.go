@@ -321,7 +321,7 @@ func (rt *Runtime) open() error {
 	if rt.draining.Load() {
 		return ErrDraining
 	}
-	if err := rt.Store.Err(); err != nil {
+	if err := rt.Store.Ready(); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	return nil

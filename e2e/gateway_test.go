@@ -23,6 +23,7 @@ import (
 // the tests.
 type site struct {
 	Global      string // global options
+	Storage     string // inside the option modelgate; a store in Store by default
 	Log         string // the lowest level that is logged; all levels by default
 	Limits      string // inside the option modelgate, limits
 	Money       string // inside the option modelgate: prices, plans, payments; enables the console
@@ -65,9 +66,13 @@ var caddyfile = template.Must(template.New("Caddyfile").Parse(`{
 		}
 	}
 	modelgate {
+		{{if .Site.Storage}}
+		{{.Site.Storage}}
+		{{else}}
 		storage badger {{.Store}} {
 			memory small
 		}
+		{{end}}
 		limits {
 			detached_per_user 1000
 			{{.Site.Limits}}

@@ -176,6 +176,8 @@ func (s *Store) conclude(jobs []*job, refused bool, err error) {
 		s.count(func(stats *Stats) { stats.Conflicts++ })
 	case errors.Is(err, ErrLowSpace):
 		s.count(func(stats *Stats) { stats.LowSpace++ })
+	case errors.Is(err, ErrUnreachable):
+		s.log.Warn("the store is unreachable", zap.Int("closures", len(jobs)), zap.Error(err))
 	case errors.Is(err, ErrUnknown):
 		s.count(func(stats *Stats) { stats.Unknown++ })
 		s.log.Warn("commit outcome unknown", zap.Int("closures", len(jobs)), zap.Error(err))
@@ -252,12 +254,15 @@ func (s *Store) callDone(j *job, outcome error) {
 
 // fail stops the store permanently.
 func (s *Store) fail(cause error) {
-	if s.Err() != nil {
-		return
-	}
-	s.cause = cause
-	close(s.failed)
-	s.log.Error("storage failed: all calls are refused until a restart", zap.Error(cause))
+	s.failOnce.Do(func() {
+		s.cause = cause
+		close(s.failed)
+		if errors.Is(cause, ErrFenced) {
+			s.log.Warn("another process has taken over the store: all calls are refused", zap.Error(cause))
+			return
+		}
+		s.log.Error("storage failed: all calls are refused until a restart", zap.Error(cause))
+	})
 }
 
 // unknownOutcome returns the error of the batch that stopped the store: after a

@@ -28,7 +28,8 @@ type Opener interface {
 	// directory.
 	Key() string
 
-	// Open opens the engine. It fails if another process uses the location.
+	// Open opens the engine. It fails if another process uses the location. The error
+	// is ErrStandby if the caller should try again until that process has ended.
 	Open(ctx context.Context) (Engine, error)
 }
 
@@ -57,6 +58,24 @@ type Clocker interface {
 	Now() time.Time
 }
 
+// Sharer is an optional interface of an [Opener] whose store other machines can open, one at
+// a time. Its keys and files must be where the next machine finds them too.
+type Sharer interface {
+	// Shared reports whether other machines can open the store.
+	Shared() bool
+}
+
+// Leaser is an optional interface of an [Engine] that holds its store by a lease, which
+// another process takes over if the holder does not renew it.
+type Leaser interface {
+	// Ready returns an error, usually ErrUnreachable, if the lease was not renewed lately.
+	// Work that begins now may be lost. It is cheap and may be called concurrently.
+	Ready() error
+
+	// Fenced returns a channel that is closed when another process has taken over.
+	Fenced() <-chan struct{}
+}
+
 // Engine is one open store.
 type Engine interface {
 	// View runs fn with a consistent snapshot.
@@ -64,9 +83,9 @@ type Engine interface {
 
 	// Update runs fn in one serializable transaction and commits it durably. fn
 	// may run more than once. If fn returns an error, Update rolls everything
-	// back and returns that error unchanged. Other errors: after ErrConflict
-	// and ErrTooLarge nothing has happened; after ErrUnknown the commit may or
-	// may not have happened.
+	// back and returns that error unchanged. Other errors: after ErrConflict,
+	// ErrTooLarge and ErrUnreachable nothing has happened; after ErrUnknown the
+	// commit may or may not have happened.
 	Update(ctx context.Context, fn func(Txn) error) error
 
 	// Close closes the engine. Everything committed is durable already. Later
@@ -138,6 +157,16 @@ var (
 
 	// ErrLowSpace: the medium is too full to write safely. Nothing happened.
 	ErrLowSpace = errors.New("storage: not enough free space")
+
+	// ErrUnreachable: the engine cannot reach its data now. Nothing happened; try again.
+	ErrUnreachable = errors.New("storage: unreachable")
+
+	// ErrFenced: another process has taken over the store. Nothing happened. The store
+	// stops, and this process may open it again.
+	ErrFenced = errors.New("storage: another process has taken over")
+
+	// ErrStandby: another process has the store open; this one may open it later.
+	ErrStandby = errors.New("storage: standby: another process has the store open")
 
 	// ErrStopped: the store failed and refuses all calls until a restart.
 	ErrStopped = errors.New("storage: stopped after a failure")

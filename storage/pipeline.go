@@ -13,6 +13,22 @@ type Sole interface {
 	Sole() bool
 }
 
+// latester is implemented by [Sole] engines for which a snapshot costs more than a read.
+type latester interface {
+	// Latest runs fn with a reader of the last commit. Store calls it while no commit is in
+	// progress. If it begins one before fn has returned, fn may see a part of that commit,
+	// which the layer on top of the reader replaces.
+	Latest(ctx context.Context, fn func(Reader) error) error
+}
+
+// latest runs fn with what the last commit has left.
+func (s *Store) latest(fn func(Reader) error) error {
+	if e, ok := s.engine.(latester); ok {
+		return e.Latest(context.Background(), fn)
+	}
+	return s.engine.View(context.Background(), fn)
+}
+
 func isSole(e Engine) bool {
 	s, ok := e.(Sole)
 	return ok && s.Sole()
@@ -33,7 +49,7 @@ func (s *Store) pipeline(jobs []*job) (rest []*job) {
 	for {
 		var sent *runningCommit // of ready
 		var next *batch
-		err := s.engine.View(context.Background(), func(r Reader) error {
+		err := s.latest(func(r Reader) error {
 			if ready == nil {
 				first := newBatch(r)
 				for _, j := range jobs {

@@ -54,6 +54,7 @@ type Store struct {
 	opts   Options
 	log    *zap.Logger
 	sole   bool   // the engine is [Sole]
+	leaser Leaser // the engine, if it is one
 	taken  []*job // jobs that combine has taken from the queue and not finished
 
 	slots     chan struct{} // one token per closure that is queued or running
@@ -71,6 +72,9 @@ type Store struct {
 	users   sync.WaitGroup // running Views and Backups
 	senders sync.WaitGroup // calls that are about to send to the queue
 	stats   Stats
+
+	failOnce   sync.Once
+	fenceWatch sync.WaitGroup
 
 	closeOnce sync.Once
 	closeErr  error
@@ -119,7 +123,30 @@ func New(engine Engine, opts Options) *Store {
 	}
 	s.closing, s.end = context.WithCancel(context.Background())
 	go s.combine()
+	if e, ok := engine.(Leaser); ok {
+		s.leaser = e
+		s.fenceWatch.Go(s.watchFence)
+	}
 	return s
+}
+
+// watchFence stops the store when another process has taken over its engine.
+func (s *Store) watchFence() {
+	select {
+	case <-s.leaser.Fenced():
+		s.fail(ErrFenced)
+	case <-s.failed:
+	case <-s.idle:
+	}
+}
+
+// Ready returns an error if the store has failed, or if work that begins now may be lost
+// because its engine cannot be reached. See [Leaser].
+func (s *Store) Ready() error {
+	if err := s.Err(); err != nil || s.leaser == nil {
+		return err
+	}
+	return s.leaser.Ready()
 }
 
 // Sole reports whether only this store writes to its engine, so that every
@@ -292,6 +319,7 @@ func (s *Store) Close() error {
 		close(s.queue)
 		<-s.idle
 		s.users.Wait()
+		s.fenceWatch.Wait()
 		s.closeErr = s.engine.Close()
 	})
 	return s.closeErr

@@ -189,7 +189,7 @@ func (s *settler) waitFor(err error) (before bool) {
 // isTemporary reports whether an error of the store is temporary, so that the same batch is
 // retried.
 func isTemporary(err error) bool {
-	return errors.Is(err, storage.ErrLowSpace) || errors.Is(err, storage.ErrConflict)
+	return errors.Is(err, storage.ErrLowSpace) || errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrUnreachable)
 }
 
 // Settle charges a call its cost so far, at most the reserved amount, and queues its record. It is

@@ -63,7 +63,8 @@ func (e *Engine) expire(ctx context.Context) error {
 // concernsOneTask reports whether an error concerns only one task, and not the store or ctx.
 func (e *Engine) concernsOneTask(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && e.store.Err() == nil &&
-		!errors.Is(err, storage.ErrLowSpace) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrClosed)
+		!errors.Is(err, storage.ErrLowSpace) && !errors.Is(err, storage.ErrUnknown) && !errors.Is(err, storage.ErrClosed) &&
+		!errors.Is(err, storage.ErrUnreachable)
 }
 
 // pastDeadline returns tasks of a backend past their deadline. It reads at most maxExpired tasks. The

@@ -1,0 +1,49 @@
+package postgres
+
+import (
+	"sync"
+	"time"
+)
+
+// clock is the time of the database: the monotonic clock of this machine, plus an offset that
+// each beat measures. So every gateway that becomes active has the same time. It never goes
+// back, and a database whose clock jumps moves it by maxStep at each beat.
+type clock struct {
+	mu     sync.Mutex
+	offset time.Duration
+	known  bool
+	last   time.Time
+}
+
+const (
+	maxStep = 50 * time.Millisecond // of the offset, at one beat
+	maxTrip = time.Second           // of an answer that is believed
+)
+
+func newClock() *clock { return new(clock) }
+
+// now returns the time of the database.
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now := time.Now().Add(c.offset); now.After(c.last) {
+		c.last = now
+	}
+	return c.last
+}
+
+// learn corrects the clock by an answer of the database, in microseconds since 1970, to a
+// question that was sent at that time.
+func (c *clock) learn(micros int64, sent time.Time) {
+	trip := time.Since(sent)
+	if trip > maxTrip {
+		return
+	}
+	offset := time.UnixMicro(micros).Sub(sent.Add(trip / 2))
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.known {
+		offset = c.offset + max(-maxStep, min(maxStep, offset-c.offset))
+	}
+	c.offset, c.known = offset, true
+}
