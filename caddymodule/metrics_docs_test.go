@@ -108,7 +108,7 @@ func combinations(labels []string, values map[string][]string) []map[string]stri
 func TestTheReferenceHasEveryMetric(t *testing.T) {
 	config := mockConfig("documented", "")
 	config.App += "\nbase_url http://127.0.0.1\npayment demo"
-	config.Site += "\nmodelgate_tasks\nmodelgate_console\nmodelgate_stepup /guarded"
+	config.Site = strings.Replace(config.Site, "modelgate_openai {", "modelgate_openai {\nstate own", 1) + "\nmodelgate_tasks\nmodelgate_console\nmodelgate_stepup /guarded"
 	g := gatetest.Start(t, config)
 	metrics := describedMetrics(t)
 	types, before := exported(t, g)
