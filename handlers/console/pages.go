@@ -1,6 +1,7 @@
 package console
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"mime"
@@ -47,6 +48,7 @@ func (c *Console) provisionPages() error {
 			}
 		},
 		ReadForm: c.readForm,
+		ReadOnly: c.readOnly,
 		Failed: func(requestID string, err error) {
 			c.logger.Error("a page of the console failed", zap.String("request_id", requestID), zap.Error(err))
 		},
@@ -62,6 +64,18 @@ func (c *Console) provisionPages() error {
 	var err error
 	c.pages, err = pages.New(config)
 	return err
+}
+
+// readOnly reports whether the store has too little space for changes. A store that does not answer
+// is another fault, which the page shows by itself.
+func (c *Console) readOnly(ctx context.Context) bool {
+	runtime, leave, f := c.app.Enter(ctx)
+	if f != nil {
+		return false
+	}
+	defer leave()
+	free, least, err := runtime.Store.Space()
+	return err == nil && free < least
 }
 
 // The maximum sizes of forms, in bytes. The form of a task has its longest prompts, and each byte

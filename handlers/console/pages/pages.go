@@ -12,6 +12,7 @@
 package pages
 
 import (
+	"context"
 	"net/http"
 	"net/url"
 	"strings"
@@ -30,6 +31,9 @@ type Config struct {
 
 	// Failed reports that a page could not be shown.
 	Failed func(requestID string, err error)
+
+	// ReadOnly reports whether nothing can be changed now. Every page says so then.
+	ReadOnly func(context.Context) bool
 
 	// Path is the path of the console, such as "/console".
 	Path string

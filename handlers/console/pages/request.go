@@ -36,6 +36,8 @@ type View struct {
 	Fault  *Fault // why the form was refused, or why the page cannot be shown
 	Answer any    // the answer of an action, which is shown once
 
+	ReadOnly bool // nothing can be changed now
+
 	Pending *pending      // the form that waits for a step-up
 	Body    template.HTML // of the page, for the frame
 }
@@ -257,6 +259,7 @@ func (req *request) fail(f *Fault) {
 // render writes the page of a template.
 func (req *request) render(name string, status int) {
 	var body, whole bytes.Buffer
+	req.view.ReadOnly = req.site.ReadOnly(req.r.Context())
 	err := req.locale.templates.ExecuteTemplate(&body, name, &req.view)
 	if err == nil {
 		req.view.Body = template.HTML(body.String()) //nolint:gosec // the output of html/template
