@@ -96,9 +96,12 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 			continue
 		}
 		if !shared {
-			param := strictjson.PathOf(body, n.Start)
+			param, words := strictjson.PathOf(body, n.Start), "`state own` or `state shared`"
+			if q.OwnsState { // it has no owner here
+				words = "`state shared`"
+			}
 			return fault.At(fault.InvalidParameter, param,
-				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with `state shared`", param)
+				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
 		}
 	}
 	return nil
