@@ -184,7 +184,7 @@ func TestInitRepeatsAQuestionAfterAWrongAnswer(t *testing.T) {
 		}
 	}
 	text, err := os.ReadFile(filepath.Join(dir, "Caddyfile")) //nolint:gosec // of this test
-	for _, word := range []string{"\nai.example.com {", "@vllm modelgate_model qwen\n", "reverse_proxy @vllm http://10.0.0.5:8000\n", "@ollama modelgate_model llama\n"} {
+	for _, word := range []string{"\nai.example.com {", "@vllm modelgate_model qwen\n", "reverse_proxy @vllm http://10.0.0.5:8000 {\n", "@ollama modelgate_model llama\n"} {
 		if err != nil || !strings.Contains(string(text), word) {
 			t.Errorf("no %q in %s, %v", word, text, err)
 		}
