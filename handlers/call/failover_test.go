@@ -130,15 +130,12 @@ func TestAReloadLetsStreamsEnd(t *testing.T) {
 	config := gatetest.Config{Site: `modelgate_messages {
 		reverse_proxy BACKEND {
 			transport modelgate
-			health_uri /health
-			health_interval 10ms
 			fail_duration 5s
 		}
 	}`}
 	more := make(chan struct{})
 	g := gatetest.Start(t, config)
 	key := g.NewKey(t, nil)
-	g.Backend.On("", gatetest.Body(200, "text/plain", "healthy"))
 	g.Backend.On("idle", gatetest.JSON(200, messageAnswer))
 	g.Backend.On("stream", func(w http.ResponseWriter, _ *http.Request) {
 		gatetest.Events(w)
