@@ -30,12 +30,6 @@ func (p place) answerMember(name []byte) place {
 		}
 	case top:
 		switch string(name) {
-		case "type":
-			return documentType
-		case "error":
-			return fault
-		case "usage":
-			return usageReport
 		case "message":
 			return startMessage
 		case "content":
@@ -71,14 +65,9 @@ func (p place) answerMember(name []byte) place {
 		case "container_id":
 			return containerID
 		}
+		return documentMember(name)
 	case imageAnswer:
 		switch string(name) {
-		case "type":
-			return documentType
-		case "error":
-			return fault
-		case "usage":
-			return usageReport
 		case "data":
 			return imageList
 		case "b64_json", "url":
@@ -88,6 +77,7 @@ func (p place) answerMember(name []byte) place {
 		case "quality":
 			return imageQuality
 		}
+		return documentMember(name)
 	case imageList:
 		switch string(name) {
 		case "b64_json", "url":
@@ -95,12 +85,6 @@ func (p place) answerMember(name []byte) place {
 		}
 	case recordingAnswer:
 		switch string(name) {
-		case "type":
-			return documentType
-		case "error":
-			return fault
-		case "usage":
-			return usageReport
 		case "text":
 			return itemText
 		case "delta":
@@ -110,6 +94,7 @@ func (p place) answerMember(name []byte) place {
 		case "duration":
 			return recordedSeconds
 		}
+		return documentMember(name)
 	case responseBody:
 		switch string(name) {
 		case "error":
@@ -296,4 +281,17 @@ func isLabel(name []byte) bool {
 		}
 	}
 	return bytes.HasPrefix(name, []byte("encrypted"))
+}
+
+// documentMember returns the place of a member that the documents of all routes may have.
+func documentMember(name []byte) place {
+	switch string(name) {
+	case "type":
+		return documentType
+	case "error":
+		return fault
+	case "usage":
+		return usageReport
+	}
+	return nothing
 }
