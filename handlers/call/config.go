@@ -101,10 +101,12 @@ func (b *block) provision(ctx caddy.Context, routes []*route, table reply.Table)
 	if err := b.State.Validate(); err != nil {
 		return err
 	}
+	if err := useTransport(b.Routes); err != nil {
+		return err
+	}
 	if err := b.Routes.Provision(ctx); err != nil {
 		return err
 	}
-	useTransport(b.Routes)
 	b.credentials = credentialsOf(b.Routes)
 	b.affine = usesAffinity(b.Routes)
 	b.backend = b.Routes.Compile(caddyhttp.HandlerFunc(func(http.ResponseWriter, *http.Request) error {

@@ -131,6 +131,8 @@ func TestAReloadLetsStreamsEnd(t *testing.T) {
 		reverse_proxy BACKEND {
 			transport modelgate
 			fail_duration 5s
+			health_uri /health
+			health_interval 10ms
 		}
 	}`}
 	more := make(chan struct{})

@@ -2,6 +2,7 @@ package call
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -15,10 +16,9 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/forwarding"
 	"github.com/caddy-modelgate/modelgate/internal/redact"
-	"github.com/caddy-modelgate/modelgate/transport"
 )
 
-// A call is sent by Caddy's transport or by that of package transport, with six changes.
+// callTransport sends calls by Caddy's transport, or by that of package transport, with six changes.
 //
 // Each attempt sends the whole body, whatever an earlier one has read of it. So lb_retry_match
 // needs no request_buffers.
@@ -39,62 +39,40 @@ import (
 //
 // Caddy's Via is not sent to the backend.
 //
-// More connections to a backend are kept for the next calls: see keepConnections.
-//
-// Each wrapper has one field, so it is the same machine word as the transport that it replaces. A
-// health check that Caddy has started may read that word concurrently.
-type (
-	caddysTransport struct{ *reverseproxy.HTTPTransport }
-	ownTransport    struct{ *transport.Transport }
-)
+// More connections to a backend are kept for the next calls: see idleConnections.
+type callTransport struct {
+	// TransportRaw is the configuration of the transport that sends. Its default is that of `http`.
+	TransportRaw json.RawMessage `json:"transport,omitempty" caddy:"namespace=http.reverse_proxy.transport inline_key=protocol"`
 
-// The wrappers if lb_retry_match reads the request that was sent. They keep all headers except those
-// with the name of a credential.
-type (
-	caddysMatched struct{ *reverseproxy.HTTPTransport }
-	ownMatched    struct{ *transport.Transport }
-)
+	// Matched says that lb_retry_match reads the requests that were sent. They keep all headers
+	// except those with the name of a credential.
+	Matched bool `json:"matched,omitempty"`
+
+	*reverseproxy.HTTPTransport `json:"-"` // for the interfaces that reverse_proxy asks for
+
+	sender http.RoundTripper
+}
 
 // smallCall is the maximum length of a body that is sent in one write, in bytes. With its
 // head it fits into net/http's buffer of 4 KiB.
 const smallCall = 2 << 10
 
-// RoundTrip implements http.RoundTripper.
-func (t caddysTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	return forget(req, t.HTTPTransport)
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t ownTransport) RoundTrip(req *http.Request) (*http.Response, error) {
-	return forget(req, t.Transport)
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t caddysMatched) RoundTrip(req *http.Request) (*http.Response, error) {
-	return keepShown(req, t.HTTPTransport)
-}
-
-// RoundTrip implements http.RoundTripper.
-func (t ownMatched) RoundTrip(req *http.Request) (*http.Response, error) {
-	return keepShown(req, t.Transport)
-}
-
-// forget sends a request and removes its headers. It may change the request: reverse_proxy makes a
-// new one for each attempt, and the caller's request is another one.
-func forget(req *http.Request, t http.RoundTripper) (*http.Response, error) {
-	resp, err := send(req, t)
-	req.Header = nil
-	return resp, err
-}
-
-// keepShown sends a request and removes the headers that may contain credentials.
-func keepShown(req *http.Request, t http.RoundTripper) (*http.Response, error) {
-	resp, err := send(req, t)
+// RoundTrip implements http.RoundTripper. It may change the headers of the request: reverse_proxy makes
+// a new one for each attempt, and the caller's request is another one.
+func (t *callTransport) RoundTrip(req *http.Request) (*http.Response, error) {
+	c, ok := caddyhttp.GetVar(req.Context(), callVar).(*call)
+	if !ok {
+		return t.sender.RoundTrip(req) // a health check
+	}
+	resp, err := c.send(req, t.sender)
 	sent := req.Header
-	req.Header = make(http.Header, len(sent))
-	for name, values := range sent {
-		if !forwarding.Upstream.Never(name) && !redact.Name(name) { // such headers come from the operator
-			req.Header[name] = values
+	req.Header = nil
+	if t.Matched {
+		req.Header = make(http.Header, len(sent))
+		for name, values := range sent {
+			if !forwarding.Upstream.Never(name) && !redact.Name(name) { // such headers come from the operator
+				req.Header[name] = values
+			}
 		}
 	}
 	return resp, err
@@ -104,12 +82,8 @@ var errSwitched = errors.New("the backend switched to another protocol")
 
 // send sends a copy of the request, because net/http may still be sending when the answer
 // arrives.
-func send(req *http.Request, t http.RoundTripper) (*http.Response, error) {
+func (c *call) send(req *http.Request, t http.RoundTripper) (*http.Response, error) {
 	sent := *req
-	c, ok := caddyhttp.GetVar(req.Context(), callVar).(*call)
-	if !ok {
-		return t.RoundTrip(&sent) // a health check
-	}
 	if dial, ok := reverseproxy.GetDialInfo(req.Context()); ok {
 		c.backend = dial.Address
 	}
@@ -159,49 +133,6 @@ func (b *body) attach(sent *http.Request, t http.RoundTripper) {
 		return // net/http would send a call again that the backend may have run
 	}
 	sent.GetBody = func() (io.ReadCloser, error) { return b.newReader(), nil }
-}
-
-// useTransport sets the transport of the reverse proxies in routes.
-func useTransport(routes caddyhttp.RouteList) {
-	eachHandler(routes, func(handler caddyhttp.MiddlewareHandler) {
-		h, ok := handler.(*reverseproxy.Handler)
-		if !ok {
-			return
-		}
-		matched := len(h.LoadBalancing.RetryMatch) > 0
-		switch t := h.Transport.(type) {
-		case *reverseproxy.HTTPTransport:
-			keepConnections(h, t)
-			h.Transport = caddysTransport{t}
-			if matched {
-				h.Transport = caddysMatched{t}
-			}
-		case *transport.Transport:
-			keepConnections(h, &t.HTTPTransport)
-			h.Transport = ownTransport{t}
-			if matched {
-				h.Transport = ownMatched{t}
-			}
-		}
-	})
-}
-
-// The maximum number of idle connections to a backend: Caddy's default, and that of the
-// gateway. A model answers slowly, so many calls run at the same time. Beyond this number each
-// call would close its connection, and the next one would open another. That is a twelfth of
-// the cost of a call (measured with 64 concurrent calls).
-const (
-	caddyIdleConnections = 32
-	idleConnections      = 1024
-)
-
-// keepConnections raises the number of idle connections, unless the operator configured
-// another. It does not change a transport with active health checks, which is in use already.
-func keepConnections(h *reverseproxy.Handler, t *reverseproxy.HTTPTransport) {
-	checked := h.HealthChecks != nil && h.HealthChecks.Active != nil
-	if !checked && t.Transport != nil && t.Transport.MaxIdleConnsPerHost == caddyIdleConnections {
-		t.Transport.MaxIdleConnsPerHost = idleConnections
-	}
 }
 
 // eachHandler calls visit for each handler of routes and of the routes in them.
