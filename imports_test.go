@@ -73,6 +73,7 @@ var layers = []struct {
 	{"payments", []string{"payments", "settings", "money"}, true},
 	{"settings", nil, true},
 	{"transport", nil, true}, // any Caddy may use it
+	{"storage/backup", nil, false},
 	{"storage/badger", []string{"storage", "settings"}, true},
 	{"storage/postgres/postgrestest", nil, false}, // only for tests
 	{"storage/postgres", []string{"storage", "settings"}, true},

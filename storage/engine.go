@@ -125,7 +125,8 @@ type Backuper interface {
 	// Backup writes a consistent copy of everything to w.
 	Backup(ctx context.Context, w io.Writer) error
 
-	// Restore reads such a copy into an empty engine.
+	// Restore reads such a copy, of any engine, into an empty one. It returns ErrNotEmpty if
+	// there is anything. Package backup has the format.
 	Restore(ctx context.Context, r io.Reader) error
 }
 
@@ -146,6 +147,9 @@ type Adopter interface {
 
 // The errors of engines and of Store.
 var (
+	// ErrNotEmpty: the engine into which a backup should be read has keys. Nothing happened.
+	ErrNotEmpty = errors.New("storage: the store is not empty")
+
 	// ErrConflict: another transaction changed what this one read. Nothing happened.
 	ErrConflict = errors.New("storage: transaction conflict")
 

@@ -12,6 +12,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/caddyserver/caddy/v2"
+	caddycmd "github.com/caddyserver/caddy/v2/cmd"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -74,12 +75,23 @@ func writeWhole(name string, r io.Reader) (n int64, err error) {
 }
 
 func restore(c *call) error {
-	directory := c.args["directory"]
-	if err := restoreInto(c.Context(), c.flag("engine"), c.args["file"], directory); err != nil {
+	directory, config := c.args["directory"], c.flag("config")
+	if (directory == "") == (config == "") {
+		return errUsage("name the directory of the new store, or with --config a configuration whose store is shared")
+	}
+	into, result := directory, map[string]any{"directory": directory}
+	var err error
+	if config != "" {
+		into, result = "the store of "+config, map[string]any{"config": config}
+		err = restoreShared(c.Context(), config, c.flag("adapter"), c.args["file"])
+	} else {
+		err = restoreInto(c.Context(), c.flag("engine"), c.args["file"], directory)
+	}
+	if err != nil {
 		return err
 	}
-	return c.printed(map[string]any{"directory": directory}, func(w *tabwriter.Writer, _ *call, _ []byte) error {
-		_, err := fmt.Fprintf(w, "restored into %s\n", directory)
+	return c.printed(result, func(w *tabwriter.Writer, _ *call, _ []byte) error {
+		_, err := fmt.Fprintf(w, "restored into %s\n", into)
 		return err
 	})
 }
@@ -87,10 +99,7 @@ func restore(c *call) error {
 // restoreInto opens a new store by its module, as a configuration would, and reads the
 // backup into it. If that fails, it removes the directory.
 func restoreInto(ctx context.Context, engine, file, directory string) (err error) {
-	backup, err := os.Open(file)
-	if errors.Is(err, os.ErrNotExist) {
-		return errExit{exitNotFound, err}
-	}
+	backup, err := openBackup(file)
 	if err != nil {
 		return err
 	}
@@ -102,15 +111,78 @@ func restoreInto(ctx context.Context, engine, file, directory string) (err error
 	if err != nil {
 		return err
 	}
-	if into, ok := opened.(storage.Backuper); ok {
-		err = into.Restore(ctx, backup)
-	} else {
-		err = errUsage("--engine %s: the engine has no restore", engine)
-	}
-	if err = errors.Join(err, opened.Close()); err != nil {
+	if err := restoreEngine(ctx, opened, backup); err != nil {
 		return errors.Join(err, os.RemoveAll(directory))
 	}
 	return nil
+}
+
+// restoreShared reads the backup into the shared store of a configuration. If that fails, the
+// store is empty, as before.
+func restoreShared(ctx context.Context, config, adapter, file string) (err error) {
+	backup, err := openBackup(file)
+	if err != nil {
+		return err
+	}
+	defer backup.Close()
+	raw, _, _, err := caddycmd.LoadConfig(config, adapter)
+	if err != nil {
+		return err
+	}
+	var whole struct {
+		Apps struct {
+			Modelgate struct {
+				Storage map[string]json.RawMessage `json:"storage"`
+			} `json:"modelgate"`
+		} `json:"apps"`
+	}
+	if err := json.Unmarshal(raw, &whole); err != nil {
+		return err
+	}
+	storageOf := whole.Apps.Modelgate.Storage
+	var engine string
+	_ = json.Unmarshal(storageOf["engine"], &engine) // "" without a store
+	delete(storageOf, "engine")
+	raw, err = json.Marshal(storageOf)
+	if err != nil {
+		return err
+	}
+	opener, err := loadOpener(engine, raw)
+	if err != nil {
+		return fmt.Errorf("the store of %s: %w", config, err)
+	}
+	if shared, ok := opener.(storage.Sharer); !ok || !shared.Shared() {
+		return errUsage("the store of %s is on one machine; name its directory instead of --config", config)
+	}
+	opened, err := opener.Open(ctx)
+	if errors.Is(err, storage.ErrStandby) {
+		return errExit{exitRefused, fmt.Errorf("a gateway uses the store: %w", err)}
+	}
+	if err != nil {
+		return err
+	}
+	return restoreEngine(ctx, opened, backup)
+}
+
+func openBackup(file string) (*os.File, error) {
+	backup, err := os.Open(file)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, errExit{exitNotFound, err}
+	}
+	return backup, err
+}
+
+// restoreEngine reads a backup into an engine and closes it.
+func restoreEngine(ctx context.Context, opened storage.Engine, backup io.Reader) (err error) {
+	if into, ok := opened.(storage.Backuper); ok {
+		err = into.Restore(ctx, backup)
+	} else {
+		err = errUsage("the engine has no restore")
+	}
+	if errors.Is(err, storage.ErrNotEmpty) {
+		err = errExit{exitRefused, err}
+	}
+	return errors.Join(err, opened.Close())
 }
 
 func openFresh(ctx context.Context, engine, directory string) (storage.Engine, error) {
@@ -118,6 +190,15 @@ func openFresh(ctx context.Context, engine, directory string) (storage.Engine, e
 	if err != nil {
 		return nil, err
 	}
+	opener, err := loadOpener(engine, raw)
+	if err != nil {
+		return nil, errUsage("--engine %s: %w", engine, err)
+	}
+	return opener.Open(ctx)
+}
+
+// loadOpener provisions the module of a store, outside of a server.
+func loadOpener(engine string, raw json.RawMessage) (storage.Opener, error) {
 	quiet := &caddy.CustomLog{BaseLog: caddy.BaseLog{Level: "WARN"}}
 	caddyCtx, err := caddy.ProvisionContext(&caddy.Config{
 		Logging: &caddy.Logging{Logs: map[string]*caddy.CustomLog{caddy.DefaultLoggerName: quiet}},
@@ -127,11 +208,11 @@ func openFresh(ctx context.Context, engine, directory string) (storage.Engine, e
 	}
 	module, err := caddyCtx.LoadModuleByID("modelgate.storage."+engine, raw)
 	if err != nil {
-		return nil, errUsage("--engine %s: %w", engine, err)
+		return nil, err
 	}
 	opener, ok := module.(storage.Opener)
 	if !ok {
-		return nil, errUsage("--engine %s: the module is not a storage engine", engine)
+		return nil, errors.New("the module is not a storage engine")
 	}
-	return opener.Open(ctx)
+	return opener, nil
 }

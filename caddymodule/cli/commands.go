@@ -212,8 +212,12 @@ of results: these are in the directory .media of the store or the configured pla
 for 7 days. If they are not restored, their links return 410.`,
 	},
 	{
-		use: "restore <file> <directory>", short: "Reads a backup into a new store directory; the server of that store must not run",
-		run: restore, flags: []flag{{name: "engine", value: "badger", help: "The storage engine of the directory"}},
+		use: "restore <file> [directory]", short: "Reads a backup into a new store: a directory, or the empty store of --config; no gateway may use it",
+		run: restore, flags: []flag{
+			{name: "engine", value: "badger", help: "The storage engine of the directory"},
+			{name: "config", value: "", help: "Configuration file whose store several machines share, instead of a directory"},
+			{name: "adapter", value: "", help: "Adapter of that file (default: caddyfile for files named Caddyfile*)"},
+		},
 	},
 	{
 		use: "init [dir]", run: initialize,

@@ -1,13 +1,10 @@
 package badger
 
 import (
-	"bufio"
 	"bytes"
 	"context"
-	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"testing"
 	"time"
@@ -62,70 +59,6 @@ func TestBackupKeepsExpiryAndLargeValues(t *testing.T) {
 	if err := target.Restore(t.Context(), bytes.NewReader(copied)); err == nil {
 		t.Error("restored over a store that was not empty")
 	}
-}
-
-func TestDamagedBackupIsRefused(t *testing.T) {
-	t.Parallel()
-	source := openTest(t, t.TempDir())
-	put(t, source, "a", []byte("one"))
-	put(t, source, "b", []byte("two"))
-	copied := backupOf(t, source)
-
-	// Reading detects the damage of each byte before anything is written.
-	for cut := range copied {
-		if err := readBackup(copied[:cut]); err == nil {
-			t.Errorf("%d of %d bytes were accepted", cut, len(copied))
-		}
-		flipped := bytes.Clone(copied)
-		flipped[cut] ^= 0x20
-		if err := readBackup(flipped); err == nil {
-			t.Errorf("accepted with byte %d changed", cut)
-		}
-	}
-	if err := readBackup(append(bytes.Clone(copied), 'x')); err == nil {
-		t.Error("accepted with an additional byte")
-	}
-	if err := readBackup(copied); err != nil {
-		t.Errorf("the unchanged backup: %v", err)
-	}
-	if err := openTest(t, t.TempDir()).Restore(t.Context(), bytes.NewReader(copied[:len(copied)-1])); !errors.Is(err, errDamaged) {
-		t.Errorf("restoring a cut backup: %v", err)
-	}
-}
-
-// readBackup reads a backup as Restore does and discards it.
-func readBackup(backup []byte) error {
-	head, body := backup[:min(len(backupHead), len(backup))], backup[min(len(backupHead), len(backup)):]
-	if string(head) != backupHead {
-		return errDamaged
-	}
-	r := &checksumReader{r: bufio.NewReader(bytes.NewReader(body)), sum: sha256.New()}
-	r.sum.Write(head)
-	for count := uint64(0); ; count++ {
-		if _, _, _, err := r.entry(); err == io.EOF {
-			return r.end(count)
-		} else if err != nil {
-			return err
-		}
-	}
-}
-
-func FuzzReadBackup(f *testing.F) {
-	e := openTest(f, f.TempDir())
-	put(f, e, "a", []byte("one"))
-	put(f, e, "b", nil)
-	f.Add(backupOf(f, e))
-	f.Add([]byte(backupHead + "\x01\xff\xff\xff\xff\x0f"))
-	f.Fuzz(func(t *testing.T, backup []byte) {
-		if readBackup(backup) == nil && !bytes.HasSuffix(backup, sumOf(backup)) {
-			t.Errorf("%q was accepted without its checksum", backup)
-		}
-	})
-}
-
-func sumOf(backup []byte) []byte {
-	sum := sha256.Sum256(backup[:len(backup)-sha256.Size])
-	return sum[:]
 }
 
 // TestABackupIsOneSnapshot makes a backup while two distant keys change

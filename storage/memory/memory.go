@@ -1,19 +1,17 @@
 // Package memory is a storage engine that keeps everything in memory, for tests
 // and demos. [New] returns an [Engine]; its data ends with the process. The
-// package imports only package storage.
+// package imports only package storage and its package backup.
 package memory
 
 import (
 	"bytes"
 	"context"
-	"encoding/gob"
-	"errors"
-	"fmt"
 	"io"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/backup"
 )
 
 // Engine is a [storage.Engine] in memory. Updates run one at a time; a View
@@ -82,38 +80,40 @@ func (e *Engine) usable(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// pair is a key and its value in a backup.
-type pair struct{ Key, Val []byte }
-
 // Backup implements [storage.Backuper].
-func (e *Engine) Backup(ctx context.Context, w io.Writer) error {
+func (e *Engine) Backup(ctx context.Context, w io.Writer) (err error) {
 	if err := e.usable(ctx); err != nil {
 		return err
 	}
-	var pairs []pair
+	b := backup.NewWriter(w)
 	e.root.Load().scan(nil, nil, func(key, val []byte) bool {
-		pairs = append(pairs, pair{key, val})
-		return true
+		err = b.Add(backup.Entry{Key: key, Val: val})
+		return err == nil
 	})
-	return gob.NewEncoder(w).Encode(pairs)
+	if err != nil {
+		return err
+	}
+	return b.Close()
 }
 
 // Restore implements [storage.Backuper].
 func (e *Engine) Restore(ctx context.Context, r io.Reader) error {
-	var pairs []pair
-	if err := gob.NewDecoder(r).Decode(&pairs); err != nil {
-		return fmt.Errorf("reading the backup: %w", err)
-	}
 	return e.Update(ctx, func(t storage.Txn) error {
 		if t.(*txn).root != nil {
-			return errors.New("the engine is not empty")
+			return storage.ErrNotEmpty
 		}
-		for _, p := range pairs {
-			if err := t.Set(p.Key, p.Val, time.Time{}); err != nil {
+		for b := backup.NewReader(r); ; {
+			entry, err := b.Next()
+			if err == io.EOF {
+				return nil
+			}
+			if err != nil {
+				return err
+			}
+			if err := t.Set(entry.Key, entry.Val, time.Time{}); err != nil {
 				return err
 			}
 		}
-		return nil
 	})
 }
 

@@ -18,7 +18,7 @@ const format = 1
 type statements struct {
 	create, look, take, end, locked, fence, terminate string
 	beat, write, burn, outcome                        string
-	get, scan, scanUp, purge                          string
+	get, scan, scanUp, all, fill, purge               string
 }
 
 func statementsOf(schema string) statements {
@@ -69,6 +69,8 @@ func statementsOf(schema string) statements {
 		get:    in(`select value from {}.kv where key = $1`),
 		scan:   in(`select key, value from {}.kv where key >= $1 and key < $2 order by key limit $3`),
 		scanUp: in(`select key, value from {}.kv where key >= $1 order by key limit $2`),
+		all:    in(`select key, value, purge from {}.kv order by key`),
+		fill:   in(`copy {}.kv (key, value, purge) from stdin binary`),
 		purge: in(`delete from {}.kv where key in (select key from {}.kv
 			where purge > 0 and purge < extract(epoch from clock_timestamp()) - 60 limit 1000 for update skip locked)`),
 	}
