@@ -96,8 +96,8 @@ func closeBody(req *http.Request) {
 
 // exchange sends a message and reads the head of its answer. If that fails, nothing touches the
 // message any more, and again reports whether it may be sent on another connection.
-func (t *Transport) exchange(req *http.Request, m *message, c *conn) (e *exchange, again bool, err error) {
-	e = &exchange{pool: t.pool, conn: c, owned: c}
+func (t *Transport) exchange(req *http.Request, m *message, c *conn) (_ *exchange, again bool, err error) {
+	e := &exchange{pool: t.pool, conn: c, owned: c}
 	e.resp.Request, e.resp.TLS = req, c.tls
 	reused := c.reused
 	ctx := req.Context()
