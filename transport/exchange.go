@@ -348,8 +348,8 @@ func (e *exchange) fail(err error) (aborted bool) {
 	switch {
 	case e.cause != nil: // nobody sets it after release
 		err, aborted = e.cause, true
-	case e.sendErr != nil && e.framing == noBody && e.resp.Body == nil:
-		err = e.sendErr // there was no answer because of it
+	case e.framing == noBody && e.resp.Body == nil && isHangUp(e.sendErr):
+		err = e.sendErr // there was no answer because of it; another error may come from release
 	}
 	e.err = unexpected(err)
 	return aborted
