@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -232,7 +233,7 @@ func (b *bench) browse(ctx context.Context, s *site) (p sample, err error) {
 	}
 	defer g.stop()
 	browser := visitor{gateway: g, session: s.keys[0], times: max(b.turns.Rounds, 3), sizes: make(map[string]int64)}
-	seen := make(map[string]bool)
+	seen, slowest := make(map[string]bool), ""
 	for queue := []string{consoleRoot}; len(queue) > 0; queue = queue[1:] {
 		path, _, _ := strings.Cut(queue[0], "?")
 		kind := ids.ReplaceAllString(path, "/*")
@@ -245,9 +246,12 @@ func (b *bench) browse(ctx context.Context, s *site) (p sample, err error) {
 			return p, err
 		}
 		p.Units++
-		p.P50, p.Weight = max(p.P50, v.median), max(p.Weight, v.weight)
+		if p.Weight = max(p.Weight, v.weight); v.median > p.P50 {
+			p.P50, slowest = v.median, path
+		}
 		queue = append(queue, v.links...)
 	}
+	fmt.Fprintf(os.Stderr, "%s: of %d pages the slowest is %s, %v\n", s.name, p.Units, slowest, p.P50)
 	if p.Units < 40 {
 		return p, fmt.Errorf("the pages link to %d others only", p.Units)
 	}

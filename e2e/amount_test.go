@@ -83,8 +83,11 @@ var prices = map[string]price{
 }
 
 // onDisconnect is the setting of a model for calls whose clients disconnect, if
-// it is not the default. m-1 has a price of reasoning, so its calls continue.
-var onDisconnect = map[string]string{"m-2": "on_disconnect cancel"}
+// it is not the default. m-1 has a price of reasoning, so its calls continue. So do calls without a
+// stream, and streams of images.
+var onDisconnect = map[string]string{
+	"m-2": "on_disconnect cancel", "gpt-image-2": "on_disconnect cancel", "tts-2": "on_disconnect cancel", "whisper-2": "on_disconnect cancel",
+}
 
 // lines returns the price as lines of a Caddyfile.
 func (p price) lines(model string) string {

@@ -23,13 +23,10 @@ func (i callGenerator) text(most int) string {
 	return text.String()
 }
 
-// scriptedCall draws a call with one of three kinds of ending, equally likely.
+// scriptedCall draws a call whose answer is a stream of text.
 func (i callGenerator) scriptedCall(number int) *scriptedCall {
-	k := &scriptedCall{
-		number: number, status: 200, maxTokens: 2048, prompt: i.text(200), received: make(chan struct{}), gone: make(chan struct{}),
-		path:  []string{"/v1/messages", "/v1/chat/completions", "/v1/completions", "/v1/responses"}[[]int{0, 0, 1, 2, 3, 3}[i.IntN(6)]],
-		model: []string{"m-1", "m-2"}[i.IntN(2)],
-	}
+	k := i.newCall(number)
+	k.path = []string{"/v1/messages", "/v1/chat/completions", "/v1/completions", "/v1/responses"}[[]int{0, 0, 1, 2, 3, 3}[i.IntN(6)]]
 	switch k.path {
 	case "/v1/messages":
 		k.events = i.message()
@@ -38,15 +35,40 @@ func (i callGenerator) scriptedCall(number int) *scriptedCall {
 	default:
 		k.events = i.completion(k.path)
 	}
+	i.ending(k)
+	return k
+}
+
+// newCall draws what all calls have.
+func (i callGenerator) newCall(number int) *scriptedCall {
+	return &scriptedCall{
+		number: number, status: 200, maxTokens: 2048, prompt: i.text(200), received: make(chan struct{}), gone: make(chan struct{}),
+		model: []string{"m-1", "m-2"}[i.IntN(2)],
+	}
+}
+
+// ending draws the ending of a call: one of three kinds, equally likely.
+func (i callGenerator) ending(k *scriptedCall) {
+	breaks := []ending{dropped, split, truncated, failed}
+	switch {
+	case k.surface == nil || k.mediaType == "":
+	case k.opaque:
+		breaks = breaks[:1]
+	default: // JSON
+		breaks = []ending{dropped, truncated}
+	}
 	last := 0 // the event that completes the answer
 	for !k.events[last].last {
 		last++
 	}
-	switch number % 3 {
+	switch k.number % 3 {
 	case 0:
 		k.end, k.stop = whole, len(k.events)
 	case 1:
 		k.end, k.stop = clientGone, i.IntN(len(k.events)+1)
+		if k.surface != nil && k.opaque {
+			k.stop = min(k.stop, last) // the client cannot know that it has everything
+		}
 		if k.stop > 0 && k.events[k.stop-1].hidden {
 			k.stop++ // the client disconnects after it has read something
 		}
@@ -54,18 +76,17 @@ func (i callGenerator) scriptedCall(number int) *scriptedCall {
 			k.end, k.stop = clientGoneUnnoticed, last+1
 		}
 	default:
-		k.end = []ending{dropped, split, truncated, failed}[i.IntN(4)]
+		k.end = breaks[i.IntN(len(breaks))]
 		k.stop = i.IntN(last + 1)
 		switch {
 		case k.end == split:
-			k.stop = i.IntN(last)
+			k.stop = i.IntN(max(last, 1))
 		case k.end == dropped && i.IntN(8) == 0:
 			k.stop = -1
 		case i.IntN(12) == 0:
 			k.end, k.stop, k.status = rejected, -1, []int{400, 429, 500, 529}[i.IntN(4)]
 		}
 	}
-	return k
 }
 
 // behindAnother makes the call ask for a model that fails, so that the model of the call answers as

@@ -9,15 +9,17 @@
 //
 //	go test ./...
 //
-// Two flags make the endurance tests longer: -stream.length is how long a
-// stream continues through reloads, and -kill.rounds is how often the process
-// is killed. Random choices come from a seed, which the tests log and which
-// -seed sets.
+// Three flags make the endurance tests longer: -stream.length is how long a
+// stream continues through reloads, -kill.rounds is how often the process is
+// killed, and -sum.calls is how many random calls of all routes are compared
+// with the ledger. Random choices come from a seed, which the tests log and
+// which -seed sets.
 //
 // The tests of money share these files:
 //
 //	amount_test.go         nano-units, prices and independent arithmetic
 //	scripted_call_test.go  a call with the behaviour of both sides, and the billing rule
+//	surface_call_test.go   the same for answers that are no stream of text
 //	run_call_test.go       how both sides perform it
 //	payment_test.go        purchases, renewals, top-ups and credits
 //	workload_test.go       all of these concurrently, and the expected ledger

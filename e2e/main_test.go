@@ -16,6 +16,7 @@ import (
 var (
 	streamLength = flag.Duration("stream.length", 20*time.Second, "duration of a stream during reloads")
 	killRounds   = flag.Int("kill.rounds", 12, "number of kills of the process during payments; a third more during tasks, a third during other writes")
+	sumCalls     = flag.Int("sum.calls", 2000, "number of random calls that are compared with the ledger and the log")
 	seed         = flag.Uint64("seed", 0, "seed of random choices; zero: a random seed")
 )
 

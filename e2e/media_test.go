@@ -2,11 +2,8 @@ package e2e
 
 import (
 	"bytes"
-	"context"
 	"encoding/base64"
-	"fmt"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -122,112 +119,4 @@ func TestTheOpenAISDKSpeaksAndListens(t *testing.T) {
 	if err != nil || translated.Text != "hello" {
 		t.Errorf("the translation is %v, %v", translated, err)
 	}
-}
-
-// mediaCalls is the number of random calls of images and audio.
-const mediaCalls = 300
-
-// TestMediaCallsThatBreakOffAreChargedByWhatCame makes random calls of images and audio, of which most
-// break off, and compares the ledger with the log and with what the backend has sent.
-func TestMediaCallsThatBreakOffAreChargedByWhatCame(t *testing.T) {
-	t.Parallel()
-	type plan struct {
-		path, body, mediaType string
-		parts                 []string // of the answer
-		stop                  int      // parts that are sent
-		cost                  nano     // if a part is sent
-	}
-	plans := make(map[string]*plan)
-	random := newCallGenerator(t)
-	b := newBackend(t, func(s *scriptWriter, a *recordedRequest) {
-		p := plans[a.Header.Get(scriptHeader)]
-		if p.stop == 0 {
-			panic(http.ErrAbortHandler)
-		}
-		s.writeHeader(http.StatusOK, "Content-Type", p.mediaType, "Content-Length", fmt.Sprint(len(strings.Join(p.parts, ""))))
-		for _, part := range p.parts[:p.stop] {
-			s.write(part)
-		}
-		if p.stop < len(p.parts) {
-			panic(http.ErrAbortHandler)
-		}
-	})
-	config := forwarding(b)
-	config.Money = mediaPrices
-	config.Log = "INFO"
-	g := running(t, config, b)
-	g.post("/modelgate/wallets/ada/credit", map[string]any{"amount": "1000.00", "reason": "test"}, nil)
-	due := nano(0)
-	for n := range mediaCalls {
-		p := &plan{mediaType: "text/event-stream"}
-		switch random.IntN(3) {
-		case 0: // images as a stream, of which each costs 0.04
-			images := 1 + random.IntN(3)
-			p.path, p.body = "/v1/images/generations", fmt.Sprintf(`{"model":"gpt-image-2","prompt":"x","stream":true,"n":%d,"partial_images":1}`, images)
-			for range images {
-				for _, kind := range []string{"partial_image", "completed"} {
-					p.parts = append(p.parts, event("image_generation."+kind, fmt.Sprintf(`{"type":"image_generation.%s","b64_json":"QUJD"}`, kind)))
-				}
-			}
-			p.stop = random.IntN(len(p.parts) + 1)
-			p.cost = nano(max(p.stop/2, min(p.stop, 1))) * 40_000_000
-		case 1: // speech: all characters count as soon as a byte came
-			text := random.text(40)
-			p.path, p.body, p.mediaType = "/v1/audio/speech", fmt.Sprintf(`{"model":"tts-1","voice":"alloy","input":%s}`, quoted(text)), "audio/mpeg"
-			p.parts = []string{"ID3", "sound", "more"}
-			p.stop = random.IntN(4)
-			p.cost = nano(len([]rune(text))) * 15_000
-		default: // a recording as WAV, whose length is known
-			seconds := 1 + random.IntN(5)
-			p.path, p.mediaType = "/v1/audio/transcriptions", "text/plain"
-			sound := "RIFF\x00\x00\x00\x00WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00\x64\x00\x00\x00\x64\x00\x00\x00\x01\x00\x08\x00data" +
-				string([]byte{byte(seconds * 100), byte(seconds * 100 >> 8), 0, 0}) + strings.Repeat("\x80", seconds*100)
-			p.body = "--b\r\nContent-Disposition: form-data; name=\"model\"\r\n\r\nwhisper-1\r\n--b\r\nContent-Disposition: form-data; name=\"response_format\"\r\n\r\ntext\r\n" +
-				"--b\r\nContent-Disposition: form-data; name=\"file\"; filename=\"a.wav\"\r\n\r\n" + sound + "\r\n--b--\r\n"
-			p.parts = []string{"what ", "it ", "says"}
-			p.stop = random.IntN(4)
-			p.cost = nano(seconds) * 100_000
-		}
-		if p.stop > 0 {
-			due += p.cost
-		}
-		plans[fmt.Sprint(n)] = p
-	}
-	inParallel(16, mediaCalls, func(n int) {
-		p := plans[fmt.Sprint(n)]
-		contentType := "application/json"
-		if strings.HasPrefix(p.body, "--b") {
-			contentType = "multipart/form-data; boundary=b"
-		}
-		req := g.request(context.Background(), p.path, p.body, "Authorization", "Bearer "+g.Key, scriptHeader, fmt.Sprint(n))
-		req.Header.Set("Content-Type", contentType)
-		resp, err := http.DefaultTransport.RoundTrip(req)
-		if err != nil {
-			t.Errorf("call %d: %v", n, err)
-			return
-		}
-		got, err := io.ReadAll(resp.Body)
-		resp.Body.Close()
-		if want := strings.Join(p.parts, ""); p.stop == len(p.parts) && (err != nil || string(got) != want) {
-			t.Errorf("call %d of %s got %d %q, %v", n, p.path, resp.StatusCode, got, err)
-		}
-	})
-	g.awaitCalls("ada", mediaCalls)
-	w := g.walletAtRest("ada")
-	if spent := nano(1_000_000_000_000) - w.Balance; spent != due || total(g.report("ada")).Cost != due {
-		t.Errorf("the wallet paid %v, the report has %v, the backend's answers cost %v", spent, total(g.report("ada")).Cost, due)
-	}
-	logged := nano(0)
-	for _, line := range g.process.callLines(mediaCalls) {
-		logged += line.Cost
-	}
-	if logged != due {
-		t.Errorf("the log has %v, the backend's answers cost %v", logged, due)
-	}
-	for _, a := range b.requests() {
-		if p := plans[a.Header.Get(scriptHeader)]; string(a.Body) != p.body {
-			t.Errorf("the backend got %q for %q", a.Body, p.body)
-		}
-	}
-	g.verify()
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -48,6 +49,10 @@ func (r *scriptSet) serve(s *scriptWriter, a *recordedRequest) {
 			return
 		}
 	}
+	if k.surface != nil && k.asked == "" && string(a.Body) != k.request() {
+		respond(http.StatusTeapot, `{"error":{"message":"not the request of the script"}}`)(s, a)
+		return
+	}
 	switch {
 	case k.end == rejected:
 		respond(k.status, `{"type":"error","error":{"type":"api_error","message":"no"}}`)(s, a)
@@ -55,7 +60,11 @@ func (r *scriptSet) serve(s *scriptWriter, a *recordedRequest) {
 	case k.stop < 0:
 		panic(http.ErrAbortHandler)
 	}
-	s.writeHeader(http.StatusOK, "Content-Type", "text/event-stream")
+	mediaType := "text/event-stream"
+	if k.surface != nil {
+		mediaType = cmp.Or(k.mediaType, mediaType)
+	}
+	s.writeHeader(http.StatusOK, "Content-Type", mediaType)
 	for n, u := range k.events[:k.stop] {
 		if k.release != nil && n == k.stop/2 {
 			close(k.waiting)
@@ -110,6 +119,9 @@ func (g *gateway) runCall(ctx context.Context, transport http.RoundTripper, key 
 	ctx, leave := context.WithTimeout(ctx, callTimeout)
 	defer leave()
 	req := g.request(ctx, k.path, k.request(), "Authorization", "Bearer "+key, scriptHeader, strconv.Itoa(k.number))
+	if k.surface != nil && k.contentType != "" {
+		req.Header.Set("Content-Type", k.contentType)
+	}
 	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return err
@@ -144,7 +156,7 @@ func (g *gateway) runCall(ctx context.Context, transport http.RoundTripper, key 
 	}
 	rest, err := io.ReadAll(resp.Body)
 	switch {
-	case k.end == whole && err == nil && len(rest) == 0:
+	case (k.end == whole || k.endsWhole()) && err == nil && len(rest) == 0:
 	case k.end == failed && err == nil && string(rest) == k.failure():
 	case k.end != whole && k.end != failed && (err != nil || strings.Contains(string(rest), `"error"`)):
 	default:

@@ -34,6 +34,8 @@ type scriptedCall struct {
 	id    string    // request id in the answer
 	ended time.Time // when the client had the whole answer, or disconnected
 	span  span      // the prices that may apply
+
+	*surface // nil: the answer is a stream of text
 }
 
 // ending is how a call ends.
@@ -60,6 +62,9 @@ type scriptEvent struct {
 	output  *tokens
 	last    bool // the answer is complete
 	hidden  bool // the client did not request it and does not get it
+
+	images, partialImages int64
+	seconds               int64 // of the recording, as reported
 }
 
 // charge is the billing rule. It returns the tokens that count, the end of the
@@ -95,7 +100,7 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 	switch {
 	case k.end == clientGone && !had:
 		ended = "client_gone"
-	case complete:
+	case complete || k.endsWhole():
 		ended = "complete"
 	default:
 		ended = "upstream_error"
@@ -105,11 +110,21 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 	}
 
 	usage = "reported"
+	if k.byUnits() {
+		if _, guessed := k.counted(); guessed {
+			usage = "estimated"
+		}
+		return tokens{}, tokens{}, ended, usage
+	}
 	if input == nil {
 		input, usage = &tokens{}, "estimated"
 	}
 	claimed = *input
-	if asked := third(int64(len(k.prompt))); (!complete || usage == "estimated") && asked > input.all() {
+	textBytes, prompts := int64(len(k.prompt)), int64(1)
+	if k.surface != nil {
+		textBytes, prompts = k.textBytes, k.prompts
+	}
+	if asked := third(textBytes); (!complete || usage == "estimated") && asked > input.all() {
 		more := *input
 		more.Input += asked - input.all()
 		input, usage = &more, "estimated"
@@ -123,7 +138,7 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 		output, usage = &tokens{Output: delivered - output.Reasoning, Reasoning: output.Reasoning}, "estimated"
 	}
 	t = input.plus(*output)
-	t.Input = min(t.Input, contextTokens)             // calls that report more have no other kind of input
+	t.Input = min(t.Input, contextTokens*prompts)     // calls that report more have no other kind of input
 	t.Output = min(t.Output, k.maxTokens-t.Reasoning) // and no other kind of output
 	return t, claimed, ended, usage
 }
@@ -131,7 +146,7 @@ func (k *scriptedCall) bill() (t, claimed tokens, ended, usage string) {
 // uncollected returns the price of reported usage beyond the limits of the call.
 func (k *scriptedCall) uncollected(p price) nano {
 	t, claimed, _, usage := k.bill()
-	if usage == "none" {
+	if usage == "none" || k.byUnits() {
 		return 0
 	}
 	return max(p.of(claimed)-p.of(t), 0)
@@ -159,8 +174,12 @@ func (k *scriptedCall) continues() bool { return k.endsWithoutClient() && onDisc
 // cost returns the cost of the call at a price.
 func (k *scriptedCall) cost(p price) nano {
 	t, _, usage := k.charge()
-	if usage == "none" {
+	switch {
+	case usage == "none":
 		return 0
+	case k.byUnits():
+		n, _ := k.counted()
+		return nano(n) * k.unit
 	}
 	return p.of(t)
 }
@@ -173,6 +192,9 @@ func (k *scriptedCall) request() string { return k.requestOf(cmp.Or(k.asked, k.m
 
 // requestOf returns the request body with this model.
 func (k *scriptedCall) requestOf(model string) string {
+	if k.surface != nil {
+		return strings.Replace(k.body, "MODEL", model, 1)
+	}
 	switch k.path {
 	case "/v1/messages":
 		return fmt.Sprintf(`{"model":%q,"max_tokens":%d,"stream":true,"messages":[{"role":"user","content":%s}]}`, model, k.maxTokens, quoted(k.prompt))

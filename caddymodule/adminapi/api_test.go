@@ -73,6 +73,7 @@ func TestAdminRoutesRefuseInvalidRequests(t *testing.T) {
 		{"POST", "/modelgate/mismatches/x/resolve", body{"reason": "y"}, 404, "NOT_FOUND", "id"},
 		{"POST", "/modelgate/mismatches/x/resolve", body{}, 400, "MISSING_PARAMETER", "reason"},
 		{"GET", "/modelgate/payments?group=user", nil, 400, "INVALID_PARAMETER", "group"},
+		{"GET", "/modelgate/payments?totals=true&format=csv", nil, 400, "INVALID_PARAMETER", "totals"},
 		{"GET", "/modelgate/ledger?to=tomorrow", nil, 400, "INVALID_PARAMETER", "to"},
 		{"GET", "/modelgate/secret/rotate", nil, 404, "NOT_FOUND", ""},
 		{"GET", "/modelgate/", nil, 404, "NOT_FOUND", ""},

@@ -48,11 +48,47 @@ func (row *PaymentRow) add(kind journal.Kind, amount money.Amount) {
 	}
 }
 
+// PaymentReport is a report on payments. It has the totals of all days if the request has `totals`.
+type PaymentReport struct {
+	Page[PaymentRow]
+	Totals []PaymentRow `json:"totals,omitempty"`
+}
+
+// paymentSums are the sums of a report by their grouped fields.
+type paymentSums map[PaymentRow]*PaymentRow
+
+// add adds a transfer of an order.
+func (sums paymentSums) add(group PaymentRow, o *records.OrderRecord, x *journal.Transfer) {
+	if sums[group] == nil {
+		sums[group] = new(group)
+	}
+	for _, leg := range x.Legs {
+		if leg.Account.Family() == journal.Paid(o.Provider) {
+			sums[group].add(x.Kind, -leg.Amount)
+		}
+	}
+}
+
+// rows returns the sums in their order.
+func (sums paymentSums) rows() []PaymentRow {
+	rows := make([]PaymentRow, 0, len(sums))
+	for _, row := range sums {
+		rows = append(rows, *row)
+	}
+	slices.SortFunc(rows, func(a, b PaymentRow) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Currency, b.Currency))
+	})
+	return rows
+}
+
 // reportPayments adds up the amounts that payment services have collected from users. All amounts
 // come from the ledger: net is the change of the accounts of the services.
 func reportPayments(c *call) (any, error) {
 	from, until := c.span()
-	by := c.q.Values["group"]
+	by, totals := c.q.Values["group"], c.q.Flag("totals")
+	if totals && c.q.Word("format", "json", "csv") == "csv" {
+		c.q.Refuse("totals", "is for JSON")
+	}
 	for _, group := range by {
 		if group != "day" && group != "provider" {
 			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, provider", group)
@@ -61,39 +97,32 @@ func reportPayments(c *call) (any, error) {
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	sums := make(map[PaymentRow]*PaymentRow) // the keys have only the grouped fields
+	sums, ofAllDays := make(paymentSums), make(paymentSums)
 	err := c.Billing.ScanPayments(c.ctx(), from, func(o *records.OrderRecord, x *journal.Transfer) {
 		at := time.UnixMilli(x.Time)
 		if !until.IsZero() && !at.Before(until) {
 			return
 		}
 		row := PaymentRow{Currency: o.Currency}
-		if slices.Contains(by, "day") {
-			row.Day = journal.DayOf(at)
-		}
 		if slices.Contains(by, "provider") {
 			row.Provider = o.Provider
 		}
-		if sums[row] == nil {
-			sums[row] = new(row)
+		if totals {
+			ofAllDays.add(row, o, x)
 		}
-		for _, leg := range x.Legs {
-			if leg.Account.Family() == journal.Paid(o.Provider) {
-				sums[row].add(x.Kind, -leg.Amount)
-			}
+		if slices.Contains(by, "day") {
+			row.Day = journal.DayOf(at)
 		}
+		sums.add(row, o, x)
 	})
-	if err != nil {
+	switch {
+	case err != nil:
 		return nil, err
+	case totals:
+		return PaymentReport{Page[PaymentRow]{Items: sums.rows()}, ofAllDays.rows()}, nil
+	default:
+		return reported(c, sums.rows(), WritePaymentsCSV)
 	}
-	rows := make([]PaymentRow, 0, len(sums))
-	for _, row := range sums {
-		rows = append(rows, *row)
-	}
-	slices.SortFunc(rows, func(a, b PaymentRow) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Currency, b.Currency))
-	})
-	return reported(c, rows, WritePaymentsCSV)
 }
 
 // exportLedger streams all transfers as CSV, one line for each leg. It omits memo accounts, so the

@@ -189,6 +189,13 @@ func TestAStreamOfImagesIsForwardedAndCharged(t *testing.T) {
 
 	g.Backend.On("paint-failed", gatetest.Stream("event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"no\"}}\n\n"))
 	wantMedia(t, g, respond(t, g, images, key.Secret, strings.Replace(body, "draw", "paint-failed", 1)), "images", "upstream_error", "none", "0.00")
+
+	whole := event("image_generation.completed", "")
+	g.Backend.On("paint-half", gatetest.Stream(whole)) // of two images
+	two := strings.Replace(body, `"draw"`, `"paint-half","n":2`, 1)
+	wantMedia(t, g, respond(t, g, images, key.Secret, two), "images", "complete", "reported", "0.04")
+	g.Backend.On("paint-broken", gatetest.Stream(whole, "event: error\ndata: {\"type\":\"error\",\"error\":{\"message\":\"no\"}}\n\n"))
+	wantMedia(t, g, respond(t, g, images, key.Secret, strings.Replace(two, "paint-half", "paint-broken", 1)), "images", "upstream_error", "reported", "0.04")
 	g.Verify(t)
 }
 

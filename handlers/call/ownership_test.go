@@ -1,8 +1,10 @@
 package call_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -42,9 +44,15 @@ func newVendor(t *testing.T, pace time.Duration) *vendor {
 		v.seen = append(v.seen, r.Method+" "+r.RequestURI)
 		down := v.down
 		v.mu.Unlock()
+		body, _ := io.ReadAll(r.Body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		switch {
 		case down:
 			w.WriteHeader(http.StatusInternalServerError)
+		case bytes.Contains(body, []byte(`"input":"a container"`)):
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprintf(w, `{"id":"resp_%[1]d","object":"response","status":"completed","output":[{"id":"ci_%[1]d","type":"code_interpreter_call",`+
+				`"container_id":"cntr_%[1]d","code":"1","outputs":[]}],"usage":{"input_tokens":3,"output_tokens":1,"total_tokens":4}}`, v.requests())
 		default:
 			_ = d.ServeHTTP(w, r, none)
 		}
@@ -75,7 +83,7 @@ func ownConfig(upstreams ...string) gatetest.Config {
 }
 
 // made has the ids of the objects of one user.
-type made struct{ response, item, conversation, conversationItem string }
+type made struct{ response, item, conversation, conversationItem, container string }
 
 // memberAt returns the member of a JSON answer at a path of names and indexes.
 func memberAt(t *testing.T, body string, path ...any) string {
@@ -104,7 +112,8 @@ func makeObjects(t *testing.T, g *gatetest.Gate, key gatetest.Key) (m made) {
 	m.conversation = memberAt(t, two.Body, "id")
 	items := g.Do(t, http.MethodGet, "/v1/conversations/"+m.conversation+"/items", headersFor(responses, key.Secret), "")
 	m.conversationItem = memberAt(t, items.Body, "data", 0, "id")
-	if m.response == "" || m.item == "" || m.conversation == "" || m.conversationItem == "" {
+	m.container = memberAt(t, respond(t, g, responses, key.Secret, `{"model":"priced","input":"a container"}`).Body, "output", 0, "container_id")
+	if m.container == "" || m.response == "" || m.item == "" || m.conversation == "" || m.conversationItem == "" {
 		t.Fatalf("not all objects were made: %+v\n%s\n%s\n%s", m, one.Body, two.Body, items.Body)
 	}
 	return m
@@ -140,6 +149,8 @@ var places = []struct{ method, path, body string }{
 	{"POST", "/v1/responses", `{"model":"priced","input":[{"role":"user","content":"x"},{"type":"item_reference","id":"OWNITEM"},{"type":"item_reference","id":"ITEM"}]}`},
 	{"POST", "/v1/responses", `{"model":"priced","input":[{"type":"reasoning","id":"ITEM","summary":[]}]}`},
 	{"POST", "/v1/responses", `{"model":"priced","input":"x","tools":[{"type":"function","name":"f","container":"CNTR"}]}`},
+	{"POST", "/v1/responses", `{"model":"priced","input":[{"role":"user","content":"x"},{"type":"code_interpreter_call","id":"ITEM","code":"1","container_id":"CNTR"}]}`},
+	{"POST", "/v1/responses", `{"model":"priced","input":[{"role":"user","content":"x"},{"type":"code_interpreter_call","id":"OWNITEM","code":"1","container_id":"CNTR"}]}`},
 	{"POST", "/v1/responses/input_tokens", `{"model":"priced","input":"x","previous_response_id":"RESP"}`},
 	{"POST", "/v1/responses/input_tokens", `{"model":"priced","input":"x","conversation":"CONV"}`},
 	{"POST", "/v1/responses/compact", `{"model":"priced","input":"x","previous_response_id":"RESP"}`},
@@ -154,16 +165,16 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 	g.Credit(t, bob.UserID, "100.00")
 	hers, his := makeObjects(t, g, alice), makeObjects(t, g, bob)
 	before := v.requests()
-	fill := func(text string, m made, container string) string {
+	fill := func(text string, m made) string {
 		return strings.NewReplacer("OWNRESP", his.response, "OWNITEM", his.item, "OWNCONV", his.conversation,
-			"RESP", m.response, "CITEM", m.conversationItem, "ITEM", m.item, "CONV", m.conversation, "CNTR", container).Replace(text)
+			"RESP", m.response, "CITEM", m.conversationItem, "ITEM", m.item, "CONV", m.conversation, "CNTR", m.container).Replace(text)
 	}
-	unknown := made{"resp_unknown", "msg_unknown", "conv_unknown", "msg_unknown2"}
+	unknown := made{"resp_unknown", "msg_unknown", "conv_unknown", "msg_unknown2", "cntr_unknown"}
 	for _, place := range places {
 		var answers []string
 		for _, m := range []made{hers, unknown} {
-			got := g.Do(t, place.method, fill(place.path, m, "cntr_unknown"), headersFor(responses, bob.Secret), fill(place.body, m, "cntr_unknown"))
-			body := strings.NewReplacer(m.response, "X", m.conversationItem, "X", m.item, "X", m.conversation, "X", got.RequestID(), "").Replace(string(got.Body))
+			got := g.Do(t, place.method, fill(place.path, m), headersFor(responses, bob.Secret), fill(place.body, m))
+			body := strings.NewReplacer(m.response, "X", m.conversationItem, "X", m.item, "X", m.conversation, "X", m.container, "X", got.RequestID(), "").Replace(string(got.Body))
 			got.Header.Del("X-Request-Id")
 			got.Header.Del("Date")
 			got.Header.Del("Content-Length") // the ids differ in length
@@ -188,7 +199,7 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 		`{"model":"priced","input":"x","background":"true"}`, `{"model":"priced","input":"x","deferred":true}`,
 		`{"model":"priced","input":"x","tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]}`, `{"model":"priced","input":"x","prompt":{"id":"pmpt_1"}}`,
 	} {
-		if got := respond(t, g, responses, bob.Secret, fill(body, hers, "")); got.Status != http.StatusBadRequest {
+		if got := respond(t, g, responses, bob.Secret, fill(body, hers)); got.Status != http.StatusBadRequest {
 			t.Errorf("%s is answered %d %s", body, got.Status, got.Body)
 		}
 	}
@@ -206,15 +217,15 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 		return strings.Count(a.method, "DELETE")*len(a.path) - strings.Count(b.method, "DELETE")*len(b.path)
 	})
 	for _, place := range places {
-		if strings.Contains(place.body, "CNTR") || strings.Contains(place.body, "reasoning") || strings.HasPrefix(place.method, "DELETE") {
+		if strings.Contains(place.body, "reasoning") || strings.HasPrefix(place.method, "DELETE") {
 			continue
 		}
-		if got := g.Do(t, place.method, fill(place.path, his, ""), headersFor(responses, bob.Secret), fill(place.body, his, "")); got.Status != http.StatusOK {
+		if got := g.Do(t, place.method, fill(place.path, his), headersFor(responses, bob.Secret), fill(place.body, his)); got.Status != http.StatusOK {
 			t.Errorf("the owner: %s %s %s is answered %d %s", place.method, place.path, place.body, got.Status, got.Body)
 		}
 	}
 	for _, path := range []string{"/v1/conversations/OWNCONV/items/CITEM", "/v1/conversations/CONV", "/v1/responses/RESP"} {
-		path = fill(path, his, "")
+		path = fill(path, his)
 		if got := g.Do(t, "DELETE", path, headersFor(responses, bob.Secret), ""); got.Status != http.StatusOK {
 			t.Errorf("DELETE %s is answered %d %s", path, got.Status, got.Body)
 		}

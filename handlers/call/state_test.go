@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 	"github.com/caddy-modelgate/modelgate/internal/strictform"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
@@ -227,6 +228,50 @@ func TestNoRouteLetsAStatefulMemberPassUnlessStateIsShared(t *testing.T) {
 			if f := new(modelcall.Request).Parse(rt.schema, []byte(body), true); f != nil {
 				t.Errorf("%s with state shared: %s is refused: %v", rt.name, body, f)
 			}
+		}
+	}
+}
+
+// TestEveryPricedRouteRefusesAnUndeclaredMember plants a member that no schema declares.
+func TestEveryPricedRouteRefusesAnUndeclaredMember(t *testing.T) {
+	t.Parallel()
+	tried := map[string]int{}
+	try := func(rt *route, q *modelcall.Request, body []byte, f *fault.Fault, param string) {
+		t.Helper()
+		tried[rt.name]++
+		if f == nil {
+			f = q.RefuseUnpriced(body, nil)
+		}
+		if f == nil || f.Code != fault.UnpricedOption || f.Param != param {
+			t.Errorf("%s: %s: want UNPRICED_OPTION at %s, got %v", rt.name, body, param, f)
+		}
+	}
+	const planted = `"undeclared":{"x":1}`
+	for _, rt := range allRoutes {
+		if rt.free {
+			continue
+		}
+		if rt.form != nil {
+			form, _ := statefulForm(t, rt, `"undeclared":"x"`)
+			q := new(modelcall.Request)
+			body, f := q.ParseForm(rt.form, form, false)
+			try(rt, q, body, f, "undeclared")
+		}
+		if rt.schema == nil {
+			continue
+		}
+		for _, c := range []struct{ where, member, param string }{
+			{"body", planted, "undeclared"}, {"body", `"extra_body":{` + planted + `}`, "extra_body.undeclared"}, {"tool", planted, "tools[0].undeclared"},
+		} {
+			if body, applies := statefulBody(rt, c.where, c.member); applies {
+				q := new(modelcall.Request)
+				try(rt, q, []byte(body), q.Parse(rt.schema, []byte(body), false), c.param)
+			}
+		}
+	}
+	for _, rt := range allRoutes {
+		if !rt.free && tried[rt.name] == 0 {
+			t.Errorf("nothing was planted on %s: %v", rt.name, tried)
 		}
 	}
 }

@@ -64,7 +64,7 @@ var adminRoutes = []struct {
 	{"GET", "mismatches", allRoles, nothingMore, "user provider payment kind status after limit"},
 	{"POST", "mismatches/{id}/resolve", financeRoles, nothingMore, ""},
 	{"GET", "sales", allRoles, nothingMore, "from to group format"},
-	{"GET", "payments", allRoles, nothingMore, "from to group format"},
+	{"GET", "payments", allRoles, nothingMore, "from to group totals format"},
 	{"GET", "ledger", allRoles, nothingMore, "from to"},
 	{"GET", "transfers/{transfer}", allRoles, nothingMore, ""},
 

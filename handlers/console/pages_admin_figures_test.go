@@ -97,16 +97,19 @@ func TestThePaymentsAndTheReceiptsEqualTheLedger(t *testing.T) {
 	}
 	into(t, b.does(t, "GET", "/api/admin/orders?totals=true", ""), &totals)
 	var receipts struct {
-		Items []struct{ Gross, Refunds, Disputes, Restored, Net string }
+		Items, Totals []struct{ Gross, Refunds, Disputes, Restored, Net string }
 	}
-	into(t, b.does(t, "GET", "/api/admin/payments", ""), &receipts)
+	into(t, b.does(t, "GET", "/api/admin/payments?totals=true", ""), &receipts)
 	want := []string{(-ledger["topup"]).String(), ledger["refund"].String(), ledger["dispute"].String(), (-ledger["restore"]).String(), net.String()}
 	for _, got := range totals.Totals {
 		if shown := []string{got.Paid, got.Refunded, got.Disputed, got.Restored, got.Net}; !slices.Equal(shown, want) {
 			t.Errorf("the payments have %q, the ledger %q", shown, want)
 		}
 	}
-	for _, got := range receipts.Items {
+	if len(receipts.Totals) != 1 {
+		t.Errorf("the receipts have the totals %v", receipts.Totals)
+	}
+	for _, got := range append(receipts.Items, receipts.Totals...) {
 		if shown := []string{got.Gross, got.Refunds, got.Disputes, got.Restored, got.Net}; !slices.Equal(shown, want) {
 			t.Errorf("the receipts have %q, the ledger %q", shown, want)
 		}

@@ -1,10 +1,11 @@
 package console_test
 
 import (
-	"html"
 	"net/url"
 	"strings"
 	"testing"
+
+	"golang.org/x/net/html"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
 )
@@ -212,5 +213,72 @@ func TestAddressesAndNamesOfUsersReachNoOtherPlace(t *testing.T) {
 		if answer.Status >= 500 || answer.Header.Get("X-Evil") != "" || strings.Contains(answer.Body, "<script>alert") {
 			t.Errorf("the name %q gets %d %v", name, answer.Status, answer.Header)
 		}
+	}
+}
+
+// hostileTexts are texts that users type.
+var hostileTexts = []string{
+	`"><script>alert(1)</script>`, `{{.Self}}`, "‮evil\u2066", "🌅 <img src=x onerror=alert(1)>", strings.Repeat("a<b", 3334), "' onmouseover='alert(1)", "javascript:alert(1)",
+}
+
+func TestHostileTextsAreShownAsTexts(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b := newBrowser(g)
+	b.registers(t)
+	b.jar["modelgate_language"] = "zh"
+	harmless := func(answer gatetest.Answer) {
+		t.Helper()
+		for _, tag := range []string{"<script>alert", "<img", "onmouseover='", `href="javascript:`} {
+			if strings.Contains(answer.Body, tag) {
+				t.Errorf("%d contains %s", answer.Status, tag)
+			}
+		}
+	}
+	for _, text := range hostileTexts {
+		made := b.fills(t, "/console/keys/new", "key_create", map[string]string{"name": text, "callback_url": text, "password": password})
+		shows(t, made, 400)
+		harmless(made)
+		if fields, _ := filled(t, made, "key_create"); fields.Get("name") != text {
+			t.Errorf("%.40q is lost", text)
+		}
+		named := b.fills(t, "/console/keys/new", "key_create", map[string]string{"name": text, "password": password})
+		harmless(named)
+		harmless(b.fills(t, "/console/security", "profile", map[string]string{"display_name": text}))
+		answer := b.visits(t, "POST", "/console/login", "User-Agent: "+strings.ReplaceAll(text, "\n", " ")+"\nContent-Type: application/x-www-form-urlencoded\n",
+			url.Values{"do": {"login"}, "username": {text}, "password": {password}}.Encode())
+		harmless(answer)
+	}
+	for _, path := range []string{"/console/keys", "/console/callbacks", "/console/security", "/console/activity", "/console/keys/new?name=%22%3E%3Cscript%3Ealert(1)%3C/script%3E"} {
+		harmless(b.page(t, path))
+	}
+	// A link fills no settings of a key.
+	key := b.makes(t, `"name":"mine"`)
+	if fields, _ := filled(t, b.page(t, "/console/keys/"+key.ID+"?do=key_change&callback_url=https://evil.example&name=evil"), "key_change"); fields.Get("callback_url") != "" || fields.Get("name") != "mine" {
+		t.Errorf("a link has filled %v", fields)
+	}
+}
+
+func TestThePagesOfOtherUsersDoNotExist(t *testing.T) {
+	t.Parallel()
+	g := start(t)
+	b, other := newBrowser(g), newBrowser(g)
+	b.registers(t)
+	other.registers(t)
+	key := other.makes(t, `"name":"other"`)
+	own := b.makes(t, `"name":"own"`)
+	shows(t, b.page(t, "/console/keys/"+key.ID), 404, "<code>NOT_FOUND</code>")
+	for _, action := range []string{"key_change", "key_rotate", "key_revoke", "callback_secret"} {
+		fields, _ := filled(t, b.page(t, "/console/keys/"+own.ID), action)
+		fields.Set("password", password)
+		shows(t, b.sends(t, "/console/keys/"+key.ID, fields), 404, "<code>NOT_FOUND</code>")
+	}
+	var sessions page[struct{ ID string }]
+	into(t, other.does(t, "GET", "/api/user/self/sessions/", ""), &sessions)
+	shows(t, b.sends(t, "/console/security", url.Values{"do": {"session_end"}, "id": {sessions.Items[0].ID}}), 404, "<code>NOT_FOUND</code>")
+	shows(t, b.sends(t, "/console/callbacks", url.Values{"do": {"callback_test"}, "key_id": {key.ID}}), 404, "<code>NOT_FOUND</code>")
+	shows(t, b.sends(t, "/console/callbacks", url.Values{"do": {"callback_redeliver"}, "id": {"evt_0"}}), 404, "<code>NOT_FOUND</code>")
+	if now := other.keys(t).Items[0]; now.State != "active" || now.Name != "other" {
+		t.Errorf("the key of the other user is %+v", now)
 	}
 }

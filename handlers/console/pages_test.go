@@ -116,7 +116,7 @@ func TestThePagesLeadInAndOut(t *testing.T) {
 		t.Errorf("the session before the log-out gets %d", answer.Status)
 	}
 	answer := b.sends(t, "/console/login", url.Values{"do": {"login"}, "username": {"walker"}, "password": {"wrong password"}})
-	shows(t, answer, 401, `value="walker"`)
+	shows(t, answer, 401, `value="walker"`, "<p>The user name or the password is wrong</p>")
 	if strings.Contains(answer.Body, "wrong password") {
 		t.Error("the page repeats the password")
 	}

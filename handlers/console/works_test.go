@@ -23,8 +23,8 @@ func init() {
 }
 
 // Works is a generation service that is controlled by the prompt. "done" succeeds at once,
-// "wrong" fails, and "stubborn" runs and cannot be cancelled. Any other prompt runs until it
-// is cancelled. Its texts and costs are for the operator only.
+// "wrong" fails, "stubborn" runs and cannot be cancelled, and "down" finds a service that is not
+// there. Any other prompt runs until it is cancelled. Its texts and costs are for the operator only.
 type Works struct{}
 
 // CaddyModule returns the Caddy module information.
@@ -45,6 +45,9 @@ func (*Works) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Submit implements backends.Backend.
 func (*Works) Submit(_ context.Context, job backends.Job) (backends.Ref, error) {
+	if job.Prompt == "down" {
+		return backends.Ref{}, &backends.Error{Kind: backends.Busy, Reason: backends.UpstreamBusy, Detail: "dial secret-works: connection refused"}
+	}
 	return backends.Ref{ID: "ref-of-the-service-" + job.Token, Kind: job.Prompt, Base: "https://service.example"}, nil
 }
 

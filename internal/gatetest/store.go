@@ -89,25 +89,7 @@ type engine struct {
 
 // View implements storage.Engine.
 func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error {
-	return e.Faulty.View(ctx, func(r storage.Reader) error { return fn(countingReader{r, &e.reads}) })
-}
-
-// countingReader counts the keys that it reads.
-type countingReader struct {
-	storage.Reader
-	reads *atomic.Int64
-}
-
-func (r countingReader) Get(key []byte) ([]byte, error) {
-	r.reads.Add(1)
-	return r.Reader.Get(key)
-}
-
-func (r countingReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
-	return r.Reader.Scan(lo, hi, func(key, val []byte) bool {
-		r.reads.Add(1)
-		return fn(key, val)
-	})
+	return e.Faulty.View(ctx, func(r storage.Reader) error { return fn(storagetest.CountReads(r, &e.reads)) })
 }
 
 // Reads returns the number of keys that views of the store have read since it was opened.

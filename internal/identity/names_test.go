@@ -1,7 +1,6 @@
 package identity
 
 import (
-	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -11,36 +10,12 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
-
-// readCounter is an engine that counts what is read.
-type readCounter struct {
-	storage.Engine
-	gets, scans int
-}
-
-func (c *readCounter) View(ctx context.Context, fn func(storage.Reader) error) error {
-	return c.Engine.View(ctx, func(r storage.Reader) error { return fn(countingReader{r, c}) })
-}
-
-type countingReader struct {
-	storage.Reader
-	*readCounter
-}
-
-func (r countingReader) Get(key []byte) ([]byte, error) {
-	r.gets++
-	return r.Reader.Get(key)
-}
-
-func (r countingReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
-	r.scans++
-	return r.Reader.Scan(lo, hi, fn)
-}
 
 func TestNamesReadOnlyTheUsersThatTheyAreOf(t *testing.T) {
 	t.Parallel()
-	engine := &readCounter{Engine: memory.New()}
+	engine := &storagetest.Counted{Engine: memory.New()}
 	store := storage.New(engine, storage.Options{})
 	t.Cleanup(func() { _ = store.Close() })
 	d, err := Open(t.Context(), store, testKeyring, zap.NewNop())
@@ -58,12 +33,37 @@ func TestNamesReadOnlyTheUsersThatTheyAreOf(t *testing.T) {
 		}
 	}
 	ids := append(slices.Collect(maps.Keys(want)), "user-7", "operator", "", "usr_unknown") // a name is no id
-	engine.gets, engine.scans = 0, 0
+	engine.Reads.Store(0)
 	names, err := d.Names(t.Context(), slices.Values(append(ids, ids...)))
 	if err != nil || !maps.Equal(names, want) {
 		t.Errorf("the names are %v, %v", names, err)
 	}
-	if engine.gets > 5 || engine.scans > 0 {
-		t.Errorf("%d records were read, and %d lists", engine.gets, engine.scans)
+	if reads := engine.Reads.Load(); reads > 5 {
+		t.Errorf("%d records were read", reads)
+	}
+}
+
+func TestUsersAreCountedUpToALimit(t *testing.T) {
+	t.Parallel()
+	engine := &storagetest.Counted{Engine: memory.New()}
+	store := storage.New(engine, storage.Options{})
+	t.Cleanup(func() { _ = store.Close() })
+	d, err := Open(t.Context(), store, testKeyring, zap.NewNop())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range 50 {
+		if _, err := d.CreateUser(t.Context(), "operator", fmt.Sprintf("user-%d", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for limit, want := range map[int]int{1: 1, 49: 49, 50: 50, 51: 50, 1000: 50} {
+		engine.Reads.Store(0)
+		if n, err := d.CountUsers(t.Context(), limit); err != nil || n != want {
+			t.Errorf("up to %d users, there are %d, %v", limit, n, err)
+		}
+		if reads := engine.Reads.Load(); reads > int64(limit)+1 {
+			t.Errorf("up to %d users, %d keys were read", limit, reads)
+		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/requestid"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // manyCalls settles n calls of 7 users, one every 37 minutes, and returns them in the order of lists.
@@ -95,4 +97,35 @@ func TestLatestCallsReadsABoundedNumberOfCalls(t *testing.T) {
 		t.Errorf("%d calls on %d pages", len(ids), pages)
 	}
 	f.checkVerified()
+}
+
+// TestLatestCallsReadsTheUsersOfItsDays counts what a page reads in front of older calls of other users.
+func TestLatestCallsReadsTheUsersOfItsDays(t *testing.T) {
+	t.Parallel()
+	engine := &storagetest.Counted{Engine: memory.New()}
+	f := newFixtureOver(t, engine, storagetest.NewClock(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)), Options{})
+	calls := func(day time.Time, from, users int) {
+		for i := range users {
+			for n := range 4 {
+				at := day.Add(time.Duration(4*i+n) * time.Second)
+				c := aCall(f, requestid.At(at), userNumber(from+i))
+				c.Time = at.UnixMilli()
+				f.reserve(Payer{User: c.User}, 0).Settle(c, 0, true)
+			}
+		}
+		f.settled()
+	}
+	page := func() int64 {
+		engine.Reads.Store(0)
+		if list, next, err := f.LatestCalls(t.Context(), "", CallFilter{}, "", 20, func(*journal.Call) bool { return true }); err != nil || len(list) != 20 || next == "" {
+			t.Fatalf("%d calls, continued after %q, %v", len(list), next, err)
+		}
+		return engine.Reads.Load()
+	}
+	calls(f.clock.Now(), 0, 10)
+	alone := page()
+	calls(f.clock.Now().AddDate(0, 0, -2), 100, 200)
+	if among := page(); among > alone+1 || alone > 100 { // 1: the mark of another day ends the list of users
+		t.Errorf("a page reads %d keys of the store, and %d in front of older calls", alone, among)
+	}
 }

@@ -31,10 +31,10 @@ func (r *Reader) SetForm(form Form, images int64) {
 // must be called before Write.
 func (r *Reader) Opaque() { r.unreadable = true }
 
-// HasWholeImage reports whether a stream of images has at least one that is not partial. If such a
-// stream ends cleanly, it is whole, although it may have fewer images than the call asks for.
+// HasWholeImage reports whether a stream of images has at least one that is not partial, and no error.
+// If such a stream ends cleanly, it is whole, although it may have fewer images than the call asks for.
 func (r *Reader) HasWholeImage() bool {
-	return r.form() == ImagesForm && r.stream && r.events.mediaSoFar().completed > 0
+	return r.form() == ImagesForm && r.stream && !r.Failed() && r.events.mediaSoFar().completed > 0
 }
 
 func (r *Reader) form() Form {

@@ -43,8 +43,7 @@ var watchPages = []page{
 		"backend_enable": do("POST", "/api/admin/backends/{backend}/enable", "reason", after("/admin/backends", "backend_enabled")).only(adminRoles),
 	}},
 	{path: "/admin/receipts", name: "admin_receipts", roles: allRoles, nav: true, filtered: true, loads: []load{
-		{"providers", "/api/admin/payments?group=provider", span},
-		{"days", "/api/admin/payments?group=day&group=provider", span},
+		{"payments", "/api/admin/payments?group=day&group=provider&totals=true", span},
 		{"sales", "/api/admin/sales", span},
 	}},
 	{path: "/admin/usage", name: "admin_usage", roles: allRoles, nav: true, filtered: true, loads: []load{

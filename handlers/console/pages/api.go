@@ -95,8 +95,16 @@ func (req *request) forPeople(f *Fault) string {
 	if f.Code == "MISSING_PARAMETER" && f.Param != "" && f.Param != "password" {
 		return req.text("error.missing", label(f.Param))
 	}
-	return apiName.ReplaceAllStringFunc(f.Message, func(found string) string { return label(strings.Trim(found, "`")) })
+	message := apiName.ReplaceAllStringFunc(f.Message, func(found string) string { return label(strings.Trim(found, "`")) })
+	if firstWord.MatchString(message) {
+		message = sentence(message)
+	}
+	return message
 }
+
+// firstWord matches a message that begins with a word, not with a name of the API such as
+// output.duration.
+var firstWord = regexp.MustCompile("^[a-z]+ ")
 
 // internal returns the fault of an answer that a page cannot read.
 func (req *request) internal(err error) *Fault {

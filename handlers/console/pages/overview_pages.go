@@ -12,6 +12,7 @@ var overviewPages = []page{
 		{"tasks", "/api/task/self/?page_size=5", ""},
 		{"keys", "/api/token/?page_size=1", ""},
 		{"models", "/api/user/models/?page_size=1", ""},
+		latestSubscription,
 	}},
 }
 

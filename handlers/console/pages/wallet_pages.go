@@ -12,7 +12,9 @@ import (
 
 var (
 	oneSubscription = load{"subscription", "/api/subscription/self/{subscription_id}", ""}
-	orderList       = load{"orders", "/api/user/topup/self/", "p"}
+	// latestSubscription tells a user without a running plan that it has ended.
+	latestSubscription = load{"subscriptions", "/api/subscription/self/?page_size=1", ""}
+	orderList          = load{"orders", "/api/user/topup/self/", "p"}
 )
 
 // walletPages are about plans, money and payments. The forms that cost something have an
@@ -23,6 +25,7 @@ var walletPages = []page{
 		{"topup", "/api/user/topup/info", ""},
 		{"plans", "/api/subscription/plans/?page_size=100", ""},
 		{"orders", "/api/user/topup/self/?page_size=5", ""},
+		latestSubscription,
 	}, actions: map[string]*action{
 		"topup":      do("POST", "/api/user/{provider}/pay", "amount idempotency_key", ""),
 		"preference": do("PUT", "/api/subscription/self/preference", "preference", after("/wallet", "preference")),
@@ -71,8 +74,44 @@ func pendingOrder(data map[string]any) bool {
 	return order["status"] == "pending"
 }
 
+// cannotPay returns the name of the message that says why calls of a user are refused: no source that
+// the preference of the user allows has money; empty if one has.
+func cannotPay(v *View) string {
+	running, _ := v.Self["subscriptions"].([]any)
+	empty := amountOf(v.Self["balance"]) <= amountOf(v.Self["held"])
+	switch v.Self["preference"] {
+	case "subscription_only":
+		if len(running) == 0 {
+			return "plans_only"
+		}
+	case "wallet_only":
+		if empty {
+			return "wallet_only"
+		}
+	default:
+		if empty && len(running) == 0 {
+			return "empty"
+		}
+	}
+	return ""
+}
+
+// endedPlan returns the first subscription of a list, the latest, if its time is over; nil if not.
+func endedPlan(list map[string]any) map[string]any {
+	items, _ := list["items"].([]any)
+	if len(items) == 0 {
+		return nil
+	}
+	if latest, _ := items[0].(map[string]any); latest["status"] == "expired" {
+		return latest
+	}
+	return nil
+}
+
 // walletFunctions are those of the templates of these pages.
 var walletFunctions = template.FuncMap{
+	"cannot_pay":    cannotPay,
+	"ended_plan":    endedPlan,
 	"new_key":       rand.Text,
 	"pay_key":       payKey,
 	"below":         func(a, b any) bool { return amountOf(a) < amountOf(b) },
