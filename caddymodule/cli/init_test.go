@@ -229,6 +229,25 @@ func TestInitRefusesInvalidFlags(t *testing.T) {
 	}
 }
 
+func TestInitSendsTheKeyOfAnOwnServer(t *testing.T) {
+	for key, want := range map[string]bool{"": false, "own-1": true} {
+		t.Setenv("VLLM_API_KEY", key)
+		t.Setenv("OLLAMA_API_KEY", "of-the-vendor")
+		dir := t.TempDir()
+		code, stdout, stderr := gatetest.Caddy(t, "", "modelgate", "init", dir, "--vllm", "10.0.0.5:8000", "--vllm-models", "qwen3", "--ollama", "10.0.0.6:11434", "--ollama-models", "phi4")
+		if code != 0 {
+			t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+		}
+		text, err1 := os.ReadFile(filepath.Join(dir, "Caddyfile"))          //nolint:gosec // of this test
+		environment, err2 := os.ReadFile(filepath.Join(dir, "environment")) //nolint:gosec // of this test
+		sent := strings.Contains(string(text), "header_up Authorization \"Bearer {env.VLLM_API_KEY}\"")
+		set := strings.Contains(string(environment), "\nVLLM_API_KEY=own-1\n")
+		if err1 != nil || err2 != nil || sent != want || set != want || strings.Contains(string(text)+string(environment), "OLLAMA_API_KEY") {
+			t.Errorf("with the key %q:\n%s%s%v %v", key, text, environment, err1, err2)
+		}
+	}
+}
+
 func TestInitServesOtherAddressesWithAPath(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

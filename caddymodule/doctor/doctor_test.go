@@ -212,6 +212,9 @@ func TestTheDoctorReportsDangerousAndBrokenConfigurations(t *testing.T) {
 				"warning apps.modelgate.callback.secret: in clear", "warning apps.modelgate.media.s3.secret_key: in clear",
 			},
 		},
+		"callbacks to this machine": {
+			withTasks(secure+backend+"\ncallback {\n url http://127.0.0.1:9000\n secret {env.NOPE}\n allow 127.0.0.1:9000\n}", "modelgate_tasks"), nil,
+		},
 		"links in the log": {
 			strings.Replace(withTasks(secure+backend, "modelgate_tasks"), redacted, linksInClear, 1),
 			[]string{"warning logging.logs.default: a link opens its result without a key"},

@@ -2,13 +2,14 @@ package doctor
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
-	"strings"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/dustin/go-humanize"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
+	"github.com/caddy-modelgate/modelgate/caddymodule/starter"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/media"
 )
@@ -45,7 +46,8 @@ func checkTasks(config any) []Finding {
 	for i, row := range rows {
 		findings = append(findings, checkBackend(config, fmt.Sprintf("apps.modelgate.backends[%d]", i), row)...)
 	}
-	if url, _ := at(config, "apps", "modelgate", "callback", "url").(string); strings.HasPrefix(url, "http://") {
+	receiver, _ := at(config, "apps", "modelgate", "callback", "url").(string)
+	if u, err := url.Parse(receiver); err == nil && u.Scheme == "http" && !starter.IsLoopback(u.Hostname()) {
 		findings = append(findings, Finding{
 			"warning", "apps.modelgate.callback.url", "callbacks are sent in clear, with the links to results: others on the network can download the results",
 			"use https for the receiver",

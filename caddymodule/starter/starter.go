@@ -42,6 +42,7 @@ type Choice struct {
 type Server struct {
 	Address string // empty: no such server
 	Models  []string
+	hasKey  bool // the environment has a key for it
 }
 
 // Names returns the models as the arguments of a directive.
@@ -71,9 +72,9 @@ func (s Server) base() string {
 	return address
 }
 
-// Keyed reports whether the gateway sends a key to the server. Over http it would be in
-// clear.
-func (s Server) Keyed() bool { return strings.HasPrefix(s.Address, "https://") }
+// Keyed reports whether the gateway sends a key to the server. Over http the key is in clear, so
+// only a key that the operator has set is sent there.
+func (s Server) Keyed() bool { return s.hasKey || strings.HasPrefix(s.Address, "https://") }
 
 // Price is the price of a model, per million tokens.
 type Price struct {
@@ -280,6 +281,11 @@ func (c *Choice) Render(file, environment string, getenv func(string) string) (c
 	if notQuotable(file) || notQuotable(environment) {
 		return "", "", nil, fmt.Errorf("%q must not have quotation marks, braces or control characters", filepath.Dir(file))
 	}
+	// Not for the other servers: their variables are those of clients of a vendor, and the operator
+	// may have set them for that.
+	with := *c
+	with.VLLM.hasKey = c.VLLM.Address != "" && getenv("VLLM_API_KEY") != ""
+	c = &with
 	var out strings.Builder
 	if err := caddyfile.Execute(&out, struct {
 		*Choice
