@@ -86,7 +86,7 @@ func (a *App) PollBackground(poll ownership.Poller) {
 
 // PollBackground asks the backends of the live configuration for the state of a background response. If
 // several blocks have its backend, with other credentials for instance, the one that knows most counts.
-func (rt *Runtime) PollBackground(ctx context.Context, o *ownership.Object) (best ownership.State, result ownership.Result) {
+func (rt *Runtime) PollBackground(ctx context.Context, r *ownership.Running) (best ownership.State, result ownership.Result) {
 	a := rt.adopted.Load()
 	if a == nil {
 		return ownership.NotHere, result
@@ -95,7 +95,7 @@ func (rt *Runtime) PollBackground(ctx context.Context, o *ownership.Object) (bes
 	list := a.pollers.list
 	a.pollers.Unlock()
 	for _, poll := range list {
-		if state, found := poll(ctx, o); state > best {
+		if state, found := poll(ctx, r); state > best {
 			best, result = state, found
 		}
 		if best >= ownership.Pending {

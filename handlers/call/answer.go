@@ -276,6 +276,7 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	a.received = a.received || len(p) > 0
 	// While the write to the caller blocks, the backend is not read and is not silent.
 	defer func() { a.lastByte = time.Now(); a.lastSent = a.lastByte }()
+	defer a.countDelivered()
 	if a.callerGone {
 		err = a.readDetached(p)
 	} else {

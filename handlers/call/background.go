@@ -66,7 +66,7 @@ func (c *call) endSubmission() {
 		return
 	}
 	if meter := c.answer.meter; meter != nil {
-		if result, ended := c.block.resultOf(&c.job.Object, meter); ended {
+		if result, ended := c.block.resultOf(c.job, meter); ended {
 			c.runtime.Objects.Settle(c.job, result)
 			return
 		}
@@ -75,7 +75,8 @@ func (c *call) endSubmission() {
 }
 
 // resultOf returns how a background response has ended, or false if the answer does not show its end.
-func (b *block) resultOf(o *ownership.Object, meter *usage.Reader) (result ownership.Result, ended bool) {
+func (b *block) resultOf(r *ownership.Running, meter *usage.Reader) (result ownership.Result, ended bool) {
+	o := &r.Object
 	status := meter.Status()
 	whole := meter.Finished() || meter.Failed()
 	var facts jobFacts
@@ -95,14 +96,14 @@ func (b *block) resultOf(o *ownership.Object, meter *usage.Reader) (result owner
 	case status == "completed" || status == "incomplete":
 		done.Ended = usage.Complete
 		report.Tokens, done.Usage = outcome.Bill()
-	case status == "failed" || status == "cancelled": // charged as reported, else nothing
-		done.Ended, done.Usage = usage.UpstreamError, usage.None
+	case status == "failed" || status == "cancelled": // charged as reported, else as a call that was interrupted
+		done.Ended = usage.UpstreamError
 		if status == "cancelled" {
 			done.Ended, done.Rule = usage.ClientGone, usage.Cancel
 		}
-		if report.Input || report.Output {
-			done.Usage = usage.Reported
-		}
+		outcome.DeliveredBytes = max(outcome.DeliveredBytes, r.Delivered())
+		outcome.Ended, outcome.Finished, outcome.Began = done.Ended, report.Input || report.Output, outcome.DeliveredBytes > 0
+		report.Tokens, done.Usage = outcome.Bill()
 	default:
 		return result, false
 	}
@@ -154,8 +155,8 @@ func (b *block) routeNamed(name string) *route {
 
 // poll asks the backends of the block for the state of a background response. It implements
 // [ownership.Poller].
-func (b *block) poll(ctx context.Context, o *ownership.Object) (ownership.State, ownership.Result) {
-	none := ownership.Result{}
+func (b *block) poll(ctx context.Context, job *ownership.Running) (ownership.State, ownership.Result) {
+	o, none := &job.Object, ownership.Result{}
 	ctx, cancel := context.WithTimeout(ctx, pollTimeout)
 	defer cancel()
 	r, err := newObjectRequest(ctx, b, o.ID)
@@ -183,7 +184,7 @@ func (b *block) poll(ctx context.Context, o *ownership.Object) (ownership.State,
 	case err != nil || w.status != http.StatusOK || !w.meter.Finished():
 		return ownership.Unreachable, none
 	}
-	if result, ended := b.resultOf(o, w.meter); ended {
+	if result, ended := b.resultOf(job, w.meter); ended {
 		return ownership.Ended, result
 	}
 	return ownership.Pending, none

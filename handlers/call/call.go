@@ -55,6 +55,8 @@ type call struct {
 	misplaced  bool               // no upstream of the route has the stored object
 	submitted  bool               // a background response was submitted
 	job        *ownership.Running // that settles it
+	reads      *ownership.Running // the background response of which the call reads the stream
+	readBefore int64              // bytes of its text that the caller had read before this call
 	background string             // of the log line: submitted or settled
 	unrecorded bool               // an id could not be recorded, so the answer was not passed on
 

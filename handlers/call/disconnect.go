@@ -2,6 +2,7 @@ package call
 
 import (
 	"context"
+	"math"
 	"net/http"
 	"net/http/httptrace"
 	"sync/atomic"
@@ -20,6 +21,10 @@ import (
 // caller has disconnected. Meanwhile the backend sends the final usage report and
 // closes the answer.
 const reportTimeout = 800 * time.Millisecond
+
+// submissionTimeout is how long the submission of a background response continues without its caller, so
+// that the gateway learns the id. The vendor does not end such a response when its connection is closed.
+const submissionTimeout = 5 * time.Minute
 
 // disconnected is called when the caller's request ends before the call does.
 func (c *call) disconnected() {
@@ -41,11 +46,14 @@ func (a *answer) detachOrCancel() {
 		return // the call was cancelled before
 	}
 	c.readAll = a.meter != nil && a.meter.Finished()
-	limits := &c.block.app.Limits
+	perUser, all := c.block.app.Limits.DetachedPerUser, c.block.app.Limits.Detached
+	if c.request.Background {
+		perUser, all = math.MaxInt64, math.MaxInt64
+	}
 	switch finish := a.finishFor(); {
 	case finish == 0:
 		c.rule = usage.Cancel
-	case !c.runtime.Detached.TryAcquire(c.principal.UserID, limits.DetachedPerUser, limits.Detached):
+	case !c.runtime.Detached.TryAcquire(c.principal.UserID, perUser, all):
 		c.rule = usage.FinishLimit
 	default:
 		c.rule = usage.Finish
@@ -60,8 +68,11 @@ func (a *answer) detachOrCancel() {
 // means that it is cancelled. The mutex is held.
 func (a *answer) finishFor() time.Duration {
 	c := a.call
-	if c.bill.price == nil || !a.sent() || c.submitted {
+	switch {
+	case c.bill.price == nil || !a.sent() || c.submitted:
 		return 0
+	case c.request.Background:
+		return submissionTimeout
 	}
 	shown, unseen, finished := false, c.bill.unseen, false
 	if a.meter != nil {

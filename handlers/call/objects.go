@@ -1,6 +1,7 @@
 package call
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -124,6 +125,12 @@ func (c *call) gateObject(w http.ResponseWriter, r *http.Request) (f *fault.Faul
 			}
 		}
 	}
+	if c.route.object.stream { // reads a response, which may run in the background
+		c.reads = c.runtime.Objects.Job(c.pin.ID)
+		if c.reads != nil && r.URL.Query().Get("starting_after") != "" {
+			c.readBefore = c.reads.Delivered()
+		}
+	}
 	if c.route.object.delete && c.pin.Kind == ownership.Response && !c.runtime.Objects.PollNow(r.Context(), c.pin.ID, c.runtime.PollBackground) {
 		return fault.New(fault.Conflict, "the response still runs, or its cost is not known yet: cancel it, and delete it when it has ended")
 	}
@@ -222,6 +229,15 @@ func (a *answer) recordIDs() error {
 		c.block.logger.Error("the owner of a stored object cannot be recorded; the call ends", zap.String("request_id", c.id), zap.Error(err))
 	}
 	return err
+}
+
+// countDelivered tells the job of a background response how much of its text the caller has read. The
+// mutex of the answer is held.
+func (a *answer) countDelivered() {
+	c := a.call
+	if response := cmp.Or(c.reads, c.job); response != nil && a.meter != nil {
+		response.Deliver(c.readBefore + a.meter.TextBytes())
+	}
 }
 
 // forgetObject forgets an object that the vendor has deleted. The mutex of the answer is held.

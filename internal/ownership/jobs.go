@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -25,6 +26,7 @@ import (
 type Running struct {
 	Object      Object // as it was recorded
 	reservation *ledger.Reservation
+	delivered   atomic.Int64
 
 	mu       sync.Mutex // held while the job is polled or settled
 	attached bool       // the call that submitted it still runs
@@ -68,7 +70,7 @@ type Result struct {
 }
 
 // Poller asks the vendor for the state of a response. It returns the result if that has ended.
-type Poller func(ctx context.Context, o *Object) (State, Result)
+type Poller func(ctx context.Context, r *Running) (State, Result)
 
 // Open returns the objects of a store. It reserves the money of the jobs that are not settled. It must
 // be called before the first call is served.
@@ -142,6 +144,23 @@ func (s *Objects) Submit(ctx context.Context, origin Object, reservation *ledger
 	defer s.mu.Unlock()
 	s.jobs[origin.ID] = r
 	return r, nil
+}
+
+// Deliver records that the caller has read the first n bytes of the text of the response.
+func (r *Running) Deliver(n int64) {
+	for before := r.delivered.Load(); n > before && !r.delivered.CompareAndSwap(before, n); {
+		before = r.delivered.Load()
+	}
+}
+
+// Delivered returns how many bytes of the text the caller has read. A restart forgets them.
+func (r *Running) Delivered() int64 { return r.delivered.Load() }
+
+// Job returns the job of a response, or nil if it has none that is unsettled.
+func (s *Objects) Job(id string) *Running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[id]
 }
 
 // Detach begins to poll a job, because the call that submitted it has ended.
@@ -259,9 +278,7 @@ func (s *Objects) due() (due []*Running) {
 // PollNow polls the job of a response at once. It reports whether the response has no unsettled job
 // afterwards.
 func (s *Objects) PollNow(ctx context.Context, id string, poll Poller) bool {
-	s.mu.Lock()
-	r := s.jobs[id]
-	s.mu.Unlock()
+	r := s.Job(id)
 	if r == nil {
 		return true
 	}
@@ -275,7 +292,7 @@ func (s *Objects) PollNow(ctx context.Context, id string, poll Poller) bool {
 
 // poll polls a job, and settles it if it has ended or is given up. The mutex of r is held.
 func (s *Objects) poll(ctx context.Context, r *Running, poll Poller) {
-	state, result := poll(ctx, &r.Object)
+	state, result := poll(ctx, r)
 	now := s.store.Now()
 	r.next, r.pause = now.Add(r.pause), min(r.pause*3/2, lastPause)
 	if state == Missing {

@@ -78,13 +78,13 @@ func (f *fixture) submit(id string) *Running {
 }
 
 // ended is a poll that finds the end of each response.
-func ended(_ context.Context, o *Object) (State, Result) {
-	call := o.Job.Call
+func ended(_ context.Context, r *Running) (State, Result) {
+	call := r.Object.Job.Call
 	call.Ended, call.Usage = usage.Complete, usage.Reported
 	return Ended, Result{Call: call, Cost: price}
 }
 
-func missing(context.Context, *Object) (State, Result) { return Missing, Result{} }
+func missing(context.Context, *Running) (State, Result) { return Missing, Result{} }
 
 // wallet returns the balance when all settlements are durable.
 func (f *fixture) wallet() (balance money.Amount) {
@@ -148,7 +148,7 @@ func TestAJobThatIsUnknownToTheVendorIsGivenUp(t *testing.T) {
 	}
 	f.submit("resp_2")
 	f.clock.Advance(GiveUp + time.Second)
-	if !f.PollNow(t.Context(), "resp_2", func(context.Context, *Object) (State, Result) { return Pending, Result{} }) {
+	if !f.PollNow(t.Context(), "resp_2", func(context.Context, *Running) (State, Result) { return Pending, Result{} }) {
 		t.Error("a job is not given up after its time")
 	}
 	if got := f.wallet(); got != 100 {
