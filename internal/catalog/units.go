@@ -162,12 +162,21 @@ func (p *Price) imageRow(size, quality string) *Variant {
 	return row
 }
 
+// odd reports whether a size is spelled as no price can name it, such as 1024*1024 or 01024x1024. A
+// backend may read it as a size all the same.
+func odd(size string) bool {
+	width, height, _ := strings.Cut(strings.ToLower(size), "x")
+	return size != "" && (!isSize(size) || width[0] == '0' || height[0] == '0')
+}
+
 // dearestImage returns the most expensive price that an image may have if a size or a quality that is
-// auto may be any, and one that is empty, too, if anyDefault is set.
+// auto may be any, and one that is empty, too, if anyDefault is set. An odd size may be any.
 func (p *Price) dearestImage(size, quality string, anyDefault bool) (row *Variant) {
 	sizes, qualities := []string{size}, []string{quality}
 	open := func(value string) bool { return value == automatic || value == "" && anyDefault }
-	if open(size) {
+	unnamed := p.imageRow("", "")
+	anySize := open(size) || odd(size) && unnamed != nil && p.imageRow(size, "") == unnamed
+	if anySize {
 		sizes = []string{""}
 	}
 	if open(quality) {
@@ -177,7 +186,7 @@ func (p *Price) dearestImage(size, quality string, anyDefault bool) (row *Varian
 		for part := range strings.SplitSeq(p.Image[i].Resolution, "/") {
 			switch {
 			case part == "":
-			case isSize(part) && open(size):
+			case isSize(part) && anySize:
 				sizes = append(sizes, part)
 			case !isSize(part) && open(quality):
 				qualities = append(qualities, part)

@@ -18,6 +18,7 @@ func TestTheImagePriceThatApplies(t *testing.T) {
 	}{
 		{"", "", 1, 9}, {"auto", "auto", 9, 9}, {"auto", "", 6, 9}, {"", "hd", 5, 9}, {"256x256", "", 1, 5}, {"256x256", "hd", 5, 5},
 		{"1024X1792", "hd", 9, 9}, {"1024x1792", "low", 3, 3}, {"512x512", "hd", 6, 6},
+		{"1024*1792", "low", 6, 6}, {"01024x1792", "", 6, 9}, {"hd", "", 5, 5},
 	} {
 		u := Units{Unit: ImageUnit, Count: 2, Size: c.size, Quality: c.quality}
 		b, f := p.Bounds(CallSpec{Units: u})
