@@ -151,15 +151,21 @@ func TestABackendThatIsDownIsSaidToEveryone(t *testing.T) {
 	shows(t, b.page(t, "/console/usage/"+calls.Items[0].ID), 200, fmt.Sprint(status), "The model failed or broke off.", "0.00 USD")
 	shows(t, support.page(t, "/console/admin/calls/"+calls.Items[0].ID), 200, "The model failed or broke off.")
 
-	var tasks []string
-	for range 3 {
-		tasks = append(tasks, b.submitsByPage(t, "image", "down"))
-	}
+	task := b.submitsByPage(t, "image", "down") // one: if several are refused, they wait longer
 	gatetest.Eventually(t, "the backend pauses", func() (string, bool) {
 		body := support.page(t, "/console/admin").Body
 		return body, strings.Contains(body, "1 of 1 not available")
 	})
 	shows(t, support.page(t, "/console/admin/backends"), 200, "Pausing")
-	shows(t, b.page(t, "/console/tasks/"+tasks[0]), 200, "Waiting for its turn", "as soon as the service that makes it has capacity")
+	shows(t, b.page(t, "/console/tasks/"+task), 200, "Waiting for its turn", "as soon as the service that makes it has capacity")
 	b.opens(t)
+
+	g.Wait(25 * time.Hour)
+	b = entersBy(t, g, name)
+	b.untilShown(t, task, "failed")
+	failed := b.page(t, "/console/tasks/"+task)
+	shows(t, failed, 200, "The service was busy", "0.00 USD", "Failed tasks are not charged.")
+	if strings.Contains(failed.Body, "secret-works") {
+		t.Error("the customer sees the name of the backend")
+	}
 }
