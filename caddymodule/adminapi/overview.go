@@ -99,12 +99,10 @@ func showUser(c *call) (any, error) {
 			shown.Keys++
 		}
 	}
-	subscriptions, err := c.Billing.Subscriptions(ctx, user.ID)
+	running, err := c.Billing.Running(ctx, user.ID)
 	shown.Subscriptions = []Subscription{}
-	for _, s := range subscriptions {
-		if s.Status == records.Active {
-			shown.Subscriptions = append(shown.Subscriptions, Subscription{s, user.Name})
-		}
+	for _, s := range running {
+		shown.Subscriptions = append(shown.Subscriptions, Subscription{s, user.Name})
 	}
 	return shown, err
 }

@@ -1,9 +1,6 @@
 package console
 
 import (
-	"cmp"
-	"slices"
-
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -81,16 +78,13 @@ func showSelf(req *request) (any, error) {
 }
 
 func (req *request) planUse() ([]planUse, error) {
-	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
+	running, err := req.runtime.Billing.Running(req.r.Context(), req.account.UserID)
 	if err != nil {
 		return nil, err
 	}
 	used := []planUse{}
-	for _, s := range subscriptions {
-		if s.Status == records.Active {
-			used = append(used, planUse{s.ID, s.PlanID, s.Title, s.QuotaTotal, s.QuotaUsed, s.QuotaHeld, s.EndTime, s.NextResetTime})
-		}
+	for _, s := range running {
+		used = append(used, planUse{s.ID, s.PlanID, s.Title, s.QuotaTotal, s.QuotaUsed, s.QuotaHeld, s.EndTime, s.NextResetTime})
 	}
-	slices.SortStableFunc(used, func(a, b planUse) int { return cmp.Compare(a.End, b.End) })
 	return used, nil
 }

@@ -47,8 +47,7 @@ func showPlan(req *request) (any, error) {
 }
 
 func listSubscriptions(req *request, _ *query.Query, p query.Page) ([]billing.Subscription, int64, error) {
-	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
-	return cut(subscriptions, err, p)
+	return req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID, p.Skip, p.Limit)
 }
 
 // showSubscription answers a subscription with its plan, whose price and terms a renewal has now.
@@ -127,13 +126,8 @@ func (in purchase) plan(*request) (planID int64, idempotencyKey string, err erro
 
 // plan returns the plan of the subscription: a renewal costs the current price of the plan.
 func (in renewal) plan(req *request) (planID int64, idempotencyKey string, err error) {
-	subscriptions, err := req.runtime.Billing.Subscriptions(req.r.Context(), req.account.UserID)
-	for _, s := range subscriptions {
-		if s.ID == *in.SubscriptionID {
-			planID = s.PlanID
-		}
-	}
-	return planID, in.IdempotencyKey, err
+	s, err := req.runtime.Billing.Subscription(req.r.Context(), req.account.UserID, *in.SubscriptionID)
+	return s.PlanID, in.IdempotencyKey, err
 }
 
 func buyPlan(req *request, in purchase) (any, error) {

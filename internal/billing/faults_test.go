@@ -2,6 +2,7 @@ package billing
 
 import (
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -90,7 +91,7 @@ func (f *fixture) applyToOrder(kind payments.Kind) error {
 // summary returns the state that must not depend on the number of attempts.
 func (f *fixture) summary() string {
 	f.t.Helper()
-	subscriptions, err := f.Subscriptions(f.t.Context(), f.user)
+	subscriptions, _, err := f.Subscriptions(f.t.Context(), f.user, 0, math.MaxInt64)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package billing
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strconv"
 	"strings"
 	"testing"
@@ -259,7 +260,7 @@ func TestAFreePlanIsClaimedOnce(t *testing.T) {
 	if claimed != 1 {
 		t.Errorf("the plan was claimed %d times", claimed)
 	}
-	if all, err := f.Subscriptions(t.Context(), f.user); err != nil || len(all) != 1 || all[0].QuotaTotal != 3 {
+	if all, _, err := f.Subscriptions(t.Context(), f.user, 0, math.MaxInt64); err != nil || len(all) != 1 || all[0].QuotaTotal != 3 {
 		t.Errorf("the subscriptions are %v, %v", all, err)
 	}
 	f.clock.Set(date(2030, 1, 1, 0))

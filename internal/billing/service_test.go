@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"sync"
 	"testing"
 	"time"
@@ -191,7 +192,7 @@ func (f *fixture) mustRenew(id int64, key string) Receipt {
 // subscription returns the present state of ann's subscription with an id.
 func (f *fixture) subscription(id int64) Subscription {
 	f.t.Helper()
-	all, err := f.Subscriptions(f.t.Context(), f.user)
+	all, _, err := f.Subscriptions(f.t.Context(), f.user, 0, math.MaxInt64)
 	if err != nil {
 		f.t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package billing
 import (
 	"cmp"
 	"context"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -112,9 +113,53 @@ func readSubscription(r storage.Reader, user string, id int64) (*records.Subscri
 	return s, err
 }
 
-// Subscriptions returns all subscriptions of a user, the latest first.
-func (b *Service) Subscriptions(ctx context.Context, user string) ([]Subscription, error) {
-	return b.list(ctx, records.Subscriptions.Under(user))
+// Subscriptions returns at most limit subscriptions of a user after the first skip, the latest first,
+// and their number.
+func (b *Service) Subscriptions(ctx context.Context, user string, skip, limit int64) (shown []Subscription, total int64, err error) {
+	shown = []Subscription{}
+	err = b.view(ctx, func(r storage.Reader) (err error) {
+		in := records.Subscriptions.Under(user)
+		if _, total, err = records.Subscriptions.Page(r, in, 0, 0, math.MaxInt64); err != nil {
+			return err
+		}
+		rest := max(0, total-skip) // their keys ascend
+		page, _, err := records.Subscriptions.Page(r, in, max(0, rest-limit), min(rest, limit), total)
+		for _, s := range slices.Backward(page) {
+			state, err := show(r, b.store.Now(), s)
+			if err != nil {
+				return err
+			}
+			shown = append(shown, state)
+		}
+		return err
+	})
+	return shown, total, err
+}
+
+// Running returns the subscriptions of a user that have not ended, in the order in which they end.
+func (b *Service) Running(ctx context.Context, user string) (shown []Subscription, err error) {
+	err = b.view(ctx, func(r storage.Reader) error {
+		now := b.store.Now()
+		summary, err := records.ReadSummary(r, user, now)
+		if err != nil {
+			return err
+		}
+		for _, running := range summary.Running {
+			s, err := readSubscription(r, user, running.ID)
+			if err != nil {
+				return err
+			}
+			state, err := show(r, now, s)
+			if err != nil {
+				return err
+			}
+			if state.Status == records.Active { // the summary may be older than an end
+				shown = append(shown, state)
+			}
+		}
+		return nil
+	})
+	return shown, err
 }
 
 // Subscription returns a subscription of a user.
@@ -139,7 +184,7 @@ func (b *Service) AllSubscriptions(ctx context.Context, idOrName string) ([]Subs
 	if err != nil {
 		return nil, err
 	}
-	return b.Subscriptions(ctx, user.ID)
+	return b.list(ctx, records.Subscriptions.Under(user.ID))
 }
 
 func (b *Service) list(ctx context.Context, in table.Range) ([]Subscription, error) {
