@@ -1,7 +1,7 @@
 // Package backup reads and writes the backups of stores. All engines use this one format, so a
 // backup of one engine can be restored into another.
 //
-// [Writer] writes a backup, [Reader] reads it and checks that nothing is missing. A backup is
+// [Write] writes a backup, [Reader] reads it and checks that nothing is missing. A backup is
 //
 //	"modelgate backup 1\n"
 //	for each key, ascending: byte 1, uvarint key length, uvarint value length,
@@ -40,42 +40,33 @@ type Entry struct {
 	Purge uint64
 }
 
-// Writer writes a backup. It may not be used concurrently.
-type Writer struct {
-	w     io.Writer
-	buf   *bufio.Writer
-	sum   hash.Hash
-	count uint64
-}
-
-// NewWriter returns a Writer and begins a backup.
-func NewWriter(w io.Writer) *Writer {
+// Write writes a backup of the entries that each passes to add. Their keys must ascend. each ends
+// when add returns false, which is after an error of w.
+func Write(w io.Writer, each func(add func(Entry) bool) error) error {
 	sum := sha256.New()
-	b := &Writer{w: w, sum: sum, buf: bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)}
-	b.buf.WriteString(head) // bufio.Writer keeps its first error
-	return b
-}
-
-// Add writes an entry. Keys must ascend. After an error all calls fail.
-func (b *Writer) Add(e Entry) error {
-	b.count++
-	numbers := []byte{entry}
-	numbers = binary.AppendUvarint(numbers, uint64(len(e.Key)))
-	numbers = binary.AppendUvarint(numbers, uint64(len(e.Val)))
-	numbers = binary.AppendUvarint(numbers, e.Purge)
-	b.buf.Write(numbers)
-	b.buf.Write(e.Key)
-	_, err := b.buf.Write(e.Val)
-	return err
-}
-
-// Close ends the backup. Without it the backup is refused as incomplete.
-func (b *Writer) Close() error {
-	b.buf.Write(binary.AppendUvarint([]byte{end}, b.count))
-	if err := b.buf.Flush(); err != nil {
+	buf := bufio.NewWriterSize(io.MultiWriter(w, sum), 64<<10)
+	buf.WriteString(head) // bufio.Writer keeps its first error
+	count := uint64(0)
+	var failed error
+	err := each(func(e Entry) bool {
+		count++
+		numbers := []byte{entry}
+		numbers = binary.AppendUvarint(numbers, uint64(len(e.Key)))
+		numbers = binary.AppendUvarint(numbers, uint64(len(e.Val)))
+		numbers = binary.AppendUvarint(numbers, e.Purge)
+		buf.Write(numbers)
+		buf.Write(e.Key)
+		_, failed = buf.Write(e.Val)
+		return failed == nil
+	})
+	if err = errors.Join(err, failed); err != nil {
 		return err
 	}
-	_, err := b.w.Write(b.sum.Sum(nil))
+	buf.Write(binary.AppendUvarint([]byte{end}, count))
+	if err := buf.Flush(); err != nil {
+		return err
+	}
+	_, err = w.Write(sum.Sum(nil))
 	return err
 }
 
@@ -99,7 +90,7 @@ var (
 )
 
 // Next returns the next entry, with slices of its own. It returns io.EOF after the last one, if the
-// backup is complete. All entries are without value until then: a damaged backup may begin well.
+// backup is complete. Until then the entries must not be used: a later part may be damaged.
 func (b *Reader) Next() (Entry, error) {
 	if !b.began {
 		got := make([]byte, len(head))

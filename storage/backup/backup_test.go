@@ -19,16 +19,22 @@ var entries = []Entry{
 func write(tb testing.TB, entries ...Entry) []byte {
 	tb.Helper()
 	var written bytes.Buffer
-	w := NewWriter(&written)
-	for _, e := range entries {
-		if err := w.Add(e); err != nil {
-			tb.Fatal(err)
-		}
-	}
-	if err := w.Close(); err != nil {
+	if err := Write(&written, passing(entries)); err != nil {
 		tb.Fatal(err)
 	}
 	return written.Bytes()
+}
+
+// passing returns the function that passes entries to a backup.
+func passing(entries []Entry) func(add func(Entry) bool) error {
+	return func(add func(Entry) bool) error {
+		for _, e := range entries {
+			if !add(e) {
+				break
+			}
+		}
+		return nil
+	}
 }
 
 func read(backup []byte) (entries []Entry, err error) {
@@ -86,9 +92,10 @@ func TestADamagedBackupIsRefused(t *testing.T) {
 func TestAnErrorOfTheFileIsKept(t *testing.T) {
 	t.Parallel()
 	full := errors.New("the medium is full")
-	w := NewWriter(failing{full})
-	w.Add(entries[2]) //nolint:errcheck // Close returns it as well
-	if err := w.Close(); !errors.Is(err, full) {
+	if err := Write(failing{full}, passing(entries[2:])); !errors.Is(err, full) {
+		t.Error(err)
+	}
+	if err := Write(io.Discard, func(func(Entry) bool) error { return full }); !errors.Is(err, full) {
 		t.Error(err)
 	}
 	r := NewReader(io.MultiReader(strings.NewReader(head), failing{full}))

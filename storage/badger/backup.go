@@ -18,15 +18,11 @@ import (
 // continue; space that they free is released after it ends.
 func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 	return e.View(ctx, func(r storage.Reader) error {
-		b := backup.NewWriter(w)
-		var failed error
-		err := r.(*view).each(nil, nil, func(key, val []byte, expires uint64) bool {
-			failed = b.Add(backup.Entry{Key: key, Val: val, Purge: expires})
-			return failed == nil
+		err := backup.Write(w, func(add func(backup.Entry) bool) error {
+			return r.(*view).each(nil, nil, func(key, val []byte, expires uint64) bool {
+				return add(backup.Entry{Key: key, Val: val, Purge: expires})
+			})
 		})
-		if err = errors.Join(err, failed); err == nil {
-			err = b.Close()
-		}
 		if err != nil {
 			return fmt.Errorf("badger: backup: %w", err)
 		}

@@ -81,19 +81,14 @@ func (e *Engine) usable(ctx context.Context) error {
 }
 
 // Backup implements [storage.Backuper].
-func (e *Engine) Backup(ctx context.Context, w io.Writer) (err error) {
+func (e *Engine) Backup(ctx context.Context, w io.Writer) error {
 	if err := e.usable(ctx); err != nil {
 		return err
 	}
-	b := backup.NewWriter(w)
-	e.root.Load().scan(nil, nil, func(key, val []byte) bool {
-		err = b.Add(backup.Entry{Key: key, Val: val})
-		return err == nil
+	return backup.Write(w, func(add func(backup.Entry) bool) error {
+		e.root.Load().scan(nil, nil, func(key, val []byte) bool { return add(backup.Entry{Key: key, Val: val}) })
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	return b.Close()
 }
 
 // Restore implements [storage.Backuper].

@@ -18,17 +18,15 @@ import (
 // better means of its own. It reads one snapshot, row by row.
 func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 	return e.View(ctx, func(r storage.Reader) error {
-		b := backup.NewWriter(w)
-		rows := r.(*snapshot).conn.ExecParams(ctx, e.sql.all, nil, nil, nil, binaryFormat)
-		var failed error
-		for failed == nil && rows.NextRow() {
-			row := rows.Values()
-			failed = b.Add(backup.Entry{Key: row[0], Val: row[1], Purge: uint64(number(row[2]))}) //nolint:gosec // never negative
-		}
-		_, err := rows.Close()
-		if err = errors.Join(failed, err, ctx.Err()); err == nil {
-			err = b.Close()
-		}
+		err := backup.Write(w, func(add func(backup.Entry) bool) error {
+			rows := r.(*snapshot).conn.ExecParams(ctx, e.sql.all, nil, nil, nil, binaryFormat)
+			for more := true; more && rows.NextRow(); {
+				row := rows.Values()
+				more = add(backup.Entry{Key: row[0], Val: row[1], Purge: uint64(number(row[2]))}) //nolint:gosec // never negative
+			}
+			_, err := rows.Close()
+			return errors.Join(err, ctx.Err())
+		})
 		if err != nil {
 			return fmt.Errorf("postgres: backup: %w", err)
 		}
