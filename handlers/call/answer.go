@@ -276,7 +276,6 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	a.received = a.received || len(p) > 0
 	// While the write to the caller blocks, the backend is not read and is not silent.
 	defer func() { a.lastByte = time.Now(); a.lastSent = a.lastByte }()
-	defer a.countDelivered()
 	if a.callerGone {
 		err = a.readDetached(p)
 	} else {
@@ -305,6 +304,9 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	}
 	if a.meter != nil {
 		a.stream = a.meter.Stream()
+		if !a.callerGone {
+			a.countDelivered()
+		}
 	}
 	if a.meter != nil && (a.stream || a.call.request.Stream) {
 		if out := a.call.settleRunning(now); out != nil {

@@ -231,11 +231,11 @@ func (a *answer) recordIDs() error {
 	return err
 }
 
-// countDelivered tells the job of a background response how much of its text the caller has read. The
-// mutex of the answer is held.
+// countDelivered tells the job of a background response how much of its text the caller has read. There
+// is a meter, and the mutex of the answer is held.
 func (a *answer) countDelivered() {
 	c := a.call
-	if response := cmp.Or(c.reads, c.job); response != nil && a.meter != nil {
+	if response := cmp.Or(c.reads, c.job); response != nil {
 		response.Deliver(c.readBefore + a.meter.TextBytes())
 	}
 }

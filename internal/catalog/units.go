@@ -162,21 +162,23 @@ func (p *Price) imageRow(size, quality string) *Variant {
 	return row
 }
 
-// odd reports whether a size is spelled as no price can name it, such as 1024*1024 or 01024x1024. A
-// backend may read it as a size all the same.
-func odd(size string) bool {
+// misspelt reports whether no price can have the name of a size because of its spelling, such as
+// 1024*1024 or 01024x1024. A backend may read it as a size all the same.
+func misspelt(size string) bool {
 	width, height, _ := strings.Cut(strings.ToLower(size), "x")
 	return size != "" && (!isSize(size) || width[0] == '0' || height[0] == '0')
 }
 
 // dearestImage returns the most expensive price that an image may have if a size or a quality that is
-// auto may be any, and one that is empty, too, if anyDefault is set. An odd size may be any.
+// auto may be any, and one that is empty, too, if anyDefault is set. If the image without a name would be the price of a misspelt size, that may
+// be any as well.
 func (p *Price) dearestImage(size, quality string, anyDefault bool) (row *Variant) {
+	if unnamed := p.imageRow("", ""); misspelt(size) && unnamed != nil && p.imageRow(size, "") == unnamed {
+		size = automatic
+	}
 	sizes, qualities := []string{size}, []string{quality}
 	open := func(value string) bool { return value == automatic || value == "" && anyDefault }
-	unnamed := p.imageRow("", "")
-	anySize := open(size) || odd(size) && unnamed != nil && p.imageRow(size, "") == unnamed
-	if anySize {
+	if open(size) {
 		sizes = []string{""}
 	}
 	if open(quality) {
@@ -186,7 +188,7 @@ func (p *Price) dearestImage(size, quality string, anyDefault bool) (row *Varian
 		for part := range strings.SplitSeq(p.Image[i].Resolution, "/") {
 			switch {
 			case part == "":
-			case isSize(part) && anySize:
+			case isSize(part) && open(size):
 				sizes = append(sizes, part)
 			case !isSize(part) && open(quality):
 				qualities = append(qualities, part)
