@@ -14,7 +14,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
-	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
@@ -316,12 +315,7 @@ func TestStoreErrorsAreFaults(t *testing.T) {
 func TestAnUnreadableCursorIsAStoreError(t *testing.T) {
 	withFixture(t, func(f *fixture) {
 		task := f.mustSubmit(video())
-		f.damaged = true
-		if err := f.store.Update(context.Background(), func(t storage.Txn) error {
-			return t.Set(storage.Key(record.TaskPrefix, task.ID), []byte("\x01{"), time.Time{})
-		}); err != nil {
-			t.Fatal(err)
-		}
+		f.corrupt(task.ID)
 		for _, owner := range []record.Owner{record.OfKey(annKey), record.OfUser(ann), record.Anyone} {
 			_, _, err := f.List(context.Background(), owner, Page{After: task.ID})
 			f.checkCode(err, fault.StoreUnavailable)

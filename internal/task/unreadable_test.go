@@ -4,15 +4,18 @@ import (
 	"context"
 	"fmt"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/task/record"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// corrupt replaces the record of a task by one that cannot be decoded.
+// corrupt replaces the record of a task by one that cannot be decoded. Before, it waits until the engine
+// has noted the answer of the backend, which it would otherwise try to note until it ends.
 func (f *fixture) corrupt(id string) {
 	f.t.Helper()
+	synctest.Wait()
 	f.damaged = true
 	err := f.store.Update(context.Background(), func(t storage.Txn) error {
 		return t.Set(storage.Key(record.TaskPrefix, id), []byte("\x01{"), time.Time{})
