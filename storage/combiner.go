@@ -143,19 +143,37 @@ func (s *Store) commit(jobs []*job) {
 // more than once. The result refused reports that the engine refused a write,
 // so that nothing has happened.
 func (s *Store) attempt(jobs []*job) (refused bool, err error) {
+	m, counted := s.member.Load(), false
 	// Many callers share the transaction: no single context may end it.
 	err = s.engine.Update(context.Background(), func(t Txn) error {
 		b := newBatch(t)
-		refused = false
+		refused, counted = false, false
+		if m != nil {
+			if err := m.check(t); err != nil {
+				return err
+			}
+		}
 		for _, j := range jobs {
 			if err := b.add(j); err != nil {
 				return err // the engine's transaction is void
+			}
+		}
+		if m != nil && b.changed() {
+			counted = true
+			if err := m.count(t); err != nil {
+				return err
 			}
 		}
 		err := b.apply(t)
 		refused = err != nil
 		return err
 	})
+	if m != nil && errors.Is(err, ErrUnknown) {
+		err = m.outcome(err)
+	}
+	if err == nil && counted {
+		m.batch++
+	}
 	return refused, err
 }
 

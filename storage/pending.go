@@ -121,6 +121,16 @@ func (p *pending) sort() {
 	p.fresh = p.fresh[:0]
 }
 
+// changed reports whether there is a write.
+func (p *pending) changed() bool {
+	for i := range p.used {
+		if p.all[i/piece][i%piece].kind != absent {
+			return true
+		}
+	}
+	return false
+}
+
 // apply passes the writes to the engine. Other goroutines may read p meanwhile.
 func (p *pending) apply(t Txn) (err error) {
 	for i := range p.used {

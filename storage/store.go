@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"go.uber.org/zap"
@@ -53,9 +54,11 @@ type Store struct {
 	engine Engine
 	opts   Options
 	log    *zap.Logger
-	sole   bool   // the engine is [Sole]
-	leaser Leaser // the engine, if it is one
-	taken  []*job // jobs that combine has taken from the queue and not finished
+	sole   bool                       // the engine is [Sole]
+	shared bool                       // the engine is [Shared]
+	leaser Leaser                     // the engine, if it is one
+	member atomic.Pointer[membership] // of a shared store, after Join
+	taken  []*job                     // jobs that combine has taken from the queue and not finished
 
 	slots     chan struct{} // one token per closure that is queued or running
 	queue     chan *job     // as large as slots, so that sending never blocks
@@ -115,6 +118,7 @@ func New(engine Engine, opts Options) *Store {
 		opts:      opts,
 		log:       opts.Logger,
 		sole:      isSole(engine),
+		shared:    isShared(engine),
 		slots:     make(chan struct{}, opts.Queue),
 		queue:     make(chan *job, opts.Queue),
 		commitNow: make(chan struct{}, 1),
@@ -143,10 +147,19 @@ func (s *Store) watchFence() {
 // Ready returns an error if the store has failed, or if work that begins now may be lost
 // because its engine cannot be reached. See [Leaser].
 func (s *Store) Ready() error {
-	if err := s.Err(); err != nil || s.leaser == nil {
+	if err := s.Err(); err != nil {
 		return err
 	}
-	return s.leaser.Ready()
+	if m := s.member.Load(); m != nil {
+		return m.ready()
+	}
+	if s.shared {
+		return fmt.Errorf("%w: the store was not joined yet", ErrUnreachable)
+	}
+	if s.leaser != nil {
+		return s.leaser.Ready()
+	}
+	return nil
 }
 
 // Sole reports whether only this store writes to its engine, so that every
@@ -318,8 +331,15 @@ func (s *Store) Close() error {
 		s.senders.Wait() // after this no goroutine sends to the queue
 		close(s.queue)
 		<-s.idle
+		m := s.member.Load()
+		if m != nil {
+			m.beating.Wait()
+		}
 		s.users.Wait()
 		s.fenceWatch.Wait()
+		if m != nil && s.Err() == nil {
+			m.leave()
+		}
 		s.closeErr = s.engine.Close()
 	})
 	return s.closeErr

@@ -20,14 +20,27 @@ import (
 // It never drops expired keys: the clock of the store decides what has expired,
 // so tests must not depend on the disappearance of a key.
 type Engine struct {
+	*data
+	shared bool
+	closed atomic.Bool
+}
+
+// data is what engines of the same store have in common.
+type data struct {
 	root   atomic.Pointer[tree]
 	writer chan struct{} // holds one token while an Update runs
-	closed atomic.Bool
 }
 
 // New returns an empty engine.
 func New() *Engine {
-	return &Engine{writer: make(chan struct{}, 1)}
+	return &Engine{data: &data{writer: make(chan struct{}, 1)}}
+}
+
+// NewShared returns a function that returns engines with the same data, as each of several
+// processes has one.
+func NewShared() (open func() *Engine) {
+	first := New()
+	return func() *Engine { return &Engine{data: first.data, shared: true} }
 }
 
 // View implements [storage.Engine].
@@ -62,7 +75,10 @@ func (e *Engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 }
 
 // Sole implements [storage.Sole].
-func (e *Engine) Sole() bool { return true }
+func (e *Engine) Sole() bool { return !e.shared }
+
+// Shared implements [storage.Shared].
+func (e *Engine) Shared() bool { return e.shared }
 
 // Close implements [storage.Engine]. It waits for a running Update.
 func (e *Engine) Close() error {
@@ -140,4 +156,5 @@ var (
 	_ storage.Engine   = (*Engine)(nil)
 	_ storage.Backuper = (*Engine)(nil)
 	_ storage.Sole     = (*Engine)(nil)
+	_ storage.Shared   = (*Engine)(nil)
 )

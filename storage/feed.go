@@ -1,0 +1,98 @@
+package storage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The feed of a shared store has what the nodes must know of each other's changes, in the order
+// of commits: a row is written in the transaction of the change. See [Follower].
+
+var feedHeadKey = Key("feed", "head")
+
+func feedKey(position int64) []byte { return Key("feed", "at", position) }
+
+// feedKept is how long rows of the feed are kept. A node that has not read them by then has
+// ended long before.
+const feedKept = time.Hour
+
+// Tell puts a topic into the feed of a shared store, in the transaction t. With another store it
+// does nothing.
+func (s *Store) Tell(t Txn, topic string) error {
+	if !s.shared {
+		return nil
+	}
+	head, err := getNumber(t, feedHeadKey)
+	if err != nil {
+		return err
+	}
+	return errors.Join(
+		t.Set(feedHeadKey, Key(head+1), time.Time{}),
+		t.Set(feedKey(head+1), []byte(topic), s.Now().Add(feedKept)))
+}
+
+// maxTopics is how many rows of the feed are read at once.
+const maxTopics = 1000
+
+// readFeed returns the topics after a position and the position of the last one.
+func readFeed(r Reader, position int64) (topics []string, last int64, err error) {
+	last = position
+	_, hi := Below("feed", "at")
+	var damaged error
+	err = r.Scan(feedKey(position+1), hi, func(key, val []byte) bool {
+		topics = append(topics, string(val))
+		last, damaged = decodeNumber(key[len(key)-8:])
+		return damaged == nil && len(topics) < maxTopics
+	})
+	return topics, last, errors.Join(err, damaged)
+}
+
+// seenPause is the time between two looks of WaitUntilSeen.
+const seenPause = 50 * time.Millisecond
+
+// WaitUntilSeen waits until every node that lives follows all that has been told before, so that
+// a revocation is in force everywhere. A node that cannot follow is ended meanwhile or admits
+// nothing. Without a shared store it returns at once.
+func (s *Store) WaitUntilSeen(ctx context.Context) error {
+	if s.member.Load() == nil {
+		return nil
+	}
+	head := int64(-1)
+	for {
+		behind := false
+		err := s.View(ctx, func(r Reader) error {
+			if head < 0 {
+				var err error
+				if head, err = getNumber(r, feedHeadKey); err != nil {
+					return err
+				}
+			}
+			nodes, err := readNodes(r)
+			for _, n := range nodes {
+				behind = behind || n.Ended == 0 && n.Seen < head
+			}
+			return err
+		})
+		if err != nil || !behind {
+			return err
+		}
+		timer := time.NewTimer(seenPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return ctx.Err()
+		}
+	}
+}
+
+// decodeNumber decodes a number that Key has encoded.
+func decodeNumber(val []byte) (int64, error) {
+	if len(val) != 8 {
+		return 0, fmt.Errorf("a number has %d bytes: %w", len(val), ErrUnreadable)
+	}
+	return int64(binary.BigEndian.Uint64(val)), nil //nolint:gosec // two's complement, as Key writes it
+}

@@ -1,0 +1,170 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"go.uber.org/zap"
+)
+
+// run beats until the store is closed or has failed.
+func (m *membership) run() {
+	ctx, cancel := context.WithCancel(m.store.closing)
+	defer cancel()
+	defer m.clearing.Wait()
+	tick := time.NewTicker(beatInterval)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := m.beat(ctx)
+		switch {
+		case ctx.Err() != nil, m.store.Err() != nil:
+			return
+		case err != nil:
+			clear(m.sights) // a node is ended only if every look in endAfter has succeeded
+			if !failing {
+				m.store.log.Warn("this node cannot follow the store and admits no calls", zap.Error(err))
+			}
+		case failing:
+			m.store.log.Info("this node follows the store again")
+		}
+		failing = err != nil
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		case <-m.store.failed:
+			return
+		}
+	}
+}
+
+// beat follows the feed, looks at the other nodes, and tells them that this one lives.
+func (m *membership) beat(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, endAfter)
+	defer cancel()
+	began := time.Since(m.started)
+	follower := m.follower.Load()
+	var topics []string
+	var nodes []Node
+	position := m.position
+	err := m.store.View(ctx, func(r Reader) (err error) {
+		if nodes, err = readNodes(r); err != nil || follower == nil {
+			return err
+		}
+		topics, position, err = readFeed(r, m.position)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if len(topics) > 0 {
+		if err := follower.Told(ctx, topics); err != nil {
+			return err
+		}
+	}
+	if err := m.look(ctx, nodes); err != nil {
+		return err
+	}
+	err = m.store.Update(ctx, func(t Txn) error {
+		n := m.self
+		if _, err := GetRecord(t, nodeKey(n.Epoch), &n); err != nil {
+			return err
+		}
+		n.Beat++
+		n.Last, n.Seen, n.Config = m.store.Now().Unix(), position, m.config.Load().(string)
+		return SetRecord(t, nodeKey(n.Epoch), n)
+	})
+	if err != nil {
+		return err
+	}
+	m.position = position
+	if follower != nil {
+		m.fresh.Store(int64(max(1, began)))
+	}
+	return nil
+}
+
+// look ends nodes that have been silent for too long, and has the node that leads clear up after
+// those that have ended.
+func (m *membership) look(ctx context.Context, nodes []Node) error {
+	now, present := time.Now(), make(map[int64]sight, len(nodes))
+	var live, ended []Node
+	for _, n := range nodes {
+		if n.Ended != 0 {
+			ended = append(ended, n)
+			continue
+		}
+		live = append(live, n)
+		s, known := m.sights[n.Epoch]
+		if !known || s.beat != n.Beat {
+			s = sight{n.Beat, now}
+		}
+		present[n.Epoch] = s
+		if n.Epoch != m.self.Epoch && now.Sub(s.since) >= endAfter {
+			if err := m.end(ctx, n); err != nil {
+				return err
+			}
+		}
+	}
+	m.sights = present
+	m.live.Store(&live)
+	if follower := m.follower.Load(); follower != nil && len(ended) > 0 && m.store.Leads() && m.busy.CompareAndSwap(false, true) {
+		m.clearing.Go(func() {
+			defer m.busy.Store(false)
+			for _, n := range ended {
+				m.clearUp(n, follower)
+			}
+		})
+	}
+	return nil
+}
+
+// end ends the epoch of a node unless it has beaten meanwhile.
+func (m *membership) end(ctx context.Context, silent Node) error {
+	done := false
+	err := m.store.Update(ctx, func(t Txn) error {
+		var n Node
+		done = false
+		if found, err := GetRecord(t, nodeKey(silent.Epoch), &n); err != nil || !found || n.Beat != silent.Beat || n.Ended != 0 {
+			return err
+		}
+		done = true
+		return endNode(t, silent.Epoch, m.store.Now())
+	})
+	if err == nil && done {
+		m.store.log.Warn("ended a node that was silent", zap.Int64("epoch", silent.Epoch), zap.String("name", silent.Name))
+	}
+	return err
+}
+
+// keepEnded is how long the record of an ended node is kept, for people to see.
+const keepEnded = time.Hour
+
+// clearUp clears up after an ended node, and removes its record after a while.
+func (m *membership) clearUp(n Node, f *Follower) {
+	ctx := m.store.closing
+	old := m.store.Now().Unix()-n.Ended > int64(keepEnded/time.Second)
+	if n.Cleared && !old {
+		return
+	}
+	if !n.Cleared {
+		if err := f.Ended(ctx, n.Epoch); err != nil {
+			if ctx.Err() == nil && !errors.Is(err, ErrStopped) {
+				m.store.log.Error("cannot clear up after a node that has ended; it is tried again", zap.Int64("epoch", n.Epoch), zap.Error(err))
+			}
+			return
+		}
+	}
+	err := m.store.Update(ctx, func(t Txn) error {
+		if old {
+			return t.Delete(nodeKey(n.Epoch))
+		}
+		n.Cleared = true
+		return SetRecord(t, nodeKey(n.Epoch), n)
+	})
+	if err != nil && ctx.Err() == nil && m.store.Err() == nil {
+		m.store.log.Warn("cannot note that an ended node was cleared up after; it is tried again", zap.Error(err))
+	}
+}
