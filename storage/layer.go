@@ -8,6 +8,19 @@ type layer struct {
 	pending
 }
 
+// rehearser is implemented by readers of a rehearsal.
+type rehearser interface{ Rehearsed() bool }
+
+// Rehearsed reports whether a closure runs only so that a shared engine learns which keys it
+// reads. What it reads may be out of date, and what it writes is dropped.
+func Rehearsed(t Reader) bool {
+	r, ok := t.(rehearser)
+	return ok && r.Rehearsed()
+}
+
+// Rehearsed implements the interface of the function [Rehearsed].
+func (l *layer) Rehearsed() bool { return Rehearsed(l.base) }
+
 // Get implements [Reader].
 func (l *layer) Get(key []byte) ([]byte, error) {
 	if w := l.find(key); w != nil {

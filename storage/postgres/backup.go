@@ -34,18 +34,14 @@ func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// Restore implements [storage.Backuper]. It is one transaction: after an error the store is
-// empty, as before.
+// Restore implements [storage.Backuper]. It is one transaction in the lane: after an error the
+// store is empty, as before.
 func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	if err := e.enter(ctx); err != nil {
 		return err
 	}
 	defer e.running.Done()
-	if err := e.acquire(ctx); err != nil {
-		return err
-	}
-	defer e.release()
-	conn, err := e.of.connect(ctx, e.lane.application)
+	conn, err := e.of.connect(ctx)
 	if err != nil {
 		return unreachable(ctx, err)
 	}
@@ -53,12 +49,11 @@ func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	if err := e.restore(ctx, conn, &copyStream{from: backup.NewReader(r)}); err != nil {
 		return fmt.Errorf("postgres: restore: %w", err)
 	}
-	e.cache.clear()
 	return nil
 }
 
 func (e *engine) restore(ctx context.Context, conn *pgconn.PgConn, from *copyStream) error {
-	if err := conn.Exec(ctx, "begin").Close(); err != nil {
+	if err := conn.Exec(ctx, e.sql.beginLane+"; "+e.sql.lock).Close(); err != nil {
 		return err
 	}
 	rows, _, err := query(ctx, conn, e.sql.scanUp, []byte{}, int64(1))
@@ -70,13 +65,6 @@ func (e *engine) restore(ctx context.Context, conn *pgconn.PgConn, from *copyStr
 	}
 	if _, err := conn.CopyFrom(ctx, from, e.sql.fill); err != nil {
 		return errors.Join(from.err, err)
-	}
-	rows, _, err = query(ctx, conn, e.sql.fence+" for update", e.lane.epoch)
-	if err == nil && len(rows) == 0 {
-		err = e.lost()
-	}
-	if err != nil {
-		return err
 	}
 	return conn.Exec(ctx, "commit").Close()
 }

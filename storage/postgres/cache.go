@@ -5,8 +5,8 @@ import (
 	"sync"
 )
 
-// cache has values that were read or committed lately. It is right because only the active
-// gateway writes. A value is forgotten when it was used in neither of two generations.
+// cache has values that were read or committed lately, for rehearsals. They may be out of date,
+// because other nodes write. A value is forgotten when it was used in neither of two generations.
 type cache struct {
 	mu         sync.Mutex
 	young, old map[string][]byte // nil: the key is absent
@@ -61,11 +61,4 @@ func (c *cache) committed(w *writes) {
 		delete(c.old, string(key))
 		c.put(string(key), nil)
 	}
-}
-
-// clear forgets everything.
-func (c *cache) clear() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.young, c.old, c.size = make(map[string][]byte), nil, 0
 }

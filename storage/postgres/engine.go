@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,52 +13,43 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// engine is the store of the active gateway. Updates run one after another while they hold
-// the writer's token; their closures read what the last commit has left, and their writes are
-// one statement at the end. Views have snapshots of the database.
+// engine is an open store. Views have snapshots of the database; updates of all nodes run one
+// after another in the lane.
 type engine struct {
 	of       *target
 	sql      statements
-	pool     *pool
-	lane     *lane
+	views    *pool
+	lanes    *pool // of one connection
 	patience time.Duration
 	clock    *clock
 	log      *zap.Logger
-	cache    *cache
+	cache    *cache // for rehearsals
 
-	writer chan struct{} // holds a token while an update runs
-	batch  int64         // number of the last batch of this epoch in the database; protected by the token
-	doubt  int64         // number of a batch of unknown outcome, or zero; protected by the token
+	writer chan struct{} // holds a token while an update of this node runs
 
-	born   time.Time
-	beaten atomic.Int64 // when the last beat that was answered was sent, since born
-	fenced chan struct{}
-	fence  func()
-
-	life    context.Context // ends when Close begins to release the store
-	end     context.CancelFunc
-	beating sync.WaitGroup
-	mu      sync.Mutex // guards closed, and calls of running.Add against it
-	closed  bool
-	running sync.WaitGroup
-	close   func() error
+	life       context.Context // ends when Close begins to release the store
+	end        context.CancelFunc
+	background sync.WaitGroup
+	mu         sync.Mutex // guards closed, and calls of running.Add against it
+	closed     bool
+	running    sync.WaitGroup
+	close      func() error
 }
 
-// start returns the engine of a lane.
-func start(of *target, l *lane, patience time.Duration, c *clock, log *zap.Logger) *engine {
+// start returns an engine over a database that has the tables.
+func start(of *target, patience time.Duration, c *clock, log *zap.Logger) *engine {
 	e := &engine{
-		of: of, sql: of.sql, pool: newPool(of, l.application), lane: l, patience: patience, clock: c, log: log, cache: newCache(),
-		writer: make(chan struct{}, 1), born: time.Now(), fenced: make(chan struct{}),
+		of: of, sql: of.sql, views: newPool(of, maxViews), lanes: newPool(of, 1), patience: patience, clock: c, log: log, cache: newCache(),
+		writer: make(chan struct{}, 1),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
-	e.fence = sync.OnceFunc(func() { close(e.fenced) })
 	e.close = sync.OnceValue(e.shutdown)
-	_ = e.beat(l.conn) // the clock is known when the store is; keepLane repeats what fails
-	e.beating.Go(e.keepLane)
-	e.beating.Go(e.purge)
-	log.Info("this gateway is active", zap.Int64("epoch", l.epoch))
+	e.background.Go(e.purge)
 	return e
 }
+
+// Shared implements [storage.Shared].
+func (e *engine) Shared() bool { return true }
 
 // View implements storage.Engine.
 func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error {
@@ -68,10 +58,8 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 	}
 	defer e.running.Done()
 	var outcome error // of fn, which must not run again
-	err := e.pool.with(ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
-		opening, cancel := context.WithTimeout(ctx, statementTimeout)
-		defer cancel()
-		if err := conn.Exec(opening, begin).Close(); err != nil {
+	err := e.views.with(ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
+		if err := e.begin(ctx, conn); err != nil {
 			return unreachable(ctx, err)
 		}
 		outcome = (&snapshot{ctx: ctx, conn: conn, sql: e.sql}).end(fn)
@@ -81,6 +69,20 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 		return err
 	}
 	return outcome
+}
+
+// begin takes a snapshot, and learns the time of the database.
+func (e *engine) begin(ctx context.Context, conn *pgconn.PgConn) error {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	batch, sent := new(pgconn.Batch), time.Now()
+	add(batch, beginView)
+	add(batch, e.sql.clock) // BEGIN alone takes no snapshot
+	results, err := conn.ExecBatch(ctx, batch).ReadAll()
+	if err == nil {
+		e.clock.learn(number(results[1].Rows[0][0]), sent)
+	}
+	return err
 }
 
 // end runs fn with the snapshot and ends its transaction. If that fails, the connection is
@@ -95,153 +97,52 @@ func (s *snapshot) end(fn func(storage.Reader) error) error {
 	return err
 }
 
-// Latest runs fn with a reader of what the last commit has left, for the one who writes.
-func (e *engine) Latest(ctx context.Context, fn func(storage.Reader) error) error {
-	if err := e.enter(ctx); err != nil {
-		return err
-	}
-	defer e.running.Done()
-	if err := e.acquire(ctx); err != nil {
-		return err
-	}
-	err := e.settleDoubt(ctx)
-	e.release()
-	if err != nil {
-		return err
-	}
-	return fn(&latest{ctx: ctx, engine: e})
-}
-
-// Update implements storage.Engine. ctx has no effect after the commit begins.
+// Update implements storage.Engine. It tries again for a while if the database cannot be
+// reached and nothing has happened. ctx has no effect after the commit begins.
 func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	if err := e.enter(ctx); err != nil {
 		return err
 	}
 	defer e.running.Done()
-	if err := e.acquire(ctx); err != nil {
-		return err
+	select {
+	case e.writer <- struct{}{}:
+		defer func() { <-e.writer }()
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	defer e.release()
-	if err := e.settleDoubt(ctx); err != nil {
-		return err
-	}
-	base := &latest{ctx: ctx, engine: e}
-	txn := storage.NewBuffer(base)
-	if err := fn(txn); err != nil {
-		return err
-	}
-	if base.err != nil {
-		return base.err
-	}
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	w := new(writes)
-	if err := txn.Apply(w); err != nil {
-		return err
-	}
-	if w.empty() {
-		return e.check(ctx)
-	}
-	return e.commit(w)
-}
-
-// check returns ErrFenced if the epoch has ended: what was read may be old then. It asks the
-// database only if the last beat was long ago.
-func (e *engine) check(ctx context.Context) error {
-	if e.Ready() == nil {
-		return nil
-	}
-	rows, err := e.query(ctx, e.sql.fence, e.lane.epoch)
-	if err == nil && len(rows) == 0 {
-		return e.lost()
-	}
-	return err
-}
-
-// lost ends the engine: another gateway is active.
-func (e *engine) lost() error {
-	e.fence()
-	return fmt.Errorf("%w: epoch %d has ended", storage.ErrFenced, e.lane.epoch)
-}
-
-// Sole implements [storage.Sole]: the epoch is fenced, and values that were read are copies.
-func (e *engine) Sole() bool { return true }
-
-// Ready implements [storage.Leaser].
-func (e *engine) Ready() error {
-	silent := time.Since(e.born) - time.Duration(e.beaten.Load())
-	if silent > e.patience/2 {
-		return fmt.Errorf("%w: the database has not answered for %v", storage.ErrUnreachable, silent.Round(time.Millisecond))
-	}
-	return nil
-}
-
-// Fenced implements [storage.Leaser].
-func (e *engine) Fenced() <-chan struct{} { return e.fenced }
-
-// keepLane beats until the engine is closed or fenced.
-func (e *engine) keepLane() {
-	conn := e.lane.conn
-	defer func() {
-		if conn != nil {
-			closeConn(conn)
+	foreseen := e.rehearse(ctx, fn)
+	for deadline := time.Now().Add(e.patience); ; {
+		err := e.inLane(ctx, foreseen, fn)
+		if !errors.Is(err, storage.ErrUnreachable) || !e.pause(ctx, deadline) {
+			return err
 		}
-	}()
-	tick := time.NewTicker(e.patience / 12)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-tick.C:
-		case <-e.life.Done():
-			return
-		case <-e.fenced:
-			return
-		}
-		var err error
-		if conn == nil || conn.IsClosed() {
-			ctx, cancel := context.WithTimeout(e.life, e.patience/3)
-			conn, err = e.of.connect(ctx, e.lane.application)
-			cancel()
-		}
-		if err == nil {
-			err = e.beat(conn)
-		}
-		if errors.Is(err, storage.ErrFenced) {
-			return // the store logs it
-		}
-		if err != nil && !failing && e.life.Err() == nil {
-			e.log.Warn("the database does not answer", zap.Error(err))
-		}
-		if err == nil && failing {
-			e.log.Info("the database answers again")
-		}
-		failing = err != nil
 	}
 }
 
-// beat tells the standbys that this gateway is active, and learns the time.
-func (e *engine) beat(conn *pgconn.PgConn) error {
-	ctx, cancel := context.WithTimeout(e.life, e.patience/3)
-	defer cancel()
-	sent := time.Now()
-	rows, _, err := query(ctx, conn, e.sql.beat, e.lane.epoch)
-	switch {
-	case err != nil:
-		return err
-	case len(rows) == 0:
-		return e.lost()
+// retryPause is the time between two attempts to reach the database.
+const retryPause = 50 * time.Millisecond
+
+// pause waits before the next attempt. It returns false if there is none.
+func (e *engine) pause(ctx context.Context, deadline time.Time) bool {
+	if time.Until(deadline) < retryPause {
+		return false
 	}
-	e.clock.learn(number(rows[0][0]), sent)
-	e.beaten.Store(int64(sent.Sub(e.born)))
-	return nil
+	timer := time.NewTimer(retryPause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-e.life.Done():
+	}
+	return false
 }
 
 // purgeInterval is the time between two rounds of removing records past their purge time.
 const purgeInterval = time.Minute
 
-// purge removes records past their purge time until the engine is closed.
+// purge removes records past their purge time until the engine is closed. Nodes that do so at
+// the same time skip each other's records.
 func (e *engine) purge() {
 	tick := time.NewTicker(purgeInterval)
 	defer tick.Stop()
@@ -250,11 +151,9 @@ func (e *engine) purge() {
 		case <-tick.C:
 		case <-e.life.Done():
 			return
-		case <-e.fenced:
-			return
 		}
 		for removed := int64(1); removed > 0 && e.life.Err() == nil; {
-			err := e.pool.with(e.life, func(ctx context.Context, conn *pgconn.PgConn) (err error) {
+			err := e.views.with(e.life, func(ctx context.Context, conn *pgconn.PgConn) (err error) {
 				ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 				defer cancel()
 				_, removed, err = query(ctx, conn, e.sql.purge)
@@ -266,18 +165,6 @@ func (e *engine) purge() {
 		}
 	}
 }
-
-// acquire waits for the writer's token.
-func (e *engine) acquire(ctx context.Context) error {
-	select {
-	case e.writer <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (e *engine) release() { <-e.writer }
 
 // enter registers a running transaction, unless the engine is closed or ctx has ended.
 func (e *engine) enter(ctx context.Context) error {
@@ -293,35 +180,37 @@ func (e *engine) enter(ctx context.Context) error {
 	return nil
 }
 
-// Close implements storage.Engine. It waits for running transactions and gives the store
-// free, so that a standby need not wait.
+// Close implements storage.Engine. It waits for running transactions.
 func (e *engine) Close() error { return e.close() }
 
 func (e *engine) shutdown() error {
 	e.mu.Lock()
 	e.closed = true
 	e.mu.Unlock()
-	e.running.Wait()
 	e.end()
-	e.beating.Wait()
-	ctx, cancel := context.WithTimeout(context.Background(), e.patience/3)
-	defer cancel()
-	err := e.pool.with(ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
-		_, _, err := query(ctx, conn, e.sql.end, e.lane.epoch)
-		return err
-	})
-	e.pool.close()
-	if err != nil { // nothing is lost; a standby takes over when it has waited
-		e.log.Warn("the store was not given free", zap.Error(err))
-	}
+	e.running.Wait()
+	e.background.Wait()
+	e.views.close()
+	e.lanes.close()
 	return nil
 }
 
-var errLongTxn = errors.New("the transaction is larger than 256 MiB")
+// explain returns the error of storage for an error with which the server refused a statement
+// of the lane: nothing has happened.
+func explain(err error) error {
+	switch code(err) {
+	case diskFull:
+		return fmt.Errorf("%w: %w", storage.ErrLowSpace, err)
+	case limitExceeded:
+		return fmt.Errorf("%w: %w", storage.ErrTooLarge, err)
+	case serialization, deadlock:
+		return fmt.Errorf("%w: %w", storage.ErrConflict, err)
+	}
+	return fmt.Errorf("%w: %w", storage.ErrUnreachable, err)
+}
 
 // Interface guards
 var (
 	_ storage.Engine = (*engine)(nil)
-	_ storage.Sole   = (*engine)(nil)
-	_ storage.Leaser = (*engine)(nil)
+	_ storage.Shared = (*engine)(nil)
 )

@@ -2,11 +2,8 @@ package postgres
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
-	"os"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -14,166 +11,193 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// connectTimeout bounds the start of a connection, and an attempt to become active.
-const connectTimeout = 5 * time.Second
+// The lane is a lock of the database that every update holds, so the updates of all nodes run
+// one after another, as those of one process do. It is held for two trips: the first enters it
+// and reads the keys that the rehearsal has foreseen, the second writes and commits.
 
-// watch is what a standby knows of the active gateway.
-type watch struct {
-	of *target
+// maxLaneIdle is how long the server lets a transaction in the lane wait for its node, which may
+// be stopped, before it ends it.
+const maxLaneIdle = "1s"
 
-	mu          sync.Mutex
-	conn        *pgconn.PgConn
-	application string // the name of this gateway's connections
-	seen        sight
-	since       time.Time // when seen was first seen; zero: never
+// laneReader reads inside the lane.
+type laneReader struct {
+	engine *engine
+	conn   *pgconn.PgConn
+	values map[string][]byte // what is known inside the lane; nil: the key is absent
+	err    error             // the first error
 }
 
-// sight is what the database says of the active gateway.
-type sight struct {
-	epoch, beat       int64
-	ended             bool
-	name, application string
-}
-
-// lane is the right to write: an epoch, and the connection that keeps it.
-type lane struct {
-	epoch       int64
-	application string
-	conn        *pgconn.PgConn
-}
-
-// take makes this gateway the active one and returns its lane. It returns
-// [storage.ErrStandby] unless the epoch in force has ended, or has been silent for patience
-// while every look succeeded: an outage of the database ends no epoch.
-func (w *watch) take(ctx context.Context, patience time.Duration) (_ *lane, err error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	defer func() {
-		if err != nil && !errors.Is(err, storage.ErrStandby) {
-			w.forget()
+// inLane runs fn once inside the lane and commits its writes.
+func (e *engine) inLane(ctx context.Context, foreseen [][]byte, fn func(storage.Txn) error) error {
+	return e.lanes.once(ctx, func(conn *pgconn.PgConn) error {
+		base := &laneReader{engine: e, conn: conn, values: make(map[string][]byte, len(foreseen))}
+		if err := base.enter(foreseen); err != nil {
+			return err
 		}
-	}()
-	if w.application == "" {
-		w.application = "modelgate-" + rand.Text()
-	}
-	if w.conn == nil {
-		if w.conn, err = w.of.connect(ctx, w.application); err != nil {
-			return nil, err
+		defer base.leave()
+		txn := storage.NewBuffer(base)
+		if err := fn(txn); err != nil {
+			return err
 		}
-	}
-	now, err := w.look(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if w.since.IsZero() || now != w.seen {
-		w.seen, w.since = now, time.Now()
-	}
-	if !now.ended && time.Since(w.since) < patience {
-		return nil, fmt.Errorf("%w: %s", storage.ErrStandby, now.name)
-	}
-	taken, err := w.succeed(ctx, now)
-	if err != nil {
-		return nil, err
-	}
-	if !taken {
-		return nil, fmt.Errorf("%w: another gateway was faster", storage.ErrStandby)
-	}
-	l := &lane{epoch: now.epoch + 1, application: w.application, conn: w.conn}
-	w.conn, w.application, w.since = nil, "", time.Time{}
-	return l, nil
-}
-
-// look reads who is active. It creates the tables if there are none.
-func (w *watch) look(ctx context.Context) (s sight, err error) {
-	rows, _, err := query(ctx, w.conn, w.of.sql.look)
-	if c := code(err); c == undefinedTable || c == invalidSchema {
-		err = w.conn.Exec(ctx, w.of.sql.create).Close()
-		if code(err) == insufficientRight {
-			return s, fmt.Errorf("creating the tables of the store: %w; create the schema for this user: create schema <name> authorization <user>", err)
+		if base.err != nil {
+			return base.err
 		}
-		if err != nil {
-			return s, fmt.Errorf("creating the tables of the store: %w", err)
+		if err := ctx.Err(); err != nil {
+			return err
 		}
-		rows, _, err = query(ctx, w.conn, w.of.sql.look)
-	}
-	switch {
-	case err != nil:
-		return s, err
-	case len(rows) != 1:
-		return s, errors.New("the table lane of the store is damaged: it has no row")
-	case number(rows[0][0]) != format:
-		return s, fmt.Errorf("the tables of the store have format %d, this build reads %d: use the build that wrote them", number(rows[0][0]), format)
-	case string(rows[0][6]) == "off":
-		return s, errors.New("synchronous_commit is off for this user or database: commits that were acknowledged could be lost; set it to on")
-	}
-	row := rows[0]
-	return sight{epoch: number(row[1]), ended: number(row[2]) == 1, beat: number(row[3]), name: string(row[4]), application: string(row[5])}, nil
-}
-
-// succeed ends the epoch that was seen and begins the next one, unless another gateway has
-// done so or the epoch has moved. A connection of the old epoch that the server still has may
-// hold locks, for instance if its machine is stopped, so the server ends it.
-func (w *watch) succeed(ctx context.Context, old sight) (taken bool, err error) {
-	sql := w.of.sql
-	if !old.ended {
-		if _, _, err := query(ctx, w.conn, sql.terminate, old.application); err != nil && code(err) != insufficientRight {
-			return false, err
+		w := new(writes)
+		if err := txn.Apply(w); err != nil || w.empty() {
+			return err
 		}
-	}
-	if err := w.conn.Exec(ctx, "begin; set local lock_timeout = '4s'").Close(); err != nil {
-		return false, err
-	}
-	defer func() {
-		if !taken && err == nil {
-			err = w.conn.Exec(ctx, "rollback").Close()
-		}
-	}()
-	if _, _, err := query(ctx, w.conn, sql.locked); err != nil {
-		return false, err
-	}
-	now, err := w.look(ctx)
-	if err != nil {
-		return false, err
-	}
-	if now.epoch != old.epoch || now.beat != old.beat && !now.ended {
-		return false, nil
-	}
-	if _, _, err := query(ctx, w.conn, sql.end, old.epoch); err != nil {
-		return false, err
-	}
-	if _, _, err := query(ctx, w.conn, sql.take, old.epoch+1, w.application, nodeName()); err != nil {
-		return false, err
-	}
-	return true, w.conn.Exec(ctx, "commit").Close()
+		return base.commit(w)
+	})
 }
 
-// nodeName returns a name of this process for people.
-func nodeName() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return fmt.Sprintf("%s/%d", host, os.Getpid())
-}
-
-// forget drops what was seen, and the connection.
-func (w *watch) forget() {
-	w.since = time.Time{}
-	if w.conn != nil {
-		closeConn(w.conn)
-		w.conn = nil
-	}
-}
-
-func (w *watch) close() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.forget()
-}
-
-// closeConn closes a connection, and waits a moment for the server to know.
-func closeConn(conn *pgconn.PgConn) {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// enter begins a transaction, waits for the lane, and reads the foreseen keys. A statement at
+// the level of READ COMMITTED sees all that was committed before it began, so these see what
+// every earlier holder of the lane has written.
+func (l *laneReader) enter(foreseen [][]byte) error {
+	ctx, cancel := l.engine.statement()
 	defer cancel()
-	_ = conn.Close(ctx) // the server ends what it cannot finish
+	batch := new(pgconn.Batch)
+	add(batch, l.engine.sql.beginLane)
+	add(batch, l.engine.sql.idle)
+	add(batch, l.engine.sql.wait)
+	add(batch, l.engine.sql.lock)
+	if len(foreseen) > 0 {
+		add(batch, l.engine.sql.gets, foreseen)
+	}
+	results, err := l.conn.ExecBatch(ctx, batch).ReadAll()
+	if err != nil {
+		l.leave()
+		return explain(err)
+	}
+	if len(foreseen) > 0 {
+		l.know(foreseen, results[len(results)-1].Rows)
+	}
+	return nil
 }
+
+// know keeps the values of keys that were read inside the lane.
+func (l *laneReader) know(keys [][]byte, rows [][][]byte) {
+	for _, key := range keys {
+		l.values[string(key)] = nil
+	}
+	for _, row := range rows {
+		l.values[string(row[0])] = row[1]
+	}
+	for _, key := range keys {
+		l.engine.cache.keep(key, l.values[string(key)])
+	}
+}
+
+// leave ends a transaction that was not committed.
+func (l *laneReader) leave() {
+	if l.conn.IsClosed() || l.conn.TxStatus() == 'I' {
+		return
+	}
+	ctx, cancel := l.engine.statement()
+	defer cancel()
+	_ = l.conn.Exec(ctx, "rollback").Close() // a connection that fails here is not used again
+}
+
+// commit writes and commits in one trip. The error is ErrUnknown if the connection broke: the
+// server may have committed.
+func (l *laneReader) commit(w *writes) error {
+	ctx, cancel := l.engine.statement()
+	defer cancel()
+	batch := new(pgconn.Batch)
+	if len(w.keys) > 0 {
+		add(batch, l.engine.sql.put, w.keys, w.values, w.purges)
+	}
+	if len(w.deleted) > 0 {
+		add(batch, l.engine.sql.remove, w.deleted)
+	}
+	add(batch, "commit")
+	_, err := l.conn.ExecBatch(ctx, batch).ReadAll()
+	switch {
+	case err == nil && l.conn.TxStatus() == 'I':
+		l.engine.cache.committed(w)
+		return nil
+	case err == nil:
+		return fmt.Errorf("%w: the commit was not accepted", storage.ErrUnreachable)
+	case l.conn.IsClosed() && !pgconn.SafeToRetry(err):
+		return fmt.Errorf("%w: %w", storage.ErrUnknown, err)
+	}
+	return explain(err)
+}
+
+// Get implements storage.Reader.
+func (l *laneReader) Get(key []byte) ([]byte, error) {
+	if val, known := l.values[string(key)]; known {
+		return val, nil
+	}
+	val, err := get(l.run, l.engine.sql, key)
+	if err == nil {
+		l.values[string(key)] = val
+		l.engine.cache.keep(key, val)
+	}
+	return val, err
+}
+
+// Scan implements storage.Reader.
+func (l *laneReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+	return scan(l.run, l.engine.sql, lo, hi, fn)
+}
+
+func (l *laneReader) run(sql string, args ...any) ([][][]byte, error) {
+	ctx, cancel := l.engine.statement()
+	defer cancel()
+	rows, _, err := query(ctx, l.conn, sql, args...)
+	if err != nil {
+		err = explain(err)
+		l.err = errors.Join(l.err, err)
+	}
+	return rows, err
+}
+
+// statement returns the context of a statement in the lane, which no caller may end: many share
+// the transaction.
+func (e *engine) statement() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.Background(), statementTimeout)
+}
+
+// writes are the changes of a transaction, as the parameters of its statements. It is the
+// storage.Txn into which a buffer is written.
+type writes struct {
+	storage.Reader
+	keys, values [][]byte
+	purges       []int64 // Unix seconds; 0: never
+	deleted      [][]byte
+	size         int
+}
+
+// maxWrite is the largest size of a transaction in bytes. The server allows 1 GiB.
+const maxWrite = 256 << 20
+
+var errLongTxn = errors.New("the transaction is larger than 256 MiB")
+
+// Set implements storage.Txn.
+func (w *writes) Set(key, val []byte, purge time.Time) error {
+	seconds := int64(0)
+	if !purge.IsZero() {
+		seconds = max(1, purge.Unix())
+	}
+	w.keys, w.values, w.purges = append(w.keys, key), append(w.values, val), append(w.purges, seconds)
+	return w.grow(len(key) + len(val))
+}
+
+// Delete implements storage.Txn.
+func (w *writes) Delete(key []byte) error {
+	w.deleted = append(w.deleted, key)
+	return w.grow(len(key))
+}
+
+func (w *writes) grow(by int) error {
+	if w.size += by; w.size > maxWrite {
+		return fmt.Errorf("%w: %w", storage.ErrTooLarge, errLongTxn)
+	}
+	return nil
+}
+
+func (w *writes) empty() bool { return len(w.keys)+len(w.deleted) == 0 }

@@ -11,22 +11,21 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// maxConns is the largest number of connections of a pool. Callers wait for one.
-const maxConns = 8
+// maxViews is the largest number of connections for views. Callers wait for one.
+const maxViews = 8
 
 // statementTimeout is how long one statement may take. The server cancels it afterwards.
 const statementTimeout = 30 * time.Second
 
 // pool has the connections of an engine. Any of them can run any statement.
 type pool struct {
-	of          *target
-	application string
-	slots       chan struct{}       // a token for each connection in use
-	idle        chan *pgconn.PgConn // as large as slots
+	of    *target
+	slots chan struct{}       // a token for each connection in use
+	idle  chan *pgconn.PgConn // as large as slots
 }
 
-func newPool(of *target, application string) *pool {
-	return &pool{of: of, application: application, slots: make(chan struct{}, maxConns), idle: make(chan *pgconn.PgConn, maxConns)}
+func newPool(of *target, most int) *pool {
+	return &pool{of: of, slots: make(chan struct{}, most), idle: make(chan *pgconn.PgConn, most)}
 }
 
 // with runs fn with a connection. fn must leave it outside of a transaction. If a connection
@@ -55,6 +54,21 @@ func (p *pool) with(ctx context.Context, fn func(ctx context.Context, conn *pgco
 	}
 }
 
+// once runs fn once with a connection. The error is ErrUnreachable if there is none.
+func (p *pool) once(ctx context.Context, fn func(conn *pgconn.PgConn) error) error {
+	select {
+	case p.slots <- struct{}{}:
+		defer func() { <-p.slots }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	conn, _, err := p.get(ctx)
+	if err != nil {
+		return unreachable(ctx, err)
+	}
+	return p.run(ctx, conn, func(_ context.Context, conn *pgconn.PgConn) error { return fn(conn) })
+}
+
 // run runs fn with a connection and takes it back, unless fn panics.
 func (p *pool) run(ctx context.Context, conn *pgconn.PgConn, fn func(ctx context.Context, conn *pgconn.PgConn) error) error {
 	back := false
@@ -80,10 +94,17 @@ func (p *pool) get(ctx context.Context) (conn *pgconn.PgConn, fresh bool, err er
 				return conn, false, nil
 			}
 		default:
-			conn, err = p.of.connect(ctx, p.application)
+			conn, err = p.of.connect(ctx)
 			return conn, true, err
 		}
 	}
+}
+
+// closeConn closes a connection, and waits a moment for the server to know.
+func closeConn(conn *pgconn.PgConn) {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = conn.Close(ctx) // the server ends what it cannot finish
 }
 
 // close closes the idle connections. None may be in use.

@@ -1,17 +1,16 @@
-// Package postgres stores a modelgate store in a PostgreSQL database. Several gateways may
-// name the same database: one of them is active, the others are standbys, and one of these
-// takes over when the active gateway ends or cannot be reached.
+// Package postgres stores a modelgate store in a PostgreSQL database. Several gateways may name
+// the same database: all of them are active, and any of them answers any call.
 //
 // [Postgres] is the Caddy module modelgate.storage.postgres; opening it returns a
-// storage.Engine, or storage.ErrStandby. Each time a gateway becomes active, it gets a new
-// epoch, a number in the database. Each commit checks in its own statement that its epoch
-// has not ended, so a gateway that was stopped or cut off cannot write after another one has
-// taken over. No clock is trusted for that.
+// storage.Engine to which other processes write, too. The updates of all of them run one after
+// another, because each holds the same lock of the database, the lane. Before an update enters
+// the lane it is rehearsed, to learn which keys it reads, so that it holds the lane for two
+// trips only. Package storage has what makes a process a node: its epoch, its fence and the
+// feed.
 //
-// Every statement is a transaction of its own except for views, no state is kept in
-// sessions, and no statement is prepared, so the engine works through a transaction pooler.
-// The package imports Caddy, package settings and package storage, and is the only one that
-// imports pgx.
+// No state is kept in sessions, and no statement is prepared, so the engine works through a
+// transaction pooler. The package imports Caddy, package settings and package storage, and is
+// the only one that imports pgx.
 package postgres
 
 import (
@@ -37,9 +36,9 @@ func init() {
 	caddy.RegisterModule(new(Postgres))
 }
 
-// Postgres stores data in a PostgreSQL database, version 13 or newer. One gateway is active;
-// others with the same database and schema are standbys. Committed data is as durable as the
-// database makes it: `synchronous_commit = off` is refused.
+// Postgres stores data in a PostgreSQL database, version 13 or newer. Several gateways may
+// have the same database and schema. Committed data is as durable as the database makes it:
+// `synchronous_commit = off` is refused.
 type Postgres struct {
 	// The address of the database, as a URL or as `key=value` words:
 	// `postgres://gateway@db.internal/gateway?sslmode=verify-full`. Placeholders are
@@ -58,14 +57,12 @@ type Postgres struct {
 	// own. Default: `modelgate`.
 	Schema string `json:"schema,omitempty"`
 
-	// How long the active gateway may be silent before a standby takes over. After half of
-	// it without an answer from the database, the active gateway refuses calls. At least
-	// `1s`. Default: `3s`.
+	// How long a change tries to reach the database before it fails. At least `1s`.
+	// Default: `3s`.
 	Patience caddy.Duration `json:"patience,omitempty"`
 
 	config *pgconn.Config
 	logger *zap.Logger
-	watch  *watch
 	clock  *clock
 }
 
@@ -117,7 +114,6 @@ func (p *Postgres) Provision(ctx caddy.Context) error {
 		p.config.Password = p.Password.Reveal()
 	}
 	p.clock = newClock()
-	p.watch = &watch{of: p.target()}
 	return nil
 }
 
@@ -190,30 +186,22 @@ func (*Postgres) Shared() bool { return true }
 // Now implements [storage.Clocker]. It returns the time of the database.
 func (p *Postgres) Now() time.Time { return p.clock.now() }
 
-// Open implements [storage.Opener]. It creates the tables if there are none. It returns
-// [storage.ErrStandby] as long as another gateway is active; the caller tries again, several
-// times in each Patience.
+// connectTimeout bounds the start of a connection, and the opening of a store.
+const connectTimeout = 5 * time.Second
+
+// Open implements [storage.Opener]. It creates the tables if there are none.
 func (p *Postgres) Open(ctx context.Context) (storage.Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
-	lane, err := p.watch.take(ctx, time.Duration(p.Patience))
-	if err != nil {
+	if err := p.target().prepare(ctx); err != nil {
 		return nil, err
 	}
-	return start(p.target(), lane, time.Duration(p.Patience), p.clock, p.logger), nil
+	return start(p.target(), time.Duration(p.Patience), p.clock, p.logger), nil
 }
 
 // target returns how the database is reached.
 func (p *Postgres) target() *target {
 	return &target{config: p.config, passwordFile: p.PasswordFile, sql: statementsOf(p.Schema)}
-}
-
-// Cleanup closes the connection of a standby.
-func (p *Postgres) Cleanup() error {
-	if p.watch != nil {
-		p.watch.close()
-	}
-	return nil
 }
 
 // target is a database, and how it is reached.
@@ -223,10 +211,12 @@ type target struct {
 	sql          statements
 }
 
-// connect returns a new connection that the server lists under the given name.
-func (t *target) connect(ctx context.Context, application string) (*pgconn.PgConn, error) {
+// connect returns a new connection.
+func (t *target) connect(ctx context.Context) (*pgconn.PgConn, error) {
 	config := t.config.Copy()
-	config.RuntimeParams["application_name"] = application
+	if config.RuntimeParams["application_name"] == "" {
+		config.RuntimeParams["application_name"] = "modelgate"
+	}
 	if t.passwordFile != "" {
 		password, err := os.ReadFile(t.passwordFile)
 		if err != nil {
@@ -239,11 +229,60 @@ func (t *target) connect(ctx context.Context, application string) (*pgconn.PgCon
 	return pgconn.ConnectConfig(ctx, config)
 }
 
+// prepare creates the tables if there are none, and returns an error if the database cannot keep
+// what a store promises.
+func (t *target) prepare(ctx context.Context) error {
+	conn, err := t.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(conn)
+	rows, _, err := query(ctx, conn, t.sql.look)
+	if c := code(err); c == undefinedTable || c == invalidSchema {
+		err = conn.Exec(ctx, t.sql.create).Close()
+		if code(err) == insufficientRight {
+			return fmt.Errorf("creating the tables of the store: %w; create the schema for this user: create schema <name> authorization <user>", err)
+		}
+		if err != nil {
+			return fmt.Errorf("creating the tables of the store: %w", err)
+		}
+		rows, _, err = query(ctx, conn, t.sql.look)
+	}
+	switch {
+	case err != nil:
+		return err
+	case len(rows) != 1:
+		return errors.New("the table layout of the store is damaged: it has no row")
+	case number(rows[0][0]) != format:
+		return fmt.Errorf("the tables of the store have format %d, this build reads %d: use the build that wrote them", number(rows[0][0]), format)
+	case string(rows[0][1]) == "off":
+		return errors.New("synchronous_commit is off for this user or database: commits that were acknowledged could be lost; set it to on")
+	}
+	return t.proveLock(ctx, conn)
+}
+
+// proveLock returns an error unless the lane excludes another connection. Something between the
+// gateway and the database could lead them to different servers.
+func (t *target) proveLock(ctx context.Context, holder *pgconn.PgConn) error {
+	if err := holder.Exec(ctx, t.sql.beginLane+"; "+t.sql.lock).Close(); err != nil {
+		return err
+	}
+	other, err := t.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer closeConn(other)
+	rows, _, err := query(ctx, other, t.sql.try)
+	if err == nil && (len(rows) != 1 || number(rows[0][0]) != 0) {
+		err = errors.New("two connections to the database hold the same lock: they reach different servers")
+	}
+	return errors.Join(err, holder.Exec(ctx, "rollback").Close())
+}
+
 // Interface guards
 var (
 	_ caddy.Provisioner     = (*Postgres)(nil)
 	_ caddy.Validator       = (*Postgres)(nil)
-	_ caddy.CleanerUpper    = (*Postgres)(nil)
 	_ caddyfile.Unmarshaler = (*Postgres)(nil)
 	_ storage.Opener        = (*Postgres)(nil)
 	_ storage.Sharer        = (*Postgres)(nil)

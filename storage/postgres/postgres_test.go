@@ -26,7 +26,6 @@ func newOpener(tb testing.TB, dsn, schema string) *Postgres {
 	if err := errors.Join(p.Provision(ctx), p.Validate()); err != nil {
 		tb.Fatal(err)
 	}
-	tb.Cleanup(func() { p.Cleanup() })
 	return p
 }
 

@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
@@ -58,9 +57,6 @@ type snapshot struct {
 	sql  statements
 }
 
-// begin takes the snapshot: BEGIN alone takes none.
-const begin = "begin isolation level repeatable read, read only; select 1"
-
 // Get implements storage.Reader.
 func (s *snapshot) Get(key []byte) ([]byte, error) { return get(s.run, s.sql, key) }
 
@@ -80,76 +76,4 @@ func (s *snapshot) run(sql string, args ...any) ([][][]byte, error) {
 		return nil, unreachable(s.ctx, err)
 	}
 	return rows, nil
-}
-
-// latest is the reader of the one that writes: the last commit, through the cache.
-type latest struct {
-	ctx    context.Context
-	engine *engine
-	err    error // the first error
-}
-
-// Get implements storage.Reader.
-func (l *latest) Get(key []byte) ([]byte, error) {
-	if val, known := l.engine.cache.get(key); known {
-		return val, nil
-	}
-	val, err := get(l.run, l.engine.sql, key)
-	if err == nil {
-		l.engine.cache.keep(key, val)
-	}
-	return val, err
-}
-
-// Scan implements storage.Reader.
-func (l *latest) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
-	return scan(l.run, l.engine.sql, lo, hi, fn)
-}
-
-func (l *latest) run(sql string, args ...any) (rows [][][]byte, err error) {
-	rows, err = l.engine.query(l.ctx, sql, args...)
-	if err != nil && l.err == nil {
-		l.err = err
-	}
-	return rows, err
-}
-
-// query runs one statement on any connection. It tries again for a while if the database
-// cannot be reached. The statement must have no effect that counts twice.
-func (e *engine) query(ctx context.Context, sql string, args ...any) (rows [][][]byte, err error) {
-	for deadline := time.Now().Add(e.patience); ; {
-		err = e.pool.with(ctx, func(ctx context.Context, conn *pgconn.PgConn) (err error) {
-			ctx, cancel := context.WithTimeout(ctx, statementTimeout)
-			defer cancel()
-			rows, _, err = query(ctx, conn, sql, args...)
-			return err
-		})
-		if err == nil || !e.pause(ctx, deadline) {
-			break
-		}
-	}
-	if err != nil {
-		return nil, unreachable(ctx, err)
-	}
-	return rows, nil
-}
-
-// retryPause is the time between two attempts to reach the database.
-const retryPause = 50 * time.Millisecond
-
-// pause waits before the next attempt. It returns false if there is none.
-func (e *engine) pause(ctx context.Context, deadline time.Time) bool {
-	if time.Until(deadline) < retryPause {
-		return false
-	}
-	timer := time.NewTimer(retryPause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-	case <-e.life.Done():
-	case <-e.fenced:
-	}
-	return false
 }

@@ -16,57 +16,46 @@ const format = 1
 
 // statements are the texts of all statements, with the name of the schema.
 type statements struct {
-	create, look, take, end, locked, fence, terminate string
-	beat, write, burn, outcome                        string
-	get, scan, scanUp, all, fill, purge               string
+	create, look, clock                       string
+	beginLane, idle, wait, lock, try          string
+	put, remove                               string
+	get, gets, scan, scanUp, all, fill, purge string
 }
+
+// beginView begins the transaction of a view.
+const beginView = "begin isolation level repeatable read, read only"
 
 func statementsOf(schema string) statements {
 	in := func(text string) string {
 		return strings.ReplaceAll(text, "{}", `"`+schema+`"`)
 	}
+	lock := `hashtextextended('modelgate lane ' || current_database() || ' ' || '` + strings.ReplaceAll(schema, "'", "''") + `', 0)`
 	return statements{
 		// The lock makes gateways that start at the same time create the tables one after
 		// another; it ends with the transaction.
 		create: in(`begin;
 			select pg_advisory_xact_lock(7236184059);
 			create schema if not exists {};
-			create table if not exists {}.lane (one boolean primary key default true check (one), format int not null, epoch bigint not null);
-			create table if not exists {}.node (epoch bigint primary key, application text not null, name text not null,
-				since timestamptz not null default clock_timestamp(), ended timestamptz, batch bigint not null default 0);
-			create table if not exists {}.beat (epoch bigint primary key, n bigint not null) with (fillfactor = 30);
+			create table if not exists {}.layout (one boolean primary key default true check (one), format int not null);
 			create table if not exists {}.kv (key bytea primary key, value bytea not null, purge bigint not null);
 			create index if not exists kv_purge on {}.kv (purge) where purge > 0;
-			insert into {}.lane (format, epoch) values (1, 0) on conflict do nothing;
+			insert into {}.layout (format) values (1) on conflict do nothing;
 			commit`),
+		look:  in(`select format::bigint, current_setting('synchronous_commit') from {}.layout`),
+		clock: `select (extract(epoch from clock_timestamp()) * 1000000)::bigint`,
 
-		look: in(`select l.format::bigint, l.epoch, (n.epoch is null or n.ended is not null)::int::bigint, coalesce(b.n, 0), coalesce(n.name, ''), coalesce(n.application, ''),
-				current_setting('synchronous_commit')
-			from {}.lane l left join {}.node n using (epoch) left join {}.beat b using (epoch)`),
+		beginLane: `begin isolation level read committed`,
+		idle:      `set local idle_in_transaction_session_timeout = '` + maxLaneIdle + `'`,
+		wait:      `set local lock_timeout = '5s'`,
+		lock:      `select pg_advisory_xact_lock(` + lock + `)`,
+		try:       `select pg_try_advisory_xact_lock(` + lock + `)::int::bigint`,
 
-		// A take-over is a transaction of these statements: locked, beats again, end, take.
-		locked: in(`select epoch from {}.lane for update`),
-		end:    in(`update {}.node set ended = clock_timestamp() where epoch = $1 and ended is null`),
-		take: in(`with lane as (update {}.lane set epoch = $1), beat as (insert into {}.beat (epoch, n) values ($1, 0)),
-				old as (delete from {}.node where epoch < $1 - 1000), oldbeat as (delete from {}.beat where epoch < $1 - 1)
-			insert into {}.node (epoch, application, name) values ($1, $2, $3)`),
-		terminate: `select count(pg_terminate_backend(pid)) from pg_stat_activity where application_name = $1 and pid <> pg_backend_pid()`,
-		fence:     in(`select 1 from {}.node where epoch = $1 and ended is null`),
-
-		beat: in(`with b as (update {}.beat set n = n + 1 where epoch = $1)
-			select (extract(epoch from clock_timestamp()) * 1000000)::bigint from {}.node where epoch = $1 and ended is null`),
-
-		// One statement is one transaction and one trip. It divides by zero if the epoch has
-		// ended, or if the last batch of the epoch is not the one that the engine knows.
-		write: in(`with fence as (update {}.node set batch = $2 where epoch = $1 and ended is null and batch = $3 returning 1),
-				put as (insert into {}.kv (key, value, purge) select * from unnest($4::bytea[], $5::bytea[], $6::bigint[]) as t (key, value, purge) order by key
-					on conflict (key) do update set value = excluded.value, purge = excluded.purge),
-				gone as (delete from {}.kv where key = any($7::bytea[]))
-			select 1 / count(*) from fence`),
-		burn:    in(`update {}.node set batch = $2 where epoch = $1 and ended is null and batch = $3 returning 1`),
-		outcome: in(`select batch, (ended is not null)::int::bigint from {}.node where epoch = $1`),
+		put: in(`insert into {}.kv (key, value, purge) select * from unnest($1::bytea[], $2::bytea[], $3::bigint[]) as t (key, value, purge) order by key
+			on conflict (key) do update set value = excluded.value, purge = excluded.purge`),
+		remove: in(`delete from {}.kv where key = any($1::bytea[])`),
 
 		get:    in(`select value from {}.kv where key = $1`),
+		gets:   in(`select key, value from {}.kv where key = any($1::bytea[])`),
 		scan:   in(`select key, value from {}.kv where key >= $1 and key < $2 order by key limit $3`),
 		scanUp: in(`select key, value from {}.kv where key >= $1 order by key limit $2`),
 		all:    in(`select key, value, purge from {}.kv order by key`),
@@ -78,14 +67,12 @@ func statementsOf(schema string) statements {
 
 // The codes of errors that the engine knows.
 const (
-	divisionByZero    = "22012"
 	undefinedTable    = "42P01"
 	invalidSchema     = "3F000"
 	diskFull          = "53100"
 	limitExceeded     = "54000"
 	serialization     = "40001"
 	deadlock          = "40P01"
-	duplicateKey      = "23505"
 	insufficientRight = "42501"
 )
 
@@ -100,12 +87,23 @@ func code(err error) string {
 // query runs one statement and returns its rows and how many rows it changed. Arguments are
 // int64, string, []byte, []int64 and [][]byte; the parameters are sent in binary.
 func query(ctx context.Context, conn *pgconn.PgConn, sql string, args ...any) (rows [][][]byte, changed int64, err error) {
-	values, oids := make([][]byte, len(args)), make([]uint32, len(args))
+	values, oids := encodeAll(args)
+	result := conn.ExecParams(ctx, sql, values, oids, binaryFormat, binaryFormat).Read()
+	return result.Rows, result.CommandTag.RowsAffected(), result.Err
+}
+
+// add adds one statement to a batch, which is one trip. Arguments are as those of query.
+func add(batch *pgconn.Batch, sql string, args ...any) {
+	values, oids := encodeAll(args)
+	batch.ExecParams(sql, values, oids, binaryFormat, binaryFormat)
+}
+
+func encodeAll(args []any) (values [][]byte, oids []uint32) {
+	values, oids = make([][]byte, len(args)), make([]uint32, len(args))
 	for i, arg := range args {
 		values[i], oids[i] = encode(arg)
 	}
-	result := conn.ExecParams(ctx, sql, values, oids, binaryFormat, binaryFormat).Read()
-	return result.Rows, result.CommandTag.RowsAffected(), result.Err
+	return values, oids
 }
 
 var binaryFormat = []int16{1}

@@ -107,6 +107,9 @@ func (f *Faulty) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	}
 	var reported error // error that is reported although the commit succeeds
 	err := f.Engine.Update(ctx, func(txn storage.Txn) error {
+		if storage.Rehearsed(txn) {
+			return fn(txn)
+		}
 		if err := fn(&limited{Txn: txn, left: f.writes()}); err != nil {
 			return err
 		}

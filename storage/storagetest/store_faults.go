@@ -39,7 +39,12 @@ type reading struct {
 }
 
 func (r *reading) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	return r.Engine.Update(ctx, func(txn storage.Txn) error { return fn(&badRead{txn, r}) })
+	return r.Engine.Update(ctx, func(txn storage.Txn) error {
+		if storage.Rehearsed(txn) {
+			return fn(txn)
+		}
+		return fn(&badRead{txn, r})
+	})
 }
 
 type badRead struct {
