@@ -145,6 +145,7 @@ func (rt *Runtime) adopt(ctx context.Context, a *App) error {
 	}
 	rt.configure(a)
 	rt.Store.Adopt(a.opener)
+	rt.Store.SetConfig(a.fingerprint())
 	rt.adopted.Store(a)
 	if a.console.served {
 		rt.announceSetup(ctx)

@@ -11,7 +11,6 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // lease is a configuration's use of a runtime. It ends when the configuration has
@@ -23,7 +22,7 @@ type lease struct {
 	runtime *Runtime      // nil when start failed; written before opened is closed
 	users   atomic.Int64  // one for the configuration, one for each call
 	once    sync.Once
-	standby atomic.Bool // another process has the store open
+	joining atomic.Bool // the epoch of this process was ended, and it joins anew
 
 	adoption // of the configuration by the runtime
 }
@@ -33,18 +32,10 @@ func newLease(a *App) *lease {
 }
 
 // start opens the runtime or joins it, and applies the task settings of the
-// configuration. Calls wait meanwhile. If another process has the store open, the app is a
-// standby, and start tries again in the background.
+// configuration. Calls wait meanwhile.
 func (l *lease) start() error {
-	err := l.open()
-	if errors.Is(err, storage.ErrStandby) {
-		l.logger.Info("this gateway is a standby", zap.Error(err))
-		l.standby.Store(true)
-		l.watching.Go(l.stand)
-		return nil
-	}
-	close(l.opened)
-	return err
+	defer close(l.opened)
+	return l.open()
 }
 
 // open is one attempt of start. If it fails, the runtime is released.
@@ -124,8 +115,8 @@ func (l *lease) acquire(ctx context.Context) (*Runtime, func(), error) {
 	select {
 	case <-l.opened:
 	default:
-		if l.standby.Load() {
-			return nil, nil, storage.ErrStandby
+		if l.joining.Load() {
+			return nil, nil, ErrJoining
 		}
 		timer := time.NewTimer(openTimeout)
 		defer timer.Stop()
@@ -159,7 +150,7 @@ func (l *lease) acquire(ctx context.Context) (*Runtime, func(), error) {
 // it refuses the call.
 func (a *App) Enter(ctx context.Context) (runtime *Runtime, leave func(), refused *fault.Fault) {
 	rt, release, err := a.InForce(ctx) // a closure over the result would move that to the heap
-	if errors.Is(err, storage.ErrStandby) {
+	if errors.Is(err, ErrJoining) {
 		return nil, nil, errStoreUnavailable
 	}
 	if err != nil {

@@ -122,6 +122,9 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
+	if err := store.Join(ctx, a.node()); err != nil {
+		return nil, errors.Join(err, store.Close())
+	}
 	if runtime.Keyring, err = a.Secrets.open(ctx, store, opener); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
@@ -149,6 +152,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		runtime.Mail.Close()
 		return nil, errors.Join(err, store.Close())
 	}
+	runtime.follow()
 	runtime.background.Go(runtime.sweep)
 	runtime.background.Go(func() { runtime.Objects.Run(runtime.life, runtime.PollBackground) })
 	closings.Store(runtime.key, runtime.closed)
@@ -335,8 +339,12 @@ var ErrDraining = errors.New("draining: the process is about to end")
 const probeInterval = time.Second
 
 // Probe writes to the store and returns the error, if any. Within a second of the last
-// write it returns the error of that write.
+// write it returns the error of that write. A node of a shared store writes anyway: see
+// [storage.Store.Ready].
 func (rt *Runtime) Probe(ctx context.Context) error {
+	if rt.Store.Shared() {
+		return rt.Store.Ready()
+	}
 	rt.probe.Lock()
 	defer rt.probe.Unlock()
 	if time.Since(rt.probe.at) < probeInterval {

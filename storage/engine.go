@@ -28,8 +28,8 @@ type Opener interface {
 	// directory.
 	Key() string
 
-	// Open opens the engine. It fails if another process uses the location. The error
-	// is ErrStandby if the caller should try again until that process has ended.
+	// Open opens the engine. It fails if another process uses the location, unless the
+	// engine is [Shared].
 	Open(ctx context.Context) (Engine, error)
 }
 
@@ -58,22 +58,11 @@ type Clocker interface {
 	Now() time.Time
 }
 
-// Sharer is an optional interface of an [Opener] whose store other machines can open, one at
-// a time. Its keys and files must be where the next machine finds them too.
+// Sharer is an optional interface of an [Opener] whose engine is [Shared]. The keys and files
+// of the store must be where every machine finds them.
 type Sharer interface {
-	// Shared reports whether other machines can open the store.
+	// Shared reports whether other processes can have the store open at the same time.
 	Shared() bool
-}
-
-// Leaser is an optional interface of an [Engine] that holds its store by a lease, which
-// another process takes over if the holder does not renew it.
-type Leaser interface {
-	// Ready returns an error, usually ErrUnreachable, if the lease was not renewed lately.
-	// Work that begins now may be lost. It is cheap and may be called concurrently.
-	Ready() error
-
-	// Fenced returns a channel that is closed when another process has taken over.
-	Fenced() <-chan struct{}
 }
 
 // Engine is one open store.
@@ -165,12 +154,9 @@ var (
 	// ErrUnreachable: the engine cannot reach its data now. Nothing happened; try again.
 	ErrUnreachable = errors.New("storage: unreachable")
 
-	// ErrFenced: another process has taken over the store. Nothing happened. The store
-	// stops, and this process may open it again.
-	ErrFenced = errors.New("storage: another process has taken over")
-
-	// ErrStandby: another process has the store open; this one may open it later.
-	ErrStandby = errors.New("storage: standby: another process has the store open")
+	// ErrFenced: the other nodes of a shared store have taken this one for dead. Nothing
+	// happened. The store stops, and this process may join them anew.
+	ErrFenced = errors.New("storage: the other nodes have ended this one")
 
 	// ErrStopped: the store failed and refuses all calls until a restart.
 	ErrStopped = errors.New("storage: stopped after a failure")

@@ -56,7 +56,6 @@ type Store struct {
 	log    *zap.Logger
 	sole   bool                       // the engine is [Sole]
 	shared bool                       // the engine is [Shared]
-	leaser Leaser                     // the engine, if it is one
 	member atomic.Pointer[membership] // of a shared store, after Join
 	taken  []*job                     // jobs that combine has taken from the queue and not finished
 
@@ -76,8 +75,7 @@ type Store struct {
 	senders sync.WaitGroup // calls that are about to send to the queue
 	stats   Stats
 
-	failOnce   sync.Once
-	fenceWatch sync.WaitGroup
+	failOnce sync.Once
 
 	closeOnce sync.Once
 	closeErr  error
@@ -127,25 +125,11 @@ func New(engine Engine, opts Options) *Store {
 	}
 	s.closing, s.end = context.WithCancel(context.Background())
 	go s.combine()
-	if e, ok := engine.(Leaser); ok {
-		s.leaser = e
-		s.fenceWatch.Go(s.watchFence)
-	}
 	return s
 }
 
-// watchFence stops the store when another process has taken over its engine.
-func (s *Store) watchFence() {
-	select {
-	case <-s.leaser.Fenced():
-		s.fail(ErrFenced)
-	case <-s.failed:
-	case <-s.idle:
-	}
-}
-
 // Ready returns an error if the store has failed, or if work that begins now may be lost
-// because its engine cannot be reached. See [Leaser].
+// because the other nodes do not see this one.
 func (s *Store) Ready() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -155,9 +139,6 @@ func (s *Store) Ready() error {
 	}
 	if s.shared {
 		return fmt.Errorf("%w: the store was not joined yet", ErrUnreachable)
-	}
-	if s.leaser != nil {
-		return s.leaser.Ready()
 	}
 	return nil
 }
@@ -336,7 +317,6 @@ func (s *Store) Close() error {
 			m.beating.Wait()
 		}
 		s.users.Wait()
-		s.fenceWatch.Wait()
 		if m != nil && s.Err() == nil {
 			m.leave()
 		}

@@ -155,9 +155,6 @@ func restoreShared(ctx context.Context, config, adapter, file string) (err error
 		return errUsage("the store of %s is on one machine; name its directory instead of --config", config)
 	}
 	opened, err := opener.Open(ctx)
-	if errors.Is(err, storage.ErrStandby) {
-		return errExit{exitRefused, fmt.Errorf("a gateway uses the store: %w", err)}
-	}
 	if err != nil {
 		return err
 	}

@@ -38,7 +38,7 @@ func init() {
 //   - `draining`: the process is about to end;
 //   - `configuration`: the currency or the master keys of the store changed, and
 //     the change could not be applied;
-//   - `standby`: another gateway with the same store is active;
+//   - `joining`: the other gateways of the store took this one for dead, and it joins them again;
 //   - `backends`, only of /readyz/tasks: no backend of generation tasks can be used,
 //     because there is none, it is drained, or its service takes no tasks.
 //
@@ -66,7 +66,7 @@ const (
 	storeFails   = "store"
 	draining     = "draining"
 	notInForce   = "configuration"
-	standby      = "standby"
+	joining      = "joining"
 	noneIsUsable = "backends"
 )
 
@@ -121,8 +121,8 @@ func (h *Health) ready(ctx context.Context, tasks bool) (reason string, err erro
 	switch {
 	case errors.Is(err, caddymodule.ErrNotLive):
 		return notInForce, err
-	case errors.Is(err, caddymodule.ErrStandby):
-		return standby, err
+	case errors.Is(err, caddymodule.ErrJoining):
+		return joining, err
 	case err != nil:
 		return storeFails, err
 	}
