@@ -166,12 +166,16 @@ func (s *Store) SetConfig(fingerprint string) {
 }
 
 // Nodes returns the nodes of a shared store, the ended ones of the last hour included, by epoch.
-func (s *Store) Nodes(ctx context.Context) (nodes []Node, err error) {
-	err = s.View(ctx, func(r Reader) error {
+// told is the position of the feed: what a node has not seen of it, it does not follow yet.
+func (s *Store) Nodes(ctx context.Context) (nodes []Node, told int64, err error) {
+	err = s.View(ctx, func(r Reader) (err error) {
+		if told, err = getNumber(r, feedHeadKey); err != nil {
+			return err
+		}
 		nodes, err = readNodes(r)
 		return err
 	})
-	return nodes, err
+	return nodes, told, err
 }
 
 // LiveNodes returns how many nodes have the store open, by the last look; one if the store is not

@@ -235,7 +235,7 @@ func TestANodeThatClosesEndsAtOnce(t *testing.T) {
 			t.Error("nobody leads")
 		}
 		time.Sleep(2 * time.Hour)
-		known, err := nodes[1].Nodes(t.Context())
+		known, _, err := nodes[1].Nodes(t.Context())
 		if err != nil || len(known) != 1 {
 			t.Errorf("records of nodes after two hours: %v, %v; want one", known, err)
 		}

@@ -148,6 +148,7 @@ type Status struct {
 	Restricted  []string          `json:"users_restricted"`                 // because of uncollected costs
 	Names       map[string]string `json:"users_restricted_names,omitempty"` // of these users, by id
 	LastBackup  int64             `json:"last_backup"`                      // Unix seconds; 0: none
+	Nodes       []Node            `json:"nodes,omitempty"`                  // of a shared store
 	Stats       storage.Stats     `json:"store_stats"`
 }
 
@@ -167,6 +168,7 @@ func showStatus(c *call) (any, error) {
 	status.LastBackup, _ = c.LastBackup(c.ctx())              // if this fails, the probe below fails too
 	users, _ := c.Directory.CountUsers(c.ctx(), maxCounted+1) // if this fails, the probe below fails too
 	status.Users, status.MoreUsers = min(users, maxCounted), users > maxCounted
+	status.Nodes, _ = nodesOf(c) // if this fails, the probe below fails too
 	err := errors.Join(c.Ready(), c.Probe(c.ctx()))
 	if status.Ready = err == nil; err != nil {
 		status.Reason = err.Error()

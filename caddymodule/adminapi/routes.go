@@ -22,6 +22,7 @@ type Operation struct {
 // do what the table of package console offers.
 var operations = []Operation{
 	{method: "GET", path: "status", handle: showStatus, early: true},
+	{method: "GET", path: "nodes", handle: listNodes, early: true},
 	{method: "GET", path: "backup", handle: streamBackup, early: true},
 	{method: "POST", path: "backup/completed", handle: func(c *call) (any, error) { return struct{}{}, c.NoteBackup(c.ctx()) }, early: true},
 	{method: "GET", path: "verify", handle: showVerification},

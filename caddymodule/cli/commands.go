@@ -173,6 +173,9 @@ var commands = []command{
 		{use: "drain <backend>", short: "Stops new tasks of a backend, also after restarts: they wait; its running tasks continue", request: "POST /modelgate/backends/{backend}/drain", print: printBackends},
 		{use: "enable <backend>", short: "Starts new tasks of a drained backend again", request: "POST /modelgate/backends/{backend}/enable", print: printBackends},
 	}},
+	{use: "node", short: "Gateways of a store that several share", subcommands: []command{
+		{use: "list", short: "Lists the gateways of the store, those that ended within an hour included", request: "GET /modelgate/nodes", print: printNodes},
+	}},
 	{use: "price", short: "Prices of models", subcommands: []command{
 		{
 			use: "import <file>", run: importPrices,

@@ -108,5 +108,27 @@ func examineRunning(c *call) (findings []doctor.Finding) {
 			Remedy: "find the models with `usage report --by user,model`, and check context and max_output of their prices; the restriction ends by itself",
 		})
 	}
+	return append(findings, examineNodes(s.Nodes)...)
+}
+
+// examineNodes returns findings about the gateways of a shared store.
+func examineNodes(nodes []adminapi.Node) (findings []doctor.Finding) {
+	add := func(what, remedy string) {
+		findings = append(findings, doctor.Finding{Level: "warning", Where: "apps.modelgate.storage", What: what, Remedy: remedy})
+	}
+	configs, versions := map[string]bool{}, map[string]bool{}
+	for _, n := range nodes {
+		if n.State != adminapi.NodeLive {
+			continue
+		}
+		configs[n.Config], versions[n.Version] = true, true
+	}
+	if len(configs) > 1 {
+		add(fmt.Sprintf("the gateways of the store have %d different options: prices, plans and limits depend on which one answers", len(configs)),
+			"give all of them the same options, and compare with: caddy modelgate node list")
+	}
+	if len(versions) > 1 {
+		add(fmt.Sprintf("the gateways of the store run %d different versions", len(versions)), "finish the upgrade; compare with: caddy modelgate node list")
+	}
 	return findings
 }

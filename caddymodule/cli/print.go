@@ -322,6 +322,17 @@ var printDeliveries = rows("ID\tTASK\tKEY\tSTATE\tATTEMPTS\tLAST\tNEXT\tANSWER\t
 	return []any{d.ID, d.Task, d.Key, d.State, d.Attempts, moment(d.Last), moment(d.Next), dash(d.Trouble), dash(d.URL)}
 })
 
+var printNodes = rows("EPOCH\tNAME\tSTATE\tVERSION\tOPTIONS\tBEHIND\tSINCE\tLAST BEAT", func(n *adminapi.Node) []any {
+	state := n.State
+	if n.Leads {
+		state += ", leads"
+	}
+	if n.Self {
+		state += ", answers here"
+	}
+	return []any{n.Epoch, n.Name, state, n.Version, dash(n.Config), n.Behind, moment(n.Since), moment(n.Last)}
+})
+
 var printBackends = rows("NAME\tADAPTER\tMODELS\tRUNNING\tWAITING\tOLDEST WAITS SINCE\tSTATE", func(b *adminapi.Backend) []any {
 	running, waiting := strconv.FormatInt(b.Running, 10), strconv.FormatInt(b.Waiting, 10)
 	if b.MaxRunning > 0 {

@@ -32,6 +32,15 @@ func showStatus(c *call) error {
 		if len(s.Restricted) > 0 {
 			fmt.Fprintf(w, "users restricted\t%s\n", strings.Join(s.Restricted, ", "))
 		}
+		live := 0
+		for _, n := range s.Nodes {
+			if n.State == adminapi.NodeLive {
+				live++
+			}
+		}
+		if len(s.Nodes) > 0 {
+			fmt.Fprintf(w, "gateways of the store\t%d live\n", live)
+		}
 		fmt.Fprintf(w, "last backup\t%s\n", moment(s.LastBackup))
 		fmt.Fprintf(w, "commits\t%d in %d batches, %d queued\n", s.Stats.Committed, s.Stats.Batches, s.Stats.Queued)
 	}))

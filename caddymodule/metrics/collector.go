@@ -56,6 +56,8 @@ var (
 	storeCommits  = prometheus.NewDesc("modelgate_store_commits_total", "Durable changes.", []string{"store"}, nil)
 	storeBatches  = prometheus.NewDesc("modelgate_store_batches_total", "Transactions of the engine for these changes.", []string{"store"}, nil)
 	storeQueue    = prometheus.NewDesc("modelgate_store_queue", "Changes waiting for a commit.", []string{"store"}, nil)
+	storeNodes    = prometheus.NewDesc("modelgate_store_nodes", "Gateways that have the store open.", []string{"store"}, nil)
+	storeReady    = prometheus.NewDesc("modelgate_store_ready", "1 if this gateway can take calls; 0 if its store has failed or cannot be reached.", []string{"store"}, nil)
 	storeFailed   = prometheus.NewDesc("modelgate_store_failed", "1 after the store has failed; the gateway serves nothing until a restart.", []string{"store"}, nil)
 	storeLowSpace = prometheus.NewDesc("modelgate_store_low_space_total", "Changes refused because the medium is almost full.", []string{"store"}, nil)
 	storeFree     = prometheus.NewDesc("modelgate_store_free_bytes", "Free bytes on the medium of the store.", []string{"store"}, nil)
@@ -103,7 +105,7 @@ var taskDescs = []*prometheus.Desc{
 
 // Describe implements prometheus.Collector.
 func (collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeFailed, storeLowSpace, storeFree, storeMinFree, lastBackup, credentials, mails, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
+	for _, d := range []*prometheus.Desc{storeCommits, storeBatches, storeQueue, storeNodes, storeReady, storeFailed, storeLowSpace, storeFree, storeMinFree, lastBackup, credentials, mails, detached, reservations, reserved, settlements, atRisk, restricted, ledgerMismatch} {
 		ch <- d
 	}
 	for _, d := range taskDescs {
@@ -122,6 +124,12 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(storeCommits, prometheus.CounterValue, float64(stats.Committed), store)
 		ch <- prometheus.MustNewConstMetric(storeBatches, prometheus.CounterValue, float64(stats.Batches), store)
 		ch <- prometheus.MustNewConstMetric(storeQueue, prometheus.GaugeValue, float64(stats.Queued), store)
+		ready := 0.0
+		if s.Store.Ready() == nil {
+			ready = 1
+		}
+		ch <- prometheus.MustNewConstMetric(storeNodes, prometheus.GaugeValue, float64(s.Store.LiveNodes()), store)
+		ch <- prometheus.MustNewConstMetric(storeReady, prometheus.GaugeValue, ready, store)
 		ch <- prometheus.MustNewConstMetric(storeFailed, prometheus.GaugeValue, failed, store)
 		ch <- prometheus.MustNewConstMetric(storeLowSpace, prometheus.CounterValue, float64(stats.LowSpace), store)
 		if free, minFree, err := s.Store.Space(); err == nil {
