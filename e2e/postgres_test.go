@@ -5,8 +5,8 @@ import (
 	"crypto/rand"
 	"fmt"
 	"net/http"
-	"net/http/httptrace"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -15,19 +15,20 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/postgres/postgrestest"
 )
 
-// standbys returns two gateways with one database: the first is active, the second a standby.
-// Their sites are those of priced.
-func standbys(t *testing.T, server *postgrestest.Server, b *backend) (active, standby *gateway) {
+// cluster returns gateways with one database. Their sites are those of priced.
+func cluster(t *testing.T, server *postgrestest.Server, b *backend, n int) (all []*gateway) {
 	t.Helper()
 	s := priced(b, salesOptions(planPrice))
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
-	s.Storage = fmt.Sprintf("storage postgres %q {\n patience 1s\n}\nsecret %x", server.Database(), secret)
-	active, standby = newGateway(t, s, b), newGateway(t, s, b)
-	active.start()
-	standby.start()
-	standby.awaitReady(http.StatusServiceUnavailable, "standby")
-	return active, standby
+	s.Storage = fmt.Sprintf("storage postgres %q\nsecret %x", server.Database(), secret)
+	for range n {
+		g := newGateway(t, s, b)
+		g.start()
+		g.awaitReady(http.StatusOK, "")
+		all = append(all, g)
+	}
+	return all
 }
 
 // awaitReady waits until /readyz has this status and contains text.
@@ -56,126 +57,191 @@ func (g *gateway) get(path string) answer {
 	return g.send(req)
 }
 
-func TestAStandbyTakesOverFromAKilledGateway(t *testing.T) {
+// workloads returns one workload for each gateway.
+func workloads(t *testing.T, nodes []*gateway, scripts *scriptSet) (all []*workload) {
+	t.Helper()
+	for i, g := range nodes {
+		m := g.newWorkload(fmt.Sprintf("user%d", i), scripts, newCallGenerator(t))
+		m.workers["fill"] = 0 // a page of the demo service belongs to one address
+		all = append(all, m)
+	}
+	return all
+}
+
+// moveTo makes the rest of a workload use another gateway.
+func (m *workload) moveTo(g *gateway) { m.g, m.c.g = g, g }
+
+func TestAKilledGatewayLosesNothingThatTheOthersDoNotHave(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	active, standby := standbys(t, postgrestest.Start(t), b)
-	m := active.newWorkload("ada", scripts, newCallGenerator(t))
-	m.workers["fill"] = 0 // a page of the demo service belongs to one address
-	var acknowledged atomic.Int64
+	nodes := cluster(t, postgrestest.Start(t), b, 3)
+	all := workloads(t, nodes, scripts)
+	victim := nodes[1]
+	ctx, stop := context.WithCancel(context.Background())
+	defer stop()
+	var acknowledged, after atomic.Int64
 	var killed time.Time
-	m.acknowledged = func() {
+	all[1].acknowledged = func() {
 		if acknowledged.Add(1) == 300 {
 			killed = time.Now()
-			active.process.kill()
+			victim.process.kill()
 		}
 	}
-	m.run(context.Background())
-	receive(t, active.process.exited, "the end of the process")
-
-	m.g, m.c.g = standby, standby
-	standby.awaitReady(http.StatusOK, "")
-	t.Logf("the standby was ready %v after the kill", time.Since(killed).Round(time.Millisecond))
-	standby.verify()
-	bound := m.maxLoss(killed)
-	m.finish()
-	if lost, age := m.check(killed); age > bound {
-		t.Errorf("%d calls are lost, the first ended %v before the kill; allowed: %v", lost, age, bound)
+	for _, i := range []int{0, 2} {
+		all[i].acknowledged = func() {
+			if acknowledged.Load() >= 300 && after.Add(1) == 300 {
+				stop()
+			}
+		}
 	}
-	standby.verify()
+	var running sync.WaitGroup
+	for _, m := range all {
+		running.Go(func() { m.run(ctx) })
+	}
+	running.Wait()
+	receive(t, victim.process.exited, "the end of the process")
+	if after.Load() < 300 {
+		t.Errorf("the other gateways acknowledged %d operations after the kill, want at least 300", after.Load())
+	}
+
+	all[1].moveTo(nodes[2])
+	nodes[2].process.await("ended a node that was silent")
+	nodes[0].verify()
+	bound := all[1].maxLoss(killed)
+	for i, m := range all {
+		m.finish()
+		lost, age := m.check(killed)
+		if i == 1 && age > bound {
+			t.Errorf("%d calls are lost, the first ended %v before the kill; allowed: %v", lost, age, bound)
+		}
+		if i != 1 && lost > 0 {
+			t.Errorf("%d calls of a gateway that was not killed are lost", lost)
+		}
+	}
+	nodes[0].verify()
 }
 
-func TestAStoppedGatewayAcknowledgesNothingAfterATakeover(t *testing.T) {
+func TestOneWalletAtThreeGatewaysIsNeverOverdrawn(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	active, standby := standbys(t, postgrestest.Start(t), b)
-	m := active.newWorkload("ada", scripts, newCallGenerator(t))
-	if err := active.process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
-	standby.awaitReady(http.StatusOK, "")
-	after := m.c.operatorCredit("before", unit)
-	m.c.g = standby
-	if err := after.attempt(); err != nil {
-		t.Fatal(err)
-	}
-	balance := standby.wallet("ada").Balance
-
-	// What the stopped gateway finds in its sockets when it continues is not acknowledged.
-	late, changed, written := make(chan answer, 1), make(chan error, 1), make(chan struct{}, 1)
-	go func() { changed <- active.tryPost("/modelgate/users", map[string]any{"name": "late"}, nil) }()
-	ctx := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{
-		WroteRequest: func(httptrace.WroteRequestInfo) { written <- struct{}{} },
+	nodes := cluster(t, postgrestest.Start(t), b, 3)
+	poor := nodes[0].newGatewayUser("poor")
+	poor.credit("0.02")
+	transport := newTransport(http1)
+	transport.MaxIdleConnsPerHost = 64
+	defer transport.CloseIdleConnections()
+	var answered, refused atomic.Int64
+	inParallel(24, 240, func(i int) {
+		g := nodes[i%len(nodes)]
+		a := g.sendOver(transport, g.request(t.Context(), "/v1/messages", callBodies["/v1/messages"], "Authorization", "Bearer "+poor.key))
+		switch a.Status {
+		case http.StatusOK:
+			answered.Add(1)
+		case http.StatusForbidden, http.StatusPaymentRequired, http.StatusTooManyRequests:
+			refused.Add(1)
+		default:
+			t.Errorf("a call got %d %.200s %v", a.Status, a.Body, a.Err)
+		}
 	})
-	req := active.request(ctx, "/v1/messages", callBodies["/v1/messages"], "Authorization", "Bearer "+m.c.key)
-	go func() { late <- active.send(req) }()
-	receive(t, written, "the late call in the socket")
-	if err := active.process.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
+	nodes[1].awaitCalls("poor", int(answered.Load()))
+	w := nodes[2].walletAtRest("poor")
+	if w.Balance < 0 || w.Held != 0 {
+		t.Errorf("the wallet is %+v after %d calls", w, answered.Load())
 	}
-	if a := receive(t, late, "the late call"); a.Status == http.StatusOK {
-		t.Errorf("a call was answered after the takeover: %s", a.Body)
+	if answered.Load() == 0 || refused.Load() == 0 {
+		t.Errorf("%d calls were answered and %d refused, want both", answered.Load(), refused.Load())
 	}
-	if err := receive(t, changed, "the late change"); err == nil {
-		t.Error("a change was acknowledged after the takeover")
-	}
-	active.awaitReady(http.StatusServiceUnavailable, "standby")
-	if users := standby.users(); users != 1 {
-		t.Errorf("the store has %d users, want 1", users)
-	}
-	if now := standby.wallet("ada").Balance; now != balance {
-		t.Errorf("the balance is %v, want %v", now, balance)
-	}
-
-	// The two change roles when the second ends.
-	standby.process.terminate()
-	standby.process.code(waitLimit)
-	active.awaitReady(http.StatusOK, "")
-	if now := active.wallet("ada").Balance; now != balance {
-		t.Errorf("the balance is %v after the way back, want %v", now, balance)
-	}
-	active.verify()
+	t.Logf("%d answered, %d refused, %v left", answered.Load(), refused.Load(), w.Balance)
+	nodes[0].verify()
 }
 
-func TestAGatewayIsBackWhenItsDatabaseIs(t *testing.T) {
+func TestARevokedKeyIsRefusedEverywhereOnceTheCommandHasAnswered(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	server := postgrestest.Start(t)
-	active, standby := standbys(t, server, b)
-	m := active.newWorkload("ada", scripts, newCallGenerator(t))
-	server.Stop()
-	active.awaitReady(http.StatusServiceUnavailable, "store")
-	a := active.call("/v1/messages", callBodies["/v1/messages"], "Authorization", "Bearer "+m.c.key)
-	if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
-		t.Errorf("a call without the database: %d %.200s %v", a.Status, a.Body, a.Err)
-	}
-	server.Start()
-	ready := active
-	beat := time.NewTicker(20 * time.Millisecond)
-	defer beat.Stop()
-	for deadline := time.Now().Add(waitLimit); active.get("/readyz").Status != http.StatusOK; <-beat.C {
-		if standby.get("/readyz").Status == http.StatusOK { // it was faster to reach the database
-			ready = standby
-			break
+	nodes := cluster(t, postgrestest.Start(t), b, 3)
+	nodes[0].post("/modelgate/users", map[string]any{"name": "ada"}, nil)
+	for range 5 {
+		key := nodes[0].newKey("ada")
+		for _, g := range nodes {
+			for deadline := time.Now().Add(waitLimit); !g.authenticates(key.Secret); {
+				if time.Now().After(deadline) {
+					t.Fatal("a new key is not known at another gateway")
+				}
+			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatal("no gateway is ready again")
+		nodes[1].post("/modelgate/keys/"+key.ID+"/revoke", nil, nil)
+		for i, g := range nodes {
+			if g.authenticates(key.Secret) {
+				t.Errorf("gateway %d accepts a key that was revoked", i)
+			}
 		}
 	}
-	m.g, m.c.g = ready, ready
+}
+
+func TestAStoppedGatewayAcknowledgesNothingThatIsLost(t *testing.T) {
+	t.Parallel()
+	scripts := new(scriptSet)
+	b := newBackend(t, scripts.serve)
+	nodes := cluster(t, postgrestest.Start(t), b, 2)
+	m := nodes[0].newWorkload("ada", scripts, newCallGenerator(t))
+	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	nodes[1].process.await("ended a node that was silent")
+	changed := make(chan error, 1)
+	go func() { changed <- nodes[0].tryPost("/modelgate/users", map[string]any{"name": "late"}, nil) }()
+	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	late := receive(t, changed, "the late change")
+	nodes[0].process.await("the other nodes have ended this one")
+	nodes[0].awaitReady(http.StatusOK, "")
+	want := 1
+	if late == nil { // it reached the gateway after that had joined anew
+		want = 2
+	}
+	if users := nodes[1].users(); users != want {
+		t.Errorf("the store has %d users, want %d", users, want)
+	}
 	m.finish()
 	k := m.wholeCall()
 	scripts.add(k)
 	m.calls = append(m.calls, k)
 	transport := newTransport(http1)
 	defer transport.CloseIdleConnections()
-	if err := ready.runCall(t.Context(), transport, m.c.key, k); err != nil {
-		t.Errorf("a call after the outage: %v", err)
+	if err := nodes[0].runCall(t.Context(), transport, m.c.key, k); err != nil {
+		t.Errorf("a call after the gateway has joined anew: %v", err)
 	}
-	ready.awaitCalls("ada", 1)
+	nodes[1].awaitCalls("ada", 1)
 	m.check(time.Now())
-	ready.verify()
+	nodes[0].verify()
+}
+
+func TestAllGatewaysAreBackWhenTheirDatabaseIs(t *testing.T) {
+	t.Parallel()
+	scripts := new(scriptSet)
+	b := newBackend(t, scripts.serve)
+	server := postgrestest.Start(t)
+	nodes := cluster(t, server, b, 2)
+	m := nodes[0].newWorkload("ada", scripts, newCallGenerator(t))
+	server.Stop()
+	for _, g := range nodes {
+		g.awaitReady(http.StatusServiceUnavailable, "store")
+		a := g.call("/v1/messages", callBodies["/v1/messages"], "Authorization", "Bearer "+m.c.key)
+		if a.Status != http.StatusServiceUnavailable || a.Header.Get("Retry-After") == "" {
+			t.Errorf("a call without the database: %d %.200s %v", a.Status, a.Body, a.Err)
+		}
+	}
+	server.Start()
+	started := time.Now()
+	for _, g := range nodes {
+		g.awaitReady(http.StatusOK, "")
+	}
+	t.Logf("all gateways were ready %v after the database", time.Since(started).Round(time.Millisecond))
+	m.finish()
+	m.check(time.Now())
+	nodes[1].verify()
 }
