@@ -136,14 +136,17 @@ func (a *application) try(ctx context.Context) error {
 		expected = max(0, order.Due())
 	}
 	var r *ledger.Reservation
-	var reserved money.Amount
 	if expected > 0 {
 		if r, err = b.ledger.ReserveUpTo(ctx, user, expected); err != nil {
 			return err
 		}
-		reserved = r.Amount()
 	}
-	return b.ledger.Update(ctx, user, r, func(t *ledger.Txn) error { return a.apply(ctx, t, user, expected, reserved) })
+	return b.ledger.Update(ctx, user, r, func(t *ledger.Txn) error {
+		if err := r.Confirm(t); err != nil {
+			return err
+		}
+		return a.apply(ctx, t, user, expected, r.Amount())
+	})
 }
 
 // find returns the order that the notice is about. If there is none, it returns an empty order and

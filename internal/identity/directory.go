@@ -3,7 +3,7 @@
 // [Principal] is the caller of a model, by an API key. An [Account] is the caller of the console,
 // by a session or an access token. Records are in the store, in the tables of tables.go;
 // limits.go has the limits of keys and users. The keys and tokens in force are also in memory, and a
-// change acts on the next request.
+// change acts on the next request; nodes.go has what follows from several nodes over one store.
 //
 // Sub-packages have the parts that need no Directory. Package factor has the second factors,
 // password hashes passwords, credential has the secrets and their forms, and attempts counts
@@ -64,7 +64,7 @@ func Open(ctx context.Context, store *storage.Store, keyring *seal.Keyring, logg
 		hasher: password.NewHasher(runtime.GOMAXPROCS(0)), factors: factor.New(store, keyring, log),
 	}
 	if keyring != nil {
-		if err := keyring.Verify(ctx, store); err != nil {
+		if err := keyring.Open(ctx, store); err != nil {
 			return nil, fmt.Errorf("checking the master key: %w", err)
 		}
 	}
@@ -115,42 +115,6 @@ func (d *Directory) Authenticate(key string) (*Principal, bool) {
 
 // Count returns the number of credentials that are in force or will expire.
 func (d *Directory) Count() int { return d.keys.Count() + d.tokens.Count() }
-
-// refreshKeys updates the table in memory to the committed state of the keys with these ids. If
-// a key cannot be read, it is removed from the table, so that no revoked key is accepted.
-func (d *Directory) refreshKeys(ids ...string) {
-	d.refreshing.Lock()
-	defer d.refreshing.Unlock()
-	for _, id := range ids {
-		inForce, err := view(context.Background(), d, func(r storage.Reader) (credential.Entries[Principal], error) {
-			key, err := mustGet(r, &keyTable, id)
-			if err != nil {
-				return nil, err
-			}
-			user, err := mustGet(r, &userTable, key.UserID)
-			if err != nil {
-				return nil, err
-			}
-			return key.inForce(user), nil
-		})
-		if err != nil {
-			inForce = nil
-		}
-		d.keys.Put(id, inForce)
-	}
-}
-
-// refreshToken is refreshKeys for the access token of a user.
-func (d *Directory) refreshToken(userID string) {
-	d.refreshing.Lock()
-	defer d.refreshing.Unlock()
-	var inForce credential.Entries[Account]
-	user, err := view(context.Background(), d, func(r storage.Reader) (*userRecord, error) { return mustGet(r, &userTable, userID) })
-	if err == nil {
-		inForce = user.inForce()
-	}
-	d.tokens.Put(userID, inForce)
-}
 
 // view returns the result of fn in a read transaction. Its errors are those of [fault.OfStore].
 func view[T any](ctx context.Context, d *Directory, fn func(storage.Reader) (T, error)) (T, error) {

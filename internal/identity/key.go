@@ -218,9 +218,12 @@ func (d *Directory) createKey(ctx context.Context, by audit.Event, idOrName stri
 		}
 		key.UserID = user.ID
 		event := &audit.Event{Actor: by.Actor, Action: "key.create", User: user.ID, Key: key.ID, Detail: key.Name, Address: by.Address}
+		if err := d.tell(t, keyTopic, append(dropped, key.ID)...); err != nil {
+			return nil, err
+		}
 		return event, keyTable.Put(t, nil, key)
 	})
-	d.refreshKeys(append(dropped, key.ID)...)
+	d.refreshOwn(append(dropped, key.ID), nil)
 	return key.Key, secret, err
 }
 
@@ -328,7 +331,8 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 	return nil
 }
 
-// changeKey runs fn over a key in one transaction and updates memory.
+// changeKey runs fn over a key in one transaction and updates memory. What it takes away is no longer in
+// force on any node when it returns.
 func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	return d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) { return findKey(r, id) }, fn)
 }
@@ -338,7 +342,9 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 	find func(storage.Reader) (*keyRecord, error), fn func(*keyRecord) (*audit.Event, error),
 ) (Key, error) {
 	var key keyRecord
+	var takes bool
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		takes = false
 		before, err := find(t)
 		if err != nil {
 			return nil, err
@@ -348,10 +354,17 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 		if err != nil || event == nil {
 			return nil, err
 		}
+		takes = takesFrom(before.inForce(new(userRecord)), key.inForce(new(userRecord)))
+		if err := d.tell(t, keyTopic, id); err != nil {
+			return nil, err
+		}
 		return event, keyTable.Put(t, before, &key)
 	})
 	// Refresh also after an error: with an unknown outcome, a revoked key must not stay in memory.
-	d.refreshKeys(id)
+	d.refreshOwn([]string{id}, nil)
+	if err == nil && takes {
+		err = d.inForceEverywhere(ctx)
+	}
 	return key.Key, err
 }
 

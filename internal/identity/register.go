@@ -46,7 +46,8 @@ func (d *Directory) Register(ctx context.Context, name, password string, from De
 type setupRecord struct {
 	Hash    credential.Hash `json:"hash"` // zero if it was used
 	Used    bool            `json:"used,omitempty"`
-	Created int64           `json:"created"` // Unix seconds
+	Created int64           `json:"created"`         // Unix seconds
+	Epoch   int64           `json:"epoch,omitempty"` // of the node that has the code in its log
 }
 
 // setupCode is the primary key of the one record of setupTable.
@@ -55,8 +56,9 @@ var setupCode = table.Key{"code"}
 const setupPurpose = "setup"
 
 // SetupCode returns a new one-time code that creates the first administrator, and ends the
-// earlier code. It returns no code if there is an administrator. Users that an operator creates do
-// not end the set-up. The code is written only to the log.
+// earlier code. It returns no code if there is an administrator, or if another node of a shared store
+// has a code in its log and lives. Users that an operator creates do not end the set-up. The code is
+// written only to the log.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
 	err := d.store.Update(ctx, func(t storage.Txn) error {
@@ -64,11 +66,27 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 		if due, err := setupDue(t); err != nil || !due {
 			return err
 		}
+		if logged, err := d.setupLogged(t); err != nil || logged {
+			return err
+		}
 		code = credential.DrawOneTime()
 		hash := credential.HashOneTime(setupPurpose, code.Reveal())
-		return setupTable.Put(t, nil, &setupRecord{Hash: hash, Created: d.store.Now().Unix()})
+		return setupTable.Put(t, nil, &setupRecord{Hash: hash, Created: d.store.Now().Unix(), Epoch: d.store.Epoch()})
 	})
 	return code, fault.OfStore(err)
+}
+
+// setupLogged reports whether another node has the code in its log and lives.
+func (d *Directory) setupLogged(r storage.Reader) (bool, error) {
+	if !d.store.Shared() {
+		return false, nil
+	}
+	record, err := setupTable.GetOrZero(r, setupCode...)
+	if err != nil || record.Hash == (credential.Hash{}) || record.Epoch == d.store.Epoch() {
+		return false, err
+	}
+	ended, err := storage.HasEnded(r, record.Epoch)
+	return !ended, err
 }
 
 // SetupDue reports whether there is no administrator yet.

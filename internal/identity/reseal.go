@@ -18,10 +18,11 @@ var sealedTables = append(factor.Sealed(), reseal.Of(&keyTable, func(r *keyRecor
 
 // Reseal seals all secrets again that are sealed with an older master key, and returns the number
 // of their records. After it has returned without an error, the older keys are no longer needed. It
-// may be interrupted at any time and run again, because each record names its key.
+// may be interrupted at any time and run again, because each record names its key. On a shared store
+// it returns CONFLICT unless every node that lives seals with the newest key.
 func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 	// From now on the newest key is needed as well, even if Reseal is interrupted.
-	if err := d.keyring.Check(ctx, d.store); err != nil {
+	if err := d.keyring.BeginRenew(ctx, d.store); err != nil {
 		return 0, factor.SealFault(err)
 	}
 	for _, table := range sealedTables {
@@ -32,7 +33,7 @@ func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 		}
 	}
 	if err := d.keyring.Renew(ctx, d.store); err != nil {
-		return records, fault.OfStore(err)
+		return records, factor.SealFault(err)
 	}
 	err = d.Audit.Change(ctx, func(storage.Txn) (*audit.Event, error) {
 		return &audit.Event{Actor: "operator", Action: "secret.rotate", Detail: fmt.Sprintf("%d records sealed again", records)}, nil

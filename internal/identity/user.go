@@ -223,39 +223,56 @@ func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string,
 }
 
 // changeUser runs fn over a user in one transaction and updates the user's keys and token in
-// memory.
+// memory. What it takes away is no longer in force on any node when it returns.
 func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
-	var keys []string
-	user, err := d.changeAccess(ctx, idOrName, func(t storage.Txn, user *userRecord) (event *audit.Event, err error) {
-		if event, err = fn(t, user); err != nil {
-			return nil, err
-		}
-		keys, err = collect(keyTable.PrimaryKeys(t, userKeys.Under(user.ID)))
-		return event, err
-	})
-	// Refresh also after an error: with an unknown outcome, a disabled user must not stay in memory.
-	d.refreshKeys(keys...)
-	return user, err
+	return d.changeCredentials(ctx, idOrName, true, fn)
 }
 
-// changeAccess runs fn over a user in one transaction and updates the user's token in memory. If fn
-// returns no event, nothing is written.
+// changeAccess is changeUser for a change that does not concern the user's keys.
 func (d *Directory) changeAccess(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
+	return d.changeCredentials(ctx, idOrName, false, fn)
+}
+
+// changeCredentials runs fn over a user in one transaction and updates the credentials in memory. If fn
+// returns no event, nothing is written.
+func (d *Directory) changeCredentials(ctx context.Context, idOrName string, ofKeys bool, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	var user userRecord
+	var keys []string
+	var takes bool
+	topic := tokenTopic
+	if ofKeys {
+		topic = userTopic
+	}
 	err := d.Audit.Change(ctx, func(t storage.Txn) (*audit.Event, error) {
+		keys, takes = nil, false
 		before, err := findUser(t, idOrName)
 		if err != nil {
 			return nil, err
 		}
 		user = *before
 		event, err := fn(t, &user)
-		if err != nil || event == nil {
+		if err != nil {
+			return nil, err
+		}
+		if ofKeys {
+			if keys, err = collect(keyTable.PrimaryKeys(t, userKeys.Under(user.ID))); err != nil {
+				return nil, err
+			}
+		}
+		if event == nil {
+			return nil, nil
+		}
+		takes = len(keys) > 0 || takesFrom(before.inForce(), user.inForce())
+		if err := d.tell(t, topic, user.ID); err != nil {
 			return nil, err
 		}
 		return event, userTable.Put(t, before, &user)
 	})
-	// Refresh also after an error: with an unknown outcome, a revoked token must not stay in memory.
-	d.refreshToken(user.ID)
+	// Refresh also after an error: with an unknown outcome, a disabled user must not stay in memory.
+	d.refreshOwn(keys, []string{user.ID})
+	if err == nil && takes {
+		err = d.inForceEverywhere(ctx)
+	}
 	return user.User, err
 }
 

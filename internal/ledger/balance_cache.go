@@ -30,6 +30,11 @@ type balances struct {
 	losses  losses
 	loads   int // number of loads that run now
 	used    time.Time
+	funded  time.Time // of a shared store: when the user could last reserve
+}
+
+func newBalances(user string) *balances {
+	return &balances{user: user, sources: make(map[journal.Account]*fundingSource), caps: make(map[capKey]*budgetUsage)}
 }
 
 // fundingSource is an account in balances.
@@ -124,7 +129,7 @@ func (p *balances) update(s accountState, add bool) {
 	case s.account.Memo():
 		for _, t := range p.caps {
 			if t.account == s.account {
-				t.known, t.used = true, s.Held-s.Balance
+				t.known, t.used = true, s.Used()
 			}
 		}
 	default:
@@ -193,7 +198,7 @@ func (ps *balanceCache) of(user string) *balances {
 		if shard.user == nil {
 			shard.user = make(map[string]*balances)
 		}
-		p = &balances{user: user, sources: make(map[journal.Account]*fundingSource), caps: make(map[capKey]*budgetUsage)}
+		p = newBalances(user)
 		shard.user[user] = p
 	}
 	return p

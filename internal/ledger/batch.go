@@ -19,6 +19,8 @@ type batch struct {
 	id          journal.ID
 	settlements []*settlement
 	readings    map[string]*reading // by user, if a settlement was already committed
+	unknown     bool                // an earlier run may have been committed
+	short       []shortage          // accounts that have less than was promised
 }
 
 // take moves settlements from the queue to the batch.
@@ -55,7 +57,7 @@ func (b *batch) split(why error) {
 	s.ledger.mismatches.Add(1)
 	s.ledger.log.Error("a settlement cannot be written and is dropped", zap.String("request_id", x.call.ID),
 		zap.String("user_id", x.call.User), zap.Stringer("cost", x.call.Cost), zap.Error(why))
-	x.reservation.end(x.changes, x.final, false)
+	x.end(false)
 	b.settlements = nil
 	s.mu.Lock()
 	for _, c := range x.changes {
@@ -69,8 +71,7 @@ func (b *batch) split(why error) {
 func (b *batch) write(t storage.Txn) error {
 	l := b.settler.ledger
 	now := l.store.Now()
-	again := b.settlements != nil
-	if !again {
+	if b.settlements == nil {
 		b.take(now)
 	}
 	kept, err := journal.ReadRetention(t)
@@ -80,9 +81,15 @@ func (b *batch) write(t storage.Txn) error {
 	b.readings = make(map[string]*reading)
 	f := batchTotals{owed: make(map[journal.Account]money.Amount), rows: make(map[row]*journal.Usage), lossy: make(map[string]bool)}
 	for _, x := range b.settlements {
+		if x.void {
+			if err := x.settleHold(t); err != nil {
+				return err
+			}
+			continue
+		}
 		key := x.call.StoreKey(journal.CallPrefix)
 		var have journal.CallRecord
-		if x.number > 1 || again {
+		if x.number > 1 || b.unknown {
 			if have, _, err = journal.ReadCall(t, key); err != nil {
 				return err
 			}
@@ -90,6 +97,9 @@ func (b *batch) write(t storage.Txn) error {
 				b.readings[x.call.User] = nil
 				continue // committed by a run with an unknown outcome
 			}
+		}
+		if err := x.settleHold(t); err != nil {
+			return err
 		}
 		if x.claim != nil {
 			first, err := x.claim(t)
@@ -115,7 +125,7 @@ func (b *batch) write(t storage.Txn) error {
 		}
 		switch {
 		case !x.final:
-			err = t.Set(x.call.StoreKey(journal.OpenCallPrefix), nil, time.Time{})
+			err = t.Set(x.call.StoreKey(journal.OpenCallPrefix), l.openCallValue(), time.Time{})
 		case x.number > 1:
 			err = t.Delete(x.call.StoreKey(journal.OpenCallPrefix))
 		}
@@ -123,9 +133,10 @@ func (b *batch) write(t storage.Txn) error {
 			return err
 		}
 	}
-	if err := f.write(t, l, b.id, now); err != nil {
+	if err := f.write(t, b.id, now); err != nil {
 		return err
 	}
+	b.short = f.short
 	for user := range b.readings {
 		if b.readings[user], err = l.read(t, user); err != nil {
 			return err
@@ -137,9 +148,14 @@ func (b *batch) write(t storage.Txn) error {
 // committed updates the balances in memory. It runs on the goroutine that commits.
 func (b *batch) committed() {
 	s := b.settler
+	for _, x := range b.short {
+		s.ledger.mismatches.Add(1)
+		s.ledger.log.Error("an account has less than was promised", zap.String("account", string(x.account)),
+			zap.Stringer("owed", x.owed), zap.Stringer("available", x.available))
+	}
 	var sum money.Amount
 	for _, x := range b.settlements {
-		x.reservation.end(x.changes, x.final, true)
+		x.end(true)
 		for _, c := range x.changes {
 			sum += c.by
 		}
@@ -147,7 +163,7 @@ func (b *batch) committed() {
 	// Balances that were read after an earlier run may already include these settlements, so they
 	// are installed from the store.
 	for user, r := range b.readings {
-		if p := s.ledger.balanceCache.find(user); p != nil {
+		if p := s.ledger.cached(user); p != nil {
 			p.install(r, nil)
 		}
 	}
@@ -165,6 +181,13 @@ type batchTotals struct {
 	rows  map[row]*journal.Usage
 	lossy map[string]bool // users with calls that were not collected in full
 	calls int
+	short []shortage
+}
+
+// shortage is a debit that the balances allowed and the store could not cover.
+type shortage struct {
+	account         journal.Account
+	owed, available money.Amount
 }
 
 // row is the key of a [journal.Usage] as a comparable value.
@@ -193,7 +216,7 @@ func (f *batchTotals) count(x *settlement) {
 	f.calls++
 }
 
-func (f *batchTotals) write(t storage.Txn, l *Ledger, id journal.ID, now time.Time) error {
+func (f *batchTotals) write(t storage.Txn, id journal.ID, now time.Time) error {
 	x := journal.Transfer{ID: id, Kind: journal.Calls, Count: f.calls}
 	var spent money.Amount
 	for _, a := range slices.Sorted(maps.Keys(f.owed)) {
@@ -206,9 +229,7 @@ func (f *batchTotals) write(t storage.Txn, l *Ledger, id journal.ID, now time.Ti
 			// If the store has less than the balances promised, there is a bug. The user is not charged
 			// below zero, and verification finds the call that paid more than was taken.
 			if available := max(0, state.Available()); owed > available {
-				l.mismatches.Add(1)
-				l.log.Error("an account has less than was promised", zap.String("account", string(a)),
-					zap.Stringer("owed", owed), zap.Stringer("available", state.Available()))
+				f.short = append(f.short, shortage{a, owed, state.Available()})
 				owed = available
 			}
 			spent += owed

@@ -3,7 +3,6 @@ package ledger
 import (
 	"cmp"
 	"context"
-	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -160,40 +159,4 @@ func (l *Ledger) ScanUsage(ctx context.Context, user string, from, to journal.Da
 		}
 		return nil
 	}))
-}
-
-// closeCrashed closes the calls that a crash interrupted after an intermediate settlement. It
-// fails if the retention of calls cannot be read, because then no settlement can be written.
-func (l *Ledger) closeCrashed(ctx context.Context) error {
-	var left [][]byte
-	var kept journal.Retention
-	err := l.store.View(ctx, func(r storage.Reader) (err error) {
-		if kept, err = journal.ReadRetention(r); err != nil {
-			return err
-		}
-		return r.Scan([]byte(journal.OpenCallPrefix), storage.PrefixEnd([]byte(journal.OpenCallPrefix)), func(key, _ []byte) bool {
-			left = append(left, append([]byte(nil), key...))
-			return true
-		})
-	})
-	for _, open := range left {
-		if err != nil {
-			break
-		}
-		err = l.store.Update(ctx, func(t storage.Txn) error {
-			key := []byte(journal.CallPrefix + strings.TrimPrefix(string(open), journal.OpenCallPrefix))
-			c, found, err := journal.ReadCall(t, key)
-			if err != nil {
-				return err
-			}
-			if found && c.Ended == "" {
-				c.Ended = journal.Crashed
-				if err := t.Set(key, c.Encode(key), l.store.Now().Add(kept.Kept)); err != nil {
-					return err
-				}
-			}
-			return t.Delete(open)
-		})
-	}
-	return err
 }

@@ -59,7 +59,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 	reserve func() (*Reservation, error), do func(*Txn) (any, error),
 ) (result json.RawMessage, replayed bool, err error) {
 	if c.Key != "" {
-		// A concurrent attempt waits for the first one. So it gets that result, and is not
+		// A concurrent attempt at this node waits for the first one. So it gets that result, and is not
 		// refused because of the money that the first one has reserved.
 		done, err := l.idempotencyKeys.Lock(ctx, c.Scope+"/"+c.Key)
 		if err != nil {
@@ -98,6 +98,9 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 				replayed = replayed && have.By != attempt
 				return err
 			}
+		}
+		if err := reservation.Confirm(t); err != nil { // another node may have used the key: it was looked up before
+			return err
 		}
 		answer, err := do(t)
 		if err != nil {

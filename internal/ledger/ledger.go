@@ -25,6 +25,8 @@ type Ledger struct {
 	settler         settler
 	idempotencyKeys keymutex.KeyedMutex
 
+	holds atomic.Int64 // number of the last [journal.CallHold]; unused by a lone store
+
 	open       atomic.Int64 // reservations that have not ended
 	reserved   atomic.Int64 // nano-units that they reserve and have not committed
 	mismatches atomic.Int64 // debits that the balances allowed and the store could not cover
@@ -36,6 +38,10 @@ type Options struct {
 	// transactions, where it may update the user's records, for example open the quota of a new
 	// period. Default: only the wallet.
 	Sources func(t storage.Txn, user string) (Sources, error)
+
+	// OnReserve is called with the time that a call on a shared store waited for its hold.
+	// Default: nothing.
+	OnReserve func(waited time.Duration)
 
 	// Logger logs lost settlements and mismatches. Default: none.
 	Logger *zap.Logger
@@ -49,7 +55,8 @@ type Sources struct {
 }
 
 // Open opens the ledger of a store. It closes the records of calls that a crash has left open;
-// their recorded charges stay.
+// their recorded charges stay. On a shared store, other nodes have open calls: there,
+// [Ledger.EndEpoch] closes them after their node has ended.
 func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, error) {
 	if opts.Sources == nil {
 		opts.Sources = func(_ storage.Txn, user string) (Sources, error) {
@@ -61,11 +68,21 @@ func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, err
 	}
 	l := &Ledger{store: store, opts: opts, log: opts.Logger}
 	l.settler.begin(l)
-	if err := l.closeCrashed(ctx); err != nil {
+	crashed := func(epoch int64) bool { return epoch == 0 || !store.Shared() }
+	if err := l.endCalls(ctx, crashed, func(storage.Reader) error { return nil }); err != nil {
 		l.Close(ctx)
 		return nil, fmt.Errorf("closing calls that a crash left open: %w", err)
 	}
 	return l, nil
+}
+
+// cached returns the balances of a user that this process keeps, or nil. It returns nil if the
+// store is shared: then each transaction reads them.
+func (l *Ledger) cached(user string) *balances {
+	if l.store.Shared() {
+		return nil
+	}
+	return l.balanceCache.find(user)
 }
 
 // Close waits until every settlement is durable or ctx ends, and stops the settler. The store
@@ -91,7 +108,7 @@ func (l *Ledger) read(t storage.Txn, user string) (*reading, error) {
 	}
 	r := &reading{at: l.store.Now(), sources: &sources}
 	accounts := append([]journal.Account{journal.Wallet(user), journal.Receivable(user)}, sources.Order...)
-	if p := l.balanceCache.find(user); p != nil {
+	if p := l.cached(user); p != nil {
 		accounts = append(accounts, p.known()...)
 	}
 	for _, account := range accounts {
@@ -114,12 +131,9 @@ func (l *Ledger) load(ctx context.Context, user string) error {
 	known := p.losses.known
 	p.mu.Unlock()
 	if !known {
-		w, err := l.readLosses(ctx, user)
-		if ended := ctx.Err(); ended != nil { // the caller disconnected; calls that were not read would count as no loss
-			return ended
-		}
-		if err != nil { // an unreadable record must not block the user's calls
-			l.log.Error("the uncollected amounts of a user cannot be read completely", zap.String("user_id", user), zap.Error(err))
+		w, err := l.knownLosses(ctx, user)
+		if err != nil {
+			return err
 		}
 		p.mu.Lock()
 		if !p.losses.known {
@@ -145,9 +159,9 @@ const unknownTries = 8
 
 // Update runs a change of one user's money in a transaction and waits until it is durable. fn may
 // run more than once, also after a commit with an unknown outcome: its ids must let it detect an
-// earlier run. r, which may be nil, has reserved the amount that fn debits; it has ended when
-// Update returns. Before Update returns, the user's balances include the account states that fn
-// has written, and the sources of [Txn.Spend].
+// earlier run. r, which may be nil, has reserved the amount that fn debits, or reserves it when fn
+// calls [Reservation.Confirm]; it has ended when Update returns. Before Update returns, the user's
+// balances include the account states that fn has written, and the sources of [Txn.Spend].
 func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()
 	for try := 0; ; try++ {
@@ -156,7 +170,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			own := &Txn{Txn: t, prefix: journal.AccountsKey(user), again: try > 0, made: reading{at: l.store.Now()}}
 			made = &own.made
 			err := fn(own)
-			switch p := l.balanceCache.find(user); {
+			switch p := l.cached(user); {
 			case err != nil:
 			case try > 0: // an earlier run may have written other states
 				made, err = l.read(t, user)
@@ -168,7 +182,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 			if err != nil {
 				return
 			}
-			if p := l.balanceCache.find(user); p != nil {
+			if p := l.cached(user); p != nil {
 				p.install(made, r)
 			}
 		})
@@ -211,13 +225,13 @@ func (l *Ledger) Sweep() { l.balanceCache.drop(l.store.Now().Add(-idle)) }
 type Funds struct {
 	Wallet   journal.State
 	Owed     money.Amount // receivable; unless it is zero, spending is paused
-	Reserved money.Amount // in memory, by running calls
+	Reserved money.Amount // by running calls
 }
 
 // Funds returns the state of a user's wallet. It reads the reserved amount first: a debit that is
 // committed meanwhile may briefly be counted twice; it is never missed.
 func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
-	if p := l.balanceCache.find(user); p != nil {
+	if p := l.cached(user); p != nil {
 		p.mu.Lock()
 		if wallet := p.sources[journal.Wallet(user)]; wallet != nil {
 			f.Reserved = wallet.reserved
@@ -228,6 +242,7 @@ func (l *Ledger) Funds(ctx context.Context, user string) (f Funds, err error) {
 		if f.Wallet, err = journal.ReadState(r, journal.Wallet(user)); err != nil {
 			return err
 		}
+		f.Reserved += f.Wallet.Reserved
 		owed, err := journal.ReadState(r, journal.Receivable(user))
 		f.Owed = -owed.Balance
 		return err

@@ -10,6 +10,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Reservation is money that only one debit may use, until the debit is committed or the
@@ -24,6 +25,9 @@ type Reservation struct {
 	charged money.Amount // settled so far, committed or queued
 	ended   bool         // released, or its final settlement queued
 	call    bool         // counted in balances.calls
+
+	hold    *journal.CallHold         // durable, of a call on a shared store; else nil
+	confirm func(t storage.Txn) error // of a debit on a shared store; see Confirm
 
 	settlements int                       // number so far
 	counted     journal.Usage             // usage that these settlements have counted
@@ -44,8 +48,11 @@ type part struct {
 // store only for a user's first call after a while or in a new period.
 func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) (*Reservation, error) {
 	r := &Reservation{ledger: l}
-	if amount == 0 {
+	switch {
+	case amount == 0:
 		return r, nil
+	case l.store.Shared():
+		return l.reserveCall(ctx, payer, amount)
 	}
 	r.caps = r.capped[:0]
 	p, now, err := l.lockBalances(ctx, payer, &r.caps)
@@ -53,13 +60,8 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	if p.losses.exceed(now, payer.Tolerance) {
-		switch {
-		case p.calls > 0:
-			return nil, ErrOneAtATime
-		case !payer.FullContext:
-			return nil, ErrFullContext
-		}
+	if err := p.restrict(payer, now); err != nil {
+		return nil, err
 	}
 	if shortfall := p.shortfall(amount, r.caps); shortfall != nil {
 		return nil, shortfall
@@ -70,42 +72,67 @@ func (l *Ledger) Reserve(ctx context.Context, payer Payer, amount money.Amount) 
 		p.calls++
 	}
 	r.take(amount, p.order...)
+	r.count()
 	return r, nil
 }
 
-// ReserveWallet reserves amount for a durable debit of the wallet. It reserves all of amount, or
-// returns a [*Shortfall].
+// ReserveHold reserves as Reserve does, for a [Reservation.Hold] by [Ledger.Update]. If the store is
+// shared, Hold returns the [*Shortfall].
+func (l *Ledger) ReserveHold(ctx context.Context, payer Payer, amount money.Amount) (*Reservation, error) {
+	if !l.store.Shared() || amount == 0 {
+		return l.Reserve(ctx, payer, amount)
+	}
+	return l.reserveLater(payer, func(p *balances, r *Reservation) error {
+		if shortfall := p.shortfall(amount, r.caps); shortfall != nil {
+			return shortfall
+		}
+		r.begin(p)
+		r.take(amount, p.order...)
+		return nil
+	})
+}
+
+// ReserveWallet reserves amount for a durable debit of the wallet by [Ledger.Update]. It reserves all
+// of amount, or returns a [*Shortfall]. If the store is shared, [Reservation.Confirm] does so.
 func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
-	r := &Reservation{ledger: l}
-	if amount == 0 {
-		return r, nil
-	}
-	p, _, err := l.lockBalances(ctx, Payer{User: user}, nil)
-	if err != nil {
-		return nil, err
-	}
-	defer p.mu.Unlock()
-	wallet := p.sources[journal.Wallet(user)]
-	if available := wallet.available(); p.owed > 0 || available < amount {
-		return nil, &Shortfall{Needed: amount, Available: available, Owed: p.owed}
-	}
-	r.begin(p)
-	r.take(amount, wallet)
-	return r, nil
+	return l.reserveDebit(ctx, user, func(p *balances, r *Reservation) error {
+		wallet := p.sources[journal.Wallet(user)]
+		if available := wallet.available(); amount > 0 && (p.owed > 0 || available < amount) {
+			return &Shortfall{Needed: amount, Available: available, Owed: p.owed}
+		}
+		r.begin(p)
+		r.take(amount, wallet)
+		return nil
+	})
 }
 
-// ReserveUpTo reserves as much of amount as the wallet has. It does so also while spending is
-// paused, because it serves to pay what the user already owes.
+// ReserveUpTo reserves as much of amount as the wallet has, for a debit by [Ledger.Update]. It does so
+// also while spending is paused, because it serves to pay what the user already owes. If the store is
+// shared, the amount is known after [Reservation.Confirm].
 func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
+	return l.reserveDebit(ctx, user, func(p *balances, r *Reservation) error {
+		wallet := p.sources[journal.Wallet(user)]
+		r.begin(p)
+		r.take(min(amount, wallet.available()), wallet)
+		return nil
+	})
+}
+
+// reserveDebit reserves by take now, or on a shared store in the transaction of the debit.
+func (l *Ledger) reserveDebit(ctx context.Context, user string, take func(*balances, *Reservation) error) (*Reservation, error) {
+	if l.store.Shared() {
+		return l.reserveLater(Payer{User: user}, take)
+	}
 	r := &Reservation{ledger: l}
 	p, _, err := l.lockBalances(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return nil, err
 	}
 	defer p.mu.Unlock()
-	wallet := p.sources[journal.Wallet(user)]
-	r.begin(p)
-	r.take(min(amount, wallet.available()), wallet)
+	if err := take(p, r); err != nil {
+		return nil, err
+	}
+	r.count()
 	return r, nil
 }
 
@@ -144,17 +171,21 @@ func (l *Ledger) lockBalances(ctx context.Context, payer Payer, caps *[]allowanc
 // they are used. Usually one load is enough.
 const maxLoads = 16
 
-// begin counts the reservation as open. The mutex is held.
+// begin counts the reservation as open in p. The mutex is held.
 func (r *Reservation) begin(p *balances) {
 	r.balances, r.parts = p, r.array[:0]
 	p.open++
+}
+
+// count counts the reservation in the figures of the ledger.
+func (r *Reservation) count() {
 	r.ledger.open.Add(1)
+	r.ledger.reserved.Add(int64(r.amount))
 }
 
 // take reserves amount from sources in their order. The sources must have it. The mutex is held.
 func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 	r.amount += amount
-	r.ledger.reserved.Add(int64(amount))
 	for _, c := range r.caps {
 		c.reserved += amount
 	}
@@ -165,29 +196,45 @@ func (r *Reservation) take(amount money.Amount, sources ...*fundingSource) {
 		}
 		amount -= got
 		source.reserved += got
-		i := slices.IndexFunc(r.parts, func(p part) bool { return p.source == source })
-		if i < 0 {
-			i = len(r.parts)
-			r.parts = append(r.parts, part{source: source})
-		}
-		r.parts[i].amount += got
+		r.add(source, got)
 	}
+}
+
+// add adds an amount from a source to the parts.
+func (r *Reservation) add(source *fundingSource, amount money.Amount) {
+	i := slices.IndexFunc(r.parts, func(p part) bool { return p.source.account == source.account })
+	if i < 0 {
+		i = len(r.parts)
+		r.parts = append(r.parts, part{source: source})
+	}
+	r.parts[i].amount += amount
 }
 
 // Grow reserves up to amount more, as far as sources and budgets allow. It returns the amount that
 // it has reserved, and the shortfall if that is less than amount. A call that costs more than it
-// has reserved grows its reservation before it is settled.
+// has reserved grows its reservation before it is settled. On a shared store, Grow waits until the
+// hold is durable.
 func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, missing *Shortfall) {
 	p := r.balances
 	if p == nil || amount <= 0 || r.ended {
 		return 0, nil
 	}
+	if r.hold != nil {
+		return r.growHold(amount)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	missing = p.shortfall(amount, r.caps)
 	if !p.loaded { // an unknown balance is not reserved
-		return 0, cmp.Or(missing, &Shortfall{Needed: amount})
+		return 0, cmp.Or(p.shortfall(amount, r.caps), &Shortfall{Needed: amount})
 	}
+	granted, missing = r.grow(p, amount)
+	r.ledger.reserved.Add(int64(granted))
+	return granted, missing
+}
+
+// grow takes up to amount from p. The mutex is held.
+func (r *Reservation) grow(p *balances, amount money.Amount) (granted money.Amount, missing *Shortfall) {
+	missing = p.shortfall(amount, r.caps)
 	if p.owed > 0 {
 		return 0, missing
 	}
@@ -199,8 +246,14 @@ func (r *Reservation) Grow(amount money.Amount) (granted money.Amount, missing *
 	return granted, missing
 }
 
-// Amount returns the reserved amount, which is the highest amount that may be charged.
-func (r *Reservation) Amount() money.Amount { return r.amount }
+// Amount returns the reserved amount, which is the highest amount that may be charged. It is zero for
+// a nil reservation.
+func (r *Reservation) Amount() money.Amount {
+	if r == nil {
+		return 0
+	}
+	return r.amount
+}
 
 // Release releases the reserved amount that was not charged. It does nothing if the reservation
 // has ended.
@@ -209,12 +262,16 @@ func (r *Reservation) Release() {
 		return
 	}
 	r.ended = true
-	if r.balances != nil {
-		r.balances.mu.Lock()
-		defer r.balances.mu.Unlock()
-		r.uncount()
-		r.close()
+	if r.balances == nil || r.confirm != nil {
+		return
 	}
+	if r.hold != nil {
+		defer r.void()
+	}
+	r.balances.mu.Lock()
+	defer r.balances.mu.Unlock()
+	r.uncount()
+	r.close()
 }
 
 // uncount removes the call from the count of running calls. The mutex is held.
@@ -328,6 +385,9 @@ func (r *Reservation) end(changes []change, final, paid bool) {
 // balance or a budget is used up, or spending is paused. It reads the store only for a user's
 // first call after a while or in a new period.
 func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
+	if l.store.Shared() {
+		return l.checkFunds(ctx, payer)
+	}
 	caps := make([]allowance, 0, len(payer.Budgets))
 	p, _, err := l.lockBalances(ctx, payer, &caps)
 	if err != nil {
@@ -342,15 +402,11 @@ func (l *Ledger) CheckFunds(ctx context.Context, payer Payer) error {
 
 // Hold makes a reservation durable: it sets the reserved amount aside in the same sources and
 // budgets until the hold is captured or voided. It must be called in the transaction of
-// [Ledger.Update] with this reservation. id must be new.
+// [Ledger.Update] with this reservation, which it confirms. id must be new.
 func (r *Reservation) Hold(t *Txn, now time.Time, user string, id journal.ID, reference string) error {
-	parts := make([]journal.Leg, 0, len(r.parts)+len(r.caps))
-	for _, p := range r.parts {
-		parts = append(parts, journal.Leg{Account: p.source.account, Held: p.amount})
+	if err := r.Confirm(t); err != nil {
+		return err
 	}
-	for _, c := range r.caps {
-		parts = append(parts, journal.Leg{Account: c.account, Held: r.amount})
-	}
-	_, err := t.BookNew(now, journal.Transfer{ID: id, Kind: journal.Hold, User: user, Legs: parts, Reference: reference})
+	_, err := t.BookNew(now, journal.Transfer{ID: id, Kind: journal.Hold, User: user, Legs: r.held(), Reference: reference})
 	return err
 }

@@ -43,8 +43,16 @@ type settlement struct {
 	changes     []change
 	number      int // among the call's settlements, from 1
 	final       bool
+	void        bool                            // not a settlement: the call has ended without one, and releases its hold
 	before      journal.Usage                   // counted by the previous settlements of the call
 	claim       func(storage.Txn) (bool, error) // see [Reservation.SettleOnce]; nil: none
+}
+
+// end updates the balances when the settlement is durable, or can never be.
+func (x *settlement) end(paid bool) {
+	if !x.void {
+		x.reservation.end(x.changes, x.final, paid)
+	}
 }
 
 func (s *settler) begin(l *Ledger) {
@@ -157,7 +165,8 @@ func (s *settler) commit(b *batch) bool {
 			s.ledger.log.Error("settlements are lost because the store has failed or was closed", zap.Int("settlements", len(s.slots)), zap.Error(err))
 			return false
 		case errors.Is(err, storage.ErrUnknown):
-			continue // write detects which settlements were committed
+			b.unknown = true // write detects which settlements were committed
+			continue
 		case !isTemporary(err):
 			if b.split(err); len(b.settlements) == 0 {
 				return true

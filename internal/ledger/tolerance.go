@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -99,6 +101,18 @@ func (t Tolerance) exceeded(charged, uncollected money.Amount) bool {
 	return uncollectedHigh > limitHigh || uncollectedHigh == limitHigh && uncollectedLow > limitLow
 }
 
+// restrict returns the error for another call of a user whose uncollected amounts exceed the
+// tolerance. The mutex is held.
+func (p *balances) restrict(payer Payer, now time.Time) error {
+	switch exceed := p.losses.exceed(now, payer.Tolerance); {
+	case exceed && p.calls > 0:
+		return ErrOneAtATime
+	case exceed && !payer.FullContext:
+		return ErrFullContext
+	}
+	return nil
+}
+
 // Restriction says why the calls of a user are restricted, by the sums of the last 24 hours. The
 // zero Restriction means that they are not.
 type Restriction struct {
@@ -153,6 +167,19 @@ func (l *Ledger) readLosses(ctx context.Context, user string) (w losses, err err
 	return w, err
 }
 
+// knownLosses is readLosses, except that a record which cannot be read does not block the user's
+// calls.
+func (l *Ledger) knownLosses(ctx context.Context, user string) (losses, error) {
+	w, err := l.readLosses(ctx, user)
+	if ended := ctx.Err(); ended != nil { // the caller disconnected; calls that were not read would count as no loss
+		return w, ended
+	}
+	if err != nil {
+		l.log.Error("the uncollected amounts of a user cannot be read completely", zap.String("user_id", user), zap.Error(err))
+	}
+	return w, nil
+}
+
 // lossyPrefix is the prefix of the keys lossy/<user>, which have no value. The key exists while the
 // user has an uncollected amount from the last 24 hours.
 const lossyPrefix = "lossy"
@@ -188,6 +215,13 @@ func (l *Ledger) Restricted(ctx context.Context, tolerance Tolerance) (users []s
 // Restriction returns the restriction of a user under a tolerance. It may read the user's calls of
 // the last 24 hours.
 func (l *Ledger) Restriction(ctx context.Context, user string, tolerance Tolerance) (Restriction, error) {
+	if l.store.Shared() {
+		known, err := l.recentLosses(ctx, user)
+		if err != nil {
+			return Restriction{}, err
+		}
+		return known.restriction(l.store.Now(), tolerance), nil
+	}
 	p, now, err := l.lockBalances(ctx, Payer{User: user}, nil)
 	if err != nil {
 		return Restriction{}, err

@@ -52,10 +52,13 @@ func (k *Keyring) Verify(ctx context.Context, store *storage.Store) error {
 func (k *Keyring) Check(ctx context.Context, store *storage.Store) error {
 	return store.Update(ctx, func(t storage.Txn) error {
 		record, marked, err := k.verify(t)
-		if err != nil || marked || len(record.Sealed) == 0 {
+		if err != nil {
 			return err
 		}
-		return k.mark(t, record.Sealed)
+		if err := k.publish(t, store); err != nil || marked || len(record.Sealed) == 0 {
+			return err
+		}
+		return k.mark(t, store, record.Sealed)
 	})
 }
 
@@ -76,7 +79,7 @@ func (k *Keyring) Mark(ctx context.Context, store *storage.Store) error {
 		if err != nil || marked {
 			return err
 		}
-		return k.mark(t, record.Sealed)
+		return k.mark(t, store, record.Sealed)
 	})
 }
 
@@ -99,18 +102,25 @@ func (k *Keyring) verify(r storage.Reader) (record checkRecord, marked bool, err
 
 // Renew leaves only the newest master key registered. It must run after all
 // other records were encrypted with that key; from then on a start needs only
-// that one. A store without encrypted secrets stays unchanged.
+// that one. A store without encrypted secrets stays unchanged. See [Keyring.BeginRenew]
+// for a shared store.
 func (k *Keyring) Renew(ctx context.Context, store *storage.Store) error {
 	return store.Update(ctx, func(t storage.Txn) error {
 		if before, err := t.Get(checkKey); err != nil || before == nil {
 			return err
 		}
-		return k.mark(t, nil)
+		if err := k.known(t, store, true); err != nil {
+			return err
+		}
+		return k.mark(t, store, nil)
 	})
 }
 
 // mark adds the newest master key to those that may have encrypted something.
-func (k *Keyring) mark(t storage.Txn, before [][]byte) error {
+func (k *Keyring) mark(t storage.Txn, store *storage.Store, before [][]byte) error {
+	if err := k.known(t, store, false); err != nil {
+		return err
+	}
 	sealed, err := k.For(checkPurpose).Seal(string(checkKey), []byte(checkText))
 	if err != nil {
 		return err

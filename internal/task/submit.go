@@ -106,7 +106,7 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *record.Task, repl
 		return before.Task(), true, nil
 	}
 	rec := s.record(record.NewID())
-	reservation, err := e.ledger.Reserve(ctx, s.Payer, s.Quote.Hold)
+	reservation, err := e.ledger.ReserveHold(ctx, s.Payer, s.Quote.Hold)
 	if err != nil {
 		return nil, false, reserveFault(err)
 	}

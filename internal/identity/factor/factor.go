@@ -164,6 +164,9 @@ func SealFault(err error) error {
 	if slices.ContainsFunc([]error{seal.ErrNoKey, seal.ErrInvalidEnvelope, seal.ErrWrongKey}, func(of error) bool { return errors.Is(err, of) }) {
 		return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the sealed secrets of this account cannot be read: the master key is missing or is another one"), err)
 	}
+	if errors.Is(err, seal.ErrOtherNodes) {
+		return fmt.Errorf("%w: %w", fault.New(fault.Conflict, "the nodes of the gateway have different master keys: each must have the newest one before it is used"), err)
+	}
 	return fault.OfStore(err)
 }
 

@@ -2,12 +2,14 @@ package journal
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // Call is a model call that was sent to a backend.
@@ -75,11 +77,24 @@ func (c *CallRecord) Pay(p Payment) {
 // Keys of the store:
 //
 //	call/<user>/<^time>/<request id>       records of calls, newest first
-//	callopen/<user>/<^time>/<request id>   an index of running calls with intermediate settlements
+//	callopen/<user>/<^time>/<request id>   an index of running calls with intermediate settlements;
+//	                                       with the epoch of its node if the store is shared
 const (
 	CallPrefix     = "call/"
 	OpenCallPrefix = "callopen/"
 )
+
+// EpochOfOpenCall returns the epoch in the value of an [OpenCallPrefix] key: that of the node which
+// makes the call, or zero in a lone store.
+func EpochOfOpenCall(val []byte) (int64, error) {
+	switch len(val) {
+	case 0:
+		return 0, nil
+	case 8:
+		return int64(binary.BigEndian.Uint64(val)), nil //nolint:gosec // an epoch
+	}
+	return 0, fmt.Errorf("the index of an open call has a value of %d bytes: %w", len(val), storage.ErrUnreadable)
+}
 
 // StoreKey returns the key of the call below one of the prefixes.
 func (c *Call) StoreKey(prefix string) []byte {

@@ -13,13 +13,17 @@ import (
 
 // State is the state of an account.
 type State struct {
-	Balance money.Amount // sum of the legs
-	Held    money.Amount // part of the balance that open holds set aside
-	Entries uint64       // number of legs; for an account of a user, also of entries
+	Balance  money.Amount // sum of the legs
+	Held     money.Amount // part of the balance that open holds set aside
+	Reserved money.Amount // part of the balance that [CallHold] sets aside; zero in a lone store
+	Entries  uint64       // number of legs; for an account of a user, also of entries
 }
 
 // Available returns the amount that may be spent.
-func (s State) Available() money.Amount { return s.Balance - s.Held }
+func (s State) Available() money.Amount { return s.Balance - s.Held - s.Reserved }
+
+// Used returns the spending that a memo account counts, with what is set aside.
+func (s State) Used() money.Amount { return s.Held + s.Reserved - s.Balance }
 
 // Keys of the store:
 //
@@ -52,25 +56,41 @@ const layout = 1
 
 const stateSize = 1 + 3*8
 
+// A state with a reserved amount has a layout of its own, which ends with that amount.
+const (
+	reservedLayout = 2
+	reservedSize   = stateSize + 8
+)
+
 // Encode returns the record of the state.
 func (s State) Encode() []byte {
-	b := make([]byte, 0, stateSize)
+	b := make([]byte, 0, reservedSize)
 	b = append(b, layout)
 	b = binary.BigEndian.AppendUint64(b, uint64(s.Balance))
 	b = binary.BigEndian.AppendUint64(b, uint64(s.Held))
-	return binary.BigEndian.AppendUint64(b, s.Entries)
+	b = binary.BigEndian.AppendUint64(b, s.Entries)
+	if s.Reserved != 0 {
+		b[0] = reservedLayout
+		b = binary.BigEndian.AppendUint64(b, uint64(s.Reserved))
+	}
+	return b
 }
 
 // DecodeState reads the record of a state.
 func DecodeState(b []byte) (State, error) {
-	if len(b) != stateSize || b[0] != layout {
+	reserved := len(b) == reservedSize && b[0] == reservedLayout
+	if !reserved && (len(b) != stateSize || b[0] != layout) {
 		return State{}, fmt.Errorf("an account record of %d bytes cannot be read by this build", len(b))
 	}
-	return State{
+	s := State{
 		Balance: money.Amount(binary.BigEndian.Uint64(b[1:])),
 		Held:    money.Amount(binary.BigEndian.Uint64(b[9:])),
 		Entries: binary.BigEndian.Uint64(b[17:]),
-	}, nil
+	}
+	if reserved {
+		s.Reserved = money.Amount(binary.BigEndian.Uint64(b[stateSize:]))
+	}
+	return s, nil
 }
 
 // ReadState returns the state of an account; the zero State if no transfer has changed it.

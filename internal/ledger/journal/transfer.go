@@ -179,7 +179,7 @@ func (x *Transfer) enter(t storage.Txn, leg *Leg) error {
 		return err
 	}
 	leg.Number = before.Entries + 1
-	after := State{Entries: leg.Number}
+	after := State{Entries: leg.Number, Reserved: before.Reserved}
 	var fits, held bool
 	after.Balance, fits = before.Balance.Add(leg.Amount)
 	after.Held, held = before.Held.Add(leg.Held)

@@ -92,14 +92,30 @@ func (f *rebuild) begin(states *cursor) {
 		return
 	}
 	f.state, f.after, f.next = &state, &state, state.Entries
+	f.reserved(state)
 	if !f.account.Memo() {
 		f.sum.add(state.Balance)
 	}
-	if f.owner.user == "" && state.Held != 0 {
-		f.report("%v is held, but a system account has no holds", state.Held)
+	if f.owner.user == "" && (state.Held != 0 || state.Reserved != 0) {
+		f.report("%v is held, but a system account has no holds", state.Held+state.Reserved)
 	}
 	if f.system != nil {
 		f.system.state = &state
+	}
+}
+
+// reserved checks that the reserved amount is that of the open calls, and that the account has it.
+func (f *rebuild) reserved(state journal.State) {
+	if f.owner.user == "" {
+		return
+	}
+	held := f.owner.reserved[f.account]
+	delete(f.owner.reserved, f.account)
+	switch {
+	case state.Reserved != held:
+		f.report("%v is reserved, the holds of calls are %v", state.Reserved, held)
+	case held > 0 && f.account.NonNegative() && state.Available() < 0:
+		f.report("the holds of calls are %v, more than it has", held)
 	}
 }
 
@@ -158,6 +174,7 @@ func (f *rebuild) end() {
 	switch {
 	case f.system != nil:
 		return
+	case f.last == 0 && f.next == 0 && f.state != nil && f.state.Reserved != 0: // a call has reserved before any transfer
 	case f.last == 0 && f.next == 0 && f.state != nil:
 		f.report("it has no entries")
 	case f.next > 0:

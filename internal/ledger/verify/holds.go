@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 
@@ -35,6 +36,23 @@ func (v *verification) holds(records *cursor, b *totals) {
 			}
 		}
 		v.hold(where, h)
+	}
+}
+
+// callHolds adds up the holds of a user's open calls by account. There are none in a lone store.
+func (v *verification) callHolds(records *cursor, b *totals) {
+	for key, val := range records.of(b.user) {
+		h, err := journal.DecodeCallHold(key, val)
+		if err != nil {
+			v.report(fmt.Sprintf("the hold of a call of %s, %q", b.user, key), "its record cannot be read: %v", err)
+			continue
+		}
+		for _, part := range h.Parts {
+			if part.Held < 0 {
+				v.report(fmt.Sprintf("hold %d of a call of epoch %d of %s", h.Number, h.Epoch, b.user), "it holds %v of %s", part.Held, part.Account)
+			}
+			add(b.reserved, part.Account, part.Held)
+		}
 	}
 }
 

@@ -15,9 +15,10 @@ func (v *verification) users(end string) {
 	states, entries := v.cursor(journal.AccountPrefix, journal.UserPrefix, end), v.cursor(journal.EntryPrefix, journal.UserPrefix, end)
 	holds, usage := v.cursor(journal.Holds.Name+"/", "", ""), v.cursor(journal.Usages.Name+"/", "", "")
 	calls, open := v.cursor(journal.CallPrefix, "", ""), v.cursor(journal.OpenCallPrefix, "", "")
+	callHolds := v.cursor(journal.CallHoldName+"/", "", "")
 	for {
 		user, found := "", false
-		for _, c := range [...]*cursor{states, entries, holds, calls, open, usage} {
+		for _, c := range [...]*cursor{states, entries, holds, callHolds, calls, open, usage} {
 			// The slash that follows a user in the keys decides their order.
 			if have, more := c.user(); more && (!found || have+"/" < user+"/") {
 				user, found = have, true
@@ -29,6 +30,7 @@ func (v *verification) users(end string) {
 		v.Users++
 		v.filter.resetIfFull()
 		b := newTotals(user)
+		v.callHolds(callHolds, b)
 		v.rebuildAccounts(states, entries, b)
 		v.holds(holds, b)
 		v.calls(calls, open, b)
@@ -40,10 +42,13 @@ func (v *verification) users(end string) {
 // totals has the differences between pairs of records of the same amounts of a user. Each is zero
 // if the records agree.
 type totals struct {
-	user  string
-	paid  map[journal.Account]money.Amount // entries of calls minus payments in call records
-	spent money.Amount                     // entries of calls and tasks minus usage of all days
-	days  map[string]journal.Usage         // calls and tasks minus usage, of days whose calls are all kept
+	user string
+	paid map[journal.Account]money.Amount // entries of calls minus payments in call records
+	// reserved has the holds of open calls by account, until the account is checked.
+	reserved map[journal.Account]money.Amount
+
+	spent money.Amount             // entries of calls and tasks minus usage of all days
+	days  map[string]journal.Usage // calls and tasks minus usage, of days whose calls are all kept
 
 	// partial has the accounts that cannot be compared, because a call whose older payments are not
 	// in paid has paid from them.
@@ -52,7 +57,7 @@ type totals struct {
 
 func newTotals(user string) *totals {
 	return &totals{
-		user: user, paid: make(map[journal.Account]money.Amount),
+		user: user, paid: make(map[journal.Account]money.Amount), reserved: make(map[journal.Account]money.Amount),
 		days: make(map[string]journal.Usage), partial: make(map[journal.Account]bool),
 	}
 }
@@ -85,6 +90,9 @@ func (b *totals) addUsage(by journal.Usage) {
 
 // balance reports the totals that are not zero.
 func (v *verification) balance(b *totals) {
+	for _, a := range slices.Sorted(maps.Keys(b.reserved)) {
+		v.report("account "+string(a), "calls hold %v, but it has no record", b.reserved[a])
+	}
 	for _, a := range slices.Sorted(maps.Keys(b.paid)) {
 		if b.partial[a] {
 			continue

@@ -1,0 +1,502 @@
+package ledger
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/calendar"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/verify"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
+	"github.com/caddy-modelgate/modelgate/money"
+	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/memory"
+)
+
+// cluster is a shared store with several nodes. After each commit it verifies the store.
+type cluster struct {
+	t     testing.TB
+	open  func() *memory.Engine
+	nodes []*clusterNode
+	ids   atomic.Int64
+	err   atomic.Pointer[error] // the first failed verification
+}
+
+// clusterNode is a node with a ledger.
+type clusterNode struct {
+	*Ledger
+	store *storage.Store
+	line  *clusterLine
+	waits atomic.Int64 // calls of OnReserve
+}
+
+// clusterLine is the connection of a node to the store, which a test can cut.
+type clusterLine struct {
+	storage.Engine
+	of  *cluster
+	cut atomic.Bool
+}
+
+func (l *clusterLine) Shared() bool { return true }
+
+func (l *clusterLine) View(ctx context.Context, fn func(storage.Reader) error) error {
+	if l.cut.Load() {
+		return storage.ErrUnreachable
+	}
+	return l.Engine.View(ctx, fn)
+}
+
+// errRehearsed rolls a rehearsal back.
+var errRehearsed = errors.New("rehearsed")
+
+// Update rehearses fn, as an engine of many nodes may, runs it, and verifies the result.
+func (l *clusterLine) Update(ctx context.Context, fn func(storage.Txn) error) error {
+	if l.cut.Load() {
+		return storage.ErrUnreachable
+	}
+	_ = l.Engine.Update(ctx, func(t storage.Txn) error { return errors.Join(fn(t), errRehearsed) })
+	if err := l.Engine.Update(ctx, fn); err != nil {
+		return err
+	}
+	l.of.verify()
+	return nil
+}
+
+func (c *cluster) verify() {
+	engine := c.open()
+	err := engine.View(context.Background(), func(r storage.Reader) error {
+		var problems []string
+		_, err := verify.Verify(context.Background(), r, time.Now(), func(p verify.Problem) {
+			problems = append(problems, p.Where+": "+p.What)
+		})
+		if err == nil && len(problems) > 0 {
+			err = errors.New(strings.Join(problems, "\n"))
+		}
+		return err
+	})
+	if err != nil && c.err.CompareAndSwap(nil, &err) {
+		c.t.Error("a commit leaves what Verify refuses: ", err)
+	}
+}
+
+// startCluster returns a cluster of n nodes in a synctest bubble.
+func startCluster(t testing.TB, n int, opts Options) *cluster {
+	t.Helper()
+	c := &cluster{t: t, open: memory.NewShared()}
+	for range n {
+		c.start(opts)
+	}
+	time.Sleep(time.Second)
+	return c
+}
+
+// start starts another node.
+func (c *cluster) start(opts Options) *clusterNode {
+	c.t.Helper()
+	n := &clusterNode{line: &clusterLine{Engine: c.open(), of: c}}
+	n.store = storage.New(n.line, storage.Options{})
+	ctx := context.Background()
+	if err := n.store.Join(ctx, storage.Node{}); err != nil {
+		c.t.Fatal(err)
+	}
+	var err error
+	opts.OnReserve = func(time.Duration) { n.waits.Add(1) }
+	if n.Ledger, err = Open(ctx, n.store, opts); err != nil {
+		c.t.Fatal(err)
+	}
+	n.store.Follow(storage.Follower{
+		Told:  func(context.Context, []string) error { return nil },
+		Ended: n.EndEpoch,
+	})
+	c.nodes = append(c.nodes, n)
+	return n
+}
+
+// stop ends all nodes.
+func (c *cluster) stop() {
+	for _, n := range c.nodes {
+		n.line.cut.Store(false)
+		n.Close(context.Background())
+		_ = n.store.Close() // fails if the node has ended
+	}
+}
+
+func (c *cluster) credit(user string, amount money.Amount) {
+	c.t.Helper()
+	id := journal.IDOf("credit", fmt.Sprint(c.ids.Add(1)))
+	err := c.nodes[len(c.nodes)-1].Update(context.Background(), user, nil, func(t *Txn) error {
+		_, err := journal.Book(t, time.Now(), journal.Transfer{
+			ID: id, Kind: journal.Credit, User: user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(user), amount),
+		})
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+func (c *cluster) call(user string, ended usage.Ended) journal.Call {
+	return journal.Call{
+		ID: fmt.Sprint("req_", c.ids.Add(1)), Time: time.Now().UnixMilli(), User: user, Key: "key_1", Model: "m", Route: "messages",
+		Ended: ended, Usage: usage.Reported,
+	}
+}
+
+// wallet returns the state of a wallet in the store.
+func (c *cluster) wallet(user string) (s journal.State) {
+	c.t.Helper()
+	err := c.open().View(context.Background(), func(r storage.Reader) (err error) {
+		s, err = journal.ReadState(r, journal.Wallet(user))
+		return err
+	})
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return s
+}
+
+func (c *cluster) checkWallet(user string, balance, reserved money.Amount) {
+	c.t.Helper()
+	if s := c.wallet(user); s.Balance != balance || s.Reserved != reserved {
+		c.t.Errorf("the wallet of %s has %d with %d reserved, want %d with %d", user, s.Balance, s.Reserved, balance, reserved)
+	}
+}
+
+func (c *cluster) reserve(node int, p Payer, amount money.Amount) *Reservation {
+	c.t.Helper()
+	r, err := c.nodes[node].Reserve(context.Background(), p, amount)
+	if err != nil {
+		c.t.Fatal(err)
+	}
+	return r
+}
+
+func (c *cluster) checkRefused(node int, p Payer, amount money.Amount, want error) {
+	c.t.Helper()
+	_, err := c.nodes[node].Reserve(context.Background(), p, amount)
+	short, is := errors.AsType[*Shortfall](err)
+	if wanted, _ := errors.AsType[*Shortfall](want); is && wanted != nil && *short == *wanted {
+		return
+	}
+	if !errors.Is(err, want) {
+		c.t.Errorf("a reservation of %d at node %d: %v, want %v", amount, node, err, want)
+	}
+}
+
+// onNodes runs a test with three nodes.
+func onNodes(t *testing.T, fn func(t *testing.T, c *cluster)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		c := startCluster(t, 3, Options{})
+		defer c.stop()
+		fn(t, c)
+	})
+}
+
+var ann = Payer{User: "ann"}
+
+func TestNodesEmptyOneWallet(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		const funds, highest = 500, 7
+		c.credit("ann", funds)
+		var charged atomic.Int64
+		var callers sync.WaitGroup
+		for i := range 24 {
+			callers.Go(func() {
+				for cost := i % highest; ; cost = (cost*5 + 3) % (highest + 1) {
+					r, err := c.nodes[i%3].Reserve(t.Context(), ann, highest)
+					if err != nil {
+						if _, short := errors.AsType[*Shortfall](err); !short {
+							t.Error(err)
+						}
+						return
+					}
+					time.Sleep(time.Duration(10*cost) * time.Millisecond)
+					if cost == 1 {
+						r.Release()
+						continue
+					}
+					charged.Add(int64(r.Settle(c.call("ann", usage.Complete), money.Amount(cost), true)))
+				}
+			})
+		}
+		callers.Wait()
+		time.Sleep(time.Second)
+		left := money.Amount(funds - charged.Load())
+		if left >= highest || left < 0 {
+			t.Errorf("%d is left although a call needs only %d", left, highest)
+		}
+		c.checkWallet("ann", left, 0)
+		if left > 0 { // the last unit can be spent at any node
+			c.checkRefused(1, ann, left+1, &Shortfall{Needed: left + 1, Available: left})
+			c.reserve(2, ann, left).Settle(c.call("ann", usage.Complete), left, true)
+			time.Sleep(time.Second)
+		}
+		c.checkWallet("ann", 0, 0)
+		if err := c.nodes[0].CheckFunds(t.Context(), ann); err == nil {
+			t.Error("CheckFunds finds money in an empty wallet")
+		}
+		if c.nodes[0].waits.Load() == 0 {
+			t.Error("OnReserve was not called")
+		}
+		for i, n := range c.nodes {
+			if s := n.Stats(); s.Open != 0 || s.Reserved != 0 || s.Queued != 0 || s.AtRisk != 0 || s.Mismatches != 0 {
+				t.Errorf("the figures of node %d at the end: %+v", i, s)
+			}
+		}
+	})
+}
+
+func TestBudgetsHoldAcrossNodes(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 1000)
+		p := Payer{User: "ann", Budgets: Budgets{KeyBudget("1", 100, calendar.Never)}}
+		var granted [3][]*Reservation
+		var callers sync.WaitGroup
+		for i := range c.nodes {
+			callers.Go(func() {
+				for range 3 {
+					if r, err := c.nodes[i].Reserve(t.Context(), p, 30); err == nil {
+						granted[i] = append(granted[i], r)
+					}
+				}
+			})
+		}
+		callers.Wait()
+		if n := len(granted[0]) + len(granted[1]) + len(granted[2]); n != 3 {
+			t.Errorf("%d calls of 30 were granted under a budget of 100", n)
+		}
+		c.checkRefused(0, p, 11, &Shortfall{Needed: 11, Available: 10, Budget: "key/1"})
+		for _, all := range granted {
+			for _, r := range all {
+				r.Settle(c.call("ann", usage.Complete), 20, true)
+			}
+		}
+		time.Sleep(time.Second)
+		c.checkRefused(2, p, 41, &Shortfall{Needed: 41, Available: 40, Budget: "key/1"})
+		c.reserve(1, p, 40)
+	})
+}
+
+func TestALongCallIsChargedFromItsHold(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 100)
+		r, call := c.reserve(0, ann, 60), c.call("ann", "")
+		r.Settle(call, 25, false)
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 75, 35)
+		if got, short := r.Grow(50); got != 40 || short == nil {
+			t.Errorf("grow by 50 gave %d, %v; 40 were available", got, short)
+		}
+		c.checkWallet("ann", 75, 75)
+		c.checkRefused(1, ann, 1, &Shortfall{Needed: 1})
+		r.Settle(call, 90, false)
+		r.Settle(call, 70, false) // a corrected report
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 30, 30)
+		call.Ended = usage.Complete
+		if charged := r.Settle(call, 65, true); charged != 65 {
+			t.Errorf("charged %d, want 65", charged)
+		}
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 35, 0)
+	})
+}
+
+func TestADeadNodeLeavesNothingHeld(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 1000)
+		dead := c.nodes[0] // the one that leads
+		durable, queued := c.reserve(0, ann, 10), c.reserve(0, ann, 20)
+		long, silent, released := c.reserve(0, ann, 40), c.reserve(0, ann, 80), c.reserve(0, ann, 160)
+		durable.Settle(c.call("ann", usage.Complete), 5, true)
+		running := c.call("ann", "")
+		long.Settle(running, 15, false)
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 980, 285)
+		dead.line.cut.Store(true)
+		queued.Settle(c.call("ann", usage.Complete), 20, true) // lost, as in a crash
+		long.Settle(running, 30, false)
+		released.Release()
+		if got, _ := silent.Grow(1); got != 0 {
+			t.Errorf("a node without its store granted %d", got)
+		}
+		other := c.reserve(1, ann, 7)
+		time.Sleep(6 * time.Second)
+		c.checkWallet("ann", 980, 7)
+		var calls []string
+		err := c.nodes[1].ScanCalls(t.Context(), "ann", CallFilter{}, func(r journal.CallRecord) bool {
+			calls = append(calls, fmt.Sprintf("%d %s", r.Cost, r.Ended))
+			return true
+		})
+		if got := strings.Join(calls, ", "); err != nil || got != "5 complete, 15 crash" && got != "15 crash, 5 complete" {
+			t.Errorf("the calls of the dead node: %s, %v", got, err)
+		}
+		if err := c.nodes[2].EndEpoch(t.Context(), dead.store.Epoch()); err != nil {
+			t.Errorf("ending an epoch again: %v", err)
+		}
+		if err := c.nodes[2].EndEpoch(t.Context(), c.nodes[1].store.Epoch()); err == nil {
+			t.Error("an epoch was cleared up that has not ended")
+		}
+		c.checkWallet("ann", 980, 7)
+
+		dead.line.cut.Store(false) // it wakes up, and may charge nothing
+		long.Settle(running, 40, true)
+		time.Sleep(time.Second)
+		if !errors.Is(dead.store.Err(), storage.ErrFenced) {
+			t.Errorf("the store of the ended node has %v, want ErrFenced", dead.store.Err())
+		}
+		c.checkWallet("ann", 980, 7)
+		other.Settle(c.call("ann", usage.Complete), 7, true)
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 973, 0)
+	})
+}
+
+func TestANodeThatStartsLeavesTheCallsOfOthersOpen(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 100)
+		r, call := c.reserve(0, ann, 60), c.call("ann", "")
+		r.Settle(call, 25, false)
+		time.Sleep(time.Second)
+		c.start(Options{})
+		c.checkWallet("ann", 75, 35)
+		call.Ended = usage.Complete
+		r.Settle(call, 60, true)
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 40, 0)
+	})
+}
+
+// buy buys something for price at a node.
+func (c *cluster) buy(node int, key string, price money.Amount) (replayed bool, err error) {
+	n := c.nodes[node]
+	_, replayed, err = n.Once(context.Background(), "ann", IdempotencyKey{Scope: "ann", Key: key}, func() (*Reservation, error) {
+		return n.ReserveWallet(context.Background(), "ann", price)
+	}, func(t *Txn) (any, error) {
+		_, err := journal.Book(t, time.Now(), journal.Transfer{
+			ID: journal.TimedID(time.Now()), Kind: journal.Purchase, User: "ann", Legs: journal.LegsBetween(journal.Wallet("ann"), journal.Sold, price), Reference: key,
+		})
+		return price, err
+	})
+	return replayed, err
+}
+
+func TestPurchasesOfNodesAtOnce(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		key                    func(node int) string
+		bought, replayed, poor int64
+	}{
+		"with one key":       {func(int) string { return "k" }, 1, 2, 0},
+		"with keys of their": {func(node int) string { return fmt.Sprint(node) }, 1, 0, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onNodes(t, func(t *testing.T, nodes *cluster) {
+				nodes.credit("ann", 100)
+				nodes.reserve(2, ann, 30) // a call under way
+				var bought, replayed, poor atomic.Int64
+				var buyers sync.WaitGroup
+				for i := range nodes.nodes {
+					buyers.Go(func() {
+						again, err := nodes.buy(i, c.key(i), 60)
+						short, is := errors.AsType[*Shortfall](err)
+						switch {
+						case is && *short == Shortfall{Needed: 60, Available: 10}:
+							poor.Add(1)
+						case err != nil:
+							t.Error(err)
+						case again:
+							replayed.Add(1)
+						default:
+							bought.Add(1)
+						}
+					})
+				}
+				buyers.Wait()
+				if bought.Load() != c.bought || replayed.Load() != c.replayed || poor.Load() != c.poor {
+					t.Errorf("%d bought, %d replayed, %d refused, want %d, %d, %d", bought.Load(), replayed.Load(), poor.Load(), c.bought, c.replayed, c.poor)
+				}
+				nodes.checkWallet("ann", 40, 30)
+			})
+		})
+	}
+}
+
+func TestHoldsAndCallsOfNodesShareAWallet(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 100)
+		p := Payer{User: "ann", Budgets: Budgets{UserBudget(90, calendar.Never)}}
+		submit := func(node int, amount money.Amount) (id journal.ID, err error) {
+			n := c.nodes[node]
+			r, err := n.ReserveHold(t.Context(), p, amount)
+			if err != nil {
+				return id, err
+			}
+			id = journal.TimedID(time.Now())
+			return id, n.Update(t.Context(), "ann", r, func(tx *Txn) error { return r.Hold(tx, time.Now(), "ann", id, "task") })
+		}
+		id, err := submit(0, 50)
+		if err != nil {
+			t.Fatal(err)
+		}
+		call := c.reserve(1, p, 30)
+		if _, err := submit(2, 11); err == nil {
+			t.Error("a task was accepted beyond the budget")
+		}
+		c.checkRefused(2, p, 11, &Shortfall{Needed: 11, Available: 10, Budget: "user"})
+		if r, err := c.nodes[2].ReserveUpTo(t.Context(), "ann", 50); err != nil {
+			t.Error(err)
+		} else if err := c.nodes[2].Update(t.Context(), "ann", r, func(tx *Txn) error {
+			if err := r.Confirm(tx); err != nil || r.Amount() != 20 {
+				t.Errorf("reserved %d up to 50, %v; 20 are there", r.Amount(), err)
+			}
+			return nil
+		}); err != nil {
+			t.Error(err)
+		}
+		call.Settle(c.call("ann", usage.Complete), 30, true)
+		err = c.nodes[1].Update(t.Context(), "ann", nil, func(tx *Txn) error {
+			_, err := journal.EndHold(tx, time.Now(), journal.Usage{User: "ann", Key: "key_1", Model: "m"}, id, 45)
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		time.Sleep(time.Second)
+		c.checkWallet("ann", 25, 0)
+	})
+}
+
+func TestALossyUserMakesOneCallAtATimeInTheCluster(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 100*money.Unit)
+		p := Payer{User: "ann", Tolerance: MaxTolerance / 100}
+		c.reserve(0, p, money.Unit).Settle(c.call("ann", usage.Complete), 2*money.Unit, true)
+		time.Sleep(2 * time.Second)
+		c.checkRefused(1, p, money.Unit, ErrFullContext)
+		p.FullContext = true
+		running := c.reserve(1, p, money.Unit)
+		c.checkRefused(2, p, money.Unit, ErrOneAtATime)
+		running.Release()
+		time.Sleep(time.Second)
+		c.reserve(2, p, money.Unit)
+		if r, err := c.nodes[0].Restriction(t.Context(), "ann", p.Tolerance); err != nil || r.Uncollected != money.Unit {
+			t.Errorf("the restriction is %+v, %v", r, err)
+		}
+	})
+}
