@@ -52,8 +52,10 @@ func (a *App) fingerprint() string {
 // follow follows the other gateways of a shared store.
 func (rt *Runtime) follow() {
 	rt.Store.Follow(storage.Follower{
-		Told:  func(ctx context.Context, topics []string) error { return nil },
-		Ended: func(ctx context.Context, epoch int64) error { return nil },
+		Told: rt.Directory.Told,
+		Ended: func(ctx context.Context, epoch int64) error {
+			return errors.Join(rt.Ledger.EndEpoch(ctx, epoch))
+		},
 	})
 }
 

@@ -57,6 +57,16 @@ func (g *gateway) get(path string) answer {
 	return g.send(req)
 }
 
+// awaitKey waits until a key that another gateway has created is known.
+func (g *gateway) awaitKey(key string) {
+	g.t.Helper()
+	for deadline := time.Now().Add(waitLimit); !g.authenticates(key); {
+		if time.Now().After(deadline) {
+			g.t.Fatal("a new key is not known at another gateway")
+		}
+	}
+}
+
 // workloads returns one workload for each gateway.
 func workloads(t *testing.T, nodes []*gateway, scripts *scriptSet) (all []*workload) {
 	t.Helper()
@@ -124,11 +134,13 @@ func TestAKilledGatewayLosesNothingThatTheOthersDoNotHave(t *testing.T) {
 
 func TestOneWalletAtThreeGatewaysIsNeverOverdrawn(t *testing.T) {
 	t.Parallel()
-	scripts := new(scriptSet)
-	b := newBackend(t, scripts.serve)
+	b := newBackend(t, answerCalls)
 	nodes := cluster(t, postgrestest.Start(t), b, 3)
 	poor := nodes[0].newGatewayUser("poor")
-	poor.credit("0.02")
+	poor.credit("0.005")
+	for _, g := range nodes {
+		g.awaitKey(poor.key)
+	}
 	transport := newTransport(http1)
 	transport.MaxIdleConnsPerHost = 64
 	defer transport.CloseIdleConnections()
@@ -166,11 +178,7 @@ func TestARevokedKeyIsRefusedEverywhereOnceTheCommandHasAnswered(t *testing.T) {
 	for range 5 {
 		key := nodes[0].newKey("ada")
 		for _, g := range nodes {
-			for deadline := time.Now().Add(waitLimit); !g.authenticates(key.Secret); {
-				if time.Now().After(deadline) {
-					t.Fatal("a new key is not known at another gateway")
-				}
-			}
+			g.awaitKey(key.Secret)
 		}
 		nodes[1].post("/modelgate/keys/"+key.ID+"/revoke", nil, nil)
 		for i, g := range nodes {
