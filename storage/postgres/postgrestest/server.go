@@ -22,6 +22,7 @@ type Server struct {
 	tb        testing.TB
 	programs  string // the directory of initdb and pg_ctl
 	dir       string // has the data, the socket and the log
+	sync      string // on or off
 	databases atomic.Int64
 }
 
@@ -29,6 +30,17 @@ type Server struct {
 // data when it is killed, not when the machine is. If there is no PostgreSQL on this machine,
 // the test is skipped.
 func Start(tb testing.TB) *Server {
+	tb.Helper()
+	return start(tb, "off")
+}
+
+// StartDurable is Start with a server that syncs each commit, for measurements.
+func StartDurable(tb testing.TB) *Server {
+	tb.Helper()
+	return start(tb, "on")
+}
+
+func start(tb testing.TB, sync string) *Server {
 	tb.Helper()
 	programs, err := find()
 	if err != nil {
@@ -42,7 +54,7 @@ func Start(tb testing.TB) *Server {
 		tb.Fatal(err)
 	}
 	tb.Cleanup(func() { _ = os.RemoveAll(dir) })
-	s := &Server{tb: tb, programs: programs, dir: dir}
+	s := &Server{tb: tb, programs: programs, dir: dir, sync: sync}
 	if err := giveAway(dir); err != nil {
 		tb.Fatal(err)
 	}
@@ -58,7 +70,7 @@ func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 func (s *Server) Start() {
 	s.tb.Helper()
 	s.mustRun("pg_ctl", "start", "-D", s.data(), "-w", "-l", filepath.Join(s.dir, "log"), "-o",
-		"-c listen_addresses='' -c unix_socket_directories='"+s.dir+"' -c fsync=off -c max_connections=300")
+		"-c listen_addresses='' -c unix_socket_directories='"+s.dir+"' -c fsync="+s.sync+" -c max_connections=300")
 }
 
 // Stop stops the server at once, as a crash does.
