@@ -62,7 +62,7 @@ var errLossy = errors.New("ledger: the user's losses are not known")
 
 // reserveCall is [Ledger.Reserve] on a shared store.
 func (l *Ledger) reserveCall(ctx context.Context, payer Payer, amount money.Amount) (*Reservation, error) {
-	r, number, known := new(Reservation), l.holds.Add(1), (*losses)(nil)
+	r, number, known, held := new(Reservation), l.holds.Add(1), (*losses)(nil), false
 	try := func(t storage.Txn) error {
 		*r = Reservation{ledger: l, hold: &journal.CallHold{User: payer.User, Epoch: l.store.Epoch(), Number: number}}
 		if r.hold.Counted = payer.Tolerance != 0; r.hold.Counted {
@@ -75,17 +75,31 @@ func (l *Ledger) reserveCall(ctx context.Context, payer Payer, amount money.Amou
 			return err
 		}
 		if shortfall := p.shortfall(amount, r.caps); shortfall != nil {
-			return shortfall
+			held = false
+			err := journal.ScanCallHolds(t, payer.User, func(journal.CallHold) bool {
+				held = true
+				return false
+			})
+			return cmp.Or(err, error(shortfall))
 		}
 		r.begin(p)
 		r.take(amount, p.order...)
 		return r.hold.Change(t, r.held())
 	}
-	err := l.transact(ctx, try)
-	if errors.Is(err, errLossy) {
-		if known, err = l.recentLosses(ctx, payer.User); err == nil {
-			err = l.transact(ctx, try)
+	var err error
+	for waited := false; ; {
+		err = l.transact(ctx, try)
+		short, _ := errors.AsType[*Shortfall](err)
+		switch {
+		case errors.Is(err, errLossy):
+			if known, err = l.recentLosses(ctx, payer.User); err == nil {
+				continue
+			}
+		case short != nil && short.Owed == 0 && held && !waited && l.awaitSettlements(ctx):
+			waited = true
+			continue
 		}
+		break
 	}
 	l.noteFunded(payer.User, err == nil)
 	if err != nil {
@@ -93,6 +107,22 @@ func (l *Ledger) reserveCall(ctx context.Context, payer Payer, amount money.Amou
 	}
 	r.count()
 	return r, nil
+}
+
+// settlementWait is how long a call that finds too little waits for the settlements of other calls of
+// its user: calls that have ended hold their money until the next batch of their node is durable.
+const settlementWait = 200 * time.Millisecond
+
+func (l *Ledger) awaitSettlements(ctx context.Context) bool {
+	l.store.CommitNow()
+	timer := time.NewTimer(settlementWait)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
 }
 
 // checkTolerance returns the error for a call of a user whose uncollected amounts exceed the

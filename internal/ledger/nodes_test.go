@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // cluster is a shared store with several nodes. After each commit it verifies the store.
@@ -498,5 +500,37 @@ func TestALossyUserMakesOneCallAtATimeInTheCluster(t *testing.T) {
 		if r, err := c.nodes[0].Restriction(t.Context(), "ann", p.Tolerance); err != nil || r.Uncollected != money.Unit {
 			t.Errorf("the restriction is %+v, %v", r, err)
 		}
+	})
+}
+
+func TestALoneStoreEndsTheCallsOfNodes(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 100)
+		p := Payer{User: "ann", Budgets: Budgets{UserBudget(90, calendar.Never)}}
+		c.reserve(0, p, 20)
+		c.reserve(1, p, 60).Settle(c.call("ann", ""), 25, false)
+		time.Sleep(time.Second)
+		var copied bytes.Buffer
+		if err := c.open().Backup(t.Context(), &copied); err != nil {
+			t.Fatal(err)
+		}
+		lone := memory.New()
+		if err := lone.Restore(t.Context(), &copied); err != nil {
+			t.Fatal(err)
+		}
+		f := newFixtureOver(t, lone, storagetest.NewClock(time.Now()), Options{})
+		f.checkVerified()
+		if s := f.wallet("ann"); s.Balance != 75 || s.Reserved != 0 {
+			t.Errorf("the copied wallet has %d with %d reserved, want 75 with 0", s.Balance, s.Reserved)
+		}
+		r, err := f.Reserve(t.Context(), p, 65)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Settle(aCall(f, "req_lone", "ann"), 65, true)
+		f.settled()
+		f.checkVerified()
+		c.checkWallet("ann", 75, 55)
 	})
 }
