@@ -80,7 +80,7 @@ func (m *membership) beat(ctx context.Context) error {
 		return err
 	}
 	m.position = position
-	if follower != nil {
+	if follower != nil && len(topics) < maxTopics { // else there may be more to follow
 		m.fresh.Store(int64(max(1, began)))
 	}
 	return nil
