@@ -116,7 +116,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, fmt.Errorf("opening the store: %w", err)
 	}
 	store := storage.New(engine, storage.Options{Logger: logger.Named("store"), Clock: clockOf(opener)})
-	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), Rates: limit.NewRateLimiter()}
+	runtime := &Runtime{Store: store, key: opener.Key(), logger: logger, closed: make(chan struct{}), Rates: limit.Open(store)}
 	runtime.Bodies.clock(store.Now)
 	runtime.life, runtime.end = context.WithCancelCause(context.Background())
 	if err := storage.CheckFormat(ctx, store); err != nil {

@@ -41,10 +41,10 @@ func TestDefaultRatesOfKeysAndRatesOfUsers(t *testing.T) {
 	limits := &caddymodule.Limits{RequestsPerSecond: 3, Streams: 4, TokensPerMinute: 5}
 	p := &identity.Principal{UserID: "usr_1", KeyID: "key_1", OperatorLimits: identity.Limits{Streams: 1}, UserLimits: identity.Limits{RequestsPerSecond: 7, TokensPerMinute: 8}}
 	key, user := Subjects(p, limits)
-	if want := (limit.Subject{ID: "key_1", Rates: limit.Rates{Requests: limit.PerSecond(3), Concurrent: 1, Units: limit.PerMinute(5)}}); key != want {
+	if want := (limit.Subject{ID: "key_1", Rates: limit.Rates{Requests: limit.PerSecond(3), Concurrent: 1, Units: limit.PerMinute(5)}, OfAllNodes: true}); key != want {
 		t.Errorf("the key is %+v, want %+v", key, want)
 	}
-	if want := (limit.Subject{ID: "usr_1", Rates: limit.Rates{Requests: limit.PerSecond(7), Units: limit.PerMinute(8)}}); user != want {
+	if want := (limit.Subject{ID: "usr_1", Rates: limit.Rates{Requests: limit.PerSecond(7), Units: limit.PerMinute(8)}, OfAllNodes: true}); user != want {
 		t.Errorf("the user is %+v, want %+v", user, want)
 	}
 }

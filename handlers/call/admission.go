@@ -31,7 +31,10 @@ func (c *call) admit(r *http.Request) *fault.Fault {
 		if c.route.object != nil {
 			bucket, counted = "objects/", "requests for stored objects"
 		}
-		if refused = c.runtime.Rates.Take(c.started, bucket+c.principal.UserID, 1, limit.PerMinute(limits.CountTokensPerMinute)); refused != nil {
+		refused = c.runtime.Rates.TakeOfAllNodes(c.started, bucket+c.principal.UserID, 1, limit.PerMinute(limits.CountTokensPerMinute))
+		if refused != nil && refused.Err != nil {
+			f = fault.FromStore(refused.Err)
+		} else if refused != nil {
 			f = fault.New(fault.RateLimited, "the limit of %d %s per minute of your account is reached", refused.Limit, counted).After(refused.RetryAfter)
 		}
 	case c.block.app.CallsCost():

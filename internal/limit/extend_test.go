@@ -9,8 +9,8 @@ func TestExtendCorrectsTheExpectedUnits(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{
-		Key:  Subject{"key_1", Rates{Requests: PerSecond(3), Units: PerMinute(60)}},
-		User: Subject{"usr_1", Rates{Concurrent: 1}},
+		Key:  Subject{ID: "key_1", Rates: Rates{Requests: PerSecond(3), Units: PerMinute(60)}},
+		User: Subject{ID: "usr_1", Rates: Rates{Concurrent: 1}},
 	}
 	first := admit(t, limiter, start, c)
 	if refused := limiter.Extend(start, &first, 40, true); refused != nil {

@@ -1,4 +1,5 @@
-// Package limit limits rates and concurrency in the memory of one process.
+// Package limit limits rates and concurrency in the memory of one process, or of all nodes of a shared
+// store.
 //
 // A [RateLimiter] counts for each subject, which is a key or a user. It counts the requests that
 // begin per period, the units that requests use per period, and the open requests. The caller
@@ -6,9 +7,10 @@
 // time; a [KeyedSemaphore] does so for each key and in total.
 //
 // A rate is a token bucket that refills evenly. It has no fixed windows, and is full after a restart.
-// The package counts no money and stores nothing: budgets, which hold for a calendar period and over
-// restarts, are in internal/ledger. A new limit, such as requests per day, is a field of [Rates] and a
-// [Kind]; internal/identity stores it. The package imports no other package of this module.
+// On a shared store a [Subject] may be of all nodes: then its buckets are in the store, and a node takes
+// parts of them; see nodes.go. The package counts no money: budgets, which hold for a calendar period
+// and over restarts, are in internal/ledger. A new limit, such as requests per day, is a field of
+// [Rates] and a [Kind]; internal/identity stores it. Of this module the package imports only storage.
 package limit
 
 import "time"
@@ -59,6 +61,10 @@ func (r Rates) bounded() Rates {
 type Subject struct {
 	ID    string // unique among all subjects of a limiter
 	Rates Rates  // current limits; a change applies to the next request
+
+	// OfAllNodes means that the limits hold for all nodes of a shared store together, and not for
+	// each of them. Both subjects of a request are of all nodes, or neither is.
+	OfAllNodes bool
 }
 
 // Request is a request for admission. Both of its subjects must allow it. A
@@ -104,6 +110,10 @@ func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
 
 // Refusal says why a request may not begin. The request has used nothing.
 type Refusal struct {
+	// Err is not nil if the shared store that counts the limits did not answer. The other members are
+	// zero then.
+	Err error
+
 	What       Kind
 	OfUser     bool          // the limit is the user's, not the key's
 	Limit      int64         // the limit
@@ -122,11 +132,17 @@ type Grant struct {
 	taken      [2]int64 // units
 	units      int64    // expected
 	concurrent bool
+
+	shares *[2]holding // of subjects of all nodes; nil: there is none
 }
 
 // End ends the request, which has used units. It returns unused units and takes additional ones. Only
 // the first call has an effect.
 func (g *Grant) End(now time.Time, units int64) {
+	if g.shares != nil {
+		g.endShares(units)
+		return
+	}
 	for i, u := range g.usages {
 		if u == nil {
 			continue

@@ -12,7 +12,7 @@ var start = time.Date(2030, 1, 31, 12, 0, 0, 0, time.UTC)
 
 // ofKey returns a request of a key with these rates and a user without limits.
 func ofKey(r Rates) Request {
-	return Request{Key: Subject{"key_1", r}, User: Subject{ID: "usr_1"}}
+	return Request{Key: Subject{ID: "key_1", Rates: r}, User: Subject{ID: "usr_1"}}
 }
 
 // admit begins a request, which must be admitted.
@@ -112,7 +112,7 @@ func TestARefusedRequestUsesNothing(t *testing.T) {
 		"the user's streams":  {Rates{Requests: PerSecond(2), Units: PerMinute(2), Concurrent: 2}, Rates{Concurrent: 1}, Concurrent, true},
 	} {
 		limiter := NewRateLimiter()
-		both := Request{Key: Subject{"key_1", c.key}, User: Subject{"usr_1", c.user}, Units: 1, Concurrent: true}
+		both := Request{Key: Subject{ID: "key_1", Rates: c.key}, User: Subject{ID: "usr_1", Rates: c.user}, Units: 1, Concurrent: true}
 		admit(t, limiter, start, both)
 		for range 5 {
 			_, refused := limiter.Admit(start, both)
@@ -138,7 +138,7 @@ func TestARefusalHasTheLongestWait(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{
-		Key: Subject{"key_1", Rates{Requests: PerSecond(1), Units: PerMinute(1)}}, User: Subject{"usr_1", Rates{Units: PerMinute(2), Concurrent: 1}},
+		Key: Subject{ID: "key_1", Rates: Rates{Requests: PerSecond(1), Units: PerMinute(1)}}, User: Subject{ID: "usr_1", Rates: Rates{Units: PerMinute(2), Concurrent: 1}},
 		Units: 1, Concurrent: true,
 	}
 	admit(t, limiter, start, c)
@@ -190,9 +190,9 @@ func TestChangedLimitsApplyToTheNextRequest(t *testing.T) {
 	admit(t, limiter, start, stream)
 
 	// A limit that is added while a request is open counts its usage.
-	unlimited := Request{Key: Subject{"key_2", Rates{Concurrent: 1}}, Units: 50}
+	unlimited := Request{Key: Subject{ID: "key_2", Rates: Rates{Concurrent: 1}}, Units: 50}
 	g := admit(t, limiter, start, unlimited)
-	limited := Request{Key: Subject{"key_2", Rates{Units: PerMinute(60)}}, Units: 10}
+	limited := Request{Key: Subject{ID: "key_2", Rates: Rates{Units: PerMinute(60)}}, Units: 10}
 	admit(t, limiter, start, limited)
 	g.End(start, 50)
 	refuse(t, limiter, start, limited, Units, 10*time.Second)
@@ -225,8 +225,8 @@ func TestTheStatusIsThatOfTheTighterSubject(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	c := Request{
-		Key:   Subject{"key_1", Rates{Requests: PerSecond(10), Units: PerMinute(600)}},
-		User:  Subject{"usr_1", Rates{Requests: PerSecond(5), Units: PerMinute(6000), Concurrent: 3}},
+		Key:   Subject{ID: "key_1", Rates: Rates{Requests: PerSecond(10), Units: PerMinute(600)}},
+		User:  Subject{ID: "usr_1", Rates: Rates{Requests: PerSecond(5), Units: PerMinute(6000), Concurrent: 3}},
 		Units: 60, Concurrent: true,
 	}
 	got := admit(t, limiter, start, c).Status

@@ -4,6 +4,8 @@ import (
 	"hash/maphash"
 	"sync"
 	"time"
+
+	"github.com/caddy-modelgate/modelgate/storage"
 )
 
 // RateLimiter counts the usage of every subject. It remembers the subjects that have open requests or
@@ -12,6 +14,7 @@ import (
 type RateLimiter struct {
 	seed   maphash.Seed
 	shards [64]shard
+	nodes  *nodes // of a shared store; nil: there is one process
 }
 
 // shard is a part of the limiter with its own lock.
@@ -30,11 +33,24 @@ func NewRateLimiter() *RateLimiter {
 	return l
 }
 
+// Open returns a limiter without usage for a process that has store open. If the store is shared, the
+// limiter counts the subjects that are of all nodes in the store.
+func Open(store *storage.Store) *RateLimiter {
+	l := NewRateLimiter()
+	if store.Shared() {
+		l.nodes = &nodes{store: store, shares: make(map[string]*share)}
+	}
+	return l
+}
+
 // Admit begins a request, or returns a refusal. The request counts for both
 // subjects or for neither.
 func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 	if r.Key.Rates.none() && r.User.Rates.none() {
 		return Grant{}, nil
+	}
+	if l.nodes != nil && (r.Key.OfAllNodes || r.User.OfAllNodes) {
+		return l.nodes.admit(r)
 	}
 	at := now.UnixNano()
 	key, user := l.shardOf(r.Key.ID), l.shardOf(r.User.ID)
@@ -66,6 +82,9 @@ func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 // and whether it counts as concurrent. If its subjects do not allow this, the request ends as if it
 // had not begun, and Extend returns the refusal.
 func (l *RateLimiter) Extend(now time.Time, g *Grant, units int64, concurrent bool) *Refusal {
+	if g.shares != nil {
+		return l.nodes.extend(g, units, concurrent)
+	}
 	if g.usages == [2]*usage{} || units == g.units && !concurrent {
 		return nil
 	}
@@ -97,9 +116,18 @@ func (l *RateLimiter) Extend(now time.Time, g *Grant, units int64, concurrent bo
 	return nil
 }
 
-// Take takes n units from the window w of a subject, or returns a refusal.
+// Take takes n units from the window w of a subject of this node, or returns a refusal.
 func (l *RateLimiter) Take(now time.Time, id string, n int64, w Window) *Refusal {
-	grant, refused := l.Admit(now, Request{User: Subject{ID: id, Rates: Rates{Units: w}}, Units: n})
+	return l.take(now, Subject{ID: id, Rates: Rates{Units: w}}, n)
+}
+
+// TakeOfAllNodes is Take for a subject of all nodes of a shared store.
+func (l *RateLimiter) TakeOfAllNodes(now time.Time, id string, n int64, w Window) *Refusal {
+	return l.take(now, Subject{ID: id, Rates: Rates{Units: w}, OfAllNodes: true}, n)
+}
+
+func (l *RateLimiter) take(now time.Time, s Subject, n int64) *Refusal {
+	grant, refused := l.Admit(now, Request{User: s, Units: n})
 	if refused == nil {
 		grant.End(now, n)
 	}

@@ -29,10 +29,10 @@ func TestIdleSubjectsAreForgotten(t *testing.T) {
 func TestRefusedSubjectsAreForgotten(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
-	user := Subject{"usr_1", Rates{Concurrent: 1}}
+	user := Subject{ID: "usr_1", Rates: Rates{Concurrent: 1}}
 	admit(t, limiter, start, Request{User: user, Concurrent: true})
 	for i := range 20_000 {
-		key := Subject{"key_" + strconv.Itoa(i), Rates{Requests: PerSecond(1)}}
+		key := Subject{ID: "key_" + strconv.Itoa(i), Rates: Rates{Requests: PerSecond(1)}}
 		refuse(t, limiter, start, Request{Key: key, User: user, Concurrent: true}, Concurrent, time.Second)
 	}
 	if n := limiter.Len(); n > 1000 {
@@ -72,7 +72,7 @@ func TestANewSubjectIsNotSweptByItsOwnRequest(t *testing.T) {
 	for i := range 2000 {
 		limiter := NewRateLimiter()
 		r := Rates{Requests: PerSecond(1)}
-		c := Request{Key: Subject{"key_" + strconv.Itoa(i), r}, User: Subject{"usr_" + strconv.Itoa(i), r}}
+		c := Request{Key: Subject{ID: "key_" + strconv.Itoa(i), Rates: r}, User: Subject{ID: "usr_" + strconv.Itoa(i), Rates: r}}
 		admit(t, limiter, start, c)
 		if n := limiter.Len(); n != 2 {
 			t.Fatalf("of a key and its user, %d subjects are remembered", n)
@@ -85,7 +85,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 	t.Parallel()
 	limiter := NewRateLimiter()
 	const limit, keys = 100, 4
-	user := Subject{"usr_1", Rates{Requests: PerSecond(limit), Units: PerMinute(10 * limit), Concurrent: limit}}
+	user := Subject{ID: "usr_1", Rates: Rates{Requests: PerSecond(limit), Units: PerMinute(10 * limit), Concurrent: limit}}
 	var admitted atomic.Int64
 	grants := make(chan Grant, limit+1)
 	var callers sync.WaitGroup
@@ -93,7 +93,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 		callers.Go(func() {
 			for i := range limit {
 				// Half of the requests swap key and user, so that deadlocks would be found.
-				c := Request{Key: Subject{"key_" + strconv.Itoa((caller+i)%keys), Rates{Requests: PerSecond(limit)}}, User: user, Units: 10, Concurrent: true}
+				c := Request{Key: Subject{ID: "key_" + strconv.Itoa((caller+i)%keys), Rates: Rates{Requests: PerSecond(limit)}}, User: user, Units: 10, Concurrent: true}
 				if caller%2 == 0 {
 					c.Key, c.User = c.User, c.Key
 				}
@@ -126,7 +126,7 @@ func TestConcurrentRequestsDoNotExceedTheLimit(t *testing.T) {
 }
 
 func full(id string) Subject {
-	return Subject{id, Rates{Requests: PerSecond(1_000_000), Units: PerMinute(1_000_000_000), Concurrent: 1000}}
+	return Subject{ID: id, Rates: Rates{Requests: PerSecond(1_000_000), Units: PerMinute(1_000_000_000), Concurrent: 1000}}
 }
 
 func TestAdmittingASubjectThatExistsAllocatesNothing(t *testing.T) {
@@ -151,7 +151,7 @@ func BenchmarkAdmit(b *testing.B) {
 		call Request
 	}{
 		{"no limits", Request{Key: Subject{ID: "key_1"}, User: Subject{ID: "usr_1"}}},
-		{"a key's requests", Request{Key: Subject{"key_1", Rates{Requests: PerSecond(1_000_000)}}, User: Subject{ID: "usr_1"}}},
+		{"a key's requests", Request{Key: Subject{ID: "key_1", Rates: Rates{Requests: PerSecond(1_000_000)}}, User: Subject{ID: "usr_1"}}},
 		{"all of both", Request{Key: full("key_1"), User: full("usr_1"), Units: 10, Concurrent: true}},
 	} {
 		b.Run(c.name, func(b *testing.B) {

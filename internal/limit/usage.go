@@ -84,17 +84,17 @@ func (u *usage) idle(now int64) bool {
 		return false
 	}
 	u.fill(now)
-	return (u.rates.Requests.Limit == 0 || u.requests.level >= u.rates.Requests.Limit) &&
-		(u.rates.Units.Limit == 0 || u.units.level >= u.rates.Units.Limit)
+	return (u.rates.Requests.Limit == 0 || u.requests.Level >= u.rates.Requests.Limit) &&
+		(u.rates.Units.Limit == 0 || u.units.Level >= u.rates.Units.Limit)
 }
 
 // status returns the remaining part of the limits.
 func (u *usage) status() (s RateLimitStatus) {
 	if w := u.rates.Requests; w.Limit > 0 {
-		s.Requests = WindowStatus{w.Limit, max(u.requests.level, 0), u.requests.until(w.Limit, w)}
+		s.Requests = WindowStatus{w.Limit, max(u.requests.Level, 0), u.requests.until(w.Limit, w)}
 	}
 	if w := u.rates.Units; w.Limit > 0 {
-		s.Units = WindowStatus{w.Limit, max(u.units.level, 0), u.units.until(w.Limit, w)}
+		s.Units = WindowStatus{w.Limit, max(u.units.Level, 0), u.units.until(w.Limit, w)}
 	}
 	if limit := u.rates.Concurrent; limit > 0 {
 		s.Concurrent = WindowStatus{Limit: limit, Remaining: max(limit-u.concurrent, 0)}
