@@ -209,7 +209,10 @@ func (rt *Runtime) sweep() {
 		case <-rt.life.Done():
 			return
 		case <-tick.C:
-			rt.Ledger.Sweep()
+			rt.Ledger.Sweep() // the memory of this process; the rest is about the store, and right if two nodes do it
+			if !rt.Store.Leads() {
+				continue
+			}
 			for _, job := range []struct {
 				failure string
 				run     func(context.Context) error

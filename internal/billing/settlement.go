@@ -35,6 +35,13 @@ func (a *application) settle(t storage.Txn, now time.Time, o *records.OrderRecor
 	if max(0, o.Due()) != expected {
 		return false, errChanged
 	}
+	if a.service.store.Shared() { // all that is reserved there is held in the store
+		wallet, err := journal.ReadState(t, journal.Wallet(o.User))
+		if err != nil {
+			return false, err
+		}
+		reserved = max(0, wallet.Balance-wallet.Held)
+	}
 	if err := moveDue(t, now, o, a.notice.Kind, reserved); err != nil {
 		return false, err
 	}
