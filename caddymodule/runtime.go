@@ -122,13 +122,17 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 	if err := storage.CheckFormat(ctx, store); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if err := store.Join(ctx, a.node()); err != nil {
+	self, audit := a.node(), logger.Named("audit")
+	if err := store.Join(ctx, self); err != nil {
 		return nil, errors.Join(err, store.Close())
+	}
+	if store.Shared() {
+		audit = audit.With(zap.String("node", self.Name))
 	}
 	if runtime.Keyring, err = a.Secrets.open(ctx, store, opener); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
-	if runtime.Directory, err = identity.Open(ctx, store, runtime.Keyring, logger.Named("audit")); err != nil {
+	if runtime.Directory, err = identity.Open(ctx, store, runtime.Keyring, audit); err != nil {
 		return nil, errors.Join(err, store.Close())
 	}
 	runtime.Ledger, err = ledger.Open(ctx, store, ledger.Options{
@@ -213,7 +217,10 @@ func (rt *Runtime) sweep() {
 		case <-rt.life.Done():
 			return
 		case <-tick.C:
-			rt.Ledger.Sweep()
+			rt.Ledger.Sweep() // the memory of this process; the rest is about the store, and right if two nodes do it
+			if !rt.Store.Leads() {
+				continue
+			}
 			for _, job := range []struct {
 				failure string
 				run     func(context.Context) error

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -199,6 +200,19 @@ func (s *Store) Leads() bool {
 	}
 	live := m.live.Load()
 	return live != nil && len(*live) > 0 && (*live)[0].Epoch == m.self.Epoch
+}
+
+// Rank returns the position of this node among those that live, from zero, and their number, by
+// the last look. They are 0 and 1 if the store is not shared. It does not block.
+func (s *Store) Rank() (rank, live int) {
+	if m := s.member.Load(); m != nil {
+		if nodes := m.live.Load(); nodes != nil {
+			if rank = slices.IndexFunc(*nodes, func(n Node) bool { return n.Epoch == m.self.Epoch }); rank >= 0 {
+				return rank, len(*nodes)
+			}
+		}
+	}
+	return 0, 1
 }
 
 // HasEnded reports inside a transaction whether an epoch has ended: nothing that is its own will

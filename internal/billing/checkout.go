@@ -1,6 +1,7 @@
 package billing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -58,6 +59,14 @@ func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Prov
 		defer done()
 	}
 	order, replayed, err := b.beginOrder(ctx, o, p)
+	for errors.Is(err, errOpening) { // the page of the other node is the answer, unless that fails
+		select {
+		case <-ctx.Done():
+			return records.Order{}, false, ctx.Err()
+		case <-time.After(openingPause):
+		}
+		order, replayed, err = b.beginOrder(ctx, o, p)
+	}
 	if err != nil {
 		return records.Order{}, false, err
 	}
@@ -85,7 +94,7 @@ func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Prov
 		return records.Order{}, false, refused.After(5 * time.Second)
 	}
 	err = b.changeOrder(ctx, order.TradeNo, func(t storage.Txn, have *records.OrderRecord) error {
-		have.PayURL, have.Page = page.URL, page.Reference
+		have.PayURL, have.Page, have.Opener, have.Opening = page.URL, page.Reference, 0, 0
 		order = have
 		return have.Write(t)
 	})
@@ -94,6 +103,17 @@ func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Prov
 	}
 	return order.Show(b.store.Now()), false, nil
 }
+
+// errOpening says that another node is opening the payment of an order with the same idempotency key.
+var errOpening = errors.New("the payment is being opened")
+
+const (
+	// openingFor is how long a node may take to open a payment. It is longer than checkoutTimeout.
+	openingFor = 2 * checkoutTimeout
+
+	// openingPause is the time between two looks for the page that another node opens.
+	openingPause = 500 * time.Millisecond
+)
 
 // checkout calls the service to open the payment of an order.
 func checkout(ctx context.Context, o OrderRequest, order *records.OrderRecord, p payments.Provider) (payments.Page, error) {
@@ -121,6 +141,9 @@ func (b *Service) beginOrder(ctx context.Context, o OrderRequest, p payments.Pro
 			Status: records.Pending, Created: now.Unix(), ExpiresAt: now.Add(OrderLifetime).Unix(),
 		},
 		Undated: undated != nil && undated.Undated(),
+	}
+	if fresh.Opener = b.store.Epoch(); fresh.Opener != 0 {
+		fresh.Opening = now.Add(openingFor).Unix()
 	}
 	if o.Key != "" {
 		fresh.KeyHash = journal.IDOf(o.Key).String()
@@ -153,6 +176,11 @@ func ofSameKey(t storage.Txn, o *records.OrderRecord) (order *records.OrderRecor
 	case err != nil || order == nil:
 		return nil, false, err
 	case order.PayURL == "" && order.PaidAt == 0:
+		if order.Status == records.Pending && order.Opener != 0 && order.Opener != o.Opener && o.Created < order.Opening {
+			if ended, err := storage.HasEnded(t, order.Opener); err != nil || !ended {
+				return nil, false, cmp.Or(err, errOpening)
+			}
+		}
 		order.Read().KeyHash = ""
 		status := order.Status
 		if status == records.Pending {

@@ -109,7 +109,8 @@ func checked(n payments.Notice) payments.Notice {
 
 // try finds the order, reserves the amount that the notice takes from the wallet, and applies the
 // notice. Notices about one order are applied one after another. Otherwise each would reserve the
-// amount, and the wallet would have too little for the second.
+// amount, and the wallet would have too little for the second. On a shared store the amount is reserved
+// in the transaction, because another node may apply the other notice.
 func (a *application) try(ctx context.Context) error {
 	var order *records.OrderRecord
 	find := func(r storage.Reader) (err error) {

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"time"
 
+	"go.uber.org/zap"
+
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -64,11 +66,17 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 // ensureRecords returns the records of a task's results, one for each, and creates
 // those that are missing.
 func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []*record, err error) {
+	var left []*record // of other nodes
 	complete := func(r storage.Reader) (bool, error) {
 		have, err := resultsOf(r, k.Task)
 		results = make([]*record, len(k.Results))
+		left = nil
 		for _, rec := range have {
-			if rec.Index < len(results) {
+			switch {
+			case rec.Index >= len(results):
+			case !rec.kept() && rec.Epoch != a.store.Epoch():
+				left = append(left, rec) // a stopped node may still write this draft
+			default:
 				results[rec.Index] = rec
 			}
 		}
@@ -87,12 +95,17 @@ func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []
 			return err
 		}
 		now := a.now()
+		for _, rec := range left {
+			if err := files.Put(t, rec, nil); err != nil {
+				return err
+			}
+		}
 		for i := range results {
 			if results[i] != nil {
 				continue
 			}
 			results[i] = &record{
-				Name: newName(), Task: k.Task, Index: i, Key: k.Key, User: k.User, Created: now, End: now + draftFor.Milliseconds(),
+				Name: newName(), Task: k.Task, Index: i, Key: k.Key, User: k.User, Created: now, End: now + draftFor.Milliseconds(), Epoch: a.store.Epoch(),
 			}
 			results[i].fresh = true
 			if err := files.Put(t, nil, results[i]); err != nil {
@@ -101,6 +114,13 @@ func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []
 		}
 		return nil
 	})
+	if place := a.config.Load().Place; err == nil && place != nil {
+		for _, rec := range left {
+			if err := place.Remove(ctx, rec.Name); err != nil {
+				a.log.Warn("the draft of a node that has ended was not removed; the sweep removes it", zap.Error(err))
+			}
+		}
+	}
 	return results, err
 }
 

@@ -16,7 +16,8 @@ type record struct {
 	Index   int    `json:"index"` // of the result in the task
 	Key     string `json:"key"`
 	User    string `json:"user"`
-	Created int64  `json:"created"` // when the name was generated
+	Created int64  `json:"created"`         // when the name was generated
+	Epoch   int64  `json:"epoch,omitempty"` // of the node that copies it; zero: the store is not shared
 
 	// Draft is the progress of the copy; the zero value when it is complete.
 	Draft progress `json:"draft,omitzero"`

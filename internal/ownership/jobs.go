@@ -94,6 +94,9 @@ func Open(ctx context.Context, store *storage.Store, l *ledger.Ledger, log *zap.
 	if err != nil {
 		return nil, err
 	}
+	if store.Shared() { // the others belong to nodes, or are taken over when these have ended
+		return s, s.EndEpoch(ctx, 0)
+	}
 	for _, o := range open {
 		if err := s.resume(ctx, o); err != nil {
 			return nil, err
@@ -102,10 +105,56 @@ func Open(ctx context.Context, store *storage.Store, l *ledger.Ledger, log *zap.
 	return s, nil
 }
 
+// EndEpoch takes over the jobs of a node whose epoch has ended: this node polls and settles them from
+// now on. It may be called again.
+func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
+	var left []string
+	err := s.store.View(ctx, func(r storage.Reader) error {
+		left = nil
+		for o, err := range objects.Scan(r, jobIndex.Under()) {
+			switch {
+			case errors.Is(err, storage.ErrUnreadable):
+			case err != nil:
+				return err
+			case o.Job.Epoch == epoch:
+				left = append(left, o.ID)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range left {
+		var mine *Object
+		err := s.store.Update(ctx, func(t storage.Txn) error {
+			mine = nil
+			before, err := objects.Get(t, hashOf(id))
+			if err != nil || before == nil || before.Job == nil || before.Job.Epoch != epoch {
+				return err // another node has taken it over
+			}
+			after, job := *before, *before.Job
+			job.Epoch = s.store.Epoch()
+			after.Job = &job
+			mine = &after
+			return objects.Put(t, before, &after)
+		})
+		if err == nil && mine != nil {
+			err = s.resume(ctx, *mine)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // resume reserves the money of a job again.
 func (s *Objects) resume(ctx context.Context, o Object) error {
 	reservation, err := s.reserve(ctx, o.Job.Payer, o.Job.Amount)
 	if err == nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		s.jobs[o.ID] = &Running{Object: o, reservation: reservation, pause: firstPause}
 	}
 	return err
@@ -129,6 +178,11 @@ func (s *Objects) reserve(ctx context.Context, payer ledger.Payer, amount money.
 // reservation. It returns nil if the vendor has returned the id of an earlier response of the user,
 // because the request was a repetition: then it releases the reservation.
 func (s *Objects) Submit(ctx context.Context, origin Object, reservation *ledger.Reservation, kept time.Duration, ids []Found) (*Running, error) {
+	if origin.Job != nil {
+		job := *origin.Job
+		job.Epoch = s.store.Epoch()
+		origin.Job = &job
+	}
 	made, err := s.record(ctx, origin, kept, ids)
 	if err != nil {
 		return nil, err
@@ -280,7 +334,7 @@ func (s *Objects) due() (due []*Running) {
 func (s *Objects) PollNow(ctx context.Context, id string, poll Poller) bool {
 	r := s.Job(id)
 	if r == nil {
-		return true
+		return !s.elsewhere(ctx, id)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -288,6 +342,19 @@ func (s *Objects) PollNow(ctx context.Context, id string, poll Poller) bool {
 		s.poll(ctx, r, poll)
 	}
 	return r.settled
+}
+
+// elsewhere reports whether another node polls the job of a response.
+func (s *Objects) elsewhere(ctx context.Context, id string) (polls bool) {
+	if !s.store.Shared() {
+		return false
+	}
+	err := s.store.View(ctx, func(r storage.Reader) error {
+		o, err := objects.Get(r, hashOf(id))
+		polls = o != nil && o.Job != nil
+		return err
+	})
+	return polls || err != nil
 }
 
 // poll polls a job, and settles it if it has ended or is given up. The mutex of r is held.

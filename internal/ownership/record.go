@@ -49,8 +49,9 @@ type Object struct {
 type Job struct {
 	Call   journal.Call    `json:"call"` // the record of the call as it was submitted
 	Payer  ledger.Payer    `json:"payer"`
-	Amount money.Amount    `json:"amount"` // reserved
-	Facts  json.RawMessage `json:"facts"`  // from which its cost is calculated
+	Amount money.Amount    `json:"amount"`          // reserved
+	Facts  json.RawMessage `json:"facts"`           // from which its cost is calculated
+	Epoch  int64           `json:"epoch,omitempty"` // of the node that polls it; zero: the store is not shared
 }
 
 // objects is the table of objects. A record is found by the hash of its id, because an id is text of

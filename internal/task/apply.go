@@ -1,7 +1,6 @@
 package task
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -50,16 +49,22 @@ func (c *core) nudgeDriver(backend string) { c.nudgeDriverBy(backend, 0) }
 // wait for a change of the task. It returns the task after the transaction (nil: there is none) and
 // whether the transition was carried out.
 func (c *core) apply(ctx context.Context, tr *transition.Row, change transition.Change) (after *record.Record, done bool, err error) {
-	var was *record.Record // before the first run
+	var was *record.Record // before the first run that may have been committed
+	var ran bool
 	var event *audit.Event
 	run := func(t storage.Txn) (err error) {
 		this := change
 		if this.Before, err = record.Tasks.Reread(t, change.Known); err != nil {
 			return err
 		}
-		was = cmp.Or(was, this.Before)
+		if again := c.store.Again(&ran); !again || was == nil {
+			was = this.Before
+		}
 		done, err = c.writer.Apply(ctx, t, tr, &this)
 		after, event = this.After, this.Event
+		if err == nil && done && this.Before != nil && this.Before.Over() {
+			err = c.store.Tell(t, record.TopicOver+this.Before.ID) // nodes cache finished tasks
+		}
 		return err
 	}
 	if tr.MovesMoney() {

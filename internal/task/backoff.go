@@ -187,13 +187,24 @@ func (d *driver) noteSent(user string) {
 	}
 }
 
-// countAside counts a deferred task of a user, and returns how long to defer it.
-func (d *driver) countAside(user string, wait time.Duration) time.Duration {
+// asidePause returns how long to defer a task of a user. more is how many tasks of the user are deferred
+// in the same transaction.
+func (d *driver) asidePause(user string, more int, wait time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if u := d.delays[user]; u != nil {
-		wait += time.Duration(u.aside*min(u.refusals, maxAside)) * asideInterval
-		u.aside++
+		wait += time.Duration((u.aside+more)*min(u.refusals, maxAside)) * asideInterval
 	}
 	return wait
+}
+
+// noteAside counts deferred tasks by user.
+func (d *driver) noteAside(deferred map[string]int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for user, n := range deferred {
+		if u := d.delays[user]; u != nil {
+			u.aside += n
+		}
+	}
 }

@@ -3,6 +3,7 @@ package task
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -70,7 +71,7 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner,
 		}
 	}
 	_, driven := e.backend(rec.Backend)
-	abandoned := !driven && owner == record.Anyone
+	abandoned := !driven && owner == record.Anyone && e.unattended(rec)
 	if !rec.Over() && rec.Copying == nil && (abandoned || rec.Delivery == record.Accepted && e.stop(rec) == nil) {
 		tr := transition.Cancel
 		if abandoned {
@@ -90,9 +91,9 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner,
 	case rec.Over():
 		return nil, fault.New(fault.TaskNotCancellable, "the task is over: %s", rec.State)
 	case !driven:
-		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is no longer configured: only an operator can cancel it", rec.Status())
+		return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and its backend is no longer configured: only an operator can cancel it%s", rec.Status(), e.otherNodes())
 	case rec.Delivery == record.Sending, rec.Delivery == record.Unknown:
-		return nil, fault.New(fault.TaskNotCancellable, "the task is being sent to the generation service; try again later").After(waitInterval)
+		return nil, fault.New(fault.TaskNotCancellable, "the task is being sent to the generation service; try again later").After(5 * time.Second)
 	}
 	return nil, fault.New(fault.TaskNotCancellable, "the task is %s, and the generation service has not confirmed that it can be stopped", rec.Status())
 }

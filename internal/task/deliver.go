@@ -47,6 +47,10 @@ func (d *driver) deliver(rec *record.Record, job backends.Job, w *waiter) {
 		d.applyDurably(transition.PutBack, transition.Change{Known: rec})
 		return
 	}
+	if d.store.Ready() != nil { // this node may have been stopped since: another one may own the task
+		d.applyDurably(transition.PutBack, transition.Change{Known: rec})
+		return
+	}
 	ctx, cancel := context.WithTimeout(d.store.Life, submitTimeout)
 	ref, err := submit(ctx, b, job)
 	cancel()
@@ -80,7 +84,7 @@ func (d *driver) deliver(rec *record.Record, job backends.Job, w *waiter) {
 		}
 		d.applyDurably(transition.Reject, transition.Change{Known: rec, Failure: record.NewError(refusal.Reason, refusal.Message)})
 	default:
-		d.markUnknown(b, rec)
+		d.markUnknown(b, rec, transition.Interval(0, 0))
 	}
 }
 

@@ -3,7 +3,6 @@ package task
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"sync"
@@ -76,7 +75,7 @@ func Open(store *storage.Store, l *ledger.Ledger, opts Options) *Engine {
 		core:    core{ledger: l, polls: limit.NewRateLimiter()},
 		drivers: make(map[string]*driver), sweepFrom: make(map[string][]byte),
 	}
-	e.store = &record.Store{Store: store, Engine: rand.Text(), Log: cmp.Or(opts.Logger, zap.NewNop()), OnAudit: opts.OnAudit}
+	e.store = &record.Store{Store: store, Engine: record.OwnerOf(store), Log: cmp.Or(opts.Logger, zap.NewNop()), OnAudit: opts.OnAudit}
 	e.store.Life, e.end = context.WithCancel(context.Background())
 	e.sender = callback.NewSender(e.store)
 	e.Service = callback.NewService(e.sender)

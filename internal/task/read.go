@@ -89,7 +89,7 @@ const MaxWait = 60 * time.Second
 
 // waitInterval is how often Wait reads the task if another process may change it. With a
 // [storage.Sole] engine only this process changes the task, and notifies Wait.
-const waitInterval = 5 * time.Second
+const waitInterval = time.Second
 
 // Wait returns a task of an owner when its status or progress has changed, when it
 // is finished, or after timeout.

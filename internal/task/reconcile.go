@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.uber.org/zap"
 
@@ -14,10 +15,11 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// markUnknown writes that the gateway does not know whether the backend has the job.
-func (d *driver) markUnknown(b Backend, rec *record.Record) {
+// markUnknown writes that the gateway does not know whether the backend has the job. The job is searched
+// for after a pause.
+func (d *driver) markUnknown(b Backend, rec *record.Record, pause time.Duration) {
 	_, can := b.Backend.(backends.Reconciler)
-	d.applyDurably(transition.MarkUnknown, transition.Change{Known: rec, Searchable: can})
+	d.applyDurably(transition.MarkUnknown, transition.Change{Known: rec, Searchable: can, Pause: pause})
 }
 
 // reconcile searches for a job whose delivery is unknown.

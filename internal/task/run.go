@@ -26,7 +26,7 @@ const (
 func (d *driver) runOnce() (time.Duration, error) {
 	b, found := d.backend(d.name)
 	if !found { // a reload has removed it, and halts the driver
-		return record.Idle, nil
+		return d.store.Idle(), nil
 	}
 	wait, sendErr := d.sendQueued(b)
 	next, err := d.processDue(b) // also after an error: queued tasks must not delay running ones
@@ -38,12 +38,15 @@ func (d *driver) sendQueued(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
+	if d.store.Ready() != nil { // nothing may leave this node
+		return time.Second, nil
+	}
 	maximum := d.deliveries.available(maxSends, maxDeliveries)
 	if d.isBusy() {
 		maximum = d.deliveries.available(1, 1) // one task tests whether the backend accepts again
 	}
 	if maximum == 0 {
-		return record.Idle, nil // a delivery that ends nudges the driver
+		return d.store.Idle(), nil // a delivery that ends nudges the driver
 	}
 	claimed, aside, err := d.claimQueued(b, maximum)
 	for _, rec := range claimed {
@@ -53,7 +56,7 @@ func (d *driver) sendQueued(b Backend) (wait time.Duration, err error) {
 	if len(claimed) == maximum || aside > 0 { // the queue may hold more tasks
 		return 0, err
 	}
-	return record.Idle, err
+	return d.store.Idle(), err
 }
 
 // deliverQueued sends a task that was queued.
@@ -86,9 +89,14 @@ func (d *driver) claimQueued(b Backend, maximum int) (claimed []*record.Record, 
 		return nil, 0, err
 	}
 	var unread []error
-	given := make(map[string]int64) // fences of slots given by earlier runs, which may have been committed
+	var ran bool
+	var given map[string]int64  // fences of slots given by runs that may have been committed
+	var deferred map[string]int // numbers of deferred tasks by user
 	err = d.store.Update(d.store.Life, func(t storage.Txn) error {
-		claimed, unread, aside = nil, nil, 0
+		claimed, unread, aside, deferred = nil, nil, 0, make(map[string]int)
+		if !d.store.Again(&ran) {
+			given = make(map[string]int64)
+		}
 		tried := make(map[string]bool) // delayed users with a task in claimed
 		for id, fence := range given {
 			rec, err := record.Tasks.Get(t, id)
@@ -118,7 +126,7 @@ func (d *driver) claimQueued(b Backend, maximum int) (claimed []*record.Record, 
 			tr, c := transition.Send, transition.Change{Known: rec, Before: rec, Counts: &l, BusyTimeout: b.BusyTimeout}
 			wait, delayed := d.userDelay(rec.User)
 			if wait > 0 || tried[rec.User] {
-				tr, c.Pause = transition.SetAside, d.countAside(rec.User, max(wait, transition.Interval(0, 0)))
+				tr, c.Pause = transition.SetAside, d.asidePause(rec.User, deferred[rec.User], max(wait, transition.Interval(0, 0)))
 			}
 			done, err := d.writer.Apply(d.store.Life, t, tr, &c)
 			switch {
@@ -127,6 +135,7 @@ func (d *driver) claimQueued(b Backend, maximum int) (claimed []*record.Record, 
 			case !done:
 			case tr == transition.SetAside:
 				aside++
+				deferred[rec.User]++
 			default:
 				tried[rec.User] = delayed
 				given[rec.ID] = c.After.Fence
@@ -138,6 +147,7 @@ func (d *driver) claimQueued(b Backend, maximum int) (claimed []*record.Record, 
 	if err != nil {
 		return nil, 0, err // if the transaction was committed, the delivery is unknown when the lease ends
 	}
+	d.noteAside(deferred)
 	return claimed, aside, errors.Join(unread...)
 }
 
@@ -147,7 +157,7 @@ const maxUnreadable = 16
 // processDue claims tasks that are due, within the limits, and starts processing them.
 func (d *driver) processDue(b Backend) (wait time.Duration, err error) {
 	polls, refused := d.polls.Admit(time.Now(), limit.Request{
-		User:  limit.Subject{ID: d.name, Rates: limit.Rates{Units: limit.PerSecond(int64(b.PollsPerSecond))}},
+		User:  limit.Subject{ID: d.name, Rates: limit.Rates{Units: d.pollsOf(b)}},
 		Units: 1,
 	})
 	if refused != nil {
@@ -157,7 +167,7 @@ func (d *driver) processDue(b Backend) (wait time.Duration, err error) {
 	defer func() { polls.End(time.Now(), int64(len(claimed))) }()
 	maximum := d.processing.available(int(min(1+polls.Status.Units.Remaining, maxClaims)), maxProcessing)
 	if maximum == 0 {
-		return record.Idle, nil // a task whose processing ends nudges the driver
+		return d.store.Idle(), nil // a task whose processing ends nudges the driver
 	}
 	next, err := d.nextDue()
 	if err != nil || next > 0 {
@@ -172,15 +182,38 @@ func (d *driver) processDue(b Backend) (wait time.Duration, err error) {
 
 // nextDue returns how long it takes until a task of the backend is due.
 func (d *driver) nextDue() (wait time.Duration, err error) {
-	wait = record.Idle
 	err = d.store.View(d.store.Life, func(r storage.Reader) error {
-		keys, err := record.Due.Under(d.name).Keys(r, 1)
-		if len(keys) > 0 {
-			wait = min(record.Idle, max(0, time.UnixMilli(record.TimeBefore(keys[0])).Sub(d.store.Now())))
+		wait = d.store.Idle()
+		keys, err := record.Due.Under(d.name).Keys(r, d.lookAhead())
+		for _, key := range keys {
+			wait = min(wait, max(0, d.dueAt(key).Sub(d.store.Now())))
+		}
+		if len(keys) == maxAhead { // a task of this node may follow
+			wait = min(wait, lookAgain)
 		}
 		return err
 	})
 	return wait, err
+}
+
+const (
+	// maxAhead is how many tasks a driver looks at for the next one that it processes, if other
+	// nodes process some of them. lookAgain is when it looks again if it has found none.
+	maxAhead  = 64
+	lookAgain = 100 * time.Millisecond
+)
+
+// lookAhead returns how many tasks must be read to find the next one that this node processes.
+func (d *driver) lookAhead() int {
+	if _, live := d.store.Rank(); live > 1 {
+		return maxAhead
+	}
+	return 1
+}
+
+// dueAt returns when this node processes the task of an index key.
+func (d *driver) dueAt(key []byte) time.Time {
+	return time.UnixMilli(record.TimeBefore(key)).Add(d.store.Yield(record.LastID(key)))
 }
 
 // claimDue claims tasks that are due. A task that is being sent is due again when its lease ends.
@@ -189,11 +222,15 @@ func (d *driver) claimDue(maximum int) (claimed []*record.Record, err error) {
 	var unread []error
 	err = d.store.Update(d.store.Life, func(t storage.Txn) error {
 		claimed, unread = nil, nil
-		keys, err := in.Before(d.name, d.now()+1).Keys(t, maximum+maxUnreadable)
+		now := d.store.Now()
+		keys, err := in.Before(d.name, now.UnixMilli()+1).Keys(t, maximum+maxUnreadable+d.lookAhead()-1)
 		if err != nil {
 			return err
 		}
 		for _, key := range keys {
+			if d.dueAt(key).After(now) {
+				continue // another node processes it
+			}
 			if len(claimed) == maximum {
 				break
 			}
@@ -237,7 +274,7 @@ func (d *driver) process(b Backend, rec *record.Record) {
 	case rec.Delivery == record.None:
 		d.resumeQueued(b, rec)
 	case rec.Delivery == record.Sending: // the lease has expired: the engine that sent the job is gone
-		d.markUnknown(b, rec)
+		d.markUnknown(b, rec, 0)
 	case rec.Delivery == record.Unknown:
 		d.reconcile(b, rec)
 	case rec.Ref == nil: // no code writes such a record; Verify reports it

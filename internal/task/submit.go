@@ -105,21 +105,20 @@ func (e *Engine) Submit(ctx context.Context, s Submission) (t *record.Task, repl
 	if before != nil {
 		return before.Task(), true, nil
 	}
-	rec := s.record(record.NewID())
+	rec := s.record(e.store.NewID())
 	reservation, err := e.ledger.ReserveHold(ctx, s.Payer, s.Quote.Hold)
 	if err != nil {
 		return nil, false, reserveFault(err)
 	}
 	var created *record.Record
-	var tried bool
+	var ran bool
 	// If the caller disconnects from here on, the submission continues, so that its outcome is known.
 	err = e.ledger.Update(context.WithoutCancel(ctx), s.Payer.User, reservation, func(t *ledger.Txn) error {
-		if tried { // an earlier run may have been committed
+		if e.store.Again(&ran) {
 			if before, err = record.Tasks.Get(t, rec.ID); err != nil || before != nil {
 				return err
 			}
 		}
-		tried = true
 		if before, err = s.earlier(t, e.now()); err != nil || before != nil {
 			return err
 		}

@@ -67,6 +67,11 @@ type OrderRecord struct {
 	Undated  bool      `json:"undated,omitempty"` // its notices have no time
 	Disputes []dispute `json:"disputes,omitempty"`
 
+	// The node of a shared store that is opening the payment at the service, and until when, in Unix
+	// seconds.
+	Opener  int64 `json:"opener,omitempty"`
+	Opening int64 `json:"opening,omitempty"`
+
 	RefundTotal money.Amount `json:"refund_total,omitempty"` // refunded to the payer, as the service reports
 
 	// The parts of the credit that refunds and disputes have taken back: from the wallet,

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -56,6 +57,7 @@ type Sender struct {
 
 	queues     *queues
 	queuesRead time.Time // when all queues were read last
+	readAgain  atomic.Bool
 
 	delivered, retried, dead atomic.Int64
 }
@@ -187,7 +189,8 @@ func (s *Sender) claim(t storage.Txn, g grant) (claimed []*record.Event, next in
 // readQueues reads all queues from the store, at the start and then every [record.Idle]: another node
 // may have left some. It reads one key of each queue.
 func (s *Sender) readQueues() error {
-	if !s.queuesRead.IsZero() && time.Since(s.queuesRead) < record.Idle {
+	again := s.readAgain.Swap(false)
+	if !again && !s.queuesRead.IsZero() && time.Since(s.queuesRead) < record.Idle {
 		return nil
 	}
 	in := record.EventsDue.Under()
@@ -203,19 +206,67 @@ func (s *Sender) readQueues() error {
 					in = in.FromKey(append(keys[0], 0))
 					continue
 				}
-				s.queues.due(user, key, record.TimeBefore(keys[0]))
+				s.queues.due(user, key, record.TimeBefore(keys[0])+s.store.Yield(record.LastID(keys[0])).Milliseconds())
 				_, behind := record.EventsDue.Under(user, key).Bounds()
 				in = in.FromKey(behind)
 			}
 			return nil
 		})
 		if err != nil {
+			s.readAgain.Store(again)
 			return err
 		}
 	}
 	s.queuesRead = time.Now()
 	return nil
 }
+
+// ReadAgain makes the sender read all queues: another node has left callbacks.
+func (s *Sender) ReadAgain() {
+	s.readAgain.Store(true)
+	s.Nudge()
+}
+
+// FreeClaims makes the callbacks due that an owner was sending. The owner is gone.
+func (s *Sender) FreeClaims(ctx context.Context, owner string) error {
+	var claimed []string
+	err := s.store.View(ctx, func(r storage.Reader) error {
+		claimed = nil
+		now := s.store.Milli()
+		for v, err := range record.Events.Scan(r, record.EventsDue.Under()) {
+			switch {
+			case errors.Is(err, storage.ErrUnreadable):
+			case err != nil:
+				return err
+			case v.Owner == owner && v.Due > now:
+				claimed = append(claimed, v.Task)
+			}
+		}
+		return nil
+	})
+	for some := range slices.Chunk(claimed, maxFreed) {
+		if err != nil {
+			break
+		}
+		err = s.store.Update(ctx, func(t storage.Txn) error {
+			for _, task := range some {
+				_, err := record.Events.Change(t, table.Key{task}, func(v *record.Event) bool {
+					mine := v.Owner == owner && v.State == record.Undelivered
+					v.Owner, v.Due = "", s.store.Milli()
+					return mine
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return err
+}
+
+// maxFreed is how many callbacks FreeClaims changes in one transaction.
+const maxFreed = 256
 
 // queueOf returns the user and the API key in an index key of the outbox.
 func queueOf(due []byte) (user, key string, ok bool) {
@@ -240,6 +291,9 @@ func (s *Sender) attempt(to *destination, v *record.Event) {
 	if err != nil || rec == nil {
 		s.store.Log.Warn("cannot read a callback: it is tried again", zap.String("task_id", v.Task), zap.Error(err))
 		return
+	}
+	if s.store.Ready() != nil {
+		return // another node may have claimed the callback; otherwise it is tried again when the lease ends
 	}
 	var status int
 	trouble := errors.New("the API key has no callback address")
@@ -290,7 +344,7 @@ func (s *Sender) attempt(to *destination, v *record.Event) {
 // note sets the result of an attempt. A 2xx ends the callback. It is dead after a
 // 410, after the last attempt, and if there is no address.
 func note(v *record.Event, now int64, sent bool, url string, status int, trouble error) {
-	v.Last, v.Status, v.Trouble, v.URL = now, status, "", url
+	v.Last, v.Status, v.Trouble, v.URL, v.Owner = now, status, "", url, ""
 	if sent {
 		v.Attempts++
 		v.Sent++

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Idle is the maximum sleep of a driver or a sender: another node may have left work.
+// Idle is the maximum sleep of a driver or a sender: another process may have left work.
 const Idle = time.Minute
 
 // JobLife is the maximum time of a job at a backend (docs/reference/tasks.md#states).

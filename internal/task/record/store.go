@@ -16,7 +16,7 @@ import (
 // Store is the store of one engine. Its methods may be called concurrently.
 type Store struct {
 	*storage.Store
-	Engine  string // random id, so that claims of two engines of one store differ
+	Engine  string // owner of the claims of this engine: see [OwnerOf]
 	Log     *zap.Logger
 	OnAudit func(audit.Event) // called with audit events when they are durable
 

@@ -90,7 +90,7 @@ type Change struct {
 	Fingerprint journal.ID
 	Reservation *ledger.Reservation
 
-	Pause           time.Duration // before the task is sent again
+	Pause           time.Duration // before the task is sent again, or its job is searched for
 	BusyTimeout     time.Duration
 	PostponeFailure bool // the refusal concerns the backend, not the task
 	Reason          backends.Reason
@@ -104,8 +104,9 @@ type Change struct {
 	Results        []record.Media
 	Cost           backends.Cost
 	Failure        *record.Error
-	Watch          int64 // until when the job is watched, Unix milliseconds
-	Watched        bool  // the job has ended
+	Watch          int64  // until when the job is watched, Unix milliseconds
+	Watched        bool   // the job has ended
+	Ended          string // the owner whose epoch has ended
 
 	After *record.Record // the task after the transition; equals Before if it was not carried out
 	Event *audit.Event   // the audit event that was written; nil: none

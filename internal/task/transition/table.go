@@ -15,6 +15,7 @@ var (
 	theDelivery = cause{"the delivery that was begun last", func(c *Change) bool { return c.Known.Attempt == c.Before.Attempt }}
 	theOwner    = cause{"its owner or an operator", func(c *Change) bool { return c.Owner.Owns(c.Before.Key, c.Before.User) }}
 	anOperator  = cause{"an operator", func(c *Change) bool { return c.Owner == record.Anyone }}
+	theEnd      = cause{"another node, when the epoch of the claimant has ended", func(c *Change) bool { return c.Before.Owner == c.Ended }}
 	theSweeper  = cause{"the sweeper, if no driver has claimed the task since", theClaimant.may}
 )
 
@@ -81,7 +82,7 @@ var (
 		write: func(c *Change, r *record.Record) {
 			r.Delivery, r.UnknownSince = record.Unknown, c.ms()
 			if c.Searchable {
-				release(r, c.ms()+Interval(0, 0).Milliseconds())
+				release(r, c.ms()+c.Pause.Milliseconds())
 			} else {
 				release(r, c.ms()+Grace.Milliseconds())
 			}
@@ -114,6 +115,10 @@ var (
 	Release = &Row{ // without a result
 		Name: "release", from: anyStage, by: theClaimant,
 		write: func(c *Change, r *record.Record) { release(r, c.Due) },
+	}
+	Free = &Row{ // the node that has claimed the task is gone
+		Name: "free", from: anyStage, by: theEnd, when: (*Change).leased,
+		write: func(c *Change, r *record.Record) { r.Lease, r.Woken, r.Due = 0, false, c.ms() },
 	}
 	Poll = &Row{
 		Name: "poll", from: atBackend, to: atBackend, by: theClaimant,

@@ -18,7 +18,7 @@ import (
 var allTransitions = []*Row{
 	Submit, Send, SetAside, Requeue, Defer, PutBack, Accept,
 	MarkUnknown, Search, Reject, RollBack, Claim, Postpone, Release,
-	Poll, Wake, Retry, Copy, Renew, Succeed, Fail, Expire,
+	Poll, Free, Wake, Retry, Copy, Renew, Succeed, Fail, Expire,
 	Withdraw, Cancel, Abandon, Lose, Watch, Delete, Forget,
 }
 
@@ -69,6 +69,7 @@ func TestATransitionIsRefusedFromOtherStagesAndActors(t *testing.T) {
 			for who, c := range map[string]Change{
 				theClaimant.actor: {Known: &stale}, theSweeper.actor: {Known: &stale}, theDelivery.actor: {Known: &stale},
 				theDriver.actor: {Known: r}, // the task is being processed
+				theEnd.actor:    {Known: r, Ended: "another engine"},
 				theOwner.actor:  {Known: r, Owner: record.OfUser("user_bob")}, anOperator.actor: {Known: r, Owner: record.OfUser("user_ann")},
 			} {
 				if c.Before = r; tr.by.actor == who && !refuses(t, tr, c) {

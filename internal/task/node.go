@@ -1,0 +1,158 @@
+package task
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/limit"
+	"github.com/caddy-modelgate/modelgate/internal/task/record"
+	"github.com/caddy-modelgate/modelgate/internal/task/transition"
+	"github.com/caddy-modelgate/modelgate/storage"
+)
+
+// This file is about the nodes of a shared store. All of them drive the tasks of their backends. A
+// claim belongs to the epoch of its node. If a node ends, another one frees its claims.
+
+// Told hears of changes that nodes have told.
+func (e *Engine) Told(_ context.Context, topics []string) error {
+	for _, topic := range topics {
+		switch id, over := strings.CutPrefix(topic, record.TopicOver); {
+		case over:
+			e.cache.drop(id)
+		case topic == record.TopicDue:
+			e.nudgeAll()
+		case topic == record.TopicCallbacks:
+			e.sender.ReadAgain()
+		}
+	}
+	return nil
+}
+
+func (e *Engine) nudgeAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	for _, d := range e.drivers {
+		d.Nudge()
+	}
+}
+
+const (
+	// maxFreed is how many tasks EndEpoch reads at once.
+	maxFreed = 256
+
+	// clockSkew is how much the clocks of two nodes may differ before EndEpoch misses a claim, which
+	// then ends with its lease.
+	clockSkew = time.Minute
+)
+
+// EndEpoch makes the tasks and callbacks due that a node had claimed when its epoch ended. Other nodes
+// go on with them at once. A job that was being sent is not sent again: its delivery is unknown. It
+// may be called again.
+func (e *Engine) EndEpoch(ctx context.Context, epoch int64) error {
+	all, err := e.Backends(ctx)
+	if err != nil {
+		return err
+	}
+	for _, b := range all {
+		if err := e.freeClaims(ctx, b.Name, record.OwnerOfEpoch(epoch)); err != nil {
+			return err
+		}
+	}
+	if err := e.sender.FreeClaims(ctx, record.OwnerOfEpoch(epoch)); err != nil {
+		return err
+	}
+	return e.store.Update(ctx, func(t storage.Txn) error {
+		if err := e.store.Tell(t, record.TopicDue); err != nil {
+			return err
+		}
+		return e.store.Tell(t, record.TopicCallbacks)
+	})
+}
+
+// freeClaims frees the tasks of a backend that an owner has claimed. Their leases have not expired, so
+// they are due within one.
+func (e *Engine) freeClaims(ctx context.Context, backend, owner string) error {
+	in := record.Due.Under(backend).Before(backend, e.now()+(transition.LeaseFor+clockSkew).Milliseconds())
+	for {
+		var keys [][]byte
+		var claimed []string
+		err := e.store.View(ctx, func(r storage.Reader) (err error) {
+			claimed = nil
+			if keys, err = in.Keys(r, maxFreed); err != nil {
+				return err
+			}
+			var unread []error // they cannot be processed either
+			for _, key := range keys {
+				rec, err := readable(r, key, &unread)
+				if err != nil {
+					return err
+				}
+				if rec != nil && rec.Owner == owner && rec.Lease != 0 {
+					claimed = append(claimed, rec.ID)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		if len(claimed) > 0 {
+			err = e.store.Update(ctx, func(t storage.Txn) error {
+				for _, id := range claimed {
+					rec, err := record.Tasks.Get(t, id)
+					if err != nil {
+						return err
+					}
+					c := transition.Change{Known: rec, Before: rec, Ended: owner}
+					if rec == nil {
+						continue
+					}
+					if _, err := e.writer.Apply(ctx, t, transition.Free, &c); err != nil {
+						return err
+					}
+				}
+				return nil
+			})
+		}
+		if err != nil || len(keys) < maxFreed {
+			return err
+		}
+		in = in.FromKey(append(keys[len(keys)-1], 0))
+	}
+}
+
+// pollsOf returns the part of the polls per second of a backend that this node may make.
+func (d *driver) pollsOf(b Backend) limit.Window {
+	live := d.store.LiveNodes()
+	if share := b.PollsPerSecond / live; share > 0 {
+		return limit.PerSecond(int64(share))
+	}
+	return limit.Window{Limit: int64(b.PollsPerSecond), Period: time.Duration(live) * time.Second}
+}
+
+// attendedFor is how long tasks of a backend that this node does not have may be overdue before the
+// node assumes that no node has the backend.
+const attendedFor = time.Hour
+
+// patience returns how long a task must be overdue to be expired by a node that does not have its
+// backend: zero if there is no other node.
+func (e *Engine) patience() time.Duration {
+	if e.store.Shared() {
+		return attendedFor
+	}
+	return 0
+}
+
+// unattended reports whether no other node processes a task of a backend that this node does not have.
+func (e *Engine) unattended(rec *record.Record) bool {
+	return !e.store.Shared() || e.now() >= rec.Due+attendedFor.Milliseconds()
+}
+
+// otherNodes is what an error adds about other nodes.
+func (e *Engine) otherNodes() string {
+	if e.store.Shared() {
+		return ", at a node that has the backend, or when no node has processed it for an hour"
+	}
+	return ""
+}
