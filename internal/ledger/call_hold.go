@@ -54,6 +54,20 @@ func (l *Ledger) transact(ctx context.Context, fn func(storage.Txn) error) error
 	if l.opts.OnReserve != nil {
 		l.opts.OnReserve(time.Since(began))
 	}
+	return refusalOrFault(err)
+}
+
+// refusalOrFault returns the error of a transaction that reserves: its refusal unchanged, and the
+// fault of any other error.
+func refusalOrFault(err error) error {
+	if short, is := errors.AsType[*Shortfall](err); is {
+		return short
+	}
+	for _, refusal := range [...]error{ErrOneAtATime, ErrFullContext, errLossy} {
+		if errors.Is(err, refusal) {
+			return refusal
+		}
+	}
 	return fault.OfStore(err)
 }
 
@@ -326,7 +340,7 @@ func (l *Ledger) checkFunds(ctx context.Context, payer Payer) error {
 		return nil
 	})
 	l.noteFunded(payer.User, err == nil)
-	return fault.OfStore(err)
+	return refusalOrFault(err)
 }
 
 // dryTxn is a transaction that is never committed. Only Get sees its writes.

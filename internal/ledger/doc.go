@@ -14,6 +14,11 @@
 // of a user. So the balances are always the durable state after the last installed commit, minus
 // the reservations whose debits have not been committed.
 //
+// A shared store is different, because other nodes spend the same money. Each reservation of a call
+// reads the balances in a transaction, applies the same rules, and writes a [journal.CallHold]; a
+// purchase or a task reserves in its own transaction. After a node has ended, [Ledger.EndEpoch]
+// releases what its calls hold.
+//
 // # Calls
 //
 // A call reserves its highest possible cost, runs, and is settled. The settler queues its record

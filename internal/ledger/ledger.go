@@ -192,7 +192,7 @@ func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn fun
 		if err != nil && try > 0 {
 			l.balanceCache.forget(user) // an earlier run may have been committed
 		}
-		return fault.OfStore(err)
+		return refusalOrFault(err)
 	}
 }
 

@@ -187,7 +187,7 @@ func (c *cluster) checkRefused(node int, p Payer, amount money.Amount, want erro
 	if wanted, _ := errors.AsType[*Shortfall](want); is && wanted != nil && *short == *wanted {
 		return
 	}
-	if !errors.Is(err, want) {
+	if err != want { //nolint:errorlint // callers get the refusal itself
 		c.t.Errorf("a reservation of %d at node %d: %v, want %v", amount, node, err, want)
 	}
 }
@@ -403,7 +403,7 @@ func TestPurchasesOfNodesAtOnce(t *testing.T) {
 		bought, replayed, poor int64
 	}{
 		"with one key":       {func(int) string { return "k" }, 1, 2, 0},
-		"with keys of their": {func(node int) string { return fmt.Sprint(node) }, 1, 0, 2},
+		"with their own keys": {func(node int) string { return fmt.Sprint(node) }, 1, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			onNodes(t, func(t *testing.T, nodes *cluster) {
