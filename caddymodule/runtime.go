@@ -136,7 +136,7 @@ func openRuntime(ctx context.Context, a *App) (*Runtime, error) {
 		return nil, errors.Join(err, store.Close())
 	}
 	runtime.Ledger, err = ledger.Open(ctx, store, ledger.Options{
-		Sources: billing.Sources(store.Now), Logger: logger.Named("ledger"),
+		Sources: billing.Sources(store.Now), Logger: logger.Named("ledger"), OnReserve: a.metrics.OnReserve(opener.Key()),
 	})
 	if err != nil {
 		return nil, errors.Join(err, store.Close())

@@ -37,6 +37,7 @@ type Metrics struct {
 	auth       *prometheus.CounterVec
 	orders     *prometheus.CounterVec
 	notices    *prometheus.CounterVec
+	reserve    *prometheus.HistogramVec
 }
 
 var makeMetrics = sync.OnceValue(func() *Metrics {
@@ -63,6 +64,10 @@ var makeMetrics = sync.OnceValue(func() *Metrics {
 		auth:       counter("auth_events_total", "Log-ins, registrations and proofs of identity, by outcome.", "event", "outcome"),
 		orders:     counter("payment_orders_total", "Requests for an order at a payment service, by result.", "provider", "result"),
 		notices:    counter("payment_notices_total", "Notices of payment services, by result.", "provider", "result"),
+		reserve: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "reserve_seconds", Help: "Time that calls wait until their money is reserved in a store that several gateways share.",
+			Buckets: []float64{.001, .002, .004, .008, .016, .032, .064, .125, .25, .5, 1, 2, 5},
+		}, []string{"store"}),
 		inFlight: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Namespace: namespace, Name: "in_flight", Help: "Model calls in flight.",
 		}, []string{"route"}),
@@ -79,13 +84,19 @@ func Provide(registry *prometheus.Registry, version, commit string, sources iter
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	})
 	build.Set(1)
-	for _, c := range []prometheus.Collector{build, m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.fallbacks, m.auth, m.orders, m.notices, collector{sources}} {
+	for _, c := range []prometheus.Collector{build, m.requests, m.duration, m.firstChunk, m.tokens, m.inFlight, m.refusals, m.spend, m.lost, m.cut, m.fallbacks, m.auth, m.orders, m.notices, m.reserve, collector{sources}} {
 		var already prometheus.AlreadyRegisteredError
 		if err := registry.Register(c); err != nil && !errors.As(err, &already) {
 			return nil, err
 		}
 	}
 	return m, nil
+}
+
+// OnReserve returns a function that counts a reservation in a store.
+func (m *Metrics) OnReserve(store string) func(took time.Duration) {
+	reserve := m.reserve.WithLabelValues(store)
+	return func(took time.Duration) { reserve.Observe(took.Seconds()) }
 }
 
 // Route has the metrics of one route.

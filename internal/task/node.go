@@ -156,3 +156,12 @@ func (e *Engine) otherNodes() string {
 	}
 	return ""
 }
+
+// searchPause is the time before the job of an engine that is gone is searched for. An ended node sends
+// nothing more; an engine whose lease has only expired may be about to hear the answer.
+func (d *driver) searchPause() time.Duration {
+	if d.store.Shared() {
+		return 0
+	}
+	return transition.Interval(0, 0)
+}

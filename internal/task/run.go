@@ -274,7 +274,7 @@ func (d *driver) process(b Backend, rec *record.Record) {
 	case rec.Delivery == record.None:
 		d.resumeQueued(b, rec)
 	case rec.Delivery == record.Sending: // the lease has expired: the engine that sent the job is gone
-		d.markUnknown(b, rec, 0)
+		d.markUnknown(b, rec, d.searchPause())
 	case rec.Delivery == record.Unknown:
 		d.reconcile(b, rec)
 	case rec.Ref == nil: // no code writes such a record; Verify reports it
