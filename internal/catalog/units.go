@@ -235,7 +235,7 @@ func (p *Price) reserveUnits(u *Units) (reserved, highest money.Amount, ok bool)
 		}
 	} else if per := p.per(u.Unit); per != nil {
 		each = per.Price
-		if u.Unit == SecondUnit && !u.Exact {
+		if u.Unit == SecondUnit { // a length that the caller gives does not limit what the backend reports
 			most = per.longest()
 			count = min(count, most)
 		}
@@ -264,7 +264,7 @@ func (p *Price) chargeUnits(c *Charge, u *Units, r *usage.Report, unbounded bool
 	}
 	limit := u.Count
 	if u.Unit == SecondUnit {
-		if per := p.per(u.Unit); per != nil && !u.Exact {
+		if per := p.per(u.Unit); per != nil {
 			limit = per.longest()
 		}
 		if count = min(u.Estimate, u.Count); r.Seconds > 0 {
