@@ -20,6 +20,7 @@ type Report struct {
 	ImagesListed  bool   // the answer has a list of images, which may be empty
 	Size, Quality string // of the images; empty: not reported
 	Seconds       int64  // the length of the recording, rounded up; zero: not reported
+	Searches      int64  // search units of a rerank call; zero: not reported
 
 	Tools       []ToolUse // the tools that the backend ran, and how often
 	CountsTools bool      // a counted tool that is not among Tools did not run
@@ -112,6 +113,7 @@ type report struct {
 	tool         Name      // the tool that the next number of uses is for
 	refused      bool      // the stop reason is a refusal
 	counted      bool      // a number of tool uses was reported
+	searches     int64     // search units
 	inServerTool bool      // the content block is the use of a tool that the backend runs
 	tools        []ToolUse // as reported in usage; at most maxTools
 	items        *items    // nil: no tool was used, and the answer is not a response
@@ -199,7 +201,7 @@ func (r *report) openPass(element bool) {
 func (r *report) report() Report {
 	result := Report{
 		Model: r.model, Tier: r.tier.String(), Speed: r.speed.String(), Geo: r.geo.String(),
-		CountsTools: r.counted, Declined: r.refused,
+		CountsTools: r.counted, Declined: r.refused, Searches: r.searches,
 	}
 	if r.passes != nil {
 		result.Passes = slices.Clone(r.passes.larger())
