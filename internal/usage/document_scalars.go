@@ -41,7 +41,7 @@ func (d *document) storeNumber(n int64) {
 	case d.place == toolUses:
 		d.report.setToolUses(n)
 	case d.place == searchUnits:
-		d.report.searches = max(d.report.searches, n)
+		d.delivered.searches = max(d.delivered.searches, int32(min(n, math.MaxInt32)))
 	case d.place == recordedSeconds:
 		if d.media != nil { // of an answer of text, it has no meaning
 			d.media.seconds = n

@@ -113,7 +113,6 @@ type report struct {
 	tool         Name      // the tool that the next number of uses is for
 	refused      bool      // the stop reason is a refusal
 	counted      bool      // a number of tool uses was reported
-	searches     int64     // search units
 	inServerTool bool      // the content block is the use of a tool that the backend runs
 	tools        []ToolUse // as reported in usage; at most maxTools
 	items        *items    // nil: no tool was used, and the answer is not a response
@@ -201,7 +200,7 @@ func (r *report) openPass(element bool) {
 func (r *report) report() Report {
 	result := Report{
 		Model: r.model, Tier: r.tier.String(), Speed: r.speed.String(), Geo: r.geo.String(),
-		CountsTools: r.counted, Declined: r.refused, Searches: r.searches,
+		CountsTools: r.counted, Declined: r.refused,
 	}
 	if r.passes != nil {
 		result.Passes = slices.Clone(r.passes.larger())
