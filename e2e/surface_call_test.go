@@ -16,9 +16,10 @@ type surface struct {
 	prompts     int64  // each of which may fill the context
 
 	// A call with a price of a unit is charged by its units and not by its tokens.
-	unit  nano  // the price of one image, character or second
-	units int64 // what is charged whatever the answer says, or if it does not report seconds
-	guess bool  // units is an estimate
+	unit   nano  // the price of one image, character or second
+	units  int64 // what is charged whatever the answer says, or if it does not report seconds
+	guess  bool  // units is an estimate
+	images int64 // that the call asks for
 }
 
 // chargedRoutes are the routes of model calls that are charged, without /v1/responses/compact.
@@ -56,6 +57,9 @@ func (k *scriptedCall) counted() (n int64, guessed bool) {
 			}
 		}
 		return k.units, k.guess
+	}
+	if had := slices.ContainsFunc(k.events[:k.stop], func(u scriptEvent) bool { return u.last }); k.end == clientGone && !had && !k.continues() {
+		return k.images, true
 	}
 	whole, partial := int64(0), int64(0)
 	for _, u := range k.counts() {
@@ -158,6 +162,7 @@ func (i callGenerator) byUnit(k *scriptedCall, models ...string) {
 func (i callGenerator) images(k *scriptedCall) {
 	i.byUnit(k, "gpt-image-1", "gpt-image-2")
 	n, streams := 1+i.IntN(3), i.IntN(2) == 0
+	k.images = int64(n)
 	kind := "image_generation"
 	k.path = "/v1/images/generations"
 	k.body = fmt.Sprintf(`{"model":"MODEL","prompt":%s,"n":%d,"stream":%t}`, quoted(k.prompt), n, streams)

@@ -244,8 +244,8 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 	return o, report
 }
 
-// countUnits sets how a call with images or audio is charged. If the backend does not say how many images
-// its answer has, those that the call asks for are charged.
+// countUnits sets how a call with images or audio is charged. The images that the call asks for are charged
+// if the backend does not say how many its answer has, or if the caller disconnected while it made them.
 func (c *call) countUnits(o *usage.Outcome, report *usage.Report) {
 	price, units := c.bill.price, &c.bill.units
 	switch {
@@ -253,7 +253,7 @@ func (c *call) countUnits(o *usage.Outcome, report *usage.Report) {
 		o.Units = !report.Input && !report.Output
 		o.GuessedUnits = o.Units
 		return
-	case units.Unit == catalog.ImageUnit && o.Finished && report.Images == 0 && !report.ImagesListed:
+	case units.Unit == catalog.ImageUnit && (o.Finished && report.Images == 0 && !report.ImagesListed || o.Ended == usage.ClientGone && !o.Finished && o.Sent):
 		report.Images, o.GuessedUnits = units.Count, price.PricesUnit(units.Unit)
 	case units.Unit == catalog.SecondUnit && report.Seconds == 0 && !units.Exact:
 		o.GuessedUnits = price.PricesUnit(units.Unit)

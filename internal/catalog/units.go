@@ -21,6 +21,7 @@ const (
 	ImageUnit     Unit = "image"
 	CharacterUnit Unit = "character" // of a text to speak
 	SecondUnit    Unit = "second"    // of a recording
+	SearchUnit    Unit = "search"    // unit of a rerank call, each at the price of a request
 )
 
 // UnitPrice is the price of one character of a text to speak, or of one second of a recording.
@@ -46,14 +47,14 @@ const UnitPrefix = "per "
 type Units struct {
 	Unit Unit
 
-	// Count is the number of images that the call asks for, of characters in its text, or of
-	// seconds that its recording can have.
+	// Count is the number of images that the call asks for, of characters in its text, of
+	// seconds that its recording can have, or of search units that it can be.
 	Count int64
 
 	// Exact is set if Count is exact. It is never set for images.
 	Exact bool
 
-	// Estimate is the number of seconds to charge if the backend reports none.
+	// Estimate is the number of seconds or search units to charge if the backend reports none.
 	Estimate int64
 
 	// Size and Quality are those of the images, as requested. Empty: the default of the vendor.
@@ -233,9 +234,11 @@ func (p *Price) reserveUnits(u *Units) (reserved, highest money.Amount, ok bool)
 		if row := p.dearestImage(u.Size, u.Quality, true); row != nil {
 			each = row.Price
 		}
+	} else if u.Unit == SearchUnit {
+		each, count, most = p.Request, count-1, most-1
 	} else if per := p.per(u.Unit); per != nil {
 		each = per.Price
-		if u.Unit == SecondUnit && !u.Exact {
+		if u.Unit == SecondUnit { // a length that the caller gives does not limit what the backend reports
 			most = per.longest()
 			count = min(count, most)
 		}
@@ -259,12 +262,17 @@ func (p *Price) chargeUnits(c *Charge, u *Units, r *usage.Report, unbounded bool
 				name += " " + row.Resolution
 			}
 		}
+	} else if u.Unit == SearchUnit {
+		each = p.Request
+		if count = u.Estimate; r.Searches > 0 {
+			count = r.Searches
+		}
 	} else if per := p.per(u.Unit); per != nil {
 		each = per.Price
 	}
 	limit := u.Count
 	if u.Unit == SecondUnit {
-		if per := p.per(u.Unit); per != nil && !u.Exact {
+		if per := p.per(u.Unit); per != nil {
 			limit = per.longest()
 		}
 		if count = min(u.Estimate, u.Count); r.Seconds > 0 {
@@ -276,6 +284,9 @@ func (p *Price) chargeUnits(c *Charge, u *Units, r *usage.Report, unbounded bool
 	}
 	c.Cut = c.Cut || count > limit
 	count = min(count, limit)
+	if u.Unit == SearchUnit { // the price of the request covers the first one
+		count--
+	}
 	if len(p.Image) > 0 || u.Unit != ImageUnit && p.per(u.Unit) != nil {
 		c.Units = count
 	}

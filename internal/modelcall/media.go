@@ -1,7 +1,6 @@
 package modelcall
 
 import (
-	"encoding/binary"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -41,12 +40,6 @@ func fileOf(part *strictform.Part, answer usage.Form) file {
 	return f
 }
 
-// recording is the length of a recording in seconds, rounded up.
-type recording struct {
-	longest int64 // the bound
-	exact   bool
-}
-
 const (
 	// lowestByteRate is the lowest rate that is reserved for a recording that is not WAV: 6 kbit/s.
 	lowestByteRate = 750
@@ -64,60 +57,6 @@ const (
 	// generation, "Partial images cost").
 	partialImageTokens = 100
 )
-
-// recordingOf returns the length of a recording. It is exact for a WAV file with uncompressed samples.
-func recordingOf(data []byte) recording {
-	if seconds, exact := wavSeconds(data); exact {
-		return recording{seconds, true}
-	}
-	return recording{ceil(int64(len(data)), lowestByteRate), false}
-}
-
-func ceil(n, by int64) int64 { return (n + by - 1) / by }
-
-// The formats of WAV whose samples are not compressed (RFC 2361, and WAVE_FORMAT_EXTENSIBLE).
-const (
-	wavPCM        = 1
-	wavFloat      = 3
-	wavExtensible = 0xFFFE
-)
-
-// wavSeconds returns the length of a WAV file. It counts all bytes from the beginning of the samples to
-// the end of the file, because some decoders read several chunks of samples. If more than a tenth of a
-// second is something else, the length is not exact.
-func wavSeconds(data []byte) (seconds int64, exact bool) {
-	if len(data) < 12 || string(data[:4]) != "RIFF" || string(data[8:12]) != "WAVE" {
-		return 0, false
-	}
-	var byteRate int64
-	for rest := data[12:]; len(rest) >= 8; {
-		name, size, body := string(rest[:4]), int64(binary.LittleEndian.Uint32(rest[4:])), rest[8:]
-		switch {
-		case name == "data":
-			left := int64(len(body))
-			if byteRate == 0 || left == 0 || left-size > byteRate/10 {
-				return 0, false
-			}
-			return ceil(left, byteRate), true
-		case name == "fmt " && size >= 16 && len(body) >= 16:
-			format := binary.LittleEndian.Uint16(body)
-			if format == wavExtensible && size >= 26 && len(body) >= 26 {
-				format = binary.LittleEndian.Uint16(body[24:])
-			}
-			channels, rate, bits := binary.LittleEndian.Uint16(body[2:]), binary.LittleEndian.Uint32(body[4:]), binary.LittleEndian.Uint16(body[14:])
-			if byteRate != 0 || format != wavPCM && format != wavFloat || bits%8 != 0 {
-				return 0, false
-			}
-			byteRate = int64(channels) * int64(rate) * int64(bits/8)
-		}
-		size += size % 2
-		if size > int64(len(body)) {
-			return 0, false
-		}
-		rest = body[size:]
-	}
-	return 0, false
-}
 
 // unreportedFormats are the formats of a transcript that have neither tokens nor seconds.
 var unreportedFormats = []string{"text", "srt", "vtt"}

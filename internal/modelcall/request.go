@@ -18,6 +18,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // Request has the parsed members of the body of a model call. Its methods take the body that
@@ -128,6 +129,23 @@ func (q *Request) promptParam() string {
 func (q *Request) RepeatedBytes() int64 {
 	query := q.values[slotQuery]
 	return int64(query.End-query.Start) * (q.prompts() - 1)
+}
+
+// A search unit is a query with up to 100 documents (Cohere's pricing). A long document is several: each
+// has 500 tokens, and at least half of them are not of the query.
+const (
+	documentsPerSearch = 100
+	tokensPerDocument  = 250
+)
+
+// searchUnits returns the search units of a rerank call. bytes is its text, with the query once for each
+// document. Only the vendor knows which documents are long.
+func (q *Request) searchUnits(bytes int64) catalog.Units {
+	documents := q.prompts()
+	return catalog.Units{
+		Unit: catalog.SearchUnit, Estimate: ceil(documents, documentsPerSearch),
+		Count: ceil(documents+usage.Estimate(bytes)/tokensPerDocument, documentsPerSearch),
+	}
 }
 
 // CacheKey returns the text of `prompt_cache_key`, or "". The body must be the one that was parsed.

@@ -68,6 +68,9 @@ func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 		NoOutput: q.schema.InputOnly,
 	}
 	a.BodyBytes += q.RepeatedBytes()
+	if q.values[slotDocuments].Kind == strictjson.Array {
+		a.Units = q.searchUnits(a.BodyBytes)
+	}
 	for _, slot := range []int{slotChoices, slotBestOf} {
 		if n, ok := q.values[slot].Int(body); ok {
 			a.Choices = max(a.Choices, n)

@@ -64,8 +64,18 @@ func (p place) answerMember(name []byte) place {
 			return conversationOf
 		case "container_id":
 			return containerID
+		case "meta":
+			return answerMeta
 		}
 		return documentMember(name)
+	case answerMeta:
+		if string(name) == "billed_units" {
+			return billedUnits
+		}
+	case billedUnits:
+		if string(name) == "search_units" {
+			return searchUnits
+		}
 	case imageAnswer:
 		switch string(name) {
 		case "data":

@@ -16,6 +16,7 @@ type delivered struct {
 	other        bool                   // a content block was opened that is neither text nor a thought, or the item of a backend's tool ended
 	unseen       bool                   // a content block was opened whose cost cannot be estimated from its text
 	images       int32                  // images, and links to them
+	searches     int32                  // search units of a rerank answer, as reported
 }
 
 // bytes returns the number of bytes by which the output is estimated. A response sends each text up

@@ -40,6 +40,8 @@ func (d *document) storeNumber(n int64) {
 		}
 	case d.place == toolUses:
 		d.report.setToolUses(n)
+	case d.place == searchUnits:
+		d.delivered.searches = max(d.delivered.searches, int32(min(n, math.MaxInt32)))
 	case d.place == recordedSeconds:
 		if d.media != nil { // of an answer of text, it has no meaning
 			d.media.seconds = n

@@ -40,6 +40,8 @@ const (
 	toolReportEntry      // one of these tools
 	listAnswer           // the document, if it may be a list of items; see [Reader.CollectIDs]
 	conversationOf       // the conversation of a response
+	answerMeta           // meta of a rerank answer
+	billedUnits          // its billed_units
 
 	requestSource // the source of a part of a request
 	requestImage  // an image in a request, or the object that holds it
@@ -68,6 +70,7 @@ const (
 	toolUses     // how often one tool ran
 
 	recordedSeconds // the length of a recording
+	searchUnits     // the search units of a rerank call
 
 	// Strings that are compared or stored. See [place.isToken].
 	documentType    // the type of the document
@@ -111,5 +114,5 @@ func (p place) isLink() bool { return p == requestImage || p == requestLink }
 
 // isNumber reports whether a number at p is stored.
 func (p place) isNumber() bool {
-	return p >= firstFigure || p == toolUses || p == choiceIndex || p == recordedSeconds
+	return p >= firstFigure || p == toolUses || p == choiceIndex || p == recordedSeconds || p == searchUnits
 }

@@ -143,6 +143,7 @@ func (r *Reader) Report() Report {
 	report.Tokens, report.Input, report.Output = r.Tokens()
 	report.Tools = r.events.report.toolUses(report.Output)
 	d := &r.events.delivered
+	report.Searches = int64(d.searches)
 	report.Declined = report.Declined && !d.any() && !d.contentBlock && !d.hasElement && !ranTools(report.Tools)
 	if r.form() != TextForm {
 		p := r.events.mediaSoFar()

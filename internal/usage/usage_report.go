@@ -20,6 +20,7 @@ type Report struct {
 	ImagesListed  bool   // the answer has a list of images, which may be empty
 	Size, Quality string // of the images; empty: not reported
 	Seconds       int64  // the length of the recording, rounded up; zero: not reported
+	Searches      int64  // search units of a rerank call; zero: not reported
 
 	Tools       []ToolUse // the tools that the backend ran, and how often
 	CountsTools bool      // a counted tool that is not among Tools did not run
