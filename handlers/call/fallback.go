@@ -52,7 +52,7 @@ func (c *call) findFallbacks() {
 		one := candidate{model: model}
 		if !c.route.free {
 			var ok bool
-			if one.price, ok = c.block.app.PriceOf(model, c.schema.Unit()); !ok || one.price == nil && c.namesPriced() {
+			if one.price, ok = c.block.app.PriceOf(model, c.schema.Unit); !ok || one.price == nil && c.namesPriced() {
 				continue
 			}
 		}

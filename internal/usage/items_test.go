@@ -4,8 +4,6 @@ import (
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 func TestTheToolsOfAResponseAreCounted(t *testing.T) {
@@ -37,7 +35,7 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := reportOf(t, dialect.Responses, c.body[0] != '{', c.body)
+			report := reportOf(t, Response, c.body[0] != '{', c.body)
 			if len(report.Tools)+len(c.want) > 0 && !reflect.DeepEqual(report.Tools, c.want) {
 				t.Errorf("the tools are %v, want %v", report.Tools, c.want)
 			}
@@ -52,7 +50,7 @@ func TestALongLastEventIsRead(t *testing.T) {
 	t.Parallel()
 	body := `data: {"type":"response.completed","response":{"output":[{"type":"message","content":[{"type":"output_text","text":"` +
 		strings.Repeat("x", 10<<20) + `"}]}],"usage":{"input_tokens":7,"output_tokens":9}}}` + "\n\n"
-	got := read(dialect.Responses, true, "", []byte(body))
+	got := read(Response, true, "", []byte(body))
 	if !got.Finished || got.TooLong || got.Tokens != (Tokens{Input: 7, Output: 9}) {
 		t.Errorf("wrong results: %+v", got)
 	}
@@ -60,7 +58,7 @@ func TestALongLastEventIsRead(t *testing.T) {
 
 func TestAResponseIsFinishedAtTheEndOfItsLastEvent(t *testing.T) {
 	t.Parallel()
-	r := New(dialect.Responses, true, "")
+	r := New(Response, true, "")
 	defer r.Release()
 	for _, part := range []struct {
 		text     string
@@ -88,8 +86,7 @@ func TestAnAnswerWithoutOutputCountsItsTotalAsInput(t *testing.T) {
 		`{"usage":{"input_tokens":4,"output_tokens":0}}`:                   4,
 		`{"results":[{"index":0}],"meta":{"api_version":{"version":"2"}}}`: -1,
 	} {
-		r := New(dialect.OpenAI, false, "")
-		r.InputOnly()
+		r := New(InputOnly, false, "")
 		r.Write([]byte(body))
 		r.Close()
 		tokens, input, output := r.Tokens()
@@ -116,7 +113,7 @@ func TestContentWithoutDeltasOfAResponseIsCounted(t *testing.T) {
 		"also as deltas":    {`data: {"type":"response.output_text.delta","delta":"Hello there"}` + "\n\n" + last, 11},
 		"a failed tool":     {`data: {"type":"response.output_item.done","item":{"type":"web_search_call","action":{"type":"search"}}}` + "\n\n" + `data: {"type":"response.failed","response":{"usage":null}}` + "\n\n", 0},
 	} {
-		r := New(dialect.Responses, true, "")
+		r := New(Response, true, "")
 		r.Write([]byte(c.body))
 		r.Close()
 		if got := r.TextBytes(); got != c.want || !r.Began() {

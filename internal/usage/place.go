@@ -9,7 +9,7 @@ const (
 
 	// Objects, and arrays of objects.
 	top                  // the document
-	imageAnswer          // the document, if it has images; see [Reader.SetForm]
+	imageAnswer          // the document, if it has images; see [Format]
 	imageList            // its images
 	recordingAnswer      // the document, if it has speech or the text of a recording
 	requestBody          // the body of a request

@@ -1,10 +1,6 @@
 package usage
 
-import (
-	"slices"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
-)
+import "slices"
 
 // Report is the usage that an answer reports.
 type Report struct {
@@ -243,7 +239,7 @@ func sumOf(list []Pass) (sum int64) {
 // to the last pass of its kind, so that none are lost.
 func (p *passes) close() {
 	p.open = false
-	tokens, _, _ := p.figures.tokens(dialect.Anthropic)
+	tokens, _, _ := p.figures.tokens(true)
 	pass := Pass{p.kind, p.model.String(), tokens}
 	if len(p.list) < maxPasses {
 		p.list = append(p.list, pass)
