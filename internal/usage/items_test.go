@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -12,6 +13,11 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 		search = `{"type":"web_search_call","action":{"type":"search"}}`
 		page   = `{"type":"web_search_call","action":{"type":"open_page"}}`
 		files  = `{"type":"file_search_call","queries":["x"]}`
+		code   = `{"id":"ci_1","type":"code_interpreter_call","code":"1","container_id":"cntr_1"}`
+		again  = `{"container_id":"cntr_1","code":"2","id":"ci_2","type":"code_interpreter_call"}`
+		second = `{"type":"code_interpreter_call","container_id":"cntr_2"}`
+		hidden = `{"type":"code_interpreter_call","container_id":null}`
+		shell  = `{"type":"shell_call","action":{"commands":["ls"]},"environment":{"type":"container_reference","container_id":"cntr_1"}}`
 		own    = `{"type":"function_call","name":"f","arguments":"{}"},{"type":"computer_call","action":{"type":"click"}}`
 	)
 	done := func(item string) string {
@@ -30,8 +36,18 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 		"in a stream":           {done(search) + done(page) + done(search) + completed(`"output":[`+search+`,`+page+`,`+search+`]`), []ToolUse{{"web_search", 2}}},
 		"broken off":            {done(search) + done(files), []ToolUse{{"web_search", 1}, {"file_search", 1}}},
 		"only in the last list": {completed(`"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
-		"the report has more":   {completed(`"tool_usage":{"image_gen":{"input_tokens":5},"web_search":{"num_requests":3}},"output":[` + search + `]`), []ToolUse{{"web_search", 3}}},
-		"the report has less":   {completed(`"tool_usage":{"web_search":{"num_requests":0}},"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
+		"one container":         {`{"output":[` + code + `,` + again + `,` + shell + `]}`, []ToolUse{{"code_interpreter", 1}}},
+		"two containers":        {`{"output":[` + code + `,` + second + `,` + again + `]}`, []ToolUse{{"code_interpreter", 2}}},
+		"the first by a shell":  {`{"output":[` + shell + `,` + code + `,` + second + `]}`, []ToolUse{{"shell", 1}, {"code_interpreter", 1}}},
+		"no container is shown": {`{"output":[` + hidden + `,` + hidden + `,` + code + `]}`, []ToolUse{{"code_interpreter", 3}}},
+		"containers of a stream": {
+			done(code) + done(again) + done(second) + completed(`"output":[`+code+`,`+again+`,`+second+`]`), []ToolUse{{"code_interpreter", 2}},
+		},
+		"more containers than are stored": {
+			`{"output":[` + strings.TrimSuffix(strings.Repeat(code+",", 3)+containers(2*maxContainers), ",") + `]}`, []ToolUse{{"code_interpreter", 2*maxContainers + 1}},
+		},
+		"the report has more": {completed(`"tool_usage":{"image_gen":{"input_tokens":5},"web_search":{"num_requests":3}},"output":[` + search + `]`), []ToolUse{{"web_search", 3}}},
+		"the report has less": {completed(`"tool_usage":{"web_search":{"num_requests":0}},"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -44,6 +60,15 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 			}
 		})
 	}
+}
+
+// containers returns the uses of n containers, each followed by a comma.
+func containers(n int) string {
+	var items strings.Builder
+	for i := range n {
+		fmt.Fprintf(&items, `{"type":"code_interpreter_call","container_id":"cntr_other_%d"},`, i)
+	}
+	return items.String()
 }
 
 func TestALongLastEventIsRead(t *testing.T) {

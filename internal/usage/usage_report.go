@@ -138,9 +138,7 @@ func (r *report) setToolUses(n int64) {
 // endBlock counts a content block that ended, if it is the use of a tool.
 func (r *report) endBlock() {
 	if r.inServerTool {
-		if use := useOf(&r.itemsOf().ended, r.tool.bytes(), true); use != nil {
-			use.Uses++
-		}
+		r.itemsOf().ended.add(r.tool.bytes())
 	}
 }
 
@@ -167,7 +165,7 @@ func (r *report) toolUses(final bool) []ToolUse {
 	if final && r.counted && !r.isResponse() || r.items == nil {
 		return list
 	}
-	for _, started := range slices.Concat(r.items.ended, r.items.listed) {
+	for _, started := range slices.Concat(r.items.ended.tools, r.items.listed.tools) {
 		if use := useOf(&list, []byte(started.Name), true); use != nil {
 			use.Uses = max(use.Uses, started.Uses)
 		}
