@@ -141,25 +141,23 @@ func (a *answer) classify(header http.Header) {
 
 // measure begins to read usage from the answer.
 func (a *answer) measure(header http.Header) {
-	a.meter = usage.New(a.call.route.Dialect, a.stream, header.Get("Content-Encoding"))
-	if a.call.collects() {
-		o := a.call.route.object
+	c := a.call
+	a.meter = usage.New(c.route.answer, a.stream, header.Get("Content-Encoding"))
+	if c.collects() {
+		o := c.route.object
 		if o == nil {
 			o = new(objectRoute)
 		}
 		a.meter.CollectIDs(o.answer, o.list)
 	}
-	switch c := a.call; {
-	case c.schema.InputOnly:
-		a.meter.InputOnly()
-	case c.schema.Answer != usage.TextForm:
-		a.meter.SetForm(c.schema.Answer, c.request.Images(c.members()))
+	if c.route.answer.Form != usage.TextForm {
+		a.meter.Wants(c.request.Images(c.members()))
 		if c.request.Unreported(c.members()) && !a.json && !a.stream && !a.html {
 			a.meter.Opaque()
 		}
 	}
 	// An answer without the media type of a stream may still be a stream.
-	if !a.encoded && a.call.trimsUsage && header.Get("Content-Length") == "" {
+	if !a.encoded && c.trimsUsage && header.Get("Content-Length") == "" {
 		a.trim = usage.NewTrimmer(a.meter, a.ResponseWriter)
 	}
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/handlers/auth"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
@@ -38,7 +37,7 @@ type jobFacts struct {
 // submit hands the reservation of the call over to a job.
 func (c *call) submit(origin ownership.Object, found []ownership.Found) error {
 	c.submitted = true
-	facts := jobFacts{Price: c.bill.price, Spec: c.request.Spec(c.members(), c.bill.restricted)}
+	facts := jobFacts{Price: c.bill.price, Spec: c.spec()}
 	facts.Spec.Model = c.request.Model
 	if facts.Price != nil {
 		facts.Estimated = c.estimateInput(&usage.Outcome{Ended: usage.Complete})
@@ -167,7 +166,7 @@ func (b *block) poll(ctx context.Context, job *ownership.Running) (ownership.Sta
 		block: b, route: b.routeNamed("response"), schema: modelcall.NoBody, id: requestid.New(), started: time.Now(), body: emptyBody(),
 		principal: &identity.Principal{UserID: o.User, KeyID: o.Key}, request: modelcall.Request{Model: o.Model}, pin: o,
 	}
-	w := &polled{header: make(http.Header), meter: usage.New(dialect.Responses, false, "")}
+	w := &polled{header: make(http.Header), meter: usage.New(usage.Response, false, "")}
 	defer w.meter.Release()
 	w.meter.CollectIDs(usage.ResponseObject, false)
 	repl := caddy.NewReplacer()

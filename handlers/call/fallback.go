@@ -13,7 +13,7 @@ import (
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp/reverseproxy"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
-	"github.com/caddy-modelgate/modelgate/internal/modelcall"
+	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
 
 // This file makes the further attempts of a call whose model has a fallback. An attempt runs the
@@ -37,12 +37,12 @@ type candidate struct {
 }
 
 // findFallbacks sets the models that may be called instead. It leaves out those that the key may not
-// use, and those whose price does not cover the call. A form has none, nor has a
-// call that names stored objects or runs in the background: another backend cannot serve it.
+// use, and those whose price does not cover the call. A call that names stored objects or runs in the
+// background has none: another backend cannot serve it.
 func (c *call) findFallbacks() {
 	c.fallbacks = fallbacks{}
 	f := c.block.fallbackOf(c.request.Model)
-	if f == nil || c.formType != "" || c.pin != nil || c.request.Background {
+	if f == nil || c.pin != nil || c.request.Background {
 		return
 	}
 	for _, model := range f.To {
@@ -52,7 +52,7 @@ func (c *call) findFallbacks() {
 		one := candidate{model: model}
 		if !c.route.free {
 			var ok bool
-			if one.price, ok = c.block.app.PriceOf(model, c.schema.Unit()); !ok || one.price == nil && c.namesPriced() {
+			if one.price, ok = c.block.app.PriceOf(model, c.schema.Unit); !ok || one.price == nil && c.namesPriced() {
 				continue
 			}
 		}
@@ -197,24 +197,23 @@ func (c *call) failureOf(err error) failure {
 
 // renameSent replaces the model in a body that a backend has received. A transport may still read the
 // old body.
-func (c *call) renameSent(model string) error {
-	var q modelcall.Request
-	parse := func() error {
-		q = modelcall.Request{OwnsState: c.request.OwnsState}
-		if f := q.Parse(c.schema, c.body.bytes(), c.sharesState()); f != nil {
+func (c *call) renameSent(model string) (f *fault.Fault) {
+	before := c.request
+	defer func() {
+		if f != nil {
+			c.request = before
+		}
+	}()
+	if c.formType == "" { // the gateway may have edited JSON since it was parsed
+		if f = c.reparse(); f != nil {
 			return f
 		}
-		return nil
 	}
-	if err := parse(); err != nil { // the gateway has edited the body since it was parsed
-		return err
+	c.body.replace(c.modelEdit(model))
+	if f = c.reparse(); f != nil {
+		return f
 	}
-	c.body.replace(q.RenameModel(model))
-	if err := parse(); err != nil {
-		return err
-	}
-	q.Named = c.request.Named // with prices
-	c.request = q
+	c.request.Named = before.Named // with prices
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 	"github.com/caddy-modelgate/modelgate/internal/strictform"
+	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // maxMedia is the largest body of a route of images or audio, files included.
@@ -16,14 +17,14 @@ const maxMedia = 32 << 20
 
 // mediaRoutes are the routes of modelgate_openai for images and audio.
 var mediaRoutes = []*route{
-	{Route: post("/v1/images/generations", dialect.OpenAI, 8<<20), name: "images", schema: modelcall.Images},
+	{Route: post("/v1/images/generations", dialect.OpenAI, 8<<20), name: "images", schema: modelcall.Images, answer: usage.Images},
 	{
 		Route: post("/v1/images/edits", dialect.OpenAI, maxMedia),
-		name:  "image_edits", schema: modelcall.ImageEdits, form: modelcall.ImageEditsForm,
+		name:  "image_edits", schema: modelcall.ImageEdits, form: modelcall.ImageEditsForm, answer: usage.Images,
 	},
-	{Route: post("/v1/audio/speech", dialect.OpenAI, 8<<20), name: "speech", schema: modelcall.Speech},
-	{Route: post("/v1/audio/transcriptions", dialect.OpenAI, maxMedia), name: "transcriptions", form: modelcall.TranscriptionsForm},
-	{Route: post("/v1/audio/translations", dialect.OpenAI, maxMedia), name: "translations", form: modelcall.TranslationsForm},
+	{Route: post("/v1/audio/speech", dialect.OpenAI, 8<<20), name: "speech", schema: modelcall.Speech, answer: usage.Speech},
+	{Route: post("/v1/audio/transcriptions", dialect.OpenAI, maxMedia), name: "transcriptions", form: modelcall.TranscriptionsForm, answer: usage.Transcript},
+	{Route: post("/v1/audio/translations", dialect.OpenAI, maxMedia), name: "translations", form: modelcall.TranslationsForm, answer: usage.Transcript},
 }
 
 // chooseSchema sets the schema of the body: that of forms if the body is one.

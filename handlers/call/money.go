@@ -51,7 +51,7 @@ func (c *call) findPrice() *fault.Fault {
 	if c.route.free {
 		return nil
 	}
-	unit := c.schema.Unit()
+	unit := c.schema.Unit
 	price, ok := c.block.app.PriceOf(c.request.Model, unit)
 	if !ok {
 		c.failure = errNoPrice
@@ -67,18 +67,25 @@ func (c *call) findPrice() *fault.Fault {
 	return f
 }
 
+// spec returns the values of the call that decide its highest cost.
+func (c *call) spec() catalog.CallSpec {
+	a := c.request.Spec(c.members(), c.bill.restricted)
+	a.NoOutput = c.route.answer.InputOnly
+	return a
+}
+
 // boundsOf returns the limits of the call at the price of a model. It refuses what the price does not
 // cover. It sets the facts of the bill that do not depend on the price.
 func (c *call) boundsOf(price *catalog.Price, model string) (bounds catalog.Bounds, f *fault.Fault) {
 	if f = c.request.RefuseUnpriced(c.members(), c.block.passMembers); f != nil {
 		return bounds, f
 	}
-	if c.schema.Unit() != catalog.NoUnit {
+	if c.schema.Unit != catalog.NoUnit {
 		if f = c.request.RefuseUnreported(c.members(), price.ChargesTokens(), price.PricesUnit(catalog.SecondUnit)); f != nil {
 			return bounds, f
 		}
 	}
-	ask := c.request.Spec(c.members(), c.bill.restricted)
+	ask := c.spec()
 	ask.Model = model
 	if bounds, f = price.Bounds(ask); f != nil {
 		return bounds, f
@@ -137,11 +144,11 @@ func (c *call) checkNamed() *fault.Fault {
 			return fault.At(fault.InvalidParameter, m.Param, "`fallbacks` must name the models, each of which needs a price here: \"default\" leaves the choice to the vendor")
 		}
 		var ok bool
-		if m.Price, ok = app.PriceOf(m.Name, c.schema.Unit()); !ok {
+		if m.Price, ok = app.PriceOf(m.Name, c.schema.Unit); !ok {
 			c.failure = errNoPrice
 			return noModel(fault.InvalidParameter, m.Param, m.Name)
 		}
-		if own, _ := app.PriceOf(c.request.Model, c.schema.Unit()); own == nil && m.Price != nil {
+		if own, _ := app.PriceOf(c.request.Model, c.schema.Unit); own == nil && m.Price != nil {
 			return fault.At(fault.InvalidParameter, m.Param, "a call of %q is free and may not name %q, which has a price", c.request.Model, m.Name)
 		}
 	}
@@ -187,7 +194,7 @@ var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cos
 // available, and the max_tokens that the available amount would cover.
 func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 	hint := ""
-	if short.Owed == 0 && c.schema.Unit() == catalog.NoUnit {
+	if short.Owed == 0 && c.schema.Unit == catalog.NoUnit {
 		hint = c.affordable(short.Available)
 		if c.bill.restricted {
 			hint += "; it reserves the whole context, because earlier calls of your account cost more than could be collected"
@@ -198,7 +205,7 @@ func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 
 // affordable returns the hint with the max_tokens that available would cover, or "".
 func (c *call) affordable(available money.Amount) string {
-	a := c.request.Spec(c.members(), c.bill.restricted)
+	a := c.spec()
 	if !a.HasMaxTokens {
 		a.BodyBytes += int64(len(`,"max_completion_tokens":1000000`)) // adding the member makes the body longer
 	}
@@ -231,11 +238,11 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 		report = meter.Report()
 		o.Began, o.Foreign, o.Declined = meter.Began(), meter.Foreign(), report.Declined
 		o.Tokens, o.Input, o.Output = report.Tokens, report.Input, report.Output
-		if !c.schema.InputOnly {
+		if !c.route.answer.InputOnly {
 			o.DeliveredBytes, o.Media = meter.TextBytes(), c.estimateMedia(meter)
 		}
 	}
-	if c.schema.Answer != usage.TextForm {
+	if c.route.answer.Form != usage.TextForm {
 		c.countUnits(&o, &report)
 	}
 	if o.EstimatesInput() {

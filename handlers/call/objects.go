@@ -61,7 +61,7 @@ func object(method, path string, o *objectRoute) *route {
 	rt := &route{
 		Route:  reply.Route{Method: method, Path: path, Dialect: dialect.Responses, Credential: reply.APIKey},
 		name:   "response",
-		schema: modelcall.NoBody, free: true, object: o,
+		schema: modelcall.NoBody, answer: usage.Response, free: true, object: o,
 	}
 	if method == http.MethodPost && o.answer == usage.ResponseObject {
 		rt.MaxBody = 4 << 10 // usually empty

@@ -25,14 +25,19 @@ func (c *call) rename(target func(model string) string) *fault.Fault {
 	for _, edit := range edits {
 		c.body.edit(edit)
 	}
-	c.request = modelcall.Request{}
-	if f := c.parse(); f != nil {
+	if f := c.reparse(); f != nil {
 		return f
 	}
 	if c.asked == "" && c.request.Model != asked {
 		c.asked = asked
 	}
 	return nil
+}
+
+// reparse parses the body after a change.
+func (c *call) reparse() *fault.Fault {
+	c.request = modelcall.Request{}
+	return c.parse()
 }
 
 // edits returns the edits of the body that replace names of models. A form names one model.
@@ -44,6 +49,13 @@ func (c *call) edits(target func(model string) string) []modelcall.Edit {
 	if model == c.request.Model {
 		return nil
 	}
-	from, to := c.modelField[0], c.modelField[1]
-	return []modelcall.Edit{{From: from, To: to, Text: model}}
+	return []modelcall.Edit{c.modelEdit(model)}
+}
+
+// modelEdit returns the edit of the body that replaces the model of the call.
+func (c *call) modelEdit(model string) modelcall.Edit {
+	if c.formType == "" {
+		return c.request.RenameModel(model)
+	}
+	return modelcall.Edit{From: c.modelField[0], To: c.modelField[1], Text: model}
 }

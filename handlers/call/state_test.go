@@ -7,11 +7,11 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/dialect"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 	"github.com/caddy-modelgate/modelgate/internal/strictform"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // statefulMembers are the known members that refer to state of a vendor's account or of an
@@ -77,13 +77,13 @@ func statefulBody(rt *route, where, member string) (body string, applies bool) {
 	case rt.schema == modelcall.ItemList:
 		body = strings.Replace(strings.Replace(statefulInput(where, member), `"input"`, `"items"`, 1), `"model":"m",`, "", 1)
 		return body, where != "template" && where != "tool"
-	case rt.schema.Answer != usage.TextForm:
+	case rt.schema.Unit != catalog.NoUnit:
 		own := `"prompt":"x"`
 		if rt.schema == modelcall.Speech {
 			own = `"input":"x","voice":"alloy"`
 		}
 		return fmt.Sprintf(`{"model":"m",%s,%s}`, own, member), where == "body" && !isBackground(rt, member)
-	case rt.schema.InputOnly:
+	case rt.answer.InputOnly:
 		own := `"input":"x"`
 		if rt.schema == modelcall.Rerank {
 			own = `"query":"q","documents":["x"]`

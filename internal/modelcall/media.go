@@ -8,7 +8,6 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/strictform"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // ParseForm checks a form against the schema of its route, as Parse checks JSON. It returns the fields
@@ -20,7 +19,7 @@ func (q *Request) ParseForm(s *Schema, form *strictform.Form, sharedState bool) 
 	}
 	for i := range form.Parts {
 		if part := &form.Parts[i]; part.File {
-			q.files = append(q.files, fileOf(part, s.Answer))
+			q.files = append(q.files, fileOf(part, s.Unit))
 		}
 	}
 	return fields, q.Parse(s, fields, sharedState)
@@ -32,9 +31,9 @@ type file struct {
 	recording recording // of an audio file
 }
 
-func fileOf(part *strictform.Part, answer usage.Form) file {
+func fileOf(part *strictform.Part, unit catalog.Unit) file {
 	f := file{size: int64(len(part.Data))}
-	if answer == usage.TranscriptForm {
+	if unit == catalog.SecondUnit {
 		f.recording = recordingOf(part.Data)
 	}
 	return f
@@ -64,10 +63,10 @@ var unreportedFormats = []string{"text", "srt", "vtt"}
 // Unreported reports whether the answer has a format in which a backend can report no usage: speech, or
 // a transcript that is not JSON.
 func (q *Request) Unreported(body []byte) bool {
-	switch q.schema.Answer {
-	case usage.SpeechForm:
+	switch q.schema.Unit {
+	case catalog.CharacterUnit:
 		return q.values[slotStreamFormat].Text(body) != "sse"
-	case usage.TranscriptForm:
+	case catalog.SecondUnit:
 		return slices.Contains(unreportedFormats, q.values[slotFormat].Text(body))
 	}
 	return false
@@ -78,10 +77,10 @@ func (q *Request) Unreported(body []byte) bool {
 func (q *Request) RefuseUnreported(body []byte, byTokens, bySeconds bool) *fault.Fault {
 	format := q.values[slotFormat].Text(body)
 	switch {
-	case q.schema.Answer == usage.SpeechForm && byTokens && q.Unreported(body):
+	case q.schema.Unit == catalog.CharacterUnit && byTokens && q.Unreported(body):
 		return fault.At(fault.UnpricedOption, "stream_format",
 			"`stream_format`: an answer that is only audio reports no tokens, and this model is charged by its tokens; allowed: sse; the operator can price it: per character <amount>")
-	case q.schema.Answer != usage.TranscriptForm:
+	case q.schema.Unit != catalog.SecondUnit:
 		return nil
 	case byTokens && q.Unreported(body):
 		return fault.At(fault.UnpricedOption, "response_format",
@@ -110,8 +109,8 @@ func (q *Request) exactRecording() bool { return len(q.files) > 0 && q.files[0].
 
 // addMedia adds what the call asks for beside text.
 func (q *Request) addMedia(body []byte, a *catalog.CallSpec) {
-	switch q.schema.Answer {
-	case usage.ImagesForm:
+	switch q.schema.Unit {
+	case catalog.ImageUnit:
 		a.Image, a.ImageOut = true, true
 		a.Units = catalog.Units{
 			Unit: catalog.ImageUnit, Count: a.Choices,
@@ -124,13 +123,13 @@ func (q *Request) addMedia(body []byte, a *catalog.CallSpec) {
 			a.InlineInput += imageTokens
 			a.Media.Images++
 		}
-	case usage.SpeechForm:
+	case catalog.CharacterUnit:
 		a.Audio, a.AudioParam = true, "model"
 		a.Units = catalog.Units{
 			Unit: catalog.CharacterUnit, Exact: true,
 			Count: int64(utf8.RuneCountInString(q.values[slotPrompt].Text(body))),
 		}
-	case usage.TranscriptForm:
+	case catalog.SecondUnit:
 		a.Audio, a.AudioParam = true, "model"
 		a.Units.Unit = catalog.SecondUnit
 		for _, f := range q.files {
@@ -149,7 +148,7 @@ func (q *Request) addMedia(body []byte, a *catalog.CallSpec) {
 // minute of a key.
 func (q *Request) InlineTokens() (tokens int64) {
 	for _, f := range q.files {
-		if q.schema.Answer == usage.TranscriptForm {
+		if q.schema.Unit == catalog.SecondUnit {
 			tokens += min(f.recording.longest, ceil(f.size, usualByteRate)) * tokensPerSecond
 		} else {
 			tokens += catalog.ImageEstimate

@@ -6,7 +6,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // Schema declares the body of a route: its members and their rules, and whether a stream only
@@ -17,11 +16,8 @@ type Schema struct {
 	// AsksUsage is set if a stream only reports its usage if the body requests it.
 	AsksUsage bool
 
-	// InputOnly is set if the answer has no output that is charged.
-	InputOnly bool
-
-	// Answer is the form of the answer. It decides the unit that a call may be charged by.
-	Answer usage.Form
+	// Unit is what a call may be charged by in addition to its tokens.
+	Unit catalog.Unit
 
 	files         map[string]int // the files of a form, and how many are allowed
 	reportSeconds []string       // formats of a transcript that report seconds; empty: the default
@@ -31,19 +27,6 @@ type Schema struct {
 	prompt string // the member that has a text, tokens, or an array of either; empty: none
 }
 
-// Unit returns the unit that a call may be charged by in addition to its tokens.
-func (s *Schema) Unit() catalog.Unit {
-	switch s.Answer {
-	case usage.ImagesForm:
-		return catalog.ImageUnit
-	case usage.SpeechForm:
-		return catalog.CharacterUnit
-	case usage.TranscriptForm:
-		return catalog.SecondUnit
-	}
-	return catalog.NoUnit
-}
-
 // The schemas of the routes.
 var (
 	Messages    = &Schema{members: messagesMembers}
@@ -51,28 +34,28 @@ var (
 	Completions = &Schema{members: completionsMembers, AsksUsage: true, prompt: "prompt"}
 	Chat        = &Schema{members: chatMembers, AsksUsage: true}
 	Responses   = &Schema{members: responsesMembers}
-	Embeddings  = &Schema{members: embeddingsMembers, InputOnly: true, prompt: "input"}
-	Moderations = &Schema{members: moderationsMembers, InputOnly: true}
-	Rerank      = &Schema{members: rerankMembers, InputOnly: true}
+	Embeddings  = &Schema{members: embeddingsMembers, prompt: "input"}
+	Moderations = &Schema{members: moderationsMembers}
+	Rerank      = &Schema{members: rerankMembers}
 
 	// NoBody is for routes of objects without a body, ItemList for those with items or metadata.
 	NoBody   = &Schema{members: tableWithState(), noModel: true}
 	ItemList = &Schema{members: itemListMembers, noModel: true}
 
-	Images     = &Schema{members: imageMembersOfRoute, Answer: usage.ImagesForm}
-	ImageEdits = &Schema{members: editMembers, Answer: usage.ImagesForm}
-	Speech     = &Schema{members: speechMembers, Answer: usage.SpeechForm}
+	Images     = &Schema{members: imageMembersOfRoute, Unit: catalog.ImageUnit}
+	ImageEdits = &Schema{members: editMembers, Unit: catalog.ImageUnit}
+	Speech     = &Schema{members: speechMembers, Unit: catalog.CharacterUnit}
 )
 
 // The schemas of forms.
 var (
-	ImageEditsForm     = &Schema{members: editFormMembers, Answer: usage.ImagesForm, files: imageFiles}
+	ImageEditsForm     = &Schema{members: editFormMembers, Unit: catalog.ImageUnit, files: imageFiles}
 	TranscriptionsForm = &Schema{
-		members: recordingMembers, Answer: usage.TranscriptForm, files: audioFiles,
+		members: recordingMembers, Unit: catalog.SecondUnit, files: audioFiles,
 		reportSeconds: []string{"", "json", "verbose_json", "diarized_json"},
 	}
 	TranslationsForm = &Schema{
-		members: recordingMembers, Answer: usage.TranscriptForm, files: audioFiles,
+		members: recordingMembers, Unit: catalog.SecondUnit, files: audioFiles,
 		reportSeconds: []string{"verbose_json"},
 	}
 )

@@ -9,7 +9,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/strictjson"
-	"github.com/caddy-modelgate/modelgate/internal/usage"
 )
 
 // objectNotes has the values of the notes of one tool or fallback.
@@ -65,7 +64,6 @@ func (q *Request) Spec(body []byte, fullContext bool) catalog.CallSpec {
 	tokens, bytes := q.PromptTokens()
 	a := catalog.CallSpec{
 		Model: q.Model, BodyBytes: int64(len(body)) - bytes, PromptTokens: tokens, Prompts: q.prompts(), PromptParam: q.promptParam(), Choices: 1, FullContext: fullContext,
-		NoOutput: q.schema.InputOnly,
 	}
 	a.BodyBytes += q.RepeatedBytes()
 	if q.values[slotDocuments].Kind == strictjson.Array {
@@ -297,7 +295,7 @@ func (s *mediaSource) addTo(body []byte, a *catalog.CallSpec) {
 
 // AsksPCM reports whether the body requests uncompressed speech.
 func (q *Request) AsksPCM(body []byte) bool {
-	if q.schema.Answer == usage.SpeechForm {
+	if q.schema.Unit == catalog.CharacterUnit {
 		format := q.values[slotFormat].Text(body)
 		return format == "wav" || format == "pcm"
 	}

@@ -136,6 +136,8 @@ func (p place) answerMember(name []byte) place {
 			return itemType
 		case "action":
 			return itemAction
+		case "environment":
+			return itemEnvironment
 		case "name":
 			return toolName
 		case "arguments", "input":
@@ -159,8 +161,14 @@ func (p place) answerMember(name []byte) place {
 			return itemType
 		case "action":
 			return itemAction
+		case "environment":
+			return itemEnvironment
 		case "name", "arguments", "input", "content", "code", "summary":
 			return itemText
+		}
+	case itemEnvironment:
+		if string(name) == "container_id" {
+			return containerID
 		}
 	case itemText:
 		if text.member(name) == text {

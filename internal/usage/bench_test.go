@@ -4,8 +4,6 @@ import (
 	"io"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // benchmarkWrites measures writes of text to one Reader.
@@ -26,15 +24,15 @@ const (
 )
 
 func BenchmarkMessagesDelta(b *testing.B) {
-	benchmarkWrites(b, New(dialect.Anthropic, true, ""), messagesDelta)
+	benchmarkWrites(b, New(Message, true, ""), messagesDelta)
 }
 
 func BenchmarkChatDelta(b *testing.B) {
-	benchmarkWrites(b, New(dialect.OpenAI, true, ""), chatDelta)
+	benchmarkWrites(b, New(Completion, true, ""), chatDelta)
 }
 
 func BenchmarkChatDeltaTrimmed(b *testing.B) {
-	t := NewTrimmer(New(dialect.OpenAI, true, ""), io.Discard)
+	t := NewTrimmer(New(Completion, true, ""), io.Discard)
 	p := []byte(chatDelta)
 	b.SetBytes(int64(len(p)))
 	b.ReportAllocs()
@@ -51,7 +49,7 @@ func BenchmarkJSONAnswer(b *testing.B) {
 	b.SetBytes(int64(len(p)))
 	b.ReportAllocs()
 	for b.Loop() {
-		r := New(dialect.Anthropic, false, "")
+		r := New(Message, false, "")
 		r.Write(p)
 		r.Close()
 	}

@@ -4,8 +4,6 @@ import (
 	"bytes"
 	"math"
 	"strconv"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // reports combines the usage objects of an answer. They are cumulative, so the last one
@@ -13,12 +11,10 @@ import (
 // the output is less than before, each figure of that side keeps its largest value. (With
 // the same or a greater sum, the figures may move between fresh and cached tokens.)
 type reports struct {
+	format   *Format
 	figures          // as read so far
 	previous figures // at the beginning of the current usage object
 	inObject bool    // a usage object is being read
-	dialect  dialect.Dialect
-
-	inputOnly bool // see [Reader.InputOnly]
 
 	hasOutput    bool  // the current text has a figure of the output
 	coveredBytes int64 // bytes delivered up to the end of the last such text
@@ -40,8 +36,8 @@ func (r *reports) current() figures {
 	if !r.inObject {
 		return f
 	}
-	before, _, _ := r.previous.tokens(r.dialect)
-	after, _, _ := f.tokens(r.dialect)
+	before, _, _ := r.previous.tokens(r.format.messages)
+	after, _, _ := f.tokens(r.format.messages)
 	if after.AllInput() < before.AllInput() {
 		f.raise(&r.previous, 0, firstOutput)
 	}
@@ -75,8 +71,8 @@ func (r *reports) endText(delivered int64) {
 // if content came after the last figure, or if there is text but only a total.
 func (r *reports) tokens(delivered int64) (t Tokens, input, output bool) {
 	f := r.current()
-	t, input, output = f.tokens(r.dialect)
-	if r.inputOnly {
+	t, input, output = f.tokens(r.format.messages)
+	if r.format.InputOnly {
 		if t.AllInput() == 0 {
 			t.Input = f.value[totalTokens]
 		}

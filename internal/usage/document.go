@@ -114,10 +114,10 @@ func (d *document) endEvent() {
 	}
 }
 
-// countItem counts the current item in list. The use of a backend's tool is content.
-func (d *document) countItem(list *[]ToolUse) {
+// countItem counts the current item in u. The use of a backend's tool is content.
+func (d *document) countItem(u *uses) {
 	d.delivered.other = d.delivered.other || d.report.items.tool.n > 0
-	d.report.items.count(list)
+	d.report.items.count(u)
 }
 
 // ended reports whether the text is the whole last event of a response.

@@ -9,8 +9,6 @@ import (
 	"testing"
 
 	"github.com/klauspost/compress/zstd"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // flushWriter is a compressor.
@@ -57,7 +55,7 @@ func TestACompressedAnswerHasTheSameResults(t *testing.T) {
 		for _, a := range answers {
 			t.Run(encoding+" "+a.file, func(t *testing.T) {
 				t.Parallel()
-				d, stream := dialectOf(a.file), isStream(a.file)
+				d, stream := formatOf(a.file), isStream(a.file)
 				body := readAnswer(t, a.file)
 				want := read(d, stream, "", body)
 				want.Boundary = false
@@ -79,7 +77,7 @@ func TestACompressedStreamIsReadAsItArrives(t *testing.T) {
 			t.Parallel()
 			var compressed bytes.Buffer
 			w := newWriter(&compressed)
-			r := New(dialect.OpenAI, true, encoding)
+			r := New(Completion, true, encoding)
 			defer r.Close()
 			for i := range int64(5) {
 				io.WriteString(w, "data: "+sayHi+"\n\n")
@@ -103,16 +101,16 @@ func TestDamagedCompressionMakesAnAnswerUnreadable(t *testing.T) {
 		damaged := slices.Clone(compressed)
 		damaged[len(damaged)/2] ^= 0x55
 		damaged = append(damaged, compressed...)
-		if got := read(dialect.OpenAI, true, encoding, damaged, body); !got.Unreadable || !got.Began {
+		if got := read(Completion, true, encoding, damaged, body); !got.Unreadable || !got.Began {
 			t.Errorf("%s, damaged: %+v", encoding, got)
 		}
-		if got := read(dialect.OpenAI, true, encoding, body); !got.Unreadable || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
+		if got := read(Completion, true, encoding, body); !got.Unreadable || got.Input || !got.Began || got.TextBytes != int64(len(body)) {
 			t.Errorf("%s, not compressed at all: %+v", encoding, got)
 		}
-		if got := read(dialect.OpenAI, true, encoding, compressed[:len(compressed)*3/4]); got.Unreadable || got.TextBytes != 6 {
+		if got := read(Completion, true, encoding, compressed[:len(compressed)*3/4]); got.Unreadable || got.TextBytes != 6 {
 			t.Errorf("%s, incomplete: %+v", encoding, got)
 		}
-		if got := read(dialect.OpenAI, true, encoding); got != (findings{}) {
+		if got := read(Completion, true, encoding); got != (findings{}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
 		}
 	}
@@ -121,14 +119,14 @@ func TestDamagedCompressionMakesAnAnswerUnreadable(t *testing.T) {
 func TestUnknownEncodingsMakeAnAnswerUnreadable(t *testing.T) {
 	t.Parallel()
 	for _, encoding := range []string{"br", "deflate", "gzip, gzip", "gzip;q=1"} {
-		if got := read(dialect.Anthropic, true, encoding); got != (findings{Unreadable: true}) {
+		if got := read(Message, true, encoding); got != (findings{Unreadable: true}) {
 			t.Errorf("%s, empty: %+v", encoding, got)
 		}
-		if got := read(dialect.Anthropic, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Unreadable: true, Began: true, TextBytes: 14}) {
+		if got := read(Message, true, encoding, []byte("data: [DONE]\n\n")); got != (findings{Unreadable: true, Began: true, TextBytes: 14}) {
 			t.Errorf("%s: %+v", encoding, got)
 		}
 	}
-	if got := read(dialect.Anthropic, true, " Identity "); got.Unreadable || !got.Boundary {
+	if got := read(Message, true, " Identity "); got.Unreadable || !got.Boundary {
 		t.Errorf("identity: %+v", got)
 	}
 }
@@ -136,7 +134,7 @@ func TestUnknownEncodingsMakeAnAnswerUnreadable(t *testing.T) {
 func TestDecompressionIsBounded(t *testing.T) {
 	// A zstd stream may have several frames, so the same frame can be repeated.
 	frame := compress(t, "zstd", make([]byte, 1<<20))
-	r := New(dialect.Anthropic, false, "zstd")
+	r := New(Message, false, "zstd")
 	defer r.Close()
 	r.Write(frame)
 
@@ -162,7 +160,7 @@ func TestCloseStopsTheDecoder(t *testing.T) {
 	before := runtime.NumGoroutine()
 	compressed := compress(t, "gzip", readAnswer(t, "chat_text.sse"))
 	for i := range 50 {
-		r := New(dialect.OpenAI, true, "gzip")
+		r := New(Completion, true, "gzip")
 		r.Write(compressed[:i])
 		r.Close()
 		r.Close()

@@ -6,8 +6,6 @@ import (
 	"strings"
 	"testing"
 	"unsafe"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // sayHi is the data of a chunk that delivers two bytes.
@@ -50,7 +48,7 @@ func TestEventsAreParsedByTheStandard(t *testing.T) {
 			t.Parallel()
 			body := []byte(test.stream)
 			for _, parts := range [][][]byte{{body}, slices.Collect(slices.Chunk(body, 1))} {
-				got := read(dialect.OpenAI, true, "", parts...)
+				got := read(Completion, true, "", parts...)
 				if got.TextBytes != test.text || got.Boundary != test.boundary || got.Began != (test.text > 0) {
 					t.Errorf("%d parts: text %d, boundary %v, began %v; want %d, %v",
 						len(parts), got.TextBytes, got.Boundary, got.Began, test.text, test.boundary)
@@ -62,7 +60,7 @@ func TestEventsAreParsedByTheStandard(t *testing.T) {
 
 func TestALineEndSeparatesDataLines(t *testing.T) {
 	t.Parallel()
-	got := read(dialect.Anthropic, true, "", []byte("data: {\"usage\":{\"output_tokens\":1\ndata: 2}}\n\n"))
+	got := read(Message, true, "", []byte("data: {\"usage\":{\"output_tokens\":1\ndata: 2}}\n\n"))
 	if got.Tokens.Output != 1 {
 		t.Errorf("output %d, want 1: the number ends with its line", got.Tokens.Output)
 	}
@@ -86,7 +84,7 @@ func TestErrorsAndTheEndAreFoundByTheEventType(t *testing.T) {
 		{"data: [DONE]\n\n", false, false},
 	}
 	for _, test := range tests {
-		got := read(dialect.Anthropic, true, "", []byte(test.stream))
+		got := read(Message, true, "", []byte(test.stream))
 		if got.Failed != test.failed || got.Finished != test.finished {
 			t.Errorf("%q: failed %v, finished %v; want %v, %v", test.stream, got.Failed, got.Finished, test.failed, test.finished)
 		}
@@ -115,7 +113,7 @@ func TestTheEndOfACompletionsStream(t *testing.T) {
 		{`data: {"choices":[]}`, false},
 	}
 	for _, test := range tests {
-		if got := read(dialect.OpenAI, true, "", []byte(test.stream)); got.Finished != test.finished {
+		if got := read(Completion, true, "", []byte(test.stream)); got.Finished != test.finished {
 			t.Errorf("%q: finished %v, want %v", test.stream, got.Finished, test.finished)
 		}
 	}
@@ -127,7 +125,7 @@ func TestTextIsCountedInUTF8(t *testing.T) {
 		``: 0, `a`: 1, `\n\t\"\\\/`: 5, `\u0041`: 1, `\u00e9`: 2, `é`: 2, `\u20AC`: 3, `\ud83d\ude00`: 4, `😀`: 4, `\u12"`: 0, `\u`: 0,
 		`0123456789abcdef\"0123456789`: 27,
 	} {
-		got := read(dialect.OpenAI, true, "", []byte(`data: {"choices":[{"text":"`+escaped+`"}]}`))
+		got := read(Completion, true, "", []byte(`data: {"choices":[{"text":"`+escaped+`"}]}`))
 		if got.TextBytes != want {
 			t.Errorf("%s: %d bytes, want %d", escaped, got.TextBytes, want)
 		}
@@ -143,7 +141,7 @@ func TestBeganAlsoCountsContentWithoutText(t *testing.T) {
 		`{"images":[{"image_url":{"url":"data:image/png;base64,A"}}]}`: true,
 		`{"reasoning_content":"x"}`:                                    true,
 	} {
-		got := read(dialect.OpenAI, true, "", []byte(`data: {"choices":[{"delta":`+delta+`}]}`+"\n\n"))
+		got := read(Completion, true, "", []byte(`data: {"choices":[{"delta":`+delta+`}]}`+"\n\n"))
 		if got.Began != began {
 			t.Errorf("%s: began %v", delta, got.Began)
 		}
@@ -159,7 +157,7 @@ func TestALongLineIsReadCompletely(t *testing.T) {
 	after := []byte("event: message_delta\ndata: {\"usage\":{\"output_tokens\":7}}\n\n")
 	for _, length := range []int{MaxLine, MaxLine + 1, MaxLine * 3 / 2} {
 		body := line(length)
-		r := New(dialect.Anthropic, true, "")
+		r := New(Message, true, "")
 		for p := range slices.Chunk(body, 32<<10) {
 			r.Write(p)
 		}
@@ -179,7 +177,7 @@ func TestDeepNestingIsSkipped(t *testing.T) {
 	body := `{"content":` + strings.Repeat(`[`, depth) + strings.Repeat(`]`, depth) +
 		`,"x":` + strings.Repeat(`{"x":`, depth) + `1` + strings.Repeat(`}`, depth) +
 		`,"usage":{"input_tokens":1,"output_tokens":2}}`
-	got := read(dialect.Anthropic, false, "", []byte(body))
+	got := read(Message, false, "", []byte(body))
 	if !got.Finished || got.Tokens != (Tokens{Input: 1, Output: 2}) {
 		t.Errorf("wrong results: %+v", got)
 	}
@@ -187,7 +185,7 @@ func TestDeepNestingIsSkipped(t *testing.T) {
 
 func TestAReaderIsSmall(t *testing.T) {
 	t.Parallel()
-	if size := unsafe.Sizeof(Reader{}); size > 1048 {
+	if size := unsafe.Sizeof(Reader{}); size > 1056 {
 		t.Errorf("a Reader needs %d bytes", size)
 	}
 }

@@ -13,18 +13,67 @@ const (
 	SpeechForm                 // speech
 )
 
-// SetForm sets the form of the answer. images is the number of images that the call asks for. SetForm
-// must be called before Write.
-func (r *Reader) SetForm(form Form, images int64) {
-	if form == TextForm {
-		return
+// Format declares how the answers of a route are read: their usage, and the end of a stream. Each route
+// has one.
+type Format struct {
+	Form Form
+
+	// InputOnly is set if the answer has no charged output, as an answer with embeddings. Its output then
+	// counts as reported. If the backend reports only a total, the total is the input.
+	InputOnly bool
+
+	messages bool               // the usage is that of messages; if a backend also reports the other one, this one counts
+	chunks   bool               // a stream has chunks of a completion
+	ended    func(*events) bool // whether a stream has reached its end
+}
+
+// The formats of answers.
+var (
+	// Message streams end with message_stop.
+	Message = &Format{messages: true, ended: func(e *events) bool { return e.stopped }}
+
+	// Completion streams end with [DONE], or when every choice has a finish_reason.
+	Completion = &Format{chunks: true, ended: choicesEnded}
+
+	// InputOnly is for embeddings, scores of documents and moderations.
+	InputOnly = &Format{InputOnly: true, chunks: true, ended: choicesEnded}
+
+	// Response streams end with response.completed, response.incomplete or [DONE].
+	Response = &Format{ended: lastEventEnded}
+
+	// Images streams end with [DONE], or with the last of the images that the call asks for.
+	Images = &Format{Form: ImagesForm, ended: imagesEnded}
+
+	// Transcript streams end with transcript.text.done or [DONE], and Speech ones with speech.audio.done.
+	Transcript = &Format{Form: TranscriptForm, ended: lastEventEnded}
+	Speech     = &Format{Form: SpeechForm, ended: lastEventEnded}
+)
+
+func choicesEnded(e *events) bool { return e.done || e.choices.allFinished() }
+
+func lastEventEnded(e *events) bool { return e.done || e.stopped || e.ended() }
+
+func imagesEnded(e *events) bool {
+	return e.done || e.media.wanted > 0 && e.mediaSoFar().completed >= e.media.wanted
+}
+
+// media returns the state of an answer with media, or nil if the answer is text.
+func (f *Format) media() *mediaAnswer {
+	switch f.Form {
+	case TextForm:
+		return nil
+	case ImagesForm:
+		return &mediaAnswer{root: imageAnswer, wanted: 1}
 	}
-	m := &mediaAnswer{form: form, root: recordingAnswer, wanted: images}
-	if form == ImagesForm {
-		m.root = imageAnswer
+	return &mediaAnswer{root: recordingAnswer}
+}
+
+// Wants sets the number of images that the call asks for. In an answer without images it has no effect.
+// It must be called before Write.
+func (r *Reader) Wants(images int64) {
+	if m := r.events.media; m != nil {
+		m.wanted = images
 	}
-	r.events.media = m
-	r.events.reset()
 }
 
 // Opaque sets that the answer has a format without usage, such as speech. Its bytes are not read. Opaque
@@ -34,14 +83,7 @@ func (r *Reader) Opaque() { r.unreadable = true }
 // HasWholeImage reports whether a stream of images has at least one that is not partial, and no error.
 // If such a stream ends cleanly, it is whole, although it may have fewer images than the call asks for.
 func (r *Reader) HasWholeImage() bool {
-	return r.form() == ImagesForm && r.stream && !r.Failed() && r.events.mediaSoFar().completed > 0
-}
-
-func (r *Reader) form() Form {
-	if r.events.media == nil {
-		return TextForm
-	}
-	return r.events.media.form
+	return r.format().Form == ImagesForm && r.stream && !r.Failed() && r.events.mediaSoFar().completed > 0
 }
 
 // assign gives the tokens of a side to the medium of the form, if the backend does not report tokens
@@ -59,7 +101,6 @@ func (form Form) assign(t *Tokens, f *figures) {
 
 // mediaAnswer is what an answer with media has beside its usage: images, or the length of a recording.
 type mediaAnswer struct {
-	form      Form
 	root      place // of the document
 	wanted    int64 // the number of images that the call asks for
 	delivered int64 // images and partial images

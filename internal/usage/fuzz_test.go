@@ -5,30 +5,34 @@ import (
 	"encoding/json"
 	"math/rand/v2"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
+
+// formats are those of [FuzzReader], by number.
+var formats = []*Format{Completion, Response, Message, InputOnly, Images, Transcript, Speech}
+
+func numberOf(f *Format) uint8 { return uint8(slices.Index(formats, f)) }
 
 // FuzzReader checks that the results do not depend on how the bytes are split, and that every
 // figure is in bounds. It also checks that the end of a JSON object or array is found.
 func FuzzReader(f *testing.F) {
 	for _, a := range answers {
-		f.Add(readAnswer(f, a.file), uint8(dialectOf(a.file)), isStream(a.file), uint64(1))
+		f.Add(readAnswer(f, a.file), numberOf(formatOf(a.file)), isStream(a.file), uint64(1))
 	}
-	f.Add([]byte("\xef\xbb\xbfdata: {\"choices\":[{\"text\":\"\\ud83d\\ude00\"}]}\r\n\r\n"), uint8(dialect.OpenAI), true, uint64(2))
-	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":-0}} `), uint8(dialect.Anthropic), false, uint64(3))
+	f.Add([]byte("\xef\xbb\xbfdata: {\"choices\":[{\"text\":\"\\ud83d\\ude00\"}]}\r\n\r\n"), numberOf(Completion), true, uint64(2))
+	f.Add([]byte(`{"usage":{"input_tokens":1e300,"output_tokens":-0}} `), numberOf(Message), false, uint64(3))
 	for _, stream := range []string{
 		"event: response.output_item.done\rdata: {\"item\":{\"type\":\"file_search_call\"}}\r\rdata: {\"type\":\"response.failed\",\"response\":{\"usage\":null}}\r\r",
 		"data: {\"response\":{\"output\":[{\"content\":[{\"text\":\"x\"}],\"type\":\"message\"},{\"type\":\"web_search_call\",\"action\":{\"type\":\"search\"}}]},\n" +
 			"data: \"type\":\"response.completed\"}\n\ndata: {\"type\":\"response.incomplete\",\"response\":{\"usage\":{\"input_tokens\":1e999}}}\n\n",
 		"data: {\"type\":\"response.completed\",\"response\":{\"tool_usage\":{\"web_search\":{\"num_requests\":-1}},\"output\":{\"type\":\"x_call\",\"name\":[[\"y\"]]}}}",
 	} {
-		f.Add([]byte(stream), uint8(dialect.Responses), true, uint64(4))
+		f.Add([]byte(stream), numberOf(Response), true, uint64(4))
 	}
 	f.Fuzz(func(t *testing.T, body []byte, number uint8, stream bool, seed uint64) {
-		d := dialect.Dialect(number % (uint8(dialect.Anthropic) + 1))
+		d := formats[int(number)%len(formats)]
 		want := read(d, stream, "", body)
 		random := rand.New(rand.NewPCG(seed, 0))
 		if parts := read(d, stream, "", randomParts(body, random)...); parts != want {
@@ -100,7 +104,7 @@ var nullMember = regexp.MustCompile(`,[ \t]*"usage"[ \t]*:[ \t]*null|"usage"[ \t
 // withoutNull returns an event without its one "usage":null, if the Reader has read one at
 // the top level.
 func withoutNull(e []byte, first bool) []byte {
-	r := New(dialect.OpenAI, true, "")
+	r := New(Completion, true, "")
 	if !first {
 		r.Write([]byte{'\n'})
 	}
@@ -118,7 +122,7 @@ func withoutNull(e []byte, first bool) []byte {
 // that parsers read differently, it returns the result of the Reader: then only the framing
 // is compared.
 func usageOnly(e []byte, first bool) bool {
-	r := New(dialect.OpenAI, true, "")
+	r := New(Completion, true, "")
 	if !first {
 		r.Write([]byte{'\n'}) // after this a byte order mark has no meaning
 	}

@@ -1,20 +1,37 @@
 package usage
 
-import "bytes"
+import (
+	"bytes"
+	"hash/maphash"
+	"slices"
+)
 
 // items are the content blocks of a message, or the elements of the output of a response
 // (POST /v1/responses). It keeps only the uses of tools that the backend runs.
 type items struct {
-	item               // the element that is being read
-	response bool      // the answer is a response
-	ended    []ToolUse // uses in blocks that ended, or in events that end elements; at most maxTools
-	listed   []ToolUse // uses in the last list of elements; at most maxTools
+	item          // the element that is being read
+	response bool // the answer is a response
+	ended    uses // in blocks that ended, or in events that end elements
+	listed   uses // in the last list of elements
 }
+
+// uses are the uses of tools in some items.
+type uses struct {
+	tools      []ToolUse // at most maxTools
+	containers []uint64  // hashes of the ids of containers that have counted; at most maxContainers
+}
+
+// maxContainers bounds the containers that are stored for one answer. Behind them, each use counts.
+const maxContainers = 64
+
+// containerSeed is the seed of the hashes of containers.
+var containerSeed = maphash.MakeSeed()
 
 // item is one element.
 type item struct {
-	tool  Name // the tool of the backend that ran; empty: none
-	other bool // the tool did something other than a search, such as opening a page
+	tool      Name   // the tool of the backend that ran; empty: none
+	other     bool   // the tool did something other than a search, such as opening a page
+	container uint64 // hash of the id of the container in which it ran; zero: not reported
 }
 
 // isResponse reports whether the answer is a response.
@@ -33,19 +50,31 @@ func (r *report) itemsOf() *items {
 func (i *items) open(element bool) {
 	i.item, i.response = item{}, true
 	if !element {
-		i.listed = nil
+		i.listed = uses{}
 	}
 }
 
-// count adds the item to list if the backend ran a tool. A web_search counts only if it was a search,
-// because the vendor bills no other actions, but reports each of them as an item.
-func (i *items) count(list *[]ToolUse) {
-	if i.tool.n > 0 && (!i.other || string(i.tool.bytes()) != "web_search") {
-		if use := useOf(list, i.tool.bytes(), true); use != nil {
-			use.Uses++
+// count adds the item to u if the backend ran a tool. A web_search counts only if it was a search,
+// because the vendor bills no other actions, but reports each of them as an item. A container counts
+// once, whatever runs in it, because the vendor bills its session.
+func (i *items) count(u *uses) {
+	counts := i.tool.n > 0 && (!i.other || string(i.tool.bytes()) != "web_search")
+	if counts && i.container != 0 {
+		counts = !slices.Contains(u.containers, i.container)
+		if counts && len(u.containers) < maxContainers {
+			u.containers = append(u.containers, i.container)
 		}
 	}
+	if counts {
+		u.add(i.tool.bytes())
+	}
 	i.item = item{}
+}
+
+func (u *uses) add(tool []byte) {
+	if use := useOf(&u.tools, tool, true); use != nil {
+		use.Uses++
+	}
 }
 
 // callSuffix is the suffix of the types of items that are uses of a tool.

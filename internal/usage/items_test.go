@@ -1,11 +1,10 @@
 package usage
 
 import (
+	"fmt"
 	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 func TestTheToolsOfAResponseAreCounted(t *testing.T) {
@@ -14,6 +13,11 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 		search = `{"type":"web_search_call","action":{"type":"search"}}`
 		page   = `{"type":"web_search_call","action":{"type":"open_page"}}`
 		files  = `{"type":"file_search_call","queries":["x"]}`
+		code   = `{"id":"ci_1","type":"code_interpreter_call","code":"1","container_id":"cntr_1"}`
+		again  = `{"container_id":"cntr_1","code":"2","id":"ci_2","type":"code_interpreter_call"}`
+		second = `{"type":"code_interpreter_call","container_id":"cntr_2"}`
+		hidden = `{"type":"code_interpreter_call","container_id":null}`
+		shell  = `{"type":"shell_call","action":{"commands":["ls"]},"environment":{"type":"container_reference","container_id":"cntr_1"}}`
 		own    = `{"type":"function_call","name":"f","arguments":"{}"},{"type":"computer_call","action":{"type":"click"}}`
 	)
 	done := func(item string) string {
@@ -32,12 +36,22 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 		"in a stream":           {done(search) + done(page) + done(search) + completed(`"output":[`+search+`,`+page+`,`+search+`]`), []ToolUse{{"web_search", 2}}},
 		"broken off":            {done(search) + done(files), []ToolUse{{"web_search", 1}, {"file_search", 1}}},
 		"only in the last list": {completed(`"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
-		"the report has more":   {completed(`"tool_usage":{"image_gen":{"input_tokens":5},"web_search":{"num_requests":3}},"output":[` + search + `]`), []ToolUse{{"web_search", 3}}},
-		"the report has less":   {completed(`"tool_usage":{"web_search":{"num_requests":0}},"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
+		"one container":         {`{"output":[` + code + `,` + again + `,` + shell + `]}`, []ToolUse{{"code_interpreter", 1}}},
+		"two containers":        {`{"output":[` + code + `,` + second + `,` + again + `]}`, []ToolUse{{"code_interpreter", 2}}},
+		"the first by a shell":  {`{"output":[` + shell + `,` + code + `,` + second + `]}`, []ToolUse{{"shell", 1}, {"code_interpreter", 1}}},
+		"no container is shown": {`{"output":[` + hidden + `,` + hidden + `,` + code + `]}`, []ToolUse{{"code_interpreter", 3}}},
+		"containers of a stream": {
+			done(code) + done(again) + done(second) + completed(`"output":[`+code+`,`+again+`,`+second+`]`), []ToolUse{{"code_interpreter", 2}},
+		},
+		"more containers than are stored": {
+			`{"output":[` + strings.TrimSuffix(strings.Repeat(code+",", 3)+containers(2*maxContainers), ",") + `]}`, []ToolUse{{"code_interpreter", 2*maxContainers + 1}},
+		},
+		"the report has more": {completed(`"tool_usage":{"image_gen":{"input_tokens":5},"web_search":{"num_requests":3}},"output":[` + search + `]`), []ToolUse{{"web_search", 3}}},
+		"the report has less": {completed(`"tool_usage":{"web_search":{"num_requests":0}},"output":[` + search + `]`), []ToolUse{{"web_search", 1}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			report := reportOf(t, dialect.Responses, c.body[0] != '{', c.body)
+			report := reportOf(t, Response, c.body[0] != '{', c.body)
 			if len(report.Tools)+len(c.want) > 0 && !reflect.DeepEqual(report.Tools, c.want) {
 				t.Errorf("the tools are %v, want %v", report.Tools, c.want)
 			}
@@ -48,11 +62,20 @@ func TestTheToolsOfAResponseAreCounted(t *testing.T) {
 	}
 }
 
+// containers returns the uses of n containers, each followed by a comma.
+func containers(n int) string {
+	var items strings.Builder
+	for i := range n {
+		fmt.Fprintf(&items, `{"type":"code_interpreter_call","container_id":"cntr_other_%d"},`, i)
+	}
+	return items.String()
+}
+
 func TestALongLastEventIsRead(t *testing.T) {
 	t.Parallel()
 	body := `data: {"type":"response.completed","response":{"output":[{"type":"message","content":[{"type":"output_text","text":"` +
 		strings.Repeat("x", 10<<20) + `"}]}],"usage":{"input_tokens":7,"output_tokens":9}}}` + "\n\n"
-	got := read(dialect.Responses, true, "", []byte(body))
+	got := read(Response, true, "", []byte(body))
 	if !got.Finished || got.TooLong || got.Tokens != (Tokens{Input: 7, Output: 9}) {
 		t.Errorf("wrong results: %+v", got)
 	}
@@ -60,7 +83,7 @@ func TestALongLastEventIsRead(t *testing.T) {
 
 func TestAResponseIsFinishedAtTheEndOfItsLastEvent(t *testing.T) {
 	t.Parallel()
-	r := New(dialect.Responses, true, "")
+	r := New(Response, true, "")
 	defer r.Release()
 	for _, part := range []struct {
 		text     string
@@ -88,8 +111,7 @@ func TestAnAnswerWithoutOutputCountsItsTotalAsInput(t *testing.T) {
 		`{"usage":{"input_tokens":4,"output_tokens":0}}`:                   4,
 		`{"results":[{"index":0}],"meta":{"api_version":{"version":"2"}}}`: -1,
 	} {
-		r := New(dialect.OpenAI, false, "")
-		r.InputOnly()
+		r := New(InputOnly, false, "")
 		r.Write([]byte(body))
 		r.Close()
 		tokens, input, output := r.Tokens()
@@ -116,7 +138,7 @@ func TestContentWithoutDeltasOfAResponseIsCounted(t *testing.T) {
 		"also as deltas":    {`data: {"type":"response.output_text.delta","delta":"Hello there"}` + "\n\n" + last, 11},
 		"a failed tool":     {`data: {"type":"response.output_item.done","item":{"type":"web_search_call","action":{"type":"search"}}}` + "\n\n" + `data: {"type":"response.failed","response":{"usage":null}}` + "\n\n", 0},
 	} {
-		r := New(dialect.Responses, true, "")
+		r := New(Response, true, "")
 		r.Write([]byte(c.body))
 		r.Close()
 		if got := r.TextBytes(); got != c.want || !r.Began() {

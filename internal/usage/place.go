@@ -9,7 +9,7 @@ const (
 
 	// Objects, and arrays of objects.
 	top                  // the document
-	imageAnswer          // the document, if it has images; see [Reader.SetForm]
+	imageAnswer          // the document, if it has images; see [Format]
 	imageList            // its images
 	recordingAnswer      // the document, if it has speech or the text of a recording
 	requestBody          // the body of a request
@@ -36,6 +36,7 @@ const (
 	listedItem           // an element of the output of the response in an event, whose text usually came before
 	eventItem            // the item of an event, whose text usually came before
 	itemAction           // what the tool of an item did
+	itemEnvironment      // where the tool of an item ran
 	toolReport           // tool_usage: the tools that the backend ran
 	toolReportEntry      // one of these tools
 	listAnswer           // the document, if it may be a list of items; see [Reader.CollectIDs]

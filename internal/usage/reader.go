@@ -7,7 +7,7 @@
 // The layers, each of which uses only those below it:
 //
 //	Trimmer   removes the usage chunk that the gateway asked for
-//	Reader    one answer, in either dialect, plain or compressed
+//	Reader    one answer, in any format, plain or compressed
 //	events    lines and fields of an event stream
 //	document  one JSON text, by the tables in answer_members.go and usage_members.go
 //	reports   the usage objects of an answer, combined
@@ -16,14 +16,12 @@
 //
 // [Outcome.Bill] then decides which tokens are charged. An answer is untrusted input. For
 // any input, the memory of a Reader is constant, each figure is within [0, 2^53], and a
-// malformed event affects no other event. The package imports only internal/dialect.
+// malformed event affects no other event. The package imports nothing of the module.
 package usage
 
 import (
 	"slices"
 	"sync"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // MaxLine is the maximum length of a line of a stream, in bytes. The bound does not protect
@@ -34,7 +32,6 @@ const MaxLine = 16 << 20
 // Reader reads one answer. Write takes every byte of the answer, in order and in parts of any
 // size. The results may be read at any time. It is not safe for concurrent use.
 type Reader struct {
-	dialect      dialect.Dialect
 	stream       bool
 	sniff        sniffer // detects whether it is a stream
 	events       events
@@ -47,17 +44,17 @@ type Reader struct {
 // pool reuses Readers, each of which needs a kilobyte.
 var pool = sync.Pool{New: func() any { return new(Reader) }}
 
-// New returns a Reader for an answer in the dialect d. Stream says that the answer is
+// New returns a Reader for an answer in the format f. Stream says that the answer is
 // declared as a text/event-stream. Its first bytes decide whether it is an event stream or a
 // sequence of JSON texts, because some servers send either with another media type. Encoding
 // is the Content-Encoding of the answer: gzip and zstd are read, and any other makes the
 // answer unreadable.
 //
 // The caller calls Release at the end.
-func New(d dialect.Dialect, stream bool, encoding string) *Reader {
+func New(f *Format, stream bool, encoding string) *Reader {
 	r := pool.Get().(*Reader)
-	*r = Reader{dialect: d, stream: stream}
-	r.events.reports.dialect = d
+	*r = Reader{stream: stream}
+	r.events.reports.format, r.events.media = f, f.media()
 	r.events.reset()
 	decoders, known := decodersOf(encoding)
 	switch {
@@ -69,10 +66,8 @@ func New(d dialect.Dialect, stream bool, encoding string) *Reader {
 	return r
 }
 
-// InputOnly sets that the answer has no charged output, as an answer with embeddings. Its output then
-// counts as reported. If the backend reports only a total, the total is the input. InputOnly must be
-// called before Write.
-func (r *Reader) InputOnly() { r.events.reports.inputOnly = true }
+// format returns the format of the answer.
+func (r *Reader) format() *Format { return r.events.reports.format }
 
 // Write reads the next bytes of the answer. It does not retain p.
 func (r *Reader) Write(p []byte) {
@@ -133,7 +128,7 @@ func (r *Reader) Stream() bool { return r.stream }
 // again if content comes after the report.
 func (r *Reader) Tokens() (t Tokens, input, output bool) {
 	t, input, output = r.events.reports.tokens(r.TextBytes())
-	r.form().assign(&t, &r.events.reports.figures)
+	r.format().Form.assign(&t, &r.events.reports.figures)
 	return t, input, output
 }
 
@@ -145,12 +140,12 @@ func (r *Reader) Report() Report {
 	d := &r.events.delivered
 	report.Searches = int64(d.searches)
 	report.Declined = report.Declined && !d.any() && !d.contentBlock && !d.hasElement && !ranTools(report.Tools)
-	if r.form() != TextForm {
+	if r.format().Form != TextForm {
 		p := r.events.mediaSoFar()
 		report.Images, report.ImagesListed = p.images(), p.listed
 		report.Size, report.Quality, report.Seconds = p.size.String(), p.quality.String(), p.seconds
 	}
-	report.CountsTools = report.CountsTools || r.dialect == dialect.Anthropic || r.events.report.isResponse()
+	report.CountsTools = report.CountsTools || r.format().messages || r.events.report.isResponse()
 	return report
 }
 
@@ -182,7 +177,7 @@ func (r *Reader) Began() bool {
 // Foreign reports whether the answer to a completions call is a stream in another dialect.
 // Only its data lines can be read, so it is unknown what it delivered.
 func (r *Reader) Foreign() bool {
-	return r.form() == TextForm && r.dialect == dialect.OpenAI && r.stream && r.events.foreignData && !r.events.failed
+	return r.format().chunks && r.stream && r.events.foreignData && !r.events.failed
 }
 
 // Page reports whether the answer is an HTML page, such as that of a proxy whose backend
@@ -214,26 +209,13 @@ func (r *Reader) CostsUnseen() bool {
 	return d.unseen || d.media() || d.signatures > 0 || slices.Max(d.reasoning[:]) > 0
 }
 
-// Finished reports whether the answer reached its end. A stream in the anthropic dialect ends with
-// message_stop. One in the openai dialect ends with [DONE], or when every choice has a finish_reason.
-// One in the responses dialect ends with response.completed, response.incomplete or [DONE]. A JSON
+// Finished reports whether the answer reached its end. The format decides what ends a stream. A JSON
 // answer has ended if the JSON text is complete and only white space follows it.
 func (r *Reader) Finished() bool {
-	e := &r.events
-	switch {
-	case !r.stream:
-		return e.document.state == ended
-	case r.form() == ImagesForm:
-		return e.done || e.media.wanted > 0 && e.mediaSoFar().completed >= e.media.wanted
-	case r.form() != TextForm:
-		return e.stopped || e.ended() || e.done
-	case r.dialect == dialect.Anthropic:
-		return e.stopped
-	case r.dialect == dialect.Responses:
-		return e.stopped || e.ended() || e.done
-	default:
-		return e.done || e.choices.allFinished()
+	if r.stream {
+		return r.format().ended(&r.events)
 	}
+	return r.events.document.state == ended
 }
 
 // Failed reports whether an error event or an error object was read.

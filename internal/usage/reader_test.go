@@ -7,8 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // findings are all results of a Reader.
@@ -29,7 +27,7 @@ func findingsOf(r *Reader) (f findings) {
 }
 
 // read returns the results of a Reader for an answer in the given parts.
-func read(d dialect.Dialect, stream bool, encoding string, parts ...[]byte) findings {
+func read(d *Format, stream bool, encoding string, parts ...[]byte) findings {
 	r := New(d, stream, encoding)
 	for _, p := range parts {
 		scratch := slices.Clone(p)
@@ -96,15 +94,15 @@ var answers = []struct {
 	{"completions.json", "\n\nThis is indeed a test", findings{Began: true, Finished: true}},
 }
 
-// dialectOf and isStream depend on the name of the file.
-func dialectOf(file string) dialect.Dialect {
+// formatOf and isStream depend on the name of the file.
+func formatOf(file string) *Format {
 	if strings.HasPrefix(file, "messages") {
-		return dialect.Anthropic
+		return Message
 	}
 	if strings.HasPrefix(file, "responses") {
-		return dialect.Responses
+		return Response
 	}
-	return dialect.OpenAI
+	return Completion
 }
 
 func isStream(file string) bool { return strings.HasSuffix(file, ".sse") }
@@ -123,7 +121,7 @@ func TestTheResultsDoNotDependOnTheParts(t *testing.T) {
 	for _, a := range answers {
 		t.Run(a.file, func(t *testing.T) {
 			t.Parallel()
-			body, d, stream := readAnswer(t, a.file), dialectOf(a.file), isStream(a.file)
+			body, d, stream := readAnswer(t, a.file), formatOf(a.file), isStream(a.file)
 			want := a.want
 			want.TextBytes = int64(len(a.text))
 
@@ -171,7 +169,7 @@ func TestEveryAnswerFileIsTested(t *testing.T) {
 
 func TestTheResultsFollowTheStream(t *testing.T) {
 	t.Parallel()
-	r := New(dialect.Anthropic, true, "")
+	r := New(Message, true, "")
 	defer r.Close()
 	steps := []struct {
 		bytes                     string
@@ -221,7 +219,7 @@ func TestTheEndOfAJSONAnswer(t *testing.T) {
 		{`{"type":"error"}`, false, true},
 	}
 	for _, test := range tests {
-		for _, d := range []dialect.Dialect{dialect.Anthropic, dialect.OpenAI} {
+		for _, d := range []*Format{Message, Completion} {
 			got := read(d, false, "", []byte(test.body))
 			if got.Began != test.began || got.Finished != test.finished {
 				t.Errorf("%s: began %v, finished %v; want %v, %v", test.body, got.Began, got.Finished, test.began, test.finished)
@@ -243,7 +241,7 @@ func TestEstimateRoundsUp(t *testing.T) {
 }
 
 func TestTheReaderDoesNotAllocate(t *testing.T) {
-	r := New(dialect.Anthropic, true, "")
+	r := New(Message, true, "")
 	defer r.Close()
 	body := readAnswer(t, "messages_thinking_tools.sse")
 	if n := testing.AllocsPerRun(100, func() { r.Write(body) }); n != 0 {
@@ -261,35 +259,35 @@ func TestShownNeedsMoreThanTheStartOfContent(t *testing.T) {
 		return `data: {"type":"content_block_delta","index":0,"delta":{` + members + "}}\n\n"
 	}
 	for name, c := range map[string]struct {
-		dialect              dialect.Dialect
+		format               *Format
 		body                 string
 		began, shown, unseen bool
 	}{
-		"a start":                             {dialect.Anthropic, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
-		"an empty block":                      {dialect.Anthropic, block(`"type":"text","text":""`), false, false, false},
-		"a thought without text or signature": {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
-		"a text":                              {dialect.Anthropic, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
-		"a thought that is only signed":       {dialect.Anthropic, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
-		"a thought":                           {dialect.Anthropic, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
-		"a redacted thought":                  {dialect.Anthropic, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
-		"a tool":                              {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
-		"a tool's arguments":                  {dialect.Anthropic, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
-		"a tool of the backend":               {dialect.Anthropic, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
-		"a role":                              {dialect.OpenAI, reply(`"role":"assistant","content":""`), false, false, false},
-		"a function":                          {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
-		"a function's arguments":              {dialect.OpenAI, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
-		"reasoning":                           {dialect.OpenAI, reply(`"reasoning_content":"a"`), true, true, true},
-		"speech":                              {dialect.OpenAI, reply(`"audio":{"data":"QUJD"}`), true, true, true},
-		"an image":                            {dialect.OpenAI, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
+		"a start":                             {Message, `data: {"type":"message_start","message":{"content":[],"usage":{"input_tokens":1,"output_tokens":1}}}` + "\n\n", false, false, false},
+		"an empty block":                      {Message, block(`"type":"text","text":""`), false, false, false},
+		"a thought without text or signature": {Message, block(`"type":"thinking","thinking":"","signature":""`), false, false, true},
+		"a text":                              {Message, block(`"type":"text","text":""`) + delta(`"type":"text_delta","text":"a"`), true, true, false},
+		"a thought that is only signed":       {Message, block(`"type":"thinking","thinking":"","signature":""`) + delta(`"type":"signature_delta","signature":"abc"`), true, false, true},
+		"a thought":                           {Message, block(`"type":"thinking","thinking":""`) + delta(`"type":"thinking_delta","thinking":"a"`), true, true, true},
+		"a redacted thought":                  {Message, block(`"type":"redacted_thinking","data":"abcd"`), true, false, true},
+		"a tool":                              {Message, block(`"type":"tool_use","id":"a","name":"b","input":{}`), true, false, false},
+		"a tool's arguments":                  {Message, block(`"type":"tool_use","id":"a","name":"b","input":{}`) + delta(`"type":"input_json_delta","partial_json":"{"`), true, true, false},
+		"a tool of the backend":               {Message, block(`"type":"server_tool_use","id":"a","name":"web_search","input":{}`), true, false, true},
+		"a role":                              {Completion, reply(`"role":"assistant","content":""`), false, false, false},
+		"a function":                          {Completion, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":""}}]`), true, false, false},
+		"a function's arguments":              {Completion, reply(`"tool_calls":[{"index":0,"id":"a","function":{"name":"b","arguments":"{}"}}]`), true, true, false},
+		"reasoning":                           {Completion, reply(`"reasoning_content":"a"`), true, true, true},
+		"speech":                              {Completion, reply(`"audio":{"data":"QUJD"}`), true, true, true},
+		"an image":                            {Completion, reply(`"images":[{"image_url":{"url":"data:image/png;base64,QUJD"}}]`), true, true, true},
 	} {
-		r := New(c.dialect, true, "")
+		r := New(c.format, true, "")
 		r.Write([]byte(c.body))
 		if r.Began() != c.began || r.Shown() != c.shown || r.CostsUnseen() != c.unseen {
 			t.Errorf("%s: began %v, shown %v, unseen %v", name, r.Began(), r.Shown(), r.CostsUnseen())
 		}
 		r.Close()
 	}
-	r := New(dialect.Anthropic, true, "br")
+	r := New(Message, true, "br")
 	r.Write([]byte("anything"))
 	if !r.Shown() {
 		t.Error("Shown is false for an unreadable answer")

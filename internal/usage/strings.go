@@ -3,6 +3,7 @@ package usage
 import (
 	"bytes"
 	"encoding/binary"
+	"hash/maphash"
 	"math"
 	"math/bits"
 )
@@ -131,7 +132,12 @@ func (d *document) endToken(word []byte) {
 		r.passes.kind = passKindOf(word)
 	case iterationModel:
 		r.passes.model.set(word)
-	case objectID, itemID, containerID, conversationID, responseStatus:
+	case containerID:
+		if d.report.items != nil && len(word) > 0 {
+			d.report.items.container = maphash.Bytes(containerSeed, word)
+		}
+		d.objectToken(d.place, word)
+	case objectID, itemID, conversationID, responseStatus:
 		d.objectToken(d.place, word)
 	case requestPartType:
 		d.parts.open[d.parts.depth-1].image = string(word) == "image"

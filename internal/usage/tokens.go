@@ -1,7 +1,5 @@
 package usage
 
-import "github.com/caddy-modelgate/modelgate/internal/dialect"
-
 // Tokens is the usage of a call by kind. The kinds are disjoint: each token has one kind,
 // and each kind has its own price.
 type Tokens struct {
@@ -82,9 +80,9 @@ func (f *figures) prefer(own, other figure) figure {
 // may be behind a translating proxy. An included figure may be greater than the figure that
 // includes it, because some vendors do not count reasoning in the output. Then the rest is
 // zero.
-func (f *figures) tokens(d dialect.Dialect) (t Tokens, input, output bool) {
+func (f *figures) tokens(messages bool) (t Tokens, input, output bool) {
 	inputFigure, outputFigure := f.prefer(promptTokens, inputTokens), f.prefer(completionTokens, outputTokens)
-	if d == dialect.Anthropic {
+	if messages {
 		inputFigure, outputFigure = f.prefer(inputTokens, promptTokens), f.prefer(outputTokens, completionTokens)
 	}
 

@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 func TestUsageIsReadInTheFormatsOfBothVendors(t *testing.T) {
@@ -57,9 +55,9 @@ func TestUsageIsReadInTheFormatsOfBothVendors(t *testing.T) {
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			for _, d := range []dialect.Dialect{dialect.Anthropic, dialect.OpenAI} {
+			for _, d := range []*Format{Message, Completion} {
 				want := test.want
-				if d == dialect.OpenAI && test.chat != nil {
+				if d == Completion && test.chat != nil {
 					want = *test.chat
 				}
 				body := `{"usage":` + test.usage + `}`
@@ -69,7 +67,7 @@ func TestUsageIsReadInTheFormatsOfBothVendors(t *testing.T) {
 					}
 					got := read(d, stream, "", []byte(body))
 					if got.Tokens != want || !got.Input || !got.Output {
-						t.Errorf("dialect %d, stream %v: %+v, want %+v", d, stream, got, want)
+						t.Errorf("messages %v, stream %v: %+v, want %+v", d == Message, stream, got, want)
 					}
 				}
 			}
@@ -84,7 +82,7 @@ func TestAFigureThatIsNotACountIsIgnored(t *testing.T) {
 		`"12.0"`, `"1e1"`, `"-1"`, `" 12"`, `"twelve"`, `""`, `"1\u0032"`, `["12"]`,
 	} {
 		body := fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value)
-		got := read(dialect.Anthropic, false, "", []byte(body))
+		got := read(Message, false, "", []byte(body))
 		if got.Input || got.Tokens != (Tokens{Output: 3}) || !got.Finished {
 			t.Errorf("%s: %+v, want no report of the input", value, got)
 		}
@@ -99,7 +97,7 @@ func TestAFigureIsReadInEachNotation(t *testing.T) {
 	} {
 		body := []byte(fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value))
 		for _, size := range []int{len(body), 1} {
-			got := read(dialect.Anthropic, false, "", slices.Collect(slices.Chunk(body, size))...)
+			got := read(Message, false, "", slices.Collect(slices.Chunk(body, size))...)
 			if !got.Input || got.Tokens != (Tokens{Input: want, Output: 3}) || !got.Finished {
 				t.Errorf("%s: %+v, want %d", value, got, want)
 			}
@@ -123,7 +121,7 @@ func TestALaterReportDoesNotReduceFigures(t *testing.T) {
 		"less, incomplete": {event(`"input_tokens":5,"output_tokens":9`) + "data: {\"usage\":{\"input_tokens\":1,\"output_to", Tokens{Input: 5, Output: 9}},
 		"less, malformed":  {event(`"input_tokens":5,"output_tokens":9`) + "data: {\"usage\":{\"input_tokens\":1,]\n\n", Tokens{Input: 5, Output: 9}},
 	} {
-		if got := read(dialect.Anthropic, true, "", []byte(c.stream)); got.Tokens != c.want {
+		if got := read(Message, true, "", []byte(c.stream)); got.Tokens != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got.Tokens, c.want)
 		}
 	}
@@ -133,7 +131,7 @@ func TestAFigureIsLimitedTo2To53(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{"9007199254740993", "18446744073709551616", strings.Repeat("9", 5000)} {
 		body := fmt.Sprintf(`{"usage":{"prompt_tokens":%s,"completion_tokens":3}}`, value)
-		got := read(dialect.OpenAI, false, "", []byte(body))
+		got := read(Completion, false, "", []byte(body))
 		if !got.Input || got.Tokens.Input != maxFigure {
 			t.Errorf("%.20s: input %d, want 2^53", value, got.Tokens.Input)
 		}
@@ -152,7 +150,7 @@ func TestUsageIsOnlyReadFromKnownMembers(t *testing.T) {
 		`{"usage":null}`, `{"usage":[]}`, `{"usage":"input_tokens"}`,
 		`{"input_tokens":9,"output_tokens":9}`,
 	} {
-		for _, d := range []dialect.Dialect{dialect.Anthropic, dialect.OpenAI} {
+		for _, d := range []*Format{Message, Completion} {
 			if got := read(d, false, "", []byte(body)); got.Input || got.Output || got.Tokens != (Tokens{}) {
 				t.Errorf("%s: %+v, want no usage", body, got.Tokens)
 			}

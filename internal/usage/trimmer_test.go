@@ -8,15 +8,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // trim returns what a Trimmer writes for a stream in the given parts.
 func trim(t testing.TB, parts ...[]byte) string {
 	t.Helper()
 	var out bytes.Buffer
-	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
+	trimmer := NewTrimmer(New(Completion, true, ""), &out)
 	for _, p := range parts {
 		scratch := slices.Clone(p)
 		if n, err := trimmer.Write(scratch); n != len(p) || err != nil {
@@ -108,10 +106,10 @@ func TestOnlyTheUsageChunkIsRemoved(t *testing.T) {
 func TestTheReaderReadsTheRemovedChunk(t *testing.T) {
 	t.Parallel()
 	body := readAnswer(t, "chat_text.sse")
-	want := read(dialect.OpenAI, true, "", body)
+	want := read(Completion, true, "", body)
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 50 {
-		r := New(dialect.OpenAI, true, "")
+		r := New(Completion, true, "")
 		var out bytes.Buffer
 		trimmer := NewTrimmer(r, &out)
 		for _, p := range randomParts(body, random) {
@@ -153,7 +151,7 @@ func TestALongEventIsNotBuffered(t *testing.T) {
 	}
 
 	var out bytes.Buffer
-	trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), &out)
+	trimmer := NewTrimmer(New(Completion, true, ""), &out)
 	for range 10 {
 		trimmer.Write(bytes.Repeat([]byte{'x'}, maxBuffered/2))
 		if cap(trimmer.buffer) > 2*maxBuffered {
@@ -181,7 +179,7 @@ func (w *writes) Write(p []byte) (int, error) {
 func TestCompleteEventsAreWrittenAtOnce(t *testing.T) {
 	t.Parallel()
 	var w writes
-	NewTrimmer(New(dialect.OpenAI, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
+	NewTrimmer(New(Completion, true, ""), &w).Write([]byte(strings.Repeat(contentChunk+"\n\n", 20)))
 	if w.calls != 1 {
 		t.Errorf("%d writes", w.calls)
 	}
@@ -189,7 +187,7 @@ func TestCompleteEventsAreWrittenAtOnce(t *testing.T) {
 
 func TestTheReaderContinuesAfterAFailedWrite(t *testing.T) {
 	t.Parallel()
-	r := New(dialect.OpenAI, true, "")
+	r := New(Completion, true, "")
 	trimmer := NewTrimmer(r, &writes{fail: 1})
 	_, err := trimmer.Write([]byte(contentChunk + "\n\n" + usageChunk + "\n\n" + contentChunk + "\n\n"))
 	if !errors.Is(err, io.ErrClosedPipe) || !errors.Is(trimmer.Close(), io.ErrClosedPipe) {
@@ -203,12 +201,12 @@ func TestTheReaderContinuesAfterAFailedWrite(t *testing.T) {
 func TestOtherAnswersAreWrittenUnchanged(t *testing.T) {
 	t.Parallel()
 	for in, readers := range map[string][]*Reader{
-		usageChunk + "\n\n":                  {New(dialect.OpenAI, true, "br"), New(dialect.OpenAI, true, "gzip")},
-		"\n\n " + usageChunk[len("data: "):]: {New(dialect.OpenAI, false, "")},
-		"dat":                                {New(dialect.OpenAI, false, "")},
-		"retry later":                        {New(dialect.OpenAI, false, "")},
-		"\r\n\n":                             {New(dialect.OpenAI, false, "")},
-		"<html>" + usageChunk + "\n\n" + "</html>": {New(dialect.OpenAI, false, "")},
+		usageChunk + "\n\n":                  {New(Completion, true, "br"), New(Completion, true, "gzip")},
+		"\n\n " + usageChunk[len("data: "):]: {New(Completion, false, "")},
+		"dat":                                {New(Completion, false, "")},
+		"retry later":                        {New(Completion, false, "")},
+		"\r\n\n":                             {New(Completion, false, "")},
+		"<html>" + usageChunk + "\n\n" + "</html>": {New(Completion, false, "")},
 	} {
 		for _, r := range readers {
 			var out bytes.Buffer
@@ -235,7 +233,7 @@ func TestAStreamIsDetectedByItsBeginning(t *testing.T) {
 		in := prefix + chunk + usageChunk + "\n\n"
 		for _, size := range []int{len(in), 1, 2, 5} {
 			var out bytes.Buffer
-			r := New(dialect.OpenAI, false, "")
+			r := New(Completion, false, "")
 			trimmer := NewTrimmer(r, &out)
 			for p := range slices.Chunk([]byte(in), size) {
 				trimmer.Write(p)
@@ -258,7 +256,7 @@ func TestALongLineIsNotStored(t *testing.T) {
 	allocated := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for range b.N {
-			trimmer := NewTrimmer(New(dialect.OpenAI, true, ""), io.Discard)
+			trimmer := NewTrimmer(New(Completion, true, ""), io.Discard)
 			trimmer.Write(head)
 			for n := len(head); n < MaxLine-len(part); n += len(part) {
 				trimmer.Write(part)

@@ -1,10 +1,6 @@
 package usage
 
-import (
-	"slices"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
-)
+import "slices"
 
 // Report is the usage that an answer reports.
 type Report struct {
@@ -142,9 +138,7 @@ func (r *report) setToolUses(n int64) {
 // endBlock counts a content block that ended, if it is the use of a tool.
 func (r *report) endBlock() {
 	if r.inServerTool {
-		if use := useOf(&r.itemsOf().ended, r.tool.bytes(), true); use != nil {
-			use.Uses++
-		}
+		r.itemsOf().ended.add(r.tool.bytes())
 	}
 }
 
@@ -171,7 +165,7 @@ func (r *report) toolUses(final bool) []ToolUse {
 	if final && r.counted && !r.isResponse() || r.items == nil {
 		return list
 	}
-	for _, started := range slices.Concat(r.items.ended, r.items.listed) {
+	for _, started := range slices.Concat(r.items.ended.tools, r.items.listed.tools) {
 		if use := useOf(&list, []byte(started.Name), true); use != nil {
 			use.Uses = max(use.Uses, started.Uses)
 		}
@@ -243,7 +237,7 @@ func sumOf(list []Pass) (sum int64) {
 // to the last pass of its kind, so that none are lost.
 func (p *passes) close() {
 	p.open = false
-	tokens, _, _ := p.figures.tokens(dialect.Anthropic)
+	tokens, _, _ := p.figures.tokens(true)
 	pass := Pass{p.kind, p.model.String(), tokens}
 	if len(p.list) < maxPasses {
 		p.list = append(p.list, pass)

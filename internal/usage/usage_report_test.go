@@ -6,12 +6,10 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-
-	"github.com/caddy-modelgate/modelgate/internal/dialect"
 )
 
 // reportOf reads an answer at once and byte by byte, and returns the report.
-func reportOf(t *testing.T, d dialect.Dialect, stream bool, body string) Report {
+func reportOf(t *testing.T, d *Format, stream bool, body string) Report {
 	t.Helper()
 	var reports []Report
 	for _, size := range []int{len(body), 1} {
@@ -45,28 +43,28 @@ func TestTheReportHasAllThatDecidesThePrice(t *testing.T) {
 	reported := Tokens{Input: 10, Output: 5}
 	const search = `data: {"type":"content_block_start","content_block":{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{}}}` + "\n\n"
 	for name, c := range map[string]struct {
-		dialect dialect.Dialect
-		body    string
-		want    Report
+		format *Format
+		body   string
+		want   Report
 	}{
-		"only tokens": {dialect.Anthropic, message(``), Report{Tokens: reported, CountsTools: true}},
+		"only tokens": {Message, message(``), Report{Tokens: reported, CountsTools: true}},
 		"nulls": {
-			dialect.Anthropic, message(`,"service_tier":null,"speed":null,"inference_geo":null,"server_tool_use":null,"iterations":null`),
+			Message, message(`,"service_tier":null,"speed":null,"inference_geo":null,"server_tool_use":null,"iterations":null`),
 			Report{Tokens: reported, CountsTools: true},
 		},
-		"a tier":      {dialect.Anthropic, message(`,` + service), Report{Tokens: reported, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
-		"in a stream": {dialect.Anthropic, start(`,`+service) + delta(``), Report{Tokens: reported, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
+		"a tier":      {Message, message(`,` + service), Report{Tokens: reported, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
+		"in a stream": {Message, start(`,`+service) + delta(``), Report{Tokens: reported, Tier: "priority", Speed: "fast", Geo: "us", CountsTools: true}},
 		"tools": {
-			dialect.Anthropic, message(`,"server_tool_use":{"web_search_requests":3,"web_fetch_requests":0}`),
+			Message, message(`,"server_tool_use":{"web_search_requests":3,"web_fetch_requests":0}`),
 			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 3}}},
 		},
 		"tools, the last number": {
-			dialect.Anthropic, start(`,"server_tool_use":{"web_search_requests":0}`) +
+			Message, start(`,"server_tool_use":{"web_search_requests":0}`) +
 				delta(`,"server_tool_use":{"web_search_requests":1}`) + delta(`,"server_tool_use":{"web_search_requests":2,"x_requests":1}`),
 			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 2}, {"x", 1}}},
 		},
 		"passes": {
-			dialect.Anthropic, message(`,"iterations":[{"type":"compaction","input_tokens":180,"output_tokens":7},` +
+			Message, message(`,"iterations":[{"type":"compaction","input_tokens":180,"output_tokens":7},` +
 				`{"type":"message","model":"m","input_tokens":10,"output_tokens":5,"cache_creation":{"ephemeral_1h_input_tokens":2}},` +
 				`{"type":"advisor_message","model":"claude-sage-1","input_tokens":100,"cache_read_input_tokens":40,"output_tokens":9,"service_tier":"batch"},` +
 				`{"type":"fallback_message","model":"b","input_tokens":1,"output_tokens":2},{"type":"new","input_tokens":3}],` + service),
@@ -82,7 +80,7 @@ func TestTheReportHasAllThatDecidesThePrice(t *testing.T) {
 			},
 		},
 		"two lists of passes": {
-			dialect.Anthropic, start(``) + delta(`,"iterations":[{"type":"compaction","input_tokens":1}]`) +
+			Message, start(``) + delta(`,"iterations":[{"type":"compaction","input_tokens":1}]`) +
 				delta(`,"iterations":[{"type":"compaction","input_tokens":1},{"type":"message","input_tokens":10,"output_tokens":5}]`),
 			Report{
 				Tokens: reported, CountsTools: true,
@@ -90,28 +88,28 @@ func TestTheReportHasAllThatDecidesThePrice(t *testing.T) {
 			},
 		},
 		"tools of an incomplete stream": {
-			dialect.Anthropic, start(`,"server_tool_use":{"web_search_requests":0}`) + search + search +
+			Message, start(`,"server_tool_use":{"web_search_requests":0}`) + search + search +
 				`data: {"type":"content_block_start","content_block":{"type":"tool_use","name":"web_search","input":{}}}` + "\n\n",
 			Report{Tokens: Tokens{Input: 10, Output: 1}, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
 		},
 		"tools that failed": {
-			dialect.Anthropic, start(``) + search + search + delta(`,"server_tool_use":{"web_search_requests":1}`),
+			Message, start(``) + search + search + delta(`,"server_tool_use":{"web_search_requests":1}`),
 			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"tools that no report counts": {
-			dialect.Anthropic, start(``) + search + search + delta(``),
+			Message, start(``) + search + search + delta(``),
 			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 2}}},
 		},
 		"tools that no report counts, in one text": {
-			dialect.Anthropic, strings.Replace(message(`,"server_tool_use":null`), `"content":[`, `"content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}},`, 1),
+			Message, strings.Replace(message(`,"server_tool_use":null`), `"content":[`, `"content":[{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"q"}},`, 1),
 			Report{Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"an incomplete list": {
-			dialect.Anthropic, start(``) + `data: {"usage":{"iterations":[{"type":"compaction","input_tokens":7` + "\n\n" + delta(``),
+			Message, start(``) + `data: {"usage":{"iterations":[{"type":"compaction","input_tokens":7` + "\n\n" + delta(``),
 			Report{Tokens: reported, CountsTools: true},
 		},
 		"chat": {
-			dialect.OpenAI, `{"model":"gpt","service_tier":"flex","choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":100,"completion_tokens":50,` +
+			Completion, `{"model":"gpt","service_tier":"flex","choices":[{"message":{"content":"a"}}],"usage":{"prompt_tokens":100,"completion_tokens":50,` +
 				`"prompt_tokens_details":{"cached_tokens":20,"audio_tokens":30,"image_tokens":10,"text_tokens":60},` +
 				`"completion_tokens_details":{"reasoning_tokens":5,"audio_tokens":25,"image_tokens":1,"text_tokens":19}}}`,
 			Report{Tier: "flex", Tokens: Tokens{
@@ -119,25 +117,25 @@ func TestTheReportHasAllThatDecidesThePrice(t *testing.T) {
 			}},
 		},
 		"cached audio": {
-			dialect.OpenAI, `{"choices":[],"usage":{"input_tokens":100,"input_token_details":{"cached_tokens":60,"audio_tokens":50,"cached_tokens_details":{"audio_tokens":45}}}}`,
+			Completion, `{"choices":[],"usage":{"input_tokens":100,"input_token_details":{"cached_tokens":60,"audio_tokens":50,"cached_tokens_details":{"audio_tokens":45}}}}`,
 			Report{Tokens: Tokens{Input: 35, CacheRead: 60, AudioInput: 5}},
 		},
 		"audio that may be cached": {
-			dialect.OpenAI, `{"choices":[],"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60,"audio_tokens":50}}}`,
+			Completion, `{"choices":[],"usage":{"prompt_tokens":100,"prompt_tokens_details":{"cached_tokens":60,"audio_tokens":50}}}`,
 			Report{Tokens: Tokens{CacheRead: 60, AudioInput: 40}},
 		},
 		"chat chunks": {
-			dialect.OpenAI, `data: {"model":"gpt","service_tier":"auto","choices":[{"delta":{"content":"a"}}]}` + "\n\n" +
+			Completion, `data: {"model":"gpt","service_tier":"auto","choices":[{"delta":{"content":"a"}}]}` + "\n\n" +
 				`data: {"model":"gpt","service_tier":"default","choices":[],"usage":{"prompt_tokens":10,"completion_tokens":5,"server_tool_use":{"web_search_requests":1}}}` + "\n\n",
 			Report{Tier: "default", Tokens: reported, CountsTools: true, Tools: []ToolUse{{"web_search", 1}}},
 		},
 		"a tier that is too long": {
-			dialect.Anthropic, message(`,"service_tier":"` + strings.Repeat("x", 50) + `"`),
+			Message, message(`,"service_tier":"` + strings.Repeat("x", 50) + `"`),
 			Report{Tokens: reported, Tier: strings.Repeat("x", 48), CountsTools: true},
 		},
 	} {
-		got := reportOf(t, c.dialect, !strings.HasPrefix(c.body, "{"), c.body)
-		if c.dialect == dialect.Anthropic && got.Model.String() != "claude-opus-5-20260101" {
+		got := reportOf(t, c.format, !strings.HasPrefix(c.body, "{"), c.body)
+		if c.format == Message && got.Model.String() != "claude-opus-5-20260101" {
 			t.Errorf("%s: model %q", name, got.Model)
 		}
 		got.Model, got.Input, got.Output = Name{}, false, false
@@ -169,7 +167,7 @@ func TestARefusalBeforeAnyOutputIsDeclined(t *testing.T) {
 		"another stop reason":    {`{"type":"message","content":[],"stop_reason":"end_turn","usage":{"input_tokens":10,"output_tokens":1}}`, false},
 		"no stop reason":         {`{"type":"message","content":[],"stop_reason":null,"usage":{"input_tokens":10}}`, false},
 	} {
-		report := reportOf(t, dialect.Anthropic, !strings.HasPrefix(c.body, "{"), c.body)
+		report := reportOf(t, Message, !strings.HasPrefix(c.body, "{"), c.body)
 		o := Outcome{Ended: Complete, Began: true, Tokens: report.Tokens, Input: true, Output: true, Declined: report.Declined}
 		if _, basis := o.Bill(); report.Declined != c.declined || (basis == None) != c.declined {
 			t.Errorf("%s: declined %v, basis %s", name, report.Declined, basis)
@@ -189,7 +187,7 @@ func TestTheSizeOfAReportIsBounded(t *testing.T) {
 		b.WriteString(`,{"type":"advisor_message","input_tokens":9007199254740992}`)
 	}
 	b.WriteString(`]}}`)
-	r := New(dialect.Anthropic, false, "")
+	r := New(Message, false, "")
 	r.Write([]byte(b.String()))
 	r.Close()
 	report := r.Report()
@@ -206,14 +204,14 @@ func TestAShorterListOfPassesIsIgnored(t *testing.T) {
 	event := func(passes string) string { return `data: {"usage":{"iterations":[` + passes + "]}}\n\n" }
 	const one, two = `{"type":"compaction","input_tokens":5}`, `{"type":"compaction","input_tokens":7},{"type":"message","output_tokens":2}`
 	for stream, want := range map[string]int64{event(one): 5, event(one) + event(two): 7, event(two) + event(one): 7, event(two) + event("") + event(one): 7} {
-		if report := reportOf(t, dialect.Anthropic, true, stream); report.All().Input != want {
+		if report := reportOf(t, Message, true, stream); report.All().Input != want {
 			t.Errorf("%s: %+v, want %d", stream, report.Passes, want)
 		}
 	}
 }
 
 func TestReadingAUsualReportDoesNotAllocate(t *testing.T) {
-	r := New(dialect.Anthropic, true, "")
+	r := New(Message, true, "")
 	defer r.Close()
 	body := []byte(`data: {"type":"message_start","message":{"model":"claude-opus-5","usage":{"input_tokens":10,"service_tier":"standard","inference_geo":"global"}}}` + "\n\n" +
 		`data: {"type":"message_delta","usage":{"output_tokens":5,"server_tool_use":{"web_search_requests":0}}}` + "\n\n")
