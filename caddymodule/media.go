@@ -28,6 +28,10 @@ type Media struct {
 	// The directory of the files. Default: `<directory of the store>.media`.
 	Path string `json:"path,omitempty"`
 
+	// Whether all gateways that share the store reach the same directory, for instance over
+	// NFS. A store that is shared needs it. Default: false.
+	Shared bool `json:"shared,omitempty"`
+
 	// The bucket of the files, instead of a directory.
 	S3 *S3 `json:"s3,omitempty"`
 
@@ -151,6 +155,9 @@ func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 		if err := settings.Resolve("path", &m.Path); err != nil {
 			return err
 		}
+		if shared, ok := opener.(storage.Sharer); ok && shared.Shared() && !m.Shared {
+			return errors.New("path: the gateways of the store must reach the same files; add the word shared if they all have this directory, or use s3")
+		}
 		m.place = media.Dir(m.Path, 0)
 		return nil
 	}
@@ -177,6 +184,7 @@ func (a *App) refuseBytes() error {
 //
 //	media [off] {
 //		path     <directory>
+//		shared
 //		max_file <size>
 //		base_url <url>
 //		allow    <host>:<port>|<prefix>/<bits>:<port>...
@@ -202,6 +210,7 @@ func (m *Media) unmarshalCaddyfile(d *caddyfile.Dispenser) error {
 	}
 	return settings.Block(d, map[string]settings.Reader{
 		"path":     settings.One(settings.Text(&m.Path)),
+		"shared":   settings.Flag(&m.Shared),
 		"max_file": settings.Then(settings.Size(&m.MaxFile), func() error { return media.Config{MaxFile: m.MaxFile}.Validate() }),
 		"base_url": settings.Checked(&m.BaseURL, validateBaseURL),
 		"allow":    settings.Into(&m.Allow, allowed),

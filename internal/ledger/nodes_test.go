@@ -402,7 +402,7 @@ func TestPurchasesOfNodesAtOnce(t *testing.T) {
 		key                    func(node int) string
 		bought, replayed, poor int64
 	}{
-		"with one key":       {func(int) string { return "k" }, 1, 2, 0},
+		"with one key":        {func(int) string { return "k" }, 1, 2, 0},
 		"with their own keys": {func(node int) string { return fmt.Sprint(node) }, 1, 0, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -116,7 +116,7 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 			case errors.Is(err, storage.ErrUnreadable):
 			case err != nil:
 				return err
-			case o.Job.Epoch == epoch:
+			case o.Job.Epoch == epoch || o.Job.Epoch == s.store.Epoch() && !s.polls(o.ID): // an earlier attempt failed in the middle
 				left = append(left, o.ID)
 			}
 		}
@@ -130,7 +130,7 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 		err := s.store.Update(ctx, func(t storage.Txn) error {
 			mine = nil
 			before, err := objects.Get(t, hashOf(id))
-			if err != nil || before == nil || before.Job == nil || before.Job.Epoch != epoch {
+			if err != nil || before == nil || before.Job == nil || before.Job.Epoch != epoch && before.Job.Epoch != s.store.Epoch() {
 				return err // another node has taken it over
 			}
 			after, job := *before, *before.Job
@@ -147,6 +147,13 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 		}
 	}
 	return nil
+}
+
+// polls reports whether this process polls a job.
+func (s *Objects) polls(id string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.jobs[id] != nil
 }
 
 // resume reserves the money of a job again.
