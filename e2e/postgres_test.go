@@ -67,6 +67,29 @@ func (g *gateway) awaitKey(key string) {
 	}
 }
 
+// awaitLive waits until so many gateways of the store live.
+func (g *gateway) awaitLive(n int) {
+	g.t.Helper()
+	var live int
+	for deadline := time.Now().Add(waitLimit); live != n; {
+		var list struct {
+			Items []struct {
+				State string `json:"state"`
+			} `json:"items"`
+		}
+		g.mustGet("/modelgate/nodes", &list)
+		live = 0
+		for _, node := range list.Items {
+			if node.State == "live" {
+				live++
+			}
+		}
+		if time.Now().After(deadline) {
+			g.t.Fatalf("%d gateways live, want %d", live, n)
+		}
+	}
+}
+
 // workloads returns one workload for each gateway.
 func workloads(t *testing.T, nodes []*gateway, scripts *scriptSet) (all []*workload) {
 	t.Helper()
@@ -116,7 +139,7 @@ func TestAKilledGatewayLosesNothingThatTheOthersDoNotHave(t *testing.T) {
 	}
 
 	all[1].moveTo(nodes[2])
-	nodes[2].process.await("ended a node that was silent")
+	nodes[0].awaitLive(2)
 	nodes[0].verify()
 	bound := all[1].maxLoss(killed)
 	for i, m := range all {
