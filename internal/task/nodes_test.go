@@ -2,6 +2,7 @@ package task
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"net/http"
 	"sync"
@@ -359,17 +360,20 @@ func TestNodesShareTheTasksOfABackend(t *testing.T) {
 }
 
 // TestANodeLeavesTasksOfOtherBackendsAlone sweeps at a node that does not have the backend.
-func TestANodeLeavesTasksOfOtherBackendsAlone(t *testing.T) {
-	t.Parallel()
+var taskLong = flag.Bool("task.long", false, "run the test of nodes that lasts the whole life of a job")
+
+// TestANodeWithoutTheBackendEndsNoTaskOfAnotherNode lasts the life of a job, with four beats a second.
+func TestANodeWithoutTheBackendEndsNoTaskOfAnotherNode(t *testing.T) {
+	if !*taskLong {
+		t.Skip("no -task.long")
+	}
 	synctest.Test(t, func(t *testing.T) {
-		nodes, _ := startNodes(t, 3, nil)
+		nodes, _ := startNodes(t, 2, nil)
 		task := nodes[1].mustSubmit(video())
-		for _, i := range []int{0, 2} {
-			if err := nodes[i].Serve(Config{}); err != nil {
-				t.Fatal(err)
-			}
+		if err := nodes[0].Serve(Config{}); err != nil {
+			t.Fatal(err)
 		}
-		nodes[0].sleep(backends24h)
+		nodes[0].sleep(record.JobLife + time.Minute)
 		for range 10 {
 			if err := nodes[0].Sweep(t.Context()); err != nil {
 				t.Fatal(err)
@@ -378,6 +382,18 @@ func TestANodeLeavesTasksOfOtherBackendsAlone(t *testing.T) {
 		}
 		if rec := nodes[0].record(task.ID); rec.Failure == nil || rec.WatchUntil == 0 && rec.Failure.Message == "" {
 			t.Errorf("the task has not ended at its node: %+v", rec)
+		}
+	})
+}
+
+func TestANodeLeavesTasksOfOtherBackendsAlone(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		nodes, _ := startNodes(t, 3, nil)
+		for _, i := range []int{0, 2} {
+			if err := nodes[i].Serve(Config{}); err != nil {
+				t.Fatal(err)
+			}
 		}
 		second := nodes[1].mustSubmit(video())
 		if _, err := nodes[0].CancelAs(t.Context(), "operator", record.Anyone, second.ID); err == nil {
@@ -392,9 +408,6 @@ func TestANodeLeavesTasksOfOtherBackendsAlone(t *testing.T) {
 		}
 	})
 }
-
-// backends24h is longer than a job may take.
-const backends24h = record.JobLife + time.Minute
 
 // TestADeletedTaskIsHiddenAtOtherNodes deletes a task that another node has in its cache.
 func TestADeletedTaskIsHiddenAtOtherNodes(t *testing.T) {
