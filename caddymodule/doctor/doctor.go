@@ -24,7 +24,7 @@ type Finding struct {
 // of the admin endpoint if the configuration names none, and env knows variables of the server.
 func Examine(config any, admin string, env Environment) []Finding {
 	findings := append(make([]Finding, 0, 8), checkAdmin(config, admin)...)
-	for _, check := range []func(any) []Finding{checkTrustedProxies, checkLogs, checkExit, checkBlocks, checkPrices, checkRouting, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
+	for _, check := range []func(any) []Finding{checkTrustedProxies, checkLogs, checkExit, checkBlocks, checkPrices, checkRouting, checkStored, checkPayments, checkBaseURL, checkSessions, checkPasskeys, checkSecrets, checkTasks, checkMedia} {
 		findings = append(findings, check(config)...)
 	}
 	return append(findings, checkEnvironment(config, env)...)

@@ -91,6 +91,10 @@ func TestTheDoctorReportsDangerousAndBrokenConfigurations(t *testing.T) {
 		"a model without a price": {
 			selling(secure, "models a-1 b"), []string{"warning apps.http.servers.srv0.routes[0].handle[0].models: b is listed but has no price"},
 		},
+		"stored objects and no route without a model": {
+			"{\n" + closed + filtered + "modelgate {\n state own\n}\n}\nhttp://:8080 {\n modelgate_openai {\n@a modelgate_model a-*\nrespond @a yes\n}\n modelgate_openai {\n state off\n@b modelgate_model b-*\nrespond @b yes\n}\n modelgate_openai {\nrespond yes\n}\n}\n",
+			[]string{"warning apps.http.servers.srv0.routes[0].handle[0].routes: state is own, but no route takes POST /v1/conversations"},
+		},
 		"an alias of a routed model, and a fallback": {
 			only(secure+"alias b a-1\nalias c a-2", "fallback a-1 c on dial\n@a modelgate_model b a-2\nrespond @a yes"), nil,
 		},

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -91,7 +92,8 @@ type block struct {
 	listed  []catalog.Pattern // by the word models
 	matched []catalog.Pattern // that its routes match; aliases are replaced by their models
 
-	fallbacks any // its word fallbacks
+	fallbacks any  // its word fallbacks
+	own       bool // users may name the objects that the vendor keeps for them
 }
 
 // blocksOf returns the directives of model calls.
@@ -105,9 +107,12 @@ func blocksOf(config any) (blocks []block) {
 		}
 		return list
 	}
+	everywhere, _ := at(config, "apps", "modelgate", "state").(string)
 	walk(config, "", func(path string, object map[string]any) {
 		if handler, _ := object["handler"].(string); slices.Contains(callHandlers, handler) {
+			state, _ := object["state"].(string)
 			blocks = append(blocks, block{
+				own:  caddymodule.VendorState(cmp.Or(state, everywhere)) == caddymodule.StateOwn,
 				path: path, media: handler == "modelgate_openai",
 				listed: resolve(patterns(object["models"])), matched: resolve(matchedPatterns(object["routes"])), fallbacks: object["fallbacks"],
 			})

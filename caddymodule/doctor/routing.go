@@ -18,6 +18,21 @@ func aliasesOf(config any) (aliases map[string]string) {
 	return aliases
 }
 
+// checkStored searches for blocks whose users can name conversations but cannot create any: that
+// call has no model.
+func checkStored(config any) (findings []Finding) {
+	for _, b := range blocksOf(config) {
+		if b.media && b.own && !slices.Contains(b.matched, "*") {
+			findings = append(findings, Finding{
+				"warning", b.path + ".routes",
+				"state is own, but no route takes POST /v1/conversations, which has no model: it returns 404",
+				"add a route without modelgate_model to this block, or with modelgate_model *",
+			})
+		}
+	}
+	return findings
+}
+
 // checkRouting searches for aliases and fallbacks whose models no route takes.
 func checkRouting(config any) (findings []Finding) {
 	aliases := aliasesOf(config)
