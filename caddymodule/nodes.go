@@ -56,7 +56,7 @@ func (rt *Runtime) follow() {
 			return errors.Join(rt.Directory.Told(ctx, topics), rt.Tasks.Told(ctx, topics))
 		},
 		Ended: func(ctx context.Context, epoch int64) error {
-			return errors.Join(rt.Ledger.EndEpoch(ctx, epoch), rt.Rates.EndEpoch(ctx, epoch), rt.Tasks.EndEpoch(ctx, epoch), rt.Objects.EndEpoch(ctx, epoch))
+			return errors.Join(rt.Ledger.EndEpoch(ctx, epoch), rt.Objects.EndEpoch(ctx, epoch), rt.Tasks.EndEpoch(ctx, epoch), rt.Rates.EndEpoch(ctx, epoch))
 		},
 	})
 }

@@ -65,7 +65,8 @@ type Runtime struct {
 	backlogs backlogCache
 	usable   usable // the last checks of backends
 
-	announcing sync.Once  // of the setup code
+	announcing sync.Mutex // held while the setup code is drawn
+	announced  bool       // no setup code is drawn again; protected by announcing
 	rotating   sync.Mutex // held while the master key changes
 
 	probe struct {
@@ -217,6 +218,9 @@ func (rt *Runtime) sweep() {
 		case <-rt.life.Done():
 			return
 		case <-tick.C:
+			if app := rt.adopted.Load(); rt.Store.Shared() && app != nil && app.console.served {
+				rt.announceSetup(rt.life) // the node that has logged the code may have ended
+			}
 			rt.Ledger.Sweep() // the memory of this process; the rest is about the store, and right if two nodes do it
 			if !rt.Store.Leads() {
 				continue

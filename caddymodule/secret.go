@@ -64,21 +64,25 @@ func (keys masterKeys) open(ctx context.Context, store *storage.Store, opener st
 	return seal.FromFile(ctx, store, path)
 }
 
-// announceSetup logs the one-time code that creates the first administrator,
-// once each time the store is opened, while there is no administrator. It is the
-// only secret in a log. Without it, the first caller could become the
-// administrator.
+// announceSetup logs the one-time code that creates the first administrator, once each time the
+// store is opened, while there is no administrator. It is the only secret in a log. Without it, the
+// first caller could become the administrator. A node of a shared store logs none while another
+// one that has logged it lives.
 func (rt *Runtime) announceSetup(ctx context.Context) {
-	rt.announcing.Do(func() {
-		code, err := rt.Directory.SetupCode(ctx)
-		switch {
-		case err != nil:
-			rt.logger.Error("cannot create the code for the first administrator", zap.Error(err))
-		case code != "":
-			rt.logger.Info("there is no administrator yet; create one with this one-time code at /console/setup, or by POST /api/setup {code, username, password}",
-				zap.String("code", code.Reveal()))
-		}
-	})
+	rt.announcing.Lock()
+	defer rt.announcing.Unlock()
+	if rt.announced {
+		return
+	}
+	code, err := rt.Directory.SetupCode(ctx)
+	rt.announced = code != "" || !rt.Store.Shared()
+	switch {
+	case err != nil:
+		rt.logger.Error("cannot create the code for the first administrator", zap.Error(err))
+	case code != "":
+		rt.logger.Info("there is no administrator yet; create one with this one-time code at /console/setup, or by POST /api/setup {code, username, password}",
+			zap.String("code", code.Reveal()))
+	}
 }
 
 // KeyRotation is the result of a rotation of the master key.

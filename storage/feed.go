@@ -37,17 +37,29 @@ func (s *Store) Tell(t Txn, topic string) error {
 // maxTopics is how many rows of the feed are read at once.
 const maxTopics = 1000
 
-// readFeed returns the topics after a position and the position of the last one.
+// readFeed returns the topics after a position and the position of the last one. It returns
+// ErrFenced if rows are missing, because they are too old or the store has lost its history: the
+// node must load everything anew.
 func readFeed(r Reader, position int64) (topics []string, last int64, err error) {
+	head, err := getNumber(r, feedHeadKey)
+	if err != nil {
+		return nil, position, err
+	}
 	last = position
 	_, hi := Below("feed", "at")
 	var damaged error
 	err = r.Scan(feedKey(position+1), hi, func(key, val []byte) bool {
-		topics = append(topics, string(val))
-		last, damaged = decodeNumber(key[len(key)-8:])
-		return damaged == nil && len(topics) < maxTopics
+		var at int64
+		if at, damaged = decodeNumber(key[len(key)-8:]); damaged != nil || at != last+1 {
+			return false
+		}
+		topics, last = append(topics, string(val)), at
+		return len(topics) < maxTopics
 	})
-	return topics, last, errors.Join(err, damaged)
+	if err = errors.Join(err, damaged); err == nil && last != head && len(topics) < maxTopics {
+		err = fmt.Errorf("%w: the feed has no rows from %d to %d", ErrFenced, last+1, head)
+	}
+	return topics, last, err
 }
 
 // seenPause is the time between two looks of WaitUntilSeen.

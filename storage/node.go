@@ -68,6 +68,7 @@ type membership struct {
 	follower atomic.Pointer[Follower]
 	position int64           // in the feed; used by the goroutine that beats
 	sights   map[int64]sight // of other nodes; likewise
+	looked   time.Time       // when they were looked at last; likewise
 	live     atomic.Pointer[[]Node]
 
 	clearing sync.WaitGroup
@@ -250,13 +251,13 @@ func (m *membership) count(t Txn) error {
 }
 
 // outcome finds out whether the batch in doubt was committed. It returns nil if it was,
-// ErrUnreachable if nothing happened, and ErrFenced if the epoch has ended or nothing can be
-// found out: then this node must not go on.
+// ErrUnreachable if nothing happened, and ErrFenced if the epoch has ended. While the engine cannot
+// be reached nobody can end the epoch, so it asks until there is an answer, or the store closes.
 func (m *membership) outcome(cause error) error {
 	m.store.count(func(stats *Stats) { stats.Unknown++ })
 	m.store.log.Warn("commit outcome unknown", zap.Error(cause))
-	for deadline := time.Now().Add(endAfter); time.Now().Before(deadline); time.Sleep(outcomePause) {
-		ctx, cancel := context.WithDeadline(context.Background(), deadline)
+	for {
+		ctx, cancel := context.WithTimeout(context.Background(), endAfter)
 		var have []byte
 		err := m.store.engine.Update(ctx, func(t Txn) error {
 			val, err := t.Get(fenceKey(m.self.Epoch))
@@ -269,12 +270,16 @@ func (m *membership) outcome(cause error) error {
 		case bytes.Equal(have, m.fence(m.batch+1)):
 			return nil
 		case bytes.Equal(have, m.fence(m.batch)):
-			return fmt.Errorf("%w: %w", ErrUnreachable, cause)
+			return fmt.Errorf("%w: a commit did not happen: %v", ErrUnreachable, cause) //nolint:errorlint // its outcome is known now
 		default:
 			return fmt.Errorf("%w: epoch %d has ended", ErrFenced, m.self.Epoch)
 		}
+		select {
+		case <-time.After(outcomePause):
+		case <-m.store.closing.Done():
+			return cause
+		}
 	}
-	return fmt.Errorf("%w: the outcome of a commit cannot be found out: %w", ErrFenced, cause)
 }
 
 // ready returns an error if the node must not admit calls.

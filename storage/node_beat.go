@@ -21,6 +21,9 @@ func (m *membership) run() {
 		switch {
 		case ctx.Err() != nil, m.store.Err() != nil:
 			return
+		case errors.Is(err, ErrFenced):
+			m.store.fail(err)
+			return
 		case err != nil:
 			clear(m.sights) // a node is ended only if every look in endAfter has succeeded
 			if !failing {
@@ -40,6 +43,13 @@ func (m *membership) run() {
 	}
 }
 
+// vitalKey is the key of a context value; see [Vital].
+type vitalKey struct{}
+
+// Vital reports whether a View is part of a beat. An engine must not let it wait for other Views,
+// because the node is taken for dead otherwise.
+func Vital(ctx context.Context) bool { return ctx.Value(vitalKey{}) != nil }
+
 // beat follows the feed, looks at the other nodes, and tells them that this one lives.
 func (m *membership) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endAfter)
@@ -49,7 +59,7 @@ func (m *membership) beat(ctx context.Context) error {
 	var topics []string
 	var nodes []Node
 	position := m.position
-	err := m.store.View(ctx, func(r Reader) (err error) {
+	err := m.store.View(context.WithValue(ctx, vitalKey{}, true), func(r Reader) (err error) {
 		if nodes, err = readNodes(r); err != nil || follower == nil {
 			return err
 		}
@@ -90,6 +100,10 @@ func (m *membership) beat(ctx context.Context) error {
 // those that have ended.
 func (m *membership) look(ctx context.Context, nodes []Node) error {
 	now, present := time.Now(), make(map[int64]sight, len(nodes))
+	if now.Sub(m.looked) > freshness {
+		clear(m.sights) // nobody was watched meanwhile, for instance because the engine stood still
+	}
+	m.looked = now
 	var live, ended []Node
 	for _, n := range nodes {
 		if n.Ended != 0 {

@@ -127,8 +127,14 @@ func (c *call) gateObject(w http.ResponseWriter, r *http.Request) (f *fault.Faul
 	}
 	if c.route.object.stream { // reads a response, which may run in the background
 		c.reads = c.runtime.Objects.Job(c.pin.ID)
-		if c.reads != nil && r.URL.Query().Get("starting_after") != "" {
-			c.readBefore = c.reads.Delivered()
+		c.readsElsewhere = c.reads == nil && c.pin.Job != nil
+		if r.URL.Query().Get("starting_after") != "" {
+			switch {
+			case c.reads != nil:
+				c.readBefore = c.reads.Delivered()
+			case c.readsElsewhere:
+				c.readBefore = c.pin.Job.Read
+			}
 		}
 	}
 	if c.route.object.delete && c.pin.Kind == ownership.Response && !c.runtime.Objects.PollNow(r.Context(), c.pin.ID, c.runtime.PollBackground) {
@@ -238,7 +244,17 @@ func (a *answer) countDelivered() {
 	if response := cmp.Or(c.reads, c.job); response != nil {
 		response.Deliver(c.readBefore + a.meter.TextBytes())
 	}
+	if now := time.Now(); c.readsElsewhere && (now.Sub(c.readNoted) >= readNoteInterval || a.meter.Finished() || a.meter.Failed()) {
+		c.readNoted = now
+		if err := c.runtime.Objects.DeliverElsewhere(c.lifetime, c.pin.ID, c.readBefore+a.meter.TextBytes()); err != nil {
+			c.block.logger.Warn("cannot record what was delivered of a background response", zap.String("request_id", c.id), zap.Error(err))
+		}
+	}
 }
+
+// readNoteInterval is the time between two records of what a caller has read of a background response
+// that another node polls.
+const readNoteInterval = 500 * time.Millisecond
 
 // forgetObject forgets an object that the vendor has deleted. The mutex of the answer is held.
 func (a *answer) forgetObject() {

@@ -10,6 +10,7 @@ import (
 
 // onlyOperator are the operations that the administration does not offer, on purpose.
 var onlyOperator = []string{
+	"GET nodes",
 	"GET backup", "POST backup/completed", "POST secret/rotate", // the whole store
 	"POST users", "POST users/{user}/token", "POST keys", "POST keys/{key}/rotate", // secrets of others
 	"GET tasks/unfinished", "POST tasks/watch", // for commands that wait

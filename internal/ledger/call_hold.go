@@ -167,6 +167,11 @@ const lossesRead = time.Second
 
 // recentLosses returns the losses of a user as the store had them at most lossesRead ago.
 func (l *Ledger) recentLosses(ctx context.Context, user string) (*losses, error) {
+	done, err := l.lossReads.Lock(ctx, user) // one read at a time: it may be long
+	if err != nil {
+		return nil, err
+	}
+	defer done()
 	p, now := l.balanceCache.of(user), l.store.Now()
 	p.mu.Lock()
 	recent := p.losses
@@ -181,7 +186,8 @@ func (l *Ledger) recentLosses(ctx context.Context, user string) (*losses, error)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.losses, p.read, p.used = read, now, now
+	p.losses, p.read = read, l.store.Now()
+	p.used = p.read
 	return &read, nil
 }
 

@@ -24,6 +24,7 @@ type Ledger struct {
 	balanceCache    balanceCache
 	settler         settler
 	idempotencyKeys keymutex.KeyedMutex
+	lossReads       keymutex.KeyedMutex // by user: a read of losses may be long
 
 	holds atomic.Int64 // number of the last [journal.CallHold]; unused by a lone store
 

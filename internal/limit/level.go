@@ -51,6 +51,9 @@ func readLevel(r storage.Reader, id string, rates Rates, now int64) (*level, *us
 	if before != nil {
 		u.requests, u.units = before.Requests, before.Units
 		maps.Copy(open, before.Open)
+		if at := max(u.requests.At, u.units.At); now < at && at-now < maxClockGap {
+			now = at // else two nodes whose clocks differ would fill the level again and again
+		}
 	}
 	for _, n := range open {
 		u.concurrent += n
@@ -58,6 +61,10 @@ func readLevel(r storage.Reader, id string, rates Rates, now int64) (*level, *us
 	u.fill(now)
 	return before, u, open, nil
 }
+
+// maxClockGap is how much the clocks of two nodes may differ. If the time is earlier by more, the
+// clock of the store was set back.
+const maxClockGap = int64(time.Hour)
 
 // maxDebtTime is after how long a debt is forgotten.
 const maxDebtTime = 30 * 24 * time.Hour

@@ -125,6 +125,7 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 	if err != nil {
 		return err
 	}
+	var failed []error // one job must not stop the others
 	for _, id := range left {
 		var mine *Object
 		err := s.store.Update(ctx, func(t storage.Txn) error {
@@ -142,11 +143,9 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 		if err == nil && mine != nil {
 			err = s.resume(ctx, *mine)
 		}
-		if err != nil {
-			return err
-		}
+		failed = append(failed, err)
 	}
-	return nil
+	return errors.Join(failed...)
 }
 
 // polls reports whether this process polls a job.
@@ -160,11 +159,26 @@ func (s *Objects) polls(id string) bool {
 func (s *Objects) resume(ctx context.Context, o Object) error {
 	reservation, err := s.reserve(ctx, o.Job.Payer, o.Job.Amount)
 	if err == nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.jobs[o.ID] = &Running{Object: o, reservation: reservation, pause: firstPause}
+		s.add(&Running{Object: o, reservation: reservation, pause: firstPause}, false)
 	}
 	return err
+}
+
+// add begins to keep a job. If the job is kept already, one of the two is dropped with its reservation:
+// the one before if replace is true.
+func (s *Objects) add(r *Running, replace bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	before := s.jobs[r.Object.ID]
+	switch {
+	case before == nil:
+	case replace:
+		before.reservation.Release()
+	default:
+		r.reservation.Release()
+		return
+	}
+	s.jobs[r.Object.ID] = r
 }
 
 // reserve reserves amount, or as much of it as there is. Another node, or a changed budget, may have
@@ -201,9 +215,7 @@ func (s *Objects) Submit(ctx context.Context, origin Object, reservation *ledger
 	i := slices.IndexFunc(ids, func(id Found) bool { return id.Kind == Response })
 	origin.ID, origin.Kind = ids[i].ID, Response
 	r := &Running{Object: origin, reservation: reservation, attached: true, pause: firstPause}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.jobs[origin.ID] = r
+	s.add(r, true)
 	return r, nil
 }
 
@@ -216,6 +228,38 @@ func (r *Running) Deliver(n int64) {
 
 // Delivered returns how many bytes of the text the caller has read. A restart forgets them.
 func (r *Running) Delivered() int64 { return r.delivered.Load() }
+
+// DeliverElsewhere records that the user has read the first n bytes of the text of a response at this
+// node, although another one polls the job. It does not wait for the store.
+func (s *Objects) DeliverElsewhere(ctx context.Context, id string, n int64) error {
+	return s.store.Post(ctx, func(t storage.Txn) error {
+		before, err := objects.Get(t, hashOf(id))
+		if err != nil || before == nil || before.Job == nil || before.Job.Read >= n {
+			return err
+		}
+		after, job := *before, *before.Job
+		job.Read = n
+		after.Job = &job
+		return objects.Put(t, before, &after)
+	}, nil)
+}
+
+// readElsewhere learns what the user has read of a response at other nodes.
+func (s *Objects) readElsewhere(ctx context.Context, r *Running) {
+	if !s.store.Shared() {
+		return
+	}
+	err := s.store.View(ctx, func(reader storage.Reader) error {
+		o, err := objects.Get(reader, hashOf(r.Object.ID))
+		if err == nil && o != nil && o.Job != nil {
+			r.Deliver(o.Job.Read)
+		}
+		return err
+	})
+	if err != nil && ctx.Err() == nil {
+		s.log.Warn("cannot read what was delivered of a background response", zap.String("request_id", r.Object.Job.Call.ID), zap.Error(err))
+	}
+}
 
 // Job returns the job of a response, or nil if it has none that is unsettled.
 func (s *Objects) Job(id string) *Running {
@@ -366,6 +410,7 @@ func (s *Objects) elsewhere(ctx context.Context, id string) (polls bool) {
 
 // poll polls a job, and settles it if it has ended or is given up. The mutex of r is held.
 func (s *Objects) poll(ctx context.Context, r *Running, poll Poller) {
+	s.readElsewhere(ctx, r)
 	state, result := poll(ctx, r)
 	now := s.store.Now()
 	r.next, r.pause = now.Add(r.pause), min(r.pause*3/2, lastPause)

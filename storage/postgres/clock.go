@@ -9,6 +9,7 @@ import (
 // each beat measures. So every gateway that becomes active has the same time. It never goes
 // back, and a database whose clock jumps moves it by maxStep at each beat.
 type clock struct {
+	born   time.Time // of the monotonic clock: a step of this machine's clock changes nothing
 	mu     sync.Mutex
 	offset time.Duration
 	known  bool
@@ -20,17 +21,20 @@ const (
 	maxTrip = time.Second           // of an answer that is believed
 )
 
-func newClock() *clock { return new(clock) }
+func newClock() *clock { return &clock{born: time.Now()} }
 
 // now returns the time of the database.
 func (c *clock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if now := time.Now().Add(c.offset); now.After(c.last) {
+	if now := c.local().Add(c.offset); now.After(c.last) {
 		c.last = now
 	}
 	return c.last
 }
+
+// local is the time of this machine as it was at born, and the time since.
+func (c *clock) local() time.Time { return c.born.Add(time.Since(c.born)).Round(0) }
 
 // learn corrects the clock by an answer of the database, in microseconds since 1970, to a
 // question that was sent at that time.
@@ -39,7 +43,7 @@ func (c *clock) learn(micros int64, sent time.Time) {
 	if trip > maxTrip {
 		return
 	}
-	offset := time.UnixMicro(micros).Sub(sent.Add(trip / 2))
+	offset := time.UnixMicro(micros).Sub(c.local().Add(-trip / 2))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.known {

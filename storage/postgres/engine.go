@@ -19,6 +19,8 @@ type engine struct {
 	of       *target
 	sql      statements
 	views    *pool
+	beats    *pool // of one connection, for views that must not wait
+	readers  *pool // of one connection, for rehearsals
 	lanes    *pool // of one connection
 	patience time.Duration
 	clock    *clock
@@ -39,7 +41,7 @@ type engine struct {
 // start returns an engine over a database that has the tables.
 func start(of *target, patience time.Duration, c *clock, log *zap.Logger) *engine {
 	e := &engine{
-		of: of, sql: of.sql, views: newPool(of, maxViews), lanes: newPool(of, 1), patience: patience, clock: c, log: log, cache: newCache(),
+		of: of, sql: of.sql, views: newPool(of, maxViews), beats: newPool(of, 1), readers: newPool(of, 1), lanes: newPool(of, 1), patience: patience, clock: c, log: log, cache: newCache(),
 		writer: make(chan struct{}, 1),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
@@ -57,8 +59,12 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 		return err
 	}
 	defer e.running.Done()
+	pool := e.views
+	if storage.Vital(ctx) {
+		pool = e.beats
+	}
 	var outcome error // of fn, which must not run again
-	err := e.views.with(ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
+	err := pool.with(ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
 		if err := e.begin(ctx, conn); err != nil {
 			return unreachable(ctx, err)
 		}
@@ -190,8 +196,9 @@ func (e *engine) shutdown() error {
 	e.end()
 	e.running.Wait()
 	e.background.Wait()
-	e.views.close()
-	e.lanes.close()
+	for _, p := range []*pool{e.views, e.beats, e.readers, e.lanes} {
+		p.close()
+	}
 	return nil
 }
 

@@ -82,7 +82,7 @@ func (r *rehearsal) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 }
 
 func (r *rehearsal) query(sql string, args ...any) (rows [][][]byte, err error) {
-	err = r.engine.views.with(r.ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
+	err = r.engine.readers.with(r.ctx, func(ctx context.Context, conn *pgconn.PgConn) error {
 		ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 		defer cancel()
 		rows, _, err = query(ctx, conn, sql, args...)
