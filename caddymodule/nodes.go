@@ -52,10 +52,10 @@ func (a *App) fingerprint() string {
 // follow follows the other gateways of a shared store.
 func (rt *Runtime) follow() {
 	rt.Store.Follow(storage.Follower{
-		Told: func(ctx context.Context, topics []string) error {
-			return errors.Join(rt.Directory.Told(ctx, topics), rt.Tasks.Told(ctx, topics))
+		OnTopics: func(ctx context.Context, topics []string) error {
+			return errors.Join(rt.Directory.OnTopics(ctx, topics), rt.Tasks.OnTopics(ctx, topics))
 		},
-		Ended: func(ctx context.Context, epoch int64) error {
+		OnEnded: func(ctx context.Context, epoch int64) error {
 			return errors.Join(rt.Ledger.EndEpoch(ctx, epoch), rt.Rates.EndEpoch(ctx, epoch), rt.Tasks.EndEpoch(ctx, epoch), rt.Objects.EndEpoch(ctx, epoch))
 		},
 	})

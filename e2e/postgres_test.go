@@ -221,14 +221,14 @@ func TestAStoppedGatewayAcknowledgesNothingThatIsLost(t *testing.T) {
 	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	nodes[1].process.await("ended a node that was silent")
+	nodes[1].process.await("ended a gateway that was silent")
 	changed := make(chan error, 1)
 	go func() { changed <- nodes[0].tryPost("/modelgate/users", map[string]any{"name": "late"}, nil) }()
 	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	late := receive(t, changed, "the late change")
-	nodes[0].process.await("the other nodes have ended this one")
+	nodes[0].process.await("the other gateways have ended this one")
 	nodes[0].awaitReady(http.StatusOK, "")
 	want := 1
 	if late == nil { // it reached the gateway after that had joined anew

@@ -105,13 +105,13 @@ func startNode(t *testing.T, engine storage.Engine) *node {
 		t.Error("a node is ready before it follows the others")
 	}
 	n.Follow(storage.Follower{
-		Told: func(_ context.Context, topics []string) error {
+		OnTopics: func(_ context.Context, topics []string) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.told = append(n.told, topics...)
 			return nil
 		},
-		Ended: func(_ context.Context, epoch int64) error {
+		OnEnded: func(_ context.Context, epoch int64) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.ended = append(n.ended, epoch)

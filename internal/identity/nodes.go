@@ -26,9 +26,9 @@ const (
 // node that is silent has ended after three seconds; see [storage.Store.WaitUntilSeen].
 const seenPatience = 4 * time.Second
 
-// Told refreshes the credentials that the topics of the feed name; see [storage.Follower]. It ignores
+// OnTopics refreshes the credentials that the topics of the feed name; see [storage.Follower]. It ignores
 // topics of other packages. After an error nothing has changed.
-func (d *Directory) Told(ctx context.Context, topics []string) error {
+func (d *Directory) OnTopics(ctx context.Context, topics []string) error {
 	var keys, users, owners []string
 	seen := make(map[string]bool, len(topics))
 	for _, topic := range topics {

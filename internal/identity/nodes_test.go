@@ -70,7 +70,7 @@ func startNode(t *testing.T, engine storage.Engine, keys *seal.Keyring) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.store.Follow(storage.Follower{Told: n.Told, Ended: func(context.Context, int64) error { return nil }})
+	n.store.Follow(storage.Follower{OnTopics: n.OnTopics, OnEnded: func(context.Context, int64) error { return nil }})
 	return n
 }
 

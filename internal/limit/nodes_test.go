@@ -57,8 +57,8 @@ func startNodes(t *testing.T, n int, slow time.Duration) []*node {
 		}
 		nodes[i].RateLimiter = Open(nodes[i].store)
 		nodes[i].store.Follow(storage.Follower{
-			Told:  func(context.Context, []string) error { return nil },
-			Ended: nodes[i].EndEpoch,
+			OnTopics: func(context.Context, []string) error { return nil },
+			OnEnded:  nodes[i].EndEpoch,
 		})
 	}
 	time.Sleep(time.Second)

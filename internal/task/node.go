@@ -14,8 +14,8 @@ import (
 // This file is about the nodes of a shared store. All of them drive the tasks of their backends. A
 // claim belongs to the epoch of its node. If a node ends, another one frees its claims.
 
-// Told hears of changes that nodes have told.
-func (e *Engine) Told(_ context.Context, topics []string) error {
+// OnTopics hears of changes that nodes have told.
+func (e *Engine) OnTopics(_ context.Context, topics []string) error {
 	for _, topic := range topics {
 		switch id, over := strings.CutPrefix(topic, record.TopicOver); {
 		case over:

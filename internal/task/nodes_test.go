@@ -170,7 +170,7 @@ func startNodes(t *testing.T, n int, change func(c *Config)) (nodes []*fixture, 
 		if err := f.Serve(f.config); err != nil {
 			t.Fatal(err)
 		}
-		f.store.Follow(storage.Follower{Told: f.Told, Ended: f.EndEpoch})
+		f.store.Follow(storage.Follower{OnTopics: f.OnTopics, OnEnded: f.EndEpoch})
 		t.Cleanup(f.stop)
 		nodes, lines = append(nodes, f), append(lines, line)
 	}

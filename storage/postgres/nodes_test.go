@@ -23,8 +23,8 @@ func joined(t *testing.T, dsn, schema string) *storage.Store {
 		t.Fatal(err)
 	}
 	nothing := storage.Follower{
-		Told:  func(context.Context, []string) error { return nil },
-		Ended: func(context.Context, int64) error { return nil },
+		OnTopics: func(context.Context, []string) error { return nil },
+		OnEnded:  func(context.Context, int64) error { return nil },
 	}
 	s.Follow(nothing)
 	return s
