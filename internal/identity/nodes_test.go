@@ -105,7 +105,7 @@ func newUser(t *testing.T, n *node, name string) User {
 	return user
 }
 
-func TestWhatANodeTakesAwayIsGoneEverywhere(t *testing.T) {
+func TestARevocationIsInForceAtEveryNode(t *testing.T) {
 	for what, take := range map[string]func(ctx context.Context, n *node, user, key string) error{
 		"a revocation": func(ctx context.Context, n *node, _, key string) error {
 			_, err := n.RevokeKey(ctx, "operator", key)
