@@ -67,7 +67,7 @@ func (g *gateway) awaitKey(key string) {
 	}
 }
 
-// awaitLive waits until so many gateways of the store live.
+// awaitLive waits until the number of live gateways of the store is n.
 func (g *gateway) awaitLive(n int) {
 	g.t.Helper()
 	var live int
@@ -231,7 +231,7 @@ func TestAStoppedGatewayAcknowledgesNothingThatIsLost(t *testing.T) {
 	nodes[0].process.await("the other gateways have ended this one")
 	nodes[0].awaitReady(http.StatusOK, "")
 	want := 1
-	if late == nil { // it reached the gateway after that had joined anew
+	if late == nil { // the operation reached the gateway after it had joined anew
 		want = 2
 	}
 	if users := nodes[1].users(); users != want {

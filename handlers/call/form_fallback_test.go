@@ -33,8 +33,12 @@ func TestAFormFallsBackWithOnlyItsModelChanged(t *testing.T) {
 	sound := wav(8000 * 60)
 	transcript := `{"text":"x","duration":60.0}`
 	forms := []func(model string) string{
-		func(model string) string { return formOf("model="+model, "file@"+sound, "response_format=verbose_json") },
-		func(model string) string { return formOf("language=de", "file@"+sound, "prompt=whisper-1", "model="+model) },
+		func(model string) string {
+			return formOf("model="+model, "file@"+sound, "response_format=verbose_json")
+		},
+		func(model string) string {
+			return formOf("language=de", "file@"+sound, "prompt=whisper-1", "model="+model)
+		},
 	}
 	for _, path := range []string{transcriptions, translations} {
 		for _, form := range forms {
