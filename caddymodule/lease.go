@@ -22,7 +22,7 @@ type lease struct {
 	runtime *Runtime      // nil when start failed; written before opened is closed
 	users   atomic.Int64  // one for the configuration, one for each call
 	once    sync.Once
-	joining atomic.Bool // the epoch of this process was ended, and it joins anew
+	joining atomic.Bool // the epoch of this process has ended, and it joins anew
 
 	adoption // of the configuration by the runtime
 }

@@ -28,8 +28,8 @@ type Media struct {
 	// The directory of the files. Default: `<directory of the store>.media`.
 	Path string `json:"path,omitempty"`
 
-	// Whether all gateways that share the store reach the same directory, for instance over
-	// NFS. A store that is shared needs it. Default: false.
+	// Whether all gateways that share the store reach this directory, for instance over NFS.
+	// Required with `path` if the store is shared. Default: false.
 	Shared bool `json:"shared,omitempty"`
 
 	// The bucket of the files, instead of a directory.
@@ -156,7 +156,7 @@ func (m *Media) findPlace(opener storage.Opener, needed bool) (err error) {
 			return err
 		}
 		if shared, ok := opener.(storage.Sharer); ok && shared.Shared() && !m.Shared {
-			return errors.New("path: the gateways of the store must reach the same files; add the word shared if they all have this directory, or use s3")
+			return errors.New("path: all gateways of the store must reach the files; write the word shared if they all reach this directory, or use s3")
 		}
 		m.place = media.Dir(m.Path, 0)
 		return nil

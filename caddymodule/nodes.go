@@ -16,9 +16,9 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// ErrJoining means that the other gateways of the store took this one for dead, and that it has
-// not joined them again yet.
-var ErrJoining = errors.New("the other gateways took this one for dead; it joins them again")
+// ErrJoining means that the other gateways of the store have ended this one, and that it has not
+// joined them again yet.
+var ErrJoining = errors.New("the other gateways have ended this one; it joins them again")
 
 // refuseLocal returns an error for settings with which the other gateways could not read the
 // store: they would not have the master key.
@@ -38,8 +38,8 @@ func (a *App) node() storage.Node {
 	return storage.Node{Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: ReadBuild().Version, Config: a.fingerprint()}
 }
 
-// fingerprint returns a short hash of the options of the app, so that people see whether two
-// gateways have the same ones. The master key is a part of it, so the hash gives nothing away.
+// fingerprint returns a short hash of the options of the app, by which operators compare gateways.
+// The master key is a part of the options, so the hash reveals nothing about them.
 func (a *App) fingerprint() string {
 	options, err := json.Marshal(a)
 	if err != nil {
@@ -49,13 +49,13 @@ func (a *App) fingerprint() string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// follow follows the other gateways of a shared store.
+// follow connects the services to the other gateways of a shared store.
 func (rt *Runtime) follow() {
 	rt.Store.Follow(storage.Follower{
-		Told: func(ctx context.Context, topics []string) error {
-			return errors.Join(rt.Directory.Told(ctx, topics), rt.Tasks.Told(ctx, topics))
+		OnTopics: func(ctx context.Context, topics []string) error {
+			return errors.Join(rt.Directory.OnTopics(ctx, topics), rt.Tasks.OnTopics(ctx, topics))
 		},
-		Ended: func(ctx context.Context, epoch int64) error {
+		OnEnded: func(ctx context.Context, epoch int64) error {
 			return errors.Join(rt.Ledger.EndEpoch(ctx, epoch), rt.Objects.EndEpoch(ctx, epoch), rt.Tasks.EndEpoch(ctx, epoch), rt.Rates.EndEpoch(ctx, epoch))
 		},
 	})
@@ -88,8 +88,8 @@ func (l *lease) rejoin() {
 	}
 }
 
-// membership replaces the lease of an app when the other gateways have ended its epoch, so that
-// the process joins them anew with nothing in memory.
+// membership replaces the lease of an app when the other gateways have ended its epoch. So the
+// process joins them anew, without the old runtime and its memory.
 type membership struct {
 	current atomic.Pointer[lease]
 	stop    chan struct{}
@@ -121,7 +121,7 @@ func (m *membership) follow(a *App) {
 		next := newLease(a)
 		next.joining.Store(true)
 		m.current.Store(next)
-		fenced.end(storage.ErrFenced) // open calls end: nobody would be charged for them
+		fenced.end(storage.ErrFenced) // open calls end, because they cannot be charged
 		l.withdraw()
 		l.stop()
 		select {

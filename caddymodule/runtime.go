@@ -221,7 +221,7 @@ func (rt *Runtime) sweep() {
 			if app := rt.adopted.Load(); rt.Store.Shared() && app != nil && app.console.served {
 				rt.announceSetup(rt.life) // the node that has logged the code may have ended
 			}
-			rt.Ledger.Sweep() // the memory of this process; the rest is about the store, and right if two nodes do it
+			rt.Ledger.Sweep() // of the memory of each process; one node sweeps the store
 			if !rt.Store.Leads() {
 				continue
 			}
@@ -350,8 +350,8 @@ var ErrDraining = errors.New("draining: the process is about to end")
 const probeInterval = time.Second
 
 // Probe writes to the store and returns the error, if any. Within a second of the last
-// write it returns the error of that write. A node of a shared store writes anyway: see
-// [storage.Store.Ready].
+// write it returns the error of that write. A node of a shared store writes its beats instead:
+// see [storage.Store.Ready].
 func (rt *Runtime) Probe(ctx context.Context) error {
 	if rt.Store.Shared() {
 		return rt.Store.Ready()

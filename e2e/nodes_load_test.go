@@ -14,10 +14,10 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/postgres/postgrestest"
 )
 
-var nodesLoad = flag.Duration("nodes.load", 0, "how long the load on three gateways of one database lasts, each of its parts; 0: no load")
+var nodesLoad = flag.Duration("nodes.load", 0, "how long each part of the load on three gateways of one database lasts; 0: the test is skipped")
 
-// TestLoadOfThreeGateways prints the figures of the guide: calls per second of three gateways with
-// money on, and the latency of a call at 300 calls a second. Everything runs on one machine.
+// TestLoadOfThreeGateways measures the charged calls per second of three gateways, and the latency of
+// a call at 300 calls per second. Everything runs on one machine.
 func TestLoadOfThreeGateways(t *testing.T) {
 	if *nodesLoad == 0 {
 		t.Skip("no -nodes.load")

@@ -67,7 +67,7 @@ func (g *gateway) awaitKey(key string) {
 	}
 }
 
-// awaitLive waits until so many gateways of the store live.
+// awaitLive waits until the number of live gateways of the store is n.
 func (g *gateway) awaitLive(n int) {
 	g.t.Helper()
 	var live int
@@ -221,17 +221,17 @@ func TestAStoppedGatewayAcknowledgesNothingThatIsLost(t *testing.T) {
 	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	nodes[1].process.await("ended a node that was silent")
+	nodes[1].process.await("ended a gateway that was silent")
 	changed := make(chan error, 1)
 	go func() { changed <- nodes[0].tryPost("/modelgate/users", map[string]any{"name": "late"}, nil) }()
 	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
 	late := receive(t, changed, "the late change")
-	nodes[0].process.await("the other nodes have ended this one")
+	nodes[0].process.await("the other gateways have ended this one")
 	nodes[0].awaitReady(http.StatusOK, "")
 	want := 1
-	if late == nil { // it reached the gateway after that had joined anew
+	if late == nil { // the operation reached the gateway after it had joined anew
 		want = 2
 	}
 	if users := nodes[1].users(); users != want {

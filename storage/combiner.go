@@ -276,7 +276,7 @@ func (s *Store) fail(cause error) {
 		s.cause = cause
 		close(s.failed)
 		if errors.Is(cause, ErrFenced) {
-			s.log.Warn("the other nodes have ended this one: all calls are refused", zap.Error(cause))
+			s.log.Warn("the other gateways have ended this one: all calls are refused", zap.Error(cause))
 			return
 		}
 		s.log.Error("storage failed: all calls are refused until a restart", zap.Error(cause))

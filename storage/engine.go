@@ -7,6 +7,10 @@
 // the clock by which records expire. It stops permanently when it can no longer trust
 // the engine. [Key] builds keys; package table declares records on top of them.
 //
+// Several processes may have a [Shared] engine open at the same time. Each is a [Node] after
+// [Store.Join]. It has an epoch, which the other nodes end when it is silent. [Store.Tell] writes
+// a topic into the feed, and the [Follower] of each node reads it.
+//
 // The package imports neither Caddy nor another package of this module, so that a
 // third party can implement Opener and Engine. Package storagetest tests
 // engines.
@@ -154,9 +158,9 @@ var (
 	// ErrUnreachable: the engine cannot reach its data now. Nothing happened; try again.
 	ErrUnreachable = errors.New("storage: unreachable")
 
-	// ErrFenced: the other nodes of a shared store have taken this one for dead. Nothing
-	// happened. The store stops, and this process may join them anew.
-	ErrFenced = errors.New("storage: the other nodes have ended this one")
+	// ErrFenced: the epoch of this node of a shared store has ended. Nothing happened. The
+	// store stops, and this process may open it and join the other nodes anew.
+	ErrFenced = errors.New("storage: the other gateways have ended this one")
 
 	// ErrStopped: the store failed and refuses all calls until a restart.
 	ErrStopped = errors.New("storage: stopped after a failure")

@@ -8,18 +8,17 @@ import (
 	"time"
 )
 
-// The feed of a shared store has what the nodes must know of each other's changes, in the order
-// of commits: a row is written in the transaction of the change. See [Follower].
+// The feed of a shared store has the topics of all nodes, in the order of commits. A topic names what
+// a transaction has changed, and is written in that transaction. See [Follower].
 
 var feedHeadKey = Key("feed", "head")
 
 func feedKey(position int64) []byte { return Key("feed", "at", position) }
 
-// feedKept is how long rows of the feed are kept. A node that has not read them by then has
-// ended long before.
+// feedKept is how long topics are kept in the feed. A node that has not read them by then has ended.
 const feedKept = time.Hour
 
-// Tell puts a topic into the feed of a shared store, in the transaction t. With another store it
+// Tell writes a topic into the feed of a shared store, in the transaction t. With another store it
 // does nothing.
 func (s *Store) Tell(t Txn, topic string) error {
 	if !s.shared {
@@ -34,7 +33,7 @@ func (s *Store) Tell(t Txn, topic string) error {
 		t.Set(feedKey(head+1), []byte(topic), s.Now().Add(feedKept)))
 }
 
-// maxTopics is how many rows of the feed are read at once.
+// maxTopics is how many topics of the feed are read at once.
 const maxTopics = 1000
 
 // readFeed returns the topics after a position and the position of the last one. It returns
@@ -62,12 +61,12 @@ func readFeed(r Reader, position int64) (topics []string, last int64, err error)
 	return topics, last, err
 }
 
-// seenPause is the time between two looks of WaitUntilSeen.
+// seenPause is the time between two reads of WaitUntilSeen.
 const seenPause = 50 * time.Millisecond
 
-// WaitUntilSeen waits until every node that lives follows all that has been told before, so that
-// a revocation is in force everywhere. A node that cannot follow is ended meanwhile or admits
-// nothing. Without a shared store it returns at once.
+// WaitUntilSeen waits until every node that lives has read all topics that were committed before, so
+// that a revocation is in force everywhere. A node that cannot read them admits no calls, and the
+// others end it. If the store is not shared, WaitUntilSeen returns at once.
 func (s *Store) WaitUntilSeen(ctx context.Context) error {
 	if s.member.Load() == nil {
 		return nil

@@ -8,17 +8,17 @@ type layer struct {
 	pending
 }
 
-// rehearser is implemented by readers of a rehearsal.
+// rehearser is implemented by the readers of an engine's rehearsals.
 type rehearser interface{ Rehearsed() bool }
 
-// Rehearsed reports whether a closure runs only so that a shared engine learns which keys it
-// reads. What it reads may be out of date, and what it writes is dropped.
+// Rehearsed reports whether a closure runs in a rehearsal: only so that a shared engine learns
+// which keys it reads. What it reads may be out of date, and what it writes is dropped.
 func Rehearsed(t Reader) bool {
 	r, ok := t.(rehearser)
 	return ok && r.Rehearsed()
 }
 
-// Rehearsed implements the interface of the function [Rehearsed].
+// Rehearsed implements rehearser.
 func (l *layer) Rehearsed() bool { return Rehearsed(l.base) }
 
 // Get implements [Reader].

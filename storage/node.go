@@ -15,26 +15,26 @@ import (
 )
 
 // Shared is an optional interface of an [Engine] that several processes have open at the same
-// time. The updates of all of them run one after another. An update that follows one of
-// unknown outcome runs after that one has ended.
+// time. It runs the updates of all of them one after another. If the outcome of an update is
+// unknown, the next update runs after that one has ended.
 type Shared interface {
 	// Shared reports whether the engine has these properties.
 	Shared() bool
 }
 
-// Node is one process among those that have a shared store open. Its epoch is given out once:
-// a process that was taken for dead gets a new one.
+// Node is one process among those that have a shared store open. Each epoch is given out once:
+// a process that was ended gets a new one when it joins again.
 type Node struct {
 	Epoch   int64  `json:"epoch"`
-	Name    string `json:"name"`             // for people
-	Version string `json:"version"`          // of the build
-	Config  string `json:"config,omitempty"` // fingerprint of the configuration
-	Since   int64  `json:"since"`            // Unix seconds of its start
-	Beat    int64  `json:"beat"`             // rises while the node lives
-	Last    int64  `json:"last"`             // Unix seconds of the last beat
-	Seen    int64  `json:"seen"`             // position in the feed up to which the node follows
-	Ended   int64  `json:"ended,omitempty"`  // Unix seconds of its end; zero while it lives
-	Cleared bool   `json:"cleared,omitempty"`
+	Name    string `json:"name"`              // that operators see
+	Version string `json:"version"`           // of the build
+	Config  string `json:"config,omitempty"`  // fingerprint of the configuration
+	Since   int64  `json:"since"`             // Unix seconds of its start
+	Beat    int64  `json:"beat"`              // the number of its beats: writes by which it shows that it lives
+	Last    int64  `json:"last"`              // Unix seconds of the last beat
+	Seen    int64  `json:"seen"`              // position in the feed up to which the node follows
+	Ended   int64  `json:"ended,omitempty"`   // Unix seconds of its end; zero while it lives
+	Cleared bool   `json:"cleared,omitempty"` // another node has cleared up after its end
 }
 
 const (
@@ -51,14 +51,13 @@ const (
 	outcomePause = 50 * time.Millisecond
 )
 
-// membership makes a [Store] one of the nodes of a shared engine. Each batch proves that the
-// epoch has not been ended, and counts itself, in one record: the fence. So a node that was
-// taken for dead never commits again, and the outcome of a commit can always be found out.
-// No clock is trusted for that.
+// membership makes a [Store] one of the nodes of a shared engine. The fence is a record that
+// exists until the epoch ends. Each batch reads it and counts itself there. So an ended node never
+// commits again, and a node can find out the outcome of each commit. Neither depends on a clock.
 type membership struct {
 	store *Store
 	self  Node
-	nonce []byte // tells this epoch from one that a store with a lost history gives out again
+	nonce []byte // distinguishes this epoch from the same number, given out again by a store that has lost commits
 	batch int64  // number of the last batch; used by the goroutine that commits
 
 	started time.Time
@@ -66,31 +65,31 @@ type membership struct {
 	config  atomic.Value // string: fingerprint of the configuration
 
 	follower atomic.Pointer[Follower]
-	position int64           // in the feed; used by the goroutine that beats
-	sights   map[int64]sight // of other nodes; likewise
-	looked   time.Time       // when they were looked at last; likewise
+	position int64              // in the feed; used by the goroutine that beats
+	seen     map[int64]seenBeat // of other nodes; used by the goroutine that beats
+	looked   time.Time          // when they were read last; used by the goroutine that beats
 	live     atomic.Pointer[[]Node]
 
 	clearing sync.WaitGroup
-	busy     atomic.Bool // a goroutine clears up after an ended node
+	busy     atomic.Bool // a goroutine clears up after ended nodes
 	beating  sync.WaitGroup
 }
 
-// sight is when a node was first seen with its present beat.
-type sight struct {
+// seenBeat is the present beat of a node, and when this node first saw it.
+type seenBeat struct {
 	beat  int64
 	since time.Time
 }
 
-// Follower is what a node does about the other ones. Both functions may be called again with
-// the same argument, and concurrently with each other.
+// Follower has the functions by which a node reacts to the other nodes. Both may be called again
+// with the same argument, and concurrently with each other.
 type Follower struct {
-	// Told is called with the topics that transactions of all nodes have told, in their
-	// order. After an error it is called again, and the node admits no calls meanwhile.
-	Told func(ctx context.Context, topics []string) error
+	// OnTopics is called with the topics of [Store.Tell] by all nodes, in the order of commits.
+	// After an error it is called again, and the node admits no calls until it succeeds.
+	OnTopics func(ctx context.Context, topics []string) error
 
-	// Ended clears up after a node that has ended. After an error it is called again.
-	Ended func(ctx context.Context, epoch int64) error
+	// OnEnded clears up after a node that has ended. After an error it is called again.
+	OnEnded func(ctx context.Context, epoch int64) error
 }
 
 func isShared(e Engine) bool {
@@ -115,19 +114,18 @@ var lastEpochKey = Key("node", "last")
 func nodeKey(epoch int64) []byte  { return Key("node", "at", epoch) }
 func fenceKey(epoch int64) []byte { return Key("node", "fence", epoch) }
 
-// fence returns the record that proves that an epoch has not ended and how many batches it has
-// committed.
+// fence returns the value of the fence after a number of batches.
 func (m *membership) fence(batch int64) []byte { return AppendKey(Key(batch), string(m.nonce)) }
 
 // Join makes the process a node of a shared store; with another store it does nothing. It must
-// be called once, before other processes may see what this one writes. The name, the version
-// and the configuration of the node are those of as.
-func (s *Store) Join(ctx context.Context, as Node) error {
+// be called once, before other processes may see what this one writes. Of self it uses the name,
+// the version and the configuration.
+func (s *Store) Join(ctx context.Context, self Node) error {
 	if !s.shared {
 		return nil
 	}
-	m := &membership{store: s, self: as, nonce: []byte(rand.Text()), started: time.Now(), sights: map[int64]sight{}}
-	m.config.Store(as.Config)
+	m := &membership{store: s, self: self, nonce: []byte(rand.Text()), started: time.Now(), seen: map[int64]seenBeat{}}
+	m.config.Store(self.Config)
 	err := s.Update(ctx, func(t Txn) error {
 		last, err := getNumber(t, lastEpochKey)
 		if err != nil {
@@ -147,7 +145,7 @@ func (s *Store) Join(ctx context.Context, as Node) error {
 	}
 	s.member.Store(m)
 	m.beating.Go(m.run)
-	s.log.Info("joined the store", zap.Int64("epoch", m.self.Epoch))
+	s.log.Info("this gateway has joined the store", zap.Int64("epoch", m.self.Epoch))
 	return nil
 }
 
@@ -168,7 +166,7 @@ func (s *Store) SetConfig(fingerprint string) {
 }
 
 // Nodes returns the nodes of a shared store, the ended ones of the last hour included, by epoch.
-// told is the position of the feed: what a node has not seen of it, it does not follow yet.
+// told is the position of the last topic in the feed. A node whose Seen is lower has not read all.
 func (s *Store) Nodes(ctx context.Context) (nodes []Node, told int64, err error) {
 	err = s.View(ctx, func(r Reader) (err error) {
 		if told, err = getNumber(r, feedHeadKey); err != nil {
@@ -180,8 +178,8 @@ func (s *Store) Nodes(ctx context.Context) (nodes []Node, told int64, err error)
 	return nodes, told, err
 }
 
-// LiveNodes returns how many nodes have the store open, by the last look; one if the store is not
-// shared. It does not block.
+// LiveNodes returns how many nodes have the store open, as the last beat of this node has read it;
+// one if the store is not shared. It does not block.
 func (s *Store) LiveNodes() int {
 	if m := s.member.Load(); m != nil {
 		if live := m.live.Load(); live != nil {
@@ -191,9 +189,9 @@ func (s *Store) LiveNodes() int {
 	return 1
 }
 
-// Leads reports whether this node is the oldest one that lives, by the last look; true if the
-// store is not shared. Work that one node should do is done by the node that leads. Two may
-// lead for a moment, so the work must stay right if it is done twice.
+// Leads reports whether this node is the oldest one that lives, as its last beat has read it; true
+// if the store is not shared. The node that leads does the work that one node does for all. Two
+// nodes may briefly lead at the same time, so that work must be correct if it is done twice.
 func (s *Store) Leads() bool {
 	m := s.member.Load()
 	if m == nil {
@@ -203,8 +201,8 @@ func (s *Store) Leads() bool {
 	return live != nil && len(*live) > 0 && (*live)[0].Epoch == m.self.Epoch
 }
 
-// Rank returns the position of this node among those that live, from zero, and their number, by
-// the last look. They are 0 and 1 if the store is not shared. It does not block.
+// Rank returns the position of this node among those that live, from zero, and their number, as its
+// last beat has read them. They are 0 and 1 if the store is not shared. It does not block.
 func (s *Store) Rank() (rank, live int) {
 	if m := s.member.Load(); m != nil {
 		if nodes := m.live.Load(); nodes != nil {
@@ -216,8 +214,8 @@ func (s *Store) Rank() (rank, live int) {
 	return 0, 1
 }
 
-// HasEnded reports inside a transaction whether an epoch has ended: nothing that is its own will
-// be committed after this transaction.
+// HasEnded reports inside a transaction whether an epoch has ended. If so, its node commits nothing
+// after this transaction.
 func HasEnded(r Reader, epoch int64) (bool, error) {
 	fence, err := r.Get(fenceKey(epoch))
 	return fence == nil, err
@@ -235,8 +233,8 @@ func readNodes(r Reader) (nodes []Node, err error) {
 	return nodes, errors.Join(scanned, err)
 }
 
-// check returns ErrFenced if the epoch has ended, or if the store has lost a batch of it. The
-// caller runs a batch.
+// check returns ErrFenced if the epoch has ended, or if the store has lost a batch of it. It must
+// be called in each batch.
 func (m *membership) check(r Reader) error {
 	have, err := r.Get(fenceKey(m.self.Epoch))
 	if err == nil && !bytes.Equal(have, m.fence(m.batch)) {
@@ -250,9 +248,10 @@ func (m *membership) count(t Txn) error {
 	return t.Set(fenceKey(m.self.Epoch), m.fence(m.batch+1), time.Time{})
 }
 
-// outcome finds out whether the batch in doubt was committed. It returns nil if it was,
-// ErrUnreachable if nothing happened, and ErrFenced if the epoch has ended. While the engine cannot
-// be reached nobody can end the epoch, so it asks until there is an answer, or the store closes.
+// outcome finds out whether the last batch, whose outcome is unknown, was committed. It returns nil
+// if it was, ErrUnreachable if nothing happened, and ErrFenced if the epoch has ended. While the
+// engine cannot be reached, no node can end the epoch, so outcome asks until there is an answer or
+// the store closes.
 func (m *membership) outcome(cause error) error {
 	m.store.count(func(stats *Stats) { stats.Unknown++ })
 	m.store.log.Warn("commit outcome unknown", zap.Error(cause))
@@ -290,8 +289,8 @@ func (m *membership) ready() error {
 	return nil
 }
 
-// leave ends the epoch when no batch can follow. It waits only a moment: if it fails, the other
-// nodes end the epoch.
+// leave ends the epoch when no batch can follow. It blocks for at most a second. If it fails, the
+// other nodes end the epoch.
 func (m *membership) leave() {
 	ctx, cancel := context.WithTimeout(context.Background(), freshness)
 	defer cancel()
@@ -302,11 +301,11 @@ func (m *membership) leave() {
 		return endNode(t, m.self.Epoch, m.store.Now())
 	})
 	if err != nil {
-		m.store.log.Warn("this node could not say that it has ended", zap.Error(err))
+		m.store.log.Warn("the end of this gateway was not recorded; the other gateways end it", zap.Error(err))
 	}
 }
 
-// endNode ends an epoch.
+// endNode ends an epoch in the transaction t.
 func endNode(t Txn, epoch int64, now time.Time) error {
 	var n Node
 	if found, err := GetRecord(t, nodeKey(epoch), &n); err != nil || !found || n.Ended != 0 {

@@ -25,12 +25,12 @@ func (m *membership) run() {
 			m.store.fail(err)
 			return
 		case err != nil:
-			clear(m.sights) // a node is ended only if every look in endAfter has succeeded
+			clear(m.seen) // a node is ended only if every beat within endAfter has read the store
 			if !failing {
-				m.store.log.Warn("this node cannot follow the store and admits no calls", zap.Error(err))
+				m.store.log.Warn("this gateway cannot follow the store and takes no calls", zap.Error(err))
 			}
 		case failing:
-			m.store.log.Info("this node follows the store again")
+			m.store.log.Info("this gateway follows the store again")
 		}
 		failing = err != nil
 		select {
@@ -50,7 +50,7 @@ type vitalKey struct{}
 // because the node is taken for dead otherwise.
 func Vital(ctx context.Context) bool { return ctx.Value(vitalKey{}) != nil }
 
-// beat follows the feed, looks at the other nodes, and tells them that this one lives.
+// beat reads the feed and the other nodes, and then writes that this node lives.
 func (m *membership) beat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, endAfter)
 	defer cancel()
@@ -70,7 +70,7 @@ func (m *membership) beat(ctx context.Context) error {
 		return err
 	}
 	if len(topics) > 0 {
-		if err := follower.Told(ctx, topics); err != nil {
+		if err := follower.OnTopics(ctx, topics); err != nil {
 			return err
 		}
 	}
@@ -96,12 +96,12 @@ func (m *membership) beat(ctx context.Context) error {
 	return nil
 }
 
-// look ends nodes that have been silent for too long, and has the node that leads clear up after
-// those that have ended.
+// look ends the nodes whose beat has not changed for endAfter. If this node leads, it also starts to
+// clear up after those that have ended.
 func (m *membership) look(ctx context.Context, nodes []Node) error {
-	now, present := time.Now(), make(map[int64]sight, len(nodes))
+	now, present := time.Now(), make(map[int64]seenBeat, len(nodes))
 	if now.Sub(m.looked) > freshness {
-		clear(m.sights) // nobody was watched meanwhile, for instance because the engine stood still
+		clear(m.seen) // no beat was read meanwhile, for instance because the engine stood still
 	}
 	m.looked = now
 	var live, ended []Node
@@ -111,9 +111,9 @@ func (m *membership) look(ctx context.Context, nodes []Node) error {
 			continue
 		}
 		live = append(live, n)
-		s, known := m.sights[n.Epoch]
+		s, known := m.seen[n.Epoch]
 		if !known || s.beat != n.Beat {
-			s = sight{n.Beat, now}
+			s = seenBeat{n.Beat, now}
 		}
 		present[n.Epoch] = s
 		if n.Epoch != m.self.Epoch && now.Sub(s.since) >= endAfter {
@@ -122,7 +122,7 @@ func (m *membership) look(ctx context.Context, nodes []Node) error {
 			}
 		}
 	}
-	m.sights = present
+	m.seen = present
 	m.live.Store(&live)
 	if follower := m.follower.Load(); follower != nil && len(ended) > 0 && m.store.Leads() && m.busy.CompareAndSwap(false, true) {
 		m.clearing.Go(func() {
@@ -135,7 +135,7 @@ func (m *membership) look(ctx context.Context, nodes []Node) error {
 	return nil
 }
 
-// end ends the epoch of a node unless it has beaten meanwhile.
+// end ends the epoch of a node, unless its beat has changed meanwhile.
 func (m *membership) end(ctx context.Context, silent Node) error {
 	done := false
 	err := m.store.Update(ctx, func(t Txn) error {
@@ -148,15 +148,15 @@ func (m *membership) end(ctx context.Context, silent Node) error {
 		return endNode(t, silent.Epoch, m.store.Now())
 	})
 	if err == nil && done {
-		m.store.log.Warn("ended a node that was silent", zap.Int64("epoch", silent.Epoch), zap.String("name", silent.Name))
+		m.store.log.Warn("ended a gateway that was silent", zap.Int64("epoch", silent.Epoch), zap.String("name", silent.Name))
 	}
 	return err
 }
 
-// keepEnded is how long the record of an ended node is kept, for people to see.
+// keepEnded is how long the record of an ended node is kept, so that operators see it.
 const keepEnded = time.Hour
 
-// clearUp clears up after an ended node, and removes its record after a while.
+// clearUp clears up after an ended node, and removes its record when it is older than keepEnded.
 func (m *membership) clearUp(n Node, f *Follower) {
 	ctx := m.store.closing
 	old := m.store.Now().Unix()-n.Ended > int64(keepEnded/time.Second)
@@ -164,9 +164,9 @@ func (m *membership) clearUp(n Node, f *Follower) {
 		return
 	}
 	if !n.Cleared {
-		if err := f.Ended(ctx, n.Epoch); err != nil {
+		if err := f.OnEnded(ctx, n.Epoch); err != nil {
 			if ctx.Err() == nil && !errors.Is(err, ErrStopped) {
-				m.store.log.Error("cannot clear up after a node that has ended; it is tried again", zap.Int64("epoch", n.Epoch), zap.Error(err))
+				m.store.log.Error("cannot clear up after a gateway that has ended; it is tried again", zap.Int64("epoch", n.Epoch), zap.Error(err))
 			}
 			return
 		}
@@ -179,6 +179,6 @@ func (m *membership) clearUp(n Node, f *Follower) {
 		return SetRecord(t, nodeKey(n.Epoch), n)
 	})
 	if err != nil && ctx.Err() == nil && m.store.Err() == nil {
-		m.store.log.Warn("cannot note that an ended node was cleared up after; it is tried again", zap.Error(err))
+		m.store.log.Warn("cannot record that a gateway was cleared up after; it is tried again", zap.Error(err))
 	}
 }

@@ -105,13 +105,13 @@ func startNode(t *testing.T, engine storage.Engine) *node {
 		t.Error("a node is ready before it follows the others")
 	}
 	n.Follow(storage.Follower{
-		Told: func(_ context.Context, topics []string) error {
+		OnTopics: func(_ context.Context, topics []string) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.told = append(n.told, topics...)
 			return nil
 		},
-		Ended: func(_ context.Context, epoch int64) error {
+		OnEnded: func(_ context.Context, epoch int64) error {
 			n.mu.Lock()
 			defer n.mu.Unlock()
 			n.ended = append(n.ended, epoch)
@@ -141,7 +141,7 @@ func setString(key, val string) func(storage.Txn) error {
 	return func(txn storage.Txn) error { return txn.Set([]byte(key), []byte(val), time.Time{}) }
 }
 
-func TestEveryNodeHearsAllTopicsInOrder(t *testing.T) {
+func TestEveryNodeReadsAllTopicsInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := startNodes(t, 3)
 		var want []string
@@ -154,7 +154,7 @@ func TestEveryNodeHearsAllTopicsInOrder(t *testing.T) {
 		}
 		for i, n := range nodes {
 			if got := n.heard(); !slices.Equal(got, want) {
-				t.Errorf("node %d heard %q, want %q", i, got, want)
+				t.Errorf("node %d has read %q, want %q", i, got, want)
 			}
 			if n.LiveNodes() != 3 || n.Leads() != (i == 0) {
 				t.Errorf("node %d: %d live, leads %v", i, n.LiveNodes(), n.Leads())
@@ -172,7 +172,7 @@ func TestASilentNodeAdmitsNothingAndIsEnded(t *testing.T) {
 			t.Fatal(err)
 		}
 		if nodes[1].Ready() == nil {
-			t.Error("a node is ready that has not heard of a revocation which was answered")
+			t.Error("a node is ready, but has not read a revocation that was answered")
 		}
 		time.Sleep(4 * time.Second)
 		if got := nodes[0].cleared(); !slices.Equal(got, []int64{nodes[1].Epoch()}) {
@@ -232,7 +232,7 @@ func TestANodeThatClosesEndsAtOnce(t *testing.T) {
 			t.Errorf("cleared up after %v, want %d", got, nodes[0].Epoch())
 		}
 		if !nodes[1].Leads() {
-			t.Error("nobody leads")
+			t.Error("no node leads")
 		}
 		time.Sleep(2 * time.Hour)
 		known, _, err := nodes[1].Nodes(t.Context())

@@ -121,7 +121,7 @@ func (p *pending) sort() {
 	p.fresh = p.fresh[:0]
 }
 
-// changed reports whether there is a write.
+// changed reports whether there is at least one write.
 func (p *pending) changed() bool {
 	for i := range p.used {
 		if p.all[i/piece][i%piece].kind != absent {

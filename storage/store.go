@@ -128,8 +128,9 @@ func New(engine Engine, opts Options) *Store {
 	return s
 }
 
-// Ready returns an error if the store has failed, or if work that begins now may be lost
-// because the other nodes do not see this one.
+// Ready returns an error if the store has failed. For a node of a shared store it also returns
+// an error if its last beat is too old: the other nodes may end it, and work that begins now
+// would be lost. It does not block.
 func (s *Store) Ready() error {
 	if err := s.Err(); err != nil {
 		return err
@@ -138,7 +139,7 @@ func (s *Store) Ready() error {
 		return m.ready()
 	}
 	if s.shared {
-		return fmt.Errorf("%w: the store was not joined yet", ErrUnreachable)
+		return fmt.Errorf("%w: this gateway has not joined the store yet", ErrUnreachable)
 	}
 	return nil
 }

@@ -1,6 +1,6 @@
 package adminapi
 
-// Node is a gateway of a shared store, as operators see it.
+// Node describes a gateway of a shared store to operators.
 type Node struct {
 	Epoch   int64  `json:"epoch"` // its number; a gateway that joins anew gets another one
 	Name    string `json:"name"`
@@ -8,8 +8,8 @@ type Node struct {
 	Self    bool   `json:"self,omitempty"`
 	Leads   bool   `json:"leads,omitempty"` // does the work that one gateway does for all
 	Version string `json:"version"`
-	Config  string `json:"config"`          // a hash of the options: equal if these are
-	Behind  int64  `json:"behind"`          // changes of other gateways that it does not follow yet
+	Config  string `json:"config"`          // a hash of the options
+	Behind  int64  `json:"behind"`          // changes that it has not read yet
 	Since   int64  `json:"since"`           // Unix seconds
 	Last    int64  `json:"last_beat"`       // Unix seconds
 	Ended   int64  `json:"ended,omitempty"` // Unix seconds

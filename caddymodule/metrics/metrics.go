@@ -93,7 +93,7 @@ func Provide(registry *prometheus.Registry, version, commit string, sources iter
 	return m, nil
 }
 
-// OnReserve returns a function that counts a reservation in a store.
+// OnReserve returns a function that observes how long a reservation in a store took.
 func (m *Metrics) OnReserve(store string) func(took time.Duration) {
 	reserve := m.reserve.WithLabelValues(store)
 	return func(took time.Duration) { reserve.Observe(took.Seconds()) }

@@ -67,7 +67,7 @@ func (c *call) findPrice() *fault.Fault {
 	return f
 }
 
-// spec returns the values of the call that decide its highest cost.
+// spec returns the properties of the call that decide its maximum cost.
 func (c *call) spec() catalog.CallSpec {
 	a := c.request.Spec(c.members(), c.bill.restricted)
 	a.NoOutput = c.route.answer.InputOnly
@@ -251,8 +251,8 @@ func (c *call) outcome(ended usage.Ended) (o usage.Outcome, report usage.Report)
 	return o, report
 }
 
-// countUnits sets how a call with images or audio is charged. The images that the call asks for are charged
-// if the backend does not say how many its answer has, or if the caller disconnected while it made them.
+// countUnits sets how a call with images or audio is charged. All images that the call asks for are charged
+// if the backend does not report their number, or if the caller disconnected while the backend made them.
 func (c *call) countUnits(o *usage.Outcome, report *usage.Report) {
 	price, units := c.bill.price, &c.bill.units
 	switch {

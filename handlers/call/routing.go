@@ -34,7 +34,7 @@ func (c *call) rename(target func(model string) string) *fault.Fault {
 	return nil
 }
 
-// reparse parses the body after a change.
+// reparse parses the body again after a change.
 func (c *call) reparse() *fault.Fault {
 	c.request = modelcall.Request{}
 	return c.parse()

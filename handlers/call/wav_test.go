@@ -27,7 +27,7 @@ func wavOf(rate uint32, other, samples string, declared int) string {
 	return b.String() + samples
 }
 
-func TestAWAVFileIsNotBelievedToBeShort(t *testing.T) {
+func TestTheHeaderOfAWAVFileMustAgreeWithTheFile(t *testing.T) {
 	g, key := mediaCalls(t)
 	mp3 := strings.Repeat("\xff\xf3\x20\xc4"+strings.Repeat("\x55", 48), 4000) // 16 kbit/s at 22,050 Hz: 104 s
 	aac := strings.Repeat("\xff\xf1\x50\x40\x0d\x7f"+strings.Repeat("\x55", 101), 2000)

@@ -38,7 +38,7 @@ func init() {
 //   - `draining`: the process is about to end;
 //   - `configuration`: the currency or the master keys of the store changed, and
 //     the change could not be applied;
-//   - `joining`: the other gateways of the store took this one for dead, and it joins them again;
+//   - `joining`: the other gateways of the store have ended this one, and it joins them again;
 //   - `backends`, only of /readyz/tasks: no backend of generation tasks can be used,
 //     because there is none, it is drained, or its service takes no tasks.
 //

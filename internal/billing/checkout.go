@@ -59,7 +59,7 @@ func (b *Service) OpenOrder(ctx context.Context, o OrderRequest, p payments.Prov
 		defer done()
 	}
 	order, replayed, err := b.beginOrder(ctx, o, p)
-	for errors.Is(err, errOpening) { // the page of the other node is the answer, unless that fails
+	for errors.Is(err, errOpening) { // usually the page that the other node opens is the answer
 		select {
 		case <-ctx.Done():
 			return records.Order{}, false, ctx.Err()
@@ -111,7 +111,7 @@ const (
 	// openingFor is how long a node may take to open a payment. It is longer than checkoutTimeout.
 	openingFor = 2 * checkoutTimeout
 
-	// openingPause is the time between two looks for the page that another node opens.
+	// openingPause is the time between two reads of an order whose page another node opens.
 	openingPause = 500 * time.Millisecond
 )
 

@@ -256,9 +256,9 @@ func orRequested(reported, requested string) string {
 	return requested
 }
 
-// countedTools are the tools whose uses a vendor reports: the last two as items of a response. For any
-// other declared tool, one use is charged. If the answer reports no tool uses, one use is charged for
-// these tools, too.
+// countedTools are the tools whose uses a vendor reports; it reports the last two as items of a response.
+// For any other declared tool, one use is charged. If the answer reports no tool uses, one use is charged
+// for these tools, too.
 var countedTools = []string{"web_search", "web_fetch", "file_search", "code_interpreter"}
 
 // tools adds the tool uses to c, and returns their cost and whether more uses of a tool were reported

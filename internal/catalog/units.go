@@ -21,7 +21,7 @@ const (
 	ImageUnit     Unit = "image"
 	CharacterUnit Unit = "character" // of a text to speak
 	SecondUnit    Unit = "second"    // of a recording
-	SearchUnit    Unit = "search"    // unit of a rerank call, each at the price of a request
+	SearchUnit    Unit = "search"    // of a rerank call, each at the price of a request
 )
 
 // UnitPrice is the price of one character of a text to speak, or of one second of a recording.
@@ -48,7 +48,7 @@ type Units struct {
 	Unit Unit
 
 	// Count is the number of images that the call asks for, of characters in its text, of
-	// seconds that its recording can have, or of search units that it can be.
+	// seconds that its recording can have, or of search units that it can cost.
 	Count int64
 
 	// Exact is set if Count is exact. It is never set for images.

@@ -1,7 +1,6 @@
 // Package dialect has the wire formats of callers and backends. Each route has a [Dialect], which
 // writes errors, the error that ends a stream ([Dialect.Event]), pings and the status of rate
-// limits. How the usage and the end of an answer are read is no part of it: that is the
-// [usage.Format] of the route. ARCHITECTURE.md lists the places of a new dialect.
+// limits. The [usage.Format] of the route decides how the usage and the end of an answer are read. ARCHITECTURE.md lists the places of a new dialect.
 package dialect
 
 import (

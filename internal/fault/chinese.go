@@ -87,8 +87,8 @@ var chinese = map[string]string{ //nolint:gosec // texts, no credentials
 	"there is no session %q":                                                                              "会话 %q 不存在",
 	"the set-up is complete; an operator creates further users":                                           "初始设置已完成；其他用户由管理员创建",
 	"this is not the one-time code in the server's log; each start writes a new one":                      "一次性代码不正确；请使用服务器日志中最新的代码",
-	"the change is saved, but it could not be confirmed that every node follows it; a node that does not follow refuses all calls after a second": "更改已保存，但无法确认所有节点都已生效；未生效的节点会在一秒后拒绝所有调用",
-	"the nodes of the gateway have different master keys: each must have the newest one before it is used":                                        "网关各节点的主密钥不同：新密钥须先配置到每个节点",
+	"the change is saved, but it could not be confirmed that every gateway has read it; a gateway that cannot read changes refuses all calls after a second": "更改已保存，但无法确认所有网关都已读取；无法读取更改的网关会在一秒后拒绝所有调用",
+	"the gateways of the store have different master keys: each must have the newest one before it is used":                                                  "共用存储的网关主密钥不同：新密钥须先配置到每个网关",
 
 	// Passwords.
 	"a password is required":                                                                           "缺少密码",

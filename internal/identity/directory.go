@@ -3,7 +3,7 @@
 // [Principal] is the caller of a model, by an API key. An [Account] is the caller of the console,
 // by a session or an access token. Records are in the store, in the tables of tables.go;
 // limits.go has the limits of keys and users. The keys and tokens in force are also in memory, and a
-// change acts on the next request; nodes.go has what follows from several nodes over one store.
+// change acts on the next request. On a shared store, nodes.go refreshes the memory of all nodes.
 //
 // Sub-packages have the parts that need no Directory. Package factor has the second factors,
 // password hashes passwords, credential has the secrets and their forms, and attempts counts

@@ -331,8 +331,8 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 	return nil
 }
 
-// changeKey runs fn over a key in one transaction and updates memory. What it takes away is no longer in
-// force on any node when it returns.
+// changeKey runs fn over a key in one transaction and updates memory. If it takes something away, that
+// is no longer in force on any node when changeKey returns without an error.
 func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	return d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) { return findKey(r, id) }, fn)
 }

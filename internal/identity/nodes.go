@@ -13,22 +13,22 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// This file keeps the tables in memory equal to the store. A node refreshes them after each of its own
-// changes. On a shared store the transaction of a change also tells one of these topics, so that the
-// other nodes refresh theirs; the node of the change hears it, too.
+// This file keeps the credentials in memory equal to the store. A node refreshes them after each of its
+// own changes. On a shared store, the transaction of a change also writes one of these topics into the
+// feed, so that all nodes refresh theirs.
 const (
-	keyTopic   = "key/"   // and the id of the key
-	tokenTopic = "token/" // and the id of the user, whose access token has changed
-	userTopic  = "user/"  // and the id of the user, whose token and keys have changed
+	keyTopic   = "key/"   // followed by the id of a key that has changed
+	tokenTopic = "token/" // followed by the id of a user whose access token has changed
+	userTopic  = "user/"  // followed by the id of a user whose token and keys have changed
 )
 
-// seenPatience is how long a change that takes something away waits until every node follows it. A
-// node that is silent has ended after three seconds; see [storage.Store.WaitUntilSeen].
+// seenPatience is how long a change that takes something away waits until every node has read it. A
+// silent node is ended after three seconds; see [storage.Store.WaitUntilSeen].
 const seenPatience = 4 * time.Second
 
-// Told refreshes the credentials that the topics of the feed name; see [storage.Follower]. It ignores
+// OnTopics refreshes the credentials that the topics of the feed name; see [storage.Follower]. It ignores
 // topics of other packages. After an error nothing has changed.
-func (d *Directory) Told(ctx context.Context, topics []string) error {
+func (d *Directory) OnTopics(ctx context.Context, topics []string) error {
 	var keys, users, owners []string
 	seen := make(map[string]bool, len(topics))
 	for _, topic := range topics {
@@ -119,10 +119,10 @@ func entriesOf(r storage.Reader, id string) (credential.Entries[Principal], erro
 	return key.inForce(user), nil
 }
 
-// refreshOwn is refresh after a change by this node. The change is committed, or its outcome is not
-// known, so the context of the request does not end it. If the store cannot be read, a lone node
-// forgets the keys and tokens: a revoked one must not be accepted. With a shared store the feed names
-// them again if the change was committed, and a node that cannot read it admits no calls.
+// refreshOwn is refresh after a change by this node. The context of the request does not end it,
+// because the change may be committed. If a lone store cannot be read, the keys and tokens are removed
+// from memory, so that no revoked one is accepted. On a shared store they stay: if the change was
+// committed, the feed names them again, and a node that cannot read the feed admits no calls.
 func (d *Directory) refreshOwn(keys, users []string) {
 	if err := d.refresh(context.Background(), keys, users, nil); err == nil || d.store.Shared() {
 		return
@@ -135,7 +135,7 @@ func (d *Directory) refreshOwn(keys, users []string) {
 	}
 }
 
-// tell tells the topics of these ids in the transaction of their change.
+// tell writes the topics of these ids into the feed, in the transaction of their change.
 func (d *Directory) tell(t storage.Txn, topic string, ids ...string) error {
 	for _, id := range ids {
 		if err := d.store.Tell(t, topic+id); err != nil {
@@ -150,8 +150,8 @@ func takesFrom[Holder any](before, after credential.Entries[Holder]) bool {
 	return len(before) > 0 && !reflect.DeepEqual(before, after)
 }
 
-// inForceEverywhere waits until all nodes of a shared store follow what was committed before. If that
-// cannot be confirmed, the change stays: the error says so.
+// inForceEverywhere waits until all nodes of a shared store have read what was committed before. If it
+// cannot confirm that, it returns errNotConfirmed, and the change stays.
 func (d *Directory) inForceEverywhere(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, seenPatience)
 	defer cancel()
@@ -162,4 +162,4 @@ func (d *Directory) inForceEverywhere(ctx context.Context) error {
 }
 
 var errNotConfirmed = fault.New(fault.StoreUnavailable,
-	"the change is saved, but it could not be confirmed that every node follows it; a node that does not follow refuses all calls after a second")
+	"the change is saved, but it could not be confirmed that every gateway has read it; a gateway that cannot read changes refuses all calls after a second")

@@ -70,7 +70,7 @@ func startNode(t *testing.T, engine storage.Engine, keys *seal.Keyring) *node {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n.store.Follow(storage.Follower{Told: n.Told, Ended: func(context.Context, int64) error { return nil }})
+	n.store.Follow(storage.Follower{OnTopics: n.OnTopics, OnEnded: func(context.Context, int64) error { return nil }})
 	return n
 }
 
@@ -105,7 +105,7 @@ func newUser(t *testing.T, n *node, name string) User {
 	return user
 }
 
-func TestWhatANodeTakesAwayIsGoneEverywhere(t *testing.T) {
+func TestARevocationIsInForceAtEveryNode(t *testing.T) {
 	for what, take := range map[string]func(ctx context.Context, n *node, user, key string) error{
 		"a revocation": func(ctx context.Context, n *node, _, key string) error {
 			_, err := n.RevokeKey(ctx, "operator", key)

@@ -56,8 +56,8 @@ var setupCode = table.Key{"code"}
 const setupPurpose = "setup"
 
 // SetupCode returns a new one-time code that creates the first administrator, and ends the
-// earlier code. It returns no code if there is an administrator, or if another node of a shared store
-// has a code in its log and lives. Users that an operator creates do not end the set-up. The code is
+// earlier code. It returns no code if there is an administrator, or if another live node of a shared
+// store has a code in its log. Users that an operator creates do not end the set-up. The code is
 // written only to the log.
 func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	var code Secret
@@ -76,7 +76,7 @@ func (d *Directory) SetupCode(ctx context.Context) (Secret, error) {
 	return code, fault.OfStore(err)
 }
 
-// setupLogged reports whether another node has the code in its log and lives.
+// setupLogged reports whether another live node has the code in its log.
 func (d *Directory) setupLogged(r storage.Reader) (bool, error) {
 	if !d.store.Shared() {
 		return false, nil

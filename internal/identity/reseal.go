@@ -19,7 +19,7 @@ var sealedTables = append(factor.Sealed(), reseal.Of(&keyTable, func(r *keyRecor
 // Reseal seals all secrets again that are sealed with an older master key, and returns the number
 // of their records. After it has returned without an error, the older keys are no longer needed. It
 // may be interrupted at any time and run again, because each record names its key. On a shared store
-// it returns CONFLICT unless every node that lives seals with the newest key.
+// it returns CONFLICT unless every live node seals with the newest key.
 func (d *Directory) Reseal(ctx context.Context) (records int, err error) {
 	// From now on the newest key is needed as well, even if Reseal is interrupted.
 	if err := d.keyring.BeginRenew(ctx, d.store); err != nil {

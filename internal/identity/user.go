@@ -223,7 +223,8 @@ func (d *Directory) SetUserDisabled(ctx context.Context, actor, idOrName string,
 }
 
 // changeUser runs fn over a user in one transaction and updates the user's keys and token in
-// memory. What it takes away is no longer in force on any node when it returns.
+// memory. If it takes something away, that is no longer in force on any node when changeUser returns
+// without an error.
 func (d *Directory) changeUser(ctx context.Context, idOrName string, fn func(storage.Txn, *userRecord) (*audit.Event, error)) (User, error) {
 	return d.changeCredentials(ctx, idOrName, true, fn)
 }

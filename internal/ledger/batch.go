@@ -20,7 +20,7 @@ type batch struct {
 	settlements []*settlement
 	readings    map[string]*reading // by user, if a settlement was already committed
 	unknown     bool                // an earlier run may have been committed
-	short       []shortage          // accounts that have less than was promised
+	short       []shortage          // accounts with less than the balances allowed
 }
 
 // take moves settlements from the queue to the batch.
@@ -184,7 +184,7 @@ type batchTotals struct {
 	short []shortage
 }
 
-// shortage is a debit that the balances allowed and the store could not cover.
+// shortage is a debit that the balances allowed and that the account could not cover.
 type shortage struct {
 	account         journal.Account
 	owed, available money.Amount

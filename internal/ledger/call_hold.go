@@ -15,9 +15,10 @@ import (
 )
 
 // This file reserves on a shared store. There, other nodes spend the same money, so a reservation
-// in memory proves nothing. A call holds its money durably: one transaction reads the user's
+// in memory is not enough. A call holds its money in the store: one transaction reads the user's
 // sources and budgets, applies the rules of balances to them, and writes a [journal.CallHold]. A
-// debit by [Ledger.Update] needs no hold: its own transaction reserves; see [Reservation.Confirm].
+// debit by [Ledger.Update] needs no hold, because its own transaction reserves; see
+// [Reservation.Confirm].
 
 // readBalances returns what the user may spend now, read in the transaction, and reads the budgets
 // of the reservation. The result belongs to the reservation alone.
@@ -33,7 +34,7 @@ func (l *Ledger) readBalances(t storage.Txn, payer Payer, r *Reservation) (*bala
 		r.caps = r.capped[:0]
 		p.allowances(payer, found.at, &r.caps)
 	}
-	for i := range r.caps { // those of a reservation that grows are of the period in which it began
+	for i := range r.caps { // a reservation that grows keeps the periods in which it began
 		c := &r.caps[i]
 		state, err := journal.ReadState(t, c.account)
 		if err != nil {
@@ -57,8 +58,7 @@ func (l *Ledger) transact(ctx context.Context, fn func(storage.Txn) error) error
 	return refusalOrFault(err)
 }
 
-// refusalOrFault returns the error of a transaction that reserves: its refusal unchanged, and the
-// fault of any other error.
+// refusalOrFault returns a refusal of a reservation unchanged, and the fault of any other error.
 func refusalOrFault(err error) error {
 	if short, is := errors.AsType[*Shortfall](err); is {
 		return short
@@ -71,7 +71,7 @@ func refusalOrFault(err error) error {
 	return fault.OfStore(err)
 }
 
-// errLossy says that the losses of a user must be read before a call is reserved.
+// errLossy ends a transaction before which the losses of the user must be read.
 var errLossy = errors.New("ledger: the user's losses are not known")
 
 // reserveCall is [Ledger.Reserve] on a shared store.
@@ -123,10 +123,11 @@ func (l *Ledger) reserveCall(ctx context.Context, payer Payer, amount money.Amou
 	return r, nil
 }
 
-// settlementWait is how long a call that finds too little waits for the settlements of other calls of
-// its user: calls that have ended hold their money until the next batch of their node is durable.
+// settlementWait is how long a call that finds too little money waits for the settlements of other calls
+// of its user. Calls that have ended hold their money until the next batch of their node is durable.
 const settlementWait = 200 * time.Millisecond
 
+// awaitSettlements waits for settlementWait. It returns false if ctx ended.
 func (l *Ledger) awaitSettlements(ctx context.Context) bool {
 	l.store.CommitNow()
 	timer := time.NewTimer(settlementWait)
@@ -140,7 +141,7 @@ func (l *Ledger) awaitSettlements(ctx context.Context) bool {
 }
 
 // checkTolerance returns the error for a call of a user whose uncollected amounts exceed the
-// tolerance. It counts the calls of all nodes. It returns errLossy if known is nil and needed.
+// tolerance. It counts the calls of all nodes. If it needs known and known is nil, it returns errLossy.
 func (l *Ledger) checkTolerance(t storage.Reader, payer Payer, known *losses) error {
 	lossy, err := t.Get(storage.Key(lossyPrefix, payer.User))
 	switch {
@@ -162,7 +163,7 @@ func (l *Ledger) checkTolerance(t storage.Reader, payer Payer, known *losses) er
 	return cmp.Or(err, p.restrict(payer, now))
 }
 
-// lossesRead is how long the losses of a user are used that were read from a shared store.
+// lossesRead is how long the losses of a user are kept that were read from a shared store.
 const lossesRead = time.Second
 
 // recentLosses returns the losses of a user as the store had them at most lossesRead ago.
@@ -191,8 +192,8 @@ func (l *Ledger) recentLosses(ctx context.Context, user string) (*losses, error)
 	return &read, nil
 }
 
-// reserveLater is the reservation of a debit by [Ledger.Update] on a shared store. take reserves in
-// that transaction; see [Reservation.Confirm].
+// reserveLater returns the reservation of a debit by [Ledger.Update] on a shared store. It reserves
+// nothing yet: [Reservation.Confirm] calls take in the transaction of the debit.
 func (l *Ledger) reserveLater(payer Payer, take func(p *balances, r *Reservation) error) (*Reservation, error) {
 	if err := cmp.Or(l.store.Err(), l.settler.failing()); err != nil {
 		return nil, fault.OfStore(err)
@@ -210,8 +211,8 @@ func (l *Ledger) reserveLater(payer Payer, take func(p *balances, r *Reservation
 }
 
 // Confirm reserves in the transaction t of [Ledger.Update] if the store is shared, or returns the
-// [*Shortfall]. It must be called before the amount is used. With another store it does nothing:
-// there, the amount is reserved already. r may be nil.
+// [*Shortfall]. It must be called before the amount is used. If the store is not shared, the amount is
+// already reserved, and Confirm does nothing. r may be nil.
 func (r *Reservation) Confirm(t *Txn) error {
 	if r == nil || r.confirm == nil {
 		return nil
@@ -219,7 +220,7 @@ func (r *Reservation) Confirm(t *Txn) error {
 	return r.confirm(t)
 }
 
-// held returns the changes of the hold by which the accounts set aside what r reserves.
+// held returns the legs by which the accounts set aside what r reserves.
 func (r *Reservation) held() []journal.Leg {
 	legs := make([]journal.Leg, 0, len(r.parts)+len(r.caps))
 	for _, p := range r.parts {
@@ -234,7 +235,7 @@ func (r *Reservation) held() []journal.Leg {
 // growTimeout bounds how long Grow waits for a shared store.
 const growTimeout = 5 * time.Second
 
-// growHold is [Reservation.Grow] on a shared store. What cannot be held is not granted.
+// growHold is [Reservation.Grow] on a shared store. It grants nothing if the store does not answer.
 func (r *Reservation) growHold(amount money.Amount) (granted money.Amount, missing *Shortfall) {
 	l, more := r.ledger, new(Reservation)
 	ctx, cancel := context.WithTimeout(context.Background(), growTimeout)
@@ -270,7 +271,7 @@ func (r *Reservation) growHold(amount money.Amount) (granted money.Amount, missi
 	return granted, missing
 }
 
-// void queues the end of the hold of a call that is not settled.
+// void queues the end of the hold of a call that ends without a settlement.
 func (r *Reservation) void() {
 	r.ledger.settler.put(&settlement{reservation: r, final: true, void: true})
 }
@@ -283,7 +284,8 @@ func (l *Ledger) openCallValue() []byte {
 	return storage.Key(l.store.Epoch())
 }
 
-// settleHold takes a settlement from the hold of its call, in the transaction of the batch.
+// settleHold takes the amount of a settlement from the hold of its call, in the transaction of the
+// batch. A final settlement ends the hold.
 func (x *settlement) settleHold(t storage.Txn) error {
 	r := x.reservation
 	if r.hold == nil {
@@ -306,10 +308,11 @@ func (x *settlement) settleHold(t storage.Txn) error {
 	return h.Change(t, legs)
 }
 
-// fundedFor is how long CheckFunds trusts that a user who could reserve still can. It spares most
-// calls a read of the shared store. If it errs, Reserve refuses the call.
+// fundedFor is how long CheckFunds assumes that a user who could reserve still can. So most calls need
+// no read of the shared store. If the assumption is wrong, Reserve refuses the call.
 const fundedFor = 5 * time.Second
 
+// noteFunded records for CheckFunds whether a user could reserve.
 func (l *Ledger) noteFunded(user string, funded bool) {
 	p := l.balanceCache.of(user)
 	p.mu.Lock()
@@ -381,9 +384,9 @@ func (t *dryTxn) Delete(key []byte) error {
 // clearBatch is how many holds or calls one transaction of EndEpoch ends.
 const clearBatch = 200
 
-// EndEpoch ends what the calls of an ended epoch of a shared store have left: it releases their
-// holds, and closes the records of their calls as after a crash. Charges that are recorded stay.
-// It may be called again, also by two nodes at the same time.
+// EndEpoch clears up after the calls of an ended epoch of a shared store: it releases their holds, and
+// closes their records as after a crash. Recorded charges stay. It may be called again, also by two
+// nodes at the same time.
 func (l *Ledger) EndEpoch(ctx context.Context, epoch int64) error {
 	return fault.OfStore(l.endCalls(ctx, func(of int64) bool { return of == epoch }, func(r storage.Reader) error {
 		if ended, err := storage.HasEnded(r, epoch); err != nil || ended {
@@ -393,8 +396,8 @@ func (l *Ledger) EndEpoch(ctx context.Context, epoch int64) error {
 	}))
 }
 
-// endCalls ends the open calls of the nodes that are selected by epoch; the epoch of a lone store is
-// zero. Each transaction calls check first.
+// endCalls ends the open calls whose epoch is selected; calls of a lone store have the epoch zero. Each
+// transaction calls check first.
 func (l *Ledger) endCalls(ctx context.Context, selected func(epoch int64) bool, check func(storage.Reader) error) error {
 	var left [][]byte
 	var kept journal.Retention

@@ -14,10 +14,10 @@
 // of a user. So the balances are always the durable state after the last installed commit, minus
 // the reservations whose debits have not been committed.
 //
-// A shared store is different, because other nodes spend the same money. Each reservation of a call
-// reads the balances in a transaction, applies the same rules, and writes a [journal.CallHold]; a
-// purchase or a task reserves in its own transaction. After a node has ended, [Ledger.EndEpoch]
-// releases what its calls hold.
+// On a shared store, other nodes spend the same money. So each reservation of a call reads the balances
+// in a transaction, applies the same rules, and writes a [journal.CallHold]. A purchase or a task
+// reserves in its own transaction. After a node has ended, another one calls [Ledger.EndEpoch], which
+// releases what the calls of the ended node hold.
 //
 // # Calls
 //

@@ -99,7 +99,7 @@ func (l *Ledger) Once(ctx context.Context, user string, c IdempotencyKey,
 				return err
 			}
 		}
-		if err := reservation.Confirm(t); err != nil { // another node may have used the key: it was looked up before
+		if err := reservation.Confirm(t); err != nil { // after the key was looked up, because another node may have used it
 			return err
 		}
 		answer, err := do(t)

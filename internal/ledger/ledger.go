@@ -26,7 +26,7 @@ type Ledger struct {
 	idempotencyKeys keymutex.KeyedMutex
 	lossReads       keymutex.KeyedMutex // by user: a read of losses may be long
 
-	holds atomic.Int64 // number of the last [journal.CallHold]; unused by a lone store
+	holds atomic.Int64 // number of the last [journal.CallHold]; zero in a lone store
 
 	open       atomic.Int64 // reservations that have not ended
 	reserved   atomic.Int64 // nano-units that they reserve and have not committed
@@ -40,8 +40,8 @@ type Options struct {
 	// period. Default: only the wallet.
 	Sources func(t storage.Txn, user string) (Sources, error)
 
-	// OnReserve is called with the time that a call on a shared store waited for its hold.
-	// Default: nothing.
+	// OnReserve is called with the time that a call on a shared store waited for its hold. It may be
+	// called concurrently. Default: nothing.
 	OnReserve func(waited time.Duration)
 
 	// Logger logs lost settlements and mismatches. Default: none.
@@ -56,7 +56,7 @@ type Sources struct {
 }
 
 // Open opens the ledger of a store. It closes the records of calls that a crash has left open;
-// their recorded charges stay. On a shared store, other nodes have open calls: there,
+// their recorded charges stay. On a shared store, the open calls belong to other nodes:
 // [Ledger.EndEpoch] closes them after their node has ended.
 func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, error) {
 	if opts.Sources == nil {
@@ -77,8 +77,8 @@ func Open(ctx context.Context, store *storage.Store, opts Options) (*Ledger, err
 	return l, nil
 }
 
-// cached returns the balances of a user that this process keeps, or nil. It returns nil if the
-// store is shared: then each transaction reads them.
+// cached returns the balances of a user in memory, or nil. It returns nil if the store is shared,
+// because then each transaction reads the balances.
 func (l *Ledger) cached(user string) *balances {
 	if l.store.Shared() {
 		return nil
@@ -161,7 +161,7 @@ const unknownTries = 8
 // Update runs a change of one user's money in a transaction and waits until it is durable. fn may
 // run more than once, also after a commit with an unknown outcome: its ids must let it detect an
 // earlier run. r, which may be nil, has reserved the amount that fn debits, or reserves it when fn
-// calls [Reservation.Confirm]; it has ended when Update returns. Before Update returns, the user's
+// calls [Reservation.Confirm]. It has ended when Update returns. Before Update returns, the user's
 // balances include the account states that fn has written, and the sources of [Txn.Spend].
 func (l *Ledger) Update(ctx context.Context, user string, r *Reservation, fn func(*Txn) error) error {
 	defer r.Release()

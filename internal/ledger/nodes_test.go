@@ -114,8 +114,8 @@ func (c *cluster) start(opts Options) *clusterNode {
 		c.t.Fatal(err)
 	}
 	n.store.Follow(storage.Follower{
-		Told:  func(context.Context, []string) error { return nil },
-		Ended: n.EndEpoch,
+		OnTopics: func(context.Context, []string) error { return nil },
+		OnEnded:  n.EndEpoch,
 	})
 	c.nodes = append(c.nodes, n)
 	return n

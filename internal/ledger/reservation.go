@@ -26,8 +26,8 @@ type Reservation struct {
 	ended   bool         // released, or its final settlement queued
 	call    bool         // counted in balances.calls
 
-	hold    *journal.CallHold         // durable, of a call on a shared store; else nil
-	confirm func(t storage.Txn) error // of a debit on a shared store; see Confirm
+	hold    *journal.CallHold         // in the store, of a call on a shared store; otherwise nil
+	confirm func(t storage.Txn) error // of a debit on a shared store, see [Reservation.Confirm]; otherwise nil
 
 	settlements int                       // number so far
 	counted     journal.Usage             // usage that these settlements have counted
@@ -93,7 +93,7 @@ func (l *Ledger) ReserveHold(ctx context.Context, payer Payer, amount money.Amou
 }
 
 // ReserveWallet reserves amount for a durable debit of the wallet by [Ledger.Update]. It reserves all
-// of amount, or returns a [*Shortfall]. If the store is shared, [Reservation.Confirm] does so.
+// of amount, or returns a [*Shortfall]. If the store is shared, [Reservation.Confirm] does this.
 func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
 	return l.reserveDebit(ctx, user, func(p *balances, r *Reservation) error {
 		wallet := p.sources[journal.Wallet(user)]
@@ -108,7 +108,7 @@ func (l *Ledger) ReserveWallet(ctx context.Context, user string, amount money.Am
 
 // ReserveUpTo reserves as much of amount as the wallet has, for a debit by [Ledger.Update]. It does so
 // also while spending is paused, because it serves to pay what the user already owes. If the store is
-// shared, the amount is known after [Reservation.Confirm].
+// shared, [Reservation.Amount] is known after [Reservation.Confirm].
 func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amount) (*Reservation, error) {
 	return l.reserveDebit(ctx, user, func(p *balances, r *Reservation) error {
 		wallet := p.sources[journal.Wallet(user)]
@@ -118,7 +118,7 @@ func (l *Ledger) ReserveUpTo(ctx context.Context, user string, amount money.Amou
 	})
 }
 
-// reserveDebit reserves by take now, or on a shared store in the transaction of the debit.
+// reserveDebit calls take now, or on a shared store in the transaction of the debit.
 func (l *Ledger) reserveDebit(ctx context.Context, user string, take func(*balances, *Reservation) error) (*Reservation, error) {
 	if l.store.Shared() {
 		return l.reserveLater(Payer{User: user}, take)
@@ -177,7 +177,7 @@ func (r *Reservation) begin(p *balances) {
 	p.open++
 }
 
-// count counts the reservation in the figures of the ledger.
+// count adds the reservation to the figures of the ledger.
 func (r *Reservation) count() {
 	r.ledger.open.Add(1)
 	r.ledger.reserved.Add(int64(r.amount))

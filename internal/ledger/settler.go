@@ -43,12 +43,12 @@ type settlement struct {
 	changes     []change
 	number      int // among the call's settlements, from 1
 	final       bool
-	void        bool                            // not a settlement: the call has ended without one, and releases its hold
+	void        bool                            // the call ends without a settlement and releases its hold
 	before      journal.Usage                   // counted by the previous settlements of the call
 	claim       func(storage.Txn) (bool, error) // see [Reservation.SettleOnce]; nil: none
 }
 
-// end updates the balances when the settlement is durable, or can never be.
+// end updates the balances when the settlement is durable, or when it is dropped.
 func (x *settlement) end(paid bool) {
 	if !x.void {
 		x.reservation.end(x.changes, x.final, paid)

@@ -41,7 +41,8 @@ var (
 	}}
 )
 
-// readLevel returns the record of a subject, which is nil if there is none, and its usage now.
+// readLevel returns the record of a subject (nil if there is none), its usage now, and its concurrent
+// requests by epoch.
 func readLevel(r storage.Reader, id string, rates Rates, now int64) (*level, *usage, map[int64]int64, error) {
 	before, err := levels.Get(r, id)
 	if err != nil {
@@ -66,7 +67,7 @@ func readLevel(r storage.Reader, id string, rates Rates, now int64) (*level, *us
 // clock of the store was set back.
 const maxClockGap = int64(time.Hour)
 
-// maxDebtTime is after how long a debt is forgotten.
+// maxDebtTime is the time after which a debt is dropped.
 const maxDebtTime = 30 * 24 * time.Hour
 
 // writeLevel replaces the record of a subject.
@@ -78,13 +79,13 @@ func writeLevel(t storage.Txn, before *level, id string, u *usage, open map[int6
 
 var errRefused = errors.New("the limit is reached")
 
-// update takes what the wants miss from the store, for all of them or for none. It sets what they get
-// beyond that. If it returns a refusal, of is the want with the longest wait.
-func (n *nodes) update(ctx context.Context, wants []*want) (refused *Refusal, of *want, err error) {
-	epoch, live := n.store.Epoch(), int64(n.store.LiveNodes())
-	err = n.store.Update(ctx, func(t storage.Txn) error {
+// update takes the drawn amounts of the wants from the store, for all of them or for none. It sets their
+// surplus. If it returns a refusal, of is the want with the longest wait.
+func (l *sharedLimiter) update(ctx context.Context, wants []*want) (refused *Refusal, of *want, err error) {
+	epoch, live := l.store.Epoch(), int64(l.store.LiveNodes())
+	err = l.store.Update(ctx, func(t storage.Txn) error {
 		refused, of = nil, nil
-		now := n.store.Now().UnixNano()
+		now := l.store.Now().UnixNano()
 		var status RateLimitStatus
 		for _, w := range wants {
 			before, u, open, err := readLevel(t, w.share.id, w.rates, now)
@@ -145,8 +146,8 @@ func (w *want) wait(u *usage) (wait time.Duration, what Kind) {
 	return wait, what
 }
 
-// refusalOfOthers returns the refusal of the waiting requests for which the surplus is not enough; nil if it
-// is. They would otherwise ask one after another while the limit is reached.
+// refusalOfOthers returns the refusal of the waiting requests if the surplus is not enough for them,
+// otherwise nil. Without it they would ask the store one after another while the limit is reached.
 func (w *want) refusalOfOthers(u *usage) *Refusal {
 	switch {
 	case w.waiting.requests > w.surplus.requests && w.drawn.requests > 0:
@@ -157,9 +158,9 @@ func (w *want) refusalOfOthers(u *usage) *Refusal {
 	return nil
 }
 
-// surplus returns how much a node that takes n gets beyond that: what its other requests wait for, or an
-// allotment for later ones. Each of the live nodes gets only a part of what is left as an allotment, so
-// that near the limit every request counts alone and none is refused for what another node may not need.
+// surplus returns how much a node that takes n takes in addition: what its waiting requests need, or an
+// allotment for later ones. The allotment is only a part of what is left. So near the limit, each
+// request is counted alone, and no request is refused for an allotment that another node does not use.
 func surplus(b *bucket, w Window, n, waiting, live int64) int64 {
 	left := b.Level - n
 	if n <= 0 || w.Limit <= 0 || left <= 0 {
@@ -169,11 +170,11 @@ func surplus(b *bucket, w Window, n, waiting, live int64) int64 {
 	return max(0, min(allotment-n, left/(2*live)), min(waiting, left))
 }
 
-// change returns a closure that changes the usage of a subject.
-func (n *nodes) change(id string, rates Rates, by amount) func(storage.Txn) error {
-	epoch := n.store.Epoch()
+// change returns a closure for the store that changes the usage of a subject.
+func (l *sharedLimiter) change(id string, rates Rates, by amount) func(storage.Txn) error {
+	epoch := l.store.Epoch()
 	return func(t storage.Txn) error {
-		now := n.store.Now().UnixNano()
+		now := l.store.Now().UnixNano()
 		before, u, open, err := readLevel(t, id, rates, now)
 		if err != nil {
 			return err
@@ -190,13 +191,13 @@ func (n *nodes) change(id string, rates Rates, by amount) func(storage.Txn) erro
 // endAtOnce is how many records of an ended epoch are changed in one transaction.
 const endAtOnce = 500
 
-// EndEpoch frees the concurrent requests of a node of a shared store that has ended; see
-// [storage.Follower].
+// EndEpoch frees the concurrent requests of an ended node of a shared store; see [storage.Follower]. It
+// may be called again.
 func (l *RateLimiter) EndEpoch(ctx context.Context, epoch int64) error {
-	if l.nodes == nil {
+	if l.shared == nil {
 		return nil
 	}
-	store := l.nodes.store
+	store := l.shared.store
 	var of []string
 	err := store.View(ctx, func(r storage.Reader) error {
 		of = nil

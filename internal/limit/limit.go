@@ -7,10 +7,11 @@
 // time; a [KeyedSemaphore] does so for each key and in total.
 //
 // A rate is a token bucket that refills evenly. It has no fixed windows, and is full after a restart.
-// On a shared store a [Subject] may be of all nodes: then its buckets are in the store, and a node takes
-// parts of them; see nodes.go. The package counts no money: budgets, which hold for a calendar period
+// On a shared store, a [Subject] may be of all nodes. Then its buckets are in the store, and each node
+// takes parts of them in advance; see nodes.go and level.go. The package counts no money: budgets, which hold for a calendar period
 // and over restarts, are in internal/ledger. A new limit, such as requests per day, is a field of
-// [Rates] and a [Kind]; internal/identity stores it. Of this module the package imports only storage.
+// [Rates] and a [Kind]; internal/identity stores it. Of this module the package imports only storage
+// and storage/table.
 package limit
 
 import "time"
@@ -110,8 +111,8 @@ func (s RateLimitStatus) tighter(other RateLimitStatus) RateLimitStatus {
 
 // Refusal says why a request may not begin. The request has used nothing.
 type Refusal struct {
-	// Err is not nil if the shared store that counts the limits did not answer. The other members are
-	// zero then.
+	// Err is not nil if the shared store that counts the limits did not answer. Then the other members
+	// are zero.
 	Err error
 
 	What       Kind
@@ -133,7 +134,7 @@ type Grant struct {
 	units      int64    // expected
 	concurrent bool
 
-	shares *[2]holding // of subjects of all nodes; nil: there is none
+	shares *[2]holding // of the subjects, if they are of all nodes; otherwise nil
 }
 
 // End ends the request, which has used units. It returns unused units and takes additional ones. Only

@@ -14,7 +14,7 @@ import (
 type RateLimiter struct {
 	seed   maphash.Seed
 	shards [64]shard
-	nodes  *nodes // of a shared store; nil: there is one process
+	shared *sharedLimiter // of a shared store; nil: there is one process
 }
 
 // shard is a part of the limiter with its own lock.
@@ -33,12 +33,12 @@ func NewRateLimiter() *RateLimiter {
 	return l
 }
 
-// Open returns a limiter without usage for a process that has store open. If the store is shared, the
-// limiter counts the subjects that are of all nodes in the store.
+// Open returns a limiter for a process that has store open. If the store is shared, the limiter counts
+// there the subjects that are of all nodes.
 func Open(store *storage.Store) *RateLimiter {
 	l := NewRateLimiter()
 	if store.Shared() {
-		l.nodes = &nodes{store: store, shares: make(map[string]*share)}
+		l.shared = &sharedLimiter{store: store, shares: make(map[string]*share)}
 	}
 	return l
 }
@@ -49,8 +49,8 @@ func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 	if r.Key.Rates.none() && r.User.Rates.none() {
 		return Grant{}, nil
 	}
-	if l.nodes != nil && (r.Key.OfAllNodes || r.User.OfAllNodes) {
-		return l.nodes.admit(r)
+	if l.shared != nil && (r.Key.OfAllNodes || r.User.OfAllNodes) {
+		return l.shared.admit(r)
 	}
 	at := now.UnixNano()
 	key, user := l.shardOf(r.Key.ID), l.shardOf(r.User.ID)
@@ -83,7 +83,7 @@ func (l *RateLimiter) Admit(now time.Time, r Request) (Grant, *Refusal) {
 // had not begun, and Extend returns the refusal.
 func (l *RateLimiter) Extend(now time.Time, g *Grant, units int64, concurrent bool) *Refusal {
 	if g.shares != nil {
-		return l.nodes.extend(g, units, concurrent)
+		return l.shared.extend(g, units, concurrent)
 	}
 	if g.usages == [2]*usage{} || units == g.units && !concurrent {
 		return nil

@@ -57,8 +57,8 @@ func startNodes(t *testing.T, n int, slow time.Duration) []*node {
 		}
 		nodes[i].RateLimiter = Open(nodes[i].store)
 		nodes[i].store.Follow(storage.Follower{
-			Told:  func(context.Context, []string) error { return nil },
-			Ended: nodes[i].EndEpoch,
+			OnTopics: func(context.Context, []string) error { return nil },
+			OnEnded:  nodes[i].EndEpoch,
 		})
 	}
 	time.Sleep(time.Second)
@@ -181,8 +181,8 @@ func TestARateHoldsOverAllNodes(t *testing.T) {
 	}
 }
 
-// TestNobodyIsRefusedForWhatANodeMayNotNeed sends as many requests as a full bucket allows.
-func TestNobodyIsRefusedForWhatANodeMayNotNeed(t *testing.T) {
+// TestAFullBucketAdmitsAllItsRequests sends as many requests as a full bucket allows.
+func TestAFullBucketAdmitsAllItsRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const limit = 1000
 		nodes := startNodes(t, 3, 0)
@@ -291,7 +291,7 @@ func TestARequestAboveTheLimitBegins(t *testing.T) {
 	})
 }
 
-func TestBothSubjectsOrNeither(t *testing.T) {
+func TestARefusedRequestUsesNothingOfEitherSubject(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := startNodes(t, 2, 0)
 		both := ofAllNodes(Rates{Requests: PerMinute(3)})
@@ -456,10 +456,10 @@ func TestIdleSubjectsOfAllNodesAreForgotten(t *testing.T) {
 			}
 			time.Sleep(10 * time.Millisecond)
 		}
-		n.nodes.mu.Lock()
-		defer n.nodes.mu.Unlock()
-		if len(n.nodes.shares) > 400 {
-			t.Errorf("the node remembers %d subjects", len(n.nodes.shares))
+		n.shared.mu.Lock()
+		defer n.shared.mu.Unlock()
+		if len(n.shared.shares) > 400 {
+			t.Errorf("the node remembers %d subjects", len(n.shared.shares))
 		}
 	})
 }

@@ -66,7 +66,7 @@ func (a *Archive) Keep(ctx context.Context, k task.Keeping) ([]string, error) {
 // ensureRecords returns the records of a task's results, one for each, and creates
 // those that are missing.
 func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []*record, err error) {
-	var left []*record // of other nodes
+	var left []*record // drafts of other nodes
 	complete := func(r storage.Reader) (bool, error) {
 		have, err := resultsOf(r, k.Task)
 		results = make([]*record, len(k.Results))
@@ -75,7 +75,7 @@ func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []
 			switch {
 			case rec.Index >= len(results):
 			case !rec.kept() && rec.Epoch != a.store.Epoch():
-				left = append(left, rec) // a stopped node may still write this draft
+				left = append(left, rec) // a node that was stopped may continue and write this draft
 			default:
 				results[rec.Index] = rec
 			}
@@ -117,7 +117,7 @@ func (a *Archive) ensureRecords(ctx context.Context, k task.Keeping) (results []
 	if place := a.config.Load().Place; err == nil && place != nil {
 		for _, rec := range left {
 			if err := place.Remove(ctx, rec.Name); err != nil {
-				a.log.Warn("the draft of a node that has ended was not removed; the sweep removes it", zap.Error(err))
+				a.log.Warn("the draft of a gateway that has ended was not removed; the sweep removes it", zap.Error(err))
 			}
 		}
 	}

@@ -131,15 +131,15 @@ func (q *Request) RepeatedBytes() int64 {
 	return int64(query.End-query.Start) * (q.prompts() - 1)
 }
 
-// A search unit is a query with up to 100 documents (Cohere's pricing). A long document is several: each
-// has 500 tokens, and at least half of them are not of the query.
+// A search unit is a query with up to 100 documents (Cohere's pricing). A long document counts as several,
+// of 500 tokens each with the query. At least half of these tokens are not of the query.
 const (
 	documentsPerSearch = 100
 	tokensPerDocument  = 250
 )
 
-// searchUnits returns the search units of a rerank call. bytes is its text, with the query once for each
-// document. Only the vendor knows which documents are long.
+// searchUnits returns the search units of a rerank call. bytes is the size of its text, with the query once
+// for each document. Count assumes that the text is in long documents, because only the vendor knows.
 func (q *Request) searchUnits(bytes int64) catalog.Units {
 	documents := q.prompts()
 	return catalog.Units{

@@ -7,8 +7,8 @@ import (
 
 // recording is the length of a recording in seconds, rounded up.
 type recording struct {
-	longest int64 // the bound
-	exact   bool
+	longest int64 // the largest possible length
+	exact   bool  // longest is the length
 }
 
 // recordingOf returns the length of a recording. It is exact for a WAV file with uncompressed samples.
@@ -29,21 +29,21 @@ const (
 )
 
 const (
-	// maxWAVRate, maxWAVChannels and maxWAVBits are the largest values of the header of a WAV file that is
-	// believed. With larger ones, a long recording could claim to be a short one.
+	// maxWAVRate, maxWAVChannels and maxWAVBits are the largest values of the header that are accepted.
+	// With larger ones, the header of a long recording could declare a short one.
 	maxWAVRate     = 192_000
 	maxWAVChannels = 8
 	maxWAVBits     = 64
 
-	// maxWAVOther is how many bytes of a WAV file may be something else than samples. A decoder that does
-	// not read the file as a WAV file could find another recording there.
+	// maxWAVOther is how many bytes of a WAV file may be something other than samples. A decoder that does
+	// not read the file as WAV could find another recording there.
 	maxWAVOther = 64 << 10
 )
 
 // wavSeconds returns the length of a WAV file. It counts all bytes from the beginning of the samples to
 // the end of the file, because some decoders read several chunks of samples. The length is not exact if
-// the header contradicts itself or the file, if the file has much else, or if the samples are a
-// compressed recording: FFmpeg, for one, then decodes that.
+// the header contradicts itself or the file, if too much of the file is not samples, or if the samples are a
+// compressed recording, which FFmpeg and others then decode.
 func wavSeconds(data []byte) (seconds int64, exact bool) {
 	if len(data) < 12 || string(data[:4]) != "RIFF" || string(data[8:12]) != "WAVE" {
 		return 0, false
@@ -76,7 +76,7 @@ func wavSeconds(data []byte) (seconds int64, exact bool) {
 }
 
 // wavByteRate returns the number of bytes of a second of samples, by the chunk "fmt " of a WAV file of
-// at least 16 bytes. It returns zero if the samples are compressed or the chunk is not believed.
+// at least 16 bytes. It returns zero if the samples are compressed or the chunk is not accepted.
 func wavByteRate(chunk []byte, size int64) int64 {
 	format := binary.LittleEndian.Uint16(chunk)
 	if format == wavExtensible && size >= 26 && len(chunk) >= 26 {
@@ -93,13 +93,14 @@ func wavByteRate(chunk []byte, size int64) int64 {
 }
 
 const (
-	// probedBytes is how much of the samples is searched for a compressed recording. Decoders search less.
+	// probedBytes is how many bytes of the samples are searched for a compressed recording. Decoders
+	// search fewer.
 	probedBytes = 1 << 20
 
-	// probedFrames is the number of consecutive frames that are a compressed recording.
+	// probedFrames is the number of consecutive frames that prove a compressed recording.
 	probedFrames = 4
 
-	// sampleRateBits are the bits of the third byte of a frame that have the sample rate.
+	// sampleRateBits are the bits of the sample rate in the third byte of a frame.
 	sampleRateBits = 0x0C
 )
 

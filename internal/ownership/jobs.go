@@ -94,7 +94,7 @@ func Open(ctx context.Context, store *storage.Store, l *ledger.Ledger, log *zap.
 	if err != nil {
 		return nil, err
 	}
-	if store.Shared() { // the others belong to nodes, or are taken over when these have ended
+	if store.Shared() { // other jobs belong to a node; EndEpoch takes them when it has ended
 		return s, s.EndEpoch(ctx, 0)
 	}
 	for _, o := range open {
@@ -105,8 +105,8 @@ func Open(ctx context.Context, store *storage.Store, l *ledger.Ledger, log *zap.
 	return s, nil
 }
 
-// EndEpoch takes over the jobs of a node whose epoch has ended: this node polls and settles them from
-// now on. It may be called again.
+// EndEpoch makes this node poll and settle the jobs of a node whose epoch has ended. It may be called
+// again.
 func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 	var left []string
 	err := s.store.View(ctx, func(r storage.Reader) error {
@@ -116,7 +116,7 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 			case errors.Is(err, storage.ErrUnreadable):
 			case err != nil:
 				return err
-			case o.Job.Epoch == epoch || o.Job.Epoch == s.store.Epoch() && !s.polls(o.ID): // an earlier attempt failed in the middle
+			case o.Job.Epoch == epoch || o.Job.Epoch == s.store.Epoch() && !s.polls(o.ID): // the latter: an earlier call of EndEpoch failed
 				left = append(left, o.ID)
 			}
 		}
@@ -132,7 +132,7 @@ func (s *Objects) EndEpoch(ctx context.Context, epoch int64) error {
 			mine = nil
 			before, err := objects.Get(t, hashOf(id))
 			if err != nil || before == nil || before.Job == nil || before.Job.Epoch != epoch && before.Job.Epoch != s.store.Epoch() {
-				return err // another node has taken it over
+				return err // nil: another node polls it
 			}
 			after, job := *before, *before.Job
 			job.Epoch = s.store.Epoch()

@@ -11,14 +11,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/table"
 )
 
-// On a shared store every node must be able to decrypt what another one encrypts. So each node records
-// the ids of its master keys, and a key encrypts only when all nodes that live have it. A node without a
-// record has not verified its keys yet, and does so before it serves anything.
+// On a shared store, every node must be able to decrypt what another one encrypts. So each node records
+// the ids of its master keys, and a key encrypts only when all live nodes have it. A node without a
+// record is starting: it verifies and records its keys before it serves requests.
 
 // ErrOtherNodes means that another node of the store lacks the newest master key, or
 // does not encrypt with it yet.
-var ErrOtherNodes = errors.New("another node does not have the newest master key, or not as its first one: " +
-	"add it behind the present key on every node, then put it first on every node, then rotate")
+var ErrOtherNodes = errors.New("another gateway does not have the newest master key, or not as its first one: " +
+	"add it after the present key on every gateway, then put it first on every gateway, then rotate")
 
 // nodeKeys has the ids of the master keys of a node.
 type nodeKeys struct {
@@ -31,7 +31,8 @@ var nodeTable = table.Table[nodeKeys]{
 	Key:  func(n *nodeKeys) table.Key { return table.Key{n.Epoch} },
 }
 
-// Open is [Keyring.Verify] at the start of a node. On a shared store it also records the keys of the node.
+// Open is [Keyring.Verify] at the start of a process. On a shared store it also records the keys of the
+// node.
 func (k *Keyring) Open(ctx context.Context, store *storage.Store) error {
 	if !store.Shared() {
 		return k.Verify(ctx, store)
@@ -45,7 +46,7 @@ func (k *Keyring) Open(ctx context.Context, store *storage.Store) error {
 }
 
 // BeginRenew is [Keyring.Check] before all secrets are encrypted again with the newest key. On a shared
-// store it returns [ErrOtherNodes] unless every node that lives encrypts with that key.
+// store it returns [ErrOtherNodes] unless every live node encrypts with that key.
 func (k *Keyring) BeginRenew(ctx context.Context, store *storage.Store) error {
 	if err := k.Check(ctx, store); err != nil {
 		return err
@@ -53,7 +54,7 @@ func (k *Keyring) BeginRenew(ctx context.Context, store *storage.Store) error {
 	return store.View(ctx, func(r storage.Reader) error { return k.known(r, store, true) })
 }
 
-// publish records the keys of this node, if the store is shared.
+// publish records the keys of this node if the store is shared, and removes the records of ended nodes.
 func (k *Keyring) publish(t storage.Txn, store *storage.Store) error {
 	if !store.Shared() {
 		return nil
@@ -85,8 +86,8 @@ func (k *Keyring) publish(t storage.Txn, store *storage.Store) error {
 	return nodeTable.Put(t, nil, mine)
 }
 
-// known returns [ErrOtherNodes] unless every node that lives has the newest key, and as its newest one if
-// first.
+// known returns [ErrOtherNodes] unless every live node has the newest key; if first is true, unless it is
+// also the newest key of each of them.
 func (k *Keyring) known(r storage.Reader, store *storage.Store, first bool) error {
 	list := k.all()
 	if !store.Shared() || len(list) == 0 {
@@ -103,7 +104,7 @@ func (k *Keyring) known(r storage.Reader, store *storage.Store, first bool) erro
 		}
 		ended, err := storage.HasEnded(r, n.Epoch)
 		if err == nil && !ended {
-			err = fmt.Errorf("%w: node %d", ErrOtherNodes, n.Epoch)
+			err = fmt.Errorf("%w: epoch %d of `node list`", ErrOtherNodes, n.Epoch)
 		}
 		if err != nil {
 			return err

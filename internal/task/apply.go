@@ -63,7 +63,7 @@ func (c *core) apply(ctx context.Context, tr *transition.Row, change transition.
 		done, err = c.writer.Apply(ctx, t, tr, &this)
 		after, event = this.After, this.Event
 		if err == nil && done && this.Before != nil && this.Before.Over() {
-			err = c.store.Tell(t, record.TopicOver+this.Before.ID) // nodes cache finished tasks
+			err = c.store.Tell(t, record.TopicOver+this.Before.ID) // other nodes may have it in their cache
 		}
 		return err
 	}

@@ -187,8 +187,8 @@ func (d *driver) noteSent(user string) {
 	}
 }
 
-// asidePause returns how long to defer a task of a user. more is how many tasks of the user are deferred
-// in the same transaction.
+// asidePause returns how long to defer a task of a user. more is the number of the user's tasks that the
+// same transaction has deferred.
 func (d *driver) asidePause(user string, more int, wait time.Duration) time.Duration {
 	d.mu.Lock()
 	defer d.mu.Unlock()

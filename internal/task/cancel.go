@@ -71,7 +71,7 @@ func (e *Engine) CancelAs(ctx context.Context, actor string, owner record.Owner,
 		}
 	}
 	_, driven := e.backend(rec.Backend)
-	abandoned := !driven && owner == record.Anyone && e.unattended(rec)
+	abandoned := !driven && owner == record.Anyone && e.isOrphan(rec)
 	if !rec.Over() && rec.Copying == nil && (abandoned || rec.Delivery == record.Accepted && e.stop(rec) == nil) {
 		tr := transition.Cancel
 		if abandoned {

@@ -47,7 +47,7 @@ func (d *driver) deliver(rec *record.Record, job backends.Job, w *waiter) {
 		d.applyDurably(transition.PutBack, transition.Change{Known: rec})
 		return
 	}
-	if d.store.Ready() != nil { // this node may have been stopped since: another one may own the task
+	if d.store.Ready() != nil { // this node may have been ended: then another one owns the task
 		d.applyDurably(transition.PutBack, transition.Change{Known: rec})
 		return
 	}

@@ -26,6 +26,9 @@
 // rising fence. A result counts only if no other driver has claimed the task since. A task uses
 // memory only while it is being processed. The tasks of an unconfigured backend wait.
 //
+// On a shared store, each node has drivers. A claim belongs to the epoch of its node, and
+// [Engine.EndEpoch] frees the claims of a node that has ended.
+//
 // # Files
 //
 // References point down only, and from left to right within a line:

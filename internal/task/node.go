@@ -11,11 +11,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// This file is about the nodes of a shared store. All of them drive the tasks of their backends. A
-// claim belongs to the epoch of its node. If a node ends, another one frees its claims.
+// This file is about the nodes of a shared store. Each node drives the tasks of the backends that it
+// has. A claim belongs to the epoch of its node. If a node ends, another one frees its claims.
 
-// Told hears of changes that nodes have told.
-func (e *Engine) Told(_ context.Context, topics []string) error {
+// OnTopics drops finished tasks from the cache, and wakes the drivers and the sender of callbacks, as
+// the topics of the feed say; see [storage.Follower]. It ignores topics of other packages.
+func (e *Engine) OnTopics(_ context.Context, topics []string) error {
 	for _, topic := range topics {
 		switch id, over := strings.CutPrefix(topic, record.TopicOver); {
 		case over:
@@ -29,6 +30,7 @@ func (e *Engine) Told(_ context.Context, topics []string) error {
 	return nil
 }
 
+// nudgeAll wakes all drivers.
 func (e *Engine) nudgeAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -41,8 +43,8 @@ const (
 	// maxFreed is how many tasks EndEpoch reads at once.
 	maxFreed = 256
 
-	// clockSkew is how much the clocks of two nodes may differ before EndEpoch misses a claim, which
-	// then ends with its lease.
+	// clockSkew is how much the clocks of two nodes may differ. If they differ more, EndEpoch may miss a
+	// claim, which then ends with its lease.
 	clockSkew = time.Minute
 )
 
@@ -70,8 +72,8 @@ func (e *Engine) EndEpoch(ctx context.Context, epoch int64) error {
 	})
 }
 
-// freeClaims frees the tasks of a backend that an owner has claimed. Their leases have not expired, so
-// they are due within one.
+// freeClaims frees the tasks of a backend that an owner has claimed. They are due when their leases
+// expire, so it reads only the tasks that are due by then.
 func (e *Engine) freeClaims(ctx context.Context, backend, owner string) error {
 	in := record.Due.Under(backend).Before(backend, e.now()+(transition.LeaseFor+clockSkew).Milliseconds())
 	for {
@@ -82,7 +84,7 @@ func (e *Engine) freeClaims(ctx context.Context, backend, owner string) error {
 			if keys, err = in.Keys(r, maxFreed); err != nil {
 				return err
 			}
-			var unread []error // they cannot be processed either
+			var unread []error // ignored: such tasks cannot be processed either
 			for _, key := range keys {
 				rec, err := readable(r, key, &unread)
 				if err != nil {
@@ -122,7 +124,7 @@ func (e *Engine) freeClaims(ctx context.Context, backend, owner string) error {
 	}
 }
 
-// pollsOf returns the part of the polls per second of a backend that this node may make.
+// pollsOf returns how often this node may poll a backend: the nodes divide its polls per second.
 func (d *driver) pollsOf(b Backend) limit.Window {
 	live := d.store.LiveNodes()
 	if share := b.PollsPerSecond / live; share > 0 {
@@ -131,34 +133,35 @@ func (d *driver) pollsOf(b Backend) limit.Window {
 	return limit.Window{Limit: int64(b.PollsPerSecond), Period: time.Duration(live) * time.Second}
 }
 
-// attendedFor is how long tasks of a backend that this node does not have may be overdue before the
-// node assumes that no node has the backend.
-const attendedFor = time.Hour
+// orphanAfter is how long a task must be overdue before a node without its backend assumes that no node
+// has the backend.
+const orphanAfter = time.Hour
 
-// patience returns how long a task must be overdue to be expired by a node that does not have its
-// backend: zero if there is no other node.
-func (e *Engine) patience() time.Duration {
+// expiryDelay returns how long a task must be overdue before a node without its backend expires it: zero
+// if the store is not shared.
+func (e *Engine) expiryDelay() time.Duration {
 	if e.store.Shared() {
-		return attendedFor
+		return orphanAfter
 	}
 	return 0
 }
 
-// unattended reports whether no other node processes a task of a backend that this node does not have.
-func (e *Engine) unattended(rec *record.Record) bool {
-	return !e.store.Shared() || e.now() >= rec.Due+attendedFor.Milliseconds()
+// isOrphan reports whether no other node processes a task whose backend this node does not have.
+func (e *Engine) isOrphan(rec *record.Record) bool {
+	return !e.store.Shared() || e.now() >= rec.Due+orphanAfter.Milliseconds()
 }
 
-// otherNodes is what an error adds about other nodes.
+// otherNodes returns the text that an error adds if the store is shared, otherwise "".
 func (e *Engine) otherNodes() string {
 	if e.store.Shared() {
-		return ", at a node that has the backend, or when no node has processed it for an hour"
+		return ", at a gateway that has the backend, or when no gateway has processed it for an hour"
 	}
 	return ""
 }
 
-// searchPause is the time before the job of an engine that is gone is searched for. An ended node sends
-// nothing more; an engine whose lease has only expired may be about to hear the answer.
+// searchPause returns how long to wait before searching for the job of a claim that has ended. On a
+// shared store it is zero, because an ended node sends nothing more. In a lone store, the engine whose
+// lease has expired may still receive the answer.
 func (d *driver) searchPause() time.Duration {
 	if d.store.Shared() {
 		return 0

@@ -170,7 +170,7 @@ func startNodes(t *testing.T, n int, change func(c *Config)) (nodes []*fixture, 
 		if err := f.Serve(f.config); err != nil {
 			t.Fatal(err)
 		}
-		f.store.Follow(storage.Follower{Told: f.Told, Ended: f.EndEpoch})
+		f.store.Follow(storage.Follower{OnTopics: f.OnTopics, OnEnded: f.EndEpoch})
 		t.Cleanup(f.stop)
 		nodes, lines = append(nodes, f), append(lines, line)
 	}
@@ -359,7 +359,6 @@ func TestNodesShareTheTasksOfABackend(t *testing.T) {
 	})
 }
 
-// TestANodeLeavesTasksOfOtherBackendsAlone sweeps at a node that does not have the backend.
 var taskLong = flag.Bool("task.long", false, "run the test of nodes that lasts the whole life of a job")
 
 // TestANodeWithoutTheBackendEndsNoTaskOfAnotherNode lasts the life of a job, with four beats a second.
@@ -386,6 +385,7 @@ func TestANodeWithoutTheBackendEndsNoTaskOfAnotherNode(t *testing.T) {
 	})
 }
 
+// TestANodeLeavesTasksOfOtherBackendsAlone sweeps at a node that does not have the backend.
 func TestANodeLeavesTasksOfOtherBackendsAlone(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -402,7 +402,7 @@ func TestANodeLeavesTasksOfOtherBackendsAlone(t *testing.T) {
 		if err := nodes[1].Serve(Config{}); err != nil {
 			t.Fatal(err)
 		}
-		nodes[0].sleep(attendedFor + time.Minute)
+		nodes[0].sleep(orphanAfter + time.Minute)
 		if _, err := nodes[0].CancelAs(t.Context(), "operator", record.Anyone, second.ID); err != nil {
 			t.Errorf("an operator cannot end a task that no node processes: %v", err)
 		}

@@ -38,7 +38,7 @@ func (d *driver) sendQueued(b Backend) (wait time.Duration, err error) {
 	if until := d.pausedFor(); until > 0 {
 		return until, nil
 	}
-	if d.store.Ready() != nil { // nothing may leave this node
+	if d.store.Ready() != nil { // this node may have been ended: it must send nothing
 		return time.Second, nil
 	}
 	maximum := d.deliveries.available(maxSends, maxDeliveries)
@@ -197,9 +197,10 @@ func (d *driver) nextDue() (wait time.Duration, err error) {
 }
 
 const (
-	// maxAhead is how many tasks a driver looks at for the next one that it processes, if other
-	// nodes process some of them. lookAgain is when it looks again if it has found none.
-	maxAhead  = 64
+	// maxAhead is how many tasks a driver reads to find the next one that this node processes first.
+	maxAhead = 64
+
+	// lookAgain is the time until a driver reads again if it has read maxAhead tasks.
 	lookAgain = 100 * time.Millisecond
 )
 
@@ -211,7 +212,7 @@ func (d *driver) lookAhead() int {
 	return 1
 }
 
-// dueAt returns when this node processes the task of an index key.
+// dueAt returns when this node processes the task of an index key; see [record.Store.Yield].
 func (d *driver) dueAt(key []byte) time.Time {
 	return time.UnixMilli(record.TimeBefore(key)).Add(d.store.Yield(record.LastID(key)))
 }
@@ -229,7 +230,7 @@ func (d *driver) claimDue(maximum int) (claimed []*record.Record, err error) {
 		}
 		for _, key := range keys {
 			if d.dueAt(key).After(now) {
-				continue // another node processes it
+				continue // another node processes it first
 			}
 			if len(claimed) == maximum {
 				break

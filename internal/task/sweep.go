@@ -71,7 +71,7 @@ func (e *Engine) concernsOneTask(ctx context.Context, err error) bool {
 // error reports those that cannot be read.
 func (e *Engine) pastDeadline(ctx context.Context, backend string) (late []*record.Record, err error) {
 	now := e.now()
-	in := record.Due.Under(backend).Before(backend, now-e.patience().Milliseconds()+1)
+	in := record.Due.Under(backend).Before(backend, now-e.expiryDelay().Milliseconds()+1)
 	if from := e.sweepFrom[backend]; from != nil {
 		in = in.FromKey(from)
 	}

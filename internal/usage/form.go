@@ -18,35 +18,38 @@ const (
 type Format struct {
 	Form Form
 
-	// InputOnly is set if the answer has no charged output, as an answer with embeddings. Its output then
-	// counts as reported. If the backend reports only a total, the total is the input.
+	// InputOnly is set if the answer has no charged output, such as embeddings. Then its output counts as
+	// reported. If the backend reports only a total, the total is the input.
 	InputOnly bool
 
-	messages bool               // the usage is that of messages; if a backend also reports the other one, this one counts
+	messages bool               // the names of usage in messages take precedence over those of completions
 	chunks   bool               // a stream has chunks of a completion
-	ended    func(*events) bool // whether a stream has reached its end
+	ended    func(*events) bool // reports whether a stream has reached its end
 }
 
 // The formats of answers.
 var (
-	// Message streams end with message_stop.
+	// Message is for messages. Its streams end with message_stop.
 	Message = &Format{messages: true, ended: func(e *events) bool { return e.stopped }}
 
-	// Completion streams end with [DONE], or when every choice has a finish_reason.
+	// Completion is for completions. Its streams end with [DONE], or when every choice has a
+	// finish_reason.
 	Completion = &Format{chunks: true, ended: choicesEnded}
 
 	// InputOnly is for embeddings, scores of documents and moderations.
 	InputOnly = &Format{InputOnly: true, chunks: true, ended: choicesEnded}
 
-	// Response streams end with response.completed, response.incomplete or [DONE].
+	// Response is for responses. Its streams end with response.completed, response.incomplete or [DONE].
 	Response = &Format{ended: lastEventEnded}
 
-	// Images streams end with [DONE], or with the last of the images that the call asks for.
+	// Images is for images. Its streams end with [DONE], or with the last image that the call asks for.
 	Images = &Format{Form: ImagesForm, ended: imagesEnded}
 
-	// Transcript streams end with transcript.text.done or [DONE], and Speech ones with speech.audio.done.
+	// Transcript is for texts of recordings. Its streams end with transcript.text.done or [DONE].
 	Transcript = &Format{Form: TranscriptForm, ended: lastEventEnded}
-	Speech     = &Format{Form: SpeechForm, ended: lastEventEnded}
+
+	// Speech is for speech. Its streams end with speech.audio.done or [DONE].
+	Speech = &Format{Form: SpeechForm, ended: lastEventEnded}
 )
 
 func choicesEnded(e *events) bool { return e.done || e.choices.allFinished() }

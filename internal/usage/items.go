@@ -15,13 +15,14 @@ type items struct {
 	listed   uses // in the last list of elements
 }
 
-// uses are the uses of tools in some items.
+// uses has the uses of tools in some items.
 type uses struct {
 	tools      []ToolUse // at most maxTools
 	containers []uint64  // hashes of the ids of containers that have counted; at most maxContainers
 }
 
-// maxContainers bounds the containers that are stored for one answer. Behind them, each use counts.
+// maxContainers is the maximum number of containers that are stored for one answer. In further
+// containers, each use counts.
 const maxContainers = 64
 
 // containerSeed is the seed of the hashes of containers.
@@ -71,6 +72,7 @@ func (i *items) count(u *uses) {
 	i.item = item{}
 }
 
+// add counts one use of a tool.
 func (u *uses) add(tool []byte) {
 	if use := useOf(&u.tools, tool, true); use != nil {
 		use.Uses++

@@ -79,7 +79,7 @@ func (f *figures) prefer(own, other figure) figure {
 // names of the figures decide which figure includes which, not the dialect, because a backend
 // may be behind a translating proxy. An included figure may be greater than the figure that
 // includes it, because some vendors do not count reasoning in the output. Then the rest is
-// zero.
+// zero. If messages is set, the names of messages take precedence over those of completions.
 func (f *figures) tokens(messages bool) (t Tokens, input, output bool) {
 	inputFigure, outputFigure := f.prefer(promptTokens, inputTokens), f.prefer(completionTokens, outputTokens)
 	if messages {

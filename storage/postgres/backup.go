@@ -34,8 +34,8 @@ func (e *engine) Backup(ctx context.Context, w io.Writer) error {
 	})
 }
 
-// Restore implements [storage.Backuper]. It is one transaction in the lane: after an error the
-// store is empty, as before.
+// Restore implements [storage.Backuper]. It is one transaction, which holds the write lock.
+// After an error the store is empty, as before.
 func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 	if err := e.enter(ctx); err != nil {
 		return err
@@ -53,7 +53,7 @@ func (e *engine) Restore(ctx context.Context, r io.Reader) error {
 }
 
 func (e *engine) restore(ctx context.Context, conn *pgconn.PgConn, from *copyStream) error {
-	if err := conn.Exec(ctx, e.sql.beginLane+"; "+e.sql.lock).Close(); err != nil {
+	if err := conn.Exec(ctx, e.sql.beginUpdate+"; "+e.sql.lock).Close(); err != nil {
 		return err
 	}
 	rows, _, err := query(ctx, conn, e.sql.scanUp, []byte{}, int64(1))

@@ -6,8 +6,8 @@ import (
 )
 
 // clock is the time of the database: the monotonic clock of this machine, plus an offset that
-// each beat measures. So every gateway that becomes active has the same time. It never goes
-// back, and a database whose clock jumps moves it by maxStep at each beat.
+// each view measures. So all gateways have about the same time. It never goes back. If the clock
+// of the database jumps, each view moves it by at most maxStep.
 type clock struct {
 	born   time.Time // of the monotonic clock: a step of this machine's clock changes nothing
 	mu     sync.Mutex
@@ -17,7 +17,7 @@ type clock struct {
 }
 
 const (
-	maxStep = 50 * time.Millisecond // of the offset, at one beat
+	maxStep = 50 * time.Millisecond // of the offset, by one view
 	maxTrip = time.Second           // of an answer that is believed
 )
 

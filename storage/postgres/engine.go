@@ -8,23 +8,21 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
-	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// engine is an open store. Views have snapshots of the database; updates of all nodes run one
-// after another in the lane.
+// engine is an open store. Views have snapshots of the database. The updates of all nodes run one
+// after another, because each holds the write lock.
 type engine struct {
 	of       *target
 	sql      statements
 	views    *pool
 	beats    *pool // of one connection, for views that must not wait
 	readers  *pool // of one connection, for rehearsals
-	lanes    *pool // of one connection
+	updates  *pool // of one connection
 	patience time.Duration
 	clock    *clock
-	log      *zap.Logger
 	cache    *cache // for rehearsals
 
 	writer chan struct{} // holds a token while an update of this node runs
@@ -39,9 +37,9 @@ type engine struct {
 }
 
 // start returns an engine over a database that has the tables.
-func start(of *target, patience time.Duration, c *clock, log *zap.Logger) *engine {
+func start(of *target, patience time.Duration, c *clock) *engine {
 	e := &engine{
-		of: of, sql: of.sql, views: newPool(of, maxViews), beats: newPool(of, 1), readers: newPool(of, 1), lanes: newPool(of, 1), patience: patience, clock: c, log: log, cache: newCache(),
+		of: of, sql: of.sql, views: newPool(of, maxViews), beats: newPool(of, 1), readers: newPool(of, 1), updates: newPool(of, 1), patience: patience, clock: c, cache: newCache(),
 		writer: make(chan struct{}, 1),
 	}
 	e.life, e.end = context.WithCancel(context.Background())
@@ -77,7 +75,7 @@ func (e *engine) View(ctx context.Context, fn func(storage.Reader) error) error 
 	return outcome
 }
 
-// begin takes a snapshot, and learns the time of the database.
+// begin takes a snapshot, and measures the time of the database.
 func (e *engine) begin(ctx context.Context, conn *pgconn.PgConn) error {
 	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
 	defer cancel()
@@ -118,7 +116,7 @@ func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	}
 	foreseen := e.rehearse(ctx, fn)
 	for deadline := time.Now().Add(e.patience); ; {
-		err := e.inLane(ctx, foreseen, fn)
+		err := e.withLock(ctx, foreseen, fn)
 		if !errors.Is(err, storage.ErrUnreachable) || !e.pause(ctx, deadline) {
 			return err
 		}
@@ -196,14 +194,14 @@ func (e *engine) shutdown() error {
 	e.end()
 	e.running.Wait()
 	e.background.Wait()
-	for _, p := range []*pool{e.views, e.beats, e.readers, e.lanes} {
+	for _, p := range []*pool{e.views, e.beats, e.readers, e.updates} {
 		p.close()
 	}
 	return nil
 }
 
-// explain returns the error of storage for an error with which the server refused a statement
-// of the lane: nothing has happened.
+// explain returns the error of package storage for an error of a statement before the commit, or of
+// a commit that the server has refused: nothing has happened.
 func explain(err error) error {
 	switch code(err) {
 	case diskFull:

@@ -23,8 +23,8 @@ func joined(t *testing.T, dsn, schema string) *storage.Store {
 		t.Fatal(err)
 	}
 	nothing := storage.Follower{
-		Told:  func(context.Context, []string) error { return nil },
-		Ended: func(context.Context, int64) error { return nil },
+		OnTopics: func(context.Context, []string) error { return nil },
+		OnEnded:  func(context.Context, int64) error { return nil },
 	}
 	s.Follow(nothing)
 	return s
@@ -59,9 +59,9 @@ func numberAt(t *testing.T, s *storage.Store, key string) (n int64) {
 	return n
 }
 
-// TestCutsLoseAndDoubleNothing ends connections of three nodes at random, those that wait for
+// TestCutConnectionsLoseAndRepeatNothing ends connections of three nodes at random, those that wait for
 // the outcome of a commit included.
-func TestCutsLoseAndDoubleNothing(t *testing.T) {
+func TestCutConnectionsLoseAndRepeatNothing(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	dsn := server.Database()
@@ -145,8 +145,8 @@ func TestAnEndedEpochCommitsNothing(t *testing.T) {
 	}
 }
 
-// TestTheLaneIsFreeAgainWhenItsHolderStands holds the lane as a node does that was stopped in it.
-func TestTheLaneIsFreeAgainWhenItsHolderStands(t *testing.T) {
+// TestTheWriteLockIsFreeAgainWhenItsHolderIsStopped holds the lock as a stopped node does.
+func TestTheWriteLockIsFreeAgainWhenItsHolderIsStopped(t *testing.T) {
 	t.Parallel()
 	server := postgrestest.Start(t)
 	dsn := server.Database()
@@ -172,8 +172,8 @@ func TestTheLaneIsFreeAgainWhenItsHolderStands(t *testing.T) {
 	if err := n.Update(t.Context(), increment("n")); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("waited %v for the lane", time.Since(began).Round(time.Millisecond))
+	t.Logf("waited %v for the write lock", time.Since(began).Round(time.Millisecond))
 	if waited := time.Since(began); waited > 4*time.Second {
-		t.Errorf("waited %v for a lane whose holder stands still, want about a second", waited)
+		t.Errorf("waited %v for the write lock of a stopped holder, want about a second", waited)
 	}
 }

@@ -1,12 +1,12 @@
 // Package postgres stores a modelgate store in a PostgreSQL database. Several gateways may name
 // the same database: all of them are active, and any of them answers any call.
 //
-// [Postgres] is the Caddy module modelgate.storage.postgres; opening it returns a
-// storage.Engine to which other processes write, too. The updates of all of them run one after
-// another, because each holds the same lock of the database, the lane. Before an update enters
-// the lane it is rehearsed, to learn which keys it reads, so that it holds the lane for two
-// trips only. Package storage has what makes a process a node: its epoch, its fence and the
-// feed.
+// [Postgres] is the Caddy module modelgate.storage.postgres. Opening it returns a [storage.Engine]
+// that implements [storage.Shared]: other processes write to it, too. The updates of all of them
+// run one after another, because each holds the same lock of the database, the write lock. Before
+// an update takes the lock, the engine rehearses it: it runs the update without effect, to learn
+// which keys it reads. So the update holds the lock for two round trips only. Package storage makes
+// each process a node, with its epoch, its fence and the feed.
 //
 // No state is kept in sessions, and no statement is prepared, so the engine works through a
 // transaction pooler. The package imports Caddy, package settings and package storage, and is
@@ -26,7 +26,6 @@ import (
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
 	"github.com/jackc/pgx/v5/pgconn"
-	"go.uber.org/zap"
 
 	"github.com/caddy-modelgate/modelgate/settings"
 	"github.com/caddy-modelgate/modelgate/storage"
@@ -62,7 +61,6 @@ type Postgres struct {
 	Patience caddy.Duration `json:"patience,omitempty"`
 
 	config *pgconn.Config
-	logger *zap.Logger
 	clock  *clock
 }
 
@@ -83,8 +81,7 @@ func (*Postgres) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves placeholders and sets the defaults. It connects to nothing, so that a
 // configuration can be validated while a server runs.
-func (p *Postgres) Provision(ctx caddy.Context) error {
-	p.logger = ctx.Logger()
+func (p *Postgres) Provision(caddy.Context) error {
 	if p.Schema == "" {
 		p.Schema = defaultSchema
 	}
@@ -196,7 +193,7 @@ func (p *Postgres) Open(ctx context.Context) (storage.Engine, error) {
 	if err := p.target().prepare(ctx); err != nil {
 		return nil, err
 	}
-	return start(p.target(), time.Duration(p.Patience), p.clock, p.logger), nil
+	return start(p.target(), time.Duration(p.Patience), p.clock), nil
 }
 
 // target returns how the database is reached.
@@ -261,10 +258,10 @@ func (t *target) prepare(ctx context.Context) error {
 	return t.proveLock(ctx, conn)
 }
 
-// proveLock returns an error unless the lane excludes another connection. Something between the
-// gateway and the database could lead them to different servers.
+// proveLock returns an error unless the write lock of one connection excludes another one. A proxy
+// between the gateway and the database could connect them to different servers.
 func (t *target) proveLock(ctx context.Context, holder *pgconn.PgConn) error {
-	if err := holder.Exec(ctx, t.sql.beginLane+"; "+t.sql.lock).Close(); err != nil {
+	if err := holder.Exec(ctx, t.sql.beginUpdate+"; "+t.sql.lock).Close(); err != nil {
 		return err
 	}
 	other, err := t.connect(ctx)

@@ -8,19 +8,18 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// maxRehearsals is how often an update is rehearsed. What it reads next may depend on what it
-// has read.
+// maxRehearsals is how often an update is rehearsed at most. Which keys it reads may depend on
+// values that the run before did not have.
 const maxRehearsals = 4
 
 // rehearsal runs an update over values that may be out of date, only to learn which keys it reads,
-// so that the lane is not held while they are read one by one. Nothing depends on its
-// being right.
+// so that the write lock is not held while they are read one by one. A wrong result only costs time.
 type rehearsal struct {
 	engine  *engine
 	ctx     context.Context
 	read    map[string]bool
 	keys    [][]byte // that it has read
-	missing [][]byte // of these, the ones that no value is known of
+	missing [][]byte // those of keys that have no value in the cache
 }
 
 // rehearse returns the keys that fn will probably read.
@@ -36,17 +35,16 @@ func (e *engine) rehearse(ctx context.Context, fn func(storage.Txn) error) [][]b
 	return r.keys
 }
 
-// run runs fn once. Its error means nothing, nor does a panic: over old values a closure may
-// meet what cannot be.
+// run runs fn once. It ignores errors and panics, because old values may contradict each other.
 func (r *rehearsal) run(fn func(storage.Txn) error) {
 	defer func() { _ = recover() }()
 	_ = fn(storage.NewBuffer(r))
 }
 
-// Rehearsed implements the interface of [storage.Rehearsed].
+// Rehearsed marks the reader of a rehearsal, see [storage.Rehearsed].
 func (*rehearsal) Rehearsed() bool { return true }
 
-// fetch reads the missing values in one trip.
+// fetch reads the missing values in one round trip. It returns false if it cannot.
 func (r *rehearsal) fetch() bool {
 	rows, err := r.query(r.engine.sql.gets, r.missing)
 	if err != nil {

@@ -17,7 +17,7 @@ const format = 1
 // statements are the texts of all statements, with the name of the schema.
 type statements struct {
 	create, look, clock                       string
-	beginLane, idle, wait, lock, try          string
+	beginUpdate, idle, wait, lock, try        string
 	put, remove                               string
 	get, gets, scan, scanUp, all, fill, purge string
 }
@@ -29,6 +29,7 @@ func statementsOf(schema string) statements {
 	in := func(text string) string {
 		return strings.ReplaceAll(text, "{}", `"`+schema+`"`)
 	}
+	// The text names the write lock. Gateways of all versions must lock the same name.
 	lock := `hashtextextended('modelgate lane ' || current_database() || ' ' || '` + strings.ReplaceAll(schema, "'", "''") + `', 0)`
 	return statements{
 		// The lock makes gateways that start at the same time create the tables one after
@@ -44,11 +45,11 @@ func statementsOf(schema string) statements {
 		look:  in(`select format::bigint, current_setting('synchronous_commit') from {}.layout`),
 		clock: `select (extract(epoch from clock_timestamp()) * 1000000)::bigint`,
 
-		beginLane: `begin isolation level read committed`,
-		idle:      `set local idle_in_transaction_session_timeout = '` + maxLaneIdle + `'`,
-		wait:      `set local lock_timeout = '5s'`,
-		lock:      `select pg_advisory_xact_lock(` + lock + `)`,
-		try:       `select pg_try_advisory_xact_lock(` + lock + `)::int::bigint`,
+		beginUpdate: `begin isolation level read committed`,
+		idle:        `set local idle_in_transaction_session_timeout = '` + maxIdle + `'`,
+		wait:        `set local lock_timeout = '5s'`,
+		lock:        `select pg_advisory_xact_lock(` + lock + `)`,
+		try:         `select pg_try_advisory_xact_lock(` + lock + `)::int::bigint`,
 
 		put: in(`insert into {}.kv (key, value, purge) select * from unnest($1::bytea[], $2::bytea[], $3::bigint[]) as t (key, value, purge) order by key
 			on conflict (key) do update set value = excluded.value, purge = excluded.purge`),

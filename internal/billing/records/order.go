@@ -67,8 +67,8 @@ type OrderRecord struct {
 	Undated  bool      `json:"undated,omitempty"` // its notices have no time
 	Disputes []dispute `json:"disputes,omitempty"`
 
-	// The node of a shared store that is opening the payment at the service, and until when, in Unix
-	// seconds.
+	// Opener is the epoch of the node of a shared store that is opening the payment at the service.
+	// Opening is the Unix second until which it may take.
 	Opener  int64 `json:"opener,omitempty"`
 	Opening int64 `json:"opening,omitempty"`
 

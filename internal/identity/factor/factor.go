@@ -165,7 +165,7 @@ func SealFault(err error) error {
 		return fmt.Errorf("%w: %w", fault.New(fault.Internal, "the sealed secrets of this account cannot be read: the master key is missing or is another one"), err)
 	}
 	if errors.Is(err, seal.ErrOtherNodes) {
-		return fmt.Errorf("%w: %w", fault.New(fault.Conflict, "the nodes of the gateway have different master keys: each must have the newest one before it is used"), err)
+		return fmt.Errorf("%w: %w", fault.New(fault.Conflict, "the gateways of the store have different master keys: each must have the newest one before it is used"), err)
 	}
 	return fault.OfStore(err)
 }

@@ -78,13 +78,13 @@ func (c *CallRecord) Pay(p Payment) {
 //
 //	call/<user>/<^time>/<request id>       records of calls, newest first
 //	callopen/<user>/<^time>/<request id>   an index of running calls with intermediate settlements;
-//	                                       with the epoch of its node if the store is shared
+//	                                       the value is the epoch of the node if the store is shared
 const (
 	CallPrefix     = "call/"
 	OpenCallPrefix = "callopen/"
 )
 
-// EpochOfOpenCall returns the epoch in the value of an [OpenCallPrefix] key: that of the node which
+// EpochOfOpenCall returns the epoch in the value of an [OpenCallPrefix] key: the epoch of the node that
 // makes the call, or zero in a lone store.
 func EpochOfOpenCall(val []byte) (int64, error) {
 	switch len(val) {

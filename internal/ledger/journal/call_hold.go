@@ -12,24 +12,24 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// CallHold is what an open call of a shared store has set aside, so that no other node spends it.
-// It is part of the reserved amounts of the accounts. A lone store has none: its calls reserve in
-// memory.
+// CallHold is the money that an open call of a shared store has set aside, so that no other node
+// spends it. It is part of [State.Reserved] of the accounts. A lone store has none, because its calls
+// reserve in memory.
 type CallHold struct {
 	User    string
 	Epoch   int64 // of the node that makes the call
 	Number  int64 // among the holds of the epoch
-	Counted bool  // counts as one of the calls that a user under a tolerance may make at a time
+	Counted bool  // whether the tolerance of a user counts it as an open call
 	Parts   []Leg // amounts that are still held, by account
 }
 
-// CallHoldName is the name of the records of [CallHold]. Those of a user lie together:
+// CallHoldName is the name of the records of [CallHold]. Those of a user are adjacent:
 //
 //	callhold/<user>/<epoch>/<number>
 const CallHoldName = "callhold"
 
-// callHoldLayout is the first byte of the record of a [CallHold]. Each call writes one, so it is
-// binary.
+// callHoldLayout is the first byte of the record of a [CallHold]. The record is binary, because each
+// call writes one.
 const callHoldLayout = 1
 
 // StoreKey returns the key of the record.
@@ -84,7 +84,8 @@ func ReadCallHold(r storage.Reader, key []byte) (*CallHold, error) {
 	return &h, nil
 }
 
-// Change adds to the held amounts, or takes from them, and writes the record and the accounts.
+// Change adds by to the held amounts, and writes the record and the accounts. It returns an error if an
+// amount would be below zero.
 func (h *CallHold) Change(t storage.Txn, by []Leg) error {
 	for _, leg := range by {
 		i := slices.IndexFunc(h.Parts, func(part Leg) bool { return part.Account == leg.Account })

@@ -15,14 +15,14 @@ import (
 type State struct {
 	Balance  money.Amount // sum of the legs
 	Held     money.Amount // part of the balance that open holds set aside
-	Reserved money.Amount // part of the balance that [CallHold] sets aside; zero in a lone store
+	Reserved money.Amount // part of the balance that each [CallHold] sets aside; zero in a lone store
 	Entries  uint64       // number of legs; for an account of a user, also of entries
 }
 
 // Available returns the amount that may be spent.
 func (s State) Available() money.Amount { return s.Balance - s.Held - s.Reserved }
 
-// Used returns the spending that a memo account counts, with what is set aside.
+// Used returns the spending that a memo account counts, including what is set aside.
 func (s State) Used() money.Amount { return s.Held + s.Reserved - s.Balance }
 
 // Keys of the store:

@@ -104,7 +104,8 @@ func (f *rebuild) begin(states *cursor) {
 	}
 }
 
-// reserved checks that the reserved amount is that of the open calls, and that the account has it.
+// reserved checks that the reserved amount is the sum of the holds of calls, and that the account
+// covers it.
 func (f *rebuild) reserved(state journal.State) {
 	if f.owner.user == "" {
 		return
@@ -113,7 +114,7 @@ func (f *rebuild) reserved(state journal.State) {
 	delete(f.owner.reserved, f.account)
 	switch {
 	case state.Reserved != held:
-		f.report("%v is reserved, the holds of calls are %v", state.Reserved, held)
+		f.report("%v is reserved, but the holds of calls are %v", state.Reserved, held)
 	case held > 0 && f.account.NonNegative() && state.Available() < 0:
 		f.report("the holds of calls are %v, more than it has", held)
 	}

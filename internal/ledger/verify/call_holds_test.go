@@ -40,8 +40,8 @@ func TestReservedAmountsMatchTheHoldsOfCalls(t *testing.T) {
 		"a hold is lost": {
 			func(d damage, h *journal.CallHold) { d.remove(h.StoreKey()) },
 			[]string{
-				"account u/ann/budget/user/0: 0.00000003 is reserved, the holds of calls are 0.00",
-				"account u/ann/wallet: 0.00000003 is reserved, the holds of calls are 0.00",
+				"account u/ann/budget/user/0: 0.00000003 is reserved, but the holds of calls are 0.00",
+				"account u/ann/wallet: 0.00000003 is reserved, but the holds of calls are 0.00",
 			},
 		},
 		"a hold is doubled": {
@@ -54,7 +54,7 @@ func TestReservedAmountsMatchTheHoldsOfCalls(t *testing.T) {
 		},
 		"more is reserved": {
 			func(d damage, _ *journal.CallHold) { state(d, wallet, func(s *journal.State) { s.Reserved++ }) },
-			[]string{"account u/ann/wallet: 0.000000031 is reserved, the holds of calls are 0.00000003"},
+			[]string{"account u/ann/wallet: 0.000000031 is reserved, but the holds of calls are 0.00000003"},
 		},
 		"an account is lost": {
 			func(d damage, _ *journal.CallHold) { d.remove(journal.AccountKey(budget)) },

@@ -39,7 +39,7 @@ func (v *verification) holds(records *cursor, b *totals) {
 	}
 }
 
-// callHolds adds up the holds of a user's open calls by account. There are none in a lone store.
+// callHolds adds up the holds of a user's open calls by account. A lone store has none.
 func (v *verification) callHolds(records *cursor, b *totals) {
 	for key, val := range records.of(b.user) {
 		h, err := journal.DecodeCallHold(key, val)

@@ -221,13 +221,13 @@ func (s *Sender) readQueues() error {
 	return nil
 }
 
-// ReadAgain makes the sender read all queues: another node has left callbacks.
+// ReadAgain makes the sender read all queues, because another node has left callbacks.
 func (s *Sender) ReadAgain() {
 	s.readAgain.Store(true)
 	s.Nudge()
 }
 
-// FreeClaims makes the callbacks due that an owner was sending. The owner is gone.
+// FreeClaims makes the callbacks due that an owner was sending. The epoch of the owner must have ended.
 func (s *Sender) FreeClaims(ctx context.Context, owner string) error {
 	var claimed []string
 	err := s.store.View(ctx, func(r storage.Reader) error {
@@ -293,7 +293,7 @@ func (s *Sender) attempt(to *destination, v *record.Event) {
 		return
 	}
 	if s.store.Ready() != nil {
-		return // another node may have claimed the callback; otherwise it is tried again when the lease ends
+		return // this node may have been ended; the callback is due again when its lease ends
 	}
 	var status int
 	trouble := errors.New("the API key has no callback address")

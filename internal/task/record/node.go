@@ -9,8 +9,8 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// OwnerOf returns the owner of the claims of a process: the epoch of a shared store, or a random id,
-// so that claims of two engines of one store differ.
+// OwnerOf returns the owner of the claims of a process. It is the epoch on a shared store, and a random
+// id otherwise, so that the claims of two engines of one store differ.
 func OwnerOf(s *storage.Store) string {
 	if epoch := s.Epoch(); epoch != 0 {
 		return OwnerOfEpoch(epoch)
@@ -21,22 +21,23 @@ func OwnerOf(s *storage.Store) string {
 // OwnerOfEpoch returns the owner of the claims of an epoch.
 func OwnerOfEpoch(epoch int64) string { return "epoch " + strconv.FormatInt(epoch, 10) }
 
-// Topics that the nodes of a shared store tell each other.
+// Topics of the feed of a shared store; see [storage.Store.Tell].
 const (
-	TopicDue       = "task/due"       // tasks may be due, and slots free
+	TopicDue       = "task/due"       // tasks may be due, or slots of backends free
 	TopicCallbacks = "task/callbacks" // callbacks may be due
-	TopicOver      = "task/over/"     // and the id of a finished task that has changed
+	TopicOver      = "task/over/"     // followed by the id of a finished task that has changed
 )
 
 const (
-	// sharedIdle is Idle on a shared store.
+	// sharedIdle is the value of [Store.Idle] on a shared store.
 	sharedIdle = 5 * time.Second
 
-	// courtesy is how much later than its time a node processes a task of another node.
-	courtesy = time.Second
+	// yieldDelay is how long after its due time a node processes a task that another node processes
+	// first.
+	yieldDelay = time.Second
 )
 
-// Idle returns the maximum sleep of a driver.
+// Idle returns the maximum sleep of a driver, in which another process may leave work.
 func (s *Store) Idle() time.Duration {
 	if s.Shared() {
 		return sharedIdle
@@ -44,12 +45,12 @@ func (s *Store) Idle() time.Duration {
 	return Idle
 }
 
-// Yield returns how much later than its time this node processes a task, so that the nodes of a
-// shared store do not all wake for each task. Each task has one node that does not wait. Which one
-// that is follows from the id and the number of nodes. Claims stay right if two nodes differ about it.
+// Yield returns how long after its due time this node processes a task. It is zero for one node of each
+// task, which the id and the number of nodes decide. So not all nodes of a shared store wake for each
+// task. If two nodes do not agree on the number of nodes, claims still prevent that both process it.
 func (s *Store) Yield(id string) time.Duration {
 	if rank, live := s.Rank(); live > 1 && int(crc32.ChecksumIEEE([]byte(id))%uint32(live)) != rank { //nolint:gosec // few nodes
-		return courtesy
+		return yieldDelay
 	}
 	return 0
 }
@@ -64,8 +65,8 @@ func (s *Store) NewID() string {
 }
 
 // Again reports whether an earlier run of a closure may have been committed; ran is false before the
-// first run. On a shared store none was: the store finds out the outcome of each commit, and its
-// engine may run a closure over values that are out of date, to learn which keys it reads.
+// first run. On a shared store it returns false: the store finds out the outcome of each commit, and an
+// earlier run may have been a rehearsal over old values; see [storage.Rehearsed].
 func (s *Store) Again(ran *bool) bool {
 	again := *ran && !s.Shared()
 	*ran = true

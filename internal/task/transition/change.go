@@ -106,7 +106,7 @@ type Change struct {
 	Failure        *record.Error
 	Watch          int64  // until when the job is watched, Unix milliseconds
 	Watched        bool   // the job has ended
-	Ended          string // the owner whose epoch has ended
+	Ended          string // the owner of claims whose epoch has ended
 
 	After *record.Record // the task after the transition; equals Before if it was not carried out
 	Event *audit.Event   // the audit event that was written; nil: none

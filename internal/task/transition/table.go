@@ -15,7 +15,7 @@ var (
 	theDelivery = cause{"the delivery that was begun last", func(c *Change) bool { return c.Known.Attempt == c.Before.Attempt }}
 	theOwner    = cause{"its owner or an operator", func(c *Change) bool { return c.Owner.Owns(c.Before.Key, c.Before.User) }}
 	anOperator  = cause{"an operator", func(c *Change) bool { return c.Owner == record.Anyone }}
-	theEnd      = cause{"another node, when the epoch of the claimant has ended", func(c *Change) bool { return c.Before.Owner == c.Ended }}
+	anotherNode = cause{"another node, when the epoch of the claimant has ended", func(c *Change) bool { return c.Before.Owner == c.Ended }}
 	theSweeper  = cause{"the sweeper, if no driver has claimed the task since", theClaimant.may}
 )
 
@@ -116,8 +116,8 @@ var (
 		Name: "release", from: anyStage, by: theClaimant,
 		write: func(c *Change, r *record.Record) { release(r, c.Due) },
 	}
-	Free = &Row{ // the node that has claimed the task is gone
-		Name: "free", from: anyStage, by: theEnd, when: (*Change).leased,
+	Free = &Row{ // the epoch of the node that has claimed the task has ended
+		Name: "free", from: anyStage, by: anotherNode, when: (*Change).leased,
 		write: func(c *Change, r *record.Record) { r.Lease, r.Woken, r.Due = 0, false, c.ms() },
 	}
 	Poll = &Row{

@@ -68,9 +68,9 @@ func TestATransitionIsRefusedFromOtherStagesAndActors(t *testing.T) {
 			stale.Fence, stale.Attempt = 2, 2
 			for who, c := range map[string]Change{
 				theClaimant.actor: {Known: &stale}, theSweeper.actor: {Known: &stale}, theDelivery.actor: {Known: &stale},
-				theDriver.actor: {Known: r}, // the task is being processed
-				theEnd.actor:    {Known: r, Ended: "another engine"},
-				theOwner.actor:  {Known: r, Owner: record.OfUser("user_bob")}, anOperator.actor: {Known: r, Owner: record.OfUser("user_ann")},
+				theDriver.actor:   {Known: r}, // the task is being processed
+				anotherNode.actor: {Known: r, Ended: "another engine"},
+				theOwner.actor:    {Known: r, Owner: record.OfUser("user_bob")}, anOperator.actor: {Known: r, Owner: record.OfUser("user_ann")},
 			} {
 				if c.Before = r; tr.by.actor == who && !refuses(t, tr, c) {
 					t.Errorf("%s from stage %d is allowed to others than %s", tr.Name, stage, who)

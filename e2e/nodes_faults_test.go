@@ -15,26 +15,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/postgres/postgrestest"
 )
 
-var nodesHarm = flag.Duration("nodes.harm", 15*time.Second, "how long three gateways of one database are harmed")
+var nodesHarm = flag.Duration("nodes.harm", 15*time.Second, "how long three gateways of one database have faults")
 
-// answered is a call that was answered.
+// answered is a call that a gateway has answered.
 type answered struct {
 	id   string
 	node int
 	at   time.Time
 }
 
-// harmed is a time at which a gateway may have lost what it had not written.
+// harmed is a time at which a gateway may have lost settlements that it had not written.
 type harmed struct {
 	node int
 	at   time.Time
 }
 
-// maxUnwritten is how long before harm a call may have ended that is lost. A settlement is gathered
-// for 100 ms and committed; while the database is down it waits.
+// maxUnwritten is how long before a fault a call may have ended whose settlement is lost. A settlement
+// waits up to 100 ms for a commit, and longer while the database is down.
 const maxUnwritten = 8 * time.Second
 
-// harm does random harm to gateways and their database, one act at a time.
+// harm causes random faults of gateways and their database, one after another.
 type harm struct {
 	server *postgrestest.Server
 	dsn    string
@@ -71,11 +71,11 @@ func (h *harm) act() {
 	}
 }
 
-// TestHarmToThreeGatewaysBreaksNoBooks kills, stops and ends gateways, cuts their connections and
-// crashes their database while customers call and operators credit. Afterwards each answered call is
-// charged once or was lost within maxUnwritten of a harm to its gateway, and each acknowledged
-// credit is there once.
-func TestHarmToThreeGatewaysBreaksNoBooks(t *testing.T) {
+// TestFaultsOfThreeGatewaysKeepTheLedgerRight kills, stops and ends gateways, cuts their connections
+// and crashes their database while callers call and operators credit. Afterwards each acknowledged
+// credit is recorded once. Each answered call is charged once, or its settlement was lost within
+// maxUnwritten of a fault of its gateway.
+func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, answerCalls)
 	server := postgrestest.Start(t)
@@ -142,7 +142,7 @@ func TestHarmToThreeGatewaysBreaksNoBooks(t *testing.T) {
 	for _, g := range nodes {
 		g.awaitReady(http.StatusOK, "")
 	}
-	time.Sleep(5 * time.Second) // the last epoch that ended is cleared up after
+	time.Sleep(5 * time.Second) // another gateway clears up after the last epoch that ended
 
 	whole, lost := 0, 0
 	for i, u := range users {
@@ -172,7 +172,7 @@ func TestHarmToThreeGatewaysBreaksNoBooks(t *testing.T) {
 			if !slices.ContainsFunc(h.losses, func(l harmed) bool {
 				return l.node == a.node && a.at.After(l.at.Add(-maxUnwritten)) && a.at.Before(l.at.Add(maxUnwritten))
 			}) {
-				t.Errorf("the call %s at gateway %d is lost, which was not harmed then", a.id, a.node)
+				t.Errorf("the call %s is lost, although its gateway %d had no fault then", a.id, a.node)
 			}
 		}
 		if w := u.g.walletAtRest(u.name); w.Balance < 0 || w.Held != 0 {

@@ -11,26 +11,26 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// The lane is a lock of the database that every update holds, so the updates of all nodes run
-// one after another, as those of one process do. It is held for two trips: the first enters it
-// and reads the keys that the rehearsal has foreseen, the second writes and commits.
+// The write lock is an advisory lock of the database that each update holds, so that the updates of
+// all nodes run one after another. An update holds it for two round trips. The first takes the lock
+// and reads the keys that the rehearsal has found. The second writes and commits.
 
-// maxLaneIdle is how long the server lets a transaction in the lane wait for its node, which may
-// be stopped, before it ends it.
-const maxLaneIdle = "1s"
+// maxIdle is how long a transaction may hold the write lock without a statement. Then the server
+// ends it, because its node may be stopped.
+const maxIdle = "1s"
 
-// laneReader reads inside the lane.
-type laneReader struct {
+// lockedReader reads in a transaction that holds the write lock.
+type lockedReader struct {
 	engine *engine
 	conn   *pgconn.PgConn
-	values map[string][]byte // what is known inside the lane; nil: the key is absent
+	values map[string][]byte // read under the lock; nil: the key is absent
 	err    error             // the first error
 }
 
-// inLane runs fn once inside the lane and commits its writes.
-func (e *engine) inLane(ctx context.Context, foreseen [][]byte, fn func(storage.Txn) error) error {
-	return e.lanes.once(ctx, func(conn *pgconn.PgConn) error {
-		base := &laneReader{engine: e, conn: conn, values: make(map[string][]byte, len(foreseen))}
+// withLock runs fn once under the write lock and commits its writes.
+func (e *engine) withLock(ctx context.Context, foreseen [][]byte, fn func(storage.Txn) error) error {
+	return e.updates.once(ctx, func(conn *pgconn.PgConn) error {
+		base := &lockedReader{engine: e, conn: conn, values: make(map[string][]byte, len(foreseen))}
 		if err := base.enter(foreseen); err != nil {
 			return err
 		}
@@ -53,14 +53,14 @@ func (e *engine) inLane(ctx context.Context, foreseen [][]byte, fn func(storage.
 	})
 }
 
-// enter begins a transaction, waits for the lane, and reads the foreseen keys. A statement at
+// enter begins a transaction, waits for the write lock, and reads the foreseen keys. A statement at
 // the level of READ COMMITTED sees all that was committed before it began, so these see what
-// every earlier holder of the lane has written.
-func (l *laneReader) enter(foreseen [][]byte) error {
+// every earlier holder of the lock has written.
+func (l *lockedReader) enter(foreseen [][]byte) error {
 	ctx, cancel := l.engine.statement()
 	defer cancel()
 	batch := new(pgconn.Batch)
-	add(batch, l.engine.sql.beginLane)
+	add(batch, l.engine.sql.beginUpdate)
 	add(batch, l.engine.sql.idle)
 	add(batch, l.engine.sql.wait)
 	add(batch, l.engine.sql.lock)
@@ -78,8 +78,8 @@ func (l *laneReader) enter(foreseen [][]byte) error {
 	return nil
 }
 
-// know keeps the values of keys that were read inside the lane.
-func (l *laneReader) know(keys [][]byte, rows [][][]byte) {
+// know keeps the values of keys that were read under the lock.
+func (l *lockedReader) know(keys [][]byte, rows [][][]byte) {
 	for _, key := range keys {
 		l.values[string(key)] = nil
 	}
@@ -92,7 +92,7 @@ func (l *laneReader) know(keys [][]byte, rows [][][]byte) {
 }
 
 // leave ends a transaction that was not committed.
-func (l *laneReader) leave() {
+func (l *lockedReader) leave() {
 	if l.conn.IsClosed() || l.conn.TxStatus() == 'I' {
 		return
 	}
@@ -101,9 +101,9 @@ func (l *laneReader) leave() {
 	_ = l.conn.Exec(ctx, "rollback").Close() // a connection that fails here is not used again
 }
 
-// commit writes and commits in one trip. The error is ErrUnknown if the connection broke: the
+// commit writes and commits in one round trip. The error is ErrUnknown if the connection broke: the
 // server may have committed.
-func (l *laneReader) commit(w *writes) error {
+func (l *lockedReader) commit(w *writes) error {
 	ctx, cancel := l.engine.statement()
 	defer cancel()
 	batch := new(pgconn.Batch)
@@ -128,7 +128,7 @@ func (l *laneReader) commit(w *writes) error {
 }
 
 // Get implements storage.Reader.
-func (l *laneReader) Get(key []byte) ([]byte, error) {
+func (l *lockedReader) Get(key []byte) ([]byte, error) {
 	if val, known := l.values[string(key)]; known {
 		return val, nil
 	}
@@ -141,11 +141,11 @@ func (l *laneReader) Get(key []byte) ([]byte, error) {
 }
 
 // Scan implements storage.Reader.
-func (l *laneReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
+func (l *lockedReader) Scan(lo, hi []byte, fn func(key, val []byte) bool) error {
 	return scan(l.run, l.engine.sql, lo, hi, fn)
 }
 
-func (l *laneReader) run(sql string, args ...any) ([][][]byte, error) {
+func (l *lockedReader) run(sql string, args ...any) ([][][]byte, error) {
 	ctx, cancel := l.engine.statement()
 	defer cancel()
 	rows, _, err := query(ctx, l.conn, sql, args...)
@@ -156,8 +156,8 @@ func (l *laneReader) run(sql string, args ...any) ([][][]byte, error) {
 	return rows, err
 }
 
-// statement returns the context of a statement in the lane, which no caller may end: many share
-// the transaction.
+// statement returns the context of a statement under the write lock. No caller may end it, because
+// many callers share the transaction.
 func (e *engine) statement() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.Background(), statementTimeout)
 }
