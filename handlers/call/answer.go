@@ -379,6 +379,7 @@ func (a *answer) end() {
 	if a.meter != nil {
 		a.meter.Close()
 	}
+	a.call.noteRead()
 }
 
 // release returns the buffers of the meter. The answer has ended and the call is settled.

@@ -244,10 +244,11 @@ func (a *answer) countDelivered() {
 	if response := cmp.Or(c.reads, c.job); response != nil {
 		response.Deliver(c.readBefore + a.meter.TextBytes())
 	}
-	if now := time.Now(); c.readsElsewhere && (now.Sub(c.readNoted) >= readNoteInterval || a.meter.Finished() || a.meter.Failed()) {
-		c.readNoted = now
-		if err := c.runtime.Objects.DeliverElsewhere(c.lifetime, c.pin.ID, c.readBefore+a.meter.TextBytes()); err != nil {
-			c.block.logger.Warn("cannot record what was delivered of a background response", zap.String("request_id", c.id), zap.Error(err))
+	if c.readsElsewhere {
+		c.readSoFar = c.readBefore + a.meter.TextBytes()
+		if now := time.Now(); now.Sub(c.readNoted) >= readNoteInterval || a.meter.Finished() || a.meter.Failed() {
+			c.readNoted = now
+			c.noteRead()
 		}
 	}
 }
@@ -255,6 +256,17 @@ func (a *answer) countDelivered() {
 // readNoteInterval is the time between two records of what a caller has read of a background response
 // that another node polls.
 const readNoteInterval = 500 * time.Millisecond
+
+// noteRead records what the caller has read of a background response that another node polls.
+func (c *call) noteRead() {
+	if c.readSoFar == c.readRecorded {
+		return
+	}
+	c.readRecorded = c.readSoFar
+	if err := c.runtime.Objects.DeliverElsewhere(c.lifetime, c.pin.ID, c.readSoFar); err != nil {
+		c.block.logger.Warn("cannot record what was delivered of a background response", zap.String("request_id", c.id), zap.Error(err))
+	}
+}
 
 // forgetObject forgets an object that the vendor has deleted. The mutex of the answer is held.
 func (a *answer) forgetObject() {
