@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -42,12 +43,29 @@ type harm struct {
 	random *rand.Rand
 	acts   map[string]int
 	losses []harmed
+	notes  []string // what was done and what gateways logged of it, for errors
+}
+
+// noteLosses notes the times at which a process has logged that it loses what it had not written: on a
+// busy machine a gateway may be silent for so long that the others end it.
+func (h *harm) noteLosses(node int, p *process) {
+	for _, line := range p.log.lines("settlements are lost", "have ended this one") {
+		var entry struct {
+			TS float64 `json:"ts"`
+		}
+		if json.Unmarshal([]byte(line), &entry) == nil {
+			h.losses = append(h.losses, harmed{node, time.UnixMilli(int64(entry.TS * 1000))})
+		}
+		h.notes = append(h.notes, line)
+	}
 }
 
 func (h *harm) act() {
 	i := h.random.IntN(len(h.nodes))
 	g, what := h.nodes[i], []string{"kill", "kill", "stop", "stop", "cut", "cut", "cut", "crash", "end"}[h.random.IntN(9)]
 	h.acts[what]++
+	h.notes = append(h.notes, fmt.Sprintf("%v %s %d", time.Now().Format(time.TimeOnly), what, i))
+	defer func(p *process) { h.noteLosses(i, p) }(g.process)
 	switch what {
 	case "kill":
 		h.losses = append(h.losses, harmed{i, time.Now()})
@@ -74,9 +92,8 @@ func (h *harm) act() {
 // TestFaultsOfThreeGatewaysKeepTheLedgerRight kills, stops and ends gateways, cuts their connections
 // and crashes their database while callers call and operators credit. Afterwards each acknowledged
 // credit is recorded once. Each answered call is charged once, or its settlement was lost within
-// maxUnwritten of a fault of its gateway.
+// maxUnwritten of a fault of its gateway. The test runs alone, because a gateway without CPU time is ended.
 func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
-	t.Parallel()
 	b := newBackend(t, answerCalls)
 	server := postgrestest.Start(t)
 	nodes := cluster(t, server, b, 3)
@@ -143,6 +160,9 @@ func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
 		g.awaitReady(http.StatusOK, "")
 	}
 	time.Sleep(5 * time.Second) // another gateway clears up after the last epoch that ended
+	for i, g := range nodes {
+		h.noteLosses(i, g.process)
+	}
 
 	whole, lost := 0, 0
 	for i, u := range users {
@@ -172,7 +192,7 @@ func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
 			if !slices.ContainsFunc(h.losses, func(l harmed) bool {
 				return l.node == a.node && a.at.After(l.at.Add(-maxUnwritten)) && a.at.Before(l.at.Add(maxUnwritten))
 			}) {
-				t.Errorf("the call %s is lost, although its gateway %d had no fault then", a.id, a.node)
+				t.Errorf("the call %s is lost at %v, although its gateway %d had no fault then: %v", a.id, a.at, a.node, h.notes)
 			}
 		}
 		if w := u.g.walletAtRest(u.name); w.Balance < 0 || w.Held != 0 {
