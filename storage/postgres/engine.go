@@ -114,9 +114,9 @@ func (e *engine) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	foreseen := e.rehearse(ctx, fn)
+	plan := e.rehearse(ctx, fn)
 	for deadline := time.Now().Add(e.patience); ; {
-		err := e.withLock(ctx, foreseen, fn)
+		err := e.withLock(ctx, plan, fn)
 		if !errors.Is(err, storage.ErrUnreachable) || !e.pause(ctx, deadline) {
 			return err
 		}

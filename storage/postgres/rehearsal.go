@@ -19,11 +19,12 @@ type rehearsal struct {
 	ctx     context.Context
 	read    map[string]bool
 	keys    [][]byte // that it has read
+	size    int      // bytes that its last run has written
 	missing [][]byte // those of keys that have no value in the cache
 }
 
 // rehearse returns the keys that fn will probably read.
-func (e *engine) rehearse(ctx context.Context, fn func(storage.Txn) error) [][]byte {
+func (e *engine) rehearse(ctx context.Context, fn func(storage.Txn) error) foreseen {
 	r := &rehearsal{engine: e, ctx: ctx, read: make(map[string]bool)}
 	for range maxRehearsals {
 		r.missing = nil
@@ -32,13 +33,23 @@ func (e *engine) rehearse(ctx context.Context, fn func(storage.Txn) error) [][]b
 			break
 		}
 	}
-	return r.keys
+	return foreseen{r.keys, r.size}
+}
+
+// foreseen is what a rehearsal has found of an update.
+type foreseen struct {
+	keys [][]byte // that it reads
+	size int      // bytes that it writes
 }
 
 // run runs fn once. It ignores errors and panics, because old values may contradict each other.
 func (r *rehearsal) run(fn func(storage.Txn) error) {
 	defer func() { _ = recover() }()
-	_ = fn(storage.NewBuffer(r))
+	b := storage.NewBuffer(r)
+	_ = fn(b)
+	w := new(writes)
+	_ = b.Apply(w)
+	r.size = w.size
 }
 
 // Rehearsed marks the reader of a rehearsal, see [storage.Rehearsed].

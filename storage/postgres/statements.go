@@ -46,7 +46,7 @@ func statementsOf(schema string) statements {
 		clock: `select (extract(epoch from clock_timestamp()) * 1000000)::bigint`,
 
 		beginUpdate: `begin isolation level read committed`,
-		idle:        `set local idle_in_transaction_session_timeout = '` + maxIdle + `'`,
+		idle:        `set local idle_in_transaction_session_timeout = %d`,
 		wait:        `set local lock_timeout = '5s'`,
 		lock:        `select pg_advisory_xact_lock(` + lock + `)`,
 		try:         `select pg_try_advisory_xact_lock(` + lock + `)::int::bigint`,

@@ -15,9 +15,13 @@ import (
 // all nodes run one after another. An update holds it for two round trips. The first takes the lock
 // and reads the keys that the rehearsal has found. The second writes and commits.
 
-// maxIdle is how long a transaction may hold the write lock without a statement. Then the server
+// maxIdle is how many milliseconds a transaction may hold the write lock without a statement. Then the server
 // ends it, because its node may be stopped.
-const maxIdle = "1s"
+const maxIdle = 1000
+
+// writeRate is at least how many bytes a gateway prepares and sends in a millisecond, on a busy machine.
+// A large transaction may hold the write lock for longer.
+const writeRate = 4 << 10
 
 // lockedReader reads in a transaction that holds the write lock.
 type lockedReader struct {
@@ -28,10 +32,10 @@ type lockedReader struct {
 }
 
 // withLock runs fn once under the write lock and commits its writes.
-func (e *engine) withLock(ctx context.Context, foreseen [][]byte, fn func(storage.Txn) error) error {
+func (e *engine) withLock(ctx context.Context, plan foreseen, fn func(storage.Txn) error) error {
 	return e.updates.once(ctx, func(conn *pgconn.PgConn) error {
-		base := &lockedReader{engine: e, conn: conn, values: make(map[string][]byte, len(foreseen))}
-		if err := base.enter(foreseen); err != nil {
+		base := &lockedReader{engine: e, conn: conn, values: make(map[string][]byte, len(plan.keys))}
+		if err := base.enter(plan); err != nil {
 			return err
 		}
 		defer base.leave()
@@ -56,24 +60,24 @@ func (e *engine) withLock(ctx context.Context, foreseen [][]byte, fn func(storag
 // enter begins a transaction, waits for the write lock, and reads the foreseen keys. A statement at
 // the level of READ COMMITTED sees all that was committed before it began, so these see what
 // every earlier holder of the lock has written.
-func (l *lockedReader) enter(foreseen [][]byte) error {
+func (l *lockedReader) enter(plan foreseen) error {
 	ctx, cancel := l.engine.statement()
 	defer cancel()
 	batch := new(pgconn.Batch)
 	add(batch, l.engine.sql.beginUpdate)
-	add(batch, l.engine.sql.idle)
+	add(batch, fmt.Sprintf(l.engine.sql.idle, maxIdle+plan.size/writeRate))
 	add(batch, l.engine.sql.wait)
 	add(batch, l.engine.sql.lock)
-	if len(foreseen) > 0 {
-		add(batch, l.engine.sql.gets, foreseen)
+	if len(plan.keys) > 0 {
+		add(batch, l.engine.sql.gets, plan.keys)
 	}
 	results, err := l.conn.ExecBatch(ctx, batch).ReadAll()
 	if err != nil {
 		l.leave()
 		return explain(err)
 	}
-	if len(foreseen) > 0 {
-		l.know(foreseen, results[len(results)-1].Rows)
+	if len(plan.keys) > 0 {
+		l.know(plan.keys, results[len(results)-1].Rows)
 	}
 	return nil
 }
