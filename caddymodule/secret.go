@@ -74,6 +74,10 @@ func (rt *Runtime) announceSetup(ctx context.Context) {
 	if rt.announced {
 		return
 	}
+	if due, err := rt.Directory.SetupDue(ctx); err == nil && !due {
+		rt.announced = true
+		return
+	}
 	code, err := rt.Directory.SetupCode(ctx)
 	rt.announced = code != "" || !rt.Store.Shared()
 	switch {

@@ -178,40 +178,33 @@ func (s *Store) Nodes(ctx context.Context) (nodes []Node, told int64, err error)
 	return nodes, told, err
 }
 
-// LiveNodes returns how many nodes have the store open, as the last beat of this node has read it;
-// one if the store is not shared. It does not block.
-func (s *Store) LiveNodes() int {
-	if m := s.member.Load(); m != nil {
-		if live := m.live.Load(); live != nil {
-			return max(1, len(*live))
-		}
-	}
-	return 1
-}
-
-// Leads reports whether this node is the oldest one that lives, as its last beat has read it; true
-// if the store is not shared. The node that leads does the work that one node does for all. Two
-// nodes may briefly lead at the same time, so that work must be correct if it is done twice.
-func (s *Store) Leads() bool {
+// Rank returns the position of this node among those that live, from the oldest, and their number, as
+// its last beat has read them. The position is -1 if that was before the first beat, or if this node has ended. They are 0 and 1 if the
+// store is not shared. Rank does not block.
+func (s *Store) Rank() (rank, live int) {
 	m := s.member.Load()
 	if m == nil {
-		return true
+		return 0, 1
 	}
-	live := m.live.Load()
-	return live != nil && len(*live) > 0 && (*live)[0].Epoch == m.self.Epoch
+	nodes := m.live.Load()
+	if nodes == nil {
+		return -1, 1
+	}
+	return slices.IndexFunc(*nodes, func(n Node) bool { return n.Epoch == m.self.Epoch }), max(1, len(*nodes))
 }
 
-// Rank returns the position of this node among those that live, from zero, and their number, as its
-// last beat has read them. They are 0 and 1 if the store is not shared. It does not block.
-func (s *Store) Rank() (rank, live int) {
-	if m := s.member.Load(); m != nil {
-		if nodes := m.live.Load(); nodes != nil {
-			if rank = slices.IndexFunc(*nodes, func(n Node) bool { return n.Epoch == m.self.Epoch }); rank >= 0 {
-				return rank, len(*nodes)
-			}
-		}
-	}
-	return 0, 1
+// Leads reports whether this node is the oldest one that lives; see [Store.Rank]. It does the work that
+// one node does for all. Two nodes may briefly lead at the same time, so that work must be correct if
+// it is done twice.
+func (s *Store) Leads() bool {
+	rank, _ := s.Rank()
+	return rank == 0
+}
+
+// LiveNodes returns how many nodes live; see [Store.Rank].
+func (s *Store) LiveNodes() int {
+	_, live := s.Rank()
+	return live
 }
 
 // HasEnded reports inside a transaction whether an epoch has ended. If so, its node commits nothing

@@ -379,7 +379,7 @@ func (a *answer) end() {
 	if a.meter != nil {
 		a.meter.Close()
 	}
-	a.call.noteRead()
+	a.call.reading.End(a.call.lifetime)
 }
 
 // release returns the buffers of the meter. The answer has ended and the call is settled.

@@ -49,19 +49,16 @@ type call struct {
 	cacheKey   string   // prompt_cache_key of the body, if a route uses it
 	selected   []string // upstreams that Affinity has selected in this attempt
 
-	query                   string             // of a request for stored objects, as it is sent
-	pin                     *ownership.Object  // a stored object that the call names; it decides the upstream
-	upstream                string             // that was selected last
-	misplaced               bool               // no upstream of the route has the stored object
-	submitted               bool               // a background response was submitted
-	job                     *ownership.Running // that settles it
-	reads                   *ownership.Running // the background response of which the call reads the stream
-	readsElsewhere          bool               // it does, and another node polls the job
-	readNoted               time.Time          // when noteRead was called last
-	readSoFar, readRecorded int64              // bytes of its text that the caller has read, and of these, what noteRead has recorded
-	readBefore              int64              // bytes of its text that the caller had read before this call
-	background              string             // of the log line: submitted or settled
-	unrecorded              bool               // an id could not be recorded, so the answer was not passed on
+	query      string             // of a request for stored objects, as it is sent
+	pin        *ownership.Object  // a stored object that the call names; it decides the upstream
+	upstream   string             // that was selected last
+	misplaced  bool               // no upstream of the route has the stored object
+	submitted  bool               // a background response was submitted
+	job        *ownership.Running // that settles it
+	reading    *ownership.Reading // of a background response
+	readBefore int64              // bytes of its text that the caller had read before this call
+	background string             // of the log line: submitted or settled
+	unrecorded bool               // an id could not be recorded, so the answer was not passed on
 
 	lifetime context.Context // the parent of ctx
 	ctx      context.Context // of the attempt to call the backend; it is cancelled with a cause

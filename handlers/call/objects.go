@@ -1,7 +1,6 @@
 package call
 
 import (
-	"cmp"
 	"context"
 	"net/http"
 	"net/url"
@@ -126,15 +125,9 @@ func (c *call) gateObject(w http.ResponseWriter, r *http.Request) (f *fault.Faul
 		}
 	}
 	if c.route.object.stream { // reads a response, which may run in the background
-		c.reads = c.runtime.Objects.Job(c.pin.ID)
-		c.readsElsewhere = c.reads == nil && c.pin.Job != nil
-		if r.URL.Query().Get("starting_after") != "" {
-			switch {
-			case c.reads != nil:
-				c.readBefore = c.reads.Delivered()
-			case c.readsElsewhere:
-				c.readBefore = c.pin.Job.Read
-			}
+		c.reading = c.runtime.Objects.Reading(c.pin)
+		if c.reading != nil && r.URL.Query().Get("starting_after") != "" {
+			c.readBefore = c.reading.Delivered()
 		}
 	}
 	if c.route.object.delete && c.pin.Kind == ownership.Response && !c.runtime.Objects.PollNow(r.Context(), c.pin.ID, c.runtime.PollBackground) {
@@ -237,34 +230,14 @@ func (a *answer) recordIDs() error {
 	return err
 }
 
-// countDelivered tells the job of a background response how much of its text the caller has read. There
-// is a meter, and the mutex of the answer is held.
+// countDelivered counts how much of the text of a background response the caller has read. There is a
+// meter, and the mutex of the answer is held.
 func (a *answer) countDelivered() {
-	c := a.call
-	if response := cmp.Or(c.reads, c.job); response != nil {
-		response.Deliver(c.readBefore + a.meter.TextBytes())
-	}
-	if c.readsElsewhere {
-		c.readSoFar = c.readBefore + a.meter.TextBytes()
-		if now := time.Now(); now.Sub(c.readNoted) >= readNoteInterval || a.meter.Finished() || a.meter.Failed() {
-			c.readNoted = now
-			c.noteRead()
-		}
-	}
-}
-
-// readNoteInterval is the time between two records of what a caller has read of a background response
-// that another node polls.
-const readNoteInterval = 500 * time.Millisecond
-
-// noteRead records what the caller has read of a background response that another node polls.
-func (c *call) noteRead() {
-	if c.readSoFar == c.readRecorded {
-		return
-	}
-	c.readRecorded = c.readSoFar
-	if err := c.runtime.Objects.DeliverElsewhere(c.lifetime, c.pin.ID, c.readSoFar); err != nil {
-		c.block.logger.Warn("cannot record what was delivered of a background response", zap.String("request_id", c.id), zap.Error(err))
+	switch c := a.call; {
+	case c.reading != nil:
+		c.reading.Deliver(c.lifetime, c.readBefore+a.meter.TextBytes())
+	case c.job != nil:
+		c.job.Deliver(a.meter.TextBytes())
 	}
 }
 

@@ -229,38 +229,6 @@ func (r *Running) Deliver(n int64) {
 // Delivered returns how many bytes of the text the caller has read. A restart forgets them.
 func (r *Running) Delivered() int64 { return r.delivered.Load() }
 
-// DeliverElsewhere records that the user has read the first n bytes of the text of a response at this
-// node, although another one polls the job. It does not wait for the store.
-func (s *Objects) DeliverElsewhere(ctx context.Context, id string, n int64) error {
-	return s.store.Post(ctx, func(t storage.Txn) error {
-		before, err := objects.Get(t, hashOf(id))
-		if err != nil || before == nil || before.Job == nil || before.Job.Read >= n {
-			return err
-		}
-		after, job := *before, *before.Job
-		job.Read = n
-		after.Job = &job
-		return objects.Put(t, before, &after)
-	}, nil)
-}
-
-// readElsewhere learns what the user has read of a response at other nodes.
-func (s *Objects) readElsewhere(ctx context.Context, r *Running) {
-	if !s.store.Shared() {
-		return
-	}
-	err := s.store.View(ctx, func(reader storage.Reader) error {
-		o, err := objects.Get(reader, hashOf(r.Object.ID))
-		if err == nil && o != nil && o.Job != nil {
-			r.Deliver(o.Job.Read)
-		}
-		return err
-	})
-	if err != nil && ctx.Err() == nil {
-		s.log.Warn("cannot read what was delivered of a background response", zap.String("request_id", r.Object.Job.Call.ID), zap.Error(err))
-	}
-}
-
 // Job returns the job of a response, or nil if it has none that is unsettled.
 func (s *Objects) Job(id string) *Running {
 	s.mu.Lock()
@@ -410,7 +378,7 @@ func (s *Objects) elsewhere(ctx context.Context, id string) (polls bool) {
 
 // poll polls a job, and settles it if it has ended or is given up. The mutex of r is held.
 func (s *Objects) poll(ctx context.Context, r *Running, poll Poller) {
-	s.readElsewhere(ctx, r)
+	s.learnReadings(ctx, r)
 	state, result := poll(ctx, r)
 	now := s.store.Now()
 	r.next, r.pause = now.Add(r.pause), min(r.pause*3/2, lastPause)

@@ -206,7 +206,7 @@ const (
 
 // lookAhead returns how many tasks must be read to find the next one that this node processes.
 func (d *driver) lookAhead() int {
-	if _, live := d.store.Rank(); live > 1 {
+	if d.store.LiveNodes() > 1 {
 		return maxAhead
 	}
 	return 1

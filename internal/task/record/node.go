@@ -49,7 +49,7 @@ func (s *Store) Idle() time.Duration {
 // task, which the id and the number of nodes decide. So not all nodes of a shared store wake for each
 // task. If two nodes do not agree on the number of nodes, claims still prevent that both process it.
 func (s *Store) Yield(id string) time.Duration {
-	if rank, live := s.Rank(); live > 1 && int(crc32.ChecksumIEEE([]byte(id))%uint32(live)) != rank { //nolint:gosec // few nodes
+	if rank, live := s.Rank(); rank >= 0 && live > 1 && int(crc32.ChecksumIEEE([]byte(id))%uint32(live)) != rank { //nolint:gosec // few nodes
 		return yieldDelay
 	}
 	return 0
