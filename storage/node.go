@@ -179,7 +179,7 @@ func (s *Store) Nodes(ctx context.Context) (nodes []Node, told int64, err error)
 }
 
 // Rank returns the position of this node among those that live, from the oldest, and their number, as
-// its last beat has read them. The position is -1 if that was before the first beat, or if this node has ended. They are 0 and 1 if the
+// its last beat has read them. The position is -1 before the first beat, and after this node has ended. They are 0 and 1 if the
 // store is not shared. Rank does not block.
 func (s *Store) Rank() (rank, live int) {
 	m := s.member.Load()
