@@ -18,19 +18,18 @@ func TestAnOutageInTheMiddleOfACommitEndsNoNode(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				nodes := startNodes(t, 3)
 				for _, n := range nodes {
-					n.line.mu.Lock()
-					n.line.unknown = func(commit func() error) error {
+					unknown := func(commit func() error) error {
 						if committed {
 							_ = commit()
 						}
-						n.line.setCut(true)
+						n.line.Cut(true)
 						return storage.ErrUnknown
 					}
-					n.line.mu.Unlock()
+					n.unknown.Store(&unknown)
 				}
 				time.Sleep(10 * time.Second)
 				for _, n := range nodes {
-					n.line.setCut(false)
+					n.line.Cut(false)
 				}
 				time.Sleep(5 * time.Second)
 				for i, n := range nodes {
@@ -111,7 +110,7 @@ func TestAStoreThatStoodStillEndsNoNode(t *testing.T) {
 func TestANodeThatMissesRowsOfTheFeedIsFenced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := startNodes(t, 2)
-		nodes[1].line.setCut(true)
+		nodes[1].line.Cut(true)
 		nodes[0].tell(t, "first")
 		nodes[0].tell(t, "second")
 		if err := nodes[0].Update(t.Context(), func(txn storage.Txn) error { // the engine has removed it
@@ -119,7 +118,7 @@ func TestANodeThatMissesRowsOfTheFeedIsFenced(t *testing.T) {
 		}); err != nil {
 			t.Fatal(err)
 		}
-		nodes[1].line.setCut(false)
+		nodes[1].line.Cut(false)
 		time.Sleep(time.Second)
 		if !errors.Is(nodes[1].Err(), storage.ErrFenced) {
 			t.Errorf("a node that misses a row has %v, want ErrFenced", nodes[1].Err())

@@ -5,65 +5,22 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
-
-// line is a shared engine whose connection a test can cut.
-type line struct {
-	storage.Engine
-	mu      sync.Mutex
-	cut     bool
-	unknown func(commit func() error) error // replaces the next commit; nil: none
-}
-
-func (l *line) Shared() bool { return true }
-
-func (l *line) setCut(cut bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.cut = cut
-}
-
-func (l *line) down() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.cut {
-		return storage.ErrUnreachable
-	}
-	return nil
-}
-
-func (l *line) View(ctx context.Context, fn func(storage.Reader) error) error {
-	if err := l.down(); err != nil {
-		return err
-	}
-	return l.Engine.View(ctx, fn)
-}
-
-func (l *line) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	if err := l.down(); err != nil {
-		return err
-	}
-	commit := func() error { return l.Engine.Update(ctx, fn) }
-	l.mu.Lock()
-	unknown := l.unknown
-	l.unknown = nil
-	l.mu.Unlock()
-	if unknown != nil {
-		return unknown(commit)
-	}
-	return commit()
-}
 
 // node is a node of a test.
 type node struct {
 	*storage.Store
-	line *line
+	line *storagetest.Line
+
+	unknown atomic.Pointer[func(commit func() error) error] // replaces the next commit; nil: none
 
 	mu    sync.Mutex
 	told  []string
@@ -95,7 +52,13 @@ func startNodes(t *testing.T, n int) []*node {
 
 func startNode(t *testing.T, engine storage.Engine) *node {
 	t.Helper()
-	n := &node{line: &line{Engine: engine}}
+	n := new(node)
+	n.line = &storagetest.Line{Engine: engine, OnCommit: func(commit func() error) error {
+		if unknown := n.unknown.Swap(nil); unknown != nil {
+			return (*unknown)(commit)
+		}
+		return commit()
+	}}
 	n.Store = storage.New(n.line, storage.Options{})
 	t.Cleanup(func() { _ = n.Close() })
 	if err := n.Join(t.Context(), storage.Node{Name: t.Name()}); err != nil {
@@ -166,7 +129,7 @@ func TestEveryNodeReadsAllTopicsInOrder(t *testing.T) {
 func TestASilentNodeAdmitsNothingAndIsEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := startNodes(t, 3)
-		nodes[1].line.setCut(true)
+		nodes[1].line.Cut(true)
 		nodes[0].tell(t, "revoked")
 		if err := nodes[0].WaitUntilSeen(t.Context()); err != nil {
 			t.Fatal(err)
@@ -178,7 +141,7 @@ func TestASilentNodeAdmitsNothingAndIsEnded(t *testing.T) {
 		if got := nodes[0].cleared(); !slices.Equal(got, []int64{nodes[1].Epoch()}) {
 			t.Errorf("the node that leads cleared up after epochs %v, want once after %d", got, nodes[1].Epoch())
 		}
-		nodes[1].line.setCut(false)
+		nodes[1].line.Cut(false)
 		if err := nodes[1].set(t, "late", "x"); !errors.Is(err, storage.ErrStopped) {
 			t.Errorf("a write of an ended epoch: %v, want ErrStopped", err)
 		}
@@ -200,7 +163,7 @@ func TestAnOutageOfTheStoreEndsNoNode(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		nodes := startNodes(t, 3)
 		for _, n := range nodes {
-			n.line.setCut(true)
+			n.line.Cut(true)
 		}
 		time.Sleep(time.Minute)
 		for _, n := range nodes {
@@ -209,7 +172,7 @@ func TestAnOutageOfTheStoreEndsNoNode(t *testing.T) {
 			}
 		}
 		for _, n := range nodes {
-			n.line.setCut(false)
+			n.line.Cut(false)
 			time.Sleep(100 * time.Millisecond)
 		}
 		time.Sleep(5 * time.Second)
@@ -253,8 +216,7 @@ func TestTheOutcomeOfACommitIsFoundOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := startNodes(t, 1)[0]
-				n.line.mu.Lock()
-				n.line.unknown = func(commit func() error) error {
+				unknown := func(commit func() error) error {
 					if c.commits {
 						if err := commit(); err != nil {
 							t.Error(err)
@@ -262,7 +224,7 @@ func TestTheOutcomeOfACommitIsFoundOut(t *testing.T) {
 					}
 					return storage.ErrUnknown
 				}
-				n.line.mu.Unlock()
+				n.unknown.Store(&unknown)
 				if err := n.set(t, "key", "1"); !errors.Is(err, c.want) {
 					t.Errorf("outcome %v, want %v", err, c.want)
 				}

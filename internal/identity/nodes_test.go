@@ -5,7 +5,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,34 +15,13 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/seal"
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
-
-// line is a shared engine whose connection a test can cut.
-type line struct {
-	storage.Engine
-	cut atomic.Bool
-}
-
-func (l *line) Shared() bool { return true }
-
-func (l *line) View(ctx context.Context, fn func(storage.Reader) error) error {
-	if l.cut.Load() {
-		return storage.ErrUnreachable
-	}
-	return l.Engine.View(ctx, fn)
-}
-
-func (l *line) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	if l.cut.Load() {
-		return storage.ErrUnreachable
-	}
-	return l.Engine.Update(ctx, fn)
-}
 
 // node is a node of a test.
 type node struct {
 	*Directory
-	line  *line
+	line  *storagetest.Line
 	store *storage.Store
 }
 
@@ -60,7 +38,7 @@ func startNodes(t *testing.T, n int) []*node {
 
 func startNode(t *testing.T, engine storage.Engine, keys *seal.Keyring) *node {
 	t.Helper()
-	n := &node{line: &line{Engine: engine}}
+	n := &node{line: &storagetest.Line{Engine: engine}}
 	n.store = storage.New(n.line, storage.Options{})
 	t.Cleanup(func() { _ = n.store.Close() })
 	err := n.store.Join(t.Context(), storage.Node{Name: t.Name()})
@@ -192,7 +170,7 @@ func TestANodeThatIsCutOffAdmitsNoRevokedKey(t *testing.T) {
 		newUser(t, nodes[0], "ann")
 		key, secret := newKey(t, nodes, "ann", KeySpec{})
 		_, other := newKey(t, nodes, "ann", KeySpec{})
-		nodes[2].line.cut.Store(true)
+		nodes[2].line.Cut(true)
 		began := time.Now()
 		if _, err := nodes[0].RevokeKey(t.Context(), "operator", key.ID); err != nil {
 			t.Fatal(err)
@@ -217,7 +195,7 @@ func TestAChangeThatIsNotSeenIsSaved(t *testing.T) {
 		nodes := startNodes(t, 2)
 		newUser(t, nodes[0], "ann")
 		key, secret := newKey(t, nodes, "ann", KeySpec{})
-		stop := time.AfterFunc(10*time.Millisecond, func() { nodes[0].line.cut.Store(true) })
+		stop := time.AfterFunc(10*time.Millisecond, func() { nodes[0].line.Cut(true) })
 		defer stop.Stop()
 		_, err := nodes[0].RevokeKey(t.Context(), "operator", key.ID)
 		if codeOf(err) != fault.StoreUnavailable || !strings.Contains(err.Error(), "the change is saved") {
@@ -237,11 +215,11 @@ func TestAKeyStaysIfItsChangeFails(t *testing.T) {
 		nodes := startNodes(t, 2)
 		newUser(t, nodes[0], "ann")
 		key, secret := newKey(t, nodes, "ann", KeySpec{})
-		nodes[0].line.cut.Store(true)
+		nodes[0].line.Cut(true)
 		if _, err := nodes[0].RevokeKey(t.Context(), "operator", key.ID); !errors.Is(err, storage.ErrUnreachable) {
 			t.Errorf("got %v", err)
 		}
-		nodes[0].line.cut.Store(false)
+		nodes[0].line.Cut(false)
 		time.Sleep(500 * time.Millisecond)
 		for i, n := range nodes {
 			if !n.admits(secret) {
@@ -261,7 +239,7 @@ func TestTheSetupCodeIsDrawnOnceWhileItsNodeLives(t *testing.T) {
 		if second, err := nodes[1].SetupCode(t.Context()); err != nil || second != "" {
 			t.Fatalf("the second node draws the code %q (%v)", second, err)
 		}
-		nodes[0].line.cut.Store(true)
+		nodes[0].line.Cut(true)
 		time.Sleep(5 * time.Second)
 		third, err := nodes[1].SetupCode(t.Context())
 		if err != nil || third == "" {
@@ -341,7 +319,7 @@ func TestTheMasterKeyRotatesOnlyWhenEveryNodeHasIt(t *testing.T) {
 		if _, err := nodes[0].Reseal(t.Context()); codeOf(err) != fault.Conflict {
 			t.Errorf("rotated while a node seals with the old key: %v", err)
 		}
-		nodes[2].line.cut.Store(true)
+		nodes[2].line.Cut(true)
 		time.Sleep(5 * time.Second)
 		if _, err := nodes[0].Reseal(t.Context()); err != nil {
 			t.Errorf("a node that has ended prevents a rotation: %v", err)

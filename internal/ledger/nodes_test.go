@@ -35,40 +35,8 @@ type cluster struct {
 type clusterNode struct {
 	*Ledger
 	store *storage.Store
-	line  *clusterLine
+	line  *storagetest.Line
 	waits atomic.Int64 // calls of OnReserve
-}
-
-// clusterLine is the connection of a node to the store, which a test can cut.
-type clusterLine struct {
-	storage.Engine
-	of  *cluster
-	cut atomic.Bool
-}
-
-func (l *clusterLine) Shared() bool { return true }
-
-func (l *clusterLine) View(ctx context.Context, fn func(storage.Reader) error) error {
-	if l.cut.Load() {
-		return storage.ErrUnreachable
-	}
-	return l.Engine.View(ctx, fn)
-}
-
-// errRehearsed rolls a rehearsal back.
-var errRehearsed = errors.New("rehearsed")
-
-// Update rehearses fn, as an engine of many nodes may, runs it, and verifies the result.
-func (l *clusterLine) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	if l.cut.Load() {
-		return storage.ErrUnreachable
-	}
-	_ = l.Engine.Update(ctx, func(t storage.Txn) error { return errors.Join(fn(t), errRehearsed) })
-	if err := l.Engine.Update(ctx, fn); err != nil {
-		return err
-	}
-	l.of.verify()
-	return nil
 }
 
 func (c *cluster) verify() {
@@ -102,7 +70,13 @@ func startCluster(t testing.TB, n int, opts Options) *cluster {
 // start starts another node.
 func (c *cluster) start(opts Options) *clusterNode {
 	c.t.Helper()
-	n := &clusterNode{line: &clusterLine{Engine: c.open(), of: c}}
+	n := &clusterNode{line: &storagetest.Line{Engine: c.open(), OnCommit: func(commit func() error) error {
+		err := commit()
+		if err == nil {
+			c.verify()
+		}
+		return err
+	}}}
 	n.store = storage.New(n.line, storage.Options{})
 	ctx := context.Background()
 	if err := n.store.Join(ctx, storage.Node{}); err != nil {
@@ -124,7 +98,7 @@ func (c *cluster) start(opts Options) *clusterNode {
 // stop ends all nodes.
 func (c *cluster) stop() {
 	for _, n := range c.nodes {
-		n.line.cut.Store(false)
+		n.line.Cut(false)
 		n.Close(context.Background())
 		_ = n.store.Close() // fails if the node has ended
 	}
@@ -327,7 +301,7 @@ func TestADeadNodeLeavesNothingHeld(t *testing.T) {
 		long.Settle(running, 15, false)
 		time.Sleep(time.Second)
 		c.checkWallet("ann", 980, 285)
-		dead.line.cut.Store(true)
+		dead.line.Cut(true)
 		queued.Settle(c.call("ann", usage.Complete), 20, true) // lost, as in a crash
 		long.Settle(running, 30, false)
 		released.Release()
@@ -353,7 +327,7 @@ func TestADeadNodeLeavesNothingHeld(t *testing.T) {
 		}
 		c.checkWallet("ann", 980, 7)
 
-		dead.line.cut.Store(false) // it wakes up, and may charge nothing
+		dead.line.Cut(false) // it wakes up, and may charge nothing
 		long.Settle(running, 40, true)
 		time.Sleep(time.Second)
 		if !errors.Is(dead.store.Err(), storage.ErrFenced) {

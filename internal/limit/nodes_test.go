@@ -11,36 +11,13 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/storage"
 	"github.com/caddy-modelgate/modelgate/storage/memory"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
-
-// line is a shared engine whose connection a test can cut, and whose updates take some time.
-type line struct {
-	storage.Engine
-	cut  atomic.Bool
-	slow time.Duration
-}
-
-func (l *line) Shared() bool { return true }
-
-func (l *line) View(ctx context.Context, fn func(storage.Reader) error) error {
-	if l.cut.Load() {
-		return storage.ErrUnreachable
-	}
-	return l.Engine.View(ctx, fn)
-}
-
-func (l *line) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	time.Sleep(l.slow)
-	if l.cut.Load() {
-		return storage.ErrUnreachable
-	}
-	return l.Engine.Update(ctx, fn)
-}
 
 // node is a node of a test.
 type node struct {
 	*RateLimiter
-	line  *line
+	line  *storagetest.Line
 	store *storage.Store
 }
 
@@ -49,7 +26,7 @@ func startNodes(t *testing.T, n int, slow time.Duration) []*node {
 	open := memory.NewShared()
 	nodes := make([]*node, n)
 	for i := range nodes {
-		nodes[i] = &node{line: &line{Engine: open(), slow: slow}}
+		nodes[i] = &node{line: &storagetest.Line{Engine: open(), Latency: slow}}
 		nodes[i].store = storage.New(nodes[i].line, storage.Options{})
 		t.Cleanup(func() { _ = nodes[i].store.Close() })
 		if err := nodes[i].store.Join(t.Context(), storage.Node{}); err != nil {
@@ -64,7 +41,7 @@ func startNodes(t *testing.T, n int, slow time.Duration) []*node {
 	time.Sleep(time.Second)
 	t.Cleanup(func() { // the levels and their index are consistent after each test
 		for _, n := range nodes {
-			if n.line.cut.Load() {
+			if n.line.IsCut() {
 				continue
 			}
 			if err := n.store.View(context.Background(), func(r storage.Reader) error {
@@ -369,7 +346,7 @@ func TestStreamsAreFreedWhenANodeDies(t *testing.T) {
 		if _, refusal := nodes[0].Admit(time.Now(), r); refusal == nil {
 			t.Fatal("a third stream")
 		}
-		nodes[1].line.cut.Store(true)
+		nodes[1].line.Cut(true)
 		time.Sleep(5 * time.Second)
 		for range 2 {
 			if _, refusal := nodes[2].Admit(time.Now(), r); refusal != nil {
@@ -399,13 +376,13 @@ func TestAStreamThatEndsWhileTheStoreIsGoneIsFreed(t *testing.T) {
 		if refusal != nil {
 			t.Fatal(refusal)
 		}
-		nodes[0].line.cut.Store(true)
+		nodes[0].line.Cut(true)
 		grant.End(time.Now(), 0)
 		time.Sleep(time.Second)
 		if _, refusal := nodes[1].Admit(time.Now(), r); refusal == nil {
 			t.Error("the other node knows of an end that the store was not told")
 		}
-		nodes[0].line.cut.Store(false)
+		nodes[0].line.Cut(false)
 		time.Sleep(2 * time.Second)
 		if _, refusal := nodes[1].Admit(time.Now(), r); refusal != nil {
 			t.Errorf("after the store is back: %+v", refusal)
@@ -420,7 +397,7 @@ func TestANodeThatIsCutOffAdmitsNothing(t *testing.T) {
 		if _, refusal := nodes[0].Admit(time.Now(), r); refusal != nil {
 			t.Fatal(refusal)
 		}
-		nodes[0].line.cut.Store(true)
+		nodes[0].line.Cut(true)
 		if _, refusal := nodes[0].Admit(time.Now(), r); refusal != nil {
 			t.Errorf("from the allotment: %+v", refusal)
 		}
@@ -434,7 +411,7 @@ func TestANodeThatIsCutOffAdmitsNothing(t *testing.T) {
 func TestUnlimitedAndLocalSubjectsTouchNoStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := startNodes(t, 1, 0)[0]
-		n.line.cut.Store(true)
+		n.line.Cut(true)
 		if _, refusal := n.Admit(time.Now(), ofAllNodes(Rates{})); refusal != nil {
 			t.Errorf("an unlimited key: %+v", refusal)
 		}
