@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"math/bits"
@@ -228,4 +229,56 @@ func (l *Ledger) Restriction(ctx context.Context, user string, tolerance Toleran
 	}
 	defer p.mu.Unlock()
 	return p.losses.restriction(now, tolerance), nil
+}
+
+// checkTolerance returns the error for a call of a user whose uncollected amounts exceed the
+// tolerance. It counts the calls of all nodes. If it needs known and known is nil, it returns errLossy.
+func (l *Ledger) checkTolerance(t storage.Reader, payer Payer, known *losses) error {
+	lossy, err := t.Get(storage.Key(lossyPrefix, payer.User))
+	switch {
+	case err != nil || lossy == nil:
+		return err
+	case known == nil:
+		return errLossy
+	}
+	p := balances{losses: *known}
+	now := l.store.Now()
+	if p.losses.exceed(now, payer.Tolerance) {
+		err = journal.ScanCallHolds(t, payer.User, func(h journal.CallHold) bool {
+			if h.Counted {
+				p.calls++
+			}
+			return true
+		})
+	}
+	return cmp.Or(err, p.restrict(payer, now))
+}
+
+// lossesRead is how long the losses of a user are kept that were read from a shared store.
+const lossesRead = time.Second
+
+// recentLosses returns the losses of a user as the store had them at most lossesRead ago.
+func (l *Ledger) recentLosses(ctx context.Context, user string) (*losses, error) {
+	done, err := l.lossReads.Lock(ctx, user) // one read at a time: it may be long
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	p, now := l.balanceCache.of(user), l.store.Now()
+	p.mu.Lock()
+	recent := p.losses
+	fresh := recent.known && !now.Before(p.read) && now.Sub(p.read) < lossesRead
+	p.mu.Unlock()
+	if fresh {
+		return &recent, nil
+	}
+	read, err := l.knownLosses(ctx, user)
+	if err != nil {
+		return nil, err
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.losses, p.read = read, l.store.Now()
+	p.used = p.read
+	return &read, nil
 }

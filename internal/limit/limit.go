@@ -8,10 +8,10 @@
 //
 // A rate is a token bucket that refills evenly. It has no fixed windows, and is full after a restart.
 // On a shared store, a [Subject] may be of all nodes. Then its buckets are in the store, and each node
-// takes parts of them in advance; see nodes.go and level.go. The package counts no money: budgets, which hold for a calendar period
-// and over restarts, are in internal/ledger. A new limit, such as requests per day, is a field of
-// [Rates] and a [Kind]; internal/identity stores it. Of this module the package imports only storage
-// and storage/table.
+// takes parts of them in advance; see shared_limiter.go and level.go. The package counts no money:
+// budgets, which hold for a calendar period and over restarts, are in internal/ledger. A new limit,
+// such as requests per day, is a field of [Rates] and a [Kind]; internal/identity stores it. Of this
+// module the package imports only storage and storage/table.
 package limit
 
 import "time"
