@@ -46,20 +46,20 @@ func (m *membership) run() {
 // vitalKey is the key of a context value; see [Vital].
 type vitalKey struct{}
 
-// Vital reports whether a View is part of a beat. An engine must not let it wait for other Views,
-// because the node is taken for dead otherwise.
+// Vital reports whether a View is part of a beat, as one of OnTopics is. An engine must not let it
+// wait for other Views, because the node is taken for dead otherwise.
 func Vital(ctx context.Context) bool { return ctx.Value(vitalKey{}) != nil }
 
 // beat reads the feed and the other nodes, and then writes that this node lives.
 func (m *membership) beat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, endAfter)
+	ctx, cancel := context.WithTimeout(context.WithValue(ctx, vitalKey{}, true), endAfter)
 	defer cancel()
 	began := time.Since(m.started)
 	follower := m.follower.Load()
 	var topics []string
 	var nodes []Node
 	position := m.position
-	err := m.store.View(context.WithValue(ctx, vitalKey{}, true), func(r Reader) (err error) {
+	err := m.store.View(ctx, func(r Reader) (err error) {
 		if nodes, err = readNodes(r); err != nil || follower == nil {
 			return err
 		}
