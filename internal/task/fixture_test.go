@@ -143,6 +143,7 @@ const logLevel = zap.DPanicLevel
 // serve changes the configuration, as a reload does.
 func (f *fixture) serve(change func(c *Config)) {
 	f.t.Helper()
+	synctest.Wait() // a run of a driver uses the configuration that it began with
 	change(&f.config)
 	if err := f.Serve(f.config); err != nil {
 		f.t.Fatal(err)
