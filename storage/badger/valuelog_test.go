@@ -74,6 +74,10 @@ func TestLargeValues(t *testing.T) {
 	if err := e.db.Flatten(1); err != nil {
 		t.Fatal(err)
 	}
+	if err := e.Close(); err != nil { // waits for compactions that Badger began by itself
+		t.Fatal(err)
+	}
+	e = openWith(t, c)
 	before := valueLogs(t, c.dir)
 	for e.rewriteValueLog() {
 	}
