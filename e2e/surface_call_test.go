@@ -22,9 +22,10 @@ type surface struct {
 	images int64 // that the call asks for
 }
 
-// chargedRoutes are the routes of model calls that are charged, without /v1/responses/compact.
+// chargedRoutes are the routes of model calls that are charged.
 var chargedRoutes = []string{
-	"/v1/messages", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/embeddings", "/v1/rerank", "/v2/rerank", "/v1/moderations",
+	"/v1/messages", "/v1/chat/completions", "/v1/completions", "/v1/responses", "/v1/responses/compact",
+	"/v1/embeddings", "/v1/rerank", "/v2/rerank", "/v1/moderations",
 	"/v1/images/generations", "/v1/images/edits", "/v1/audio/speech", "/v1/audio/transcriptions", "/v1/audio/translations",
 }
 
@@ -87,7 +88,9 @@ func (i callGenerator) surfaceCall(number int) *scriptedCall {
 	}
 	k := i.newCall(number)
 	k.surface = &surface{mediaType: "application/json"}
-	switch i.IntN(7) {
+	switch i.IntN(8) {
+	case 7:
+		i.compaction(k)
 	case 0:
 		i.embeddings(k)
 	case 1:
@@ -132,6 +135,27 @@ func (i callGenerator) embeddings(k *scriptedCall) {
 		return fmt.Sprintf(`"usage":{"prompt_tokens":%d,"total_tokens":%[1]d}`, in.Input)
 	},
 		`{"object":"list","data":[`, `{"object":"embedding","index":0,"embedding":[0.25,`, `-0.5]}`, `],"model":"m"}`)
+}
+
+// compaction draws a call that makes a conversation shorter. Its answer is JSON with text, which
+// reports its usage, or nothing.
+func (i callGenerator) compaction(k *scriptedCall) {
+	k.path, k.textBytes, k.prompts = "/v1/responses/compact", int64(len(k.prompt)), 1
+	k.body = fmt.Sprintf(`{"model":"MODEL","max_output_tokens":%d,"input":%s}`, k.maxTokens, quoted(k.prompt))
+	k.events = []scriptEvent{{content: true, wire: `{"id":"resp_1","object":"response.compaction","created_at":1,"output":[`}}
+	for n := range 1 + i.IntN(4) {
+		text := i.text(40)
+		k.events = append(k.events, scriptEvent{content: true, text: text, wire: strings.Repeat(",", min(n, 1)) +
+			`{"type":"message","role":"user","content":[{"type":"input_text","text":` + quoted(text) + `}]}`})
+	}
+	k.events = append(k.events, scriptEvent{content: true, wire: `,{"type":"compaction","encrypted_content":"QUJD"}`})
+	end := scriptEvent{last: true, wire: "]}"}
+	if i.IntN(4) > 0 {
+		in, out := i.input(), tokens{Output: 1 + i.Int64N(300)}
+		in = tokens{Input: in.Input, CacheRead: in.CacheRead} // the dialect has no other kinds
+		end.input, end.output, end.wire = &in, &out, `],"usage":`+usageOf(in, out, "input", "output")+"}"
+	}
+	k.events = append(k.events, end)
 }
 
 func (i callGenerator) rerank(k *scriptedCall) {
