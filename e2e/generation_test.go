@@ -153,9 +153,16 @@ const retryInterval = 20 * time.Millisecond
 // submit submits the task until it is acknowledged, while the gateway may be
 // killed and restarted. It fails the test after some time.
 func (o *generation) submit(c *gatewayUser) {
+	o.submitBy(func() *gatewayUser { return c })
+}
+
+// submitBy is submit, with the user of each attempt.
+func (o *generation) submitBy(next func() *gatewayUser) {
+	var c *gatewayUser
 	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for deadline := time.Now().Add(3 * waitLimit); time.Now().Before(deadline); <-tick.C {
+		c = next()
 		t, status, err := c.read(o.request(c))
 		switch {
 		case err != nil || status == http.StatusServiceUnavailable: // the gateway stops or starts

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
-	"slices"
 	"sync"
 	"syscall"
 	"testing"
@@ -90,66 +89,33 @@ func (h *harm) act() {
 }
 
 // TestFaultsOfThreeGatewaysKeepTheLedgerRight kills, stops and ends gateways, cuts their connections
-// and crashes their database while callers call and operators credit. Afterwards each acknowledged
-// credit is recorded once. Each answered call is charged once, or its settlement was lost within
-// maxUnwritten of a fault of its gateway. The test runs alone, because a gateway without CPU time is ended.
+// and crashes their database while customers call, pay and submit tasks at all of them. Afterwards each
+// acknowledged payment is recorded once, and each task ran once and was charged once. Each answered call
+// is charged once, or its settlement was lost within maxUnwritten of a fault of its gateway. The test
+// runs alone, because a gateway without CPU time is ended.
 func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
-	b := newBackend(t, answerCalls)
+	b, u := newBackend(t, answerCalls), newMockService(t)
+	r := newReceiver(t, u.checkpoints)
+	s, tasks := priced(b, salesOptions(planPrice)), generationSite(u, r, "media off")
+	s.Routes, s.Limits, s.Money = tasks.Routes, tasks.Limits, s.Money+tasks.Money
 	server := postgrestest.Start(t)
-	nodes := cluster(t, server, b, 3)
+	nodes := cluster(t, server, 3, s, b, u.backend, r.backend)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	h := &harm{server: server, dsn: server.DSN("test1"), nodes: nodes, random: rand.New(rand.NewPCG(seed, 0)), acts: map[string]int{}}
 
-	const callers = 6
-	users := make([]*gatewayUser, callers)
-	for i := range users {
-		users[i] = nodes[i%3].newGatewayUser(fmt.Sprintf("user%d", i))
-		users[i].credit("1")
-		for _, g := range nodes {
-			g.awaitKey(users[i].key)
-		}
+	customers := make([]*customer, 6)
+	for i := range customers {
+		customers[i] = newCustomer(nodes, i)
 	}
+	collector := newCustomer(nodes, len(customers))
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	calls := make([][]answered, callers)
-	credits := make([][]*payment, callers)
-	for i, u := range users {
-		running.Go(func() {
-			transport := newTransport(http1)
-			transport.ResponseHeaderTimeout = 10 * time.Second
-			defer transport.CloseIdleConnections()
-			for n := i; ctx.Err() == nil; n++ {
-				g := nodes[n%3]
-				callCtx, cancel := context.WithTimeout(ctx, 10*time.Second)
-				a := g.sendOver(transport, g.request(callCtx, "/v1/messages", callBodies["/v1/messages"], "Authorization", "Bearer "+u.key))
-				cancel()
-				if a.Err == nil && a.Status == http.StatusOK {
-					calls[i] = append(calls[i], answered{a.Header.Get("X-Request-Id"), n % 3, time.Now()})
-				} else if a.Err != nil || a.Status == http.StatusServiceUnavailable {
-					select { // a gateway that is down refuses at once
-					case <-time.After(5 * time.Millisecond):
-					case <-ctx.Done():
-					}
-				} else {
-					t.Errorf("a call got %d %.300s", a.Status, a.Body)
-				}
-			}
-		})
-		running.Go(func() {
-			for n := 0; ctx.Err() == nil; n++ {
-				own := *u
-				own.g = nodes[(n+i)%3]
-				d := own.operatorCredit(fmt.Sprintf("credit-%d-%d", i, n), 1)
-				credits[i] = append(credits[i], d)
-				_ = d.attempt() // one that was not acknowledged is repeated at the end
-				select {
-				case <-time.After(50 * time.Millisecond):
-				case <-ctx.Done():
-				}
-			}
-		})
+	for _, c := range customers {
+		running.Go(func() { c.callUntil(ctx) })
+		running.Go(func() { c.payUntil(ctx) })
 	}
+	running.Go(func() { collector.submitUntil(ctx) })
 	for began := time.Now(); time.Since(began) < *nodesHarm; {
 		h.act()
 		time.Sleep(time.Duration(h.random.IntN(1000)) * time.Millisecond)
@@ -163,43 +129,14 @@ func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
 		h.noteLosses(i, g.process)
 	}
 
-	whole, lost := 0, 0
-	for i, u := range users {
-		u.g = nodes[i%3]
-		w := u.g.walletAtRest(u.name) // when another gateway has cleared up after the last epoch that ended
-		u.checkPayments(u.g.ledger(u.name), credits[i])
-		for _, d := range credits[i] {
-			if err := d.attempt(); err != nil {
-				t.Errorf("the repetition of a credit: %v", err)
-			}
-		}
-		u.checkPayments(u.g.ledger(u.name), credits[i])
-		recorded := map[string]int{}
-		for _, c := range u.calls() {
-			recorded[c.Request]++
-		}
-		for id, n := range recorded {
-			if n != 1 {
-				t.Errorf("the call %s is recorded %d times", id, n)
-			}
-		}
-		for _, a := range calls[i] {
-			whole++
-			if recorded[a.id] == 1 {
-				continue
-			}
-			lost++
-			if !slices.ContainsFunc(h.losses, func(l harmed) bool {
-				return l.node == a.node && a.at.After(l.at.Add(-maxUnwritten)) && a.at.Before(l.at.Add(maxUnwritten))
-			}) {
-				t.Errorf("the call %s is lost at %v, although its gateway %d had no fault then: %v", a.id, a.at, a.node, h.notes)
-			}
-		}
-		if w.Balance < 0 || w.Held != 0 {
-			t.Errorf("the wallet of %s is %+v", u.name, w)
-		}
+	whole, lost, payments := 0, 0, 0
+	for _, c := range customers {
+		c.checkPaid()
+		lost += c.checkCalls(h)
+		whole, payments = whole+len(c.calls), payments+len(c.payments)
 	}
-	t.Logf("%d calls were answered, %d of them lost; acts: %v", whole, lost, h.acts)
+	ended := collector.checkTasks(u, r)
+	t.Logf("%d calls were answered, %d of them lost; %d payments; tasks: %v; acts: %v", whole, lost, payments, ended, h.acts)
 	for _, g := range nodes {
 		g.verify()
 	}

@@ -24,7 +24,7 @@ func TestLoadOfThreeGateways(t *testing.T) {
 	}
 	b := newBackend(t, answerCalls)
 	server := postgrestest.StartDurable(t)
-	nodes := cluster(t, server, b, 3)
+	nodes := cluster(t, server, 3, priced(b, salesOptions(planPrice)), b)
 	const users, connections = 96, 96
 	keys := make([]string, users)
 	for i := range keys {

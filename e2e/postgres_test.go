@@ -15,15 +15,14 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage/postgres/postgrestest"
 )
 
-// cluster returns gateways with one database. Their sites are those of priced.
-func cluster(t *testing.T, server *postgrestest.Server, b *backend, n int) (all []*gateway) {
+// cluster returns n gateways with one database and these sites.
+func cluster(t *testing.T, server *postgrestest.Server, n int, s site, backends ...*backend) (all []*gateway) {
 	t.Helper()
-	s := priced(b, salesOptions(planPrice))
 	var secret [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
 	s.Storage = fmt.Sprintf("storage postgres %q\nsecret %x", server.Database(), secret)
 	for range n {
-		g := newGateway(t, s, b)
+		g := newGateway(t, s, backends...)
 		g.start()
 		g.awaitReady(http.StatusOK, "")
 		all = append(all, g)
@@ -108,7 +107,7 @@ func TestAKilledGatewayLosesNothingThatTheOthersDoNotHave(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	nodes := cluster(t, postgrestest.Start(t), b, 3)
+	nodes := cluster(t, postgrestest.Start(t), 3, priced(b, salesOptions(planPrice)), b)
 	all := workloads(t, nodes, scripts)
 	victim := nodes[1]
 	ctx, stop := context.WithCancel(context.Background())
@@ -158,7 +157,7 @@ func TestAKilledGatewayLosesNothingThatTheOthersDoNotHave(t *testing.T) {
 func TestOneWalletAtThreeGatewaysIsNeverOverdrawn(t *testing.T) {
 	t.Parallel()
 	b := newBackend(t, answerCalls)
-	nodes := cluster(t, postgrestest.Start(t), b, 3)
+	nodes := cluster(t, postgrestest.Start(t), 3, priced(b, salesOptions(planPrice)), b)
 	poor := nodes[0].newGatewayUser("poor")
 	poor.credit("0.005")
 	for _, g := range nodes {
@@ -196,7 +195,7 @@ func TestARevokedKeyIsRefusedEverywhereOnceTheCommandHasAnswered(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	nodes := cluster(t, postgrestest.Start(t), b, 3)
+	nodes := cluster(t, postgrestest.Start(t), 3, priced(b, salesOptions(planPrice)), b)
 	nodes[0].post("/modelgate/users", map[string]any{"name": "ada"}, nil)
 	for range 5 {
 		key := nodes[0].newKey("ada")
@@ -216,7 +215,7 @@ func TestAStoppedGatewayAcknowledgesNothingThatIsLost(t *testing.T) {
 	t.Parallel()
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
-	nodes := cluster(t, postgrestest.Start(t), b, 2)
+	nodes := cluster(t, postgrestest.Start(t), 2, priced(b, salesOptions(planPrice)), b)
 	m := nodes[0].newWorkload("ada", scripts, newCallGenerator(t))
 	if err := nodes[0].process.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
@@ -256,7 +255,7 @@ func TestAllGatewaysAreBackWhenTheirDatabaseIs(t *testing.T) {
 	scripts := new(scriptSet)
 	b := newBackend(t, scripts.serve)
 	server := postgrestest.Start(t)
-	nodes := cluster(t, server, b, 2)
+	nodes := cluster(t, server, 2, priced(b, salesOptions(planPrice)), b)
 	m := nodes[0].newWorkload("ada", scripts, newCallGenerator(t))
 	server.Stop()
 	for _, g := range nodes {
