@@ -110,6 +110,7 @@ func withFixture(t *testing.T, fn func(f *fixture)) {
 		f.start()
 		defer func() { f.stop() }() // also after Fatal: synctest waits for all goroutines
 		f.credit(ann, 1000)
+		synctest.Wait() // the driver has found nothing to do
 		fn(f)
 		f.checkConsistent()
 	})
