@@ -108,6 +108,10 @@ func (t *Transport) exchange(req *http.Request, m *message, c *conn) (_ *exchang
 	if trace != nil && trace.GotConn != nil {
 		trace.GotConn(httptrace.GotConnInfo{Conn: c.conn, Reused: reused, WasIdle: reused})
 	}
+	if err := context.Cause(ctx); err != nil { // not a byte goes out
+		e.fail(err)
+		return nil, false, e.err
+	}
 	timeout := t.headTimeout()
 	if m.inBackground() {
 		e.sent = make(chan struct{})

@@ -39,6 +39,7 @@ type answer struct {
 	dropped    int          // bytes of the body that fault replaces
 	headSent   bool         // a response header was written to the caller
 	callerGone bool         // the caller has disconnected, or a write to it has failed
+	undecided  bool         // the caller has disconnected while a backend received the body
 
 	stream  bool // an event stream: by its media type, then by its first bytes
 	json    bool // a JSON document
@@ -120,6 +121,7 @@ func (a *answer) writeHeader(status int) {
 	}
 	a.forgetObject()
 	a.passed = true
+	a.decide()
 	a.watch.headReceived(a)
 	if !a.callerGone {
 		a.headSent = true

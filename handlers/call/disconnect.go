@@ -4,8 +4,6 @@ import (
 	"context"
 	"math"
 	"net/http"
-	"net/http/httptrace"
-	"sync/atomic"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
@@ -22,6 +20,10 @@ import (
 // closes the answer.
 const reportTimeout = 800 * time.Millisecond
 
+// handOverTimeout is how long a backend may take to receive the body of a call whose caller has
+// disconnected.
+const handOverTimeout = 5 * time.Second
+
 // submissionTimeout is how long the submission of a background response continues without its caller, so
 // that the gateway learns the id. The vendor does not end such a response when its connection is closed.
 const submissionTimeout = 5 * time.Minute
@@ -35,6 +37,9 @@ func (c *call) disconnected() {
 
 // detachOrCancel detaches or cancels a call whose caller has disconnected. Only the
 // first call has an effect. The mutex is held.
+//
+// While a backend receives the body, the call is detached and nothing is decided yet: a backend may
+// have the whole body although the call is cancelled, and would run it.
 func (a *answer) detachOrCancel() {
 	if a.closed || a.callerGone {
 		return
@@ -50,7 +55,11 @@ func (a *answer) detachOrCancel() {
 	if c.request.Background {
 		perUser, all = math.MaxInt64, math.MaxInt64
 	}
-	switch finish := a.finishFor(); {
+	finish := a.finishFor()
+	if finish == 0 && c.bill.price != nil && !c.submitted && c.delivery.await() {
+		a.undecided, finish = true, handOverTimeout
+	}
+	switch {
 	case finish == 0:
 		c.rule = usage.Cancel
 	case !c.runtime.Detached.TryAcquire(c.principal.UserID, perUser, all):
@@ -62,6 +71,30 @@ func (a *answer) detachOrCancel() {
 		return
 	}
 	c.cancel(context.Canceled)
+}
+
+// decide decides for an undecided call whether it is cancelled. The backend has the body, has answered,
+// or cannot be reached. The mutex is held.
+func (a *answer) decide() {
+	c := a.call
+	if !a.undecided || a.closed || c.cause() != nil {
+		return
+	}
+	a.undecided = false
+	if finish := a.finishFor(); finish > 0 {
+		a.watch.endBy = time.Time{}
+		a.watch.endWithin(finish)
+		return
+	}
+	c.rule = usage.Cancel
+	c.cancel(context.Canceled)
+}
+
+// handedOver is called when the delivery of the body has ended, after the caller has disconnected.
+func (c *call) handedOver() {
+	c.answer.mu.Lock()
+	defer c.answer.mu.Unlock()
+	c.answer.decide()
 }
 
 // finishFor returns for how long the call may continue without its caller; zero
@@ -147,71 +180,4 @@ func (c *call) endDetached() {
 		c.stopExit()
 		c.runtime.Detached.Release(c.principal.UserID)
 	}
-}
-
-// delivery records whether a backend has received the body of a call. A trip is one
-// request to a backend. If the operator's routes retry, a call makes several trips.
-type delivery struct {
-	trips    uint // the number of trips that have begun
-	before   uint // those of earlier attempts of a call with fallbacks
-	tried    bool // a trip of this attempt has begun
-	answered int  // the status of the answer to the last trip of this attempt; 0: none
-
-	written atomic.Uint32 // a bit per trip: the whole body was written
-	refused atomic.Uint32 // a bit per trip: the answer had an error status
-}
-
-// begin records a trip that req makes. It returns the request to send instead, and
-// the bit of the trip. All trips from the 32nd on share one bit.
-//
-// The transports of net/http, HTTP/2 and HTTP/3 report through an httptrace that they
-// have written the body. begin extends the trace that reverse_proxy puts into the
-// context of each trip, which costs one allocation. A second trace would be composed
-// with it by reflection, and a wrapped body would be sent in a separate write.
-func (d *delivery) begin(req *http.Request) (_ *http.Request, trip uint32) {
-	trip = d.next()
-	trace := httptrace.ContextClientTrace(req.Context())
-	if trace == nil {
-		trace = new(httptrace.ClientTrace)
-		req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
-	}
-	other := trace.WroteRequest
-	trace.WroteRequest = func(info httptrace.WroteRequestInfo) {
-		if info.Err == nil {
-			d.written.Or(trip)
-		}
-		if other != nil {
-			other(info)
-		}
-	}
-	return req, trip
-}
-
-// next returns the bit of the next trip.
-func (d *delivery) next() (trip uint32) {
-	trip = 1 << min(d.trips, 31)
-	d.trips++
-	d.tried, d.answered = true, 0
-	return trip
-}
-
-// restart forgets the trips of an attempt that failed.
-func (d *delivery) restart() { d.before, d.tried, d.answered = d.trips, false, 0 }
-
-// end records the answer of a trip.
-func (d *delivery) end(trip uint32, resp *http.Response) {
-	d.answered = resp.StatusCode
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		d.refused.Or(trip)
-	}
-}
-
-// Delivered records that a handler that answers calls itself, such as modelgate_demo, has
-// received the body. The call is then charged if the caller disconnects, as with a backend. The
-// handler finds the call in the request variable [callVar].
-func (c *call) Delivered() { c.delivery.written.Or(c.delivery.next()) }
-
-// done reports whether a backend has received the body in this attempt and has not refused it.
-func (d *delivery) done() bool {
-	return d.written.Load()&^d.refused.Load()>>min(d.before, 31) != 0
 }

@@ -374,7 +374,7 @@ func (c *call) charge() {
 		c.rule = usage.FailedInput
 	case c.ended != usage.ClientGone:
 		c.rule = ""
-	case c.rule == usage.Cancel && c.basis == usage.None && b.price != nil && !o.Sent:
+	case c.basis == usage.None && b.price != nil && !o.Sent:
 		c.rule = usage.Unsent // with every value of on_disconnect
 	}
 	b.grant.End(time.Now(), c.tokens.AllInput()+c.tokens.AllOutput())

@@ -98,19 +98,19 @@ func (c *call) send(req *http.Request, t http.RoundTripper) (*http.Response, err
 	}
 	out, trip := &sent, uint32(0)
 	if c.bill.price != nil || c.fallbacks.named != nil {
-		out, trip = c.delivery.begin(out)
+		out, trip = c.beginTrip(out)
 	}
 	resp, err := t.RoundTrip(out)
 	if err == nil && resp.StatusCode == http.StatusSwitchingProtocols {
 		// A call cannot ask for another protocol. Without this check reverse_proxy would
 		// give the raw connection to the caller.
 		resp.Body.Close()
-		return nil, errSwitched
+		resp, err = nil, errSwitched
+	}
+	if trip != 0 {
+		c.endTrip(trip, resp)
 	}
 	if err == nil {
-		if trip != 0 {
-			c.delivery.end(trip, resp)
-		}
 		forwarding.CleanAnswer(resp, c.block.downstream, c.block.credentials, req.Header)
 	}
 	return resp, err
