@@ -39,6 +39,7 @@ type answer struct {
 	dropped    int          // bytes of the body that fault replaces
 	headSent   bool         // a response header was written to the caller
 	callerGone bool         // the caller has disconnected, or a write to it has failed
+	stored     string       // id of the response that the call makes, if the vendor stores it
 	undecided  bool         // the caller has disconnected while a backend received the body
 
 	stream  bool // an event stream: by its media type, then by its first bytes
@@ -51,9 +52,10 @@ type answer struct {
 
 	firstByte time.Time
 	lastByte  time.Time
-	lastSent  time.Time // when the last byte or ping was written to the caller
-	received  bool      // the body is not empty
-	bytes     int64     // written to the caller
+	lastSent  time.Time     // when the last byte or ping was written to the caller
+	blocked   time.Duration // how long writes to the caller have waited for it to read
+	received  bool          // the body is not empty
+	bytes     int64         // written to the caller
 
 	watch watch
 
@@ -274,10 +276,9 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		a.firstByte = now
 	}
 	a.received = a.received || len(p) > 0
-	// While the write to the caller blocks, the backend is not read and is not silent.
-	defer func() { a.lastByte = time.Now(); a.lastSent = a.lastByte }()
 	if a.callerGone {
 		err = a.readDetached(p)
+		a.wrote(now)
 	} else {
 		a.bytes += int64(len(p))
 		switch {
@@ -292,6 +293,7 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		default:
 			_, err = a.ResponseWriter.Write(p)
 		}
+		a.wrote(now)
 		if err != nil {
 			a.detachOrCancel() // the meter has read all of p
 			if a.call.detached() {
@@ -320,6 +322,16 @@ func (a *answer) pass(p []byte) (n int, err error) {
 	return len(p), nil
 }
 
+// wrote notes that a write to the caller has ended that began at a time. While it blocks, the backend is
+// not read and is not silent.
+func (a *answer) wrote(began time.Time) {
+	a.lastByte = time.Now()
+	a.lastSent = a.lastByte
+	if took := a.lastByte.Sub(began); took >= time.Millisecond {
+		a.blocked += took
+	}
+}
+
 func (a *answer) emit(p []byte) error {
 	_, err := a.ResponseWriter.Write(p)
 	return err
@@ -338,6 +350,7 @@ func (a *answer) FlushError() error {
 	if a.closed || !a.head || a.withheld || a.callerGone {
 		return nil // a flush before the header would send an empty 200
 	}
+	defer a.wrote(time.Now())
 	return a.control.Flush()
 }
 

@@ -24,6 +24,16 @@ const reportTimeout = 800 * time.Millisecond
 // disconnected.
 const handOverTimeout = 5 * time.Second
 
+const (
+	// blockedCaller is for how long writes to a caller may block until the rest of the answer counts
+	// that has arrived when the caller disconnects.
+	blockedCaller = 50 * time.Millisecond
+
+	// catchUpGap is how long that rest may pause, and catchUpTimeout how long reading it may take.
+	catchUpGap     = 500 * time.Millisecond
+	catchUpTimeout = 10 * time.Second
+)
+
 // submissionTimeout is how long the submission of a background response continues without its caller, so
 // that the gateway learns the id. The vendor does not end such a response when its connection is closed.
 const submissionTimeout = 5 * time.Minute
@@ -52,14 +62,23 @@ func (a *answer) detachOrCancel() {
 	}
 	c.readAll = a.meter != nil && a.meter.Finished()
 	perUser, all := c.block.app.Limits.DetachedPerUser, c.block.app.Limits.Detached
-	if c.request.Background {
+	finish, shown := a.finishFor()
+	switch {
+	case c.request.Background:
 		perUser, all = math.MaxInt64, math.MaxInt64
+	case shown: // otherwise callers could read the text of such an answer without the price of the rest
+		perUser = math.MaxInt64
 	}
-	finish := a.finishFor()
 	if finish == 0 && c.bill.price != nil && !c.submitted && c.delivery.await() {
 		a.undecided, finish = true, handOverTimeout
 	}
 	switch {
+	case finish == 0 && a.behind():
+		_ = c.runtime.Detached.TryAcquire(c.principal.UserID, math.MaxInt64, math.MaxInt64) // cannot fail
+		c.rule = usage.Cancel
+		c.stopExit = caddymodule.OnExit(c.exit)
+		a.watch.catchUp(a)
+		return
 	case finish == 0:
 		c.rule = usage.Cancel
 	case !c.runtime.Detached.TryAcquire(c.principal.UserID, perUser, all):
@@ -81,7 +100,7 @@ func (a *answer) decide() {
 		return
 	}
 	a.undecided = false
-	if finish := a.finishFor(); finish > 0 {
+	if finish, _ := a.finishFor(); finish > 0 {
 		a.watch.endBy = time.Time{}
 		a.watch.endWithin(finish)
 		return
@@ -98,24 +117,30 @@ func (c *call) handedOver() {
 }
 
 // finishFor returns for how long the call may continue without its caller; zero
-// means that it is cancelled. The mutex is held.
-func (a *answer) finishFor() time.Duration {
+// means that it is cancelled. shown reports whether the caller has got content. The mutex is held.
+func (a *answer) finishFor() (finish time.Duration, shown bool) {
 	c := a.call
 	switch {
 	case c.bill.price == nil || !a.sent() || c.submitted:
-		return 0
+		return 0, false
 	case c.request.Background:
-		return submissionTimeout
+		return submissionTimeout, false
 	}
-	shown, unseen, finished := false, c.bill.unseen, false
+	unseen, finished := c.bill.unseen, false
 	if a.meter != nil {
 		shown, unseen, finished = a.meter.Shown(), unseen || a.meter.CostsUnseen(), a.meter.Finished()
 	}
-	finish := c.bill.price.FinishFor(c.block.app.OnDisconnect, c.request.Stream, shown, unseen)
+	finish = c.bill.price.FinishFor(c.block.app.OnDisconnect, c.request.Stream, shown, unseen)
 	if finished {
 		finish = max(finish, reportTimeout)
 	}
-	return finish
+	return finish, shown
+}
+
+// behind reports whether the backend may have sent more than the caller has read. The caller was slow, so
+// the backend was not read meanwhile. The mutex is held.
+func (a *answer) behind() bool {
+	return a.call.bill.price != nil && a.passed && a.meter != nil && !a.call.submitted && a.blocked >= blockedCaller
 }
 
 // sent reports whether the body was sent to a backend that has not refused the
@@ -157,7 +182,7 @@ func (a *answer) readDetached(p []byte) error {
 
 // expire ends a detached call whose time limit has passed. The mutex is held.
 func (a *answer) expire() {
-	if a.meter == nil || !a.meter.Finished() {
+	if a.watch.gap == 0 && (a.meter == nil || !a.meter.Finished()) {
 		a.call.rule = usage.FinishTimeout
 	}
 	a.call.cancel(context.Canceled)

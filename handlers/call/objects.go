@@ -215,6 +215,9 @@ func (a *answer) recordIDs() error {
 	found := make([]ownership.Found, len(ids))
 	for i, id := range ids {
 		found[i] = ownership.Found{ID: id.ID, Kind: kindOf[id.Kind]}
+		if c.route.object == nil && found[i].Kind == ownership.Response {
+			a.stored = id.ID
+		}
 	}
 	origin := ownership.Object{User: c.principal.UserID, Key: c.principal.KeyID, Model: c.request.Model, Backend: c.upstream}
 	var err error
@@ -254,6 +257,18 @@ func (a *answer) forgetObject() {
 	}
 	if err := c.runtime.Objects.Delete(c.lifetime, ref.ID); err != nil {
 		c.block.logger.Error("a deleted object cannot be forgotten", zap.String("request_id", c.id), zap.Error(err))
+	}
+}
+
+// forgetUnfinished forgets the response of a call that ended before it was complete. The vendor may complete
+// it, and the caller could read for nothing what the call was not charged for.
+func (c *call) forgetUnfinished() {
+	id := c.answer.stored
+	if id == "" || c.finished || c.submitted {
+		return
+	}
+	if err := c.runtime.Objects.Delete(c.lifetime, id); err != nil {
+		c.block.logger.Error("an unfinished response cannot be forgotten", zap.String("request_id", c.id), zap.Error(err))
 	}
 }
 

@@ -2,6 +2,7 @@ package call_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -267,6 +268,43 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 	}
 	g.WalletAtRest(t, bob.UserID)
 	g.Verify(t)
+}
+
+// TestAResponseThatIsNotChargedInFullCannotBeRead disconnects a stream whose vendor completes and stores the
+// response all the same.
+func TestAResponseThatIsNotChargedInFullCannotBeRead(t *testing.T) {
+	v := newVendor(t, 20*time.Millisecond)
+	config := ownConfig(v.URL)
+	config.App += "\non_disconnect cancel\n"
+	g := gatetest.Start(t, config)
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	for _, leaves := range []bool{true, false} {
+		ctx, leave := context.WithCancel(t.Context())
+		resp := g.Open(ctx, t, http.MethodPost, responses, headersFor(responses, key.Secret), `{"model":"priced","input":"one two three four","stream":true}`)
+		start := make([]byte, 512)
+		n, err := io.ReadAtLeast(resp.Body, start, 128)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, id, _ := strings.Cut(string(start[:n]), `"id":"`)
+		id, _, _ = strings.Cut(id, `"`)
+		want := http.StatusNotFound
+		if leaves {
+			leave()
+		} else if _, err := io.Copy(io.Discard, resp.Body); err != nil {
+			t.Fatal(err)
+		} else {
+			want = http.StatusOK
+		}
+		resp.Body.Close()
+		g.WalletAtRest(t, key.UserID)
+		gatetest.Eventually(t, fmt.Sprintf("GET of %q is answered %d", id, want), func() (int, bool) {
+			got := g.Do(t, "GET", responses+"/"+id, headersFor(responses, key.Secret), "")
+			return got.Status, got.Status == want
+		})
+		leave()
+	}
 }
 
 func TestAnObjectPinsItsUpstream(t *testing.T) {

@@ -43,6 +43,7 @@ func (c *call) settle(r *http.Request, panicked any, err error) error {
 	}
 	c.conclusion()
 	c.charge()
+	c.forgetUnfinished()
 	c.route.metrics.InFlight.Dec()
 	c.report()
 	a.release()

@@ -26,6 +26,7 @@ type watch struct {
 	endBy   time.Time // the deadline of a detached call; zero: none
 	idle    time.Duration
 	ping    time.Duration // zero: none
+	gap     time.Duration // how long the rest of a cancelled answer may pause; zero: it is not read
 	recheck time.Duration // until the next check, if an answer is being written or an event is incomplete
 }
 
@@ -85,6 +86,13 @@ func (w *watch) endWithin(bound time.Duration) {
 	}
 }
 
+// catchUp bounds the time for reading what the backend has sent before the caller disconnected.
+func (w *watch) catchUp(a *answer) {
+	w.gap, a.lastByte = catchUpGap, time.Now()
+	w.endBy = a.lastByte.Add(catchUpTimeout)
+	w.reset(a.lastByte, catchUpGap)
+}
+
 // next returns the time until something may be due.
 func (w *watch) next(a *answer, now time.Time) time.Duration {
 	due := w.idle - now.Sub(a.lastByte)
@@ -93,6 +101,9 @@ func (w *watch) next(a *answer, now time.Time) time.Duration {
 	}
 	if !w.endBy.IsZero() {
 		due = min(due, w.endBy.Sub(now))
+	}
+	if w.gap > 0 {
+		due = min(due, w.gap-now.Sub(a.lastByte))
 	}
 	if w.ping > 0 {
 		due = min(due, w.ping-now.Sub(a.lastSent))
@@ -118,7 +129,7 @@ func (w *watch) check(a *answer) {
 	case !a.head && !now.Before(w.firstBy), a.head && now.Sub(a.lastByte) >= w.idle:
 		a.call.cancel(errTimeout{})
 		return
-	case !w.endBy.IsZero() && !now.Before(w.endBy):
+	case !w.endBy.IsZero() && !now.Before(w.endBy), w.gap > 0 && now.Sub(a.lastByte) >= w.gap:
 		a.expire()
 		return
 	}

@@ -17,11 +17,8 @@ type OnDisconnect struct {
 	finish time.Duration // zero: cancel
 }
 
-// Default time limits of finish.
-const (
-	finishComplete = 5 * time.Minute  // for calls without a stream, and streams without content so far
-	finishUnseen   = 30 * time.Second // for streams with content that does not show the whole cost
-)
+// defaultFinish is how long a call continues without its client unless the operator says otherwise.
+const defaultFinish = 5 * time.Minute
 
 // maxFinish is the maximum time for which a call may continue without its client.
 const maxFinish = 24 * time.Hour
@@ -68,10 +65,8 @@ func (p *Price) FinishFor(global OnDisconnect, stream, shown, unseen bool) time.
 		return p.OnDisconnect.finish
 	case global.set:
 		return global.finish
-	case !stream || !shown:
-		return finishComplete
-	case unseen || p.pricesReasoning():
-		return finishUnseen
+	case !stream || !shown || unseen || p.pricesReasoning():
+		return defaultFinish
 	}
 	return 0
 }

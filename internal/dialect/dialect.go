@@ -84,17 +84,19 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 	var v any
 	switch d {
 	case Anthropic:
+		type details struct {
+			ErrorCode string `json:"error_code"`
+		}
+		type typed struct {
+			Type    string  `json:"type"`
+			Message string  `json:"message"`
+			Details details `json:"details,omitzero"`
+		}
 		v = struct {
-			Type  string `json:"type"`
-			Error struct {
-				Type    string `json:"type"`
-				Message string `json:"message"`
-			} `json:"error"`
+			Type      string `json:"type"`
+			Error     typed  `json:"error"`
 			RequestID string `json:"request_id"`
-		}{"error", struct {
-			Type    string `json:"type"`
-			Message string `json:"message"`
-		}{kind, f.Message}, requestID}
+		}{"error", typed{kind, f.Message, details{f.Detail}}, requestID}
 	case Platform:
 		v = struct {
 			Code    fault.Code `json:"code"`

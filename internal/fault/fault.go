@@ -161,6 +161,9 @@ type Fault struct {
 	// DUPLICATE_SESSION_ID.
 	Task string
 
+	// Detail is error.details.error_code in the anthropic dialect, by which SDKs know what to do; empty: none.
+	Detail string
+
 	status int // replaces the status of the code; 0: the status of the code
 
 	format string // of Message, for its Chinese form

@@ -18,7 +18,7 @@ var stateNames = []string{
 	// Files, containers, stored answers and other objects of a vendor's account.
 	"file_id", "file_ids", "file_uri", "file_uris", "s3_location", "gcs_uri", "attachments", "document_id", "document_ids",
 	"container", "container_id", "previous_response_id", "response_id", "previous_message_id",
-	"conversation", "conversation_id", "thread_id",
+	"conversation", "conversation_id", "thread", "thread_id",
 	"vector_store_id", "vector_store_ids", "tool_resources", "connector_id", "tunnel_id", "skill_id", "skills",
 	"fallback_credit_token", "cached_content", "cache_id", "user_profile_id",
 
@@ -100,8 +100,12 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 			if q.OwnsState { // it has no owner here
 				words = "`state shared`"
 			}
-			return fault.At(fault.InvalidParameter, param,
+			f := fault.At(fault.InvalidParameter, param,
 				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
+			if param == "thread" {
+				f.Detail = "thread_unsupported_request" // Anthropic's SDKs then send the conversation itself
+			}
+			return f
 		}
 	}
 	return nil

@@ -1,0 +1,88 @@
+package call_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/money"
+)
+
+// stalledCaller makes a call over HTTP/2, reads nothing of its answer beyond a window of 16 KiB, and
+// disconnects when leave is called.
+func stalledCaller(t *testing.T, g *gatetest.Gate, path, key, body string) (leave func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	transport := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 16 << 10}}
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(path), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(headersFor(path, key)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		req.Header.Set(name, value)
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return func() {
+		cancel()
+		resp.Body.Close()
+	}
+}
+
+// long returns the events of a stream with 300 KB of text in the middle, and a backend that sends them
+// and then closes sent.
+func long(events []string, delta string) (script http.HandlerFunc, sent chan struct{}) {
+	sent = make(chan struct{})
+	return func(w http.ResponseWriter, r *http.Request) {
+		gatetest.Stream(events[0])(w, r)
+		for range 2000 {
+			gatetest.Send(w, delta)
+		}
+		portions(events[1:]...)(w, r)
+		close(sent)
+	}, sent
+}
+
+// TestAnAnswerThatHasArrivedIsChargedAlthoughItsCallerStalled disconnects callers that have read only the
+// beginning of an answer. The backend had sent all of it, so the operator pays for all of it.
+func TestAnAnswerThatHasArrivedIsChargedAlthoughItsCallerStalled(t *testing.T) {
+	for name, site := range map[string]string{
+		"http":      gatetest.Proxied,
+		"modelgate": "modelgate_messages {\n reverse_proxy BACKEND {\n transport modelgate\n }\n}\nmodelgate_openai {\n reverse_proxy BACKEND {\n transport modelgate\n }\n}",
+	} {
+		for path, c := range map[string]struct {
+			first, delta string
+			rest         []string
+			cost         money.Amount
+		}{
+			messages: {strings.Join(messageEvents[:3], ""), messageEvents[3], messageEvents[4:], 25 + 15*10},
+			chat:     {chatChunks[0], chatChunks[1], []string{chatChunks[2], usageChunk, doneChunk}, 7 + 2*10},
+		} {
+			t.Run(name+" "+path, func(t *testing.T) {
+				g := gatetest.Start(t, gatetest.Config{Global: overHTTP2, App: prices, Site: site})
+				key := g.NewKey(t, nil)
+				g.Credit(t, key.UserID, "1.00")
+				script, sent := long(append([]string{c.first}, c.rest...), c.delta)
+				g.Backend.On("priced", script)
+				leave := stalledCaller(t, g, path, key.Secret, bodyFor(path, "priced", streamed))
+				within(t, gatetest.Timeout, "the end of the answer", sent)
+				<-time.After(200 * time.Millisecond) // a caller that does not read for less is not slow
+				leave()
+				if line := g.CallLineOf(t, "priced"); line.Text("rule") != "cancel" || line.Text("usage") != "reported" || line.Text("cost") != c.cost.String() {
+					t.Errorf("logged %v, want a cost of %v", line, c.cost)
+				}
+				awaitDetached(t, 0)
+				g.WalletAtRest(t, key.UserID)
+				g.Verify(t)
+			})
+		}
+	}
+}
