@@ -80,6 +80,7 @@ func (s Server) Keyed() bool { return s.hasKey || strings.HasPrefix(s.Address, "
 type Price struct {
 	Model                                              string
 	Input, Output, CacheRead, CacheWrite, CacheWrite1h string
+	Reasoning                                          string // of a model that reasons without being asked, or may
 	Context, MaxOutput                                 int
 	Guessed                                            bool   // Context and MaxOutput are guesses
 	Above                                              *Price // prompts above 200,000 tokens
@@ -96,8 +97,8 @@ var (
 		{Model: "claude-haiku-4-5*", Input: "1.00", Output: "5.00", CacheRead: "0.10", CacheWrite: "1.25", CacheWrite1h: "2.00", Context: 200_000, MaxOutput: 64_000},
 	}
 	openAIPrices = []Price{
-		{Model: "gpt-5", Input: "1.25", Output: "10.00", CacheRead: "0.125", Context: 400_000, MaxOutput: 128_000},
-		{Model: "gpt-5-mini*", Input: "0.25", Output: "2.00", CacheRead: "0.025", Context: 400_000, MaxOutput: 128_000},
+		{Model: "gpt-5", Input: "1.25", Output: "10.00", Reasoning: "10.00", CacheRead: "0.125", Context: 400_000, MaxOutput: 128_000},
+		{Model: "gpt-5-mini*", Input: "0.25", Output: "2.00", Reasoning: "2.00", CacheRead: "0.025", Context: 400_000, MaxOutput: 128_000},
 	}
 )
 
@@ -154,7 +155,7 @@ func (c *Choice) Prices() (prices []Price) {
 		prices = append(prices, openAIPrices...)
 	}
 	for _, model := range slices.Concat(c.VLLM.Models, c.Ollama.Models) {
-		prices = append(prices, Price{Model: model, Input: "0.20", Output: "0.60", Context: 32_000, MaxOutput: 8_000, Guessed: true})
+		prices = append(prices, Price{Model: model, Input: "0.20", Output: "0.60", Reasoning: "0.60", Context: 32_000, MaxOutput: 8_000, Guessed: true})
 	}
 	return prices
 }

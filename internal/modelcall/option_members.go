@@ -179,8 +179,12 @@ func commonOptions() []rule {
 			stateMember("id"), stateObject("voice", stateMember("id")),
 		)},
 		{Name: "reasoning", Note: noteReasoning, Members: table(outputBound("max_tokens"))},
-	}, each(rule{Deciding: true, Note: noteOutputBound}, outputBounds...), each(rule{Note: noteRouting}, routing...))
+	}, each(rule{Note: noteReasoning}, reasoningMembers...), each(rule{Deciding: true, Note: noteOutputBound}, outputBounds...), each(rule{Note: noteRouting}, routing...))
 }
+
+// reasoningMembers are the members by which servers are asked for reasoning, or to hide it: Qwen, vLLM,
+// SGLang, llama.cpp. The rejected part of a prediction is output that no caller sees, either.
+var reasoningMembers = []string{"enable_thinking", "chat_template_kwargs", "include_reasoning", "separate_reasoning", "reasoning_format", "prediction"}
 
 // outputBounds are the members that some servers read in addition to max_tokens or instead of
 // it: llama.cpp, TGI, SGLang, Ollama, Qwen, Gemini. A minimum, or a budget for thinking, may

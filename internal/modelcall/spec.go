@@ -126,6 +126,7 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 			}
 		case noteOutputBound:
 			a.FullOutput = true
+			a.Thinking = a.Thinking || strings.Contains(strictjson.PathOf(body, n.Start), "thinking")
 		case noteModalities:
 			for _, raw := range elements(n.Raw(body)) {
 				switch strings.ToLower(unquote(raw)) {
@@ -139,7 +140,7 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 		case noteAudioOutput:
 			a.Audio, a.AudioParam = true, cmp.Or(a.AudioParam, "audio")
 		case noteReasoning:
-			a.Thinking = a.Thinking || n.Kind == strictjson.Object
+			a.Thinking = a.Thinking || asksForReasoning(body, n)
 		case noteMaxToolCalls:
 			calls, _ := n.Int(body)
 			for i := range a.Tools {
@@ -216,6 +217,26 @@ func toolName(kind string) string {
 		}
 	}
 	return kind
+}
+
+// asksForReasoning reports whether one of reasoningMembers, or `reasoning`, asks for output that the text of
+// the answer does not show.
+func asksForReasoning(body []byte, n strictjson.Note) bool {
+	name := strictjson.PathOf(body, n.Start)
+	name = name[strings.LastIndexByte(name, '.')+1:]
+	switch n.Kind {
+	case strictjson.Object:
+		var options struct {
+			EnableThinking any `json:"enable_thinking"`
+			Thinking       any `json:"thinking"`
+		}
+		return name != "chat_template_kwargs" || json.Unmarshal(n.Raw(body), &options) == nil && (options.EnableThinking == true || options.Thinking == true)
+	case strictjson.Bool: // false hides it
+		return n.Bool(body) == (name == "enable_thinking")
+	case strictjson.String:
+		return n.Text(body) != "none"
+	}
+	return false
 }
 
 // addURL adds the input of a link or a data URL.

@@ -27,6 +27,7 @@ func TestLiteLLM(t *testing.T) {
 		input 6.00
 		output 22.50
 		cache_write_1h 12.00
+		reasoning 22.50
 	}
 	call web_search 0.014
 	geo us x1.1
@@ -39,6 +40,7 @@ func TestLiteLLM(t *testing.T) {
 		input 6.00
 		output 30.00
 		cache_read 0.60
+		reasoning 30.00
 		above 200000 {
 			input 12.00
 		}
@@ -47,6 +49,7 @@ func TestLiteLLM(t *testing.T) {
 price acme-2 {
 	input 0.125
 	output 1.00
+	reasoning 1.00
 	context 128000
 	max_output 16384
 }

@@ -55,6 +55,33 @@ func (e *entry) readModelsDev(model map[string]any) {
 	for _, name := range sorted(modes) {
 		e.mode(name, object(modes[name]))
 	}
+	e.reasons(model["reasoning"])
+}
+
+// reasons completes the prices of the reasoning of a model. One that reasons and has none pays that of its
+// output, so that a call whose caller disconnects continues until its reasoning is reported. Where the
+// output costs more, its reasoning does not cost less.
+func (e *entry) reasons(value any) {
+	p := &e.price
+	listed := p.Reasoning
+	if listed == nil && value != true {
+		return
+	}
+	complete := func(t *catalog.TokenPrices) {
+		if t.Output != nil && t.Reasoning == nil && (listed == nil || *t.Output > *listed) {
+			t.Reasoning = t.Output
+		}
+	}
+	complete(&p.TokenPrices)
+	for i := range p.Above {
+		complete(&p.Above[i].TokenPrices)
+	}
+	for i := range p.Tier {
+		complete(&p.Tier[i].TokenPrices)
+		for j := range p.Tier[i].Above {
+			complete(&p.Tier[i].Above[j].TokenPrices)
+		}
+	}
 }
 
 // cost reads a cost and its costs of long prompts.

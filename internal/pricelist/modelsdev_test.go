@@ -22,13 +22,16 @@ func TestModelsDev(t *testing.T) {
 		input 2.50
 		output 15.00
 		cache_read 0.25
+		reasoning 15.00
 	}
 	tier fast priority {
 		input 2.50
 		output 20.00
+		reasoning 20.00
 		above 272000 {
 			input 5.00
 			output 30.00
+			reasoning 30.00
 		}
 	}
 }
