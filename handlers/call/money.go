@@ -360,6 +360,9 @@ func (c *call) charge() {
 		c.basis, c.rule = usage.None, ""
 		return
 	}
+	if c.request.Background && c.ended == usage.Complete && c.bill.price != nil {
+		c.block.logger.Error("the answer to a background call names no id that can be recorded: the vendor may work on uncharged", zap.String("request_id", c.id))
+	}
 	o, report := c.outcome(c.ended)
 	if c.unrecorded {
 		o = usage.Outcome{Ended: c.ended}

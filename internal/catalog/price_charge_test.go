@@ -230,7 +230,7 @@ func TestAdditionalModelsHaveTheirOwnPrices(t *testing.T) {
 		want   money.Amount
 	}{
 		"the model itself":          {usage.Report{Model: usage.NameOf("cheap-20260101"), Tokens: tokens}, 15},
-		"an unnamed model":          {usage.Report{Tokens: tokens}, 15},
+		"an unnamed model":          {usage.Report{Tokens: tokens}, 150},
 		"the fallback, by its name": {usage.Report{Model: usage.NameOf("expensive-20260101"), Tokens: tokens}, 150},
 		"the fallback, by its pass": {usage.Report{Model: usage.NameOf("cheap"), Tokens: tokens, Passes: []usage.Pass{{Kind: usage.MessagePass, Model: "cheap", Tokens: usage.Tokens{Input: 9}}, {Kind: usage.FallbackPass, Model: "expensive", Tokens: tokens}}}, 150},
 		"an unknown model":          {usage.Report{Model: usage.NameOf("expensive2"), Tokens: tokens}, 150},

@@ -79,7 +79,7 @@ func (o *options) declares(tool string) bool {
 }
 
 // servedBy returns the price of the model that answered, and the limits of a call to it. If the answer
-// names none of the possible models, it returns the most expensive one.
+// names none of the possible models, or has ended before it named one, it returns the most expensive one.
 func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds) {
 	if o == nil || len(o.alternatives) == 0 {
 		return p, b
@@ -90,7 +90,7 @@ func (o *options) servedBy(p *Price, b Bounds, r *usage.Report) (*Price, Bounds)
 			name, fallback = pass.Model, true
 		}
 	}
-	if name == "" || len(r.Passes) > 0 && !fallback {
+	if len(r.Passes) > 0 && !fallback {
 		return p, b
 	}
 	price, bounds, best := p, b, matchModel(o.model, name)

@@ -206,19 +206,19 @@ func (d *document) unicode(digit uint8) {
 // token stores a short string that may arrive in parts. A string that is too long or has an
 // escape is invalid: it equals none of the names in the tables.
 type token struct {
-	buf [64]byte
-	n   uint8 // bytes stored; a value greater than the size of buf: the token is invalid
+	buf [256]byte
+	n   uint16 // bytes stored; a value greater than the size of buf: the token is invalid
 }
 
 func (t *token) reset()      { t.n = 0 }
-func (t *token) invalidate() { t.n = uint8(len(t.buf) + 1) }
+func (t *token) invalidate() { t.n = uint16(len(t.buf) + 1) }
 
 func (t *token) add(p []byte) {
 	if int(t.n)+len(p) > len(t.buf) {
 		t.invalidate()
 		return
 	}
-	t.n += uint8(copy(t.buf[t.n:], p))
+	t.n += uint16(copy(t.buf[t.n:], p))
 }
 
 // finish returns the string that ends with p, or nil if it is invalid.
