@@ -202,7 +202,7 @@ func completionsCommon() []rule {
 		{Name: "stop", Kinds: text | array, Elem: text},
 		toolsMember(chatTools),
 		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
-			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
+			rule{Name: "include_usage", Kinds: boolean | null, Deciding: true, Slot: slotIncludeUsage},
 		)},
 	}
 }
