@@ -92,13 +92,17 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		default:
 			continue
 		}
-		if q.OwnsState && q.refer(body, n) {
+		if !q.OwnsState && shared {
+			continue
+		}
+		hasOwner := q.schema.ownable && q.refer(body, n)
+		if q.OwnsState && hasOwner {
 			continue
 		}
 		if !shared {
-			param, words := strictjson.PathOf(body, n.Start), "`state own` or `state shared`"
-			if q.OwnsState { // it has no owner here
-				words = "`state shared`"
+			param, words := strictjson.PathOf(body, n.Start), "`state shared`"
+			if hasOwner {
+				words = "`state own` or `state shared`"
 			}
 			f := fault.At(fault.InvalidParameter, param,
 				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
