@@ -339,9 +339,36 @@ func TestRecordingsAreChargedBySecondsOrTokens(t *testing.T) {
 		{transcriptions, formOf("model=scribe", "file@mp3", "response_format=text"), "response_format", "allowed: json"},
 		{transcriptions, formOf("model=written", "file@mp3"), "model", "audio has no price"},
 		{transcriptions, formOf("model=tts", "file@mp3"), "model", "no model"},
+		{transcriptions, formOf("model=scribe", "file@mp3", "known_speaker_references[]=file-1"), "known_speaker_references", "names an object in the vendor's account"},
+		{transcriptions, formOf("model=whisper", "file@mp3", "known_speaker_references[]=data:audio/wav;base64,AAAA", "known_speaker_references[]=gs://b/f"), "known_speaker_references", "names an object"},
 	} {
 		if got := sendForm(t, g, c.path, key.Secret, c.form); got.Status/100 != 4 || !strings.Contains(got.Body, `"param":"`+c.param+`"`) || !strings.Contains(got.Body, c.want) {
 			t.Errorf("%d %s, want %s", got.Status, got.Body, c.want)
+		}
+	}
+	g.Verify(t)
+}
+
+// TestSamplesOfSpeakersAreInput has a user who can pay for the file alone, but not for samples that are long.
+func TestSamplesOfSpeakersAreInput(t *testing.T) {
+	g, _ := mediaCalls(t)
+	poor := g.NewKey(t, nil)
+	g.Credit(t, poor.UserID, "0.05")
+	answer := `{"text":"hi","segments":[],"usage":{"type":"tokens","input_tokens":1,"output_tokens":1,"seconds":1}}`
+	for _, c := range []struct {
+		model, sample string
+		status        int
+	}{
+		{"scribe", "data:audio/wav;base64," + strings.Repeat("A", 1600), http.StatusOK},
+		{"scribe", "data:audio/wav;base64," + strings.Repeat("A", 160_000), http.StatusPaymentRequired}, // 10,000 tokens at 6
+		{"scribe", "data:application/octet-stream;base64,AAAA", http.StatusPaymentRequired},             // the whole context
+		{"scribe", "https://example.com/a.wav", http.StatusPaymentRequired},
+		{"whisper", "data:audio/wav;base64," + strings.Repeat("A", 160_000), http.StatusOK},
+	} {
+		g.Backend.On(c.model, gatetest.JSON(http.StatusOK, answer))
+		form := formOf("model="+c.model, "file@mp3", "response_format=diarized_json", "known_speaker_names[]=agent", "known_speaker_references[]="+c.sample)
+		if got := sendForm(t, g, transcriptions, poor.Secret, form); got.Status != c.status {
+			t.Errorf("%s with a sample %.30s: answered %d %s, want %d", c.model, c.sample, got.Status, got.Body, c.status)
 		}
 	}
 	g.Verify(t)

@@ -191,7 +191,7 @@ var oneAtATime = fault.New(fault.RateLimited, "earlier calls of your account cos
 	"until that amount is below the operator's tolerance, only one call at a time is allowed").After(time.Second)
 
 // unaffordable returns the fault for missing funds. It names the amounts needed and
-// available, and the max_tokens that the available amount would cover.
+// available, and the bound of the output that the available amount would cover.
 func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 	hint := ""
 	if short.Owed == 0 && c.schema.Unit == catalog.NoUnit {
@@ -203,7 +203,7 @@ func (c *call) unaffordable(short *ledger.Shortfall) *fault.Fault {
 	return short.Fault("this call", hint)
 }
 
-// affordable returns the hint with the max_tokens that available would cover, or "".
+// affordable returns the hint with the bound of the output that available would cover, or "".
 func (c *call) affordable(available money.Amount) string {
 	a := c.spec()
 	if !a.HasMaxTokens {
@@ -218,7 +218,7 @@ func (c *call) affordable(available money.Amount) string {
 	if fits == 0 {
 		return ""
 	}
-	return fault.New("", "; a max_tokens of at most %d would fit", fits).Message
+	return fault.New("", "; a %s of at most %d would fit", c.request.MaxTokensParam(), fits).Message
 }
 
 // release ends the reservation and the rate grant of a call that is not settled.

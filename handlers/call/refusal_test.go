@@ -250,6 +250,11 @@ func TestABadBodyIs400AndNeverReachesTheBackend(t *testing.T) {
 		{completions, `{"model":"bad","prompt":"x","echo":"yes"}`, fault.InvalidParameter, "echo"},
 		{completions, `{"model":"bad","prompt":"x","stream_options":[]}`, fault.InvalidParameter, "stream_options"},
 		{completions, `{"model":"bad","prompt":"x","stream_options":{"include_usage":1}}`, fault.InvalidParameter, "stream_options.include_usage"},
+		{completions, `{"model":"bad","prompt":"x","stream_options":{"include_usage":true,"include_usage":false}}`, fault.InvalidParameter, "stream_options.include_usage"},
+		{completions, `{"model":"bad","prompt":"x","stream_options":{"include_usage":true,"Include_Usage":false}}`, fault.InvalidParameter, "stream_options.include_usage"},
+		{completions, `{"model":"bad","prompt":"x","stream_options":{"include_usage":true,"include\u005fusag\u0045":false}}`, fault.InvalidParameter, "stream_options.include_usage"},
+		{completions, `{"model":"bad","prompt":"x","stream_options":{"include_usage":true},"stream_options":null}`, fault.InvalidParameter, "stream_options"},
+		{completions, `{"model":"bad","prompt":"x","stream_options":{"include_usage":true},"Stream_Options":{}}`, fault.InvalidParameter, "stream_options"},
 		{chat, `{"model":"bad"}`, fault.MissingParameter, "messages"},
 		{chat, `{"model":"bad","max_completion_tokens":"many",` + msgs + `}`, fault.InvalidParameter, "max_completion_tokens"},
 	} {

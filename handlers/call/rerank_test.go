@@ -30,8 +30,18 @@ func TestARerankCallIsChargedItsSearchUnits(t *testing.T) {
 			}
 		}
 	}
+	// The members of Cohere's SDK.
+	for more, status := range map[string]int{`"priority":5,"max_chunks_per_doc":3,"max_tokens_per_doc":100,"rank_fields":["text"]`: http.StatusOK, `"priority":0`: http.StatusOK, `"priority":-1`: http.StatusBadRequest} {
+		if got := respond(t, g, "/v1/rerank", key.Secret, `{"model":"flat-few","query":"q","documents":["a"],`+more+`}`); got.Status != status {
+			t.Errorf("%s: answered %d %s, want %d", more, got.Status, got.Body, status)
+		}
+	}
 	poor := g.NewKey(t, nil)
 	g.Credit(t, poor.UserID, "0.49")
+	// More chunks of a document are no more than are reserved for its text.
+	if got := respond(t, g, "/v1/rerank", poor.Secret, `{"model":"flat","query":"q","max_chunks_per_doc":1000,"documents":[`+documents(100, long)+`]}`); got.Status != http.StatusPaymentRequired {
+		t.Errorf("answered %d %s, want 402", got.Status, got.Body)
+	}
 	for text, status := range map[string]int{documents(101, "a"): http.StatusPaymentRequired, documents(100, long): http.StatusPaymentRequired, documents(99, "a"): http.StatusOK} {
 		if got := respond(t, g, "/v2/rerank", poor.Secret, `{"model":"flat","query":"q","documents":[`+text+`]}`); got.Status != status {
 			t.Errorf("%.20s: %d %s, want %d", text, got.Status, got.Body, status)

@@ -295,6 +295,24 @@ func TestMembersThatRaiseTheOutputReserveIt(t *testing.T) {
 	}
 }
 
+func TestARefusalNamesTheMemberThatBoundsTheOutput(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "0.000001")
+	for _, c := range []struct{ path, body, member string }{
+		{responses, `"input":"x"`, "max_output_tokens"},
+		{responses, `"input":"x","max_output_tokens":1000`, "max_output_tokens"},
+		{chat, `"messages":[{"role":"user","content":"x"}]`, "max_tokens"},
+		{chat, `"messages":[{"role":"user","content":"x"}],"max_completion_tokens":1000`, "max_completion_tokens"},
+		{messages, `"messages":[{"role":"user","content":"x"}],"max_tokens":1000`, "max_tokens"},
+	} {
+		got := g.Do(t, http.MethodPost, c.path, headersFor(c.path, key.Secret), `{"model":"media costly",`+c.body+`}`)
+		if got.Status != http.StatusPaymentRequired || !strings.Contains(got.Body, "; a "+c.member+" of at most ") {
+			t.Errorf("%s %s: answered %d %s", c.path, c.body, got.Status, got.Body)
+		}
+	}
+}
+
 func TestAnUnboundedMaxTokensIsNotProposed(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: mediaPrices, Site: gatetest.Proxied})
 	key := g.NewKey(t, nil)

@@ -96,6 +96,15 @@ func TestObjectsWithoutAnOwnerAreRefusedAlike(t *testing.T) {
 			}
 		}
 	}
+	// The error names only words that help: state own does not make these routes and members belong to a user.
+	for body, path := range map[string]string{
+		`{"model":"free","max_tokens":5,"messages":[{"role":"user","content":"x"}],"container":"c"}`: messages,
+		`{"model":"free","input":[{"role":"user","content":[{"type":"input_file","file_id":"f"}]}]}`: responses,
+	} {
+		if got := respond(t, g, path, key.Secret, body); strings.Contains(got.Body, "state own") || !strings.Contains(got.Body, "the operator can allow it with `state shared`") {
+			t.Errorf("%s is answered %d %s", body, got.Status, got.Body)
+		}
+	}
 	if n := v.requests(); n != 0 {
 		t.Errorf("the vendor has received %d requests: %v", n, v.seen)
 	}

@@ -1,5 +1,7 @@
 package modelcall
 
+import "math"
+
 // This file has the members of the routes whose answers have no output that is charged.
 
 // The members of POST /v1/embeddings; see docs/reference/calls.md#embeddings.
@@ -19,8 +21,10 @@ var moderationsMembers = bodyTable(
 
 // The members of POST /v1/rerank and /v2/rerank; see docs/reference/calls.md#rerank.
 var rerankMembers = bodyTable(append(
-	each(rule{}, "top_n", "top_k", "return_documents", "max_tokens_per_doc", "rank_fields", "truncation"),
+	// Searching more chunks of a document costs no more than searchUnits reserves for its text.
+	each(rule{}, "top_n", "top_k", "return_documents", "max_tokens_per_doc", "max_chunks_per_doc", "rank_fields", "truncation"),
 	modelMember,
+	rule{Name: "priority", Kinds: integer, Min: 0, Max: math.MaxInt64}, // 0, the default, is the highest
 	rule{Name: "query", Kinds: text, Required: true, Deciding: true, Slot: slotQuery},
 	rule{Name: "documents", Kinds: array, Elem: text | object, Required: true, Deciding: true, Slot: slotDocuments, Members: contentPart},
 )...)

@@ -53,7 +53,7 @@ var knownToolMembers = []string{
 	"function", "custom", "name", "description", "parameters", "format", "input_schema", "input_examples", "strict",
 	"cache_control", "defer_loading", "eager_input_streaming", "allowed_callers",
 	"display_height_px", "display_width_px", "display_number", "enable_zoom", "max_characters",
-	"configs", "default_config", "mcp_server_name", "tools",
+	"configs", "default_config", "mcp_server_name", "output_schema",
 	"allowed_domains", "blocked_domains", "user_location", "citations", "max_content_tokens", "response_inclusion", "url_sources", "use_cache",
 	"caching",
 }

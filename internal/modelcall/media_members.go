@@ -53,8 +53,9 @@ var speechMembers = bodyTable(append(each(rule{}, "instructions", "language"),
 
 // The members of POST /v1/audio/transcriptions and POST /v1/audio/translations; see
 // docs/reference/calls.md#transcriptions.
-var recordingMembers = bodyTable(append(each(rule{}, "language", "prompt", "include", "timestamp_granularities", "chunking_strategy", "hotwords", "keywords", "languages", "vad_filter"),
+var recordingMembers = bodyTable(append(each(rule{}, "language", "prompt", "include", "timestamp_granularities", "chunking_strategy", "hotwords", "keywords", "languages", "vad_filter", "known_speaker_names"),
 	modelMember,
+	rule{Name: "known_speaker_references", Kinds: array, Elem: text, Deciding: true, Note: noteAudioURLs},
 	streamMember,
 	rule{Name: "file", Kinds: integer, Required: true, Deciding: true, Slot: slotFiles},
 	rule{Name: "response_format", Kinds: text, Deciding: true, Slot: slotFormat},

@@ -19,6 +19,9 @@ const (
 	noteUnknownInFallback // an unknown member of a fallback
 	noteUnknownInFunction // an unknown member of an element of functions
 	noteUntypedTool       // a tool without a type, on a route that needs one
+	noteUntypedItemTool   // the same in an item, where tools of an MCP server have none
+	noteEnvironment       // environment of a tool
+	noteSkills            // skills of an environment
 
 	noteTier          // service_tier
 	noteSpeed         // speed
@@ -30,6 +33,8 @@ const (
 	noteModeration    // moderation.model
 	noteToolModel     // tools[].model
 	noteToolType      // tools[].type
+	noteInnerToolType // the type of a tool in a namespace
+	noteExecution     // tools[].execution
 	noteMaxUses       // tools[].max_uses
 	noteMaxTokens     // tools[].max_tokens, or fallbacks[].max_tokens
 	noteWebSearch     // web_search_options
@@ -50,10 +55,12 @@ const (
 	noteMaxToolCalls // max_tool_calls
 	noteContainer    // container of a tool: the name of a stored one, or an object with the settings of a new one
 	noteItemID       // the id of an item, which may name a stored item
+	noteItemResult   // the result of an item: an image, or the text that a program returned
 
 	notePartType    // the type of a part of the content
 	noteMediaURL    // a source by URL, or a data URL
 	noteAudioURL    // the same for audio
+	noteAudioURLs   // an array of these
 	noteMediaData   // media in Base64; some servers also accept a link
 	noteAudioData   // the same for audio
 	noteOpaque      // an object that is not read here, and that decides how much input the model reads
@@ -79,7 +86,7 @@ var toolMembers = map[int]struct {
 // unknownMembers are the notes of members whose effect on the price is unknown, with the
 // prefix of their names in pass_member.
 var unknownMembers = map[int]string{
-	noteUnknown: "", noteAgent: "", noteUnknownInTool: "tools[].", noteUnknownInFallback: "fallbacks[].", noteUnknownInFunction: "functions[].",
+	noteUnknown: "", noteAgent: "", noteUnknownInTool: "tools[].", noteEnvironment: "tools[].", noteUnknownInFallback: "fallbacks[].", noteUnknownInFunction: "functions[].",
 }
 
 // closedTable returns a table of the rules, of the members that name stored objects, and of
@@ -208,26 +215,37 @@ func textOption(name string, note int) rule {
 }
 
 // toolTable returns the rules for an element of tools. The parameters of a function are
-// not checked. Untyped is the note for a tool without a type; zero allows one.
+// not checked. Untyped is the note for a tool without a type; zero allows one. Tools may
+// be grouped by a tool of the type namespace, which has no namespaces in it.
 func toolTable(untyped int, rules ...rule) *strictjson.Table {
+	return toolTableOf(noteToolType, untyped, append(rules, rule{Name: "tools", Members: innerTools})...)
+}
+
+// innerTools is the table for a tool in a namespace.
+var innerTools = toolTableOf(noteInnerToolType, noteUntypedTool)
+
+// toolTableOf is toolTable with the note of the type, and without the tools of a namespace.
+func toolTableOf(kind, untyped int, rules ...rule) *strictjson.Table {
 	if !slices.ContainsFunc(rules, func(r rule) bool { return r.Name == maxUses.Name }) {
 		rules = append(rules, maxUses)
 	}
 	// These members belong to tools that vendors run, and name objects that vendors store.
 	rules = append(rules, each(rule{AnySpelling: true, Note: noteUnknownInTool, Members: stateTable},
-		"environment", "input_image_mask", "file_search", "code_interpreter")...)
+		"input_image_mask", "file_search", "code_interpreter")...)
 	return closedTable(noteUnknownInTool, append(rules,
-		rule{Name: "type", Kinds: text, Deciding: true, Note: noteToolType, Usual: []string{"function", "custom"}, Absent: untyped},
+		rule{Name: "type", Kinds: text, Deciding: true, Note: kind, Usual: []string{"function", "custom"}, Absent: untyped},
 		textOption("model", noteToolModel),
+		textOption("execution", noteExecution),
+		rule{Name: "environment", AnySpelling: true, Deciding: true, Note: noteEnvironment, Members: environmentMembers},
 		rule{Name: "max_tokens", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxTokens},
 	), knownToolMembers...)
 }
 
+// environmentMembers is the table for the place where a shell runs.
+var environmentMembers = tableWithState(
+	rule{Name: "type", Kinds: text, Deciding: true},
+	rule{Name: "skills", AnySpelling: true, Deciding: true, Note: noteSkills, Members: stateTable},
+)
+
 // maxUses is the rule for the number of uses that a tool allows.
 var maxUses = rule{Name: "max_uses", Kinds: integer, Min: 0, Max: maxCount, Deciding: true, Note: noteMaxUses}
-
-// clientTools are the types, without dates, of tools that the caller runs, and
-// mcp_toolset, which only selects from mcp_servers.
-var clientTools = []string{
-	"mcp_toolset", "function", "custom", "bash", "text_editor", "computer", "computer_use_preview", "memory", "local_shell", "apply_patch",
-}

@@ -11,6 +11,7 @@ package modelcall
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -146,6 +147,14 @@ func (q *Request) searchUnits(bytes int64) catalog.Units {
 		Unit: catalog.SearchUnit, Estimate: ceil(documents, documentsPerSearch),
 		Count: ceil(documents+usage.Estimate(bytes)/tokensPerDocument, documentsPerSearch),
 	}
+}
+
+// MaxTokensParam returns the member by which the caller bounds the output.
+func (q *Request) MaxTokensParam() string {
+	if q.values[slotMaxCompletionTokens].Kind != 0 {
+		return "max_completion_tokens"
+	}
+	return cmp.Or(q.schema.maxTokens, "max_tokens")
 }
 
 // CacheKey returns the text of `prompt_cache_key`, or "". The body must be the one that was parsed.

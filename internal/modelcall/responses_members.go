@@ -26,12 +26,16 @@ var responsesMembers = bodyTable(append(each(rule{}, "include", "text", "truncat
 	rule{Name: "messages", Note: noteUnknown, Members: tableWithState(chatContent, rule{Name: "tools", Members: chatTools})},
 	rule{Name: "temperature", Kinds: number},
 	rule{Name: "top_p", Kinds: number},
-	toolsMember(toolTable(noteUntypedTool, append(each(rule{}, responsesToolMembers...),
-		rule{Name: "container", AnySpelling: true, Note: noteContainer, Members: tableWithState(stateMember("id"))},
-		rule{Name: "tools", Members: chatTools},         // of a namespace
-		rule{Name: "max_uses", Note: noteUnknownInTool}, // of /v1/messages: no bound here
-	)...)),
+	toolsMember(responsesTools(noteUntypedTool)),
 )...)
+
+// responsesTools returns toolTable for the tools of POST /v1/responses.
+func responsesTools(untyped int, rules ...rule) *strictjson.Table {
+	return toolTable(untyped, append(slices.Concat(rules, each(rule{}, responsesToolMembers...)),
+		rule{Name: "container", AnySpelling: true, Note: noteContainer, Members: tableWithState(stateMember("id"))},
+		rule{Name: "max_uses", Note: noteUnknownInTool}, // of /v1/messages: no bound here
+	)...)
+}
 
 // responsesToolMembers are the members of the tools of POST /v1/responses that knownToolMembers does
 // not have. The price of a tool does not depend on them.
@@ -48,6 +52,7 @@ var itemTypes = []string{
 	"web_search_call", "file_search_call", "code_interpreter_call", "image_generation_call", "computer_call", "computer_call_output",
 	"local_shell_call", "local_shell_call_output", "shell_call", "shell_call_output", "apply_patch_call", "apply_patch_call_output",
 	"mcp_list_tools", "mcp_call", "mcp_approval_request", "mcp_approval_response", "tool_search_call", "tool_search_output", "compaction",
+	"additional_tools", "program", "program_output",
 }
 
 // itemTable is the table for an item of input.
@@ -62,9 +67,9 @@ var itemTable = tableWithState(slices.Concat(
 		{Name: "content", Kinds: text | array, Elem: object, Deciding: true, Members: contentPart},
 		{Name: "output", Kinds: text | array | object, Elem: object, Deciding: true, Members: contentPart},
 		{Name: "summary", Members: contentPart},
-		{Name: "result", Kinds: text, Deciding: true, Note: noteMediaData},
-		{Name: "tools", Members: chatTools},
-		stateObject("environment"),
+		{Name: "result", Kinds: text, Deciding: true, Note: noteItemResult},
+		{Name: "tools", Members: responsesTools(noteUntypedItemTool, rule{Name: "annotations"})},
+		{Name: "environment", AnySpelling: true, Members: environmentMembers},
 		audioMember,
 	},
 )...)
@@ -73,29 +78,40 @@ var itemTable = tableWithState(slices.Concat(
 // item with an id needs one of them: otherwise the vendor looks up the stored item. The content of a
 // file search is its results. The row "unknown" is for all other types.
 var wholeItemMembers = map[string][]string{
-	"message":                 {"content"},
-	"reasoning":               {"encrypted_content"},
-	"compaction":              {"encrypted_content"},
-	"image_generation_call":   {"result"},
-	"file_search_call":        {"results"},
-	"web_search_call":         {"action"},
-	"computer_call":           {"action", "actions"},
-	"local_shell_call":        {"action"},
-	"shell_call":              {"action"},
-	"apply_patch_call":        {"operation"},
-	"code_interpreter_call":   {"code"},
+	"message":               {"content"},
+	"reasoning":             {"encrypted_content"},
+	"compaction":            {"encrypted_content"},
+	"image_generation_call": {"result"},
+	"file_search_call":      {"results"},
+	"web_search_call":       {"action"},
+	"computer_call":         {"action", "actions"},
+	"local_shell_call":      {"action"},
+	"shell_call":            {"action"},
+	"apply_patch_call":      {"operation"},
+	"code_interpreter_call": {"code"},
+	"program":               {"code"},
+	"mcp_approval_response": {"approve"},
+	"computer_call_output":  {"output"},
+	"unknown":               {"content", "arguments", "output", "input", "action", "code", "tools", "operation", "approve"},
+}
+
+// emptyItemMembers has the same members of items whose content may be empty: a call without arguments, a
+// tool that returned nothing, an empty list of tools. The types of OpenAI's SDK require these members.
+var emptyItemMembers = map[string][]string{
 	"function_call":           {"arguments"},
 	"mcp_call":                {"arguments"},
 	"mcp_approval_request":    {"arguments"},
 	"tool_search_call":        {"arguments"},
 	"custom_tool_call":        {"input"},
-	"mcp_approval_response":   {"approve"},
 	"mcp_list_tools":          {"tools"},
 	"tool_search_output":      {"tools"},
+	"additional_tools":        {"tools"},
 	"function_call_output":    {"output"},
 	"custom_tool_call_output": {"output"},
-	"computer_call_output":    {"output"},
-	"unknown":                 {"content", "arguments", "output", "input", "action", "code", "tools", "operation", "approve"},
+	"local_shell_call_output": {"output"},
+	"shell_call_output":       {"output"},
+	"program_output":          {"result"},
+	"apply_patch_call_output": {"status"}, // output is optional
 }
 
 // isWholeItem reports whether the item with the id n has its content. Otherwise the id names an item
@@ -105,16 +121,28 @@ func isWholeItem(body []byte, n strictjson.Note) bool {
 	if json.NewDecoder(bytes.NewReader(body[n.Object:])).Decode(&item) != nil {
 		return false
 	}
-	has := func(name string) bool {
-		value := item[name]
-		return len(value) > 0 && string(value) != "null" && string(value) != "[]" && string(value) != `""`
-	}
+	given := func(name string) bool { return len(item[name]) > 0 && string(item[name]) != "null" }
+	has := func(name string) bool { return given(name) && !isBlank(item[name]) }
 	if !has("type") {
 		return has("role") && has("content")
 	}
-	members, ok := wholeItemMembers[unquote(item["type"])]
+	kind := unquote(item["type"])
+	if members, ok := emptyItemMembers[kind]; ok {
+		return slices.ContainsFunc(members, given)
+	}
+	members, ok := wholeItemMembers[kind]
 	if !ok {
 		members = wholeItemMembers["unknown"]
 	}
 	return slices.ContainsFunc(members, has)
+}
+
+// isBlank reports whether a value is an empty string or an empty array.
+func isBlank(value []byte) bool {
+	return string(value) == `""` || value[0] == '[' && len(bytes.TrimSpace(value[1:len(value)-1])) == 0
+}
+
+// isProgramResult reports whether the result n of an item is the text that a program returned.
+func isProgramResult(body []byte, n strictjson.Note) bool {
+	return typeAt(body, n.Object) == "program_output"
 }

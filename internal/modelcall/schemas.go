@@ -24,6 +24,10 @@ type Schema struct {
 
 	noModel bool // the body names no model
 
+	ownable bool // with `state own`, the body may name stored objects of the user
+
+	maxTokens string // the member that bounds the output; empty: max_tokens
+
 	prompt string // the member that has a text, tokens, or an array of either; empty: none
 }
 
@@ -33,14 +37,14 @@ var (
 	CountTokens = &Schema{members: countTokensMembers}
 	Completions = &Schema{members: completionsMembers, AsksUsage: true, prompt: "prompt"}
 	Chat        = &Schema{members: chatMembers, AsksUsage: true}
-	Responses   = &Schema{members: responsesMembers}
+	Responses   = &Schema{members: responsesMembers, ownable: true, maxTokens: "max_output_tokens"}
 	Embeddings  = &Schema{members: embeddingsMembers, prompt: "input"}
 	Moderations = &Schema{members: moderationsMembers}
 	Rerank      = &Schema{members: rerankMembers}
 
 	// NoBody is for routes of objects without a body, ItemList for those with items or metadata.
 	NoBody   = &Schema{members: tableWithState(), noModel: true}
-	ItemList = &Schema{members: itemListMembers, noModel: true}
+	ItemList = &Schema{members: itemListMembers, noModel: true, ownable: true}
 
 	Images     = &Schema{members: imageMembersOfRoute, Unit: catalog.ImageUnit}
 	ImageEdits = &Schema{members: editMembers, Unit: catalog.ImageUnit}
@@ -202,7 +206,7 @@ func completionsCommon() []rule {
 		{Name: "stop", Kinds: text | array, Elem: text},
 		toolsMember(chatTools),
 		{Name: "stream_options", Kinds: object | null, Deciding: true, Slot: slotStreamOptions, Members: table(
-			rule{Name: "include_usage", Kinds: boolean | null, Slot: slotIncludeUsage},
+			rule{Name: "include_usage", Kinds: boolean | null, Deciding: true, Slot: slotIncludeUsage},
 		)},
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
@@ -15,26 +14,38 @@ import (
 type objectNotes struct {
 	object, index int
 	toolType      string
+	inner         bool   // it is in a namespace
+	execution     string // who runs a tool_search
+	local         bool   // the environment is on the caller's side
 	model         strictjson.Note
 	uses, tokens  int64
 }
 
-// objects groups the notes of tools and fallbacks by object. The notes of one object follow
-// each other.
+// objects groups the notes of tools and fallbacks by object. Between the notes of a namespace
+// are those of its tools.
 func (q *Request) objects(body []byte) (list []objectNotes) {
 	for _, n := range q.notes {
 		switch n.Name {
-		case noteToolType, noteToolModel, noteFallbackModel, noteMaxUses, noteMaxTokens:
+		case noteToolType, noteInnerToolType, noteExecution, noteEnvironment, noteToolModel, noteFallbackModel, noteMaxUses, noteMaxTokens:
 		default:
 			continue
 		}
-		if last := len(list) - 1; last < 0 || list[last].object != n.Object {
-			list = append(list, objectNotes{object: n.Object, index: n.Index})
+		i := len(list) - 1
+		for i >= 0 && list[i].object > n.Object {
+			i--
 		}
-		o := &list[len(list)-1]
+		if i < 0 || list[i].object != n.Object {
+			list = append(list, objectNotes{object: n.Object, index: n.Index})
+			i = len(list) - 1
+		}
+		o := &list[i]
 		switch n.Name {
-		case noteToolType:
-			o.toolType = n.Text(body)
+		case noteToolType, noteInnerToolType:
+			o.toolType, o.inner = n.Text(body), n.Name == noteInnerToolType
+		case noteExecution:
+			o.execution = n.Text(body)
+		case noteEnvironment:
+			o.local = isLocal(body, n.Start)
 		case noteMaxUses:
 			o.uses, _ = n.Int(body)
 		case noteMaxTokens:
@@ -100,7 +111,7 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 	for _, o := range q.objects(body) {
 		name := toolName(o.toolType)
 		a.FullContext = a.FullContext || o.model.Kind != 0 // the model is among Models and has its own price
-		if name == "" || name == "advisor" && o.model.Kind != 0 || slices.Contains(clientTools, name) {
+		if name == "" || name == "advisor" && o.model.Kind != 0 || o.isClientTool(name) {
 			continue
 		}
 		a.Tools = append(a.Tools, catalog.ServerTool{Param: q.toolParam(o, "type"), Name: name, MaxUses: o.uses})
@@ -152,6 +163,8 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 			a.FullContext = a.FullContext || !isWholeItem(body, n)
 		case noteContainer:
 			a.FullContext = true
+		case noteSkills:
+			a.FullContext = a.FullContext || !isEmpty(body, n.Value) && !isLocal(body, n.Object)
 		case noteCompaction:
 			a.Compaction, a.FullContext = true, true
 		case noteState, noteAgent:
@@ -172,6 +185,12 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 		case noteAudioURL:
 			a.Audio = true
 			addURL(body, n.Value, a)
+		case noteAudioURLs:
+			eachName(body, n.Value, func(_ string, at strictjson.Value) { addURL(body, at, a) })
+		case noteItemResult:
+			if !isProgramResult(body, n) {
+				a.FullContext, a.Image = true, true
+			}
 		case noteMediaData:
 			a.FullContext, a.Image = true, true
 		case noteAudioData:
@@ -196,10 +215,16 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 	}
 }
 
-// toolParam returns the path of a member of a tool. For a tool that a message declares, it
-// returns the path of the message.
+// toolParam returns the path of a member of a tool. For a tool that a message, an item or a
+// namespace declares, it returns the path of that.
 func (q *Request) toolParam(o objectNotes, member string) string {
-	if tools := q.values[slotTools]; o.object < tools.Start || o.object >= tools.End {
+	switch tools := q.values[slotTools]; {
+	case o.object >= tools.Start && o.object < tools.End && o.inner:
+		return fmt.Sprintf("tools of tools[%d]", o.index)
+	case o.object >= tools.Start && o.object < tools.End:
+	case q.schema == Responses:
+		return fmt.Sprintf("tools of input[%d]", o.index)
+	default:
 		return fmt.Sprintf("tools of messages[%d]", o.index)
 	}
 	return fmt.Sprintf("tools[%d].%s", o.index, member)

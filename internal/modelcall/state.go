@@ -81,24 +81,40 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 			if !slices.Contains(stateTypes, strictjson.Fold(n.Text(body))) {
 				continue
 			}
+		case noteSkills:
+			if isEmpty(body, n.Value) || isLocal(body, n.Object) {
+				continue
+			}
+		case noteAudioURLs:
+			if !slices.ContainsFunc(elements(n.Raw(body)), func(raw json.RawMessage) bool { return !hasAllowedScheme(unquote(raw)) }) {
+				continue
+			}
 		case noteMediaURL, noteAudioURL, noteSourceURL:
 			if n.Kind != strictjson.String || hasAllowedScheme(urlHead(body, n.Value)) {
 				continue
 			}
+		case noteItemResult:
+			if isProgramResult(body, n) || !isForeignLink(body, n.Value) {
+				continue
+			}
 		case noteMediaData, noteAudioData:
-			if n.Kind != strictjson.String || !isLink(urlHead(body, n.Value)) || hasAllowedScheme(urlHead(body, n.Value)) {
+			if !isForeignLink(body, n.Value) {
 				continue
 			}
 		default:
 			continue
 		}
-		if q.OwnsState && q.refer(body, n) {
+		if !q.OwnsState && shared {
+			continue
+		}
+		hasOwner := q.schema.ownable && q.refer(body, n)
+		if q.OwnsState && hasOwner {
 			continue
 		}
 		if !shared {
-			param, words := strictjson.PathOf(body, n.Start), "`state own` or `state shared`"
-			if q.OwnsState { // it has no owner here
-				words = "`state shared`"
+			param, words := strictjson.PathOf(body, n.Start), "`state shared`"
+			if hasOwner {
+				words = "`state own` or `state shared`"
 			}
 			f := fault.At(fault.InvalidParameter, param,
 				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
@@ -141,6 +157,12 @@ func urlHead(body []byte, v strictjson.Value) string {
 
 // isLink reports whether a string is a link and not Base64, which has no colon.
 func isLink(head string) bool { return strings.Contains(head, ":") }
+
+// isForeignLink reports whether a value, which should be Base64, is a link to something that is
+// neither on the web nor in the body.
+func isForeignLink(body []byte, v strictjson.Value) bool {
+	return v.Kind == strictjson.String && isLink(urlHead(body, v)) && !hasAllowedScheme(urlHead(body, v))
+}
 
 // hasAllowedScheme reports whether a link is an HTTP URL or a data URL. A link with another
 // scheme, or without one, names an object in the account of a vendor or a file of a server.

@@ -25,11 +25,22 @@ func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param,
 				"`%s` multiplies the answers, and this route has no price for that: leave it out; allowed: `n` on /v1/chat/completions, `n` and `best_of` on /v1/completions", param)
-		case noteUntypedTool:
+		case noteEnvironment:
+			if isClientEnvironment(body, n) {
+				continue
+			}
+		case noteUntypedItemTool, noteUntypedTool:
+			if n.Name == noteUntypedItemTool && isMCPTool(n.Raw(body)) {
+				continue
+			}
 			param := strictjson.PathOf(body, n.Start) + ".type"
 			return fault.At(fault.InvalidParameter, param, "`%s` is missing: a tool without a type has no price here; allowed: `function`, `custom`", param)
 		}
-		if where, ok := unknownMembers[n.Name]; ok && !isFalse(body, n.Value) && !passes[where+n.Member(body)] {
+		where, ok := unknownMembers[n.Name]
+		if !ok || isFalse(body, n.Value) || passes[where+n.Member(body)] {
+			continue
+		}
+		if member, ok := explained[where+n.Member(body)]; !ok || !member.isOff(n.Raw(body)) {
 			return unpricedMember(body, n, where)
 		}
 	}
@@ -38,10 +49,40 @@ func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 
 // unpricedMember returns the refusal of a member whose effect on the price is unknown.
 func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
-	param, word := strictjson.PathOf(body, n.Start), passMember
+	param, word, why := strictjson.PathOf(body, n.Start), passMember, "is not known to the gateway and may change the price"
+	if member, ok := explained[where+n.Member(body)]; ok {
+		why = member.why
+	}
 	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // the path does not quote it
 		word += " " + where + name
 	}
 	return fault.At(fault.UnpricedOption, param,
-		"`%s` is not known to the gateway and may change the price: leave it out; the operator can allow it with `%s`", param, word)
+		"`%s` %s: leave it out; the operator can allow it with `%s`", param, why, word)
+}
+
+// explained are members of the SDKs that no price covers, with the reason, and the values that
+// change nothing.
+var explained = map[string]struct {
+	why   string
+	isOff func(raw []byte) bool
+}{
+	"multi_agent": {
+		"makes the vendor run any number of agents, whose cost has no bound", func(raw []byte) bool {
+			var member struct {
+				Enabled bool           `json:"enabled"`
+				Max     strictjson.Raw `json:"max_concurrent_subagents"`
+			}
+			return strictjson.Decode(raw, &member) == nil && !member.Enabled
+		},
+	},
+	"billing_policy": {
+		"makes the vendor bill another account (allowed: `bill_to` \"self\")", func(raw []byte) bool {
+			var member struct {
+				Type   string `json:"type"`
+				BillTo string `json:"bill_to"`
+			}
+			return strictjson.Decode(raw, &member) == nil && (member.BillTo == "" || member.BillTo == "self")
+		},
+	},
+	"workspace_id": {"selects another workspace of the vendor's account", func([]byte) bool { return false }},
 }

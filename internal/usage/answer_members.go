@@ -167,8 +167,11 @@ func (p place) answerMember(name []byte) place {
 			return itemText
 		}
 	case itemEnvironment:
-		if string(name) == "container_id" {
+		switch string(name) {
+		case "container_id":
 			return containerID
+		case "type":
+			return environmentType
 		}
 	case itemText:
 		if text.member(name) == text {

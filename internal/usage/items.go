@@ -32,6 +32,7 @@ var containerSeed = maphash.MakeSeed()
 type item struct {
 	tool      Name   // the tool of the backend that ran; empty: none
 	other     bool   // the tool did something other than a search, such as opening a page
+	local     bool   // the caller ran it
 	container uint64 // hash of the id of the container in which it ran; zero: not reported
 }
 
@@ -55,11 +56,11 @@ func (i *items) open(element bool) {
 	}
 }
 
-// count adds the item to u if the backend ran a tool. A web_search counts only if it was a search,
+// count adds the item to u if the backend ran a tool, and not the caller in a local environment. A web_search counts only if it was a search,
 // because the vendor bills no other actions, but reports each of them as an item. A container counts
 // once, whatever runs in it, because the vendor bills its session.
 func (i *items) count(u *uses) {
-	counts := i.tool.n > 0 && (!i.other || string(i.tool.bytes()) != "web_search")
+	counts := i.tool.n > 0 && !i.local && (!i.other || string(i.tool.bytes()) != "web_search")
 	if counts && i.container != 0 {
 		counts = !slices.Contains(u.containers, i.container)
 		if counts && len(u.containers) < maxContainers {

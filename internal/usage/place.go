@@ -84,6 +84,7 @@ const (
 	geo             // the region that served the call
 	itemType        // the type of an item
 	actionType      // the type of the action of an item
+	environmentType // the type of the environment of an item
 	blockKind       // the type of a content block
 	blockName       // the name of a content block
 	iterationType   // the type of an iteration

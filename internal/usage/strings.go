@@ -120,6 +120,8 @@ func (d *document) endToken(word []byte) {
 		d.delivered.unseen = r.items.begin(word) || d.delivered.unseen
 	case actionType:
 		r.items.other = string(word) != "search"
+	case environmentType:
+		r.items.local = string(word) == "local"
 	case blockKind:
 		r.inServerTool = string(word) == "server_tool_use"
 		kind := string(word)
