@@ -103,7 +103,7 @@ func TestAFallbackIsChargedAtThePriceOfTheModelThatAnswered(t *testing.T) {
 		"the second answered":     {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"expensive",`), 490},
 		"a dated name":            {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"expensive-20260101",`), 490},
 		"a name of neither":       {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":"cheap",`), 490},
-		"a name that is a number": {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":7,`), 49},
+		"a name that is a number": {`,"fallbacks":[{"model":"expensive"}]`, answer(`"model":7,`), 490},
 		"with a pass":             {`,"fallbacks":[{"model":"expensive"}]`, gatetest.JSON(200, strings.Replace(messageAnswer, figures, figures+`,"iterations":[{"type":"message","input_tokens":9,"output_tokens":0},{"type":"fallback_message","model":"expensive","input_tokens":9,"output_tokens":4}]`, 1)), 490},
 		"the same twice":          {`,"fallbacks":[{"model":"expensive"},{"model":"expensive"}]`, answer(`"model":"expensive",`), 490},
 		"itself":                  {`,"fallbacks":[{"model":"priced itself"}]`, answer(`"model":"priced itself",`), 49},

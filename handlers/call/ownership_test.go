@@ -155,6 +155,9 @@ var places = []struct{ method, path, body string }{
 	{"POST", "/v1/responses/input_tokens", `{"model":"priced","input":"x","previous_response_id":"RESP"}`},
 	{"POST", "/v1/responses/input_tokens", `{"model":"priced","input":"x","conversation":"CONV"}`},
 	{"POST", "/v1/responses/compact", `{"model":"priced","input":"x","previous_response_id":"RESP"}`},
+	{"POST", "/v1/responses/compact", `{"model":"priced","previous_response_id":"RESP"}`},
+	{"POST", "/v1/responses/input_tokens", `{"model":"priced","previous_response_id":"RESP"}`},
+	{"POST", "/v1/responses", `{"model":"priced","input":null,"previous_response_id":"RESP"}`},
 	{"POST", "/v1/responses/compact", `{"model":"priced","input":[{"type":"item_reference","id":"ITEM"}]}`},
 }
 

@@ -13,7 +13,7 @@ import (
 var responsesMembers = bodyTable(append(each(rule{}, "include", "text", "truncation", "client_metadata"),
 	modelMember,
 	streamMember,
-	rule{Name: "input", Kinds: text | array, Elem: object, Required: true, Deciding: true, Members: itemTable},
+	rule{Name: "input", Kinds: text | array | null, Elem: object, Deciding: true, Members: itemTable},
 	promptTemplate,
 	rule{Name: "instructions", Kinds: text},
 	rule{Name: "store", Slot: slotStore},
