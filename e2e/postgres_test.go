@@ -94,6 +94,7 @@ func workloads(t *testing.T, nodes []*gateway, scripts *scriptSet) (all []*workl
 	t.Helper()
 	for i, g := range nodes {
 		m := g.newWorkload(fmt.Sprintf("user%d", i), scripts, newCallGenerator(t))
+		m.shared = true
 		m.workers["fill"] = 0 // a page of the demo service belongs to one address
 		all = append(all, m)
 	}

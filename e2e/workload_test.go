@@ -23,6 +23,7 @@ type workload struct {
 	pause        time.Duration  // minimum interval of a goroutine; zero: none
 	acknowledged func()         // called after each acknowledgement
 	reopens      bool           // a connection may break although the gateway continues
+	shared       bool           // the gateway refuses with 503 while it has not heard from its store for a second
 	tariffs      tariffs
 
 	mu       sync.Mutex
@@ -105,7 +106,12 @@ func (m *workload) step(ctx context.Context, transport *http.Transport, worker, 
 		err = m.pay(m.c.operatorCredit(key, 1))
 	}
 	no := new(refusal)
-	if errors.As(err, &no) {
+	switch {
+	case !errors.As(err, &no):
+	case m.shared && no.status == http.StatusServiceUnavailable:
+		pause(ctx, retryInterval)
+		return true
+	default:
 		m.g.t.Errorf("%s %s: %v", worker, key, no)
 		return false
 	}
