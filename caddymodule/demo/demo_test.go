@@ -310,6 +310,7 @@ func TestTheDemoLogsOneLinePerCall(t *testing.T) {
 	log("call", zap.String("route", "chat"), zap.Int("status", 402), zap.String("model", "a\x1b[2J"), zap.String("ended", "refused"),
 		zap.String("code", "INSUFFICIENT_BALANCE"), zap.Float64("duration", 0))
 	log("call", zap.String("route", "new"), zap.Int("status", 499), zap.String("ended", "client_gone"), zap.Float64("duration", 1.5))
+	log("call", zap.String("route", "responses"), zap.String("method", "GET"), zap.Int("status", 426), zap.String("code", "UPGRADE_REQUIRED"))
 	log("task", zap.String("route", "image"), zap.Int("status", 200), zap.String("model", "image-demo-1"), zap.String("hold", "0.02"), zap.Float64("duration", 0.005))
 	log("a backend is slow")
 	encoder.Color = true
@@ -318,6 +319,7 @@ func TestTheDemoLogsOneLinePerCall(t *testing.T) {
 	want := `POST /v1/messages  200  demo-1  12 in / 18 out  $0.000312  4 ms
 POST /v1/chat/completions  402  a?[2J  INSUFFICIENT_BALANCE  0 ms
 POST new  499  client_gone  1500 ms
+GET /v1/responses  426  UPGRADE_REQUIRED  0 ms
 POST /v1/platform/image  200  image-demo-1  $0.02 held  5 ms
 POST /v1/messages  ` + "\x1b[32m200\x1b[0m" + `  0 ms
 POST /v1/messages  ` + "\x1b[31m503\x1b[0m" + `  0 ms
