@@ -177,6 +177,7 @@ func TestTheCommandsOfTheDemoWork(t *testing.T) {
 	}
 
 	checkSave(t, introduction.String(), dir)
+	checkRecordings(t, introduction.String(), dir)
 	checkFreePlan(t, run)
 	checkOwnReceiver(t, run)
 	checkTwoCalls(t, run)
@@ -227,6 +228,23 @@ func checkSave(t *testing.T, introduction, dir string) {
 		if err := os.WriteFile(filepath.Join(dir, "modelgate-demo.png"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// checkRecordings sends an MP3 to both endpoints of recordings without a format, as the examples of the
+// vendor's SDK do.
+func checkRecordings(t *testing.T, introduction, dir string) {
+	t.Helper()
+	exports, _, _ := strings.Cut(introduction[strings.Index(introduction, "export "):], "\n\n")
+	shell := exec.CommandContext(t.Context(), "sh", "-e")
+	shell.Dir = dir
+	shell.Stdin = strings.NewReader(exports + `
+		curl -sf $BASE/v1/audio/speech -o speech.mp3 -H "authorization: Bearer $KEY" -d '{"model": "speech-demo-1", "voice": "alloy", "input": "Hello"}'
+		for action in transcriptions translations; do
+			curl -s $BASE/v1/audio/$action -H "authorization: Bearer $KEY" -F model=whisper-demo-1 -F 'file=@speech.mp3;type=audio/mpeg'
+		done`)
+	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"text":"The demo has no ears`) != 2 {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
