@@ -22,6 +22,8 @@ type request struct {
 	N                   *int     `json:"n"`
 	BestOf              *int     `json:"best_of"`
 	Echo                bool     `json:"echo"`
+	Logprobs            any      `json:"logprobs"`     // of chat a boolean, else ignored
+	TopLogprobs         int      `json:"top_logprobs"` // of chat
 
 	Tools      []toolRequest `json:"tools"`
 	ToolChoice toolChoice    `json:"tool_choice"`
@@ -53,9 +55,18 @@ type request struct {
 	Quality        string            `json:"quality"`
 	PartialImages  int               `json:"partial_images"`
 	Images         []json.RawMessage `json:"images"`
-	ResponseFormat json.RawMessage   `json:"response_format"` // of other endpoints: an object
+	ResponseFormat format            `json:"response_format"` // of chat, too
 	StreamFormat   string            `json:"stream_format"`
+	Granularities  list              `json:"timestamp_granularities"`
 	files          map[string][]byte // of a form
+
+	Text struct { // of responses
+		Format format `json:"format"`
+	} `json:"text"`
+	OutputConfig struct { // of messages
+		Format format `json:"format"`
+	} `json:"output_config"`
+	OutputFormat format `json:"output_format"` // of messages
 
 	Stream        bool `json:"stream"`
 	StreamOptions struct {
