@@ -113,6 +113,16 @@ func TestTheOpenAISDKSpeaksAndListens(t *testing.T) {
 	if stream.Err() != nil || text != "Today is a wonderful day." {
 		t.Errorf("the stream is %q, %v", text, stream.Err())
 	}
+	detailed, err := client.Audio.Transcriptions.New(t.Context(), openai.AudioTranscriptionNewParams{
+		File: openai.File(bytes.NewReader(sound), "speech.wav", "audio/wav"), Model: "whisper-1", Prompt: openai.String("Today is a wonderful day."),
+		ResponseFormat: openai.AudioResponseFormatVerboseJSON, TimestampGranularities: []string{"word", "segment"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if v := detailed.AsTranscriptionVerbose(); len(v.Words) != 5 || v.Words[4].End != v.Duration || len(v.Segments) != 1 || len(v.Segments[0].Tokens) == 0 || v.Segments[0].AvgLogprob == 0 {
+		t.Errorf("with timestamps it is %s", detailed.RawJSON())
+	}
 	translated, err := client.Audio.Translations.New(t.Context(), openai.AudioTranslationNewParams{
 		File: openai.File(bytes.NewReader(sound), "speech.wav", "audio/wav"), Model: "whisper-1", Prompt: openai.String("hello"),
 	})

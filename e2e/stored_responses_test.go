@@ -3,6 +3,7 @@ package e2e
 import (
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -85,6 +86,62 @@ func TestTheOpenAISDKContinuesStoredResponses(t *testing.T) {
 	}
 	g.walletAtRest("ada")
 	g.verify()
+}
+
+// TestTheOpenAISDKPagesThroughTheItemsOfAConversation calls a tool in a conversation and reads all items, one
+// for each page.
+func TestTheOpenAISDKPagesThroughTheItemsOfAConversation(t *testing.T) {
+	t.Parallel()
+	client := storing(t).openaiClient()
+	conversation, err := client.Conversations.New(t.Context(), conversations.ConversationNewParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	params := ask("How warm is it?")
+	params.Conversation = responses.ResponseNewParamsConversationUnion{OfString: openai.String(conversation.ID)}
+	params.Tools = []responses.ToolUnionParam{{OfFunction: &responses.FunctionToolParam{Name: "thermometer", Strict: openai.Bool(true), Parameters: map[string]any{}}}}
+	first, err := client.Responses.New(t.Context(), params)
+	if err != nil || first.Output[0].Type != "function_call" {
+		t.Fatalf("the first turn is %v, %v", first, err)
+	}
+	params.Input = responses.ResponseNewParamsInputUnion{OfInputItemList: responses.ResponseInputParam{
+		responses.ResponseInputItemParamOfMessage("Now answer.", responses.EasyInputMessageRoleUser),
+		{OfFunctionCallOutput: &responses.ResponseInputItemFunctionCallOutputParam{
+			CallID: openai.String(first.Output[0].CallID), Output: responses.ResponseInputItemFunctionCallOutputOutputUnionParam{OfString: openai.String("21 degrees")},
+		}},
+	}}
+	second, err := client.Responses.New(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	all := client.Conversations.Items.ListAutoPaging(t.Context(), conversation.ID, conversations.ItemListParams{Limit: openai.Int(1)})
+	for all.Next() {
+		switch item := all.Current().AsAny().(type) {
+		case conversations.Message:
+			got = append(got, string(item.Role)+" "+item.Content[0].Type+" "+item.Content[0].Text)
+		case responses.ResponseFunctionToolCallItem:
+			got = append(got, item.Name+" "+item.ID+" "+item.CallID)
+		case responses.ResponseFunctionToolCallOutputItem:
+			got = append(got, item.CallID+" "+item.Output.OfString)
+		}
+	}
+	call := first.Output[0].AsFunctionCall()
+	want := []string{
+		"assistant output_text " + second.OutputText(), call.CallID + " 21 degrees", "user input_text Now answer.",
+		"thermometer " + call.ID + " " + call.CallID, "user input_text How warm is it?",
+	}
+	if all.Err() != nil || !slices.Equal(got, want) {
+		t.Errorf("the items are %q, %v, want %q", got, all.Err(), want)
+	}
+	kinds := ""
+	input := client.Responses.InputItems.ListAutoPaging(t.Context(), second.ID, responses.InputItemListParams{Limit: openai.Int(1), Order: responses.InputItemListParamsOrderAsc})
+	for input.Next() {
+		kinds += input.Current().Type + " "
+	}
+	if input.Err() != nil || kinds != "message function_call_output " {
+		t.Errorf("the input is %q, %v", kinds, input.Err())
+	}
 }
 
 // TestAKillSettlesABackgroundResponseOnce kills the gateway between the submission and the end of a

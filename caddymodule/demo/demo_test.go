@@ -177,6 +177,7 @@ func TestTheCommandsOfTheDemoWork(t *testing.T) {
 	}
 
 	checkSave(t, introduction.String(), dir)
+	checkRecordings(t, introduction.String(), dir)
 	checkFreePlan(t, run)
 	checkOwnReceiver(t, run)
 	checkTwoCalls(t, run)
@@ -227,6 +228,23 @@ func checkSave(t *testing.T, introduction, dir string) {
 		if err := os.WriteFile(filepath.Join(dir, "modelgate-demo.png"), nil, 0o600); err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// checkRecordings sends an MP3 to both endpoints of recordings without a format, as the examples of the
+// vendor's SDK do.
+func checkRecordings(t *testing.T, introduction, dir string) {
+	t.Helper()
+	exports, _, _ := strings.Cut(introduction[strings.Index(introduction, "export "):], "\n\n")
+	shell := exec.CommandContext(t.Context(), "sh", "-e")
+	shell.Dir = dir
+	shell.Stdin = strings.NewReader(exports + `
+		curl -sf $BASE/v1/audio/speech -o speech.mp3 -H "authorization: Bearer $KEY" -d '{"model": "speech-demo-1", "voice": "alloy", "input": "Hello"}'
+		for action in transcriptions translations; do
+			curl -s $BASE/v1/audio/$action -H "authorization: Bearer $KEY" -F model=whisper-demo-1 -F 'file=@speech.mp3;type=audio/mpeg'
+		done`)
+	if out, err := shell.CombinedOutput(); err != nil || strings.Count(string(out), `"text":"The demo has no ears`) != 2 {
+		t.Errorf("%v: %s", err, out)
 	}
 }
 
@@ -310,6 +328,7 @@ func TestTheDemoLogsOneLinePerCall(t *testing.T) {
 	log("call", zap.String("route", "chat"), zap.Int("status", 402), zap.String("model", "a\x1b[2J"), zap.String("ended", "refused"),
 		zap.String("code", "INSUFFICIENT_BALANCE"), zap.Float64("duration", 0))
 	log("call", zap.String("route", "new"), zap.Int("status", 499), zap.String("ended", "client_gone"), zap.Float64("duration", 1.5))
+	log("call", zap.String("route", "responses"), zap.String("method", "GET"), zap.Int("status", 426), zap.String("code", "UPGRADE_REQUIRED"))
 	log("task", zap.String("route", "image"), zap.Int("status", 200), zap.String("model", "image-demo-1"), zap.String("hold", "0.02"), zap.Float64("duration", 0.005))
 	log("a backend is slow")
 	encoder.Color = true
@@ -318,6 +337,7 @@ func TestTheDemoLogsOneLinePerCall(t *testing.T) {
 	want := `POST /v1/messages  200  demo-1  12 in / 18 out  $0.000312  4 ms
 POST /v1/chat/completions  402  a?[2J  INSUFFICIENT_BALANCE  0 ms
 POST new  499  client_gone  1500 ms
+GET /v1/responses  426  UPGRADE_REQUIRED  0 ms
 POST /v1/platform/image  200  image-demo-1  $0.02 held  5 ms
 POST /v1/messages  ` + "\x1b[32m200\x1b[0m" + `  0 ms
 POST /v1/messages  ` + "\x1b[31m503\x1b[0m" + `  0 ms

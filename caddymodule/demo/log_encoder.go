@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -61,6 +62,7 @@ var paths = map[string]string{ //nolint:gosec // routes of tokens are no credent
 	"chat": "/v1/chat/completions", "completions": "/v1/completions",
 	"images": "/v1/images/generations", "image_edits": "/v1/images/edits", "speech": "/v1/audio/speech",
 	"transcriptions": "/v1/audio/transcriptions", "translations": "/v1/audio/translations",
+	"response": "/v1/responses/{id}", "conversation": "/v1/conversations",
 	"responses": "/v1/responses", "input_tokens": "/v1/responses/input_tokens", "compact": "/v1/responses/compact",
 	"embeddings": "/v1/embeddings", "moderations": "/v1/moderations", "rerank": "/v1/rerank",
 	"image": "/v1/platform/image", "video": "/v1/platform/video", "generations": "/v1/video/generations",
@@ -90,7 +92,8 @@ func (l *Lines) line(at time.Time) string {
 	if !ok {
 		path = route
 	}
-	parts := []string{at.Format(time.TimeOnly), "POST " + path, l.status(), l.word("model")}
+	method := cmp.Or(l.word("method"), "POST")
+	parts := []string{at.Format(time.TimeOnly), method + " " + path, l.status(), l.word("model")}
 	switch ended := l.word("ended"); {
 	case l.word("code") != "":
 		parts = append(parts, l.word("code"))

@@ -78,6 +78,7 @@ type call struct {
 	geo       string
 	refusal   *fault.Fault
 	failure   error         // of the routes before an answer, such as a refused connection
+	method    string        // of the request, cut to maxMethod bytes; empty in the second line of a background call
 	status    int           // that was sent to the caller; 499: the caller had disconnected before
 	firstByte time.Duration // from started; zero: no byte arrived
 	duration  time.Duration // from started to the end
@@ -98,6 +99,7 @@ func (c *call) serve(w http.ResponseWriter, r *http.Request, f *fault.Fault) err
 	if repl, ok := r.Context().Value(caddy.ReplacerCtxKey).(*caddy.Replacer); ok {
 		repl.Map(c.placeholder)
 	}
+	c.method = r.Method[:min(len(r.Method), maxMethod)]
 	if f == nil {
 		var leave func()
 		if c.runtime, leave, f = c.block.app.Enter(r.Context()); f == nil {

@@ -2,6 +2,7 @@ package call
 
 import (
 	"cmp"
+	"net/http"
 	"strings"
 	"time"
 
@@ -49,6 +50,9 @@ func (c *call) report() {
 	}
 }
 
+// maxMethod bounds the method of a request in the log: a caller chooses it.
+const maxMethod = 16
+
 // line marshals a call as its log line.
 type line call
 
@@ -56,6 +60,9 @@ type line call
 func (l *line) MarshalLogObject(enc zapcore.ObjectEncoder) error {
 	enc.AddString("request_id", l.id)
 	enc.AddString("route", l.route.name)
+	if l.method != "" && l.method != http.MethodPost {
+		enc.AddString("method", l.method)
+	}
 	enc.AddString("ended", string(l.ended))
 	enc.AddString("usage", string(l.basis))
 	if l.rule != "" {

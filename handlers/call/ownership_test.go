@@ -255,7 +255,11 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 		if strings.Contains(place.body, "reasoning") || strings.HasPrefix(place.method, "DELETE") {
 			continue
 		}
-		if got := g.Do(t, place.method, fill(place.path, his), headersFor(responses, bob.Secret), fill(place.body, his)); got.Status != http.StatusOK {
+		want := http.StatusOK
+		if strings.HasSuffix(place.path, "/cancel") || strings.HasSuffix(place.path, "after=ITEM") {
+			want = http.StatusBadRequest // from the vendor: the response is over, the item is in another list
+		}
+		if got := g.Do(t, place.method, fill(place.path, his), headersFor(responses, bob.Secret), fill(place.body, his)); got.Status != want {
 			t.Errorf("the owner: %s %s %s is answered %d %s", place.method, place.path, place.body, got.Status, got.Body)
 		}
 	}

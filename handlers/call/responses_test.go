@@ -214,6 +214,9 @@ func TestTheOtherRoutesOfResponses(t *testing.T) {
 	if got.Status != http.StatusUpgradeRequired || !strings.Contains(got.Body, `"code":"UPGRADE_REQUIRED"`) || got.Header.Get("Content-Type") != "application/json" {
 		t.Errorf("a WebSocket is answered %d %s", got.Status, got.Body)
 	}
+	if method := g.CallLine(t, got.RequestID()).Text("method"); method != http.MethodGet {
+		t.Errorf("the method is logged as %q", method)
+	}
 	for _, path := range []string{responses + "/resp_1", responses + "/resp_1/cancel", "/v1/conversations", "/v1/batches"} {
 		got = g.Do(t, http.MethodPost, path, "Authorization: Bearer "+key.Secret, "{}")
 		if got.Status != http.StatusNotFound || !strings.Contains(got.Body, "POST is served at ") || !strings.Contains(got.Body, responses+",") {

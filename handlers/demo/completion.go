@@ -111,7 +111,7 @@ func (c *completion) answer(idPrefix, whole, chunk string) (*answer, error) {
 		if c.chat {
 			content = c.message(s)
 		}
-		choices[i] = c.choice(i, "message", content, completionsEndings[s.end])
+		choices[i] = c.choice(i, "message", content, completionsEndings[s.end], s.content(0, len(s.pieces))...)
 	}
 	return &answer{whole: c.body(c.usage(), choices...)}, nil
 }
@@ -125,8 +125,8 @@ func (c *completion) stream(s *sender) {
 	if c.StreamOptions.IncludeUsage {
 		usage = nil
 	}
-	chunk := func(index int, content, end any) object {
-		return c.body(usage, c.choice(index, "delta", content, end))
+	chunk := func(index int, content, end any, pieces ...string) object {
+		return c.body(usage, c.choice(index, "delta", content, end, pieces...))
 	}
 	longest := 0
 	for i, choice := range c.choices {
@@ -144,7 +144,7 @@ func (c *completion) stream(s *sender) {
 	for k := range longest {
 		for i, choice := range c.choices {
 			if k < len(choice.pieces) {
-				s.piece("", chunk(i, c.step(choice, choice.pieces[k]), nil))
+				s.piece("", chunk(i, c.step(choice, choice.pieces[k]), nil, choice.content(k, k+1)...))
 			}
 		}
 	}
@@ -179,12 +179,33 @@ func (c *completion) message(s generated) object {
 	return object{"role", "assistant", "content", content, "refusal", nil, "annotations", []any{}, "tool_calls", calls}
 }
 
-// choice returns one choice. For chat, member is the name of its content.
-func (c *completion) choice(index int, member string, content, end any) object {
+// choice returns one choice. For chat, member is the name of its content, whose pieces have logprobs.
+func (c *completion) choice(index int, member string, content, end any, pieces ...string) object {
 	if c.chat {
-		return object{"index", index, member, content, "logprobs", nil, "finish_reason", end}
+		return object{"index", index, member, content, "logprobs", c.logprobs(pieces), "finish_reason", end}
 	}
 	return object{"text", content, "index", index, "logprobs", nil, "finish_reason", end}
+}
+
+// logprob is the logarithm of the probability of every token.
+const logprob = -0.1
+
+// logprobs returns the log probabilities of pieces, or nil if the request does not ask for them. A token
+// has no alternatives.
+func (c *completion) logprobs(pieces []string) any {
+	if c.Logprobs != true || len(pieces) == 0 {
+		return nil
+	}
+	list := make([]object, len(pieces))
+	for i, piece := range pieces {
+		codes := make([]int, len(piece)) // a []byte would be encoded in Base64
+		for k := range codes {
+			codes[k] = int(piece[k])
+		}
+		token := object{"token", piece, "bytes", codes, "logprob", logprob}
+		list[i] = slices.Concat(token, object{"top_logprobs", slices.Repeat([]object{token}, min(max(c.TopLogprobs, 0), 1))})
+	}
+	return object{"content", list, "refusal", nil}
 }
 
 // body returns a JSON answer or a chunk with these choices.

@@ -2,8 +2,8 @@
 // like a model, in the dialects of both vendors, and simulates failures on
 // request.
 //
-// [Demo] is the Caddy module. request.go reads a request, text.go and tools.go
-// generate the text, messages.go and completion.go build the answer, and wire.go
+// [Demo] is the Caddy module. request.go reads a request, text.go, tools.go and
+// schema.go generate the text, messages.go and completion.go build the answer, and wire.go
 // sends it. words.go has the words of a prompt that simulate failures.
 package demo
 
@@ -63,9 +63,11 @@ const (
 // the request has tools and its last message is not a tool result, the answer
 // is a tool call. It calls the requested tool, by default the first one, with
 // arguments for the required properties of its schema. If these exceed the
-// limit on tokens, the answer is text. Thinking, if enabled, precedes the answer. Text up to a
-// `cache_control` counts as written to the cache. Pictures and sounds are tiny,
-// and the transcript of a recording is the prompt.
+// limit on tokens, the answer is text. If the request asks for JSON, the text is
+// an object with the required properties of its schema. Thinking, if enabled,
+// precedes the answer. Text up to a `cache_control` counts as written to the
+// cache. Pictures and sounds are tiny, and the transcript of a recording is the
+// prompt.
 //
 // These words, anywhere in the last user text or the prompt, simulate failures of
 // backends; several can be combined:
@@ -124,7 +126,7 @@ type endpoint struct {
 }
 
 var (
-	messagesRoles = []string{"user", "assistant"}
+	messagesRoles = []string{"system", "user", "assistant"}
 	chatRoles     = []string{"system", "developer", "user", "assistant", "tool", "function"}
 
 	endpoints = []endpoint{
@@ -142,8 +144,8 @@ var (
 		{"/v1/images/generations", completionsDialect, nil, answerImages, nil, nil},
 		{"/v1/images/edits", completionsDialect, nil, answerEdits, nil, nil},
 		{"/v1/audio/speech", completionsDialect, nil, answerSpeech, (*request).readSpeech, nil},
-		{"/v1/audio/transcriptions", completionsDialect, nil, answerRecording, (*request).readRecording, nil},
-		{"/v1/audio/translations", completionsDialect, nil, answerRecording, (*request).readRecording, nil},
+		{"/v1/audio/transcriptions", completionsDialect, nil, answerTranscription, (*request).readRecording, nil},
+		{"/v1/audio/translations", completionsDialect, nil, answerTranslation, (*request).readRecording, nil},
 	}
 )
 

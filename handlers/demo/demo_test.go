@@ -26,6 +26,7 @@ const (
 	countPath       = "/v1/messages/count_tokens"
 	completionsPath = "/v1/completions"
 	chatPath        = "/v1/chat/completions"
+	responsesPath   = "/v1/responses"
 )
 
 // unpaced is a Demo that does not pause.
@@ -159,7 +160,7 @@ func TestInvalidRequestsAreRefusedInTheDialect(t *testing.T) {
 		{messagesPath, `{"model":"m",` + user + `}`, "max_tokens"},
 		{messagesPath, `{"model":"m","max_tokens":0,` + user + `}`, "max_tokens"},
 		{messagesPath, `{"model":"m","max_tokens":"9",` + user + `}`, "max_tokens"},
-		{messagesPath, `{"model":"m","max_tokens":9,"messages":[{"role":"system","content":"hi"}]}`, "messages.0.role"},
+		{messagesPath, `{"model":"m","max_tokens":9,"messages":[{"role":"tool","content":"hi"}]}`, "messages.0.role"},
 		{messagesPath, `{"model":"m","max_tokens":9,"messages":[{"role":"user"}]}`, "messages.0.content"},
 		{messagesPath, `{"model":"m","max_tokens":9,"messages":[{"role":"user","content":7}]}`, "number"},
 		{messagesPath, `{"model":"m","max_tokens":9,"stop_sequences":[""],` + user + `}`, "stop_sequences"},

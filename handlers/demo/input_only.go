@@ -104,11 +104,16 @@ func (q *request) inputUsage(r simulation) any {
 	return object{"prompt_tokens", n, "total_tokens", n}
 }
 
+var moderationCategories = []string{
+	"harassment", "harassment/threatening", "hate", "hate/threatening", "illicit", "illicit/violent",
+	"self-harm", "self-harm/instructions", "self-harm/intent", "sexual", "sexual/minors", "violence", "violence/graphic",
+}
+
 // answerModerations answers /v1/moderations. Nothing is flagged.
 func answerModerations(q *request, _ simulation) (*answer, error) {
-	names := []string{"harassment", "hate", "illicit", "self-harm", "sexual", "violence"}
-	categories, scores, types := make(object, 0, 2*len(names)), make(object, 0, 2*len(names)), make(object, 0, 2*len(names))
-	for _, name := range names {
+	size := 2 * len(moderationCategories)
+	categories, scores, types := make(object, 0, size), make(object, 0, size), make(object, 0, size)
+	for _, name := range moderationCategories {
 		categories, scores, types = append(categories, name, false), append(scores, name, 0.0), append(types, name, []string{"text"})
 	}
 	results := slices.Repeat([]object{{

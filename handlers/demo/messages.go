@@ -79,7 +79,7 @@ func (p part) block(text, signature string) object {
 		}
 		return object{"type", p.kind, "id", p.id, "name", p.call.name, "input", json.RawMessage(text), "caller", object{"type", "direct"}}
 	}
-	return object{"type", p.kind, "text", text, "citations", nil}
+	return object{"type", p.kind, "text", text}
 }
 
 // step returns a piece of the block.

@@ -22,6 +22,8 @@ type request struct {
 	N                   *int     `json:"n"`
 	BestOf              *int     `json:"best_of"`
 	Echo                bool     `json:"echo"`
+	Logprobs            any      `json:"logprobs"`     // of chat a boolean, else ignored
+	TopLogprobs         int      `json:"top_logprobs"` // of chat
 
 	Tools      []toolRequest `json:"tools"`
 	ToolChoice toolChoice    `json:"tool_choice"`
@@ -44,18 +46,28 @@ type request struct {
 	Conversation    json.RawMessage   `json:"conversation"`
 	tokenCounts     []int             // numbers of tokens of the prompts that are given as tokens
 
-	PreviousResponseID string    `json:"previous_response_id"`
-	vault              *vault    // nil: nothing is stored
-	own                []message // those of the request itself
+	PreviousResponseID string  `json:"previous_response_id"`
+	vault              *vault  // nil: nothing is stored
+	own                []entry // the items of the request itself
+	body               []byte
 
 	// Members of the endpoints of images and audio.
 	Size           string            `json:"size"`
 	Quality        string            `json:"quality"`
 	PartialImages  int               `json:"partial_images"`
 	Images         []json.RawMessage `json:"images"`
-	ResponseFormat json.RawMessage   `json:"response_format"` // of other endpoints: an object
+	ResponseFormat format            `json:"response_format"` // of chat, too
 	StreamFormat   string            `json:"stream_format"`
+	Granularities  list              `json:"timestamp_granularities"`
 	files          map[string][]byte // of a form
+
+	Text struct { // of responses
+		Format format `json:"format"`
+	} `json:"text"`
+	OutputConfig struct { // of messages
+		Format format `json:"format"`
+	} `json:"output_config"`
+	OutputFormat format `json:"output_format"` // of messages
 
 	Stream        bool `json:"stream"`
 	StreamOptions struct {
@@ -70,8 +82,6 @@ func (q *request) runsLater() bool { return string(q.Background) == "true" }
 type message struct {
 	Role    string  `json:"role"`
 	Content content `json:"content"`
-
-	reference string // the id of a stored item that stands here
 }
 
 // block is one block of a message with the known fields of all types.
@@ -135,13 +145,13 @@ func (c content) text() string {
 	return strings.Join(texts, "\n")
 }
 
-// resultText returns the text of a tool_result and ignores other content.
-func (b block) resultText() string {
-	var c content
-	if json.Unmarshal(b.Result, &c) != nil {
-		return ""
+// result returns the content of a tool_result; content of another form counts as empty.
+func (b block) result() content {
+	c := content{}
+	if json.Unmarshal(b.Result, &c) != nil || c == nil {
+		return content{}
 	}
-	return c.text()
+	return c
 }
 
 // result returns the tool result of the message, if it has one.
@@ -152,7 +162,7 @@ func (m message) result() (text string, found bool) {
 	var texts []string
 	for _, b := range m.Content {
 		if b.Type == "tool_result" {
-			texts = append(texts, b.resultText())
+			texts = append(texts, b.result().text())
 		}
 	}
 	return strings.Join(texts, "\n"), texts != nil
@@ -183,7 +193,7 @@ func (e endpoint) answer(contentType string, body []byte) (*answer, error) {
 		}
 		return nil, invalid("", "The body is not a JSON object of this endpoint: %v.", err)
 	}
-	if q.Model == "" {
+	if q.body = body; q.Model == "" {
 		return nil, missing("model")
 	}
 	if e.prepare != nil {
@@ -282,7 +292,7 @@ func (q *request) input() (in input) {
 	}
 	for _, m := range append([]message{{Content: q.System}}, q.Messages...) {
 		for _, b := range m.Content {
-			in.fresh += tokens(b.Text) + tokens(b.resultText())
+			in.fresh += tokens(b.Text) + tokens(b.result().text())
 			in.markCached(b.CacheControl)
 		}
 	}

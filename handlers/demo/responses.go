@@ -1,42 +1,31 @@
 package demo
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 )
 
-// item is one element of the input of /v1/responses, with the known fields of all types.
-type item struct {
-	Type    string  `json:"type"` // absent: message
-	Role    string  `json:"role"`
-	Content content `json:"content"`
-	Output  content `json:"output"` // of a function_call_output
-	ID      string  `json:"id"`
-}
-
 // readItems converts the input to messages, and the instructions to the system prompt.
 func (q *request) readItems() error {
-	items, err := oneOrMany(q.Input, func(text string) item { return item{Role: "user", Content: content{{Type: "text", Text: text}}} })
+	items, err := oneOrMany(q.Input, func(text string) json.RawMessage { return encode(object{"role", "user", "content", text}) })
 	if err != nil {
 		return invalid("input", "input: must be a text or an array of items.")
 	}
-	if len(items) == 0 {
+	if len(items) == 0 && q.PreviousResponseID == "" && q.conversationID() == "" {
 		return missing("input")
 	}
-	for _, i := range items {
-		switch i.Type {
-		case "", "message":
-			q.Messages = append(q.Messages, message{Role: i.Role, Content: asText(i.Content)})
-		case "item_reference":
-			q.Messages = append(q.Messages, message{Role: "assistant", reference: i.ID})
-		case "function_call_output", "custom_tool_call_output":
-			q.Messages = append(q.Messages, message{Role: "tool", Content: asText(i.Output)})
+	for _, raw := range items {
+		e, err := readItem(raw)
+		if err != nil {
+			return err
 		}
+		q.own = append(q.own, e)
 	}
-	q.own = q.Messages
 	if err := q.readEarlier(); err != nil {
 		return err
 	}
+	q.Messages = append(q.Messages, messagesOf(q.own)...)
 	if q.Instructions != "" {
 		q.System = content{{Type: "text", Text: q.Instructions}}
 	}
@@ -50,17 +39,6 @@ func (q *request) readItems() error {
 	}
 	q.MaxTokens, q.MaxCompletionTokens = nil, q.MaxOutputTokens
 	return nil
-}
-
-// asText returns c with the type `text` in place of `input_text` and `output_text`.
-func asText(c content) content {
-	c = slices.Clone(c)
-	for i := range c {
-		if c[i].Type == "input_text" || c[i].Type == "output_text" {
-			c[i].Type = "text"
-		}
-	}
-	return c
 }
 
 // answerInputTokens answers /v1/responses/input_tokens.
@@ -90,6 +68,7 @@ func answerResponses(q *request, r simulation) (*answer, error) {
 		return nil, err
 	}
 	s := &response{request: q, simulation: r, output: output, id: newID("resp_"), created: time.Now().Unix(), after: -1}
+	s.settings = settingsOf(q.body)
 	s.itemID, s.callID = newID("msg_"), newID("call_")
 	if output.call != nil {
 		s.itemID = newID("fc_")
@@ -112,9 +91,10 @@ type response struct {
 	simulation         simulation
 	output             generated
 	id, itemID, callID string
-	created            int64 // Unix seconds
-	sequence           int   // number of the next event
-	after              int   // events up to this number are left out, if the stream is sent again
+	created            int64  // Unix seconds
+	settings           object // members of the request that the response repeats
+	sequence           int    // number of the next event
+	after              int    // events up to this number are left out, if the stream is sent again
 }
 
 // status returns the status of the whole response.
@@ -135,14 +115,33 @@ func (s *response) body(status string, output []object, usage any) object {
 	if id := s.conversationID(); id != "" {
 		conversation = object{"id", id}
 	}
-	return object{
+	return append(object{
 		"id", s.id, "object", "response", "conversation", conversation, "created_at", s.created, "status", status, "background", s.runsLater(), "error", nil,
-		"incomplete_details", incomplete, "instructions", orNull(s.Instructions), "max_output_tokens", s.MaxOutputTokens,
-		"model", s.Model, "output", append([]object{}, output...), "parallel_tool_calls", true, "previous_response_id", orNull(s.PreviousResponseID),
-		"reasoning", object{"effort", nil, "summary", nil}, "service_tier", "default", "store", s.vault != nil && (s.Store == nil || *s.Store), "temperature", 1.0,
-		"text", object{"format", object{"type", "text"}, "verbosity", "medium"}, "tool_choice", "auto", "tools", []any{}, "top_p", 1.0,
-		"truncation", "disabled", "usage", usage, "user", nil, "metadata", object{},
+		"incomplete_details", incomplete, "model", s.Model, "output", append([]object{}, output...), "service_tier", "default",
+		"store", s.vault != nil && (s.Store == nil || *s.Store), "usage", usage,
+	}, s.settings...)
+}
+
+// repeated has the members of a request that its response repeats, with the values that stand for those
+// that are not set.
+var repeated = object{
+	"instructions", nil, "max_output_tokens", nil, "max_tool_calls", nil, "metadata", object{}, "parallel_tool_calls", true,
+	"previous_response_id", nil, "prompt", nil, "prompt_cache_key", nil, "prompt_cache_retention", nil, "reasoning", object{"effort", nil, "summary", nil},
+	"safety_identifier", nil, "temperature", 1.0, "text", object{"format", object{"type", "text"}, "verbosity", "medium"},
+	"tool_choice", "auto", "tools", []any{}, "top_logprobs", 0, "top_p", 1.0, "truncation", "disabled", "user", absent,
+}
+
+// settingsOf returns the members that the response to this request repeats.
+func settingsOf(body []byte) object {
+	var sent map[string]json.RawMessage
+	_ = json.Unmarshal(body, &sent) // the body is known to be an object
+	settings := slices.Clone(repeated)
+	for i := 0; i < len(settings); i += 2 {
+		if value := sent[settings[i].(string)]; len(value) > 0 && string(value) != "null" {
+			settings[i+1] = value
+		}
 	}
+	return settings
 }
 
 // item returns the only item of the output, with this status and text.

@@ -19,7 +19,7 @@ type vault struct {
 	pace          time.Duration
 	responses     map[string]*storedResponse
 	conversations map[string]*conversation
-	texts         map[string]message // by the id of the item
+	items         map[string]entry // by id
 }
 
 const maxStored = 10_000
@@ -28,7 +28,6 @@ const maxStored = 10_000
 type storedResponse struct {
 	response
 	messages  []message // of the turn, the answer included
-	input     []object  // items
 	ready     time.Time // when a background response ends
 	cancelled bool
 }
@@ -37,12 +36,11 @@ type storedResponse struct {
 type conversation struct {
 	created  int64
 	metadata json.RawMessage
-	items    []object
-	messages []message
+	items    []entry
 }
 
 func newVault(pace time.Duration) *vault {
-	return &vault{pace: pace, responses: make(map[string]*storedResponse), conversations: make(map[string]*conversation), texts: make(map[string]message)}
+	return &vault{pace: pace, responses: make(map[string]*storedResponse), conversations: make(map[string]*conversation), items: make(map[string]entry)}
 }
 
 // notFound is the error for an object that does not exist.
@@ -68,48 +66,46 @@ func (q *request) readEarlier() error {
 	}
 	q.vault.mu.Lock()
 	defer q.vault.mu.Unlock()
-	for i := range q.Messages {
-		if id := q.Messages[i].reference; id != "" {
-			earlier, found := q.vault.texts[id]
-			if !found {
-				return notFound("Item", id)
-			}
-			q.Messages[i] = earlier
-		}
+	if err := q.vault.resolve(q.own); err != nil {
+		return err
 	}
 	if id := q.PreviousResponseID; id != "" {
 		earlier := q.vault.responses[id]
 		if earlier == nil {
 			return invalid("previous_response_id", "Previous response with id '%s' not found.", id)
 		}
-		q.Messages = append(slices.Clone(earlier.messages), q.Messages...)
+		q.Messages = slices.Clone(earlier.messages)
 	}
 	if id := q.conversationID(); id != "" {
 		earlier := q.vault.conversations[id]
 		if earlier == nil {
 			return notFound("Conversation", id)
 		}
-		q.Messages = append(slices.Clone(earlier.messages), q.Messages...)
+		q.Messages = append(q.Messages, messagesOf(earlier.items)...)
 	}
 	return nil
 }
 
-// inputItems returns the items of the input with ids, for input_items.
-func (q *request) inputItems() (items []object) {
-	for _, m := range q.own {
-		items = append(items, object{
-			"id", newID("msg_"), "type", "message", "role", m.Role, "status", "completed",
-			"content", []object{{"type", "input_text", "text", m.Content.text()}},
-		})
+// resolve replaces references to items by the items. The mutex is held.
+func (v *vault) resolve(items []entry) error {
+	for i, e := range items {
+		if e.whole == nil {
+			item, found := v.items[e.id]
+			if !found {
+				return notFound("Item", e.id)
+			}
+			items[i] = item
+		}
 	}
-	return items
+	return nil
 }
 
-// remember keeps the texts of items for item references. The mutex is held.
-func (v *vault) remember(items []object, messages []message) {
-	for i, o := range items {
-		if len(v.texts) < maxStored {
-			v.texts[o[1].(string)] = messages[i]
+// remember keeps items for references to them. An item that a client sends again changes none. The mutex is
+// held.
+func (v *vault) remember(items []entry) {
+	for _, e := range items {
+		if _, known := v.items[e.id]; !known && len(v.items) < maxStored {
+			v.items[e.id] = e
 		}
 	}
 }
@@ -120,18 +116,18 @@ func (s *response) keep() {
 	if v == nil || s.Store != nil && !*s.Store || len(v.responses) >= maxStored {
 		return
 	}
-	answer := message{Role: "assistant", Content: content{{Type: "text", Text: s.output.text()}}}
-	kept := &storedResponse{response: *s, messages: append(slices.Clone(s.Messages), answer), input: s.inputItems()}
+	answer := entry{s.itemID, s.item("completed", s.output.text()), message{Role: "assistant", Content: content{{Type: "text", Text: s.output.text()}}}}
+	turn := append(slices.Clone(s.own), answer)
+	kept := &storedResponse{response: *s, messages: append(slices.Clone(s.Messages), answer.message)}
 	if s.runsLater() {
 		kept.ready = time.Now().Add(s.simulation.slow + time.Duration(len(s.output.pieces))*v.pace)
 	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.responses[s.id] = kept
-	v.remember(append(slices.Clone(kept.input), s.item("completed", "")), append(slices.Clone(s.own), answer))
+	v.remember(turn)
 	if c := v.conversations[s.conversationID()]; c != nil {
-		c.items = append(append(c.items, kept.input...), s.item("completed", s.output.text()))
-		c.messages = kept.messages
+		c.items = append(c.items, turn...)
 	}
 }
 
@@ -144,15 +140,6 @@ func (s *storedResponse) now() object {
 		return s.body("in_progress", nil, nil)
 	}
 	return s.body(s.status(), []object{s.item("completed", s.output.text())}, s.usage())
-}
-
-// listOf returns a list of objects.
-func listOf(items []object) object {
-	first, last := any(nil), any(nil)
-	if len(items) > 0 {
-		first, last = items[0][1], items[len(items)-1][1]
-	}
-	return object{"object", "list", "data", append([]object{}, items...), "first_id", first, "last_id", last, "has_more", false}
 }
 
 // serve answers a request for a stored object. It returns false if the path is none of them.
@@ -198,8 +185,12 @@ func (v *vault) response(r *http.Request, path []string) (*answer, error) {
 		}
 		return &answer{whole: stored.now()}, nil
 	case "GET input_items":
-		return &answer{whole: listOf(stored.input)}, nil
+		list, err := listItems(stored.own, r.URL.Query())
+		return &answer{whole: list}, err
 	case "POST cancel":
+		if !stored.runsLater() {
+			return nil, invalid("", "Cannot cancel a synchronous response.")
+		}
 		stored.cancelled = stored.cancelled || time.Now().Before(stored.ready)
 		return &answer{whole: stored.now()}, nil
 	case "DELETE ":
@@ -212,8 +203,8 @@ func (v *vault) response(r *http.Request, path []string) (*answer, error) {
 // conversation answers /v1/conversations and the paths below.
 func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 	var sent struct {
-		Items    []item          `json:"items"`
-		Metadata json.RawMessage `json:"metadata"`
+		Items    []json.RawMessage `json:"items"`
+		Metadata json.RawMessage   `json:"metadata"`
 	}
 	if r.Method == http.MethodPost {
 		body, err := io.ReadAll(io.LimitReader(r.Body, maxBody))
@@ -224,25 +215,27 @@ func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 			return nil, invalid("", "The body is not a JSON object of this endpoint.")
 		}
 	}
-	q := new(request)
+	var items []entry
+	for _, raw := range sent.Items {
+		e, err := readItem(raw)
+		if err != nil {
+			return nil, err
+		}
+		items = append(items, e)
+	}
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	for _, i := range sent.Items {
-		if i.Type == "item_reference" {
-			q.own = append(q.own, v.texts[i.ID])
-			continue
-		}
-		q.own = append(q.own, message{Role: i.Role, Content: asText(i.Content)})
+	if err := v.resolve(items); err != nil {
+		return nil, err
 	}
-	items := q.inputItems()
-	v.remember(items, q.own)
+	v.remember(items)
 	id := path[0]
 	if id == "" {
 		if r.Method != http.MethodPost || len(v.conversations) >= maxStored {
 			return nil, errNoRoute
 		}
 		id = newID("conv_")
-		v.conversations[id] = &conversation{created: time.Now().Unix(), metadata: sent.Metadata, items: items, messages: q.own}
+		v.conversations[id] = &conversation{created: time.Now().Unix(), metadata: sent.Metadata, items: items}
 		return &answer{whole: v.conversations[id].body(id)}, nil
 	}
 	c := v.conversations[id]
@@ -251,7 +244,7 @@ func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 	}
 	at := -1
 	if len(path) == 3 {
-		if at = slices.IndexFunc(c.items, func(o object) bool { return o[1] == path[2] }); at < 0 {
+		if at = slices.IndexFunc(c.items, func(e entry) bool { return e.id == path[2] }); at < 0 {
 			return nil, notFound("Item", path[2])
 		}
 		path[2] = "{item}"
@@ -264,12 +257,13 @@ func (v *vault) conversation(r *http.Request, path []string) (*answer, error) {
 		delete(v.conversations, id)
 		return &answer{whole: object{"id", id, "object", "conversation.deleted", "deleted", true}}, nil
 	case "GET items":
-		return &answer{whole: listOf(c.items)}, nil
+		list, err := listItems(c.items, r.URL.Query())
+		return &answer{whole: list}, err
 	case "POST items":
-		c.items, c.messages = append(c.items, items...), append(c.messages, q.own...)
-		return &answer{whole: listOf(items)}, nil
+		c.items = append(c.items, items...)
+		return &answer{whole: listOf(items, false)}, nil
 	case "GET items/{item}":
-		return &answer{whole: c.items[at]}, nil
+		return &answer{whole: c.items[at].whole}, nil
 	case "DELETE items/{item}":
 		c.items = slices.Delete(c.items, at, at+1)
 	default:

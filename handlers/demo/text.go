@@ -93,7 +93,7 @@ func generate(text string, limit int, stops []string) generated {
 
 // respond returns a tool call if there is a tool and its arguments are within
 // the limit. Otherwise it returns an answer to the result of a tool, or to the
-// user's text.
+// user's text, in the form that the request asks for.
 func (q *request) respond(r simulation, limit int, stops []string) (generated, error) {
 	call, err := q.tool()
 	if err != nil {
@@ -104,16 +104,28 @@ func (q *request) respond(r simulation, limit int, stops []string) (generated, e
 		text = q.lastUserText()
 	}
 	if call != nil && !fromTool {
-		if s := generate(call.arguments(), limit, nil); s.end == finished {
+		if s := generate(sampleObject(call.schema), limit, nil); s.end == finished {
 			s.end, s.call = calling, call
 			return s, nil
 		}
 	}
-	return generate(answerText(r, text, fromTool), limit, stops), nil
+	text = answerText(r, text, fromTool)
+	if r.long == 0 {
+		text = q.structured(text)
+	}
+	return generate(text, limit, stops), nil
 }
 
 // text returns the whole text.
 func (s generated) text() string { return strings.Join(s.pieces, "") }
+
+// content returns pieces of the text, or none if it is the arguments of a call.
+func (s generated) content(from, to int) []string {
+	if s.call != nil {
+		return nil
+	}
+	return s.pieces[from:to]
+}
 
 // size returns the length of the text in bytes.
 func (s generated) size() int { return len(s.text()) }
