@@ -153,11 +153,11 @@ const retryInterval = 20 * time.Millisecond
 // submit submits the task until it is acknowledged, while the gateway may be
 // killed and restarted. It fails the test after some time.
 func (o *generation) submit(c *gatewayUser) {
-	o.submitBy(func() *gatewayUser { return c })
+	o.submitAs(func() *gatewayUser { return c })
 }
 
-// submitBy is submit, with the user of each attempt.
-func (o *generation) submitBy(next func() *gatewayUser) {
+// submitAs is submit; next returns the user of each attempt.
+func (o *generation) submitAs(next func() *gatewayUser) {
 	var c *gatewayUser
 	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()

@@ -89,7 +89,7 @@ func (h *harm) act() {
 }
 
 // TestFaultsOfThreeGatewaysKeepTheLedgerRight kills, stops and ends gateways, cuts their connections
-// and crashes their database while customers call, pay and submit tasks at all of them. Afterwards each
+// and crashes their database while users call, pay and submit tasks at all of them. Afterwards each
 // acknowledged payment is recorded once, and each task ran once and was charged once. Each answered call
 // is charged once, or its settlement was lost within maxUnwritten of a fault of its gateway. The test
 // runs alone, because a gateway without CPU time is ended.
@@ -104,14 +104,14 @@ func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
 	t.Logf("seed %d", seed)
 	h := &harm{server: server, dsn: server.DSN("test1"), nodes: nodes, random: rand.New(rand.NewPCG(seed, 0)), acts: map[string]int{}}
 
-	customers := make([]*customer, 6)
-	for i := range customers {
-		customers[i] = newCustomer(nodes, i)
+	users := make([]*roamingUser, 6)
+	for i := range users {
+		users[i] = newRoamingUser(nodes, i)
 	}
-	collector := newCustomer(nodes, len(customers))
+	collector := newRoamingUser(nodes, len(users))
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
-	for _, c := range customers {
+	for _, c := range users {
 		running.Go(func() { c.callUntil(ctx) })
 		running.Go(func() { c.payUntil(ctx) })
 	}
@@ -130,7 +130,7 @@ func TestFaultsOfThreeGatewaysKeepTheLedgerRight(t *testing.T) {
 	}
 
 	whole, lost, payments := 0, 0, 0
-	for _, c := range customers {
+	for _, c := range users {
 		c.checkPaid()
 		lost += c.checkCalls(h)
 		whole, payments = whole+len(c.calls), payments+len(c.payments)

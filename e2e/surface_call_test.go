@@ -137,8 +137,8 @@ func (i callGenerator) embeddings(k *scriptedCall) {
 		`{"object":"list","data":[`, `{"object":"embedding","index":0,"embedding":[0.25,`, `-0.5]}`, `],"model":"m"}`)
 }
 
-// compaction draws a call that makes a conversation shorter. Its answer is JSON with text, which
-// reports its usage, or nothing.
+// compaction draws a call of /v1/responses/compact. Its answer is JSON with text. Three of four answers
+// report their usage.
 func (i callGenerator) compaction(k *scriptedCall) {
 	k.path, k.textBytes, k.prompts = "/v1/responses/compact", int64(len(k.prompt)), 1
 	k.body = fmt.Sprintf(`{"model":"MODEL","max_output_tokens":%d,"input":%s}`, k.maxTokens, quoted(k.prompt))

@@ -46,7 +46,7 @@ func (m *membership) run() {
 // vitalKey is the key of a context value; see [Vital].
 type vitalKey struct{}
 
-// Vital reports whether a View is part of a beat, as one of OnTopics is. An engine must not let it
+// Vital reports whether a View is part of a beat, as those that OnTopics makes are. An engine must not let it
 // wait for other Views, because the node is taken for dead otherwise.
 func Vital(ctx context.Context) bool { return ctx.Value(vitalKey{}) != nil }
 

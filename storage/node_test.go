@@ -216,7 +216,7 @@ func TestTheOutcomeOfACommitIsFoundOut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				n := startNodes(t, 1)[0]
-				synctest.Wait() // a beat would take it
+				synctest.Wait() // otherwise the first beat would consume the unknown outcome
 				unknown := func(commit func() error) error {
 					if c.commits {
 						if err := commit(); err != nil {

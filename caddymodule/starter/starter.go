@@ -80,7 +80,7 @@ func (s Server) Keyed() bool { return s.hasKey || strings.HasPrefix(s.Address, "
 type Price struct {
 	Model                                              string
 	Input, Output, CacheRead, CacheWrite, CacheWrite1h string
-	Reasoning                                          string // of a model that reasons without being asked, or may
+	Reasoning                                          string // set if the model reasons by default, or may
 	Context, MaxOutput                                 int
 	Guessed                                            bool   // Context and MaxOutput are guesses
 	Above                                              *Price // prompts above 200,000 tokens

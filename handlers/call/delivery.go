@@ -48,7 +48,7 @@ func (c *call) beginTrip(req *http.Request) (_ *http.Request, trip uint32) {
 		if info.Err == nil {
 			d.written.Or(trip)
 			if d.awaited.Load() {
-				c.handedOver()
+				c.deliveryEnded()
 			}
 		}
 		if wrote != nil {
@@ -64,7 +64,7 @@ func (c *call) endTrip(trip uint32, resp *http.Response) {
 	if resp == nil {
 		d.failed.Or(trip)
 		if d.awaited.Load() {
-			c.handedOver()
+			c.deliveryEnded()
 		}
 		return
 	}
@@ -95,7 +95,7 @@ func (d *delivery) done() bool {
 	return d.written.Load()&^d.refused.Load()>>min(d.before, 31) != 0
 }
 
-// await reports whether a backend is receiving the body. Then [call.handedOver] is called when it has it,
+// await reports whether a backend is receiving the body. Then [call.deliveryEnded] is called when it has it,
 // or cannot get it.
 func (d *delivery) await() bool {
 	d.awaited.Store(true) // before the read of written and failed: otherwise their end could be missed

@@ -20,16 +20,16 @@ import (
 // closes the answer.
 const reportTimeout = 800 * time.Millisecond
 
-// handOverTimeout is how long a backend may take to receive the body of a call whose caller has
+// deliveryTimeout is how long a backend may take to receive the body of a call whose caller has
 // disconnected.
-const handOverTimeout = 5 * time.Second
+const deliveryTimeout = 5 * time.Second
 
 const (
-	// blockedCaller is for how long writes to a caller may block until the rest of the answer counts
-	// that has arrived when the caller disconnects.
-	blockedCaller = 50 * time.Millisecond
+	// slowCallerBound is how long writes to a caller may block in total. Above it, the rest of the answer
+	// that the backend has already sent is read and charged when the caller disconnects.
+	slowCallerBound = 50 * time.Millisecond
 
-	// catchUpGap is how long that rest may pause, and catchUpTimeout how long reading it may take.
+	// catchUpGap is the longest pause while that rest is read, and catchUpTimeout the longest time for it.
 	catchUpGap     = 500 * time.Millisecond
 	catchUpTimeout = 10 * time.Second
 )
@@ -66,15 +66,15 @@ func (a *answer) detachOrCancel() {
 	switch {
 	case c.request.Background:
 		perUser, all = math.MaxInt64, math.MaxInt64
-	case shown: // otherwise callers could read the text of such an answer without the price of the rest
+	case shown: // otherwise a user with many detached calls could read a stream and not pay for its hidden reasoning
 		perUser = math.MaxInt64
 	}
 	if finish == 0 && c.bill.price != nil && !c.submitted && c.delivery.await() {
-		a.undecided, finish = true, handOverTimeout
+		a.undecided, finish = true, deliveryTimeout
 	}
 	switch {
-	case finish == 0 && a.behind():
-		_ = c.runtime.Detached.TryAcquire(c.principal.UserID, math.MaxInt64, math.MaxInt64) // cannot fail
+	case finish == 0 && a.callerIsBehind():
+		_ = c.runtime.Detached.TryAcquire(c.principal.UserID, math.MaxInt64, math.MaxInt64) // also above the limits: it ends within catchUpTimeout
 		c.rule = usage.Cancel
 		c.stopExit = caddymodule.OnExit(c.exit)
 		a.watch.catchUp(a)
@@ -92,8 +92,8 @@ func (a *answer) detachOrCancel() {
 	c.cancel(context.Canceled)
 }
 
-// decide decides for an undecided call whether it is cancelled. The backend has the body, has answered,
-// or cannot be reached. The mutex is held.
+// decide detaches or cancels an undecided call once the backend has the body, has answered, or cannot be
+// reached. The mutex is held.
 func (a *answer) decide() {
 	c := a.call
 	if !a.undecided || a.closed || c.cause() != nil {
@@ -109,8 +109,8 @@ func (a *answer) decide() {
 	c.cancel(context.Canceled)
 }
 
-// handedOver is called when the delivery of the body has ended, after the caller has disconnected.
-func (c *call) handedOver() {
+// deliveryEnded is called when the delivery of the body has ended, after the caller has disconnected.
+func (c *call) deliveryEnded() {
 	c.answer.mu.Lock()
 	defer c.answer.mu.Unlock()
 	c.answer.decide()
@@ -137,10 +137,10 @@ func (a *answer) finishFor() (finish time.Duration, shown bool) {
 	return finish, shown
 }
 
-// behind reports whether the backend may have sent more than the caller has read. The caller was slow, so
-// the backend was not read meanwhile. The mutex is held.
-func (a *answer) behind() bool {
-	return a.call.bill.price != nil && a.passed && a.meter != nil && !a.call.submitted && a.blocked >= blockedCaller
+// callerIsBehind reports whether the backend may have sent more than was written to the caller,
+// because writes to the caller blocked. The mutex is held.
+func (a *answer) callerIsBehind() bool {
+	return a.call.bill.price != nil && a.passed && a.meter != nil && !a.call.submitted && a.blocked >= slowCallerBound
 }
 
 // sent reports whether the body was sent to a backend that has not refused the
@@ -156,7 +156,8 @@ func (a *answer) sent() bool {
 	return a.meter == nil || a.meter.Began() || !a.meter.Failed()
 }
 
-// detached reports whether the call continues without its caller. The mutex is
+// detached reports whether the call continues after its caller has disconnected: to its end, or while the
+// rest of its answer is read. The mutex is
 // held, or the answer has ended.
 func (c *call) detached() bool { return c.stopExit != nil }
 

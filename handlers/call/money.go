@@ -361,7 +361,7 @@ func (c *call) charge() {
 		return
 	}
 	if c.request.Background && c.ended == usage.Complete && c.bill.price != nil {
-		c.block.logger.Error("the answer to a background call names no id that can be recorded: the vendor may work on uncharged", zap.String("request_id", c.id))
+		c.block.logger.Error("the answer to a background call has no id that can be recorded: the vendor may finish the response, and its cost is not charged", zap.String("request_id", c.id))
 	}
 	o, report := c.outcome(c.ended)
 	if c.unrecorded {

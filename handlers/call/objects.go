@@ -261,7 +261,7 @@ func (a *answer) forgetObject() {
 }
 
 // forgetUnfinished forgets the response of a call that ended before it was complete. The vendor may complete
-// it, and the caller could read for nothing what the call was not charged for.
+// it, and the caller could read text that was not charged.
 func (c *call) forgetUnfinished() {
 	id := c.answer.stored
 	if id == "" || c.finished || c.submitted {

@@ -161,37 +161,6 @@ var places = []struct{ method, path, body string }{
 	{"POST", "/v1/responses/compact", `{"model":"priced","input":[{"type":"item_reference","id":"ITEM"}]}`},
 }
 
-// unservedPaths are the vendors' paths of other stored objects. The gateway serves none of them.
-var unservedPaths = []string{
-	"/v1/files/ID", "/v1/files/ID/content", "/v1/uploads/ID", "/v1/uploads/ID/complete", "/v1/vector_stores/ID", "/v1/vector_stores/ID/files",
-	"/v1/containers/ID", "/v1/containers/ID/files", "/v1/batches/ID", "/v1/batches/ID/cancel", "/v1/messages/batches/ID", "/v1/messages/batches/ID/results",
-	"/v1/chat/completions/ID", "/v1/chat/completions/ID/messages", "/v1/messages/ID", "/v1/threads/ID", "/v1/assistants/ID", "/v1/skills/ID", "/v1/fine_tuning/jobs/ID",
-	"/v1/responses/ID/unknown", "/v1/conversations/ID/unknown", "/v1/files?after=ID", "/v1/batches?after=ID",
-}
-
-func TestNoPathOfAnotherObjectReachesTheVendor(t *testing.T) {
-	v := newVendor(t, 0)
-	g := gatetest.Start(t, ownConfig(v.URL))
-	alice, bob := g.NewKey(t, nil), g.NewKey(t, nil)
-	g.Credit(t, alice.UserID, "100.00")
-	g.Credit(t, bob.UserID, "100.00")
-	response := memberAt(t, respond(t, g, responses, alice.Secret, `{"model":"priced","input":"x","store":true}`).Body, "id")
-	before := v.requests()
-	for _, id := range []string{response, "batch_1", "msgbatch_1", "upload_1", "file-1", "file_1", "vs_1", "cntr_1", "chatcmpl-1", "audio_1"} {
-		for _, path := range unservedPaths {
-			for _, method := range []string{"GET", "POST", "DELETE"} {
-				got := g.Do(t, method, strings.Replace(path, "ID", id, 1), headersFor(responses, bob.Secret), strings.Repeat("{}", strings.Count(method, "POST")))
-				if got.Status != http.StatusNotFound && got.Status != http.StatusMethodNotAllowed {
-					t.Errorf("%s %s with %s is answered %d %s", method, path, id, got.Status, got.Body)
-				}
-			}
-		}
-	}
-	if n := v.requests() - before; n != 0 {
-		t.Errorf("the vendor has received %d requests: %v", n, v.seen[before:])
-	}
-}
-
 func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 	v := newVendor(t, 0)
 	g := gatetest.Start(t, ownConfig(v.URL))

@@ -52,6 +52,7 @@ var unowned = []struct {
 	{"completion", []string{"/v1/chat/completions/ID", "/v1/chat/completions/ID/messages"}, nil, nil, nil},
 	{"audio", nil, nil, []string{`"messages":[{"role":"assistant","audio":{"id":"ID"}}]`}, nil},
 	{"fallback credit", nil, nil, nil, []string{`"fallback_credit_token":"ID"`}},
+	{"thread", nil, nil, nil, []string{`"thread":{"type":"continue","previous_message_id":"ID"}`}},
 }
 
 func TestObjectsWithoutAnOwnerAreRefusedAlike(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 )
 
 // OnDisconnect says what happens to a call whose client disconnects before the end of the
-// answer. The call to the backend is cancelled, or finishes without the client. Its text is
+// answer. The call to the backend is cancelled, or finishes without the caller. Its text is
 // `cancel`, or `finish` and the maximum time for which the call may continue, such as `finish
 // 5m`. The zero value of a price selects the global option. The zero value of the global
 // option selects the defaults of [Price.FinishFor].
@@ -17,10 +17,11 @@ type OnDisconnect struct {
 	finish time.Duration // zero: cancel
 }
 
-// defaultFinish is how long a call continues without its client unless the operator says otherwise.
+// defaultFinish is how long a call may continue without its caller, if neither its price nor the global
+// option has on_disconnect.
 const defaultFinish = 5 * time.Minute
 
-// maxFinish is the maximum time for which a call may continue without its client.
+// maxFinish is the maximum time for which a call may continue without its caller.
 const maxFinish = 24 * time.Hour
 
 // ParseOnDisconnect parses the arguments of the option on_disconnect.
@@ -52,7 +53,7 @@ func (d OnDisconnect) MarshalText() ([]byte, error) {
 	return []byte("finish " + d.finish.String()), nil
 }
 
-// FinishFor returns how long a call at price p may continue after its client has disconnected; zero
+// FinishFor returns how long a call at price p may continue after its caller has disconnected; zero
 // means that it is cancelled. The price's own setting takes precedence over the global one. Without
 // either, a call continues if it is not a stream or its stream has shown no content.
 //

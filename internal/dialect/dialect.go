@@ -96,7 +96,7 @@ func (d Dialect) Body(f *fault.Fault, requestID string) []byte {
 			Type      string `json:"type"`
 			Error     typed  `json:"error"`
 			RequestID string `json:"request_id"`
-		}{"error", typed{kind, f.Message, details{f.Detail}}, requestID}
+		}{"error", typed{kind, f.Message, details{f.ErrorCode}}, requestID}
 	case Platform:
 		v = struct {
 			Code    fault.Code `json:"code"`

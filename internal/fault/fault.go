@@ -161,8 +161,8 @@ type Fault struct {
 	// DUPLICATE_SESSION_ID.
 	Task string
 
-	// Detail is error.details.error_code in the anthropic dialect, by which SDKs know what to do; empty: none.
-	Detail string
+	// ErrorCode is error.details.error_code in the anthropic dialect. SDKs react to it. Empty: none.
+	ErrorCode string
 
 	status int // replaces the status of the code; 0: the status of the code
 

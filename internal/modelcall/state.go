@@ -119,7 +119,7 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 			f := fault.At(fault.InvalidParameter, param,
 				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
 			if param == "thread" {
-				f.Detail = "thread_unsupported_request" // Anthropic's SDKs then send the conversation itself
+				f.ErrorCode = "thread_unsupported_request" // Anthropic's SDKs then send the conversation itself
 			}
 			return f
 		}

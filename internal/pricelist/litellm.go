@@ -109,7 +109,7 @@ func (e *entry) readLiteLLM(model map[string]any) {
 		e.withoutTokens = true
 		return // their number needs no bound
 	}
-	e.reasons(model["supports_reasoning"])
+	e.completeReasoning(model["supports_reasoning"])
 	p.Context = e.count("max_input_tokens", model["max_input_tokens"])
 	if !mode.inputOnly {
 		p.MaxOutput = e.count("max_output_tokens", model["max_output_tokens"])

@@ -55,13 +55,13 @@ func (e *entry) readModelsDev(model map[string]any) {
 	for _, name := range sorted(modes) {
 		e.mode(name, object(modes[name]))
 	}
-	e.reasons(model["reasoning"])
+	e.completeReasoning(model["reasoning"])
 }
 
-// reasons completes the prices of the reasoning of a model. One that reasons and has none pays that of its
-// output, so that a call whose caller disconnects continues until its reasoning is reported. Where the
-// output costs more, its reasoning does not cost less.
-func (e *entry) reasons(value any) {
+// completeReasoning sets missing prices of reasoning. If the list says that the model reasons and has no
+// price of it, the price of output is used, so that a call whose caller disconnects continues until its
+// reasoning is reported. If the list has one, blocks whose output costs more use their price of output.
+func (e *entry) completeReasoning(value any) {
 	p := &e.price
 	listed := p.Reasoning
 	if listed == nil && value != true {

@@ -37,9 +37,9 @@ func stalledCaller(t *testing.T, g *gatetest.Gate, path, key, body string) (leav
 	}
 }
 
-// long returns the events of a stream with 300 KB of text in the middle, and a backend that sends them
-// and then closes sent.
-func long(events []string, delta string) (script http.HandlerFunc, sent chan struct{}) {
+// longStream returns a backend that sends events with 300 KB of text after the first one, and a channel
+// that it closes when all is sent.
+func longStream(events []string, delta string) (script http.HandlerFunc, sent chan struct{}) {
 	sent = make(chan struct{})
 	return func(w http.ResponseWriter, r *http.Request) {
 		gatetest.Stream(events[0])(w, r)
@@ -70,7 +70,7 @@ func TestAnAnswerThatHasArrivedIsChargedAlthoughItsCallerStalled(t *testing.T) {
 				g := gatetest.Start(t, gatetest.Config{Global: overHTTP2, App: prices, Site: site})
 				key := g.NewKey(t, nil)
 				g.Credit(t, key.UserID, "1.00")
-				script, sent := long(append([]string{c.first}, c.rest...), c.delta)
+				script, sent := longStream(append([]string{c.first}, c.rest...), c.delta)
 				g.Backend.On("priced", script)
 				leave := stalledCaller(t, g, path, key.Secret, bodyFor(path, "priced", streamed))
 				within(t, gatetest.Timeout, "the end of the answer", sent)

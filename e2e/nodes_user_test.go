@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// customer is a user who goes from one gateway to the next with each request.
-type customer struct {
+// roamingUser is a user who sends each request to the next gateway.
+type roamingUser struct {
 	*gatewayUser
 	nodes  []*gateway
 	number int
@@ -20,12 +20,12 @@ type customer struct {
 	tasks    []*generation
 }
 
-// openingCredit is the money of a new customer.
+// openingCredit is the money of a new user.
 const openingCredit = 10_000 * unit
 
-// newCustomer creates a customer with money, whom all gateways know.
-func newCustomer(nodes []*gateway, number int) *customer {
-	c := &customer{gatewayUser: nodes[number%len(nodes)].newGatewayUser(fmt.Sprintf("user%d", number)), nodes: nodes, number: number}
+// newRoamingUser creates a user with money, whom all gateways know.
+func newRoamingUser(nodes []*gateway, number int) *roamingUser {
+	c := &roamingUser{gatewayUser: nodes[number%len(nodes)].newGatewayUser(fmt.Sprintf("user%d", number)), nodes: nodes, number: number}
 	c.credit(openingCredit.String())
 	for _, g := range nodes {
 		g.awaitKey(c.key)
@@ -33,14 +33,14 @@ func newCustomer(nodes []*gateway, number int) *customer {
 	return c
 }
 
-// at returns the customer as a user of the gateway of a turn.
-func (c *customer) at(turn int) *gatewayUser {
+// at returns the user at the gateway whose turn it is.
+func (c *roamingUser) at(turn int) *gatewayUser {
 	user := *c.gatewayUser
 	user.g = c.nodes[(turn+c.number)%len(c.nodes)]
 	return &user
 }
 
-// pause waits, or until ctx ends.
+// pause waits for d or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
 	case <-time.After(d):
@@ -49,7 +49,7 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // callUntil calls until ctx ends.
-func (c *customer) callUntil(ctx context.Context) {
+func (c *roamingUser) callUntil(ctx context.Context) {
 	transport := newTransport(http1)
 	transport.ResponseHeaderTimeout = 10 * time.Second
 	defer transport.CloseIdleConnections()
@@ -71,7 +71,7 @@ func (c *customer) callUntil(ctx context.Context) {
 
 // payUntil makes payments of all kinds until ctx ends. One that was not acknowledged is repeated at the
 // end.
-func (c *customer) payUntil(ctx context.Context) {
+func (c *roamingUser) payUntil(ctx context.Context) {
 	var mu sync.Mutex
 	var sold []int64
 	for turn := 0; ctx.Err() == nil; turn++ {
@@ -104,14 +104,14 @@ func (c *customer) payUntil(ctx context.Context) {
 
 // submitUntil submits tasks until ctx ends. An attempt that is not acknowledged is repeated at the next
 // gateway.
-func (c *customer) submitUntil(ctx context.Context) {
+func (c *roamingUser) submitUntil(ctx context.Context) {
 	var submitting sync.WaitGroup
 	for turn := 0; ctx.Err() == nil; turn++ {
 		o := &generation{number: turn, model: []string{film, picture, clip, reel}[turn%4], words: []string{"", slowWord, failsWord}[turn%3]}
 		c.tasks = append(c.tasks, o)
 		submitting.Go(func() {
 			attempt := turn
-			o.submitBy(func() *gatewayUser {
+			o.submitAs(func() *gatewayUser {
 				attempt++
 				return c.at(attempt)
 			})
@@ -123,7 +123,7 @@ func (c *customer) submitUntil(ctx context.Context) {
 
 // checkPaid checks that what was acknowledged is in the ledger once, and again when all payments are
 // repeated.
-func (c *customer) checkPaid() {
+func (c *roamingUser) checkPaid() {
 	t := c.g.t
 	c.checkPayments(c.g.ledger(c.name), c.payments)
 	for _, d := range c.payments {
@@ -138,7 +138,7 @@ func (c *customer) checkPaid() {
 
 // checkCalls checks that each answered call is recorded once, but for those that a fault of their gateway
 // explains. It returns the number of these.
-func (c *customer) checkCalls(h *harm) (lost int) {
+func (c *roamingUser) checkCalls(h *harm) (lost int) {
 	t := c.g.t
 	w := c.g.walletAtRest(c.name) // when another gateway has cleared up after the last epoch that ended
 	recorded := map[string]int{}
@@ -166,7 +166,7 @@ func (c *customer) checkCalls(h *harm) (lost int) {
 
 // checkTasks waits for the end of all tasks and compares them with the records of the other sides. It
 // returns how many there are by status.
-func (c *customer) checkTasks(u *mockService, r *receiver) map[string]int {
+func (c *roamingUser) checkTasks(u *mockService, r *receiver) map[string]int {
 	ends := make([]resource, len(c.tasks))
 	inParallel(8, len(c.tasks), func(i int) { ends[i] = c.outcome(c.tasks[i]) })
 	var over []string

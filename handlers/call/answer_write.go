@@ -1,0 +1,110 @@
+package call
+
+import (
+	"io"
+	"net/http"
+	"time"
+)
+
+// This file passes the body of an answer to the caller.
+
+// Write implements http.ResponseWriter.
+func (a *answer) Write(p []byte) (int, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.head {
+		a.writeHeader(http.StatusOK)
+	}
+	if !a.passed || a.closed {
+		if a.dropped += len(p); a.dropped > maxDropped {
+			return 0, errDropped
+		}
+		return len(p), nil
+	}
+	return a.pass(p)
+}
+
+// pass forwards a part of the body to the caller and reads usage from it.
+func (a *answer) pass(p []byte) (n int, err error) {
+	now := time.Now()
+	if a.firstByte.IsZero() && len(p) > 0 {
+		a.firstByte = now
+	}
+	a.received = a.received || len(p) > 0
+	if a.callerGone {
+		err = a.readDetached(p)
+		a.recordWrite(now)
+	} else {
+		a.bytes += int64(len(p))
+		switch {
+		case a.trim != nil:
+			_, err = a.trim.Write(p) // also writes to the meter
+		case a.meter != nil:
+			a.meter.Write(p)
+			if err = a.recordIDs(); err != nil {
+				return 0, err
+			}
+			fallthrough
+		default:
+			_, err = a.ResponseWriter.Write(p)
+		}
+		a.recordWrite(now)
+		if err != nil {
+			a.detachOrCancel() // the meter has read all of p
+			if a.call.detached() {
+				err = nil
+			}
+		}
+	}
+	if err != nil {
+		return 0, err
+	}
+	if a.meter != nil {
+		a.stream = a.meter.Stream()
+		if !a.callerGone {
+			a.countDelivered()
+		}
+	}
+	if a.meter != nil && (a.stream || a.call.request.Stream) {
+		if out := a.call.settleRunning(now); out != nil {
+			a.call.cancel(out)
+			return len(p), out
+		}
+		if a.meter.TooLong() {
+			return 0, errTooLong
+		}
+	}
+	return len(p), nil
+}
+
+// recordWrite records a write to the caller that has ended. It updates the times of the last byte, because the
+// backend is not silent while a write blocks. Writes below 1 ms did not block.
+func (a *answer) recordWrite(began time.Time) {
+	a.lastByte = time.Now()
+	a.lastSent = a.lastByte
+	if took := a.lastByte.Sub(began); took >= time.Millisecond {
+		a.blocked += took
+	}
+}
+
+func (a *answer) emit(p []byte) error {
+	_, err := a.ResponseWriter.Write(p)
+	return err
+}
+
+// ReadFrom implements io.ReaderFrom. The method of the wrapper would bypass the
+// meter.
+func (a *answer) ReadFrom(r io.Reader) (int64, error) {
+	return io.Copy(struct{ io.Writer }{a}, r)
+}
+
+// FlushError implements flushing for http.ResponseController.
+func (a *answer) FlushError() error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed || !a.head || a.withheld || a.callerGone {
+		return nil // a flush before the header would send an empty 200
+	}
+	defer a.recordWrite(time.Now())
+	return a.control.Flush()
+}
