@@ -13,12 +13,12 @@ import (
 	"time"
 )
 
-// This file has the endpoints of audio. The sounds are tones.
+// This file has the endpoints of audio. WAV and PCM are a tone, MP3 is silence.
 
 const (
-	secondsOfFile    = 4000 // bytes of a recording that is not WAV, for one second
-	samplesPerSecond = 24000
-	charactersPerSec = 15
+	bytesPerSecond      = 4000 // of a recording that is not WAV
+	samplesPerSecond    = 24000
+	charactersPerSecond = 15
 )
 
 // readSpeech sets the prompt of /v1/audio/speech.
@@ -31,10 +31,11 @@ func (q *request) readSpeech() error {
 	return nil
 }
 
-// answerSpeech answers /v1/audio/speech: a tone for each character.
+// answerSpeech answers /v1/audio/speech: a sound whose length depends on the number of
+// characters.
 func answerSpeech(q *request, r simulation) (*answer, error) {
 	text := []rune(q.Prompt[0])
-	samples := len(text) * samplesPerSecond / charactersPerSec
+	samples := len(text) * samplesPerSecond / charactersPerSecond
 	var sound []byte
 	var media string
 	switch format := cmp.Or(q.ResponseFormat.Type, "mp3"); format {
@@ -42,7 +43,7 @@ func answerSpeech(q *request, r simulation) (*answer, error) {
 		frame := append([]byte{0xff, 0xfb, 0x90, 0x64}, make([]byte, 413)...)
 		sound, media = bytes.Repeat(frame, 1+len(text)*2), "audio/mpeg"
 	case "wav":
-		sound, media = append(wavHead(2*samples), tone(samples)...), "audio/wav"
+		sound, media = append(wavHeader(2*samples), tone(samples)...), "audio/wav"
 	case "pcm":
 		sound, media = tone(samples), "audio/pcm"
 	default:
@@ -57,7 +58,7 @@ func answerSpeech(q *request, r simulation) (*answer, error) {
 			s.piece("", object{"type", "speech.audio.delta", "audio", base64.StdEncoding.EncodeToString(chunk)})
 		}
 		usage := any(absent)
-		if in, out := tokens(q.Prompt[0]), len(text)*20/charactersPerSec+1; !r.noUsage {
+		if in, out := tokens(q.Prompt[0]), len(text)*20/charactersPerSecond+1; !r.noUsage {
 			usage = object{"input_tokens", in, "output_tokens", out, "total_tokens", in + out}
 		}
 		s.event("", object{"type", "speech.audio.done", "usage", usage})
@@ -72,8 +73,8 @@ func tone(samples int) (pcm []byte) {
 	return pcm
 }
 
-// wavHead returns the head of a WAV file with one channel.
-func wavHead(size int) []byte {
+// wavHeader returns the header of a WAV file with one channel and size bytes of samples.
+func wavHeader(size int) []byte {
 	head := binary.LittleEndian.AppendUint32([]byte("RIFF"), uint32(36+size))
 	head = append(head, "WAVEfmt \x10\x00\x00\x00\x01\x00\x01\x00"...)
 	head = binary.LittleEndian.AppendUint32(head, samplesPerSecond)
@@ -101,7 +102,7 @@ func (q *request) seconds() (n float64) {
 			rate := int(binary.LittleEndian.Uint32(data[28:]))
 			return float64(len(data)-44) / float64(max(rate, 1))
 		}
-		n += float64(len(data)) / secondsOfFile
+		n += float64(len(data)) / bytesPerSecond
 	}
 	return n
 }

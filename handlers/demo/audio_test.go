@@ -18,7 +18,7 @@ func transcribe(t *testing.T, endpoint string, fields ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, _ = part.Write(make([]byte, 2*secondsOfFile)) // a bytes.Buffer returns no error
+	_, _ = part.Write(make([]byte, 2*bytesPerSecond)) // a bytes.Buffer returns no error
 	for _, field := range append(fields, "model=m", "prompt=one two") {
 		name, value, _ := strings.Cut(field, "=")
 		if err := w.WriteField(name, value); err != nil {

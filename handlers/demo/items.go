@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// entry is an item of an input, an output or a conversation: as its reader sees it, and as a message.
+// entry is an item of an input, an output or a conversation: its JSON, and its text as a message.
 type entry struct {
 	id      string
 	whole   any     // its JSON
@@ -97,8 +97,8 @@ func messagesOf(items []entry) (messages []message) {
 // names none.
 const maxListed, defaultListed = 100, 20
 
-// list returns the part of items that a query asks for: `limit` items behind `after`, the newest first
-// unless `order` is `asc`.
+// listItems returns a page of items: at most `limit` items after the item `after`, the newest first unless
+// `order` is `asc`.
 func listItems(items []entry, query url.Values) (object, error) {
 	limit := defaultListed
 	if text := query.Get("limit"); text != "" {

@@ -12,8 +12,8 @@ import (
 	"github.com/caddyserver/caddy/v2"
 )
 
-// storing returns a Demo that stores responses, with a function that sends it a request and decodes the
-// answer.
+// storing returns a function that sends a request to a Demo that stores responses, checks the status, and
+// decodes the answer.
 func storing(t *testing.T, pace time.Duration) func(method, path, body string, status int) map[string]any {
 	t.Helper()
 	d := &Demo{Pace: new(caddy.Duration(pace))}

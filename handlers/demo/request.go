@@ -56,18 +56,18 @@ type request struct {
 	Quality        string            `json:"quality"`
 	PartialImages  int               `json:"partial_images"`
 	Images         []json.RawMessage `json:"images"`
-	ResponseFormat format            `json:"response_format"` // of chat, too
+	ResponseFormat answerFormat      `json:"response_format"` // of chat, too
 	StreamFormat   string            `json:"stream_format"`
 	Granularities  list              `json:"timestamp_granularities"`
 	files          map[string][]byte // of a form
 
 	Text struct { // of responses
-		Format format `json:"format"`
+		Format answerFormat `json:"format"`
 	} `json:"text"`
 	OutputConfig struct { // of messages
-		Format format `json:"format"`
+		Format answerFormat `json:"format"`
 	} `json:"output_config"`
-	OutputFormat format `json:"output_format"` // of messages
+	OutputFormat answerFormat `json:"output_format"` // of messages
 
 	Stream        bool `json:"stream"`
 	StreamOptions struct {

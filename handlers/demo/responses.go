@@ -122,9 +122,8 @@ func (s *response) body(status string, output []object, usage any) object {
 	}, s.settings...)
 }
 
-// repeated has the members of a request that its response repeats, with the values that stand for those
-// that are not set.
-var repeated = object{
+// repeatedMembers has the members that a response repeats from its request, each with its default.
+var repeatedMembers = object{
 	"instructions", nil, "max_output_tokens", nil, "max_tool_calls", nil, "metadata", object{}, "parallel_tool_calls", true,
 	"previous_response_id", nil, "prompt", nil, "prompt_cache_key", nil, "prompt_cache_retention", nil, "reasoning", object{"effort", nil, "summary", nil},
 	"safety_identifier", nil, "temperature", 1.0, "text", object{"format", object{"type", "text"}, "verbosity", "medium"},
@@ -135,7 +134,7 @@ var repeated = object{
 func settingsOf(body []byte) object {
 	var sent map[string]json.RawMessage
 	_ = json.Unmarshal(body, &sent) // the body is known to be an object
-	settings := slices.Clone(repeated)
+	settings := slices.Clone(repeatedMembers)
 	for i := 0; i < len(settings); i += 2 {
 		if value := sent[settings[i].(string)]; len(value) > 0 && string(value) != "null" {
 			settings[i+1] = value

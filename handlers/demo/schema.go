@@ -9,9 +9,9 @@ import (
 // maxSchemaDepth is the depth up to which values are generated.
 const maxSchemaDepth = 16
 
-// format is the form of an answer that a request asks for: an object with a type and maybe a schema, or a
+// answerFormat is the form of an answer that a request asks for: an object with a type and maybe a schema, or a
 // string on the endpoints of images and audio.
-type format struct {
+type answerFormat struct {
 	Type       string          `json:"type"` // or the string
 	Schema     json.RawMessage `json:"schema"`
 	JSONSchema struct {
@@ -20,18 +20,18 @@ type format struct {
 }
 
 // UnmarshalJSON implements json.Unmarshaler.
-func (f *format) UnmarshalJSON(data []byte) error {
+func (f *answerFormat) UnmarshalJSON(data []byte) error {
 	if data[0] == '"' {
 		return json.Unmarshal(data, &f.Type)
 	}
-	type object format
+	type object answerFormat
 	return json.Unmarshal(data, (*object)(f))
 }
 
 // structured returns text in the form that the request asks for: an object that fits its schema, any
 // object with the text, or the text itself.
 func (q *request) structured(text string) string {
-	for _, f := range []format{q.ResponseFormat, q.Text.Format, q.OutputConfig.Format, q.OutputFormat} {
+	for _, f := range []answerFormat{q.ResponseFormat, q.Text.Format, q.OutputConfig.Format, q.OutputFormat} {
 		switch f.Type {
 		case "json_schema":
 			return sampleObject(slices.Concat(f.Schema, f.JSONSchema.Schema)) // each dialect sets one of them
@@ -60,8 +60,8 @@ type schema struct {
 	Required   []string                   `json:"required"`
 }
 
-// formats has a sample string for each format.
-var formats = map[string]string{
+// sampleStrings has a string for each supported `format` of JSON Schema.
+var sampleStrings = map[string]string{
 	"date":      "2026-01-31",
 	"time":      "12:00:00Z",
 	"date-time": "2026-01-31T12:00:00Z",
@@ -148,7 +148,7 @@ func (p *sampler) sample(raw json.RawMessage, depth int) any {
 	case "null":
 		return nil
 	default:
-		return cmp.Or(formats[s.Format], "example")
+		return cmp.Or(sampleStrings[s.Format], "example")
 	}
 }
 

@@ -40,7 +40,7 @@ func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 		if !ok || isFalse(body, n.Value) || passes[where+n.Member(body)] {
 			continue
 		}
-		if member, ok := explained[where+n.Member(body)]; !ok || !member.isOff(n.Raw(body)) {
+		if member, ok := refusedMembers[where+n.Member(body)]; !ok || !member.isOff(n.Raw(body)) {
 			return unpricedMember(body, n, where)
 		}
 	}
@@ -50,7 +50,7 @@ func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 // unpricedMember returns the refusal of a member whose effect on the price is unknown.
 func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
 	param, word, why := strictjson.PathOf(body, n.Start), passMember, "is not known to the gateway and may change the price"
-	if member, ok := explained[where+n.Member(body)]; ok {
+	if member, ok := refusedMembers[where+n.Member(body)]; ok {
 		why = member.why
 	}
 	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // the path does not quote it
@@ -60,9 +60,9 @@ func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
 		"`%s` %s: leave it out; the operator can allow it with `%s`", param, why, word)
 }
 
-// explained are members of the SDKs that no price covers, with the reason, and the values that
+// refusedMembers are members of the SDKs whose cost no price covers: why they are refused, and which values
 // change nothing.
-var explained = map[string]struct {
+var refusedMembers = map[string]struct {
 	why   string
 	isOff func(raw []byte) bool
 }{

@@ -56,9 +56,10 @@ func (i *items) open(element bool) {
 	}
 }
 
-// count adds the item to u if the backend ran a tool, and not the caller in a local environment. A web_search counts only if it was a search,
-// because the vendor bills no other actions, but reports each of them as an item. A container counts
-// once, whatever runs in it, because the vendor bills its session.
+// count adds the item to u if the backend ran a tool. A tool that the caller ran in a local environment does
+// not count. A web_search counts only if it was a search, because the vendor bills no other actions, but
+// reports each of them as an item. A container counts once, whatever runs in it, because the vendor bills its
+// session.
 func (i *items) count(u *uses) {
 	counts := i.tool.n > 0 && !i.local && (!i.other || string(i.tool.bytes()) != "web_search")
 	if counts && i.container != 0 {
