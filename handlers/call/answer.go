@@ -53,7 +53,7 @@ type answer struct {
 	firstByte time.Time
 	lastByte  time.Time
 	lastSent  time.Time     // when the last byte or ping was written to the caller
-	blocked   time.Duration // how long writes to the caller have waited for it to read
+	blocked   time.Duration // how long writes to the caller have blocked since the backend was last awaited
 	received  bool          // the body is not empty
 	bytes     int64         // written to the caller
 

@@ -31,9 +31,13 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		a.firstByte = now
 	}
 	a.received = a.received || len(p) > 0
+	if now.Sub(a.lastByte) >= awaited {
+		a.blocked = 0
+	}
+	began := now
 	if a.callerGone {
 		err = a.readDetached(p)
-		a.recordWrite(now)
+		a.recordWrite(began)
 	} else {
 		a.bytes += int64(len(p))
 		switch {
@@ -44,11 +48,14 @@ func (a *answer) pass(p []byte) (n int, err error) {
 			if err = a.recordIDs(); err != nil {
 				return 0, err
 			}
+			if a.call.owns() {
+				began = time.Now() // to record ids takes a commit
+			}
 			fallthrough
 		default:
 			_, err = a.ResponseWriter.Write(p)
 		}
-		a.recordWrite(now)
+		a.recordWrite(began)
 		if err != nil {
 			a.detachOrCancel() // the meter has read all of p
 			if a.call.detached() {
@@ -82,10 +89,19 @@ func (a *answer) pass(p []byte) (n int, err error) {
 func (a *answer) recordWrite(began time.Time) {
 	a.lastByte = time.Now()
 	a.lastSent = a.lastByte
-	if took := a.lastByte.Sub(began); took >= time.Millisecond {
+	a.noteBlocked(a.lastByte.Sub(began))
+}
+
+// noteBlocked adds the time of a write to the caller to that for which the backend was not read.
+func (a *answer) noteBlocked(took time.Duration) {
+	if took >= time.Millisecond {
 		a.blocked += took
 	}
 }
+
+// awaited is how long the gateway waits for a part of an answer until it is sure that it has read all that
+// the backend has sent before.
+const awaited = 20 * time.Millisecond
 
 func (a *answer) emit(p []byte) error {
 	_, err := a.ResponseWriter.Write(p)

@@ -38,8 +38,13 @@ func (c *call) beginTrip(req *http.Request) (_ *http.Request, trip uint32) {
 		req = req.WithContext(httptrace.WithClientTrace(req.Context(), trace))
 	}
 	gotConn, wrote := trace.GotConn, trace.WroteRequest
+	// Without these headers, net/http takes another connection only if nothing was sent on the one before.
+	again := req.Header["Idempotency-Key"] == nil && req.Header["X-Idempotency-Key"] == nil && d.trips < 32
 	trace.GotConn = func(info httptrace.GotConnInfo) {
 		d.connected.Or(trip)
+		if again {
+			d.written.And(^trip)
+		}
 		if gotConn != nil {
 			gotConn(info)
 		}
@@ -61,16 +66,18 @@ func (c *call) beginTrip(req *http.Request) (_ *http.Request, trip uint32) {
 // endTrip records the end of a trip: an answer, or nil for a failure.
 func (c *call) endTrip(trip uint32, resp *http.Response) {
 	d := &c.delivery
-	if resp == nil {
+	switch {
+	case resp == nil:
 		d.failed.Or(trip)
-		if d.awaited.Load() {
-			c.deliveryEnded()
-		}
+	case resp.StatusCode >= http.StatusMultipleChoices:
+		d.answered = resp.StatusCode
+		d.refused.Or(trip)
+	default:
+		d.answered = resp.StatusCode
 		return
 	}
-	d.answered = resp.StatusCode
-	if resp.StatusCode >= http.StatusMultipleChoices {
-		d.refused.Or(trip)
+	if d.awaited.Load() {
+		c.deliveryEnded()
 	}
 }
 

@@ -61,16 +61,14 @@ func (a *answer) detachOrCancel() {
 		return // the call was cancelled before
 	}
 	c.readAll = a.meter != nil && a.meter.Finished()
-	perUser, all := c.block.app.Limits.DetachedPerUser, c.block.app.Limits.Detached
+	delivering := c.bill.price != nil && !c.submitted && c.delivery.await() // before finishFor: it may end meanwhile
 	finish, shown := a.finishFor()
-	switch {
-	case c.request.Background:
-		perUser, all = math.MaxInt64, math.MaxInt64
-	case shown: // otherwise a user with many detached calls could read a stream and not pay for its hidden reasoning
-		perUser = math.MaxInt64
-	}
-	if finish == 0 && c.bill.price != nil && !c.submitted && c.delivery.await() {
+	if finish == 0 && delivering {
 		a.undecided, finish = true, deliveryTimeout
+	}
+	perUser, all := c.block.app.Limits.DetachedPerUser, c.block.app.Limits.Detached
+	if c.request.Background || a.undecided || shown { // a caller could read a stream and not pay for its hidden reasoning
+		perUser, all = math.MaxInt64, math.MaxInt64
 	}
 	switch {
 	case finish == 0 && a.callerIsBehind():

@@ -215,16 +215,19 @@ func (a *answer) recordIDs() error {
 	found := make([]ownership.Found, len(ids))
 	for i, id := range ids {
 		found[i] = ownership.Found{ID: id.ID, Kind: kindOf[id.Kind]}
-		if c.route.object == nil && found[i].Kind == ownership.Response {
-			a.stored = id.ID
-		}
 	}
 	origin := ownership.Object{User: c.principal.UserID, Key: c.principal.KeyID, Model: c.request.Model, Backend: c.upstream}
 	var err error
 	if c.request.Background && !c.submitted && slices.ContainsFunc(found, func(f ownership.Found) bool { return f.Kind == ownership.Response }) {
 		err = c.submit(origin, found)
 	} else {
-		err = c.runtime.Objects.Record(c.lifetime, origin, c.block.app.ObjectsKept(), found)
+		var fresh []string
+		fresh, err = c.runtime.Objects.Record(c.lifetime, origin, c.block.app.ObjectsKept(), found)
+		for _, f := range found {
+			if c.route.object == nil && f.Kind == ownership.Response && slices.Contains(fresh, f.ID) {
+				a.stored = f.ID
+			}
+		}
 	}
 	if err != nil {
 		c.unrecorded = true
@@ -264,10 +267,12 @@ func (a *answer) forgetObject() {
 // it, and the caller could read text that was not charged.
 func (c *call) forgetUnfinished() {
 	id := c.answer.stored
-	if id == "" || c.finished || c.submitted {
+	if id == "" || c.finished || c.submitted || c.bill.price == nil {
 		return
 	}
-	if err := c.runtime.Objects.Delete(c.lifetime, id); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.lifetime), time.Second) // also when the process exits
+	defer cancel()
+	if err := c.runtime.Objects.Delete(ctx, id); err != nil {
 		c.block.logger.Error("an unfinished response cannot be forgotten", zap.String("request_id", c.id), zap.Error(err))
 	}
 }

@@ -86,10 +86,11 @@ func (w *watch) endWithin(bound time.Duration) {
 	}
 }
 
-// catchUp bounds the time for reading what the backend has sent before the caller disconnected.
+// catchUp bounds the time for reading what the backend has sent before the caller disconnected. It has sent
+// that while writes to the caller blocked.
 func (w *watch) catchUp(a *answer) {
 	w.gap, a.lastByte = catchUpGap, time.Now()
-	w.endBy = a.lastByte.Add(catchUpTimeout)
+	w.endBy = a.lastByte.Add(min(a.blocked+time.Second, catchUpTimeout))
 	w.reset(a.lastByte, catchUpGap)
 }
 
@@ -134,10 +135,11 @@ func (w *watch) check(a *answer) {
 		return
 	}
 	if w.ping > 0 && now.Sub(a.lastSent) >= w.ping && a.intact() {
-		a.lastSent = now
 		if err := a.emit(a.call.route.Dialect.Ping()); err == nil {
 			_ = a.control.Flush()
 		}
+		a.lastSent = now
+		a.noteBlocked(time.Since(now))
 	}
 	next := w.next(a, now)
 	if w.ping > 0 && now.Sub(a.lastSent) >= w.ping {

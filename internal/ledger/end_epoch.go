@@ -27,9 +27,10 @@ func (l *Ledger) EndEpoch(ctx context.Context, epoch int64) error {
 }
 
 // endCalls ends the open calls whose epoch is selected; calls of a lone store have the epoch zero. Each
-// transaction calls check first.
+// transaction calls check first. Those that can be read end although others cannot.
 func (l *Ledger) endCalls(ctx context.Context, selected func(epoch int64) bool, check func(storage.Reader) error) error {
 	var left [][]byte
+	var unread error
 	var kept journal.Retention
 	err := l.store.View(ctx, func(r storage.Reader) (err error) {
 		if kept, err = journal.ReadRetention(r); err != nil { // without it, no settlement can be written
@@ -39,6 +40,7 @@ func (l *Ledger) endCalls(ctx context.Context, selected func(epoch int64) bool, 
 			return err
 		}
 		var bad error
+		left = nil
 		holds := journal.ScanCallHolds(r, "", func(h journal.CallHold) bool {
 			if selected(h.Epoch) {
 				left = append(left, h.StoreKey())
@@ -53,7 +55,8 @@ func (l *Ledger) endCalls(ctx context.Context, selected func(epoch int64) bool, 
 			}
 			return bad == nil
 		})
-		return errors.Join(holds, calls, bad)
+		unread = errors.Join(holds, calls, bad)
+		return nil
 	})
 	for err == nil && len(left) > 0 {
 		n := min(len(left), clearBatch)
@@ -70,7 +73,7 @@ func (l *Ledger) endCalls(ctx context.Context, selected func(epoch int64) bool, 
 		})
 		left = left[n:]
 	}
-	return err
+	return errors.Join(err, unread)
 }
 
 // endCall ends the hold or the open call at a key.

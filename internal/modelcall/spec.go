@@ -137,7 +137,7 @@ func (q *Request) addNotes(body []byte, a *catalog.CallSpec) {
 			}
 		case noteOutputBound:
 			a.FullOutput = true
-			a.Thinking = a.Thinking || strings.Contains(strictjson.PathOf(body, n.Start), "thinking")
+			a.Thinking = a.Thinking || strings.Contains(n.Member(body), "thinking")
 		case noteModalities:
 			for _, raw := range elements(n.Raw(body)) {
 				switch strings.ToLower(unquote(raw)) {
@@ -247,8 +247,7 @@ func toolName(kind string) string {
 // asksForReasoning reports whether one of reasoningMembers, or `reasoning`, asks for output that the text of
 // the answer does not show.
 func asksForReasoning(body []byte, n strictjson.Note) bool {
-	name := strictjson.PathOf(body, n.Start)
-	name = name[strings.LastIndexByte(name, '.')+1:]
+	name := n.Member(body)
 	switch n.Kind {
 	case strictjson.Object:
 		var options struct {

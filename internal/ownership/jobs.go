@@ -204,7 +204,7 @@ func (s *Objects) Submit(ctx context.Context, origin Object, reservation *ledger
 		job.Epoch = s.store.Epoch()
 		origin.Job = &job
 	}
-	made, err := s.record(ctx, origin, kept, ids)
+	_, made, err := s.record(ctx, origin, kept, ids)
 	if err != nil {
 		return nil, err
 	}

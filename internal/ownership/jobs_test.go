@@ -193,7 +193,7 @@ func TestAnObjectHasOneOwnerUntilItsTimeIsOver(t *testing.T) {
 	f := newFixture(t)
 	record := func(who string) {
 		t.Helper()
-		if err := f.Record(t.Context(), Object{User: who}, time.Hour, []Found{{"conv_1", Conversation}}); err != nil {
+		if _, err := f.Record(t.Context(), Object{User: who}, time.Hour, []Found{{"conv_1", Conversation}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -55,17 +55,18 @@ const refreshAfter = 24 * time.Hour
 
 // Record makes the user of origin the owner of the objects with these ids, for kept. The other members
 // of the objects are those of origin. It returns when the records are durable. An object that another
-// user owns keeps its owner; Record logs it. An object of the user is kept longer.
-func (s *Objects) Record(ctx context.Context, origin Object, kept time.Duration, ids []Found) error {
-	_, err := s.record(ctx, origin, kept, ids)
-	return err
+// user owns keeps its owner; Record logs it. An object of the user is kept longer. Record returns the ids
+// that no user owned.
+func (s *Objects) Record(ctx context.Context, origin Object, kept time.Duration, ids []Found) (fresh []string, err error) {
+	fresh, _, err = s.record(ctx, origin, kept, ids)
+	return fresh, err
 }
 
-func (s *Objects) record(ctx context.Context, origin Object, kept time.Duration, ids []Found) (made bool, err error) {
+func (s *Objects) record(ctx context.Context, origin Object, kept time.Duration, ids []Found) (fresh []string, made bool, err error) {
 	until := s.store.Now().Add(kept).Unix()
 	var taken int
 	err = s.store.Update(ctx, func(t storage.Txn) error {
-		taken, made = 0, false
+		taken, made, fresh = 0, false, nil
 		for _, id := range ids {
 			before, err := objects.Get(t, hashOf(id.ID))
 			if err != nil {
@@ -78,6 +79,7 @@ func (s *Objects) record(ctx context.Context, origin Object, kept time.Duration,
 			}
 			switch {
 			case before == nil:
+				fresh = append(fresh, id.ID)
 			case before.User != origin.User && (before.live(s.store.Now()) || before.Job != nil):
 				taken++
 				continue
@@ -100,7 +102,7 @@ func (s *Objects) record(ctx context.Context, origin Object, kept time.Duration,
 		s.log.Warn("a backend has returned ids of objects that belong to another user", zap.Int("ids", taken),
 			zap.String("user_id", origin.User), zap.String("backend", origin.Backend))
 	}
-	return made, err
+	return fresh, made, err
 }
 
 // Delete forgets an object, so that nobody can name it. The record of a job stays until it is settled.

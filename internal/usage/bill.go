@@ -30,7 +30,7 @@ type Rule string
 // The rules of a bill. It is empty for a call that completed normally.
 const (
 	Finish         Rule = "finish"          // the caller disconnected; the call ran on and is charged as complete
-	Cancel         Rule = "cancel"          // the caller disconnected, and the call was cancelled at once
+	Cancel         Rule = "cancel"          // the caller disconnected, and the call was cancelled
 	Unsent         Rule = "unsent"          // the caller disconnected before a backend had the body; the call is free
 	FinishTimeout  Rule = "finish_timeout"  // the caller disconnected, and the call exceeded the bound of finish
 	FinishLimit    Rule = "finish_limit"    // the caller disconnected, and too many calls ran on without a caller

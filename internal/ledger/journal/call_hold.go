@@ -136,20 +136,24 @@ func reserve(t storage.Txn, parts []Leg, sign money.Amount) error {
 	return nil
 }
 
+// maxUnread is how many records that cannot be read a scan passes over.
+const maxUnread = 100
+
 // ScanCallHolds calls fn for the holds of the open calls of a user, or of all users if user is
-// empty, until fn returns false.
+// empty, until fn returns false. It passes over those that cannot be read, and returns an error for them.
 func ScanCallHolds(r storage.Reader, user string, fn func(CallHold) bool) error {
 	lo, hi := storage.Below(CallHoldName)
 	if user != "" {
 		lo, hi = storage.Below(CallHoldName, user)
 	}
-	var bad error
+	var unread []error
 	err := r.Scan(lo, hi, func(key, record []byte) bool {
-		var h CallHold
-		if h, bad = DecodeCallHold(key, record); bad != nil {
-			bad = fmt.Errorf("%q: %w", key, bad)
+		h, err := DecodeCallHold(key, record)
+		if err != nil {
+			unread = append(unread, fmt.Errorf("%q: %w", key, err))
+			return len(unread) < maxUnread
 		}
-		return bad == nil && fn(h)
+		return fn(h)
 	})
-	return errors.Join(err, bad)
+	return errors.Join(append(unread, err)...)
 }
