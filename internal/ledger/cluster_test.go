@@ -26,6 +26,8 @@ type cluster struct {
 	nodes []*clusterNode
 	ids   atomic.Int64
 	err   atomic.Pointer[error] // the first failed verification
+
+	damaged atomic.Bool // the test has damaged a record: nothing is verified
 }
 
 // clusterNode is a node with a ledger.
@@ -37,6 +39,9 @@ type clusterNode struct {
 }
 
 func (c *cluster) verify() {
+	if c.damaged.Load() {
+		return
+	}
 	engine := c.open()
 	err := engine.View(context.Background(), func(r storage.Reader) error {
 		var problems []string

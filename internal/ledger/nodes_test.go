@@ -182,6 +182,29 @@ func TestADeadNodeLeavesNothingHeld(t *testing.T) {
 	})
 }
 
+func TestAHoldThatCannotBeReadDoesNotKeepOthers(t *testing.T) {
+	t.Parallel()
+	onNodes(t, func(t *testing.T, c *cluster) {
+		c.credit("ann", 100)
+		c.reserve(0, ann, 60)
+		time.Sleep(time.Second)
+		damaged := journal.CallHold{User: "aaa", Epoch: c.nodes[0].store.Epoch(), Number: 1} // is read before that of ann
+		change := func(fn func(t storage.Txn, key []byte) error) {
+			if err := c.nodes[1].store.Update(t.Context(), func(t storage.Txn) error { return fn(t, damaged.StoreKey()) }); err != nil {
+				t.Fatal(err)
+			}
+		}
+		c.damaged.Store(true)
+		change(func(t storage.Txn, key []byte) error { return t.Set(key, []byte("x"), time.Time{}) })
+		c.nodes[0].line.Cut(true)
+		time.Sleep(6 * time.Second)
+		c.checkWallet("ann", 100, 0)
+		change(func(t storage.Txn, key []byte) error { return t.Delete(key) })
+		c.damaged.Store(false)
+		time.Sleep(6 * time.Second)
+	})
+}
+
 func TestANodeThatStartsLeavesTheCallsOfOthersOpen(t *testing.T) {
 	t.Parallel()
 	onNodes(t, func(t *testing.T, c *cluster) {
