@@ -74,44 +74,44 @@ var itemTable = tableWithState(slices.Concat(
 	},
 )...)
 
-// wholeItemMembers has the members that can hold the content of an item, by the type of the item. An
-// item with an id needs one of them: otherwise the vendor looks up the stored item. The content of a
-// file search is its results. The row "unknown" is for all other types.
-var wholeItemMembers = map[string][]string{
-	"message":               {"content"},
-	"reasoning":             {"encrypted_content"},
-	"compaction":            {"encrypted_content"},
-	"image_generation_call": {"result"},
-	"file_search_call":      {"results"},
-	"web_search_call":       {"action"},
-	"computer_call":         {"action", "actions"},
-	"local_shell_call":      {"action"},
-	"shell_call":            {"action"},
-	"apply_patch_call":      {"operation"},
-	"code_interpreter_call": {"code"},
-	"program":               {"code"},
-	"mcp_approval_response": {"approve"},
-	"computer_call_output":  {"output"},
-	"unknown":               {"content", "arguments", "output", "input", "action", "code", "tools", "operation", "approve"},
-}
-
-// emptyItemMembers has the same members of items whose content may be empty: a call without arguments, a
-// tool that returned nothing, an empty list of tools. The types of OpenAI's SDK require these members.
-var emptyItemMembers = map[string][]string{
-	"function_call":           {"arguments"},
-	"mcp_call":                {"arguments"},
-	"mcp_approval_request":    {"arguments"},
-	"tool_search_call":        {"arguments"},
-	"custom_tool_call":        {"input"},
-	"mcp_list_tools":          {"tools"},
-	"tool_search_output":      {"tools"},
-	"additional_tools":        {"tools"},
-	"function_call_output":    {"output"},
-	"custom_tool_call_output": {"output"},
-	"local_shell_call_output": {"output"},
-	"shell_call_output":       {"output"},
-	"program_output":          {"result"},
-	"apply_patch_call_output": {"status"}, // output is optional
+// itemContent has, by the type of an item, the members that can hold its content, and whether that may be
+// empty: a call without arguments, a tool that returned nothing. Then OpenAI's SDK requires the member. An
+// item with an id needs one of the members: otherwise the vendor looks up the stored item. The content of a
+// file search is its results; an apply_patch_call_output may lack its output, and has a status. The row
+// "unknown" is for all other types.
+var itemContent = map[string]struct {
+	mayBeEmpty bool
+	members    []string
+}{
+	"message":                 {false, []string{"content"}},
+	"reasoning":               {false, []string{"encrypted_content"}},
+	"compaction":              {false, []string{"encrypted_content"}},
+	"image_generation_call":   {false, []string{"result"}},
+	"file_search_call":        {false, []string{"results"}},
+	"web_search_call":         {false, []string{"action"}},
+	"computer_call":           {false, []string{"action", "actions"}},
+	"local_shell_call":        {false, []string{"action"}},
+	"shell_call":              {false, []string{"action"}},
+	"apply_patch_call":        {false, []string{"operation"}},
+	"code_interpreter_call":   {false, []string{"code"}},
+	"program":                 {false, []string{"code"}},
+	"mcp_approval_response":   {false, []string{"approve"}},
+	"computer_call_output":    {false, []string{"output"}},
+	"unknown":                 {false, []string{"content", "arguments", "output", "input", "action", "code", "tools", "operation", "approve"}},
+	"function_call":           {true, []string{"arguments"}},
+	"mcp_call":                {true, []string{"arguments"}},
+	"mcp_approval_request":    {true, []string{"arguments"}},
+	"tool_search_call":        {true, []string{"arguments"}},
+	"custom_tool_call":        {true, []string{"input"}},
+	"mcp_list_tools":          {true, []string{"tools"}},
+	"tool_search_output":      {true, []string{"tools"}},
+	"additional_tools":        {true, []string{"tools"}},
+	"function_call_output":    {true, []string{"output"}},
+	"custom_tool_call_output": {true, []string{"output"}},
+	"local_shell_call_output": {true, []string{"output"}},
+	"shell_call_output":       {true, []string{"output"}},
+	"program_output":          {true, []string{"result"}},
+	"apply_patch_call_output": {true, []string{"status"}},
 }
 
 // isWholeItem reports whether the item with the id n has its content. Otherwise the id names an item
@@ -121,20 +121,18 @@ func isWholeItem(body []byte, n strictjson.Note) bool {
 	if json.NewDecoder(bytes.NewReader(body[n.Object:])).Decode(&item) != nil {
 		return false
 	}
-	given := func(name string) bool { return len(item[name]) > 0 && string(item[name]) != "null" }
-	has := func(name string) bool { return given(name) && !isBlank(item[name]) }
-	if !has("type") {
-		return has("role") && has("content")
+	has := func(name string, mayBeEmpty bool) bool {
+		value := item[name]
+		return len(value) > 0 && string(value) != "null" && (mayBeEmpty || !isBlank(value))
 	}
-	kind := unquote(item["type"])
-	if members, ok := emptyItemMembers[kind]; ok {
-		return slices.ContainsFunc(members, given)
+	if !has("type", false) {
+		return has("role", false) && has("content", false)
 	}
-	members, ok := wholeItemMembers[kind]
-	if !ok {
-		members = wholeItemMembers["unknown"]
+	content, known := itemContent[unquote(item["type"])]
+	if !known {
+		content = itemContent["unknown"]
 	}
-	return slices.ContainsFunc(members, has)
+	return slices.ContainsFunc(content.members, func(name string) bool { return has(name, content.mayBeEmpty) })
 }
 
 // isBlank reports whether a value is an empty string or an empty array.

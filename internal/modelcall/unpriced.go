@@ -1,6 +1,7 @@
 package modelcall
 
 import (
+	"cmp"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -40,19 +41,17 @@ func (q *Request) RefuseUnpriced(body []byte, passes map[string]bool) *fault.Fau
 		if !ok || isFalse(body, n.Value) || passes[where+n.Member(body)] {
 			continue
 		}
-		if member, ok := refusedMembers[where+n.Member(body)]; !ok || !member.isOff(n.Raw(body)) {
-			return unpricedMember(body, n, where)
+		refused, known := refusedMembers[where+n.Member(body)]
+		if !known || !refused.isOff(n.Raw(body)) {
+			return unpricedMember(body, n, where, cmp.Or(refused.why, "is not known to the gateway and may change the price"))
 		}
 	}
 	return nil
 }
 
-// unpricedMember returns the refusal of a member whose effect on the price is unknown.
-func unpricedMember(body []byte, n strictjson.Note, where string) *fault.Fault {
-	param, word, why := strictjson.PathOf(body, n.Start), passMember, "is not known to the gateway and may change the price"
-	if member, ok := refusedMembers[where+n.Member(body)]; ok {
-		why = member.why
-	}
+// unpricedMember returns the refusal of a member whose effect on the price is unknown, with the reason.
+func unpricedMember(body []byte, n strictjson.Note, where, why string) *fault.Fault {
+	param, word := strictjson.PathOf(body, n.Start), passMember
 	if name := n.Member(body); param == name || strings.HasSuffix(param, "."+name) { // the path does not quote it
 		word += " " + where + name
 	}
