@@ -133,3 +133,29 @@ func object(value any) map[string]any {
 
 // sorted returns the keys of o in order.
 func sorted(o map[string]any) []string { return slices.Sorted(maps.Keys(o)) }
+
+// completeReasoning sets missing prices of reasoning. If the list says that the model reasons and has no
+// price of it, the price of output is used, so that a call whose caller disconnects continues until its
+// reasoning is reported. If the list has one, blocks whose output costs more use their price of output.
+func (e *entry) completeReasoning(value any) {
+	p := &e.price
+	listed := p.Reasoning
+	if listed == nil && value != true {
+		return
+	}
+	complete := func(t *catalog.TokenPrices) {
+		if t.Output != nil && t.Reasoning == nil && (listed == nil || *t.Output > *listed) {
+			t.Reasoning = t.Output
+		}
+	}
+	complete(&p.TokenPrices)
+	for i := range p.Above {
+		complete(&p.Above[i].TokenPrices)
+	}
+	for i := range p.Tier {
+		complete(&p.Tier[i].TokenPrices)
+		for j := range p.Tier[i].Above {
+			complete(&p.Tier[i].Above[j].TokenPrices)
+		}
+	}
+}
