@@ -31,15 +31,15 @@ func (a *answer) pass(p []byte) (n int, err error) {
 		a.firstByte = now
 	}
 	a.received = a.received || len(p) > 0
-	if now.Sub(a.lastByte) >= awaited {
-		a.blocked = 0
-	}
-	began := now
 	if a.callerGone {
 		err = a.readDetached(p)
-		a.recordWrite(began)
+		a.lastByte = time.Now()
 	} else {
 		a.bytes += int64(len(p))
+		if now.Sub(a.lastByte) >= awaited {
+			a.blocked = 0
+		}
+		began := now
 		switch {
 		case a.trim != nil:
 			_, err = a.trim.Write(p) // also writes to the meter

@@ -67,7 +67,7 @@ func (a *answer) detachOrCancel() {
 		a.undecided, finish = true, deliveryTimeout
 	}
 	perUser, all := c.block.app.Limits.DetachedPerUser, c.block.app.Limits.Detached
-	if c.request.Background || a.undecided || shown { // a caller could read a stream and not pay for its hidden reasoning
+	if c.request.Background || a.undecided || shown { // a cancellation would make these too cheap
 		perUser, all = math.MaxInt64, math.MaxInt64
 	}
 	switch {
@@ -155,8 +155,7 @@ func (a *answer) sent() bool {
 }
 
 // detached reports whether the call continues after its caller has disconnected: to its end, or while the
-// rest of its answer is read. The mutex is
-// held, or the answer has ended.
+// rest of its answer is read. The mutex is held, or the answer has ended.
 func (c *call) detached() bool { return c.stopExit != nil }
 
 // readDetached reads usage from p, a part of the answer that arrives after the caller

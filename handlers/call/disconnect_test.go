@@ -75,22 +75,11 @@ func (d disconnect) call(t *testing.T, g *gatetest.Gate, path, key, model, more 
 			}
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	transport := &http.Transport{Protocols: new(http.Protocols)}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	t.Cleanup(transport.CloseIdleConnections)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(path), strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(headersFor(path, key)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		req.Header.Set(name, value)
-	}
+	send, cancel := overH2(t, g, new(http.Transport), path, key, body)
 	answered := make(chan *http.Response, 1)
 	go func() {
 		defer close(answered)
-		if resp, err := transport.RoundTrip(req); err == nil {
+		if resp, err := send(); err == nil {
 			answered <- resp
 		}
 	}()
@@ -102,6 +91,24 @@ func (d disconnect) call(t *testing.T, g *gatetest.Gate, path, key, model, more 
 		t.Cleanup(func() { resp.Body.Close() })
 		readUntil(t, resp.Body, until)
 	}, cancel
+}
+
+// overH2 prepares a call over HTTP/2 by a transport. It returns functions that send and cancel it.
+func overH2(t *testing.T, g *gatetest.Gate, transport *http.Transport, path, key, body string) (send func() (*http.Response, error), cancel func()) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	transport.Protocols = new(http.Protocols)
+	transport.Protocols.SetUnencryptedHTTP2(true)
+	t.Cleanup(transport.CloseIdleConnections)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(path), strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(headersFor(path, key)) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
+		req.Header.Set(name, value)
+	}
+	return func() (*http.Response, error) { return transport.RoundTrip(req) }, cancel
 }
 
 func readUntil(t *testing.T, r io.Reader, until string) {

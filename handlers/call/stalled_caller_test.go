@@ -1,7 +1,6 @@
 package call_test
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -15,19 +14,8 @@ import (
 // disconnects when leave is called.
 func stalledCaller(t *testing.T, g *gatetest.Gate, path, key, body string) (leave func()) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	transport := &http.Transport{Protocols: new(http.Protocols), HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 16 << 10}}
-	transport.Protocols.SetUnencryptedHTTP2(true)
-	t.Cleanup(transport.CloseIdleConnections)
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, g.URL(path), strings.NewReader(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for line := range strings.Lines(headersFor(path, key)) {
-		name, value, _ := strings.Cut(strings.TrimSpace(line), ": ")
-		req.Header.Set(name, value)
-	}
-	resp, err := transport.RoundTrip(req)
+	send, cancel := overH2(t, g, &http.Transport{HTTP2: &http.HTTP2Config{MaxReceiveBufferPerStream: 16 << 10}}, path, key, body)
+	resp, err := send()
 	if err != nil {
 		t.Fatal(err)
 	}
