@@ -136,7 +136,13 @@ func TestAnEndedEpochCommitsNothing(t *testing.T) {
 	server := postgrestest.Start(t)
 	dsn := server.Database()
 	n := joined(t, dsn, "fence")
-	server.Query(dsn, `delete from fence.kv where position('node/fence'::bytea in key) = 1`)
+	// The end takes the write lock, as that by another node does, so that it falls between two batches.
+	err := opened(t, newOpener(t, dsn, "fence")).Update(t.Context(), func(txn storage.Txn) error {
+		return txn.Delete(storage.Key("node", "fence", n.Epoch()))
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	if err := n.Update(t.Context(), increment("n")); !errors.Is(err, storage.ErrFenced) {
 		t.Errorf("an update of an ended epoch gets %v, want ErrFenced", err)
 	}
