@@ -165,6 +165,9 @@ func (c *call) checkAndReserve(ctx context.Context) (f *fault.Fault) {
 	if f = c.parse(); f != nil {
 		return f
 	}
+	if f = c.nameModel(); f != nil {
+		return f
+	}
 	if f = c.resolveAliases(); f != nil {
 		return f
 	}

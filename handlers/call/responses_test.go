@@ -40,6 +40,9 @@ const responsePrices = `
 	price checked* {
 		request 0.25
 	}
+	price omni-moderation-latest {
+		request 0.125
+	}
 `
 
 // responseEvent returns an event of a stream of responses.
@@ -257,6 +260,14 @@ func TestEmbeddingsAreChargedByTheirInput(t *testing.T) {
 	got := respond(t, g, "/v1/moderations", key.Secret, `{"model":"checked","input":[{"type":"text","text":"hello"}]}`)
 	if line := g.CallLine(t, got.RequestID()); line.Text("cost") != "0.25" {
 		t.Errorf("a moderation is answered %s; the log line is %v", got.Body, line)
+	}
+	g.Backend.On("omni-moderation-latest", gatetest.JSON(http.StatusOK, `{"id":"modr-2","results":[{"flagged":false}]}`))
+	got = respond(t, g, "/v1/moderations", key.Secret, ` {"input":"hello"}`)
+	if line := g.CallLine(t, got.RequestID()); got.Status != http.StatusOK || line.Text("model") != "omni-moderation-latest" || line.Text("cost") != "0.125" {
+		t.Errorf("a moderation without a model is answered %d %s; the log line is %v", got.Status, got.Body, line)
+	}
+	if seen := g.Backend.Seen("omni-moderation-latest"); len(seen) != 1 || string(seen[0].Body) != ` {"model":"omni-moderation-latest","input":"hello"}` {
+		t.Errorf("the backend of a moderation without a model has received %v", seen)
 	}
 	got = respond(t, g, embeddings, key.Secret, `{"model":"embed-long","input":[`+strings.TrimSuffix(strings.Repeat("1,", 101), ",")+`]}`)
 	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "`input`: 101 tokens are more than this model reads; allowed: 100") {

@@ -5,6 +5,16 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/modelcall"
 )
 
+// nameModel writes the default model of the route into a body that has none.
+func (c *call) nameModel() *fault.Fault {
+	edit, ok := c.request.NameModel()
+	if !ok {
+		return nil
+	}
+	c.body.edit(edit)
+	return c.reparse()
+}
+
 // resolveAliases replaces the aliases in the body by the models that they stand for. Only the bytes
 // of these names change. From then on the call is a call of the model.
 func (c *call) resolveAliases() *fault.Fault {

@@ -80,6 +80,17 @@ func (q *Request) Rename(body []byte, target func(model string) string) (edits [
 	return edits
 }
 
+// NameModel returns the edit that writes the default model of the route into a body that has none, so
+// that the backend answers with the model that is priced. It returns false if the body needs no edit.
+// After the edit, the body must be parsed again.
+func (q *Request) NameModel() (Edit, bool) {
+	if q.schema.defaultModel == "" || q.values[slotModel].Kind != 0 {
+		return Edit{}, false
+	}
+	at := q.values[0].Start + 1
+	return Edit{at, at, `"model":` + quote(q.schema.defaultModel) + `,`}, true
+}
+
 // RenameModel returns the edit that replaces the model of the call by another one.
 func (q *Request) RenameModel(model string) Edit {
 	return Edit{q.values[slotModel].Start, q.values[slotModel].End, quote(model)}

@@ -51,7 +51,7 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	}
 	q.Model = q.values[slotModel].Text(body)
 	q.Stream = q.values[slotStream].Bool(body)
-	if !s.noModel {
+	if !s.noModel && (s.defaultModel == "" || q.values[slotModel].Kind != 0) {
 		if f := catalog.CheckName("model", q.Model); f != nil {
 			return f
 		}

@@ -24,6 +24,8 @@ type Schema struct {
 
 	noModel bool // the body names no model
 
+	defaultModel string // of a body that has no model; empty: the body must have one
+
 	ownable bool // with `state own`, the body may name stored objects of the user
 
 	maxTokens string // the member that bounds the output; empty: max_tokens
@@ -39,7 +41,7 @@ var (
 	Chat        = &Schema{members: chatMembers, AsksUsage: true}
 	Responses   = &Schema{members: responsesMembers, ownable: true, maxTokens: "max_output_tokens"}
 	Embeddings  = &Schema{members: embeddingsMembers, prompt: "input"}
-	Moderations = &Schema{members: moderationsMembers}
+	Moderations = &Schema{members: moderationsMembers, defaultModel: "omni-moderation-latest"} // as the vendor documents
 	Rerank      = &Schema{members: rerankMembers}
 
 	// NoBody is for routes of objects without a body, ItemList for those with items or metadata.
