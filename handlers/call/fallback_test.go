@@ -34,7 +34,7 @@ const fallbackPrices = `
 	}
 	alias backup second
 	limits {
-		first_byte 300ms
+		first_byte 2s
 	}
 `
 

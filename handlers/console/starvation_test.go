@@ -37,9 +37,11 @@ const notified = `
 	media off
 `
 
-// The headers of a notice with an invalid signature. Checking it needs the body.
-var forged = fmt.Sprintf("Webhook-Id: msg_1\nWebhook-Timestamp: %d\nWebhook-Signature: v1,%s\n",
-	time.Now().Unix(), base64.StdEncoding.EncodeToString(make([]byte, 32)))
+// forgedHeaders returns the headers of a notice of now with an invalid signature. Checking it needs the body.
+func forgedHeaders(g *gatetest.Gate) string {
+	return fmt.Sprintf("Webhook-Id: msg_1\nWebhook-Timestamp: %d\nWebhook-Signature: v1,%s\n",
+		g.Now().Unix(), base64.StdEncoding.EncodeToString(make([]byte, 32)))
+}
 
 // attacked starts a gate with every route to which unauthenticated callers can send bodies,
 // and a user who logs in.
@@ -105,6 +107,7 @@ func served(t *testing.T, g *gatetest.Gate, during string) {
 
 func TestANoticeThatCannotBeProvedIsRefusedUnread(t *testing.T) {
 	g := attacked(t)
+	forged := forgedHeaders(g)
 	for name, c := range map[string]struct {
 		path, headers string
 		status        int
@@ -125,6 +128,7 @@ func TestANoticeThatCannotBeProvedIsRefusedUnread(t *testing.T) {
 
 func TestSlowNoticesShutOutNoLogInsAndNoWebhooks(t *testing.T) {
 	g := attacked(t)
+	forged := forgedHeaders(g)
 	occupy(t, g, "/v1/notices/proved", forged, 0, 2, 20, 1<<20)
 	served(t, g, "beside notices of two addresses")
 	fill(t, g, &gatetest.Runtime(t).Bodies.Notices, caddymodule.NoticeBodies, "/v1/notices/proved", forged, 1<<20)
