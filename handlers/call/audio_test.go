@@ -1,6 +1,7 @@
 package call_test
 
 import (
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -62,6 +63,46 @@ func TestRecordingsAreChargedBySecondsOrTokens(t *testing.T) {
 		if got := sendForm(t, g, c.path, key.Secret, c.form); got.Status/100 != 4 || !strings.Contains(got.Body, `"param":"`+c.param+`"`) || !strings.Contains(got.Body, c.want) {
 			t.Errorf("%d %s, want %s", got.Status, got.Body, c.want)
 		}
+	}
+	g.Verify(t)
+}
+
+// TestStreamsOfAudioInAnotherDialectAreCharged has the streams of servers that answer with the dialect of
+// OpenAI's other routes, such as vLLM.
+func TestStreamsOfAudioInAnotherDialectAreCharged(t *testing.T) {
+	g, key := mediaCalls(t)
+	const (
+		chunk = `data: {"object":"transcription.chunk","choices":[{"index":0,"delta":{"content":"hi"}}]}` + "\n\n"
+		other = `data: {"kind":"part","said":"hi"}` + "\n\n"
+		audio = `data: {"type":"audio.delta","delta":"QUJD"}` + "\n\n"
+		done  = "data: [DONE]\n\n"
+		fails = `data: {"error":{"message":"no"}}` + "\n\n"
+	)
+	recording, flat := formOf("stream=true", "file@"+wav(20000), "model=whisper-MODEL"), formOf("stream=true", "file@mp3", "model=flat-MODEL")
+	spoken := `{"model":"tts-MODEL","input":"12345678","voice":"v","stream_format":"sse"}`
+	for i, c := range []struct{ path, body, stream, ended, basis, cost string }{
+		{transcriptions, recording, chunk + done, "complete", "reported", "0.0003"},
+		{translations, recording, chunk + done, "complete", "reported", "0.0003"},
+		{transcriptions, recording, other + done, "complete", "reported", "0.0003"},
+		{transcriptions, recording, chunk, "upstream_error", "reported", "0.0003"},
+		{transcriptions, recording, other, "upstream_error", "reported", "0.0003"},
+		{transcriptions, recording, fails, "upstream_error", "none", "0.00"},
+		{transcriptions, flat, chunk + done, "complete", "reported", "0.25"},
+		{speech, spoken, audio + done, "complete", "reported", "0.00012"},
+		{speech, spoken, audio, "upstream_error", "reported", "0.00012"},
+	} {
+		model := fmt.Sprint(i)
+		for _, name := range []string{"whisper-", "flat-", "tts-"} {
+			g.Backend.On(name+model, gatetest.Stream(c.stream))
+		}
+		body := strings.ReplaceAll(c.body, "MODEL", model)
+		got := gatetest.Answer{}
+		if c.path == speech {
+			got = g.Do(t, http.MethodPost, c.path, headersFor(c.path, key.Secret), body)
+		} else {
+			got = sendForm(t, g, c.path, key.Secret, body)
+		}
+		wantMedia(t, g, got, strings.TrimPrefix(c.path, "/v1/audio/"), c.ended, c.basis, c.cost)
 	}
 	g.Verify(t)
 }

@@ -103,6 +103,8 @@ func (p place) answerMember(name []byte) place {
 			return mediaData
 		case "duration":
 			return recordedSeconds
+		case "choices": // some servers stream the text of a recording in chunks of a completion
+			return choice
 		}
 		return documentMember(name)
 	case responseBody:

@@ -165,19 +165,24 @@ func (r *Reader) Media() (speech, images int64) {
 // Began reports whether content was delivered: in a stream an event with content, otherwise
 // any byte of a body that is not an error. A message_start, a ping, an empty block of text
 // or of a thought, and a chunk with only the role are not content; the name of a tool is.
-// A byte that cannot be read counts as content.
+// A byte that cannot be read counts as content, and so does an event of a recording's text or of
+// speech in an unknown dialect.
 func (r *Reader) Began() bool {
-	d := &r.events.document
+	d, f := &r.events.document, r.format()
 	if r.unreadBytes || d.delivered.any() || d.hasPicture() {
 		return true
 	}
-	return !r.stream && d.state != atStart && !d.failed
+	if r.stream {
+		return (f.Form == SpeechForm || f.Form == TranscriptForm) && r.Foreign()
+	}
+	return d.state != atStart && !d.failed
 }
 
-// Foreign reports whether the answer to a completions call is a stream in another dialect.
-// Only its data lines can be read, so it is unknown what it delivered.
+// Foreign reports whether the answer is a stream in another dialect than that of its route. Only its
+// data lines can be read, so it is unknown what it delivered.
 func (r *Reader) Foreign() bool {
-	return r.format().chunks && r.stream && r.events.foreignData && !r.events.failed
+	f, e := r.format(), &r.events
+	return r.stream && e.foreignData && !e.failed && (f.chunks || f.Form != TextForm || e.done && !e.stopped)
 }
 
 // Page reports whether the answer is an HTML page, such as that of a proxy whose backend
