@@ -147,6 +147,16 @@ func (a *answer) classify(header http.Header) {
 func (a *answer) measure(header http.Header) {
 	c := a.call
 	a.meter = usage.New(c.route.answer, a.stream, header.Get("Content-Encoding"))
+	switch {
+	case c.reading != nil:
+		before := c.reading.Before()
+		if before.Event == 0 && !c.continues {
+			before.Bytes = 0
+		}
+		a.meter.Continues(before.Bytes, before.Event)
+	case c.request.Background:
+		a.meter.Continues(0, 0)
+	}
 	if c.collects() {
 		o := c.route.object
 		if o == nil {

@@ -100,7 +100,7 @@ func (b *block) resultOf(r *ownership.Running, meter *usage.Reader) (result owne
 		if status == "cancelled" {
 			done.Ended, done.Rule = usage.ClientGone, usage.Cancel
 		}
-		outcome.DeliveredBytes = max(outcome.DeliveredBytes, r.Delivered())
+		outcome.DeliveredBytes = max(outcome.DeliveredBytes, r.Delivered().Bytes)
 		outcome.Ended, outcome.Finished, outcome.Began = done.Ended, report.Input || report.Output, outcome.DeliveredBytes > 0
 		report.Tokens, done.Usage = outcome.Bill()
 	default:

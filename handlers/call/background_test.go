@@ -149,6 +149,13 @@ func TestABackgroundResponseThatIsEndedEarlyIsChargedWhatWasRead(t *testing.T) {
 		{"the end of a stream", func(t *testing.T, g *gatetest.Gate, headers string) {
 			readEvents(t, g, "GET", path+"?stream=true&starting_after=16", headers, "", 31)
 		}, "cancelled", "0.000000506"},
+		{"a stream in parts that overlap", func(t *testing.T, g *gatetest.Gate, headers string) {
+			readEvents(t, g, "GET", path+"?stream=true", headers, "", 20)
+			readEvents(t, g, "GET", path+"?stream=true&starting_after=16", headers, "", 24)
+			readEvents(t, g, "GET", path+"?stream=true&starting_after=24", headers, "", 31)
+			readEvents(t, g, "GET", path+"?stream=true&starting_after=3", headers, "", 31)
+			readEvents(t, g, "GET", path+"?stream=true&starting_after=0", headers, "", 31)
+		}, "cancelled", "0.000001006"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			v := newRunner(t)

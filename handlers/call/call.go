@@ -56,7 +56,7 @@ type call struct {
 	submitted  bool               // a background response was submitted
 	job        *ownership.Running // that settles it
 	reading    *ownership.Reading // of a background response
-	readBefore int64              // bytes of its text that the caller had read before this call
+	continues  bool               // the call reads from the middle of its text on
 	background string             // of the log line: submitted or settled
 	unrecorded bool               // an id could not be recorded, so the answer was not passed on
 

@@ -126,8 +126,8 @@ func (c *call) gateObject(w http.ResponseWriter, r *http.Request) (f *fault.Faul
 	}
 	if c.route.object.stream { // reads a response, which may run in the background
 		c.reading = c.runtime.Objects.Reading(c.pin)
-		if c.reading != nil && r.URL.Query().Get("starting_after") != "" {
-			c.readBefore = c.reading.Delivered()
+		if c.reading != nil {
+			c.continues = r.URL.Query().Has("starting_after")
 		}
 	}
 	if c.route.object.delete && c.pin.Kind == ownership.Response && !c.runtime.Objects.PollNow(r.Context(), c.pin.ID, c.runtime.PollBackground) {
@@ -239,11 +239,16 @@ func (a *answer) recordIDs() error {
 // countDelivered counts how much of the text of a background response the caller has read. There is a
 // meter, and the mutex of the answer is held.
 func (a *answer) countDelivered() {
-	switch c := a.call; {
-	case c.reading != nil:
-		c.reading.Deliver(c.lifetime, c.readBefore+a.meter.TextBytes())
-	case c.job != nil:
-		c.job.Deliver(a.meter.TextBytes())
+	c := a.call
+	if c.reading == nil && c.job == nil {
+		return
+	}
+	var p ownership.Progress
+	p.Bytes, p.Event = a.meter.Through()
+	if c.reading != nil {
+		c.reading.Deliver(c.lifetime, p)
+	} else {
+		c.job.Deliver(p)
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 type Running struct {
 	Object      Object // as it was recorded
 	reservation *ledger.Reservation
-	delivered   atomic.Int64
+	delivered   atomic.Pointer[Progress] // nil: nothing
 
 	mu       sync.Mutex // held while the job is polled or settled
 	attached bool       // the call that submitted it still runs
@@ -219,15 +219,22 @@ func (s *Objects) Submit(ctx context.Context, origin Object, reservation *ledger
 	return r, nil
 }
 
-// Deliver records that the caller has read the first n bytes of the text of the response.
-func (r *Running) Deliver(n int64) {
-	for before := r.delivered.Load(); n > before && !r.delivered.CompareAndSwap(before, n); {
-		before = r.delivered.Load()
+// Deliver records how far the caller has read the text of the response.
+func (r *Running) Deliver(p Progress) {
+	for before := r.delivered.Load(); before == nil || p.Bytes > before.Bytes; before = r.delivered.Load() {
+		if r.delivered.CompareAndSwap(before, &p) {
+			return
+		}
 	}
 }
 
-// Delivered returns how many bytes of the text the caller has read. A restart forgets them.
-func (r *Running) Delivered() int64 { return r.delivered.Load() }
+// Delivered returns how far the caller has read the text. A restart forgets it.
+func (r *Running) Delivered() Progress {
+	if p := r.delivered.Load(); p != nil {
+		return *p
+	}
+	return Progress{}
+}
 
 // Job returns the job of a response, or nil if it has none that is unsettled.
 func (s *Objects) Job(id string) *Running {

@@ -9,6 +9,12 @@ import (
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
+// Progress is how far a user has read the text of a background response.
+type Progress struct {
+	Bytes int64 `json:"bytes"`           // from the start of the text
+	Event int64 `json:"event,omitempty"` // number of the event with the last of them; zero: unknown
+}
+
 // Reading is a call that reads the text of a background response whose job is not settled. A job that
 // ends without a usage report is charged what was read. If another node polls the job, the reading
 // records it in the store. Its methods must not be called concurrently.
@@ -16,8 +22,8 @@ type Reading struct {
 	objects  *Objects
 	job      *Running // nil: another node polls it
 	id       string
-	read     int64 // bytes of the text
-	recorded int64 // of these, in the store
+	read     Progress
+	recorded int64 // bytes of it, in the store
 	at       time.Time
 }
 
@@ -31,21 +37,23 @@ func (s *Objects) Reading(o *Object) *Reading {
 	case job != nil:
 		return &Reading{objects: s, job: job, id: o.ID, read: job.Delivered()}
 	case o.Job != nil:
-		return &Reading{objects: s, id: o.ID, read: o.Job.Read, recorded: o.Job.Read}
+		return &Reading{objects: s, id: o.ID, read: o.Job.Read, recorded: o.Job.Read.Bytes}
 	}
 	return nil
 }
 
-// Delivered returns how many bytes of the text were read, by earlier calls, too.
-func (r *Reading) Delivered() int64 { return r.read }
+// Before returns how far earlier calls have read.
+func (r *Reading) Before() Progress { return r.read }
 
-// Deliver says that the caller has read the first n bytes of the text.
-func (r *Reading) Deliver(ctx context.Context, n int64) {
+// Deliver says how far the caller has read.
+func (r *Reading) Deliver(ctx context.Context, p Progress) {
 	if r.job != nil {
-		r.job.Deliver(n)
+		r.job.Deliver(p)
 		return
 	}
-	r.read = max(r.read, n)
+	if p.Bytes > r.read.Bytes {
+		r.read = p
+	}
 	if now := r.objects.store.Now(); now.Sub(r.at) >= recordInterval {
 		r.at = now
 		r.record(ctx)
@@ -61,18 +69,18 @@ func (r *Reading) End(ctx context.Context) {
 
 // record queues the record of what was read. It does not wait for the store.
 func (r *Reading) record(ctx context.Context) {
-	if r.read == r.recorded {
+	if r.read.Bytes == r.recorded {
 		return
 	}
-	n := r.read
-	r.recorded = n
+	read := r.read
+	r.recorded = read.Bytes
 	err := r.objects.store.Post(ctx, func(t storage.Txn) error {
 		before, err := objects.Get(t, hashOf(r.id))
-		if err != nil || before == nil || before.Job == nil || before.Job.Read >= n {
+		if err != nil || before == nil || before.Job == nil || before.Job.Read.Bytes >= read.Bytes {
 			return err
 		}
 		after, job := *before, *before.Job
-		job.Read = n
+		job.Read = read
 		after.Job = &job
 		return objects.Put(t, before, &after)
 	}, func(err error) {

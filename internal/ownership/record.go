@@ -52,7 +52,7 @@ type Job struct {
 	Amount money.Amount    `json:"amount"`          // reserved
 	Facts  json.RawMessage `json:"facts"`           // from which its cost is calculated
 	Epoch  int64           `json:"epoch,omitempty"` // of the node that polls it; zero: the store is not shared
-	Read   int64           `json:"read,omitempty"`  // bytes of the text that the user has read at other nodes
+	Read   Progress        `json:"read,omitzero"`   // what the user has read at other nodes
 }
 
 // objects is the table of objects. A record is found by the hash of its id, because an id is text of

@@ -58,6 +58,8 @@ func (p place) answerMember(name []byte) place {
 			return toolReport
 		case "id":
 			return objectID
+		case "sequence_number":
+			return sequenceNumber
 		case "status":
 			return responseStatus
 		case "conversation":

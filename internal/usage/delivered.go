@@ -48,3 +48,15 @@ func (d *delivered) any() bool {
 func (d *delivered) shown() bool { return d.bytes() > d.names || d.media() }
 
 func (d *delivered) media() bool { return d.speech > 0 || d.images > 0 }
+
+// earlier is what a caller has read in earlier streams of the same text. Vendors number the events of
+// a response, so a text that comes again is known by its event.
+type earlier struct {
+	bytes    int64 // of the text
+	through  int64 // the number of the event with the last of them
+	event    int64 // the highest number in this stream
+	repeated int64 // bytes of text in this stream that had come before
+}
+
+// repeats reports whether the current event came in an earlier stream.
+func (e *earlier) repeats() bool { return e.through > 0 && e.event <= e.through }

@@ -35,8 +35,9 @@ type document struct {
 	media     *mediaAnswer // nil: the answer is text
 	ids       *objectIDs   // nil: the ids of objects are not collected
 	choices   choices
-	failed    bool // an error was read
-	stopped   bool // a message_stop, or the whole last event of a response, was read
+	earlier   *earlier // nil: nobody asks how far the caller has read
+	failed    bool     // an error was read
+	stopped   bool     // a message_stop, or the whole last event of a response, was read
 }
 
 // maxDepth bounds the depth to which the table of places is followed.
@@ -107,6 +108,9 @@ func (d *document) endEvent() {
 		d.countItem(&d.report.items.ended)
 	}
 	d.delivered.endEvent(d.seen&seenItemDone != 0)
+	if e := d.earlier; e != nil && e.repeats() {
+		e.repeated = d.delivered.textBytes() + d.delivered.names
+	}
 	d.stopped = d.stopped || d.ended()
 	if d.media != nil {
 		*d.media = d.mediaSoFar()

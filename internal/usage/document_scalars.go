@@ -46,6 +46,10 @@ func (d *document) storeNumber(n int64) {
 		if d.media != nil { // of an answer of text, it has no meaning
 			d.media.seconds = n
 		}
+	case d.place == sequenceNumber:
+		if d.earlier != nil {
+			d.earlier.event = max(d.earlier.event, n)
+		}
 	case d.place == choiceIndex:
 		d.choice.index = int32(min(n, math.MaxInt32))
 	}

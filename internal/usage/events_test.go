@@ -185,7 +185,7 @@ func TestDeepNestingIsSkipped(t *testing.T) {
 
 func TestAReaderIsSmall(t *testing.T) {
 	t.Parallel()
-	if size := unsafe.Sizeof(Reader{}); size > 1440 {
+	if size := unsafe.Sizeof(Reader{}); size > 1536 { // a size class of the runtime
 		t.Errorf("a Reader needs %d bytes", size)
 	}
 }

@@ -72,6 +72,7 @@ const (
 
 	recordedSeconds // the length of a recording
 	searchUnits     // the search units of a rerank call
+	sequenceNumber  // the number of an event of a response
 
 	// Strings that are compared or stored. See [place.isToken].
 	documentType    // the type of the document
@@ -116,5 +117,5 @@ func (p place) isLink() bool { return p == requestImage || p == requestLink }
 
 // isNumber reports whether a number at p is stored.
 func (p place) isNumber() bool {
-	return p >= firstFigure || p == toolUses || p == choiceIndex || p == recordedSeconds || p == searchUnits
+	return p >= firstFigure || p == toolUses || p == choiceIndex || p == recordedSeconds || p == searchUnits || p == sequenceNumber
 }

@@ -156,6 +156,24 @@ func (r *Reader) TextBytes() int64 {
 	return r.events.delivered.bytes()
 }
 
+// Continues makes Through count from how far the caller has read the text in earlier streams: bytes of
+// the text, and the number of the event with the last of them, which is zero if it is not known. It must
+// be called before Write.
+func (r *Reader) Continues(bytes, event int64) {
+	r.events.earlier = &earlier{bytes: bytes, through: event}
+}
+
+// Through returns how far the caller has read the text, with what was read before. Continues must have
+// been called.
+func (r *Reader) Through() (bytes, event int64) {
+	d, e := &r.events.delivered, r.events.earlier
+	more := int64(0)
+	if !e.repeats() {
+		more = d.textBytes() + d.names - e.repeated
+	}
+	return max(e.bytes+more, d.eventItems, d.items), e.event
+}
+
 // Media returns the delivered media: the bytes of speech in Base64, and the number of
 // images.
 func (r *Reader) Media() (speech, images int64) {
