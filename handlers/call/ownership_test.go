@@ -200,7 +200,8 @@ func TestForeignAndUnknownObjectsAreRefusedAlike(t *testing.T) {
 		`{"model":"priced","input":[{"type":"item_reference","id":"OWNITEM","Id":"ITEM"}]}`, `{"model":"priced","input":[{"type":"item_reference","id":"ITEM","content":"x"}]}`,
 		`{"model":"priced","input":[{"role":"user","content":[{"type":"item_reference","id":"ITEM"}]}]}`,
 		`{"model":"priced","input":[{"role":"user","content":[{"type":"input_file","file_id":"file-1"}]}]}`,
-		`{"model":"priced","input":"x","background":"true"}`, `{"model":"priced","input":"x","deferred":true}`,
+		`{"model":"priced","input":"x","background":"true"}`, `{"model":"priced","input":"x","background":[]}`,
+		`{"model":"priced","input":"x","background":true,"store":false}`, `{"model":"priced","input":"x","deferred":true}`,
 		`{"model":"priced","input":"x","tools":[{"type":"file_search","vector_store_ids":["vs_1"]}]}`, `{"model":"priced","input":"x","prompt":{"id":"pmpt_1"}}`,
 	} {
 		if got := respond(t, g, responses, bob.Secret, fill(body, hers)); got.Status != http.StatusBadRequest {

@@ -262,12 +262,17 @@ func TestEmbeddingsAreChargedByTheirInput(t *testing.T) {
 		t.Errorf("a moderation is answered %s; the log line is %v", got.Body, line)
 	}
 	g.Backend.On("omni-moderation-latest", gatetest.JSON(http.StatusOK, `{"id":"modr-2","results":[{"flagged":false}]}`))
-	got = respond(t, g, "/v1/moderations", key.Secret, ` {"input":"hello"}`)
-	if line := g.CallLine(t, got.RequestID()); got.Status != http.StatusOK || line.Text("model") != "omni-moderation-latest" || line.Text("cost") != "0.125" {
-		t.Errorf("a moderation without a model is answered %d %s; the log line is %v", got.Status, got.Body, line)
-	}
-	if seen := g.Backend.Seen("omni-moderation-latest"); len(seen) != 1 || string(seen[0].Body) != ` {"model":"omni-moderation-latest","input":"hello"}` {
-		t.Errorf("the backend of a moderation without a model has received %v", seen)
+	for asked, sent := range map[string]string{
+		` {"input":"hello"}`:               ` {"model":"omni-moderation-latest","input":"hello"}`,
+		`{"input":"hello", "model": null}`: `{"input":"hello", "model": "omni-moderation-latest"}`,
+	} {
+		got = respond(t, g, "/v1/moderations", key.Secret, asked)
+		if line := g.CallLine(t, got.RequestID()); got.Status != http.StatusOK || line.Text("model") != "omni-moderation-latest" || line.Text("cost") != "0.125" {
+			t.Errorf("%s is answered %d %s; the log line is %v", asked, got.Status, got.Body, line)
+		}
+		if seen := g.Backend.Seen("omni-moderation-latest"); string(seen[len(seen)-1].Body) != sent {
+			t.Errorf("%s: the backend has received %s", asked, seen[len(seen)-1].Body)
+		}
 	}
 	got = respond(t, g, embeddings, key.Secret, `{"model":"embed-long","input":[`+strings.TrimSuffix(strings.Repeat("1,", 101), ",")+`]}`)
 	if got.Status != http.StatusBadRequest || !strings.Contains(got.Body, "`input`: 101 tokens are more than this model reads; allowed: 100") {

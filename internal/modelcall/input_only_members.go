@@ -15,7 +15,7 @@ var embeddingsMembers = bodyTable(append(
 
 // The members of POST /v1/moderations; see docs/reference/calls.md#moderations.
 var moderationsMembers = bodyTable(
-	rule{Name: "model", Kinds: text, Deciding: true, Slot: slotModel},
+	rule{Name: "model", Kinds: text | null, Deciding: true, Slot: slotModel},
 	rule{Name: "input", Kinds: text | array, Elem: text | object, Required: true, Deciding: true, Members: contentPart},
 )
 

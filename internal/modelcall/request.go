@@ -51,7 +51,7 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	}
 	q.Model = q.values[slotModel].Text(body)
 	q.Stream = q.values[slotStream].Bool(body)
-	if !s.noModel && (s.defaultModel == "" || q.values[slotModel].Kind != 0) {
+	if !s.noModel && (s.defaultModel == "" || q.values[slotModel].Kind == text) {
 		if f := catalog.CheckName("model", q.Model); f != nil {
 			return f
 		}
@@ -64,6 +64,9 @@ func (q *Request) Parse(s *Schema, body []byte, sharedState bool) *fault.Fault {
 	}
 	if f := q.refuseState(body, sharedState); f != nil {
 		return f
+	}
+	if q.Background && isFalse(body, q.values[slotStore]) {
+		return fault.At(fault.InvalidParameter, "store", "`store` must not be false with `background`: the vendor would forget what the answer has cost")
 	}
 	q.findNamed(body)
 	return nil

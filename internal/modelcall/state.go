@@ -61,7 +61,11 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		case noteRouting:
 			param := strictjson.PathOf(body, n.Start)
 			return fault.At(fault.InvalidParameter, param, "`%s` is not allowed: a call names its models in `model` and `fallbacks[].model`", param)
-		case noteState, noteAgent:
+		case noteAgent:
+			if isFalse(body, n.Value) || isEmpty(body, n.Value) && !isBackground(body, n) {
+				continue
+			}
+		case noteState:
 			if isEmpty(body, n.Value) {
 				continue
 			}
@@ -113,11 +117,19 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		}
 		if !shared {
 			param, words := strictjson.PathOf(body, n.Start), "`state shared`"
+			advice := "names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself"
+			switch {
+			case !isBackground(body, n):
+			case q.OwnsState && q.schema.ownable:
+				return fault.At(fault.InvalidParameter, param, "`background` must be true or false")
+			default:
+				advice = "makes the vendor work on without its caller: leave it out"
+			}
 			if hasOwner {
 				words = "`state own` or `state shared`"
 			}
 			f := fault.At(fault.InvalidParameter, param,
-				"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
+				"`%s` %s; the operator can allow it with %s", param, advice, words)
 			if param == "thread" {
 				f.ErrorCode = "thread_unsupported_request" // Anthropic's SDKs then send the conversation itself
 			}
@@ -125,6 +137,11 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 		}
 	}
 	return nil
+}
+
+// isBackground reports whether n is the member that makes a vendor work on without its caller.
+func isBackground(body []byte, n strictjson.Note) bool {
+	return n.Name == noteAgent && strictjson.PathOf(body, n.Start) == "background"
 }
 
 func isFalse(body []byte, v strictjson.Value) bool { return v.Kind == strictjson.Bool && !v.Bool(body) }
