@@ -31,7 +31,7 @@ func (m *clusterModel) check() {
 				promised[c.User] += c.reservation.amount - record.Cost
 			}
 		}
-		for _, user := range []string{"ann", "bob"} {
+		for _, user := range clusterUsers {
 			s, err := journal.ReadState(r, journal.Wallet(user))
 			if err != nil {
 				return err
@@ -138,7 +138,7 @@ func (m *clusterModel) checkCall(r storage.Reader, c *clusterCall) (record journ
 
 // checkBudgets checks that no budget of payers is exceeded.
 func (m *clusterModel) checkBudgets(r storage.Reader) error {
-	for _, user := range []string{"ann", "bob"} {
+	for _, user := range clusterUsers {
 		highest := map[journal.Account]money.Amount{}
 		for _, budgets := range payers {
 			for _, b := range budgets {
@@ -186,7 +186,7 @@ func (m *clusterModel) checkEnd() {
 		}
 		return nil
 	})
-	for _, user := range []string{"ann", "bob"} {
+	for _, user := range clusterUsers {
 		if s := m.wallet(user); s.Reserved != 0 {
 			m.failf("%d of the wallet of %s are reserved at the end", s.Reserved, user)
 		}

@@ -13,22 +13,22 @@ import (
 
 // clusterSteps are the steps of a cluster by name.
 var clusterSteps = map[string]stepKind[*clusterModel]{
-	"credit":   {5, (*clusterModel).credit},
+	"credit":   {1, (*clusterModel).credit},
 	"purchase": {4, (*clusterModel).purchase},
 	"refund":   {1, (*clusterModel).refund},
-	"reserve":  {10, (*clusterModel).reserve},
+	"reserve":  {12, (*clusterModel).reserve},
 	"grow":     {2, (*clusterModel).grow},
 	"interim":  {4, (*clusterModel).interim},
-	"final":    {5, (*clusterModel).final},
+	"final":    {3, (*clusterModel).final},
 	"release":  {2, (*clusterModel).release},
-	"stop":     {3, (*clusterModel).halt},
+	"stop":     {2, (*clusterModel).halt},
 	"resume":   {4, (*clusterModel).resume},
-	"cut":      {2, (*clusterModel).cut},
-	"fault":    {4, (*clusterModel).fault},
+	"cut":      {1, (*clusterModel).cut},
+	"fault":    {3, (*clusterModel).fault},
 	"kill":     {1, (*clusterModel).kill},
 	"leave":    {1, (*clusterModel).leave},
 	"join":     {2, (*clusterModel).join},
-	"pass":     {6, (*clusterModel).pass},
+	"pass":     {5, (*clusterModel).pass},
 }
 
 // clusterFaults are the faults of commits of a node. Most are lost answers.

@@ -1,7 +1,6 @@
 package ledger
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -81,6 +80,9 @@ type clusterCall struct {
 	mustBeKept  bool           // its node has left after all settlements were durable
 }
 
+// clusterUsers are the users of the steps. Each begins with 20.
+var clusterUsers = [...]string{"ann", "bob"}
+
 func newClusterModel(t *testing.T, broken func(storage.Engine) storage.Engine) *clusterModel {
 	t.Helper()
 	m := &clusterModel{epochs: map[*clusterNode]int64{}, pending: map[*clusterNode][]chan func(){}, inUse: map[string]bool{}}
@@ -91,6 +93,9 @@ func newClusterModel(t *testing.T, broken func(storage.Engine) storage.Engine) *
 		m.begin(i)
 	}
 	time.Sleep(time.Second)
+	for _, user := range clusterUsers {
+		m.credit(step{user: user, amount: 19})
+	}
 	return m
 }
 
@@ -164,7 +169,7 @@ func (m *clusterModel) transact(s step, x *clusterTransfer, book func(n *cluster
 }
 
 func (m *clusterModel) credit(s step) {
-	x := &clusterTransfer{Transfer: journal.Transfer{ID: m.newID(), Kind: journal.Credit, User: s.user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(s.user), 3*s.amount+1)}}
+	x := &clusterTransfer{Transfer: journal.Transfer{ID: m.newID(), Kind: journal.Credit, User: s.user, Legs: journal.LegsBetween(journal.Operator, journal.Wallet(s.user), s.amount+1)}}
 	m.transact(s, x, func(n *clusterNode) error {
 		return n.Update(background, s.user, nil, booking(n.store, x.Transfer))
 	})
@@ -306,17 +311,9 @@ func (m *clusterModel) fault(s step) { m.at(s).faulty.Plan(s.faults...) }
 func (m *clusterModel) kill(s step) {
 	n := m.at(s)
 	n.line.Cut(true)
-	m.goOn(n)
-	m.close(n)
-	m.begin(s.node)
-}
-
-func (m *clusterModel) close(n *clusterNode) {
-	gone, cancel := context.WithCancel(background)
-	cancel()
-	n.Close(gone)
-	_ = n.store.Close() // fails if the node has ended
+	n.kill()
 	m.collect(n)
+	m.begin(s.node)
 }
 
 // leave ends a process that is well after its settlements are durable. A new one takes its place.
@@ -330,7 +327,7 @@ func (m *clusterModel) leave(s step) {
 	for _, c := range m.calls {
 		c.mustBeKept = c.mustBeKept || kept && c.node == n
 	}
-	m.close(n)
+	n.kill()
 	m.begin(s.node)
 }
 

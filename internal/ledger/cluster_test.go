@@ -21,11 +21,12 @@ import (
 
 // cluster is a shared store with several nodes. After each commit it verifies the store.
 type cluster struct {
-	t      testing.TB
-	open   func() *memory.Engine
-	broken func(storage.Engine) storage.Engine // breaks a rule of the nodes, for a control; nil: none
-	nodes  []*clusterNode
-	ids    atomic.Int64
+	t       testing.TB
+	open    func() *memory.Engine
+	broken  func(storage.Engine) storage.Engine // breaks a rule of the nodes, for a control; nil: none
+	latency time.Duration                       // of each line
+	nodes   []*clusterNode
+	ids     atomic.Int64
 
 	unsound atomic.Bool // a commit has left what must not be
 	report  func(error) // is called for the first such commit
@@ -56,6 +57,16 @@ func (n *clusterNode) commit(commit func() error) error {
 	}
 	n.running.wait()
 	return err
+}
+
+// kill ends the process of a node whose line is cut.
+func (n *clusterNode) kill() {
+	n.stopAfter.Store(false)
+	n.running.set(false)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.Close(gone)
+	_ = n.store.Close() // fails if the node has ended
 }
 
 // verify checks the store after a commit. ended: it was by a node whose epoch had ended.
@@ -98,7 +109,7 @@ func (c *cluster) start(opts Options) *clusterNode {
 	c.t.Helper()
 	n := new(clusterNode)
 	n.faulty = storagetest.NewFaulty(&storagetest.Witness{Engine: c.open(), Epoch: func() int64 { return n.store.Epoch() }, OnCommit: c.verify})
-	n.line = &storagetest.Line{Engine: n.faulty, OnCommit: n.commit}
+	n.line = &storagetest.Line{Engine: n.faulty, Latency: c.latency, OnCommit: n.commit}
 	if c.broken != nil {
 		n.line.Engine = c.broken(n.faulty)
 	}

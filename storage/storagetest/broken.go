@@ -17,50 +17,46 @@ import (
 // there for ever.
 func WithoutFence(e storage.Engine) storage.Engine { return &unfenced{Engine: e} }
 
+// unfenced remembers the fence that its node has written last.
 type unfenced struct {
 	storage.Engine
-	last []byte // the fence as the node has written it last
+	key, val []byte
 }
 
 func (u *unfenced) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	var last []byte
+	var run *unfencedTxn
 	err := u.Engine.Update(ctx, func(t storage.Txn) error {
-		last = u.last
-		return fn(&unfencedTxn{t, &last})
+		run = &unfencedTxn{Txn: t, key: u.key, val: u.val}
+		return fn(run)
 	})
 	if err == nil {
-		u.last = last
+		u.key, u.val = run.key, run.val
 	}
 	return err
 }
 
 type unfencedTxn struct {
 	storage.Txn
-	last *[]byte
+	key, val []byte
 }
 
 func (t *unfencedTxn) Get(key []byte) ([]byte, error) {
 	val, err := t.Txn.Get(key)
-	if val == nil && err == nil && isFence(key) {
-		val = *t.last
+	if val == nil && err == nil && bytes.Equal(key, t.key) {
+		val = t.val
 	}
 	return val, err
 }
 
 func (t *unfencedTxn) Set(key, val []byte, purge time.Time) error {
-	if isFence(key) {
+	if bytes.HasPrefix(key, storage.Key("node", "fence")) {
 		have, err := t.Txn.Get(key)
-		ended := have == nil && *t.last != nil
-		if *t.last = val; err != nil || ended {
+		ended := have == nil && t.key != nil
+		if t.key, t.val = key, val; err != nil || ended {
 			return err
 		}
 	}
 	return t.Txn.Set(key, val, purge)
-}
-
-func isFence(key []byte) bool {
-	lo, hi := storage.Below("node", "fence")
-	return bytes.Compare(key, lo) >= 0 && bytes.Compare(key, hi) < 0
 }
 
 // UnknownAsFailed returns e as an engine that reports a commit whose outcome it does not know as one that
