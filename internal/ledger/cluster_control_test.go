@@ -78,8 +78,8 @@ var clusterControls = map[string]struct {
 	},
 }
 
-// TestControlsOfTheCluster breaks the rules of a cluster one by one. The model must find it, with the steps
-// of the control and with random ones.
+// TestControlsOfTheCluster breaks the rules of a cluster one by one. The model must find it with the steps
+// of the control and with random ones, and histories of wallets must find it, too.
 func TestControlsOfTheCluster(t *testing.T) {
 	t.Parallel()
 	for name, c := range clusterControls {
@@ -89,20 +89,27 @@ func TestControlsOfTheCluster(t *testing.T) {
 				t.Errorf("with the rule: %v", err)
 			}
 			err := runClusterSteps(t, c.broken, c.steps)
-			for _, found := range c.found {
-				if err == nil || !strings.Contains(err.Error(), found) {
-					t.Errorf("without the rule: %v, want %q", err, found)
+			for _, want := range c.found {
+				if err == nil || !strings.Contains(err.Error(), want) {
+					t.Errorf("without the rule: %v, want %q", err, want)
 				}
 			}
-			t.Logf("found without the rule: %v", err)
-			const most = 100 // runs, as many as those of the test
-			for seed := range most {
-				if err := runClusterSteps(t, c.broken, steps(clusterSteps, clusterFaults, 3).Example(seed)); err != nil {
-					t.Logf("found by run %d of random steps: %v", seed+1, err)
-					return
+			t.Logf("without the rule: %v", err)
+			found := func(what string, run func(n int) error) {
+				for n := range 100 {
+					if err := run(n); err != nil {
+						t.Logf("%s, run %d found: %v", what, n+1, err)
+						return
+					}
 				}
+				t.Errorf("%s found nothing", what)
 			}
-			t.Errorf("%d runs of random steps found nothing", most)
+			found("random steps", func(n int) error {
+				return runClusterSteps(t, c.broken, steps(clusterSteps, clusterFaults, 3).Example(n))
+			})
+			found("histories of wallets", func(n int) error {
+				return checkHistories(runWalletHistory(t, c.broken, uint64(n))) //nolint:gosec // not negative
+			})
 		})
 	}
 }

@@ -275,12 +275,12 @@ func (h *walletHistory) harm(random *rand.Rand, ended <-chan struct{}) {
 		case <-time.After(time.Duration(random.IntN(300)) * time.Millisecond):
 		}
 		i := random.IntN(len(h.present))
-		n, lasts := h.present[i], time.Duration(random.IntN(7000))*time.Millisecond
+		n, lasts := h.present[i], time.Duration(2000+random.IntN(6000))*time.Millisecond
 		switch random.IntN(6) {
 		case 0:
-			n.running.set(true)
+			n.line.Stop(true)
 			time.Sleep(lasts)
-			n.running.set(false)
+			n.goOn()
 		case 1:
 			n.line.Cut(true)
 			time.Sleep(lasts)
@@ -368,7 +368,7 @@ func checkHistories(operations map[string][]porcupine.Operation) error {
 func TestWalletsOfThreeNodesAreLinearizable(t *testing.T) {
 	t.Parallel()
 	count := 0
-	for seed := range uint64(10) {
+	for seed := range uint64(20) {
 		operations := runWalletHistory(t, nil, seed)
 		for _, ops := range operations {
 			count += len(ops)

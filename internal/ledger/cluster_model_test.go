@@ -38,6 +38,7 @@ type clusterModel struct {
 type clusterTransfer struct {
 	journal.Transfer
 	once string
+	at   string // node and key in inUse; empty: none
 	told answer
 	seen bool // in the store
 }
@@ -147,7 +148,7 @@ func (m *clusterModel) collect(n *clusterNode) {
 				return false
 			}
 		})
-		if len(m.pending[n]) == 0 || n.running.isShut() || n.line.IsCut() {
+		if len(m.pending[n]) == 0 || n.line.IsStopped() || n.line.IsCut() {
 			return
 		}
 		time.Sleep(10 * time.Millisecond)
@@ -164,7 +165,10 @@ func (m *clusterModel) transact(s step, x *clusterTransfer, book func(n *cluster
 	m.transfers = append(m.transfers, x)
 	m.run(n, func() func() {
 		err := book(n)
-		return func() { x.told = answerOf(err) }
+		return func() {
+			x.told = answerOf(err)
+			delete(m.inUse, x.at)
+		}
 	})
 }
 
@@ -183,14 +187,11 @@ func (m *clusterModel) purchase(s step) {
 		return // would wait for the first one
 	}
 	m.inUse[at] = true
-	x := &clusterTransfer{once: key, Transfer: journal.Transfer{ID: m.newID(), Kind: journal.Purchase, User: s.user, Legs: journal.LegsBetween(journal.Wallet(s.user), journal.Sold, price)}}
+	x := &clusterTransfer{once: key, at: at, Transfer: journal.Transfer{ID: m.newID(), Kind: journal.Purchase, User: s.user, Legs: journal.LegsBetween(journal.Wallet(s.user), journal.Sold, price)}}
 	m.transact(s, x, func(n *clusterNode) error {
 		_, _, err := n.Once(background, s.user, IdempotencyKey{Scope: s.user, Key: key}, func() (*Reservation, error) {
 			return n.ReserveWallet(background, s.user, price)
 		}, func(t *Txn) (any, error) { return price, booking(n.store, x.Transfer)(t) })
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.inUse, at)
 		return err
 	})
 }
@@ -282,10 +283,10 @@ func (m *clusterModel) release(s step) {
 	}
 }
 
-// halt stops a process now, before its next commit, or after that, before the answer.
+// halt stops a process now, or after its next commit, before the answer.
 func (m *clusterModel) halt(s step) {
 	if s.n%2 == 0 {
-		m.at(s).running.set(true)
+		m.at(s).line.Stop(true)
 	} else {
 		m.at(s).stopAfter.Store(true)
 	}
@@ -294,8 +295,7 @@ func (m *clusterModel) halt(s step) {
 func (m *clusterModel) resume(s step) { m.goOn(m.at(s)) }
 
 func (m *clusterModel) goOn(n *clusterNode) {
-	n.stopAfter.Store(false)
-	n.running.set(false)
+	n.goOn()
 	m.collect(n)
 }
 
@@ -319,7 +319,7 @@ func (m *clusterModel) kill(s step) {
 // leave ends a process that is well after its settlements are durable. A new one takes its place.
 func (m *clusterModel) leave(s step) {
 	n := m.at(s)
-	if n.running.isShut() || n.stopAfter.Load() || n.line.IsCut() {
+	if n.line.IsStopped() || n.stopAfter.Load() || n.line.IsCut() {
 		return
 	}
 	n.Close(background)

@@ -40,29 +40,28 @@ type clusterNode struct {
 	store     *storage.Store
 	line      *storagetest.Line
 	faulty    *storagetest.Faulty
-	running   gate         // shut: the process is stopped, before a commit or before its answer
 	stopAfter atomic.Bool  // the process stops after the next commit, before its answer
 	waits     atomic.Int64 // calls of OnReserve
 }
 
 // commit is the OnCommit of the line.
 func (n *clusterNode) commit(commit func() error) error {
-	n.running.wait()
-	if n.line.IsCut() {
-		return storage.ErrUnreachable
-	}
 	err := commit()
 	if n.stopAfter.Swap(false) {
-		n.running.set(true)
+		n.line.Stop(true)
 	}
-	n.running.wait()
 	return err
+}
+
+// goOn lets a stopped process go on.
+func (n *clusterNode) goOn() {
+	n.stopAfter.Store(false)
+	n.line.Stop(false)
 }
 
 // kill ends the process of a node whose line is cut.
 func (n *clusterNode) kill() {
-	n.stopAfter.Store(false)
-	n.running.set(false)
+	n.goOn()
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	n.Close(gone)
@@ -135,8 +134,7 @@ func (c *cluster) start(opts Options) *clusterNode {
 func (c *cluster) stop() {
 	for _, n := range c.nodes {
 		n.line.Cut(false)
-		n.stopAfter.Store(false)
-		n.running.set(false)
+		n.goOn()
 		n.Close(context.Background())
 		_ = n.store.Close() // fails if the node has ended
 	}

@@ -90,18 +90,13 @@ type gate struct {
 func (g *gate) Sole() bool { return true }
 
 func (g *gate) Update(ctx context.Context, fn func(storage.Txn) error) error {
-	g.wait()
-	return g.Engine.Update(ctx, fn)
-}
-
-// wait waits while the gate is shut.
-func (g *gate) wait() {
 	g.mu.Lock()
 	shut := g.shut
 	g.mu.Unlock()
 	if shut != nil {
 		<-shut
 	}
+	return g.Engine.Update(ctx, fn)
 }
 
 func (g *gate) set(shut bool) {
