@@ -280,7 +280,7 @@ func (h *walletHistory) harm(random *rand.Rand, ended <-chan struct{}) {
 		case 0:
 			n.line.Stop(true)
 			time.Sleep(lasts)
-			n.goOn()
+			n.line.Stop(false)
 		case 1:
 			n.line.Cut(true)
 			time.Sleep(lasts)

@@ -14,6 +14,7 @@ import (
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
+	"github.com/caddy-modelgate/modelgate/storage/storagetest"
 )
 
 // clusterModel is a cluster of three nodes and what its store must have after the steps so far. A node
@@ -54,18 +55,23 @@ const (
 
 // answerOf returns what an error tells the caller. Everything that stops a store leaves the outcome open.
 func answerOf(err error) answer {
-	_, short := errors.AsType[*Shortfall](err)
 	switch {
 	case err == nil:
 		return done
-	case short:
-		return failed
 	case errors.Is(err, storage.ErrUnknown), errors.Is(err, storage.ErrStopped), errors.Is(err, storage.ErrClosed):
 		return nothing
-	case errors.Is(err, storage.ErrUnreachable), errors.Is(err, storage.ErrConflict), errors.Is(err, storage.ErrLowSpace):
-		return failed
 	}
-	return nothing
+	return failed
+}
+
+// answered is answerOf for a step, of which it reports each error that is not of the wallet or the store.
+func (m *clusterModel) answered(err error) answer {
+	_, short := errors.AsType[*Shortfall](err)
+	if told := answerOf(err); told != failed || short || errors.Is(err, storage.ErrUnreachable) || errors.Is(err, storage.ErrConflict) || errors.Is(err, storage.ErrLowSpace) {
+		return told
+	}
+	m.failf("a step got %v", err)
+	return failed
 }
 
 // clusterCall is an admitted call.
@@ -166,7 +172,7 @@ func (m *clusterModel) transact(s step, x *clusterTransfer, book func(n *cluster
 	m.run(n, func() func() {
 		err := book(n)
 		return func() {
-			x.told = answerOf(err)
+			x.told = m.answered(err)
 			delete(m.inUse, x.at)
 		}
 	})
@@ -179,9 +185,10 @@ func (m *clusterModel) credit(s step) {
 	})
 }
 
-// purchase makes a purchase with an idempotency key that other nodes may use at the same time.
+// purchase makes a purchase with an idempotency key that the next purchases have, too, also at other nodes.
 func (m *clusterModel) purchase(s step) {
-	key, price := fmt.Sprint(s.user, s.n), money.Amount(2*s.n+1)
+	number := len(m.transfers) / 4
+	key, price := fmt.Sprint(s.user, number), money.Amount(number%8+5)
 	at := fmt.Sprint(s.node, key)
 	if m.inUse[at] {
 		return // would wait for the first one
@@ -220,7 +227,7 @@ func (m *clusterModel) reserve(s step) {
 	m.run(n, func() func() {
 		r, err := n.Reserve(background, Payer{User: s.user, Budgets: payers[s.n]}, s.amount+1)
 		return func() {
-			if err == nil {
+			if m.answered(err) == done {
 				m.calls = append(m.calls, &clusterCall{Call: m.call(s.user, ""), node: n, reservation: r})
 			}
 		}
@@ -283,19 +290,22 @@ func (m *clusterModel) release(s step) {
 	}
 }
 
-// halt stops a process now, or after its next commit, before the answer.
+// halt stops a process now, before its next commit, or after that, before the answer.
 func (m *clusterModel) halt(s step) {
-	if s.n%2 == 0 {
-		m.at(s).line.Stop(true)
-	} else {
-		m.at(s).stopAfter.Store(true)
+	switch line := m.at(s).line; s.n % 3 {
+	case 0:
+		line.Stop(true)
+	case 1:
+		line.StopAt(storagetest.BeforeCommit)
+	case 2:
+		line.StopAt(storagetest.BeforeAnswer)
 	}
 }
 
 func (m *clusterModel) resume(s step) { m.goOn(m.at(s)) }
 
 func (m *clusterModel) goOn(n *clusterNode) {
-	n.goOn()
+	n.line.Stop(false)
 	m.collect(n)
 }
 
@@ -319,9 +329,10 @@ func (m *clusterModel) kill(s step) {
 // leave ends a process that is well after its settlements are durable. A new one takes its place.
 func (m *clusterModel) leave(s step) {
 	n := m.at(s)
-	if n.line.IsStopped() || n.stopAfter.Load() || n.line.IsCut() {
+	if n.line.IsStopped() || n.line.IsCut() {
 		return
 	}
+	n.line.Stop(false) // also at the next commit
 	n.Close(background)
 	kept := n.store.Err() == nil
 	for _, c := range m.calls {

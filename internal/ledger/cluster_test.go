@@ -37,31 +37,15 @@ type cluster struct {
 // faulty and a [storagetest.Witness].
 type clusterNode struct {
 	*Ledger
-	store     *storage.Store
-	line      *storagetest.Line
-	faulty    *storagetest.Faulty
-	stopAfter atomic.Bool  // the process stops after the next commit, before its answer
-	waits     atomic.Int64 // calls of OnReserve
-}
-
-// commit is the OnCommit of the line.
-func (n *clusterNode) commit(commit func() error) error {
-	err := commit()
-	if n.stopAfter.Swap(false) {
-		n.line.Stop(true)
-	}
-	return err
-}
-
-// goOn lets a stopped process go on.
-func (n *clusterNode) goOn() {
-	n.stopAfter.Store(false)
-	n.line.Stop(false)
+	store  *storage.Store
+	line   *storagetest.Line
+	faulty *storagetest.Faulty
+	waits  atomic.Int64 // calls of OnReserve
 }
 
 // kill ends the process of a node whose line is cut.
 func (n *clusterNode) kill() {
-	n.goOn()
+	n.line.Stop(false)
 	gone, cancel := context.WithCancel(context.Background())
 	cancel()
 	n.Close(gone)
@@ -108,7 +92,7 @@ func (c *cluster) start(opts Options) *clusterNode {
 	c.t.Helper()
 	n := new(clusterNode)
 	n.faulty = storagetest.NewFaulty(&storagetest.Witness{Engine: c.open(), Epoch: func() int64 { return n.store.Epoch() }, OnCommit: c.verify})
-	n.line = &storagetest.Line{Engine: n.faulty, Latency: c.latency, OnCommit: n.commit}
+	n.line = &storagetest.Line{Engine: n.faulty, Latency: c.latency}
 	if c.broken != nil {
 		n.line.Engine = c.broken(n.faulty)
 	}
@@ -134,7 +118,7 @@ func (c *cluster) start(opts Options) *clusterNode {
 func (c *cluster) stop() {
 	for _, n := range c.nodes {
 		n.line.Cut(false)
-		n.goOn()
+		n.line.Stop(false)
 		n.Close(context.Background())
 		_ = n.store.Close() // fails if the node has ended
 	}

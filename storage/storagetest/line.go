@@ -24,12 +24,44 @@ type Line struct {
 	cut     atomic.Bool
 	mu      sync.Mutex
 	stopped chan struct{} // closed when the process goes on; nil while it runs
+	stopAt  CommitStep
+}
+
+// CommitStep is a step of a commit at which a test can stop a process.
+type CommitStep int
+
+const (
+	noStep CommitStep = iota
+
+	// BeforeCommit: the process has read everything, and commits when it goes on.
+	BeforeCommit
+
+	// BeforeAnswer: the commit has happened, and the process learns it when it goes on.
+	BeforeAnswer
+)
+
+// StopAt stops the process at a step of its next commit.
+func (l *Line) StopAt(step CommitStep) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopAt = step
+}
+
+// reach stops the process if it must stop at a step.
+func (l *Line) reach(step CommitStep) {
+	l.mu.Lock()
+	stop := l.stopAt == step
+	l.mu.Unlock()
+	if stop {
+		l.Stop(true)
+	}
 }
 
 // Stop stops the process of the node, or lets it go on. Meanwhile no transaction begins, commits or returns.
 func (l *Line) Stop(stop bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	l.stopAt = noStep
 	switch {
 	case stop && l.stopped == nil:
 		l.stopped = make(chan struct{})
@@ -90,6 +122,7 @@ func (l *Line) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	}
 	_ = l.Engine.Update(ctx, func(t storage.Txn) error { return errors.Join(fn(t), errRehearsed) })
 	commit := func() error { return l.Engine.Update(ctx, fn) }
+	l.reach(BeforeCommit)
 	if err := l.pass(); err != nil {
 		return err
 	}
@@ -99,6 +132,7 @@ func (l *Line) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	} else {
 		err = commit()
 	}
+	l.reach(BeforeAnswer)
 	_ = l.pass()
 	return err
 }
