@@ -1,6 +1,8 @@
 package ledger
 
 import (
+	"slices"
+
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -27,7 +29,7 @@ func (m *clusterModel) check() {
 				return err
 			}
 			balance[c.User] -= record.Cost
-			if !c.closed && (!c.over || c.durable < len(c.paid)) && c.node.store.Err() == nil && m.has(c.node) {
+			if !c.closed && (!c.over || c.durable < len(c.paid)) && c.node.store.Err() == nil && slices.Contains(m.present[:], c.node) {
 				promised[c.User] += c.reservation.amount - record.Cost
 			}
 		}
@@ -50,16 +52,6 @@ func (m *clusterModel) check() {
 			m.failf("a call was promised money that its wallet did not have in the end")
 		}
 	}
-}
-
-// has reports whether a process was neither killed nor closed.
-func (m *clusterModel) has(n *clusterNode) bool {
-	for _, p := range m.present {
-		if p == n {
-			return true
-		}
-	}
-	return false
 }
 
 // checkTransfers adds the transfers that have happened to the balances.
