@@ -331,8 +331,8 @@ func (k *keyRecord) ended(now time.Time) *fault.Fault {
 	return nil
 }
 
-// changeKey runs fn over a key in one transaction and updates memory. If it takes something away, that
-// is no longer in force on any node when changeKey returns without an error.
+// changeKey runs fn over a key in one transaction and updates memory. If it takes something away, or the
+// same change before did, that is no longer in force on any node when changeKey returns without an error.
 func (d *Directory) changeKey(ctx context.Context, id string, fn func(*keyRecord) (*audit.Event, error)) (Key, error) {
 	return d.changeKeyIn(ctx, id, func(r storage.Reader) (*keyRecord, error) { return findKey(r, id) }, fn)
 }
@@ -351,8 +351,12 @@ func (d *Directory) changeKeyIn(ctx context.Context, id string,
 		}
 		key = *before
 		event, err := fn(&key)
-		if err != nil || event == nil {
+		if err != nil {
 			return nil, err
+		}
+		if event == nil {
+			takes = true // an earlier change may have, and may not be in force everywhere yet
+			return nil, nil
 		}
 		takes = takesFrom(before.inForce(new(userRecord)), key.inForce(new(userRecord)))
 		if err := d.tell(t, keyTopic, id); err != nil {

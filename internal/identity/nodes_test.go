@@ -189,6 +189,41 @@ func TestANodeThatIsCutOffAdmitsNoRevokedKey(t *testing.T) {
 	})
 }
 
+// TestARepeatedRevocationWaitsForTheFirst repeats a change whose first attempt waits for a silent node.
+func TestARepeatedRevocationWaitsForTheFirst(t *testing.T) {
+	for what, take := range map[string]func(ctx context.Context, n *node, user, key string) error{
+		"a revocation": func(ctx context.Context, n *node, _, key string) error {
+			_, err := n.RevokeKey(ctx, "operator", key)
+			return err
+		},
+		"a disabled user": func(ctx context.Context, n *node, user, _ string) error {
+			_, err := n.SetUserDisabled(ctx, "operator", user, true)
+			return err
+		},
+	} {
+		t.Run(what, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				nodes := startNodes(t, 3)
+				user := newUser(t, nodes[0], "ann")
+				key, secret := newKey(t, nodes, "ann", KeySpec{})
+				nodes[2].line.Cut(true)
+				first := make(chan error, 1)
+				go func() { first <- take(t.Context(), nodes[0], user.ID, key.ID) }()
+				time.Sleep(10 * time.Millisecond)
+				if err := take(t.Context(), nodes[1], user.ID, key.ID); err != nil {
+					t.Error(err)
+				}
+				if nodes[2].admits(secret) {
+					t.Error("a node admits the key after the second answer")
+				}
+				if err := <-first; err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
 // TestAChangeThatIsNotSeenIsSaved cuts the node of a change off after its commit.
 func TestAChangeThatIsNotSeenIsSaved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

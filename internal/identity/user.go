@@ -261,6 +261,7 @@ func (d *Directory) changeCredentials(ctx context.Context, idOrName string, ofKe
 			}
 		}
 		if event == nil {
+			takes = true // as in changeKeyIn
 			return nil, nil
 		}
 		takes = len(keys) > 0 || takesFrom(before.inForce(), user.inForce())

@@ -21,24 +21,39 @@ import (
 
 // cluster is a shared store with several nodes. After each commit it verifies the store.
 type cluster struct {
-	t     testing.TB
-	open  func() *memory.Engine
-	nodes []*clusterNode
-	ids   atomic.Int64
-	err   atomic.Pointer[error] // the first failed verification
+	t       testing.TB
+	open    func() *memory.Engine
+	broken  func(storage.Engine) storage.Engine // breaks a rule of the nodes, for a control; nil: none
+	latency time.Duration                       // of each line
+	nodes   []*clusterNode
+	ids     atomic.Int64
 
+	unsound atomic.Bool // a commit has left what must not be
+	report  func(error) // is called for the first such commit
 	damaged atomic.Bool // the test has damaged a record: nothing is verified
 }
 
-// clusterNode is a node with a ledger.
+// clusterNode is a node with a ledger. From the ledger to the store, its engines are line, broken,
+// faulty and a [storagetest.Witness].
 type clusterNode struct {
 	*Ledger
-	store *storage.Store
-	line  *storagetest.Line
-	waits atomic.Int64 // calls of OnReserve
+	store  *storage.Store
+	line   *storagetest.Line
+	faulty *storagetest.Faulty
+	waits  atomic.Int64 // calls of OnReserve
 }
 
-func (c *cluster) verify() {
+// kill ends the process of a node whose line is cut.
+func (n *clusterNode) kill() {
+	n.line.Stop(false)
+	gone, cancel := context.WithCancel(context.Background())
+	cancel()
+	n.Close(gone)
+	_ = n.store.Close() // fails if the node has ended
+}
+
+// verify checks the store after a commit. ended: it was by a node whose epoch had ended.
+func (c *cluster) verify(ended bool) {
 	if c.damaged.Load() {
 		return
 	}
@@ -53,15 +68,18 @@ func (c *cluster) verify() {
 		}
 		return err
 	})
-	if err != nil && c.err.CompareAndSwap(nil, &err) {
-		c.t.Error("a commit leaves what Verify refuses: ", err)
+	if ended {
+		err = errors.Join(errors.New("a node has committed after its epoch had ended"), err)
+	}
+	if err != nil && c.unsound.CompareAndSwap(false, true) {
+		c.report(err)
 	}
 }
 
 // startCluster returns a cluster of n nodes in a synctest bubble.
 func startCluster(t testing.TB, n int, opts Options) *cluster {
 	t.Helper()
-	c := &cluster{t: t, open: memory.NewShared()}
+	c := &cluster{t: t, open: memory.NewShared(), report: func(err error) { t.Error("a commit leaves what must not be: ", err) }}
 	for range n {
 		c.start(opts)
 	}
@@ -72,13 +90,12 @@ func startCluster(t testing.TB, n int, opts Options) *cluster {
 // start starts another node.
 func (c *cluster) start(opts Options) *clusterNode {
 	c.t.Helper()
-	n := &clusterNode{line: &storagetest.Line{Engine: c.open(), OnCommit: func(commit func() error) error {
-		err := commit()
-		if err == nil {
-			c.verify()
-		}
-		return err
-	}}}
+	n := new(clusterNode)
+	n.faulty = storagetest.NewFaulty(&storagetest.Witness{Engine: c.open(), Epoch: func() int64 { return n.store.Epoch() }, OnCommit: c.verify})
+	n.line = &storagetest.Line{Engine: n.faulty, Latency: c.latency}
+	if c.broken != nil {
+		n.line.Engine = c.broken(n.faulty)
+	}
 	n.store = storage.New(n.line, storage.Options{})
 	ctx := context.Background()
 	if err := n.store.Join(ctx, storage.Node{}); err != nil {
@@ -101,6 +118,7 @@ func (c *cluster) start(opts Options) *clusterNode {
 func (c *cluster) stop() {
 	for _, n := range c.nodes {
 		n.line.Cut(false)
+		n.line.Stop(false)
 		n.Close(context.Background())
 		_ = n.store.Close() // fails if the node has ended
 	}

@@ -20,19 +20,23 @@ type step struct {
 	user   string
 	amount money.Amount
 	n      int // selects a call, hold, key, quota or order, modulo their number
+	node   int // of a cluster
 	faults []storagetest.Fault
 }
 
 // String writes the step as Go, to be copied into a test.
 func (s step) String() string {
-	return fmt.Sprintf("{do: %q, user: %q, amount: %d, n: %d, faults: %#v},", s.do, s.user, int64(s.amount), s.n, s.faults)
+	return fmt.Sprintf("{do: %q, user: %q, amount: %d, n: %d, node: %d, faults: %#v},", s.do, s.user, int64(s.amount), s.n, s.node, s.faults)
 }
 
-// stepKinds are the steps by name, and how often each is drawn.
-var stepKinds = map[string]struct {
+// stepKind is how often a step is drawn and what it does to a model.
+type stepKind[Model any] struct {
 	weight int
-	do     func(*model, step)
-}{
+	do     func(Model, step)
+}
+
+// stepKinds are the steps by name.
+var stepKinds = map[string]stepKind[*model]{
 	"credit":   {5, (*model).credit},
 	"grant":    {2, (*model).grant},
 	"purchase": {3, (*model).purchase},
@@ -56,19 +60,23 @@ var stepKinds = map[string]struct {
 
 // steps draws steps. A step without a name does nothing: it is the simplest one,
 // so that rapid can shrink a failing run to the steps that matter.
-func steps() *rapid.Generator[[]step] {
+func steps[Model any](kinds map[string]stepKind[Model], faults []storagetest.Fault, nodes int) *rapid.Generator[[]step] {
 	names := []string{""}
-	for _, name := range slices.Sorted(maps.Keys(stepKinds)) {
-		names = append(names, slices.Repeat([]string{name}, stepKinds[name].weight)...)
+	for _, name := range slices.Sorted(maps.Keys(kinds)) {
+		names = append(names, slices.Repeat([]string{name}, kinds[name].weight)...)
 	}
 	draw := rapid.Custom(func(t *rapid.T) step {
-		return step{
+		s := step{
 			do:     rapid.SampledFrom(names).Draw(t, "do"),
 			user:   rapid.SampledFrom([]string{"ann", "bob"}).Draw(t, "user"),
 			amount: money.Amount(rapid.IntRange(0, 30).Draw(t, "amount")),
 			n:      rapid.IntRange(0, 5).Draw(t, "n"),
 			faults: rapid.SliceOfN(rapid.SampledFrom(faults), 1, 4).Draw(t, "faults"),
 		}
+		if nodes > 1 {
+			s.node = rapid.IntRange(0, nodes-1).Draw(t, "node")
+		}
+		return s
 	})
 	return rapid.Map(rapid.SliceOfN(draw, 40, 150), func(all []step) []step {
 		return slices.DeleteFunc(all, func(s step) bool { return s.do == "" })
@@ -88,15 +96,20 @@ var faults = []storagetest.Fault{
 func TestRandomStepsMatchTheModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
-		drawn := steps().Draw(rt, "steps")
+		drawn := steps(stepKinds, faults, 1).Draw(rt, "steps")
 		if err := runSteps(t, drawn); err != nil {
-			var script strings.Builder
-			for _, s := range drawn {
-				fmt.Fprintln(&script, s)
-			}
-			rt.Fatalf("%v\n%s", err, script.String())
+			rt.Fatalf("%v\n%s", err, script(drawn))
 		}
 	})
+}
+
+// script writes steps as Go, to be copied into a test.
+func script(steps []step) string {
+	var b strings.Builder
+	for _, s := range steps {
+		fmt.Fprintln(&b, s)
+	}
+	return b.String()
 }
 
 // runSteps runs steps on a new model and returns the first mismatch.

@@ -3,13 +3,14 @@ package storagetest
 import (
 	"context"
 	"errors"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/storage"
 )
 
-// Line is the connection of a node to a shared engine. A test can cut it. Each update is rehearsed before
+// Line is the connection of a node to a shared engine. A test can cut it, or stop the process. Each update is rehearsed before
 // it runs, as an engine of several processes may do.
 type Line struct {
 	storage.Engine
@@ -20,7 +21,75 @@ type Line struct {
 	// OnCommit is called instead of each update, with a function that commits it. Nil: none.
 	OnCommit func(commit func() error) error
 
-	cut atomic.Bool
+	cut     atomic.Bool
+	mu      sync.Mutex
+	stopped chan struct{} // closed when the process goes on; nil while it runs
+	stopAt  CommitStep
+}
+
+// CommitStep is a step of a commit at which a test can stop a process.
+type CommitStep int
+
+const (
+	noStep CommitStep = iota
+
+	// BeforeCommit: the process has read everything, and commits when it goes on.
+	BeforeCommit
+
+	// BeforeAnswer: the commit has happened, and the process learns it when it goes on.
+	BeforeAnswer
+)
+
+// StopAt stops the process at a step of its next commit.
+func (l *Line) StopAt(step CommitStep) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopAt = step
+}
+
+// reach stops the process if it must stop at a step.
+func (l *Line) reach(step CommitStep) {
+	l.mu.Lock()
+	stop := l.stopAt == step
+	l.mu.Unlock()
+	if stop {
+		l.Stop(true)
+	}
+}
+
+// Stop stops the process of the node, or lets it go on. Meanwhile no transaction begins, commits or returns.
+func (l *Line) Stop(stop bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.stopAt = noStep
+	switch {
+	case stop && l.stopped == nil:
+		l.stopped = make(chan struct{})
+	case !stop && l.stopped != nil:
+		close(l.stopped)
+		l.stopped = nil
+	}
+}
+
+// IsStopped reports whether the process is stopped.
+func (l *Line) IsStopped() bool { return l.runs() != nil }
+
+// runs returns a channel that is closed when a stopped process goes on; nil if it runs.
+func (l *Line) runs() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.stopped
+}
+
+// pass waits while the process is stopped, and then returns an error if the line is cut.
+func (l *Line) pass() error {
+	for runs := l.runs(); runs != nil; runs = l.runs() {
+		<-runs
+	}
+	if l.IsCut() {
+		return storage.ErrUnreachable
+	}
+	return nil
 }
 
 // Cut cuts the connection, or mends it.
@@ -34,10 +103,12 @@ func (l *Line) Shared() bool { return true }
 
 // View implements [storage.Engine].
 func (l *Line) View(ctx context.Context, fn func(storage.Reader) error) error {
-	if l.IsCut() {
-		return storage.ErrUnreachable
+	if err := l.pass(); err != nil {
+		return err
 	}
-	return l.Engine.View(ctx, fn)
+	err := l.Engine.View(ctx, fn)
+	_ = l.pass()
+	return err
 }
 
 // errRehearsed rolls a rehearsal back.
@@ -46,15 +117,24 @@ var errRehearsed = errors.New("storagetest: rehearsed")
 // Update implements [storage.Engine].
 func (l *Line) Update(ctx context.Context, fn func(storage.Txn) error) error {
 	time.Sleep(l.Latency)
-	if l.IsCut() {
-		return storage.ErrUnreachable
+	if err := l.pass(); err != nil {
+		return err
 	}
 	_ = l.Engine.Update(ctx, func(t storage.Txn) error { return errors.Join(fn(t), errRehearsed) })
 	commit := func() error { return l.Engine.Update(ctx, fn) }
-	if l.OnCommit != nil {
-		return l.OnCommit(commit)
+	l.reach(BeforeCommit)
+	if err := l.pass(); err != nil {
+		return err
 	}
-	return commit()
+	var err error
+	if l.OnCommit != nil {
+		err = l.OnCommit(commit)
+	} else {
+		err = commit()
+	}
+	l.reach(BeforeAnswer)
+	_ = l.pass()
+	return err
 }
 
 // Interface guard
