@@ -42,6 +42,12 @@ func TestACallCancelledOnDisconnectIsChargedItsInput(t *testing.T) {
 		{"a stream with content", "priced", streamed, "cancel", ordinary, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
 		{"a stream with content that thinks, where the operator cancels", "optional", streamed + `,"thinking":{"type":"enabled"}`, "cancel", cancelled, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
 		{"a stream with content that does not think", "optional", streamed + `,"thinking":{"type":"disabled"},"reasoning_effort":"none"`, "cancel", ordinary, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
+		{
+			"a stream with content that does not think in any dialect", "optional",
+			streamed + `,"enable_thinking":0,"think":false,"prompt_mode":null,"include_reasoning":true,"separate_reasoning":true,"stream_reasoning":true,` +
+				`"reasoning_format":"none","chat_template_kwargs":{"enable_thinking":false,"thinking":0,"reasoning_effort":"none"}`,
+			"cancel", ordinary, gatetest.Stream(messageEvents[:4]...), "Hello", input, 2 * input, 30,
+		},
 		{"after the time limit, without content", "priced", streamed, "finish_timeout", shortFinish, nil, "", input, input + 5, 0},
 		{"after the time limit, with content", "thinking", streamed, "finish_timeout", shortFinish, gatetest.Stream(messageEvents[:4]...), "Hello", input, input + 5, 30},
 		{"beyond the detached limit", "priced", streamed, "finish_limit", full, nil, "", input, input + 5, 0},

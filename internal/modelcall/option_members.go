@@ -46,7 +46,7 @@ const (
 	noteCompaction    // compaction
 	noteModalities    // modalities: the media of the answer
 	noteAudioOutput   // the body asks for an answer in audio
-	noteReasoning     // reasoning
+	noteReasoning     // reasoning, reasoningMembers, or a member of chat_template_kwargs
 	noteOutputBound   // a bound of the output that some servers read in addition to max_tokens or instead of it
 	noteMultiplier    // a member that makes some servers return several answers, on a route that does not define it
 	noteOverride      // a member of extra_body that is only allowed at the top level
@@ -186,12 +186,15 @@ func commonOptions() []rule {
 			stateMember("id"), stateObject("voice", stateMember("id")),
 		)},
 		{Name: "reasoning", Note: noteReasoning, Members: table(outputBound("max_tokens"))},
+		{Name: "chat_template_kwargs", Note: noteReasoning, Members: table().NoteUnknown(noteReasoning)}, // each model has names of its own
 	}, each(rule{Note: noteReasoning}, reasoningMembers...), each(rule{Deciding: true, Note: noteOutputBound}, outputBounds...), each(rule{Note: noteRouting}, routing...))
 }
 
 // reasoningMembers are the members by which servers are asked for reasoning, or to hide it: Qwen, vLLM,
-// SGLang, llama.cpp. The rejected part of a prediction is output that no caller sees, either.
-var reasoningMembers = []string{"enable_thinking", "chat_template_kwargs", "include_reasoning", "separate_reasoning", "reasoning_format", "prediction"}
+// SGLang, llama.cpp, Ollama, Mistral. The rejected part of a prediction is output that no caller sees, either.
+var reasoningMembers = []string{
+	"enable_thinking", "think", "prompt_mode", "include_reasoning", "separate_reasoning", "stream_reasoning", "reasoning_format", "prediction",
+}
 
 // outputBounds are the members that some servers read in addition to max_tokens or instead of
 // it: llama.cpp, TGI, SGLang, Ollama, Qwen, Gemini. A minimum, or a budget for thinking, may

@@ -164,13 +164,13 @@ func (q *Request) MaxTokensParam() string {
 func (q *Request) CacheKey(body []byte) string { return q.values[slotCacheKey].Text(body) }
 
 // enablesReasoning reports whether the body enables reasoning by `thinking` or
-// `reasoning_effort`. The object `reasoning` is among the notes.
+// `reasoning_effort`. The other members that do are among the notes.
 func (q *Request) enablesReasoning(body []byte) bool {
-	enabled := func(slot int, off string) bool {
-		v := q.values[slot]
-		return v.Kind == strictjson.String && string(v.Raw(body)) != off
+	thinking := q.values[slotThinking]
+	if thinking.Kind == strictjson.Object && q.values[slotThinkingType].Kind != 0 {
+		thinking = q.values[slotThinkingType]
 	}
-	return enabled(slotThinkingType, `"disabled"`) || enabled(slotReasoningEffort, `"none"`)
+	return !isOff(body, thinking) || !isOff(body, q.values[slotReasoningEffort])
 }
 
 // Edit replaces the bytes of a body from From to To.

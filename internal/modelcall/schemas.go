@@ -94,6 +94,7 @@ const (
 	slotBestOf
 	slotStreamOptions
 	slotIncludeUsage
+	slotThinking
 	slotThinkingType
 	slotReasoningEffort
 	slotTools
@@ -152,7 +153,7 @@ func messagesCommon() []rule {
 		{Name: "system", Kinds: text | array, Elem: object, Members: contentPart},
 		toolsMember(tools),
 		{Name: "tool_choice", Kinds: object},
-		{Name: "thinking", Kinds: object, Members: table(
+		{Name: "thinking", Kinds: object, Slot: slotThinking, Members: table(
 			rule{Name: "type", Kinds: text, Deciding: true, Slot: slotThinkingType},
 			rule{Name: "budget_tokens", Kinds: integer},
 		)},
@@ -201,7 +202,7 @@ func completionsCommon() []rule {
 		modelMember,
 		streamMember,
 		{Name: "reasoning_effort", Deciding: true, Slot: slotReasoningEffort},
-		{Name: "thinking", Kinds: object | text | number | boolean | null, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
+		{Name: "thinking", Kinds: object | text | number | boolean | null, Slot: slotThinking, Members: table(rule{Name: "type", Deciding: true, Slot: slotThinkingType})},
 		{Name: "n", Kinds: integer, Min: 1, Deciding: true, Slot: slotChoices},
 		{Name: "temperature", Kinds: number},
 		{Name: "top_p", Kinds: number},

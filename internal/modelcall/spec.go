@@ -244,21 +244,23 @@ func toolName(kind string) string {
 	return kind
 }
 
-// asksForReasoning reports whether one of reasoningMembers, or `reasoning`, asks for output that the text of
-// the answer does not show.
+// asksForReasoning reports whether a member with noteReasoning may ask for output that the text of the
+// answer does not show. Only values that are known not to do so return false.
 func asksForReasoning(body []byte, n strictjson.Note) bool {
-	name := n.Member(body)
-	switch n.Kind {
-	case strictjson.Object:
-		var options struct {
-			EnableThinking any `json:"enable_thinking"`
-			Thinking       any `json:"thinking"`
-		}
-		return name != "chat_template_kwargs" || json.Unmarshal(n.Raw(body), &options) == nil && (options.EnableThinking == true || options.Thinking == true)
-	case strictjson.Bool: // false hides it
-		return n.Bool(body) == (name == "enable_thinking")
-	case strictjson.String:
-		return n.Text(body) != "none"
+	switch n.Member(body) {
+	case "include_reasoning", "separate_reasoning", "stream_reasoning": // false hides it, or delays it
+		return !n.Bool(body)
+	case "chat_template_kwargs": // its members have their own notes
+		return n.Kind != strictjson.Object
+	}
+	return !isOff(body, n.Value)
+}
+
+// isOff reports whether a value is absent or asks for no reasoning.
+func isOff(body []byte, v strictjson.Value) bool {
+	switch string(v.Raw(body)) {
+	case "", "null", "false", "0", `"none"`, `"disabled"`:
+		return true
 	}
 	return false
 }
