@@ -77,7 +77,7 @@ func open(c config) (_ *engine, err error) {
 	if err := newSpace(c, 2*uint64(c.size.memtable)).check(); err != nil {
 		return nil, err
 	}
-	log := &logger{zap: c.logger}
+	log := newLogger(c.logger)
 	opts := c.size.options(c.dir, log)
 	if err := verifyTables(c.dir, opts); err != nil {
 		return nil, err
@@ -239,8 +239,24 @@ func (e *engine) shutdown() error {
 	close(e.ended)
 	e.running.Wait()
 	e.heap.stop()
-	return errors.Join(e.db.Close(), makePrivate(e.files.dir), e.lock.release())
+	closed := make(chan error, 1)
+	go func() { closed <- errors.Join(e.db.Close(), makePrivate(e.files.dir), e.lock.release()) }()
+	for failures := 1; ; failures++ {
+		select {
+		case err := <-closed:
+			return err
+		case err := <-e.log.unflushed:
+			if failures == maxFlushFailures {
+				return fmt.Errorf("badger: close: %w", err)
+			}
+		}
+	}
 }
+
+// maxFlushFailures is the number of failures to write a table after which Close
+// returns. Badger goes on and keeps the directory locked, because it may still
+// write. What was committed is in the logs, from which the next start reads it.
+const maxFlushFailures = 3
 
 // enter registers a running transaction, unless the engine is closed.
 func (e *engine) enter() error {

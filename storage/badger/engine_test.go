@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -235,5 +238,30 @@ func TestCommonPrefix(t *testing.T) {
 		if got := commonPrefix([]byte(c[0]), []byte(c[1])); string(got) != c[2] {
 			t.Errorf("%q, %q: %q, want %q", c[0], c[1], got, c[2])
 		}
+	}
+}
+
+// TestCloseEndsWithoutTheDirectory removes the directory of an open engine. Badger then tries without end to
+// write its memtable.
+func TestCloseEndsWithoutTheDirectory(t *testing.T) {
+	t.Parallel()
+	c := testConfig(filepath.Join(t.TempDir(), "store"))
+	e, err := open(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	put(t, e, "key", nil)
+	if err := os.RemoveAll(c.dir); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- e.Close() }()
+	select {
+	case err := <-closed:
+		if err == nil || !strings.Contains(err.Error(), c.dir) {
+			t.Errorf("Close returned %v, which does not name the directory", err)
+		}
+	case <-time.After(time.Minute):
+		t.Error("Close has not returned")
 	}
 }

@@ -14,11 +14,21 @@ import (
 // value log. Badger reports that error nowhere else: the commit succeeds.
 const syncFailed = "Error while curlf sync"
 
+// flushFailed is the beginning of Badger's log line about a memtable that could
+// not be written as a table. Badger tries that again every second, without end,
+// and its Close waits for it.
+const flushFailed = "error flushing memtable"
+
 // logger passes Badger's messages to zap, the routine ones at debug level, and
-// detects the failure that Badger reports only in its log.
+// detects the failures that Badger reports only in its log.
 type logger struct {
-	zap  *zap.Logger
-	lost atomic.Bool
+	zap       *zap.Logger
+	lost      atomic.Bool
+	unflushed chan error // the last failure to write a table
+}
+
+func newLogger(to *zap.Logger) *logger {
+	return &logger{zap: to, unflushed: make(chan error, 1)}
 }
 
 // failure returns an error once a large value may not be on disk.
@@ -33,6 +43,12 @@ func (l *logger) failure() error {
 func (l *logger) Errorf(format string, args ...any) {
 	if strings.HasPrefix(format, syncFailed) {
 		l.lost.Store(true)
+	}
+	if strings.HasPrefix(format, flushFailed) {
+		select {
+		case l.unflushed <- fmt.Errorf(format, args...):
+		default:
+		}
 	}
 	l.write(zap.ErrorLevel, format, args)
 }
