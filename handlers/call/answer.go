@@ -279,7 +279,7 @@ func (a *answer) complete(cleanly bool) bool {
 	case !a.received && !a.stream:
 		return cleanly // an empty body costs nothing
 	}
-	return a.meter.Finished() || cleanly && a.meter.HasWholeImage()
+	return a.meter.Finished() || cleanly && a.meter.WholeIfEnded()
 }
 
 // page reports whether the body is a web page instead of an answer: the backend, or a

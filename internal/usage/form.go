@@ -83,10 +83,14 @@ func (r *Reader) Wants(images int64) {
 // must be called before Write.
 func (r *Reader) Opaque() { r.unreadable = true }
 
-// HasWholeImage reports whether a stream of images has at least one that is not partial, and no error.
-// If such a stream ends cleanly, it is whole, although it may have fewer images than the call asks for.
-func (r *Reader) HasWholeImage() bool {
-	return r.format().Form == ImagesForm && r.stream && !r.Failed() && r.events.mediaSoFar().completed > 0
+// WholeIfEnded reports whether an answer is whole if its connection ended cleanly here. It is for answers
+// that do not show their end: a stream of images with at least one that is not partial and no error, which
+// may have fewer images than the call asks for, and text after a JSON text, or instead of it, that is no JSON.
+func (r *Reader) WholeIfEnded() bool {
+	if r.stream {
+		return r.format().Form == ImagesForm && !r.Failed() && r.events.mediaSoFar().completed > 0
+	}
+	return r.events.document.state == inScalar && r.events.document.depth == 0
 }
 
 // assign gives the tokens of a side to the medium of the form, if the backend does not report tokens
