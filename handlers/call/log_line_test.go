@@ -62,6 +62,26 @@ func TestReportedNumbersMayBeFloatsOrStrings(t *testing.T) {
 	charges(t, g, calls)
 }
 
+// TestEscapesInTheNamesOfAnAnswerHideNothing has answers whose text is 12 bytes, of which a report counts 20
+// tokens.
+func TestEscapesInTheNamesOfAnAnswerHideNothing(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
+	escape := strings.NewReplacer(`"usage"`, `"\u0075sage"`, `"choices"`, `"ch\u006Fices"`, `"message"`, `"mess\u0061ge"`, `"content"`, `"conten\u0074"`, `"finish_reason"`, `"finish\u005freason"`,
+		`"prompt_tokens"`, `"prompt_token\u0073"`, `"completion_tokens"`, `"\u0063ompletion_tokens"`, `"delta"`, `"delt\u0061"`, `"type":"text"`, `"typ\u0065":"t\u0065xt"`, `"text":`, `"t\u0065xt":`,
+		`"input_tokens"`, `"\u0069nput_tokens"`, `"output_tokens"`, `"outpu\u0074_tokens"`, `message_start"`, `message_st\u0061rt"`, `message_stop"`, `message\u005fstop"`).Replace
+	const choice = `{"choices":[{"index":0,"message":{"content":"Hello there!"},"finish_reason":"stop"}]`
+	const chunk = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello there!\"},\"finish_reason\":\"stop\"}]}\n\n"
+	report := strings.Replace(usageChunk, `"completion_tokens":2`, `"completion_tokens":20`, 1)
+	charges(t, g, map[string]reported{
+		"messages":                {messages, "", gatetest.JSON(200, escape(messageAnswer)), 9 + 40, "reported"},
+		"a messages stream":       {messages, streamed, gatetest.Stream(escape(strings.Join(messageEvents, ""))), 25 + 150, "reported"},
+		"chat":                    {chat, "", gatetest.JSON(200, escape(choice+`,"usage":{"prompt_tokens":7,"completion_tokens":20}}`)), 7 + 200, "reported"},
+		"a chat stream":           {chat, streamed, gatetest.Stream(escape(chunk), escape(report), doneChunk), 7 + 200, "reported"},
+		"chat without a report":   {chat, "", gatetest.JSON(200, escape(choice+"}")), 2 + 40, "estimated"},
+		"stream without a report": {chat, streamed, gatetest.Stream(escape(chunk), doneChunk), 2 + 40, "estimated"},
+	})
+}
+
 func TestReasoningReportedOnlyInTheTotalIsCharged(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	calls := make(map[string]reported)

@@ -136,6 +136,7 @@ func TestImagesAreChargedByTheImageOrByTheToken(t *testing.T) {
 		{"paint-fewer", `,"n":3`, `{"data":[{"url":"u"}]}`, "0.04", 1},
 		{"paint-more", `,"n":1`, two, "0.04", 1},
 		{"paint-none", `,"n":3`, `{"data":[]}`, "0.00", 0},
+		{"paint-escaped", `,"n":2`, `{"data":[{"b64_json":"\/9j\/4AA"},{"url":"\u0068ttps:\/\/x\/2"}]}`, "0.08", 2},
 		{"paint-other", `,"n":3`, `{"artifacts":[{"base64":"x"}]}`, "0.12", 3},
 		{"sized-default", ``, `{"data":[{"url":"u"}]}`, "0.02", 1},
 		{"flat", `,"n":3`, two, "0.25", 0},

@@ -155,7 +155,6 @@ func (d *document) write(p []byte) {
 				i = end + 1 + d.skipPunctuation(p[end+1:])
 			} else {
 				d.continueString(p[i:end])
-				d.token.invalidate()
 				d.state = inEscape
 				i = end + 1
 			}
@@ -164,7 +163,7 @@ func (d *document) write(p []byte) {
 			if c == 'u' {
 				d.state, d.escape.digits, d.escape.code = inUnicode, 4, 0
 			} else {
-				d.countBytes(1)
+				d.character(unescaped[c], 1)
 			}
 			i++
 		case inUnicode:

@@ -51,7 +51,7 @@ func TestImageLinksOfARequestAreCounted(t *testing.T) {
 		"a document's image": {`{"type":"document","source":{"type":"url","url":` + url + `}},{"type":"image","source":{"type":"base64","data":"AA"}}`, 0},
 		"inline":             {`{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}`, 0},
 		"other schemes":      {`{"type":"image","source":{"type":"url","url":"gs://bucket/a"}},{"type":"image_url","image_url":"file:///a"}`, 0},
-		"escaped":            {`{"type":"image_url","image_url":"\u0068ttps://example.com"},{"type":"im\u0061ge","source":{"url":` + url + `}},{"type":"x","im\u0061ge_url":` + url + `}`, 0},
+		"escaped":            {`{"type":"image_url","image_url":"\u0068ttps://example.com"},{"type":"im\u0061ge","source":{"url":` + url + `}},{"type":"x","im\u0061ge_url":` + url + `}`, 2},
 		"other members":      {`{"type":"video_url","video_url":{"url":` + url + `}},{"type":"file","file":{"url":` + url + `},"url":` + url + `}`, 0},
 		"nested links":       {`{"type":"image","source":{"url":{"url":` + url + `}}},{"type":"image","image":[` + url + `]}`, 1},
 	} {

@@ -95,8 +95,8 @@ func (d *document) eventType(kind []byte) {
 	}
 }
 
-// endToken handles a string that is compared or stored. Word is nil if the string is too
-// long or has an escape.
+// endToken handles a string that is compared or stored. Word is nil if the string is invalid:
+// see [token].
 func (d *document) endToken(word []byte) {
 	r := &d.report
 	switch d.place {
@@ -186,8 +186,8 @@ func (d *document) countBytes(n int) {
 	}
 }
 
-// unicode handles a digit of \uXXXX. After the last one it counts the UTF-8 bytes of the
-// character. Half a surrogate pair counts two, so that a pair counts four.
+// unicode handles a digit of \uXXXX. Half a surrogate pair has two UTF-8 bytes, so that a
+// pair has four.
 func (d *document) unicode(digit uint8) {
 	e := &d.escape
 	e.code = e.code<<4 | uint16(digit)
@@ -197,16 +197,32 @@ func (d *document) unicode(digit uint8) {
 	d.state = inString
 	switch {
 	case e.code < 0x80:
-		d.countBytes(1)
+		d.character(byte(e.code), 1)
 	case e.code < 0x800, 0xd800 <= e.code && e.code < 0xe000:
-		d.countBytes(2)
+		d.character(0, 2)
 	default:
-		d.countBytes(3)
+		d.character(0, 3)
 	}
 }
 
-// token stores a short string that may arrive in parts. A string that is too long or has an
-// escape is invalid: it equals none of the names in the tables.
+// unescaped are the characters that a backslash and one byte stand for; zero for any other byte.
+var unescaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+
+// character handles a character that is written with an escape, and has size UTF-8 bytes. c
+// is zero if it is not ASCII. No known name has such a character.
+func (d *document) character(c byte, size int) {
+	switch {
+	case !d.inName && !d.place.isToken() && !d.place.isNumber():
+		d.countBytes(size)
+	case c == 0:
+		d.token.invalidate()
+	default:
+		d.token.add([]byte{c})
+	}
+}
+
+// token stores a short string that may arrive in parts. A string that is too long, or has an
+// escape that is not ASCII, is invalid: it equals none of the names in the tables.
 type token struct {
 	buf [256]byte
 	n   uint16 // bytes stored; a value greater than the size of buf: the token is invalid

@@ -49,7 +49,7 @@ func TestUsageIsReadInTheFormatsOfBothVendors(t *testing.T) {
 			want: Tokens{Input: 20, Output: 98, Reasoning: 100}},
 		{name: "more cached tokens than input", usage: `{"prompt_tokens":9,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":10}}`,
 			want: Tokens{CacheRead: 10, Output: 1}},
-		{name: "a name with an escape is ignored", usage: `{"input_tokens":3,"output_tokens":4,"inp\u0075t_tokens":99}`,
+		{name: "names with escapes", usage: `{"inp\u0075t_tokens":3,"\u006futput_token\u0073":4,"input_t\u00f6kens":99,"\n_tokens":98}`,
 			want: Tokens{Input: 3, Output: 4}},
 	}
 	for _, test := range tests {
@@ -79,7 +79,7 @@ func TestAFigureThatIsNotACountIsIgnored(t *testing.T) {
 	t.Parallel()
 	for _, value := range []string{
 		`-1`, `-1.0`, `null`, `true`, `{}`, `{"input_tokens":9}`, `[]`, `[1]`, `NaN`, `Infinity`, `+1`, `0x10`, `1_0`, `1e`, `1.0.0`,
-		`"12.0"`, `"1e1"`, `"-1"`, `" 12"`, `"twelve"`, `""`, `"1\u0032"`, `["12"]`,
+		`"12.0"`, `"1e1"`, `"-1"`, `" 12"`, `"twelve"`, `""`, `"1\u0662"`, `["12"]`,
 	} {
 		body := fmt.Sprintf(`{"usage":{"input_tokens":%s,"output_tokens":3}}`, value)
 		got := read(Message, false, "", []byte(body))
