@@ -272,7 +272,7 @@ func (a *answer) intact() bool {
 // end of the format decides, and otherwise whether the connection ended cleanly.
 func (a *answer) complete(cleanly bool) bool {
 	switch {
-	case a.page():
+	case a.page(), a.meter != nil && a.meter.Stream() && a.meter.Failed() && !a.meter.Began(): // the backend has refused the call
 		return false
 	case a.meter == nil || a.meter.Unreadable() || !a.stream && !a.json:
 		return cleanly

@@ -8,6 +8,7 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 const incomplete = "the backend ended its answer before it was complete"
@@ -279,4 +280,62 @@ func TestAFailedStoreIs503(t *testing.T) {
 	if n := g.Backend.Total(); n != 0 {
 		t.Errorf("%d calls were forwarded", n)
 	}
+}
+
+// TestAnErrorEventWithAReportOfUsageIsChargedOnlyAfterContent has a report of 7 tokens of input and 30 of output.
+func TestAnErrorEventWithAReportOfUsageIsChargedOnlyAfterContent(t *testing.T) {
+	g := gatetest.Start(t, gatetest.Config{App: "charge_failed_input\n" + prices, Site: gatetest.Proxied + "\nmodelgate_openai {\n reverse_proxy BACKEND\n}"})
+	const (
+		figures  = `"usage":{"prompt_tokens":7,"completion_tokens":30}`
+		failed   = "data: {\"error\":{\"message\":\"x\"}," + figures + "}\n\n"
+		message  = "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"api_error\",\"message\":\"x\"},\"usage\":{\"input_tokens\":7,\"output_tokens\":30}}\n\n"
+		response = "event: response.failed\ndata: {\"type\":\"response.failed\",\"response\":{\"error\":{\"code\":\"x\"},\"usage\":{\"input_tokens\":7,\"output_tokens\":30}}}\n\n"
+		chunk    = "data: {\"error\":{\"message\":\"x\"},\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"},\"finish_reason\":\"error\"}]," + figures + "}\n\n"
+		stop     = "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n"
+	)
+	const after = 7 + 300 // as reported
+	for name, c := range map[string]struct {
+		path   string
+		events []string
+		cost   money.Amount
+	}{
+		"chat":                         {chat, []string{failed}, 0},
+		"chat, then its end":           {chat, []string{failed, doneChunk}, 0},
+		"chat, without a report":       {chat, []string{"data: {\"error\":{}}\n\n", doneChunk}, 0},
+		"chat, another dialect before": {chat, []string{"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hello\"}]}}]}\n\n", failed, doneChunk}, 0},
+		"chat, a role before":          {chat, []string{chatChunks[0], failed, doneChunk}, 0},
+		"chat, in a choice":            {chat, []string{chunk}, 0},
+		"chat, then a report":          {chat, []string{"data: {\"error\":{}}\n\n", "data: {" + figures + "}\n\n", doneChunk}, 0},
+		"chat, after content":          {chat, []string{chatChunks[1], failed}, after},
+		"messages":                     {messages, []string{message}, 0},
+		"messages, then its end":       {messages, []string{message, stop}, 0},
+		"messages, after content":      {messages, append(append([]string(nil), messageEvents[:4]...), message), 25 + 300},
+		"responses":                    {responses, []string{response}, 0},
+		"responses, then its end":      {responses, []string{response, doneChunk}, 0},
+		"responses, after some text":   {responses, []string{"data: {\"type\":\"response.output_text.delta\",\"delta\":\"Hello\"}\n\n", response}, after},
+		"completions, then its end":    {completions, []string{failed, doneChunk}, 0},
+		"completions, after the text":  {completions, []string{"data: {\"choices\":[{\"index\":0,\"text\":\"Hello\"}]}\n\n", failed}, after},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
+			model := modelName("priced " + t.Name())
+			g.Backend.On(model, gatetest.Stream(c.events...))
+			body := bodyFor(c.path, model, streamed)
+			if c.path == responses {
+				body = `{"model":"` + model + `","input":"hello","stream":true}`
+			}
+			got := g.Do(t, http.MethodPost, c.path, headersFor(c.path, key.Secret), body)
+			if got.Body != strings.Join(c.events, "") {
+				t.Errorf("the caller got %q", got.Body)
+			}
+			if line := g.CallLine(t, got.RequestID()); line.Text("ended") != "upstream_error" || line.Text("rule") != "" || line.Text("cost") != c.cost.String() {
+				t.Errorf("logged %v, want a cost of %v", line, c.cost)
+			}
+			if w := g.WalletAtRest(t, key.UserID); w.Balance != money.Unit-c.cost {
+				t.Errorf("the wallet has %v, want a charge of %v", w.Balance, c.cost)
+			}
+		})
+	}
+	g.Verify(t)
 }

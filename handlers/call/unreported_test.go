@@ -13,7 +13,6 @@ func TestACompleteStreamIsChargedItsInputInEachDialect(t *testing.T) {
 	g := gatetest.Start(t, gatetest.Config{App: prices, Site: gatetest.Proxied})
 	const input = 2 // "hello"
 	const gemini = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hello\"}]}}]}\n\n"
-	const failure = "data: {\"error\":{\"message\":\"no\"}}\n\n"
 	charges(t, g, map[string]reported{
 		"another dialect":                 {chat, streamed, gatetest.Stream(gemini, doneChunk), input, "estimated"},
 		"another dialect of completions":  {completions, streamed, gatetest.Stream(gemini, doneChunk), input, "estimated"},
@@ -22,8 +21,6 @@ func TestACompleteStreamIsChargedItsInputInEachDialect(t *testing.T) {
 		"only a finish reason":            {chat, streamed, gatetest.Stream(chatChunks[0], chatChunks[2], doneChunk), 0, "none"},
 		"only the end":                    {chat, streamed, gatetest.Stream(doneChunk), 0, "none"},
 		"only pings and the end":          {chat, streamed, gatetest.Stream(": ping\n\n", "data:\n\n", "event: ping\n\n", doneChunk), 0, "none"},
-		"an error":                        {chat, streamed, gatetest.Stream(failure, doneChunk), 0, "none"},
-		"an error in another dialect":     {chat, streamed, gatetest.Stream(gemini, failure, doneChunk), 0, "none"},
 		"another dialect with its report": {chat, streamed, gatetest.Stream(gemini, usageChunk, doneChunk), 7 + 20, "reported"},
 	})
 	g.Verify(t)
