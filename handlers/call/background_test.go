@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/caddy-modelgate/modelgate/internal/gatetest"
+	"github.com/caddy-modelgate/modelgate/money"
 )
 
 // runner is a vendor with one background response, which runs until it is told to end. It reports no
@@ -223,5 +224,97 @@ func TestABackgroundResponseIsChargedIfItsCallerLeavesBeforeItsID(t *testing.T) 
 			v.answerNow()
 			wantSettled(t, g, key, "0.000000037")
 		})
+	}
+}
+
+// repeater is a vendor that answers each submission with the same response, as for a repeated
+// Idempotency-Key. Streams send 30 bytes of text and wait for their end. The response completes when
+// complete is closed.
+func repeater(t *testing.T) (v *httptest.Server, complete chan struct{}) {
+	complete = make(chan struct{})
+	state := func() string {
+		select {
+		case <-complete:
+			return "{" + runnerID + `,"status":"completed","output":[],"usage":{"input_tokens":7,"output_tokens":30}}`
+		default:
+			return "{" + runnerID + `,"status":"in_progress","output":[],"usage":null}`
+		}
+	}
+	v = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("X-Stream") == "" {
+			gatetest.JSON(http.StatusOK, state())(w, r)
+			return
+		}
+		gatetest.Events(w)
+		gatetest.Send(w, "data: {\"type\":\"response.created\",\"response\":"+state()+"}\n\n")
+		gatetest.Send(w, "data: {\"type\":\"response.output_text.delta\",\"sequence_number\":1,\"delta\":\"0123456789\"}\n\n")
+		select {
+		case <-complete:
+			gatetest.Send(w, "data: {\"type\":\"response.completed\",\"response\":"+state()+"}\n\n")
+		case <-r.Context().Done():
+		}
+	}))
+	t.Cleanup(v.Close)
+	return v, complete
+}
+
+func TestARepeatedBackgroundResponseIsNotChargedTwice(t *testing.T) {
+	const submission = `{"model":"priced","input":"one two three four"`
+	const inBackground, inStream = `,"background":true`, `,"stream":true`
+	for name, c := range map[string]struct {
+		first string // what the first request adds; the caller leaves its stream in the middle
+		done  bool   // the response completes before the repetition
+		cost  string
+	}{
+		"of a background response":               {inBackground, false, "0.000000307"},
+		"of a background response, later":        {inBackground, true, "0.000000307"},
+		"of a stream in the background":          {inBackground + inStream, false, "0.000000307"},
+		"of a stream in the background, at last": {inBackground + inStream, true, "0.000000307"},
+		"of a call that was cancelled":           {inStream, false, "0.000000353"}, // 46, and 307 for another call: its response was forgotten
+	} {
+		t.Run(name, func(t *testing.T) {
+			v, complete := repeater(t)
+			config := ownConfig(v.URL)
+			config.App += "on_disconnect cancel\n"
+			config.Site = strings.Replace(config.Site, "reverse_proxy", "pass_up X-Stream\nreverse_proxy", 1)
+			g := gatetest.Start(t, config)
+			key := g.NewKey(t, nil)
+			g.Credit(t, key.UserID, "1.00")
+			headers := headersFor(responses, key.Secret) + "Idempotency-Key: one\n"
+			if strings.Contains(c.first, inStream) {
+				readEvents(t, g, "POST", responses, headers+"X-Stream: 1\n", submission+c.first+"}", 1)
+			} else if got := g.Do(t, "POST", responses, headers, submission+c.first+"}"); got.Status != http.StatusOK {
+				t.Fatalf("answered %d %s", got.Status, got.Body)
+			}
+			if c.first == inStream {
+				g.WaitLine(t, func(l gatetest.Line) bool { return l.Text("user_id") == key.UserID && l.Text("cost") == "0.000000046" })
+			}
+			if c.done {
+				close(complete)
+				wantBalance(t, g, key, c.cost)
+			}
+			for range 2 {
+				got := g.Do(t, "POST", responses, headers, submission+inBackground+"}")
+				if got.Status != http.StatusOK || !strings.Contains(got.Body, runnerID) {
+					t.Fatalf("the repetition is answered %d %s", got.Status, got.Body)
+				}
+			}
+			if !c.done {
+				close(complete)
+			}
+			wantBalance(t, g, key, c.cost)
+			if got := g.Do(t, "POST", responses, headers+"X-Stream: 1\n", submission+inBackground+inStream+"}"); !strings.Contains(got.Body, "response.completed") {
+				t.Fatalf("the last repetition is answered %d %s", got.Status, got.Body)
+			}
+			wantBalance(t, g, key, c.cost)
+		})
+	}
+}
+
+// wantBalance checks what is left of the unit that a user had, once nothing is reserved.
+func wantBalance(t *testing.T, g *gatetest.Gate, key gatetest.Key, cost string) {
+	t.Helper()
+	if got := settled(t, g, key); got != (money.Unit - amount(t, cost)).String() {
+		t.Errorf("the wallet has %s, want a charge of %s", got, cost)
 	}
 }
