@@ -175,6 +175,23 @@ func TestAStreamOfImagesIsForwardedAndCharged(t *testing.T) {
 	}
 	wantMedia(t, g, got, "images", "complete", "reported", "0.03005")
 
+	// The reports of several images, each of which counts its own image or all before it, too.
+	one := func(input, output int) string {
+		return event("image_generation.completed", fmt.Sprintf(`,"usage":{"input_tokens":%d,"output_tokens":%d}`, input, output))
+	}
+	for name, c := range map[string]struct{ events, cost string }{
+		"each":      {one(10, 1000) + one(10, 1000) + one(10, 1100), "0.09315"}, // 30×5 + 3100×30
+		"different": {one(10, 1000) + one(10, 200) + one(10, 1300), "0.07515"},
+		"all":       {one(10, 1000) + one(20, 2000) + one(30, 3000), "0.09015"},
+		"all-once":  {event("image_generation.completed", "") + event("image_generation.completed", "") + one(30, 3000), "0.09015"},
+		"partial":   {event("image_generation.partial_image", `,"usage":{"input_tokens":10,"output_tokens":900}`) + one(10, 1000) + one(10, 1000) + one(10, 1000), "0.09015"},
+	} {
+		model := "draw-" + name
+		g.Backend.On(model, gatetest.Stream(cuts(c.events, 9000)...))
+		got := respond(t, g, images, key.Secret, `{"model":"`+model+`","prompt":"x","stream":true,"n":3}`)
+		wantMedia(t, g, got, "images", "complete", "reported", c.cost)
+	}
+
 	g.Backend.On("paint", gatetest.Stream(partial, last))
 	wantMedia(t, g, respond(t, g, images, key.Secret, strings.Replace(body, "draw", "paint", 1)), "images", "complete", "reported", "0.04")
 

@@ -9,11 +9,12 @@ import (
 // reports combines the usage objects of an answer. They are cumulative, so the last one
 // counts. A figure that an object leaves out keeps its value. If the sum of the input or of
 // the output is less than before, each figure of that side keeps its largest value. (With
-// the same or a greater sum, the figures may move between fresh and cached tokens.)
+// the same or a greater sum, the figures may move between fresh and cached tokens.) The
+// reports of the images of a stream are not cumulative: see addImage.
 type reports struct {
 	format   *Format
 	figures          // as read so far
-	previous figures // at the beginning of the current usage object
+	previous figures // at the beginning of the current or the last usage object
 	inObject bool    // a usage object is being read
 
 	hasOutput    bool  // the current text has a figure of the output
@@ -27,6 +28,21 @@ func (r *reports) begin() {
 func (r *reports) end() {
 	if r.inObject {
 		r.figures, r.inObject = r.current(), false
+	}
+}
+
+// addImage handles the last usage object, which came with an image, the number images of a
+// stream. The object counts this image alone, and is added to the ones before. It counts all
+// images if its output is as much as that of the images before and another one of their
+// average. last has the figures at its end, before they were combined with those before.
+func (r *reports) addImage(last *figures, images int64) {
+	before, _, _ := r.previous.tokens(r.format.messages)
+	after, _, _ := last.tokens(r.format.messages)
+	if images < 2 || after.AllOutput() >= before.AllOutput()/(images-1)*images {
+		return
+	}
+	for which := range r.figures.value {
+		r.figures.value[which] = min(r.previous.value[which]+last.value[which], maxFigure)
 	}
 }
 

@@ -113,8 +113,7 @@ func (d *document) endEvent() {
 	}
 	d.stopped = d.stopped || d.ended()
 	if d.media != nil {
-		*d.media = d.mediaSoFar()
-		d.media.event = mediaEvent{}
+		d.endMediaEvent()
 	}
 }
 
@@ -353,6 +352,9 @@ func (d *document) closeFrame() {
 		case iteration:
 			d.report.passes.close()
 		case usageReport, startUsage:
+			if d.media != nil {
+				d.media.report = d.reports.figures
+			}
 			d.reports.end()
 		case requestText:
 			d.parts.end()

@@ -119,6 +119,7 @@ type mediaAnswer struct {
 	seconds   int64 // the length of the recording, rounded up; zero: not reported
 	size      Name
 	quality   Name
+	report    figures // of the last usage object alone
 }
 
 // mediaEvent is what the current event of a stream has.
@@ -145,6 +146,16 @@ func (d *document) addPicture(listed bool) {
 	m.inElement = listed
 	m.delivered = min(m.delivered+1, math.MaxInt32)
 	m.event.picture = true
+}
+
+// endMediaEvent counts the media of the event that has ended.
+func (d *document) endMediaEvent() {
+	before := d.media.completed
+	*d.media = d.mediaSoFar()
+	d.media.event = mediaEvent{}
+	if d.media.completed > before && d.seen&seenUsage != 0 {
+		d.reports.addImage(&d.media.report, d.media.completed)
+	}
 }
 
 // mediaSoFar returns what an answer with media has, as if the current event ended here.
