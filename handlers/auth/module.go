@@ -5,7 +5,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
@@ -17,10 +16,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Auth{})
-	httpcaddyfile.RegisterHandlerDirective("modelgate_auth", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		a := new(Auth)
-		return a, a.UnmarshalCaddyfile(h.Dispenser)
-	})
+	caddymodule.RegisterDirective("modelgate_auth", func() caddymodule.Directive { return new(Auth) })
 }
 
 // Auth passes a request only with a valid API key, on any path. It protects routes without a check
@@ -83,16 +79,7 @@ func (a *Auth) principal(r *http.Request) (*identity.Principal, *fault.Fault) {
 //
 //	modelgate_auth [<matcher>]
 func (a *Auth) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() || d.NextBlock(0) {
-		return d.ArgErr()
-	}
-	return nil
+	return caddymodule.NoOptions(d)
 }
 
-// Interface guards.
-var (
-	_ caddy.Provisioner           = (*Auth)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Auth)(nil)
-	_ caddyfile.Unmarshaler       = (*Auth)(nil)
-)
+var _ caddy.Provisioner = (*Auth)(nil)

@@ -5,7 +5,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule"
@@ -18,10 +17,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(StepUp{})
-	httpcaddyfile.RegisterHandlerDirective("modelgate_stepup", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		s := new(StepUp)
-		return s, s.UnmarshalCaddyfile(h.Dispenser)
-	})
+	caddymodule.RegisterDirective("modelgate_stepup", func() caddymodule.Directive { return new(StepUp) })
 }
 
 // StepUp lets a request pass only if its user is logged in, by a session or an access token. The
@@ -132,16 +128,7 @@ func asUnsafe(r *http.Request) *http.Request {
 //
 //	modelgate_stepup [<matcher>]
 func (s *StepUp) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() || d.NextBlock(0) {
-		return d.ArgErr()
-	}
-	return nil
+	return caddymodule.NoOptions(d)
 }
 
-// Interface guards.
-var (
-	_ caddy.Provisioner           = (*StepUp)(nil)
-	_ caddyhttp.MiddlewareHandler = (*StepUp)(nil)
-	_ caddyfile.Unmarshaler       = (*StepUp)(nil)
-)
+var _ caddy.Provisioner = (*StepUp)(nil)

@@ -19,7 +19,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -32,10 +31,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Console{})
-	httpcaddyfile.RegisterHandlerDirective("modelgate_console", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		c := new(Console)
-		return c, c.UnmarshalCaddyfile(h.Dispenser)
-	})
+	caddymodule.RegisterDirective("modelgate_console", func() caddymodule.Directive { return new(Console) })
 }
 
 // Console serves the accounts below /api to users who are logged in and to programs with an
@@ -217,8 +213,6 @@ func (c *Console) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
 
 // Interface guards.
 var (
-	_ caddy.Provisioner           = (*Console)(nil)
-	_ caddy.Validator             = (*Console)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Console)(nil)
-	_ caddyfile.Unmarshaler       = (*Console)(nil)
+	_ caddy.Provisioner = (*Console)(nil)
+	_ caddy.Validator   = (*Console)(nil)
 )

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.yaml.in/yaml/v3"
 
@@ -25,10 +24,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Docs{})
-	httpcaddyfile.RegisterHandlerDirective("modelgate_docs", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		m := new(Docs)
-		return m, m.UnmarshalCaddyfile(h.Dispenser)
-	})
+	caddymodule.RegisterDirective("modelgate_docs", func() caddymodule.Directive { return new(Docs) })
 }
 
 // Docs serves GET /openapi.yaml, GET /openapi.json and GET /llms.txt. If no other directive of
@@ -123,16 +119,7 @@ func answer(w http.ResponseWriter, contentType string, body []byte) {
 //
 //	modelgate_docs [<matcher>]
 func (d *Docs) UnmarshalCaddyfile(dispenser *caddyfile.Dispenser) error {
-	dispenser.Next() // the directive's name
-	if dispenser.NextArg() || dispenser.NextBlock(0) {
-		return dispenser.ArgErr()
-	}
-	return nil
+	return caddymodule.NoOptions(dispenser)
 }
 
-// Interface guards.
-var (
-	_ caddy.Provisioner           = (*Docs)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Docs)(nil)
-	_ caddyfile.Unmarshaler       = (*Docs)(nil)
-)
+var _ caddy.Provisioner = (*Docs)(nil)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -23,10 +22,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Health{})
-	httpcaddyfile.RegisterHandlerDirective("modelgate_health", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		m := new(Health)
-		return m, m.UnmarshalCaddyfile(h.Dispenser)
-	})
+	caddymodule.RegisterDirective("modelgate_health", func() caddymodule.Directive { return new(Health) })
 }
 
 // Health serves GET /healthz, GET /readyz and GET /readyz/tasks. The first answers 200
@@ -178,16 +174,7 @@ func answer(w http.ResponseWriter, status int, s state) {
 //
 //	modelgate_health [<matcher>]
 func (h *Health) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() || d.NextBlock(0) {
-		return d.ArgErr()
-	}
-	return nil
+	return caddymodule.NoOptions(d)
 }
 
-// Interface guards.
-var (
-	_ caddy.Provisioner           = (*Health)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Health)(nil)
-	_ caddyfile.Unmarshaler       = (*Health)(nil)
-)
+var _ caddy.Provisioner = (*Health)(nil)

@@ -12,7 +12,6 @@ import (
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
-	"github.com/caddyserver/caddy/v2/caddyconfig/httpcaddyfile"
 	"github.com/caddyserver/caddy/v2/modules/caddyhttp"
 	"go.uber.org/zap"
 
@@ -23,10 +22,7 @@ import (
 
 func init() {
 	caddy.RegisterModule(Tasks{})
-	httpcaddyfile.RegisterHandlerDirective("modelgate_tasks", func(h httpcaddyfile.Helper) (caddyhttp.MiddlewareHandler, error) {
-		t := new(Tasks)
-		return t, t.UnmarshalCaddyfile(h.Dispenser)
-	})
+	caddymodule.RegisterDirective("modelgate_tasks", func() caddymodule.Directive { return new(Tasks) })
 }
 
 // Tasks serves generations to callers with an API key, below /v1/platform and at
@@ -76,16 +72,7 @@ func (t *Tasks) ServeHTTP(w http.ResponseWriter, r *http.Request, next caddyhttp
 //
 //	modelgate_tasks [<matcher>]
 func (t *Tasks) UnmarshalCaddyfile(d *caddyfile.Dispenser) error {
-	d.Next() // the directive's name
-	if d.NextArg() || d.NextBlock(0) {
-		return d.ArgErr()
-	}
-	return nil
+	return caddymodule.NoOptions(d)
 }
 
-// Interface guards.
-var (
-	_ caddy.Provisioner           = (*Tasks)(nil)
-	_ caddyhttp.MiddlewareHandler = (*Tasks)(nil)
-	_ caddyfile.Unmarshaler       = (*Tasks)(nil)
-)
+var _ caddy.Provisioner = (*Tasks)(nil)
