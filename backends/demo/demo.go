@@ -66,10 +66,7 @@ const (
 
 // CaddyModule returns the Caddy module information.
 func (*Demo) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.demo",
-		New: func() caddy.Module { return new(Demo) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.demo", New: func() caddy.Module { return new(Demo) }}
 }
 
 // Provision checks the duration of jobs.

@@ -62,10 +62,7 @@ const defaultURL = "https://queue.fal.run"
 
 // CaddyModule returns the Caddy module information.
 func (*Fal) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.fal",
-		New: func() caddy.Module { return new(Fal) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.fal", New: func() caddy.Module { return new(Fal) }}
 }
 
 // modelForm is the form of a model's path.
@@ -103,10 +100,7 @@ func (f *Fal) Provision(caddy.Context) error {
 }
 
 // Cleanup closes idle connections.
-func (f *Fal) Cleanup() error {
-	f.client.Close()
-	return nil
-}
+func (f *Fal) Cleanup() error { return f.client.Close() }
 
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens:
 //

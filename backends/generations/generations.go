@@ -44,10 +44,7 @@ type Generations struct {
 
 // CaddyModule returns the Caddy module information.
 func (*Generations) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.generations",
-		New: func() caddy.Module { return new(Generations) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.generations", New: func() caddy.Module { return new(Generations) }}
 }
 
 // Provision resolves the key. It returns an error if the key is missing.
@@ -67,10 +64,7 @@ func (g *Generations) Provision(caddy.Context) error {
 }
 
 // Cleanup closes idle connections.
-func (g *Generations) Cleanup() error {
-	g.client.Close()
-	return nil
-}
+func (g *Generations) Cleanup() error { return g.client.Close() }
 
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens:
 //

@@ -47,10 +47,7 @@ type OpenAI struct {
 
 // CaddyModule returns the Caddy module information.
 func (*OpenAI) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.openai",
-		New: func() caddy.Module { return new(OpenAI) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.openai", New: func() caddy.Module { return new(OpenAI) }}
 }
 
 // Provision resolves URL and key. It returns an error if one of them is
@@ -71,10 +68,7 @@ func (o *OpenAI) Provision(caddy.Context) error {
 }
 
 // Cleanup closes idle connections.
-func (o *OpenAI) Cleanup() error {
-	o.client.Close()
-	return nil
-}
+func (o *OpenAI) Cleanup() error { return o.client.Close() }
 
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens:
 //

@@ -8,7 +8,6 @@ package platform
 
 import (
 	"errors"
-	"fmt"
 
 	"github.com/caddyserver/caddy/v2"
 	"github.com/caddyserver/caddy/v2/caddyconfig/caddyfile"
@@ -51,24 +50,17 @@ type Platform struct {
 
 // CaddyModule returns the Caddy module information.
 func (*Platform) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.platform",
-		New: func() caddy.Module { return new(Platform) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.platform", New: func() caddy.Module { return new(Platform) }}
 }
 
 // Provision resolves the key. It returns an error if the key is missing.
 func (p *Platform) Provision(caddy.Context) error {
-	if err := errors.Join(settings.ResolveURL("url", &p.URL), settings.Resolve("key", &p.Key)); err != nil {
+	if err := errors.Join(
+		settings.ResolveURL("url", &p.URL),
+		settings.Resolve("key", &p.Key),
+		wire.ResolveSecret("callback_secret", &p.CallbackSecret),
+	); err != nil {
 		return err
-	}
-	if p.CallbackSecret != "" {
-		if err := settings.Resolve("callback_secret", &p.CallbackSecret); err != nil {
-			return err
-		}
-		if err := wire.CheckSecret(p.CallbackSecret); err != nil {
-			return fmt.Errorf("callback_secret: %w", err)
-		}
 	}
 	p.client = wire.Connect(wire.Client{
 		Service:   "the platform",
@@ -82,10 +74,7 @@ func (p *Platform) Provision(caddy.Context) error {
 }
 
 // Cleanup closes idle connections.
-func (p *Platform) Cleanup() error {
-	p.client.Close()
-	return nil
-}
+func (p *Platform) Cleanup() error { return p.client.Close() }
 
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens:
 //

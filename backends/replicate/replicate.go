@@ -68,10 +68,7 @@ const defaultURL = "https://api.replicate.com"
 
 // CaddyModule returns the Caddy module information.
 func (*Replicate) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.replicate",
-		New: func() caddy.Module { return new(Replicate) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.replicate", New: func() caddy.Module { return new(Replicate) }}
 }
 
 // modelForm is the form of a model's name.
@@ -83,16 +80,12 @@ func (r *Replicate) Provision(caddy.Context) error {
 	if r.URL == "" {
 		r.URL = defaultURL
 	}
-	if err := errors.Join(settings.ResolveURL("url", &r.URL), settings.Resolve("key", &r.Key)); err != nil {
+	if err := errors.Join(
+		settings.ResolveURL("url", &r.URL),
+		settings.Resolve("key", &r.Key),
+		wire.ResolveSecret("webhook_secret", &r.WebhookSecret),
+	); err != nil {
 		return err
-	}
-	if r.WebhookSecret != "" {
-		if err := settings.Resolve("webhook_secret", &r.WebhookSecret); err != nil {
-			return err
-		}
-		if err := wire.CheckSecret(r.WebhookSecret); err != nil {
-			return fmt.Errorf("webhook_secret: %w", err)
-		}
 	}
 	if len(r.Models) == 0 {
 		return errors.New("model is missing: map at least one model of the gateway to a model of Replicate")
@@ -116,10 +109,7 @@ func (r *Replicate) Provision(caddy.Context) error {
 }
 
 // Cleanup closes idle connections.
-func (r *Replicate) Cleanup() error {
-	r.client.Close()
-	return nil
-}
+func (r *Replicate) Cleanup() error { return r.client.Close() }
 
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens:
 //

@@ -62,10 +62,7 @@ const defaultURL = "https://vod.tencentcloudapi.com"
 
 // CaddyModule returns the Caddy module information.
 func (*VOD) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.backends.vod",
-		New: func() caddy.Module { return new(VOD) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.backends.vod", New: func() caddy.Module { return new(VOD) }}
 }
 
 // Provision resolves the key. It returns an error if the key is missing.
@@ -103,10 +100,7 @@ func (v *VOD) Provision(caddy.Context) error {
 }
 
 // Cleanup closes idle connections.
-func (v *VOD) Cleanup() error {
-	v.client.Close()
-	return nil
-}
+func (v *VOD) Cleanup() error { return v.client.Close() }
 
 // UnmarshalCaddyfile sets up the module from Caddyfile tokens:
 //

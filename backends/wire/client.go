@@ -93,12 +93,13 @@ func transport(once bool) *http.Transport {
 
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
-// Close closes idle connections. c may be nil.
-func (c *Client) Close() {
+// Close closes idle connections. c may be nil. It returns no error.
+func (c *Client) Close() error {
 	if c != nil {
 		c.submitClient.CloseIdleConnections()
 		c.client.CloseIdleConnections()
 	}
+	return nil
 }
 
 // Bearer is an Authorize for services with a bearer token.

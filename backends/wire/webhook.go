@@ -6,6 +6,7 @@ import (
 	"crypto/subtle"
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -85,6 +86,21 @@ func CheckSecret(secret settings.Secret) error {
 	key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(secret.Reveal(), "whsec_"))
 	if err != nil || len(key) < 16 {
 		return errors.New("it must be whsec_ followed by at least 16 bytes in Base64")
+	}
+	return nil
+}
+
+// ResolveSecret is [settings.Resolve] for a secret that must pass [CheckSecret]. An empty secret
+// stays empty.
+func ResolveSecret(word string, secret *settings.Secret) error {
+	if *secret == "" {
+		return nil
+	}
+	if err := settings.Resolve(word, secret); err != nil {
+		return err
+	}
+	if err := CheckSecret(*secret); err != nil {
+		return fmt.Errorf("%s: %w", word, err)
 	}
 	return nil
 }

@@ -25,7 +25,7 @@ const secret = "hushhushhush"
 func client(t *testing.T, base string) *wire.Client {
 	t.Helper()
 	c := wire.Connect(wire.Client{Service: "the service", Base: base, Secret: secret, Authorize: wire.Bearer(secret)})
-	t.Cleanup(c.Close)
+	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 

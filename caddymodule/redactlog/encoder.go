@@ -40,10 +40,7 @@ type Encoder struct {
 
 // CaddyModule returns the Caddy module information.
 func (*Encoder) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "caddy.logging.encoders.modelgate_redact",
-		New: func() caddy.Module { return new(Encoder) },
-	}
+	return caddy.ModuleInfo{ID: "caddy.logging.encoders.modelgate_redact", New: func() caddy.Module { return new(Encoder) }}
 }
 
 // Provision loads the wrapped encoder.

@@ -101,10 +101,7 @@ type Demo struct {
 
 // CaddyModule returns the Caddy module information.
 func (Demo) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "http.handlers.modelgate_demo",
-		New: func() caddy.Module { return new(Demo) },
-	}
+	return caddy.ModuleInfo{ID: "http.handlers.modelgate_demo", New: func() caddy.Module { return new(Demo) }}
 }
 
 // Validate returns an error for a negative pace.

@@ -58,10 +58,7 @@ const (
 
 // CaddyModule returns the Caddy module information.
 func (*Demo) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.payments.demo",
-		New: func() caddy.Module { return new(Demo) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.payments.demo", New: func() caddy.Module { return new(Demo) }}
 }
 
 // secrets has the random secret that is used if none is configured. On a reload, the new

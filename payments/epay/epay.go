@@ -54,10 +54,7 @@ type Epay struct {
 
 // CaddyModule returns the Caddy module information.
 func (*Epay) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.payments.epay",
-		New: func() caddy.Module { return new(Epay) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.payments.epay", New: func() caddy.Module { return new(Epay) }}
 }
 
 // Provision resolves the placeholders and sets the defaults. It returns an
@@ -67,14 +64,11 @@ func (e *Epay) Provision(caddy.Context) error {
 		e.Method = "alipay"
 	}
 	e.Currency = e.currency()
-	if err := errors.Join(
+	return errors.Join(
 		settings.ResolveURL("url", &e.URL),
 		settings.Resolve("pid", &e.PID),
 		settings.Resolve("key", &e.Key),
-	); err != nil {
-		return err
-	}
-	return nil
+	)
 }
 
 // Validate checks the values that are signed.

@@ -62,10 +62,7 @@ type Stripe struct {
 
 // CaddyModule returns the Caddy module information.
 func (*Stripe) CaddyModule() caddy.ModuleInfo {
-	return caddy.ModuleInfo{
-		ID:  "modelgate.payments.stripe",
-		New: func() caddy.Module { return new(Stripe) },
-	}
+	return caddy.ModuleInfo{ID: "modelgate.payments.stripe", New: func() caddy.Module { return new(Stripe) }}
 }
 
 // modes maps the prefixes of keys to true for live mode and false for test mode.
