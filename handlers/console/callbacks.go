@@ -68,12 +68,7 @@ type callbackTest struct {
 	KeyID string `json:"key_id"`
 }
 
-func (in callbackTest) check() *fault.Fault {
-	if in.KeyID == "" {
-		return required("key_id")
-	}
-	return nil
-}
+func (in callbackTest) check() *fault.Fault { return required("key_id", in.KeyID != "") }
 
 // testCallback sends a test event to the address of a key, and answers the result. It sends
 // nothing to an address of the operator.

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -90,7 +91,7 @@ func (req *request) callsCSV(filter ledger.CallFilter) error {
 func callRow(c *journal.Call) []string {
 	decimal := func(n int64) string { return strconv.FormatInt(n, 10) }
 	row := []string{
-		time.UnixMilli(c.Time).UTC().Format("2006-01-02T15:04:05.000Z"), c.ID, c.Key, plainCell(c.Model), c.Route,
+		time.UnixMilli(c.Time).UTC().Format("2006-01-02T15:04:05.000Z"), c.ID, c.Key, adminapi.PlainCell(c.Model), c.Route,
 		strconv.FormatBool(c.Stream), strconv.Itoa(c.Status), string(c.Ended), string(c.Usage), string(c.Rule),
 	}
 	for _, n := range c.Tokens.ByKind() {

@@ -64,12 +64,7 @@ type forgottenPassword struct {
 	Name string `json:"username"`
 }
 
-func (in forgottenPassword) check() *fault.Fault {
-	if in.Name == "" {
-		return required("username")
-	}
-	return nil
-}
+func (in forgottenPassword) check() *fault.Fault { return required("username", in.Name != "") }
 
 // forgotPassword mails a code for a new password to the user. The answer is the same for all names.
 func forgotPassword(req *request, in forgottenPassword) (any, error) {

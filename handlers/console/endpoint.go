@@ -69,8 +69,11 @@ func (e endpoint) counted(event string) endpoint {
 	return e
 }
 
-// required returns the fault of a member that is missing in the body.
-func required(name string) *fault.Fault {
+// required returns the fault of a member that is missing in the body, or nil if it is given.
+func required(name string, given bool) *fault.Fault {
+	if given {
+		return nil
+	}
 	return fault.At(fault.MissingParameter, name, "`%s` is required", name)
 }
 

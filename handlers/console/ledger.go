@@ -4,9 +4,9 @@ import (
 	"encoding/csv"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
+	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger"
@@ -68,7 +68,7 @@ func (req *request) ledgerCSV(account journal.Account) error {
 			rows = append(rows, []string{
 				strconv.FormatUint(line.Number, 10), time.Unix(line.Time, 0).UTC().Format(time.RFC3339),
 				string(line.Kind), line.Amount.String(), line.Held.String(), line.Balance.String(),
-				plainCell(line.Reference), plainCell(line.Reason), count, line.Transfer.String(),
+				adminapi.PlainCell(line.Reference), adminapi.PlainCell(line.Reason), count, line.Transfer.String(),
 			})
 		}
 		return rows, err
@@ -108,12 +108,4 @@ func (req *request) csv(file string, columns []string, next func() ([][]string, 
 	}
 	out.Flush()
 	return nil
-}
-
-// plainCell returns text for a cell that a spreadsheet does not take for a formula.
-func plainCell(text string) string {
-	if text != "" && strings.ContainsRune("=+-@\t\r\n", rune(text[0])) {
-		return "'" + text
-	}
-	return text
 }

@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"time"
 
 	"go.uber.org/zap"
@@ -17,13 +18,7 @@ type credentials struct {
 }
 
 func (in credentials) check() *fault.Fault {
-	switch {
-	case in.Name == "":
-		return required("username")
-	case in.Password == "":
-		return required("password")
-	}
-	return nil
+	return cmp.Or(required("username", in.Name != ""), required("password", in.Password != ""))
 }
 
 // person is a user in the answer to a registration or log-in.
@@ -48,10 +43,7 @@ type setup struct {
 }
 
 func (in setup) check() *fault.Fault {
-	if in.Code == "" {
-		return required("code")
-	}
-	return in.credentials.check()
+	return cmp.Or(required("code", in.Code != ""), in.credentials.check())
 }
 
 // setUp makes the first administrator by the one-time code in the log, which is written until
@@ -170,12 +162,7 @@ type passwordChange struct {
 	Replacement string `json:"new_password"`
 }
 
-func (in passwordChange) check() *fault.Fault {
-	if in.Replacement == "" {
-		return required("new_password")
-	}
-	return nil
-}
+func (in passwordChange) check() *fault.Fault { return required("new_password", in.Replacement != "") }
 
 // changePassword ends the other sessions and the access token.
 func changePassword(req *request, in passwordChange) (any, error) {
@@ -188,13 +175,7 @@ type passwordReset struct {
 }
 
 func (in passwordReset) check() *fault.Fault {
-	switch {
-	case in.Code == "":
-		return required("code")
-	case in.Password == "":
-		return required("password")
-	}
-	return nil
+	return cmp.Or(required("code", in.Code != ""), required("password", in.Password != ""))
 }
 
 // resetPassword sets a password by the one-time code of an operator or of a mail.

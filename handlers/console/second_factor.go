@@ -84,24 +84,14 @@ type code struct {
 	Code string `json:"code"`
 }
 
-func (in code) check() *fault.Fault {
-	if in.Code == "" {
-		return required("code")
-	}
-	return nil
-}
+func (in code) check() *fault.Fault { return required("code", in.Code != "") }
 
 type verification struct {
 	Method string `json:"method"`
 	Code   string `json:"code"`
 }
 
-func (in verification) check() *fault.Fault {
-	if in.Method == "" {
-		return required("method")
-	}
-	return nil
-}
+func (in verification) check() *fault.Fault { return required("method", in.Method != "") }
 
 // verifiedMessage is the message of a success; see docs/reference/accounts.md#verification.
 const verifiedMessage = "验证成功"

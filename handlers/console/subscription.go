@@ -72,12 +72,7 @@ type funding struct {
 	Preference records.Preference `json:"preference"`
 }
 
-func (in funding) check() *fault.Fault {
-	if in.Preference == "" {
-		return required("preference")
-	}
-	return nil
-}
+func (in funding) check() *fault.Fault { return required("preference", in.Preference != "") }
 
 func setPreference(req *request, in funding) (any, error) {
 	if err := req.runtime.Billing.SetPreference(req.r.Context(), req.account.UserID, in.Preference); err != nil {
@@ -104,21 +99,11 @@ type (
 	}
 )
 
-func (in claim) check() *fault.Fault {
-	if in.PlanID == nil {
-		return required("plan_id")
-	}
-	return nil
-}
+func (in claim) check() *fault.Fault { return required("plan_id", in.PlanID != nil) }
 
 func (in purchase) check() *fault.Fault { return claim{in.PlanID}.check() }
 
-func (in renewal) check() *fault.Fault {
-	if in.SubscriptionID == nil {
-		return required("subscription_id")
-	}
-	return nil
-}
+func (in renewal) check() *fault.Fault { return required("subscription_id", in.SubscriptionID != nil) }
 
 func (in purchase) plan(*request) (planID int64, idempotencyKey string, err error) {
 	return *in.PlanID, in.IdempotencyKey, nil

@@ -221,7 +221,7 @@ func composition(body []byte) (r generation.Request, f *fault.Fault) {
 	decode, known := composing[in.Type]
 	switch {
 	case in.Type == "":
-		return r, required("type")
+		return r, required("type", false)
 	case !known:
 		return r, fault.At(fault.InvalidParameter, "type", "`type` is video or image, this is %.64q", in.Type)
 	}

@@ -33,12 +33,7 @@ type topUp struct {
 	IdempotencyKey string        `json:"idempotency_key"`
 }
 
-func (in topUp) check() *fault.Fault {
-	if in.Amount == nil {
-		return required("amount")
-	}
-	return nil
-}
+func (in topUp) check() *fault.Fault { return required("amount", in.Amount != nil) }
 
 // openOrder opens an order at a payment service, and answers where to pay it.
 func openOrder(req *request, in topUp) (any, error) {
