@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -54,50 +53,31 @@ type PaymentReport struct {
 	Totals []PaymentRow `json:"totals,omitempty"`
 }
 
-// paymentSums are the sums of a report by their grouped fields.
-type paymentSums map[PaymentRow]*PaymentRow
-
-// add adds a transfer of an order.
-func (sums paymentSums) add(group PaymentRow, o *records.OrderRecord, x *journal.Transfer) {
-	if sums[group] == nil {
-		sums[group] = new(group)
-	}
+// addTransfer adds a transfer of an order.
+func (row *PaymentRow) addTransfer(o *records.OrderRecord, x *journal.Transfer) {
 	for _, leg := range x.Legs {
 		if leg.Account.Family() == journal.Paid(o.Provider) {
-			sums[group].add(x.Kind, -leg.Amount)
+			row.add(x.Kind, -leg.Amount)
 		}
 	}
 }
 
-// rows returns the sums in their order.
-func (sums paymentSums) rows() []PaymentRow {
-	rows := make([]PaymentRow, 0, len(sums))
-	for _, row := range sums {
-		rows = append(rows, *row)
-	}
-	slices.SortFunc(rows, func(a, b PaymentRow) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Currency, b.Currency))
-	})
-	return rows
+func comparePayments(a, b PaymentRow) int {
+	return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Currency, b.Currency))
 }
 
 // reportPayments adds up the amounts that payment services have collected from users. All amounts
 // come from the ledger: net is the change of the accounts of the services.
 func reportPayments(c *call) (any, error) {
 	from, until := c.span()
-	by, totals := c.q.Values["group"], c.q.Flag("totals")
+	by, totals := c.groups("day", "provider"), c.q.Flag("totals")
 	if totals && c.q.Word("format", "json", "csv") == "csv" {
 		c.q.Refuse("totals", "is for JSON")
-	}
-	for _, group := range by {
-		if group != "day" && group != "provider" {
-			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, provider", group)
-		}
 	}
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	sums, ofAllDays := make(paymentSums), make(paymentSums)
+	rows, ofAllDays := make(sums[PaymentRow]), make(sums[PaymentRow])
 	err := c.Billing.ScanPayments(c.ctx(), from, func(o *records.OrderRecord, x *journal.Transfer) {
 		at := time.UnixMilli(x.Time)
 		if !until.IsZero() && !at.Before(until) {
@@ -108,20 +88,20 @@ func reportPayments(c *call) (any, error) {
 			row.Provider = o.Provider
 		}
 		if totals {
-			ofAllDays.add(row, o, x)
+			ofAllDays.of(row).addTransfer(o, x)
 		}
 		if slices.Contains(by, "day") {
 			row.Day = journal.DayOf(at)
 		}
-		sums.add(row, o, x)
+		rows.of(row).addTransfer(o, x)
 	})
 	switch {
 	case err != nil:
 		return nil, err
 	case totals:
-		return PaymentReport{Page[PaymentRow]{Items: sums.rows()}, ofAllDays.rows()}, nil
+		return PaymentReport{Page[PaymentRow]{Items: rows.sorted(comparePayments)}, ofAllDays.sorted(comparePayments)}, nil
 	default:
-		return reported(c, sums.rows(), WritePaymentsCSV)
+		return reported(c, rows.sorted(comparePayments), WritePaymentsCSV)
 	}
 }
 

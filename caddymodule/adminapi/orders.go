@@ -5,7 +5,6 @@ import (
 	"encoding/csv"
 	"errors"
 	"io"
-	"maps"
 	"slices"
 	"time"
 
@@ -156,16 +155,12 @@ func (c *call) scanOrders(f billing.OrderFilter, fn func(records.Order) error) e
 // orderTotals returns the sums of the latest maxTotalled orders of a list, by currency, and whether the list
 // has more.
 func (c *call) orderTotals(f billing.OrderFilter) (_ []OrderTotal, partial bool, _ error) {
-	sums, read := make(map[string]*OrderTotal), 0
+	all, read := make(sums[OrderTotal]), 0
 	err := c.scanOrders(f, func(o records.Order) error {
 		if read++; read > maxTotalled {
 			return errEnough
 		}
-		sum := sums[o.Currency]
-		if sum == nil {
-			sum = &OrderTotal{Currency: o.Currency}
-			sums[o.Currency] = sum
-		}
+		sum := all.of(OrderTotal{Currency: o.Currency})
 		sum.Orders++
 		sum.Amount += o.Amount
 		if o.PaidAt > 0 {
@@ -177,10 +172,7 @@ func (c *call) orderTotals(f billing.OrderFilter) (_ []OrderTotal, partial bool,
 		sum.Net += o.Net()
 		return nil
 	})
-	totals := make([]OrderTotal, 0, len(sums))
-	for _, currency := range slices.Sorted(maps.Keys(sums)) {
-		totals = append(totals, *sums[currency])
-	}
+	totals := all.sorted(func(a, b OrderTotal) int { return cmp.Compare(a.Currency, b.Currency) })
 	if partial = errors.Is(err, errEnough); partial {
 		err = nil
 	}

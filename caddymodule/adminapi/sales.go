@@ -2,14 +2,11 @@ package adminapi
 
 import (
 	"cmp"
-	"encoding/csv"
 	"io"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
-	"github.com/caddy-modelgate/modelgate/internal/fault"
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -34,16 +31,11 @@ const topUp = "topup"
 // on payments, because they end no plan.
 func reportSales(c *call) (any, error) {
 	from, until := c.span()
-	byDay := len(c.q.Values["group"]) > 0
-	for _, group := range c.q.Values["group"] {
-		if group != "day" {
-			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day", group)
-		}
-	}
+	byDay := len(c.groups("day")) > 0
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	sums := make(map[SaleRow]*SaleRow) // the keys have neither sums nor titles
+	all := make(sums[SaleRow]) // the keys have no titles
 	add := func(at time.Time, row SaleRow, amount money.Amount) *SaleRow {
 		if !until.IsZero() && !at.Before(until) {
 			return nil
@@ -51,11 +43,7 @@ func reportSales(c *call) (any, error) {
 		if byDay {
 			row.Day = journal.DayOf(at)
 		}
-		sum := sums[row]
-		if sum == nil {
-			sum = new(row)
-			sums[row] = sum
-		}
+		sum := all.of(row)
 		sum.Count++
 		sum.Amount += amount
 		return sum
@@ -77,11 +65,7 @@ func reportSales(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	rows := make([]SaleRow, 0, len(sums))
-	for _, row := range sums {
-		rows = append(rows, *row)
-	}
-	slices.SortFunc(rows, func(a, b SaleRow) int {
+	rows := all.sorted(func(a, b SaleRow) int {
 		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.PlanID, b.PlanID), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Currency, b.Currency))
 	})
 	return reported(c, rows, WriteSalesCSV)
@@ -89,15 +73,12 @@ func reportSales(c *call) (any, error) {
 
 // WriteSalesCSV writes a report of sales as CSV. The columns do not depend on the grouping.
 func WriteSalesCSV(out io.Writer, rows []SaleRow) error {
-	w := csv.NewWriter(out)
-	_ = w.Write([]string{"day", "kind", "plan_id", "title", "currency", "count", "amount"})
-	for _, row := range rows {
+	heads := []string{"day", "kind", "plan_id", "title", "currency", "count", "amount"}
+	return writeCSV(out, heads, rows, func(row *SaleRow) []string {
 		plan := ""
 		if row.PlanID != 0 {
 			plan = strconv.FormatInt(row.PlanID, 10)
 		}
-		_ = w.Write([]string{row.Day.String(), row.Kind, plan, PlainCell(row.Title), row.Currency, strconv.FormatInt(row.Count, 10), row.Amount.String()})
-	}
-	w.Flush()
-	return w.Error()
+		return []string{row.Day.String(), row.Kind, plan, PlainCell(row.Title), row.Currency, strconv.FormatInt(row.Count, 10), row.Amount.String()}
+	})
 }

@@ -7,8 +7,6 @@ import (
 
 	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 
-	"github.com/caddy-modelgate/modelgate/internal/fault"
-	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/internal/usage"
 	"github.com/caddy-modelgate/modelgate/money"
 )
@@ -35,8 +33,8 @@ type KeyRef struct {
 	ConsoleKey bool   `json:"console_key,omitempty"` // the hidden key of tasks that were made in the console
 }
 
-// groups are the fields by which a usage report can be grouped.
-var groups = map[string]func(row *UsageRow, u *journal.Usage){
+// groupings are the fields by which a usage report can be grouped.
+var groupings = map[string]func(row *UsageRow, u *journal.Usage){
 	"day":   func(row *UsageRow, u *journal.Usage) { row.Day = u.Day },
 	"user":  func(row *UsageRow, u *journal.Usage) { row.UserID = u.User },
 	"key":   func(row *UsageRow, u *journal.Usage) { row.UserID, row.KeyID = u.User, u.Key },
@@ -54,28 +52,17 @@ func reportUsage(c *call) (any, error) {
 	if from != "" && to != "" && from > to {
 		c.q.Refuse("to", "must not be before `from`")
 	}
+	by := c.groups("day", "user", "key", "model")
 	if c.q.Fault != nil {
 		return nil, c.q.Fault
 	}
-	var by []func(*UsageRow, *journal.Usage)
-	for _, group := range c.q.Values["group"] {
-		set, ok := groups[group]
-		if !ok {
-			return nil, fault.At(fault.InvalidParameter, "group", "group: %q is not supported; allowed: day, user, key, model", group)
-		}
-		by = append(by, set)
-	}
-	sums := make(map[UsageRow]*UsageRow) // the keys have only the grouped fields
+	all := make(sums[UsageRow])
 	err = c.Ledger.ScanUsage(c.ctx(), user.ID, from, to, func(u journal.Usage) bool {
 		var row UsageRow
-		for _, set := range by {
-			set(&row, &u)
+		for _, group := range by {
+			groupings[group](&row, &u)
 		}
-		sum := sums[row]
-		if sum == nil {
-			sum = new(row)
-			sums[row] = sum
-		}
+		sum := all.of(row)
 		sum.Calls += u.Calls
 		sum.Tasks += u.Tasks
 		sum.Tokens = sum.Tokens.Plus(u.Tokens)
@@ -86,34 +73,27 @@ func reportUsage(c *call) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	names, err := namesOf(c, slices.Collect(maps.Keys(sums)), func(row UsageRow) string { return row.UserID })
+	names, err := namesOf(c, slices.Collect(maps.Keys(all)), func(row UsageRow) string { return row.UserID })
 	if err != nil {
 		return nil, err
 	}
 	owners := make(map[string]string)
-	for row := range sums {
+	for row := range all {
 		if row.KeyID != "" {
 			owners[row.KeyID] = row.UserID
 		}
 	}
 	labels, err := c.Directory.KeyLabels(c.ctx(), owners)
-	rows := make([]UsageRow, 0, len(sums))
-	for _, row := range sums {
-		row.User, row.KeyRef = names[row.UserID], refOf(row.KeyID, labels)
-		rows = append(rows, *row)
-	}
-	slices.SortFunc(rows, func(a, b UsageRow) int {
-		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
-	})
 	if err != nil {
 		return nil, err
 	}
+	for _, row := range all {
+		row.User, row.KeyRef = names[row.UserID], KeyRef{row.KeyID, labels[row.KeyID].Name, labels[row.KeyID].Console}
+	}
+	rows := all.sorted(func(a, b UsageRow) int {
+		return cmp.Or(cmp.Compare(a.Day, b.Day), cmp.Compare(a.User, b.User), cmp.Compare(a.KeyID, b.KeyID), cmp.Compare(a.Model, b.Model))
+	})
 	return reported(c, rows, WriteUsageCSV)
-}
-
-// refOf returns the reference to a key with its label.
-func refOf(id string, labels map[string]identity.KeyLabel) KeyRef {
-	return KeyRef{id, labels[id].Name, labels[id].Console}
 }
 
 // day returns a day of the query, such as 2026-11-20, or an empty one for no bound.

@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"text/tabwriter"
 
 	"github.com/caddyserver/caddy/v2"
 	caddycmd "github.com/caddyserver/caddy/v2/cmd"
@@ -46,10 +45,7 @@ func backup(c *call) error {
 	if file == "-" {
 		return nil
 	}
-	return c.printed(map[string]any{"file": file, "bytes": n}, func(w *tabwriter.Writer, _ *call, _ []byte) error {
-		_, err := fmt.Fprintf(w, "%s: %d bytes\n", file, n)
-		return err
-	})
+	return c.printed(map[string]any{"file": file, "bytes": n}, fixed("%s: %d bytes\n", file, n))
 }
 
 // writeWhole writes r to a new file that only its owner can read. It names the file after
@@ -90,10 +86,7 @@ func restore(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.printed(result, func(w *tabwriter.Writer, _ *call, _ []byte) error {
-		_, err := fmt.Fprintf(w, "restored into %s\n", into)
-		return err
-	})
+	return c.printed(result, fixed("restored into %s\n", into))
 }
 
 // restoreInto opens a new store by its module, as a configuration would, and reads the

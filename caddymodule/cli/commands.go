@@ -40,14 +40,14 @@ var commands = []command{
 		{use: "reset-password <user>", short: "Creates a one-time code by which a user sets a new password, and shows it once", request: "POST /modelgate/users/{user}/reset-password", print: printResetCode},
 		{
 			use: "reset-2fa <user>", short: "Removes the authenticator app, the backup codes and the passkeys of a user, and the count of failures",
-			request: "DELETE /modelgate/users/{user}/factors", print: sentence("user", "now has no second factor"),
+			request: "DELETE /modelgate/users/{user}/factors", print: aboutUser("now has no second factor"),
 			question: "Remove all second factors of {user}? The password alone is then enough to log in.",
 		},
 		{
 			use: "unblock <user>", short: "Clears the failed attempts of a user at log-ins, codes and the password, and the count of today's changes",
-			request: "POST /modelgate/users/{user}/unblock", print: sentence("user", "can try again; the password and factors are unchanged"),
+			request: "POST /modelgate/users/{user}/unblock", print: aboutUser("can try again; the password and factors are unchanged"),
 		},
-		{use: "sign-out <user>", short: "Ends all sessions of a user; token --revoke ends the access token", request: "POST /modelgate/users/{user}/sign-out", print: sentence("user", "is signed out everywhere")},
+		{use: "sign-out <user>", short: "Ends all sessions of a user; token --revoke ends the access token", request: "POST /modelgate/users/{user}/sign-out", print: aboutUser("is signed out everywhere")},
 		{use: "enable <user>", short: "Enables a disabled user again", request: "POST /modelgate/users/{user}/enable", print: printUsers},
 	}},
 	{use: "key", short: "API keys", subcommands: []command{

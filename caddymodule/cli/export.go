@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/caddy-modelgate/modelgate/caddymodule/adminapi"
@@ -50,42 +52,59 @@ var (
 	toFlag   = flag{name: "to", value: "", help: "Last UTC day, or end time"}
 )
 
-var paymentRows = rows("DAY\tPROVIDER\tCURRENCY\tORDERS\tGROSS\tREFUNDS\tDISPUTES\tRESTORED\tNET\tCOUNT", func(row *adminapi.PaymentRow) []any {
+var printPayments = orCSV(adminapi.WritePaymentsCSV, rows("DAY\tPROVIDER\tCURRENCY\tORDERS\tGROSS\tREFUNDS\tDISPUTES\tRESTORED\tNET\tCOUNT", func(row *adminapi.PaymentRow) []any {
 	return []any{dash(row.Day.String()), dash(row.Provider), row.Currency, row.Orders, row.Gross, row.Refunds, row.Disputes, row.Restored, row.Net, row.Count}
-})
+}))
 
-func printPayments(w *tabwriter.Writer, c *call, answer []byte) error {
-	if !c.isSet("csv") {
-		return paymentRows(w, c, answer)
-	}
-	var list struct {
-		Items []adminapi.PaymentRow `json:"items"`
-	}
-	if json.Unmarshal(answer, &list) != nil {
-		return errNotAdmin
-	}
-	return adminapi.WritePaymentsCSV(c.OutOrStdout(), list.Items)
-}
-
-var saleRows = rows("DAY\tKIND\tPLAN\tTITLE\tCURRENCY\tCOUNT\tAMOUNT", func(row *adminapi.SaleRow) []any {
+var printSales = orCSV(adminapi.WriteSalesCSV, rows("DAY\tKIND\tPLAN\tTITLE\tCURRENCY\tCOUNT\tAMOUNT", func(row *adminapi.SaleRow) []any {
 	plan := "-"
 	if row.PlanID != 0 {
 		plan = strconv.FormatInt(row.PlanID, 10)
 	}
 	return []any{dash(row.Day.String()), row.Kind, plan, dash(row.Title), row.Currency, row.Count, row.Amount}
-})
+}))
 
-func printSales(w *tabwriter.Writer, c *call, answer []byte) error {
-	if !c.isSet("csv") {
-		return saleRows(w, c, answer)
-	}
-	var list struct {
-		Items []adminapi.SaleRow `json:"items"`
-	}
+var printUsage = orCSV(adminapi.WriteUsageCSV, usageTable)
+
+// usageTable prints a usage report. Tasks and uncollected costs have a column only if they
+// are not all zero.
+func usageTable(w *tabwriter.Writer, c *call, answer []byte) error {
+	var list adminapi.Page[adminapi.UsageRow]
 	if json.Unmarshal(answer, &list) != nil {
 		return errNotAdmin
 	}
-	return adminapi.WriteSalesCSV(c.OutOrStdout(), list.Items)
+	by, _ := c.Flags().GetStringSlice("by")
+	tasks := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Tasks != 0 })
+	lost := slices.ContainsFunc(list.Items, func(row adminapi.UsageRow) bool { return row.Lost != 0 })
+	line := func(groups []string, calls, taskCount, input, output, cost, uncollected any) {
+		cells := append(groups, fmt.Sprint(calls))
+		if tasks {
+			cells = append(cells, fmt.Sprint(taskCount))
+		}
+		cells = append(cells, words([]any{input, output, cost})...)
+		if lost {
+			cells = append(cells, fmt.Sprint(uncollected))
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
+	line(strings.Split(strings.ToUpper(strings.Join(by, "\t")), "\t"), "CALLS", "TASKS", "INPUT", "OUTPUT", "COST", "UNCOLLECTED")
+	for _, row := range list.Items {
+		groups := make([]string, len(by))
+		for i, group := range by {
+			switch group {
+			case "day":
+				groups[i] = row.Day.String()
+			case "user":
+				groups[i] = row.User
+			case "key":
+				groups[i] = row.KeyID
+			case "model":
+				groups[i] = row.Model
+			}
+		}
+		line(groups, row.Calls, row.Tasks, row.Tokens.AllInput(), row.Tokens.AllOutput(), row.Cost, row.Lost)
+	}
+	return nil
 }
 
 // exportLedger copies the export to standard output. It returns an error if the export is

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -69,11 +70,32 @@ func rows[T any](heads string, cells func(*T) []any) printer {
 
 func row(cells ...any) string { return strings.Join(words(cells), "\t") }
 
-// sentence prints a sentence about an argument.
-func sentence(argument, text string) printer {
-	return func(w *tabwriter.Writer, c *call, _ []byte) error {
-		_, err := fmt.Fprintf(w, "%s %s.\n", c.args[argument], text)
+// orCSV returns a printer of a report: with --csv as write does, else as table does.
+func orCSV[T any](write func(io.Writer, []T) error, table printer) printer {
+	return func(w *tabwriter.Writer, c *call, answer []byte) error {
+		if !c.isSet("csv") {
+			return table(w, c, answer)
+		}
+		var list adminapi.Page[T]
+		if json.Unmarshal(answer, &list) != nil {
+			return errNotAdmin
+		}
+		return write(c.OutOrStdout(), list.Items)
+	}
+}
+
+// fixed prints a text that does not depend on the answer.
+func fixed(format string, args ...any) printer {
+	return func(w *tabwriter.Writer, _ *call, _ []byte) error {
+		_, err := fmt.Fprintf(w, format, args...)
 		return err
+	}
+}
+
+// aboutUser prints a sentence that begins with the user of the command.
+func aboutUser(text string) printer {
+	return func(w *tabwriter.Writer, c *call, answer []byte) error {
+		return fixed("%s %s.\n", c.args["user"], text)(w, c, answer)
 	}
 }
 
@@ -185,7 +207,7 @@ var printSecret = decoded(func(w *tabwriter.Writer, k *adminapi.Key) {
 
 func printToken(w *tabwriter.Writer, c *call, answer []byte) error {
 	if c.isSet("revoke") {
-		return sentence("user", "has no access token now")(w, c, answer)
+		return aboutUser("has no access token now")(w, c, answer)
 	}
 	return decoded(func(w *tabwriter.Writer, token *adminapi.AccessToken) {
 		fmt.Fprintf(w, "The access token, which is shown only once:\n\n%s\n", token.Secret)

@@ -53,11 +53,8 @@ func showStatus(c *call) error {
 // showVersion prints the version and the commit of this program.
 func showVersion(c *call) error {
 	build := caddymodule.ReadBuild()
-	return c.printed(build, func(w *tabwriter.Writer, _ *call, _ []byte) error {
-		_, err := fmt.Fprintf(w, "modelgate\t%s\ncommit\t%s\ndate\t%s\ncaddy\t%s\ngo\t%s %s/%s\n",
-			build.Version, dash(build.Commit), dash(build.Date), build.Caddy, build.Go, build.OS, build.Arch)
-		return err
-	})
+	return c.printed(build, fixed("modelgate\t%s\ncommit\t%s\ndate\t%s\ncaddy\t%s\ngo\t%s %s/%s\n",
+		build.Version, dash(build.Commit), dash(build.Date), build.Caddy, build.Go, build.OS, build.Arch))
 }
 
 // checkBackends checks one backend, or each configured one. It fails if a backend would not
