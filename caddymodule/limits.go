@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"net/textproto"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
 
+	"github.com/caddy-modelgate/modelgate/internal/bodymem"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
+	"github.com/caddy-modelgate/modelgate/internal/ledger"
 	"github.com/caddy-modelgate/modelgate/internal/limit"
 	"github.com/caddy-modelgate/modelgate/internal/task"
 )
@@ -180,4 +183,69 @@ func validateHeaderName(name string) error {
 		return fmt.Errorf("version_header %q: the name must end in -version", name)
 	}
 	return nil
+}
+
+// Tolerance returns the part of a user's spend that may stay uncollected before the
+// user's calls are restricted.
+func (a *App) Tolerance() ledger.Tolerance { return a.tolerance }
+
+// parseTolerance reads a percentage with up to four decimal places, such as 1% or
+// 0.5%, or off.
+func parseTolerance(word string) (ledger.Tolerance, error) {
+	if word == "off" {
+		return 0, nil
+	}
+	bad := fmt.Errorf("uncollected_tolerance: %q is not supported; allowed: off, or a percentage from 0.0001%% to 100%%, such as 0.5%%", word)
+	number, ok := strings.CutSuffix(word, "%")
+	whole, places, _ := strings.Cut(number, ".")
+	if !ok || whole == "" || len(whole) > 3 || len(places) > 4 || strings.Trim(whole+places, "0123456789") != "" || strings.HasSuffix(number, ".") {
+		return 0, bad
+	}
+	n, err := strconv.ParseInt(whole+(places + "0000")[:4], 10, 64)
+	if err != nil || n == 0 || n > int64(ledger.MaxTolerance) {
+		return 0, bad
+	}
+	return ledger.Tolerance(n), nil
+}
+
+func validateTolerance(word string) error {
+	_, err := parseTolerance(word)
+	return err
+}
+
+// maxBody is the memory of the largest body in bytes: 32 MiB and the overhead of its
+// buffer.
+const maxBody = 32<<20 + 4<<10
+
+// minBodyMemory is the minimum budget of authenticated callers in bytes: one body of the
+// largest size must leave space for those of others.
+const minBodyMemory = 64 << 20
+
+// Bodies returns the limits for the bodies of authenticated callers. A user has a quarter
+// of the budget, but always enough for one body of the largest size.
+func (l *Limits) Bodies() bodymem.Limits {
+	return bodymem.Limits{Total: l.BodyMemory, Share: max(l.BodyMemory/4, maxBody)}
+}
+
+// The limits for the bodies of unauthenticated callers, by address. Each class has its
+// own budget, so that none can block another.
+var (
+	NoticeBodies  = bodymem.Limits{Total: 8 << 20, Share: 2 << 20} // of generation services
+	WebhookBodies = bodymem.Limits{Total: 8 << 20, Share: 1 << 20} // of payment services
+	LogInBodies   = bodymem.Limits{Total: 8 << 20, Share: 1 << 20} // of log-ins and payment pages
+)
+
+// BodyBudgets are the budgets of request bodies of a runtime, by class of caller.
+type BodyBudgets struct {
+	Users    bodymem.Budget // by user
+	Notices  bodymem.Budget // this and the following: by address
+	Webhooks bodymem.Budget
+	LogIns   bodymem.Budget
+}
+
+// clock sets the clock of all budgets.
+func (b *BodyBudgets) clock(now func() time.Time) {
+	for _, budget := range []*bodymem.Budget{&b.Users, &b.Notices, &b.Webhooks, &b.LogIns} {
+		budget.Now = now
+	}
 }

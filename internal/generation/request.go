@@ -9,9 +9,11 @@ package generation
 
 import (
 	"encoding/json"
+	"fmt"
 
 	"github.com/caddy-modelgate/modelgate/backends"
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
+	"github.com/caddy-modelgate/modelgate/internal/ledger/journal"
 )
 
 // Switch is an option that is enabled or disabled. Empty: not set.
@@ -124,4 +126,15 @@ type Checked struct {
 	// Family is the label of its model's family. It is empty for a model of
 	// /v1/video/generations that is in no family.
 	Family string `json:"family,omitempty"`
+}
+
+// Fingerprint returns a hash that distinguishes requests with the same
+// idempotency key. It is computed before [Check] sets defaults, so white space,
+// the order of members and later changes of defaults do not change it.
+func (r *Request) Fingerprint() (journal.ID, error) {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return journal.ID{}, fmt.Errorf("fingerprint of a generation: %w", err)
+	}
+	return journal.IDOf("generation", string(text)), nil
 }
