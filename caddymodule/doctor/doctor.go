@@ -33,10 +33,10 @@ func Examine(config any, admin string, env Environment) []Finding {
 // takesNoRequests reports whether a log discards everything, or has only loggers that do
 // not write requests.
 func takesNoRequests(log any) bool {
-	if output, _ := at(log, "writer", "output").(string); output == "discard" {
+	if get[string](log, "writer", "output") == "discard" {
 		return true
 	}
-	include, _ := at(log, "include").([]any)
+	include := get[[]any](log, "include")
 	for _, logger := range include {
 		if name, _ := logger.(string); strings.HasPrefix("http.log", name) || strings.HasPrefix(name, "http.log") || name == "http" {
 			return false
@@ -63,8 +63,7 @@ func checkExit(config any) []Finding {
 // hasHandler reports whether the configuration has one of these handlers.
 func hasHandler(config any, names ...string) (found bool) {
 	walk(config, "", func(_ string, object map[string]any) {
-		handler, _ := object["handler"].(string)
-		found = found || slices.Contains(names, handler)
+		found = found || slices.Contains(names, get[string](object, "handler"))
 	})
 	return found
 }
@@ -97,8 +96,7 @@ func checkBlocks(config any) []Finding {
 
 // inClear reports whether a secret is in the configuration itself, without a placeholder.
 func inClear(value any) bool {
-	word, _ := value.(string)
-	return !strings.Contains(word, "{")
+	return !strings.Contains(get[string](value), "{")
 }
 
 // usePlaceholder is the remedy for secrets in clear.
@@ -111,7 +109,7 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 			findings = append(findings, keyInClear(path))
 		}
 	}
-	if buffers, _ := at(proxy, "response_buffers").(float64); buffers != 0 {
+	if buffers := get[float64](proxy, "response_buffers"); buffers != 0 {
 		findings = append(findings, Finding{
 			"error", path, "response_buffers delays streams until the buffer is full",
 			"remove the line",
@@ -123,8 +121,7 @@ func checkProxy(path string, proxy map[string]any) []Finding {
 // keysOf returns the values of the headers in which a reverse_proxy sends the key of the vendor.
 func keysOf(proxy map[string]any) (values []any) {
 	for _, name := range []string{"Authorization", "X-Api-Key"} {
-		more, _ := at(proxy, "headers", "request", "set", name).([]any)
-		values = append(values, more...)
+		values = append(values, get[[]any](proxy, "headers", "request", "set", name)...)
 	}
 	return values
 }
@@ -142,15 +139,14 @@ func sentKeys(routes any) string {
 
 // checkMap searches for keys of vendors in clear among the outputs of a map.
 func checkMap(path string, object map[string]any, sent string) []Finding {
-	destinations, _ := object["destinations"].([]any)
 	rows, _ := object["mappings"].([]any)
 	rows = append(slices.Clone(rows), map[string]any{"outputs": object["defaults"]})
-	for i, destination := range destinations {
+	for i, destination := range get[[]any](object, "destinations") {
 		if name, _ := destination.(string); name == "" || !strings.Contains(sent, name) {
 			continue
 		}
 		for _, row := range rows {
-			outputs, _ := at(row, "outputs").([]any)
+			outputs := get[[]any](row, "outputs")
 			if i >= len(outputs) {
 				continue
 			}
@@ -193,8 +189,8 @@ func walk(value any, path string, fn func(path string, object map[string]any)) {
 	}
 }
 
-func mergedWith(object map[string]any, name string, value any) map[string]any {
-	merged := map[string]any{name: value}
-	maps.Copy(merged, object)
-	return merged
+// get returns what [at] returns if it is a T, and the zero value otherwise.
+func get[T any](value any, path ...string) T {
+	found, _ := at(value, path...).(T)
+	return found
 }

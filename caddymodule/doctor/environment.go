@@ -18,8 +18,7 @@ var placeholder = regexp.MustCompile(`\{env\.([^{}]+)\}`)
 // checkEnvironment searches for credentials whose variable is empty or still has the value of init.
 func checkEnvironment(config any, env Environment) (findings []Finding) {
 	check := func(path, what string, value any) {
-		text, _ := value.(string)
-		for _, found := range placeholder.FindAllStringSubmatch(text, -1) {
+		for _, found := range placeholder.FindAllStringSubmatch(get[string](value), -1) {
 			value, known := env(found[1])
 			if !known || value != "" && value != starter.Unset {
 				continue

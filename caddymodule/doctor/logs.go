@@ -22,12 +22,13 @@ import (
 // backends are known to put one. Then it searches for the marks in the output. It does not
 // find credentials that a plugin or a directive such as log_append adds under other names.
 func checkLogs(config any) []Finding {
-	logs, _ := at(config, "logging", "logs").(map[string]any)
+	logs := get[map[string]any](config, "logging", "logs")
 	if _, ok := logs["default"]; !ok {
-		logs = mergedWith(logs, "default", map[string]any{})
+		configured := logs
+		logs = map[string]any{"default": map[string]any{}}
+		maps.Copy(logs, configured)
 	}
-	off, _ := at(config, "apps", "modelgate", "media", "off").(bool)
-	links := !off && hasHandler(config, "modelgate_tasks")
+	links := !get[bool](config, "apps", "modelgate", "media", "off") && hasHandler(config, "modelgate_tasks")
 	var findings []Finding
 	add := func(level, name, what string) {
 		findings = append(findings, Finding{level, "logging.logs." + name, what, "use this format: format modelgate_redact { wrap json }"})
@@ -52,9 +53,8 @@ func checkLogs(config any) []Finding {
 
 // logsCredentials reports whether a server logs the headers that Caddy hides by default.
 func logsCredentials(config any) bool {
-	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
-	for _, server := range servers {
-		if shown, _ := at(server, "logs", "should_log_credentials").(bool); shown {
+	for _, server := range get[map[string]any](config, "apps", "http", "servers") {
+		if get[bool](server, "logs", "should_log_credentials") {
 			return true
 		}
 	}

@@ -81,8 +81,7 @@ func pricesOf(config any) []catalog.Price {
 
 // sells reports whether users can buy plans or top up wallets.
 func sells(config any) bool {
-	plans, _ := at(config, "apps", "modelgate", "plans").([]any)
-	return len(plans)+len(paymentsOf(config)) > 0
+	return len(get[[]any](config, "apps", "modelgate", "plans"))+len(paymentsOf(config)) > 0
 }
 
 // block is a directive of model calls.
@@ -107,12 +106,11 @@ func blocksOf(config any) (blocks []block) {
 		}
 		return list
 	}
-	everywhere, _ := at(config, "apps", "modelgate", "state").(string)
+	everywhere := get[string](config, "apps", "modelgate", "state")
 	walk(config, "", func(path string, object map[string]any) {
 		if handler, _ := object["handler"].(string); slices.Contains(callHandlers, handler) {
-			state, _ := object["state"].(string)
 			blocks = append(blocks, block{
-				own:  caddymodule.VendorState(cmp.Or(state, everywhere)) == caddymodule.StateOwn,
+				own:  caddymodule.VendorState(cmp.Or(get[string](object, "state"), everywhere)) == caddymodule.StateOwn,
 				path: path, media: handler == "modelgate_openai",
 				listed: resolve(patterns(object["models"])), matched: resolve(matchedPatterns(object["routes"])), fallbacks: object["fallbacks"],
 			})
@@ -124,10 +122,8 @@ func blocksOf(config any) (blocks []block) {
 // matchedPatterns returns the models that routes can match: every model, unless a route has the
 // matcher modelgate_model.
 func matchedPatterns(routes any) (matched []catalog.Pattern) {
-	list, _ := routes.([]any)
-	for _, route := range list {
-		handlers, _ := at(route, "handle").([]any)
-		sets, _ := at(route, "match").([]any)
+	for _, route := range get[[]any](routes) {
+		sets := get[[]any](route, "match")
 		for _, set := range sets {
 			if models := patterns(at(set, "modelgate_model", "patterns")); len(models) > 0 {
 				matched = append(matched, models...)
@@ -138,8 +134,8 @@ func matchedPatterns(routes any) (matched []catalog.Pattern) {
 		if len(sets) > 0 {
 			continue
 		}
-		for _, handler := range handlers {
-			switch name, _ := at(handler, "handler").(string); name {
+		for _, handler := range get[[]any](route, "handle") {
+			switch name := get[string](handler, "handler"); name {
 			case "subroute":
 				matched = append(matched, matchedPatterns(at(handler, "routes"))...)
 			case "headers", "vars", "map", "log_append", "request_body", "rewrite": // these do not answer requests
@@ -183,18 +179,15 @@ func (b block) check(priced catalog.Patterns, free bool) []Finding {
 
 // patterns decodes a list of patterns.
 func patterns(value any) (list []catalog.Pattern) {
-	words, _ := value.([]any)
-	for _, word := range words {
-		pattern, _ := word.(string)
-		list = append(list, catalog.Pattern(pattern))
+	for _, word := range get[[]any](value) {
+		list = append(list, catalog.Pattern(get[string](word)))
 	}
 	return list
 }
 
 // patternsOf returns the models of the rows of a list of the app, such as backends.
 func patternsOf(config any, list string) (models []catalog.Pattern) {
-	rows, _ := at(config, "apps", "modelgate", list).([]any)
-	for _, row := range rows {
+	for _, row := range get[[]any](config, "apps", "modelgate", list) {
 		models = append(models, patterns(at(row, "models"))...)
 	}
 	return models

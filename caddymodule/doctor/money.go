@@ -34,9 +34,8 @@ func checkPayments(config any) []Finding {
 			"remove payment demo before users have access to this gateway",
 		})
 	}
-	services, _ := at(config, "apps", "modelgate", "payments").([]any)
-	currency, _ := at(config, "apps", "modelgate", "currency").(string)
-	for i, service := range services {
+	currency := get[string](config, "apps", "modelgate", "currency")
+	for i, service := range get[[]any](config, "apps", "modelgate", "payments") {
 		if err := checkCurrency(service, cmp.Or(currency, caddymodule.DefaultCurrency)); err != nil {
 			findings = append(findings, Finding{
 				"error", fmt.Sprintf("apps.modelgate.payments[%d]", i), err.Error() + ": the configuration does not start",
@@ -59,7 +58,7 @@ func checkPayments(config any) []Finding {
 // checkCurrency returns an error if a payment service does not take the currency of the
 // gateway.
 func checkCurrency(service any, currency string) error {
-	name, _ := at(service, "provider").(string)
+	name := get[string](service, "provider")
 	info, err := caddy.GetModule(caddymodule.PaymentsNamespace + "." + name)
 	if err != nil {
 		return nil // Caddy reports it when it starts the configuration
@@ -82,7 +81,7 @@ func checkCurrency(service any, currency string) error {
 // checkBaseURL searches for a site to which users would send passwords, keys and tokens
 // in clear.
 func checkBaseURL(config any) []Finding {
-	base, _ := at(config, "apps", "modelgate", "base_url").(string)
+	base := get[string](config, "apps", "modelgate", "base_url")
 	if u, err := url.Parse(base); base == "" || err != nil || u.Scheme != "http" || starter.IsLoopback(u.Hostname()) {
 		return nil
 	}
@@ -98,8 +97,7 @@ func checkBaseURL(config any) []Finding {
 
 // paymentsOf returns the names of the payment services.
 func paymentsOf(config any) (names []string) {
-	services, _ := at(config, "apps", "modelgate", "payments").([]any)
-	for _, service := range services {
+	for _, service := range get[[]any](config, "apps", "modelgate", "payments") {
 		if name, ok := at(service, "provider").(string); ok {
 			names = append(names, name)
 		}

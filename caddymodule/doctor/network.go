@@ -15,10 +15,10 @@ import (
 // checkAdmin checks which clients can reach the admin endpoint: each of them can create keys and
 // credit wallets. address is the default if the configuration names no address.
 func checkAdmin(config any, address string) []Finding {
-	if off, _ := at(config, "admin", "disabled").(bool); off {
+	if get[bool](config, "admin", "disabled") {
 		return nil
 	}
-	named, _ := at(config, "admin", "listen").(string)
+	named := get[string](config, "admin", "listen")
 	listen := cmp.Or(named, address)
 	endpoint, err := caddy.ParseNetworkAddress(listen)
 	switch {
@@ -41,11 +41,10 @@ func checkAdmin(config any, address string) []Finding {
 // checkTrustedProxies searches for servers behind another proxy that would use the proxy's address
 // as the address of every caller.
 func checkTrustedProxies(config any) (findings []Finding) {
-	text, _ := at(config, "apps", "modelgate", "base_url").(string)
-	if base, err := url.Parse(text); err != nil || base.Scheme != "https" {
+	if base, err := url.Parse(get[string](config, "apps", "modelgate", "base_url")); err != nil || base.Scheme != "https" {
 		return nil
 	}
-	servers, _ := at(config, "apps", "http", "servers").(map[string]any)
+	servers := get[map[string]any](config, "apps", "http", "servers")
 	for _, name := range slices.Sorted(maps.Keys(servers)) {
 		server := servers[name]
 		counts := hasHandler(server, append([]string{"modelgate_console", "modelgate_tasks", "modelgate_auth"}, callHandlers...)...)
@@ -64,19 +63,17 @@ func checkTrustedProxies(config any) (findings []Finding) {
 // encrypts reports whether a server of the configuration uses https. Automatic https applies at
 // the https port, and to hosts that do not skip it, unless the server listens only at the http port.
 func encrypts(config, server any) bool {
-	if policies, _ := at(server, "tls_connection_policies").([]any); len(policies) > 0 {
+	if policies := get[[]any](server, "tls_connection_policies"); len(policies) > 0 {
 		return true
 	}
 	port := func(name string, standard uint) uint {
-		configured, _ := at(config, "apps", "http", name).(float64)
-		return cmp.Or(uint(configured), standard)
+		return cmp.Or(uint(get[float64](config, "apps", "http", name)), standard)
 	}
 	securePort, clearPort := port("https_port", 443), port("http_port", 80)
-	listen, _ := at(server, "listen").([]any)
+	listen := get[[]any](server, "listen")
 	onlyHTTP := len(listen) > 0
 	for _, word := range listen {
-		text, _ := word.(string)
-		address, err := caddy.ParseNetworkAddress(text)
+		address, err := caddy.ParseNetworkAddress(get[string](word))
 		if err != nil || address.IsUnixNetwork() {
 			onlyHTTP = false
 			continue
@@ -89,16 +86,13 @@ func encrypts(config, server any) bool {
 	if onlyHTTP {
 		return false
 	}
-	if off, _ := at(server, "automatic_https", "disable").(bool); off {
+	if get[bool](server, "automatic_https", "disable") {
 		return false
 	}
-	skipped, _ := at(server, "automatic_https", "skip").([]any)
-	routes, _ := at(server, "routes").([]any)
-	for _, route := range routes {
-		sets, _ := at(route, "match").([]any)
-		for _, set := range sets {
-			hosts, _ := at(set, "host").([]any)
-			if slices.ContainsFunc(hosts, func(host any) bool { return !slices.Contains(skipped, host) }) {
+	skipped := get[[]any](server, "automatic_https", "skip")
+	for _, route := range get[[]any](server, "routes") {
+		for _, set := range get[[]any](route, "match") {
+			if slices.ContainsFunc(get[[]any](set, "host"), func(host any) bool { return !slices.Contains(skipped, host) }) {
 				return true
 			}
 		}

@@ -17,7 +17,7 @@ import (
 // checkSessions searches for log-ins whose encryption is unknown, because base_url is
 // missing.
 func checkSessions(config any) []Finding {
-	if base, _ := at(config, "apps", "modelgate", "base_url").(string); base != "" || !hasHandler(config, "modelgate_console") {
+	if base := get[string](config, "apps", "modelgate", "base_url"); base != "" || !hasHandler(config, "modelgate_console") {
 		return nil
 	}
 	return []Finding{{
@@ -32,7 +32,7 @@ func checkPasskeys(config any) []Finding {
 	if configured == nil {
 		return nil
 	}
-	base, _ := at(config, "apps", "modelgate", "base_url").(string)
+	base := get[string](config, "apps", "modelgate", "base_url")
 	var passkey caddymodule.Passkey
 	raw, err := json.Marshal(configured)
 	if err == nil {
@@ -58,7 +58,7 @@ func checkPasskeys(config any) []Finding {
 
 // checkSecrets checks where the master key and the password of the mail server are kept.
 func checkSecrets(config any) []Finding {
-	keys, _ := at(config, "apps", "modelgate", "secrets").([]any)
+	keys := get[[]any](config, "apps", "modelgate", "secrets")
 	var findings []Finding
 	if password := at(config, "apps", "modelgate", "mail", "password"); password != nil && inClear(password) {
 		findings = append(findings, Finding{

@@ -40,8 +40,7 @@ func checkRouting(config any) (findings []Finding) {
 	blocks := blocksOf(config)
 	for _, b := range blocks {
 		matched = append(matched, b.matched...)
-		rows, _ := b.fallbacks.([]any)
-		for i, row := range rows {
+		for i, row := range get[[]any](b.fallbacks) {
 			for _, model := range patterns(at(row, "to")) {
 				if target, ok := aliases[string(model)]; ok {
 					model = catalog.Pattern(target)

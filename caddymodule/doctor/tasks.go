@@ -17,7 +17,7 @@ import (
 // checkTasks searches for settings that prevent the submission of tasks or the download
 // of results.
 func checkTasks(config any) []Finding {
-	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
+	rows := get[[]any](config, "apps", "modelgate", "backends")
 	routed := hasHandler(config, "modelgate_tasks")
 	if len(rows) == 0 && routed {
 		return []Finding{{
@@ -35,9 +35,9 @@ func checkTasks(config any) []Finding {
 			"add modelgate_tasks to the site that base_url names",
 		})
 	}
-	base, _ := at(config, "apps", "modelgate", "base_url").(string)
-	own, _ := at(config, "apps", "modelgate", "media", "base_url").(string)
-	if off, _ := at(config, "apps", "modelgate", "media", "off").(bool); !off && base+own == "" {
+	own := get[string](config, "apps", "modelgate", "media", "base_url")
+	base := get[string](config, "apps", "modelgate", "base_url")
+	if !get[bool](config, "apps", "modelgate", "media", "off") && base+own == "" {
 		findings = append(findings, Finding{
 			"error", "apps.modelgate.base_url", "base_url is missing: the links to results need it, so the configuration does not start",
 			"set the address of the site, such as base_url https://ai.example.com, or use the links of the services: media off",
@@ -46,8 +46,7 @@ func checkTasks(config any) []Finding {
 	for i, row := range rows {
 		findings = append(findings, checkBackend(config, fmt.Sprintf("apps.modelgate.backends[%d]", i), row)...)
 	}
-	receiver, _ := at(config, "apps", "modelgate", "callback", "url").(string)
-	if u, err := url.Parse(receiver); err == nil && u.Scheme == "http" && !starter.IsLoopback(u.Hostname()) {
+	if u, err := url.Parse(get[string](config, "apps", "modelgate", "callback", "url")); err == nil && u.Scheme == "http" && !starter.IsLoopback(u.Hostname()) {
 		findings = append(findings, Finding{
 			"warning", "apps.modelgate.callback.url", "callbacks are sent in clear, with the links to results: others on the network can download the results",
 			"use https for the receiver",
@@ -62,8 +61,7 @@ func checkTasks(config any) []Finding {
 // checkFamilies searches for models in families that no backend runs.
 func checkFamilies(config any) (findings []Finding) {
 	run := patternsOf(config, "backends")
-	families, _ := at(config, "apps", "modelgate", "families").([]any)
-	for i, row := range families {
+	for i, row := range get[[]any](config, "apps", "modelgate", "families") {
 		for _, models := range patterns(at(row, "models")) {
 			if !slices.ContainsFunc(run, func(other catalog.Pattern) bool { return overlapGenerations(models, other) }) {
 				findings = append(findings, Finding{
@@ -82,7 +80,7 @@ var adapterSecrets = []string{"key", "secret_key", "webhook_secret", "callback_s
 // checkBackend checks one backend.
 func checkBackend(config any, path string, row any) []Finding {
 	var findings []Finding
-	if adapter, _ := at(row, "adapter", "adapter").(string); adapter == "demo" {
+	if get[string](row, "adapter", "adapter") == "demo" {
 		findings = append(findings, Finding{
 			"note", path + ".adapter", "the demo adapter generates test pictures without a model",
 			"remove it before users pay for tasks",
@@ -136,14 +134,13 @@ func checkMedia(config any) []Finding {
 			return []Finding{clearSecret("apps.modelgate.media.s3."+name, "of the bucket")}
 		}
 	}
-	rows, _ := at(config, "apps", "modelgate", "backends").([]any)
-	path, _ := at(settings, "path").(string)
+	path := get[string](settings, "path")
 	if path == "" {
-		if store, _ := at(config, "apps", "modelgate", "storage", "path").(string); store != "" {
+		if store := get[string](config, "apps", "modelgate", "storage", "path"); store != "" {
 			path = store + ".media"
 		}
 	}
-	if off, _ := at(settings, "off").(bool); off || len(rows) == 0 || path == "" || at(settings, "s3") != nil {
+	if get[bool](settings, "off") || len(get[[]any](config, "apps", "modelgate", "backends")) == 0 || path == "" || at(settings, "s3") != nil {
 		return nil
 	}
 	path, err := caddy.NewReplacer().ReplaceOrErr(path, true, true)
