@@ -118,9 +118,7 @@ func (p *part) append(b []byte, c *Charge) []byte {
 			above = own
 		}
 	}
-	if above == nil {
-		above = &Above{}
-	}
+	above = cmp.Or(above, &Above{})
 	if above.Tokens != 0 || tier != "" || p.factor != 0 {
 		flags |= hasRules
 		b = binary.AppendUvarint(b, uint64(above.Tokens))

@@ -94,10 +94,7 @@ func (fs *Families) Find(kind Kind, model string) (Family, bool) {
 // family, then by the row of the model, and then by the variants of each.
 func (fs *Families) resolve(kind Kind, name string, row *FamilyRow) Family {
 	base := tableRow(row.Family)
-	override := fs.overrides[row.Family]
-	if override == nil {
-		override = &FamilyRow{}
-	}
+	override := cmp.Or(fs.overrides[row.Family], &FamilyRow{})
 	f := Family{Name: base.name, Kind: kind, Rules: base.video}
 	if kind == Image {
 		f.Rules = base.image
@@ -155,11 +152,7 @@ func (fs *Families) Names() []string { return slices.Clone(fs.names) }
 func (fs *Families) Len() int { return fs.rows.Len() }
 
 func tableRow(name string) *family {
-	i := slices.IndexFunc(families, func(f family) bool { return f.name == name })
-	if i < 0 {
-		return nil
-	}
-	return &families[i]
+	return first(families, func(f *family) bool { return f.name == name })
 }
 
 func familyNames() []string {

@@ -165,10 +165,7 @@ func (m *NamedModel) isAlternative() bool {
 }
 
 func (m *NamedModel) uses() int64 {
-	if m.MaxUses > 0 {
-		return m.MaxUses
-	}
-	return DefaultUses
+	return cmp.Or(max(m.MaxUses, 0), DefaultUses)
 }
 
 // highestCost returns the cost of these tokens at the highest rates that may apply, plus the

@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -90,8 +91,9 @@ func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 			c.Tokens = c.Tokens.Plus(pass.Tokens)
 			continue
 		}
-		input := max(orUnbounded(price.Context), b.text)
-		output = min(orUnbounded(output), orUnbounded(price.MaxOutput))
+		// A price without a limit has zero.
+		input := max(cmp.Or(price.Context, math.MaxInt64), b.text)
+		output = min(cmp.Or(output, math.MaxInt64), cmp.Or(price.MaxOutput, math.MaxInt64))
 		if b.unbounded {
 			input, output = b.Input, b.Output
 		}
@@ -113,13 +115,6 @@ func (p *Price) charge(served *Price, b Bounds, r *usage.Report) Charge {
 	}
 	c.Amount = inRange(amount, ok)
 	return c
-}
-
-func orUnbounded(tokens int64) int64 {
-	if tokens == 0 {
-		return math.MaxInt64
-	}
-	return tokens
 }
 
 // within limits c to the highest charge of b.
@@ -214,7 +209,7 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 		return noTier, ""
 	}
 	for _, name := range [...]string{
-		orRequested(s.report.Tier, s.options.requested("service_tier")), orRequested(s.report.Speed, s.options.requested("speed")),
+		cmp.Or(s.report.Tier, s.options.requested("service_tier")), cmp.Or(s.report.Speed, s.options.requested("speed")),
 	} {
 		if slices.Contains(usualTiers, name) {
 			continue
@@ -238,7 +233,7 @@ func (s serving) tiers() (tiers []*Tier, unlisted string) {
 // geo returns the factor of the region that served the call, and its name if the price has factors for
 // regions. If the price lists only other regions, unlisted is the name, too.
 func (s serving) geo() (factor money.Amount, name, unlisted string) {
-	region := orRequested(s.report.Geo, s.options.requested("inference_geo"))
+	region := cmp.Or(s.report.Geo, s.options.requested("inference_geo"))
 	if len(s.price.Geo) == 0 || slices.Contains(usualGeos, region) {
 		return money.Unit, "", ""
 	}
@@ -246,14 +241,6 @@ func (s serving) geo() (factor money.Amount, name, unlisted string) {
 		return g.Factor, region, ""
 	}
 	return s.price.highestGeo(""), region, region
-}
-
-// orRequested returns the reported value, or else the requested one.
-func orRequested(reported, requested string) string {
-	if reported != "" {
-		return reported
-	}
-	return requested
 }
 
 // countedTools are the tools whose uses a vendor reports; it reports the last two as items of a response.

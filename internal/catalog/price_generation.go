@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -160,12 +161,8 @@ func (q *Quote) complete(part Work) Work {
 	if part.Duration <= 0 {
 		part.Duration = q.Asked.Duration
 	}
-	if part.Resolution == "" {
-		part.Resolution = q.Asked.Resolution
-	}
-	if part.Audio == nil {
-		part.Audio = q.Asked.Audio
-	}
+	part.Resolution = cmp.Or(part.Resolution, q.Asked.Resolution)
+	part.Audio = cmp.Or(part.Audio, q.Asked.Audio)
 	return part
 }
 

@@ -80,31 +80,26 @@ func (p *Price) hasRules() bool {
 	return len(p.Above) > 0 || len(p.Tier) > 0 || len(p.Geo) > 0 || len(p.Call) > 0
 }
 
-func (p *Price) tier(name string) *Tier {
-	for i := range p.Tier {
-		if slices.Contains(p.Tier[i].Names, name) {
-			return &p.Tier[i]
+// first returns the first of rows that is the wanted one, or nil.
+func first[T any](rows []T, wanted func(row *T) bool) *T {
+	for i := range rows {
+		if wanted(&rows[i]) {
+			return &rows[i]
 		}
 	}
 	return nil
+}
+
+func (p *Price) tier(name string) *Tier {
+	return first(p.Tier, func(t *Tier) bool { return slices.Contains(t.Names, name) })
 }
 
 func (p *Price) geo(name string) *Geo {
-	for i := range p.Geo {
-		if p.Geo[i].Name == name {
-			return &p.Geo[i]
-		}
-	}
-	return nil
+	return first(p.Geo, func(g *Geo) bool { return g.Name == name })
 }
 
 func (p *Price) tool(name string) *ToolPrice {
-	for i := range p.Call {
-		if p.Call[i].Tool == name {
-			return &p.Call[i]
-		}
-	}
-	return nil
+	return first(p.Call, func(t *ToolPrice) bool { return t.Tool == name })
 }
 
 // blockFor returns the block that applies to a prompt, or nil.

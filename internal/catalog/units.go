@@ -1,6 +1,7 @@
 package catalog
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"slices"
@@ -96,12 +97,7 @@ func (p *Price) PricesUnit(unit Unit) bool {
 }
 
 func (p *Price) per(unit Unit) *UnitPrice {
-	for i := range p.Per {
-		if p.Per[i].Unit == unit {
-			return &p.Per[i]
-		}
-	}
-	return nil
+	return first(p.Per, func(u *UnitPrice) bool { return u.Unit == unit })
 }
 
 func (p *Price) validateUnits() error {
@@ -122,10 +118,7 @@ func (p *Price) validateUnits() error {
 
 // longest returns the number of seconds of the longest recording.
 func (u *UnitPrice) longest() int64 {
-	if u.Max > 0 {
-		return u.Max
-	}
-	return DefaultRecording
+	return cmp.Or(max(u.Max, 0), DefaultRecording)
 }
 
 // isSize reports whether a part of the name of an image price is a size, such as 1024x1024.
@@ -138,13 +131,8 @@ func isSize(part string) bool {
 // size, a quality, or both as SIZE/QUALITY. A row with both takes precedence over a row with one of
 // them, and of two such rows the more expensive one. A row without a name has the lowest precedence.
 func (p *Price) imageRow(size, quality string) *Variant {
-	named := func(name string) (row *Variant) {
-		for i := range p.Image {
-			if strings.EqualFold(p.Image[i].Resolution, name) {
-				return &p.Image[i]
-			}
-		}
-		return nil
+	named := func(name string) *Variant {
+		return first(p.Image, func(v *Variant) bool { return strings.EqualFold(v.Resolution, name) })
 	}
 	if size != "" && quality != "" {
 		if row := named(size + "/" + quality); row != nil {
@@ -305,7 +293,7 @@ func (p *Price) chargeUnits(c *Charge, u *Units, r *usage.Report, unbounded bool
 // Otherwise those of the request apply. A value that neither names is the default of the vendor: the
 // row without a name if there is one, or else the most expensive row.
 func (p *Price) imageOf(u *Units, r *usage.Report) *Variant {
-	size, quality := orRequested(r.Size, u.Size), orRequested(r.Quality, u.Quality)
+	size, quality := cmp.Or(r.Size, u.Size), cmp.Or(r.Quality, u.Quality)
 	if row := p.dearestImage(size, quality, false); row != nil {
 		return row
 	}
