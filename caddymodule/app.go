@@ -217,9 +217,7 @@ func (a *App) Provision(ctx caddy.Context) error {
 	a.pollers = new(pollers)
 	a.members = &membership{stop: make(chan struct{}), ended: make(chan struct{})}
 	a.members.current.Store(newLease(a))
-	if a.VersionHeader == "" {
-		a.VersionHeader = "anthropic-version"
-	}
+	a.VersionHeader = cmp.Or(a.VersionHeader, "anthropic-version")
 	a.Currency = cmp.Or(a.Currency, DefaultCurrency)
 	a.Unpriced = cmp.Or(a.Unpriced, refuseUnpriced)
 	a.State = cmp.Or(a.State, StateOff)

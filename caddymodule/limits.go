@@ -113,18 +113,14 @@ func (l *Limits) setDefaults() {
 	setDefault(&l.FirstByte, 10*time.Minute)
 	setDefault(&l.Idle, 5*time.Minute)
 	setDefault(&l.Ping, 15*time.Second)
-	if l.BodyMemory == 0 {
-		l.BodyMemory = 512 << 20
-	}
+	l.BodyMemory = cmp.Or(l.BodyMemory, 512<<20)
 	for _, limit := range l.counts() {
 		*limit.value = cmp.Or(*limit.value, limit.defaultValue)
 	}
 }
 
 func setDefault(d *caddy.Duration, value time.Duration) {
-	if *d == 0 {
-		*d = caddy.Duration(value)
-	}
+	*d = cmp.Or(*d, caddy.Duration(value))
 }
 
 func (l *Limits) validate() error {

@@ -1,6 +1,7 @@
 package caddymodule
 
 import (
+	"cmp"
 	"regexp"
 	"runtime"
 	"runtime/debug"
@@ -66,7 +67,5 @@ func (b *Build) read(info *debug.BuildInfo) {
 			b.Commit = found[1]
 		}
 	}
-	if b.Version == "" {
-		b.Version = tag
-	}
+	b.Version = cmp.Or(b.Version, tag)
 }

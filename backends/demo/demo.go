@@ -7,6 +7,7 @@ package demo
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"image/jpeg"
@@ -71,9 +72,7 @@ func (*Demo) CaddyModule() caddy.ModuleInfo {
 
 // Provision checks the duration of jobs.
 func (d *Demo) Provision(caddy.Context) error {
-	if d.Takes == 0 {
-		d.Takes = caddy.Duration(defaultTakes)
-	}
+	d.Takes = cmp.Or(d.Takes, caddy.Duration(defaultTakes))
 	if d.Takes < 0 || time.Duration(d.Takes) > maxTakes {
 		return fmt.Errorf("takes: %s is out of range; allowed: more than 0 and at most %s", time.Duration(d.Takes), maxTakes)
 	}

@@ -6,6 +6,7 @@
 package fal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -71,9 +72,7 @@ var modelForm = regexp.MustCompile(`^[\w-]+/[\w-][\w.-]*(/[\w-][\w.-]*)*$`)
 // Provision resolves the key. It returns an error if the key is missing or a
 // model is invalid.
 func (f *Fal) Provision(caddy.Context) error {
-	if f.URL == "" {
-		f.URL = defaultURL
-	}
+	f.URL = cmp.Or(f.URL, defaultURL)
 	if err := errors.Join(settings.ResolveURL("url", &f.URL), settings.Resolve("key", &f.Key)); err != nil {
 		return err
 	}

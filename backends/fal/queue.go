@@ -1,6 +1,7 @@
 package fal
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -193,10 +194,7 @@ func (f *Fal) result(ctx context.Context, ref backends.Ref, word string) (backen
 	switch {
 	case answer.Status/100 == 4 && !transient[answer.Status]:
 		failure := explain(answer.Status, answer.Body)
-		reason := failure.Reason
-		if reason == "" {
-			reason = backends.InvalidInput
-		}
+		reason := cmp.Or(failure.Reason, backends.InvalidInput)
 		status = f.client.Failed(word, f.client.Failure(reason, failure.Code, failure.Message))
 	case err != nil:
 		return backends.Status{}, err

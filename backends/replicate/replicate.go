@@ -6,6 +6,7 @@
 package replicate
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -77,9 +78,7 @@ var modelForm = regexp.MustCompile(`^(deployments/)?[\w.-]+/[\w.-]+$|^[\w.-]+/[\
 // Provision resolves the key. It returns an error if the key is missing or a
 // model is invalid.
 func (r *Replicate) Provision(caddy.Context) error {
-	if r.URL == "" {
-		r.URL = defaultURL
-	}
+	r.URL = cmp.Or(r.URL, defaultURL)
 	if err := errors.Join(
 		settings.ResolveURL("url", &r.URL),
 		settings.Resolve("key", &r.Key),

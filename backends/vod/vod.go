@@ -8,6 +8,7 @@
 package vod
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -67,9 +68,7 @@ func (*VOD) CaddyModule() caddy.ModuleInfo {
 
 // Provision resolves the key. It returns an error if the key is missing.
 func (v *VOD) Provision(caddy.Context) error {
-	if v.URL == "" {
-		v.URL = defaultURL
-	}
+	v.URL = cmp.Or(v.URL, defaultURL)
 	if err := errors.Join(
 		settings.ResolveURL("url", &v.URL),
 		settings.Resolve("secret_id", &v.SecretID),

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,9 +32,7 @@ const socketOrigin = "http://127.0.0.1"
 // newClient returns a client for the address that --address names.
 func newClient(cmd *cobra.Command) (*client, error) {
 	address, _ := cmd.Flags().GetString("address")
-	if address == "" {
-		address = caddy.DefaultAdminListen
-	}
+	address = cmp.Or(address, caddy.DefaultAdminListen)
 	address = strings.TrimPrefix(strings.TrimSuffix(address, "/"), "http://")
 	at, err := caddy.ParseNetworkAddress(address)
 	if err != nil || at.PortRangeSize() > 1 {

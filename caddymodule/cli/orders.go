@@ -79,9 +79,7 @@ var printOrder = decoded(func(w *tabwriter.Writer, o *adminapi.OrderDetail) {
 })
 
 var printMismatches = rows("ID\tTIME\tPROVIDER\tKIND\tUSER\tTRADE NO\tPAYMENT\tAMOUNT\tREASON\tRESOLVED", func(m *adminapi.Mismatch) []any {
-	if m.Resolved == nil {
-		m.Resolved = new(records.Resolution)
-	}
+	m.Resolved = cmp.Or(m.Resolved, new(records.Resolution))
 	return []any{
 		m.ID, moment(m.Time / 1000), m.Provider, dash(string(m.Kind)), dash(cmp.Or(m.UserName, m.User)), dash(m.TradeNo), dash(m.Payment),
 		m.Amount.String() + " " + m.Currency, m.Reason, dash(m.Resolved.Reason),

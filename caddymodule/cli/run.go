@@ -2,6 +2,7 @@ package cli
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -81,10 +82,7 @@ func (c *call) prepare() error {
 		if value == nil {
 			continue
 		}
-		name := f.to
-		if name == "" {
-			name = strings.ReplaceAll(f.name, "-", "_")
-		}
+		name := cmp.Or(f.to, strings.ReplaceAll(f.name, "-", "_"))
 		into := c.members
 		if outer, inner, nested := strings.Cut(name, "."); nested {
 			if into[outer] == nil {

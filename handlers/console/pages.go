@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -29,12 +30,8 @@ const maxLogo = 256 << 10
 
 // provisionPages sets the defaults of the pages, and makes them unless they are off.
 func (c *Console) provisionPages() error {
-	if c.Path == "" {
-		c.Path = "/console"
-	}
-	if c.Title == "" {
-		c.Title = "modelgate"
-	}
+	c.Path = cmp.Or(c.Path, "/console")
+	c.Title = cmp.Or(c.Title, "modelgate")
 	if len(c.Languages) == 0 {
 		c.Languages = []string{"en", "zh"}
 	}

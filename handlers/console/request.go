@@ -1,6 +1,7 @@
 package console
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -69,9 +70,7 @@ func (req *request) run(rt *route, wrongMethod *fault.Fault) {
 		req.memory.Release()
 	}()
 	f = req.checkSender(rt)
-	if f == nil {
-		f = wrongMethod
-	}
+	f = cmp.Or(f, wrongMethod)
 	if f != nil {
 		req.refuse(f)
 		return

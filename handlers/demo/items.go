@@ -1,6 +1,7 @@
 package demo
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/url"
 	"slices"
@@ -34,9 +35,7 @@ func readItem(raw json.RawMessage) (entry, error) {
 	if json.Unmarshal(raw, &known) != nil || json.Unmarshal(raw, &members) != nil || members == nil {
 		return entry{}, invalid("input", "input: must be a text or an array of items.")
 	}
-	if known.Type == "" {
-		known.Type = "message"
-	}
+	known.Type = cmp.Or(known.Type, "message")
 	if known.Type == "item_reference" {
 		return entry{id: known.ID}, nil
 	}

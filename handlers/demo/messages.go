@@ -1,6 +1,9 @@
 package demo
 
-import "encoding/json"
+import (
+	"cmp"
+	"encoding/json"
+)
 
 // answerCountTokens answers /v1/messages/count_tokens.
 func answerCountTokens(q *request, _ simulation) (*answer, error) {
@@ -74,9 +77,7 @@ func (p part) block(text, signature string) object {
 	case "thinking":
 		return object{"type", p.kind, "thinking", text, "signature", signature}
 	case "tool_use":
-		if text == "" {
-			text = "{}"
-		}
+		text = cmp.Or(text, "{}")
 		return object{"type", p.kind, "id", p.id, "name", p.call.name, "input", json.RawMessage(text), "caller", object{"type", "direct"}}
 	}
 	return object{"type", p.kind, "text", text}

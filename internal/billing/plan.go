@@ -9,6 +9,7 @@
 package billing
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -117,9 +118,7 @@ func NewPlans(rows []Plan) (*Plans, error) {
 			return nil, fmt.Errorf("plan %d is given twice", p.ID)
 		}
 		seen[p.ID] = true
-		if p.QuotaReset == "" {
-			p.QuotaReset = calendar.Never
-		}
+		p.QuotaReset = cmp.Or(p.QuotaReset, calendar.Never)
 	}
 	return ps, nil
 }

@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -186,9 +187,7 @@ func (c *check) extInfo() *fault.Fault {
 		return invalid("ext_info", "must have at most %d bytes, not %d", MaxExtended, n)
 	}
 	requested := c.Request
-	if requested.Output.Count == nil {
-		requested.Output.Count = new(1)
-	}
+	requested.Output.Count = cmp.Or(requested.Output.Count, new(1))
 	aliases := aliasesWithin("ext_info", c.ExtInfo)
 	if refused := c.readable(aliases); refused != nil {
 		return refused

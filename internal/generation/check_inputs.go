@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"encoding/base64"
 	"io"
 	"slices"
@@ -46,9 +47,7 @@ func (c *check) input(in *Input, n int) *fault.Fault {
 		if refused := oneOf(path(word.field), *word.word, word.allowed); refused != nil {
 			return refused
 		}
-		if *word.word == "" {
-			*word.word = word.allowed[0]
-		}
+		*word.word = cmp.Or(*word.word, word.allowed[0])
 	}
 	if in.Usage != Reference && in.Category != imageCategory {
 		return invalid(path("usage"), "must be reference for a video: a %s is an image", in.Usage)

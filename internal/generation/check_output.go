@@ -1,6 +1,7 @@
 package generation
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
@@ -117,9 +118,7 @@ func (c *check) count() *fault.Fault {
 
 // numbers checks the numbers of /v1/video/generations.
 func (c *check) numbers() *fault.Fault {
-	if c.Output.Count == nil {
-		c.Output.Count = new(1)
-	}
+	c.Output.Count = cmp.Or(c.Output.Count, new(1))
 	for _, number := range []struct {
 		param string
 		n     *int

@@ -267,9 +267,7 @@ func adoptModel(r *Request, a *alias) bool {
 	if a.raw[0] != '"' || a.text == "" {
 		return false
 	}
-	if r.Model == "" {
-		r.Model = a.text
-	}
+	r.Model = cmp.Or(r.Model, a.text)
 	return r.Model == a.text
 }
 
@@ -292,9 +290,7 @@ func adoptUnits(unit catalog.Seconds) func(*Request, *alias) bool {
 			return false
 		}
 		length := catalog.Seconds(n) * unit
-		if r.Output.Duration == nil {
-			r.Output.Duration = &length
-		}
+		r.Output.Duration = cmp.Or(r.Output.Duration, &length)
 		return *r.Output.Duration == length
 	}
 }

@@ -1,6 +1,8 @@
 package generation
 
 import (
+	"cmp"
+
 	"github.com/caddy-modelgate/modelgate/internal/catalog"
 	"github.com/caddy-modelgate/modelgate/internal/fault"
 )
@@ -60,10 +62,7 @@ func (c *Checked) unpricedResolution(price *catalog.Price, work catalog.Work) *f
 	}
 	priced := make([]string, 0, len(rows))
 	for _, row := range rows {
-		word := row.Resolution
-		if word == "" {
-			word = "any"
-		}
+		word := cmp.Or(row.Resolution, "any")
 		if row.Audio {
 			word += " with sound"
 		}

@@ -2,6 +2,7 @@ package generation
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"slices"
@@ -57,9 +58,7 @@ const maxPath = 256
 // a quality, or "".
 func (c *Checked) unpriced(price *catalog.Price) (row string, refused *fault.Fault) {
 	a := &priceScan{request: c.Request, named: func(word string) bool { return price.Names(c.Kind, word) }}
-	if a.request.Output.Count == nil {
-		a.request.Output.Count = new(1)
-	}
+	a.request.Output.Count = cmp.Or(a.request.Output.Count, new(1))
 	a.enter("prompt", 0)
 	a.commands(c.Prompt)
 	a.leave()

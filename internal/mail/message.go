@@ -1,6 +1,7 @@
 package mail
 
 import (
+	"cmp"
 	"embed"
 	"strings"
 	"text/template"
@@ -54,10 +55,7 @@ var templates = func() map[string]*template.Template {
 
 // Write writes a mail of a kind in a language; an unknown language is the default.
 func Write(kind, language, to, userID string, facts Facts) (Message, error) {
-	text := templates[language]
-	if text == nil {
-		text = templates[Languages[0]]
-	}
+	text := cmp.Or(templates[language], templates[Languages[0]])
 	var b strings.Builder
 	if err := text.ExecuteTemplate(&b, kind, facts); err != nil {
 		return Message{}, err

@@ -1,6 +1,7 @@
 package media
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -113,9 +114,7 @@ var _ task.Keeper = (*Archive)(nil)
 // Open returns the archive of a store. It needs [Archive.Serve] before it can
 // keep files.
 func Open(store *storage.Store, opts Options) *Archive {
-	if opts.Logger == nil {
-		opts.Logger = zap.NewNop()
-	}
+	opts.Logger = cmp.Or(opts.Logger, zap.NewNop())
 	a := &Archive{store: store, opts: opts, log: opts.Logger, draftStep: draftStep, silenceLimit: silenceLimit, rateInterval: rateInterval, sweepFor: sweepFor}
 	a.config.Store(&config{Config: Config{MaxFile: DefaultMaxFile, Kept: task.DefaultKept}, client: http.DefaultClient})
 	return a
@@ -127,12 +126,8 @@ func (a *Archive) Serve(c Config) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	if c.MaxFile == 0 {
-		c.MaxFile = DefaultMaxFile
-	}
-	if c.Kept == 0 {
-		c.Kept = task.DefaultKept
-	}
+	c.MaxFile = cmp.Or(c.MaxFile, DefaultMaxFile)
+	c.Kept = cmp.Or(c.Kept, task.DefaultKept)
 	c.Kept = max(c.Kept, Retention)
 	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	if c.Place != nil {

@@ -1,6 +1,7 @@
 package modelcall
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -99,10 +100,7 @@ func (q *Request) RefuseUnreported(body []byte, byTokens, bySeconds bool) *fault
 }
 
 func orDefault(format string) string {
-	if format == "" {
-		return "json"
-	}
-	return format
+	return cmp.Or(format, "json")
 }
 
 func (q *Request) exactRecording() bool { return len(q.files) > 0 && q.files[0].recording.exact }

@@ -1,5 +1,7 @@
 package usage
 
+import "cmp"
+
 // Tokens is the usage of a call by kind. The kinds are disjoint: each token has one kind,
 // and each kind has its own price.
 type Tokens struct {
@@ -109,9 +111,7 @@ func (f *figures) tokens(messages bool) (t Tokens, input, output bool) {
 	// not out of total_tokens. Gemini does not report it separately.
 	if extra := f.value[totalTokens] - t.AllInput() - f.value[outputFigure]; output && f.has(inputFigure) && extra > 0 && extra >= t.Reasoning {
 		t.Output = f.value[outputFigure]
-		if t.Reasoning == 0 {
-			t.Reasoning = extra
-		}
+		t.Reasoning = cmp.Or(t.Reasoning, extra)
 	}
 	t.AudioOutput, t.Output = split(t.Output, f.value[audioOutput])
 	t.ImageOutput, t.Output = split(t.Output, f.value[imageOutput])

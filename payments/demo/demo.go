@@ -6,6 +6,7 @@
 package demo
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -74,9 +75,7 @@ func (pooledSecret) Destruct() error { return nil }
 // Provision resolves or creates the secret and sets the defaults.
 func (d *Demo) Provision(ctx caddy.Context) error {
 	d.logger = ctx.Logger()
-	if d.Delay == 0 {
-		d.Delay = caddy.Duration(defaultDelay)
-	}
+	d.Delay = cmp.Or(d.Delay, caddy.Duration(defaultDelay))
 	if d.Secret == "" {
 		value, _, err := secrets.LoadOrNew("secret", func() (caddy.Destructor, error) {
 			return pooledSecret(rand.Text()), nil

@@ -60,9 +60,7 @@ func (*Epay) CaddyModule() caddy.ModuleInfo {
 // Provision resolves the placeholders and sets the defaults. It returns an
 // error if a required setting is missing.
 func (e *Epay) Provision(caddy.Context) error {
-	if e.Method == "" {
-		e.Method = "alipay"
-	}
+	e.Method = cmp.Or(e.Method, "alipay")
 	e.Currency = e.currency()
 	return errors.Join(
 		settings.ResolveURL("url", &e.URL),

@@ -83,9 +83,7 @@ func gather(in map[string]any) {
 var kinds = map[string]func(text string) (value any, ok bool){
 	"": func(text string) (any, bool) { return text, true },
 	"amount": func(text string) (any, bool) {
-		if text == "" {
-			text = "0"
-		}
+		text = cmp.Or(text, "0")
 		return text, true
 	},
 	"sum": func(text string) (any, bool) {

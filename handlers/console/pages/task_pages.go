@@ -2,6 +2,7 @@ package pages
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"html/template"
@@ -195,9 +196,7 @@ func referenceTypes(allowed []any) (words []string) {
 // curl returns a command that submits a task as an earlier one.
 func curl(origin string, task map[string]any) (string, error) {
 	path := map[string]string{"video": "/v1/platform/video", "image": "/v1/platform/image"}[fmt.Sprint(task["form"])]
-	if path == "" {
-		path = "/v1/video/generations"
-	}
+	path = cmp.Or(path, "/v1/video/generations")
 	var body bytes.Buffer
 	encoder := json.NewEncoder(&body)
 	encoder.SetEscapeHTML(false)

@@ -1,6 +1,8 @@
 package records
 
 import (
+	"cmp"
+
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/storage"
 )
@@ -28,10 +30,7 @@ type AccountRecord struct {
 
 // Preferred returns the preference of the user, or the default.
 func (a *AccountRecord) Preferred() Preference {
-	if a.Preference == "" {
-		return SubscriptionFirst
-	}
-	return a.Preference
+	return cmp.Or(a.Preference, SubscriptionFirst)
 }
 
 // ReadAccount returns the record of a user, an empty one if there is none.

@@ -1,6 +1,8 @@
 package factor
 
 import (
+	"cmp"
+
 	"github.com/go-webauthn/webauthn/protocol"
 	"github.com/go-webauthn/webauthn/webauthn"
 
@@ -26,10 +28,7 @@ func (rp RelyingParty) webAuthn() (*webauthn.WebAuthn, error) {
 	if rp.ID == "" || len(rp.Origins) == 0 {
 		return nil, fault.New(fault.NotFound, "passkeys are not configured: the operator sets base_url, or passkey with rp_id and origin")
 	}
-	name := rp.Name
-	if name == "" {
-		name = rp.ID
-	}
+	name := cmp.Or(rp.Name, rp.ID)
 	// The library enforces the timeout only if configured, and by its own clock; see takeCeremony.
 	timeout := webauthn.TimeoutConfig{Enforce: true, Timeout: CeremonyLife, TimeoutUVD: CeremonyLife}
 	return webauthn.New(&webauthn.Config{

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"encoding/binary"
 	"strconv"
 	"strings"
@@ -88,9 +89,7 @@ func ActiveUsers(r storage.Reader, before, floor Day) (day Day, users []string, 
 			return true
 		}
 		on := Day(strconv.FormatInt(storage.Inverted(int64(binary.BigEndian.Uint64(key[dayEnd-8:dayEnd]))), 10)) //nolint:gosec // ActiveKey wrote an int64
-		if day == "" {
-			day = on
-		}
+		day = cmp.Or(day, on)
 		if on != day {
 			return false
 		}
