@@ -83,11 +83,16 @@ func (req *request) answerLogIn(entry identity.Entry, err error) (any, error) {
 
 // renewed sets the session cookie to the new secret, and answers an empty object.
 func (req *request) renewed(secret identity.Secret, err error) (any, error) {
+	return req.renewedWith(struct{}{}, secret, err)
+}
+
+// renewedWith sets the session cookie to the new secret, and answers what the change returned.
+func (req *request) renewedWith(answer any, secret identity.Secret, err error) (any, error) {
 	if err != nil {
 		return nil, err
 	}
 	req.renewSession(secret)
-	return struct{}{}, nil
+	return answer, nil
 }
 
 // endReplaced ends the session whose cookie came with the log-in, because the new cookie

@@ -33,11 +33,7 @@ func finishPasskey(req *request) (any, error) {
 		return nil, err
 	}
 	passkey, renewed, err := req.runtime.Directory.FinishPasskey(req.r.Context(), rp, req.account, response)
-	if err != nil {
-		return nil, err
-	}
-	req.renewSession(renewed)
-	return passkey, nil
+	return req.renewedWith(passkey, renewed, err)
 }
 
 // beginPasskeyLogin answers the options for navigator.credentials.get(). They name no user,

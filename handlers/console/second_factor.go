@@ -45,11 +45,7 @@ func setUpTOTP(req *request, in proof) (any, error) {
 // enableTOTP makes the app a factor and shows the backup codes once.
 func enableTOTP(req *request, in code) (any, error) {
 	codes, renewed, err := req.runtime.Directory.EnableTOTP(req.r.Context(), req.account, in.Code)
-	if err != nil {
-		return nil, err
-	}
-	req.renewSession(renewed)
-	return shownCodes(codes), nil
+	return req.renewedWith(shownCodes(codes), renewed, err)
 }
 
 func disableTOTP(req *request, in code) (any, error) {
@@ -59,11 +55,7 @@ func disableTOTP(req *request, in code) (any, error) {
 // renewBackupCodes draws new backup codes; the old ones end.
 func renewBackupCodes(req *request, in code) (any, error) {
 	codes, renewed, err := req.runtime.Directory.RenewBackupCodes(req.r.Context(), req.account, in.Code)
-	if err != nil {
-		return nil, err
-	}
-	req.renewSession(renewed)
-	return shownCodes(codes), nil
+	return req.renewedWith(shownCodes(codes), renewed, err)
 }
 
 // backupCodes are shown once.
@@ -109,12 +101,8 @@ func unverified(f *fault.Fault) *fault.Fault {
 func verify(req *request, in verification) (any, error) {
 	lifetime := time.Duration(req.console.app.Verification.Lifetime)
 	expires, renewed, err := req.runtime.Directory.Verify(req.r.Context(), req.account, in.Method, in.Code, lifetime)
-	if err != nil {
-		return nil, err
-	}
-	req.renewSession(renewed)
-	return envelope{Message: verifiedMessage, Data: struct {
+	return req.renewedWith(envelope{Message: verifiedMessage, Data: struct {
 		Verified bool  `json:"verified"`
 		Expires  int64 `json:"expires_at"` // Unix seconds
-	}{true, expires}}, nil
+	}{true, expires}}, renewed, err)
 }
