@@ -64,7 +64,7 @@ func (d *Directory) Login(ctx context.Context, name, password string, from Devic
 		if err != nil {
 			return nil, err
 		}
-		err = attempts.Count(t, d.store.Now(), returned(user.ID))
+		err = attempts.Count(t, d.store.Now(), returnedLogins.Of(user.ID))
 		if attempts.Refused(err) {
 			return event, nil
 		}
@@ -208,7 +208,7 @@ func (d *Directory) proved(ctx context.Context, place password.Place, a *Account
 	case password == "":
 		return user, fault.At(fault.MissingParameter, "password", "this operation needs your password again")
 	}
-	if _, err := d.countAttempts(ctx, attempts.Attempt{Limit: passwordAttempts, Subject: a.UserID}); err != nil {
+	if _, err := d.countAttempts(ctx, passwordAttempts.Of(a.UserID)); err != nil {
 		return user, err
 	}
 	want, err := user.hash()

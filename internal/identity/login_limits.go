@@ -46,12 +46,17 @@ const (
 	maxReturned = 100
 )
 
-var passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
+var (
+	passwordAttempts = attempts.Limit{What: "password", Most: maxPasswordAttempts, Per: userWindow}
+
+	// returnedLogins counts the log-ins whose attempt is returned to the address.
+	returnedLogins = attempts.Limit{What: "login_returned", Most: maxReturned, Per: addressWindow}
+)
 
 // fromAddress returns an attempt from an address.
 func (l LoginLimits) fromAddress(from Device) attempts.Attempt {
 	limit := attempts.Limit{What: "login_address", Most: min(cmp.Or(max(l.PerAddress, 0), 100), MaxLoginLimit), Per: addressWindow}
-	return attempts.Attempt{Limit: limit, Subject: networkOf(from.Address)}
+	return limit.Of(networkOf(from.Address))
 }
 
 // networkOf returns the network that a provider assigns to one customer: an IPv4 address, or an IPv6 /64.
@@ -69,12 +74,7 @@ func (l LoginLimits) byName(name string) attempts.Attempt {
 		name = folded
 	}
 	limit := attempts.Limit{What: "login_name", Most: min(cmp.Or(max(l.PerUser, 0), 10), MaxLoginLimit), Per: userWindow}
-	return attempts.Attempt{Limit: limit, Subject: name}
-}
-
-// returned returns the attempt that counts a log-in whose attempt is returned to the address.
-func returned(user string) attempts.Attempt {
-	return attempts.Attempt{Limit: attempts.Limit{What: "login_returned", Most: maxReturned, Per: addressWindow}, Subject: user}
+	return limit.Of(name)
 }
 
 // countAttempts is [attempts.Count] in a separate transaction. It returns the time for
@@ -102,7 +102,7 @@ func (d *Directory) Unblock(ctx context.Context, actor, idOrName string) error {
 		if err := factor.ResetFailures(t, user.ID); err != nil {
 			return nil, err
 		}
-		for _, a := range []attempts.Attempt{LoginLimits{}.byName(user.Name), {Limit: passwordAttempts, Subject: user.ID}} {
+		for _, a := range []attempts.Attempt{LoginLimits{}.byName(user.Name), passwordAttempts.Of(user.ID)} {
 			if err := a.Reset(t); err != nil {
 				return nil, err
 			}

@@ -61,12 +61,10 @@ func (d *Directory) PendingEmail(ctx context.Context, userID string) (string, er
 const MailCodeLife = 30 * time.Minute
 
 // resetMails limits the mails with a code for a new password: others must not fill the mailbox of a user.
-func resetMails(userID string) []attempts.Attempt {
-	return []attempts.Attempt{
-		{Limit: attempts.Limit{What: "mail_reset", Most: 1, Per: 5 * time.Minute}, Subject: userID},
-		{Limit: attempts.Limit{What: "mail_reset_day", Most: 5, Per: 24 * time.Hour}, Subject: userID},
-	}
-}
+var (
+	resetMails      = attempts.Limit{What: "mail_reset", Most: 1, Per: 5 * time.Minute}
+	resetMailsOfDay = attempts.Limit{What: "mail_reset_day", Most: 5, Per: 24 * time.Hour}
+)
 
 // ForgotPassword calls send with a one-time code for a new password. It does so only if a user of this
 // name has a confirmed address and resetMails allows a mail. It returns before that is known, so that
@@ -93,7 +91,7 @@ func (d *Directory) ForgotPassword(ctx context.Context, name string, from Device
 			return err
 		}
 		user, now := *before, d.store.Now()
-		if err := attempts.Count(t, now, resetMails(user.ID)...); err != nil {
+		if err := attempts.Count(t, now, resetMails.Of(user.ID), resetMailsOfDay.Of(user.ID)); err != nil {
 			if attempts.Refused(err) {
 				return nil
 			}
@@ -132,9 +130,7 @@ type knownDevice struct {
 const maxDevices = 20
 
 // loginMails limits the mails about log-ins from new devices.
-func loginMails(userID string) attempts.Attempt {
-	return attempts.Attempt{Limit: attempts.Limit{What: "mail_login", Most: 10, Per: 24 * time.Hour}, Subject: userID}
-}
+var loginMails = attempts.Limit{What: "mail_login", Most: 10, Per: 24 * time.Hour}
 
 // NoteDevice records the device of a session that has logged in, and returns the secret for its
 // cookie. If secret, which the device sent, has the form of one, it is kept. If the device is new,
@@ -184,7 +180,7 @@ func (d *Directory) newDevice(t storage.Txn, userID string) (*Recipient, error) 
 	if err != nil || user.Email == "" {
 		return nil, err
 	}
-	err = attempts.Count(t, d.store.Now(), loginMails(userID))
+	err = attempts.Count(t, d.store.Now(), loginMails.Of(userID))
 	if attempts.Refused(err) {
 		return nil, nil
 	}

@@ -100,7 +100,8 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (E
 			user.Mail.Pending = pendingEmail{}
 			if *p.Email != user.Email {
 				now := d.store.Now()
-				if err := attempts.Count(t, now, confirmationsOf(user.ID), confirmationsTo(*p.Email), confirmationsFrom(a.Address)); err != nil {
+				from, _ := netip.ParseAddr(a.Address)
+				if err := attempts.Count(t, now, confirmationsOf.Of(user.ID), confirmationsTo.Of(mailbox(*p.Email)), confirmationsFrom.Of(networkOf(from))); err != nil {
 					return nil, err
 				}
 				hash := credential.HashOneTime(emailPurpose, code.Reveal())
@@ -123,24 +124,13 @@ func (d *Directory) ChangeProfile(ctx context.Context, a *Account, p Profile) (E
 const emailPurpose = "email"
 
 // Mails with a code for an address are limited. Otherwise a user could fill the mailbox of another
-// person, or send mails to many persons by many accounts. Both counts are for 24 hours.
-const (
-	maxConfirmations     = 5  // of one user, and to one mailbox
-	maxConfirmationsFrom = 30 // from one network, which many users may share
+// person, or send mails to many persons by many accounts. The limits are for a user, a mailbox, and a
+// network, which many users may share.
+var (
+	confirmationsOf   = attempts.Limit{What: "mail_confirm", Most: 5, Per: 24 * time.Hour}
+	confirmationsTo   = attempts.Limit{What: "mail_confirm_to", Most: 5, Per: 24 * time.Hour}
+	confirmationsFrom = attempts.Limit{What: "mail_confirm_from", Most: 30, Per: 24 * time.Hour}
 )
-
-func confirmationsOf(userID string) attempts.Attempt {
-	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm", Most: maxConfirmations, Per: 24 * time.Hour}, Subject: userID}
-}
-
-func confirmationsTo(address string) attempts.Attempt {
-	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm_to", Most: maxConfirmations, Per: 24 * time.Hour}, Subject: mailbox(address)}
-}
-
-func confirmationsFrom(address string) attempts.Attempt {
-	from, _ := netip.ParseAddr(address)
-	return attempts.Attempt{Limit: attempts.Limit{What: "mail_confirm_from", Most: maxConfirmationsFrom, Per: 24 * time.Hour}, Subject: networkOf(from)}
-}
 
 // mailbox returns the same text for all addresses of one mailbox: lower case, without a tag. Most mail
 // servers deliver user+tag@example.com to user@example.com.

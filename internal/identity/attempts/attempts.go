@@ -44,6 +44,9 @@ type Attempt struct {
 	Subject string
 }
 
+// Of returns an attempt of a subject.
+func (l Limit) Of(subject string) Attempt { return Attempt{l, subject} }
+
 // attemptRecord has the attempts of one subject that one limit counts.
 type attemptRecord struct {
 	What    string  `json:"what"`
@@ -130,8 +133,8 @@ func Count(t storage.Txn, now time.Time, attempts ...Attempt) error {
 
 // Refused reports whether err is TOO_MANY_ATTEMPTS.
 func Refused(err error) bool {
-	var f *fault.Fault
-	return errors.As(err, &f) && f.Code == fault.TooManyAttempts
+	f, ok := errors.AsType[*fault.Fault](err)
+	return ok && f.Code == fault.TooManyAttempts
 }
 
 // wholeSeconds rounds a wait up.

@@ -269,8 +269,7 @@ func copied(last, now uint32) bool { return now <= last && (now != 0 || last != 
 // not contain the reason.
 func (s *Service) refusePasskey(ctx context.Context, userID string, why error) error {
 	detail := "not verified"
-	var reason *protocol.Error
-	if errors.As(why, &reason) {
+	if reason, ok := errors.AsType[*protocol.Error](why); ok {
 		detail = reason.Details
 	}
 	s.audit.OnAudit(audit.Event{Actor: attempts.Unknown, Action: "passkey.refuse", User: userID, Detail: detail, RequestID: requestid.Of(ctx)})

@@ -67,7 +67,7 @@ const (
 )
 
 func (h Holder) assertionAttempt() attempts.Attempt {
-	return attempts.Attempt{Limit: attempts.Limit{What: "passkey_assertion", Most: maxAssertionAttempts, Per: assertionWindow}, Subject: h.Credential}
+	return attempts.Limit{What: "passkey_assertion", Most: maxAssertionAttempts, Per: assertionWindow}.Of(h.Credential)
 }
 
 // Fresh returns VERIFICATION_REQUIRED or VERIFICATION_EXPIRED unless the credential has a step-up in
