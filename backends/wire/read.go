@@ -34,10 +34,8 @@ func Encode(body any) ([]byte, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(body); err != nil {
-		return nil, err
-	}
-	return bytes.TrimRight(text.Bytes(), "\n"), nil
+	err := encoder.Encode(body)
+	return bytes.TrimRight(text.Bytes(), "\n"), err
 }
 
 // Text is a string in an answer. A value of another type is decoded as "", so

@@ -118,8 +118,8 @@ type Error struct {
 }
 
 func writeFault(w http.ResponseWriter, err error) {
-	var f *fault.Fault
-	if !errors.As(err, &f) {
+	f, ok := errors.AsType[*fault.Fault](err)
+	if !ok {
 		f = fault.New(fault.Internal, "%v", err)
 	}
 	writeAnswer(w, f.Status(), Error{f.Code, f.Message, f.Param})

@@ -101,8 +101,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		wait := min(left+time.Second-1, watchWait) / time.Second
 		var changes adminapi.WatchResponse
 		err := w.client.call(ctx, http.MethodPost, "/modelgate/tasks/watch", adminapi.WatchRequest{Known: w.known, Wait: int64(wait)}, &changes)
-		var exit errExit
-		if errors.As(err, &exit) && exit.code == exitUnreachable && w.retries > 0 && ctx.Err() == nil {
+		if exit, ok := errors.AsType[errExit](err); ok && exit.code == exitUnreachable && w.retries > 0 && ctx.Err() == nil {
 			w.retries-- // a reload replaces the admin endpoint
 			time.Sleep(retryPause)
 			continue

@@ -42,8 +42,7 @@ func (req *request) hideForeign(list []task.Callback) error {
 // none, or if it is not a key of the user, such as the hidden key or a dropped key.
 func (req *request) callbackURL(ctx context.Context, id string) (string, error) {
 	key, err := req.runtime.Directory.OwnKey(ctx, req.account, id)
-	var f *fault.Fault
-	if errors.As(err, &f) && f.Code == fault.NotFound {
+	if f, ok := errors.AsType[*fault.Fault](err); ok && f.Code == fault.NotFound {
 		return "", nil
 	}
 	return key.CallbackURL, err

@@ -102,10 +102,7 @@ func (req *request) video() (*task.Task, error) {
 	if err == nil && t.Detail.Kind.Makes() != backends.VideoFile {
 		err = task.ErrNotFound
 	}
-	if err != nil {
-		return nil, err
-	}
-	return t, nil
+	return t, err
 }
 
 // showVideo serves GET /v1/videos/{task_id}?wait=. It shows videos from all routes.

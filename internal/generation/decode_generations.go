@@ -71,10 +71,8 @@ func DecodeGenerations(body []byte) (Request, *fault.Fault) {
 		r.Inputs = []Input{{URL: b.Image, Category: string(catalog.Image), Usage: FirstFrame}}
 	}
 	delete(r.Fields, "image")
-	if refused := r.adopt(aliasesOf(r.Fields)); refused != nil {
-		return Request{}, refused
-	}
-	return r, nil
+	refused := r.adopt(aliasesOf(r.Fields))
+	return r, refused
 }
 
 // harmless are members, at the top level and in metadata, that can change
