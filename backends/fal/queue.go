@@ -112,13 +112,10 @@ func (f *Fal) Submit(ctx context.Context, job backends.Job) (backends.Ref, error
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: f.client.Base + "/" + model, Body: body})
+	var r request
+	_, err = f.client.Read(ctx, wire.Call{Operation: wire.Submitting, URL: f.client.Base + "/" + model, Body: body}, &r)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
-	}
-	var r request
-	if err := f.client.Decode(wire.Submitting, answer, &r); err != nil {
-		return backends.Ref{}, err
 	}
 	ref, err := f.client.Ref(string(job.Kind), r.RequestID)
 	if err != nil {
@@ -166,12 +163,9 @@ func (f *Fal) Poll(ctx context.Context, ref backends.Ref) (backends.Status, erro
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := f.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: address})
-	if err != nil {
-		return backends.Status{}, err
-	}
 	var r request
-	if err := f.client.Decode(wire.Polling, answer, &r); err != nil {
+	answer, err := f.client.Read(ctx, wire.Call{Operation: wire.Polling, URL: address}, &r)
+	if err != nil {
 		return backends.Status{}, err
 	}
 	state := words.State(r.Status)

@@ -300,12 +300,5 @@ func (g *Generations) Fetch(ctx context.Context, ref backends.Ref, index int) (i
 	if err != nil {
 		return nil, backends.Content{}, err
 	}
-	if index != 0 {
-		return nil, backends.Content{}, &backends.Error{
-			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "a job has one result",
-		}
-	}
-	return g.client.Open(ctx, wire.Call{
-		Operation: wire.Fetching, URL: base + "/v1/videos/" + url.PathEscape(ref.ID) + "/content", Header: http.Header{"Accept": {"*/*"}},
-	})
+	return g.client.OpenOnly(ctx, base+"/v1/videos/"+url.PathEscape(ref.ID)+"/content", index)
 }

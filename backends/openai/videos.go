@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -127,13 +126,10 @@ func (o *OpenAI) Remix(ctx context.Context, source backends.Ref, job backends.Jo
 
 // send sends a submission once.
 func (o *OpenAI) send(ctx context.Context, address string, body []byte, job backends.Job) (backends.Ref, error) {
-	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: address, Body: body})
+	var v video
+	_, err := o.client.Read(ctx, wire.Call{Operation: wire.Submitting, URL: address, Body: body}, &v)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
-	}
-	var v video
-	if err := o.client.Decode(wire.Submitting, answer, &v); err != nil {
-		return backends.Ref{}, err
 	}
 	return o.client.Ref("", v.ID)
 }
@@ -199,12 +195,9 @@ func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, e
 	if err != nil {
 		return backends.Status{}, err
 	}
-	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Polling, URL: address})
-	if err != nil {
-		return backends.Status{}, err
-	}
 	var v video
-	if err := o.client.Decode(wire.Polling, answer, &v); err != nil {
+	answer, err := o.client.Read(ctx, wire.Call{Operation: wire.Polling, URL: address}, &v)
+	if err != nil {
 		return backends.Status{}, err
 	}
 	status := o.client.Unfinished(words.State(v.Status), v.Status, v.Progress)
@@ -222,20 +215,14 @@ func (o *OpenAI) Poll(ctx context.Context, ref backends.Ref) (backends.Status, e
 
 // Check implements backends.Checker: it requests a list of one video.
 func (o *OpenAI) Check(ctx context.Context) error {
-	answer, err := o.client.Do(ctx, wire.Call{Operation: wire.Checking, URL: o.client.Base + "/v1/videos?limit=1"})
-	if err != nil {
-		return err
-	}
 	var list struct {
 		Data []json.RawMessage `json:"data"`
 	}
-	if err := o.client.Decode(wire.Checking, answer, &list); err != nil {
-		return err
+	_, err := o.client.Read(ctx, wire.Call{Operation: wire.Checking, URL: o.client.Base + "/v1/videos?limit=1"}, &list)
+	if err == nil && list.Data == nil {
+		err = o.client.Unreadable(wire.Checking, "it is not a list of videos")
 	}
-	if list.Data == nil {
-		return o.client.Unreadable(wire.Checking, "it is not a list of videos")
-	}
-	return nil
+	return err
 }
 
 // result returns the properties of the video. Fetch returns its bytes.
@@ -260,12 +247,5 @@ func (o *OpenAI) Fetch(ctx context.Context, ref backends.Ref, index int) (io.Rea
 	if err != nil {
 		return nil, backends.Content{}, err
 	}
-	if index != 0 {
-		return nil, backends.Content{}, &backends.Error{
-			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "a job has one result",
-		}
-	}
-	return o.client.Open(ctx, wire.Call{
-		Operation: wire.Fetching, URL: address + "/content", Header: http.Header{"Accept": {"*/*"}},
-	})
+	return o.client.OpenOnly(ctx, address+"/content", index)
 }

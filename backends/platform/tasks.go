@@ -231,11 +231,8 @@ func (p *Platform) request(ctx context.Context, op wire.Operation, ref backends.
 	if verb != "" {
 		call.Method = http.MethodPost
 	}
-	answer, err := p.client.Do(ctx, call)
-	if err != nil {
-		return answer, t, err
-	}
-	return answer, t, p.client.Decode(op, answer, &t)
+	answer, err := p.client.Read(ctx, call, &t)
+	return answer, t, err
 }
 
 func (p *Platform) status(t task, makes backends.MediaType) backends.Status {

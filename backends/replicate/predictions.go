@@ -112,13 +112,10 @@ func (r *Replicate) Submit(ctx context.Context, job backends.Job) (backends.Ref,
 	if err != nil {
 		return backends.Ref{}, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
-	answer, err := r.client.Do(ctx, wire.Call{Operation: wire.Submitting, URL: r.client.Base + path, Body: body})
+	var p prediction
+	_, err = r.client.Read(ctx, wire.Call{Operation: wire.Submitting, URL: r.client.Base + path, Body: body}, &p)
 	if err != nil {
 		return backends.Ref{}, job.Named(err)
-	}
-	var p prediction
-	if err := r.client.Decode(wire.Submitting, answer, &p); err != nil {
-		return backends.Ref{}, err
 	}
 	return r.client.Ref(string(job.Kind), p.ID)
 }
@@ -135,11 +132,8 @@ func (r *Replicate) request(ctx context.Context, op wire.Operation, ref backends
 	if verb != "" {
 		call.Method = http.MethodPost
 	}
-	answer, err := r.client.Do(ctx, call)
-	if err != nil {
-		return answer, p, err
-	}
-	return answer, p, r.client.Decode(op, answer, &p)
+	answer, err := r.client.Read(ctx, call, &p)
+	return answer, p, err
 }
 
 // Poll implements backends.Backend.
@@ -202,20 +196,14 @@ func (r *Replicate) Cancel(ctx context.Context, ref backends.Ref) error {
 
 // Check implements backends.Checker: it requests the account of the token.
 func (r *Replicate) Check(ctx context.Context) error {
-	answer, err := r.client.Do(ctx, wire.Call{Operation: wire.Checking, URL: r.client.Base + "/v1/account"})
-	if err != nil {
-		return err
-	}
 	var account struct {
 		Username wire.Text `json:"username"`
 	}
-	if err := r.client.Decode(wire.Checking, answer, &account); err != nil {
-		return err
+	_, err := r.client.Read(ctx, wire.Call{Operation: wire.Checking, URL: r.client.Base + "/v1/account"}, &account)
+	if err == nil && account.Username == "" {
+		err = r.client.Unreadable(wire.Checking, "the answer has no username")
 	}
-	if account.Username == "" {
-		return r.client.Unreadable(wire.Checking, "the answer has no username")
-	}
-	return nil
+	return err
 }
 
 // CheckHead implements backends.Notified.

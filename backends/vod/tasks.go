@@ -115,14 +115,11 @@ func (v *VOD) do(ctx context.Context, op wire.Operation, base, action string, bo
 	if err != nil {
 		return wire.Response{}, r, backends.Invalid("ext_info", "it cannot be written as JSON")
 	}
-	answer, err := v.client.Do(ctx, wire.Call{
+	answer, err := v.client.Read(ctx, wire.Call{
 		Operation: op, URL: base + "/", Body: text,
 		Header: http.Header{"X-Tc-Action": {action}, "X-Tc-Version": {version}},
-	})
+	}, &r)
 	if err != nil {
-		return answer, r, err
-	}
-	if err := v.client.Decode(op, answer, &r); err != nil {
 		return answer, r, err
 	}
 	if e := r.Response.Error; e != nil {

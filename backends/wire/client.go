@@ -155,6 +155,15 @@ func (c *Client) Do(ctx context.Context, call Call) (Response, error) {
 	return answer, nil
 }
 
+// Read is [Client.Do], and decodes the answer as [Client.Decode] does.
+func (c *Client) Read(ctx context.Context, call Call, into any) (Response, error) {
+	answer, err := c.Do(ctx, call)
+	if err != nil {
+		return answer, err
+	}
+	return answer, c.Decode(call.Operation, answer, into)
+}
+
 // readResponse reads an answer and cuts its long strings. It returns at most
 // limit+1 bytes, so that the caller can detect a longer answer. It returns an
 // error if the answer is longer than maxRead before strings are cut.
@@ -187,6 +196,17 @@ func (c *Client) Open(ctx context.Context, call Call) (io.ReadCloser, backends.C
 		Type: backends.Text(response.Header.Get("Content-Type")),
 		Size: response.ContentLength,
 	}, nil
+}
+
+// OpenOnly opens the only result of a job, which is at address. index is the number of the result
+// that is wanted, from 0.
+func (c *Client) OpenOnly(ctx context.Context, address string, index int) (io.ReadCloser, backends.Content, error) {
+	if index != 0 {
+		return nil, backends.Content{}, &backends.Error{
+			Kind: backends.Gone, Reason: backends.UpstreamError, Message: "a job has one result",
+		}
+	}
+	return c.Open(ctx, Call{Operation: Fetching, URL: address, Header: http.Header{"Accept": {"*/*"}}})
 }
 
 // send sends a call once. Its error is a [backends.Error].
