@@ -1,6 +1,8 @@
 package console
 
 import (
+	"errors"
+
 	"github.com/caddy-modelgate/modelgate/internal/billing/records"
 	"github.com/caddy-modelgate/modelgate/internal/identity"
 	"github.com/caddy-modelgate/modelgate/money"
@@ -41,40 +43,19 @@ type planUse struct {
 
 func showSelf(req *request) (any, error) {
 	ctx, id := req.r.Context(), req.account.UserID
-	user, err := req.runtime.Directory.User(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	pending, err := req.runtime.Directory.PendingEmail(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	factors, err := req.runtime.Directory.Factors(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	funds, err := req.runtime.Ledger.Funds(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	preference, err := req.runtime.Billing.Preference(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	plans, err := req.planUse()
-	if err != nil {
-		return nil, err
-	}
-	consoleKey, err := req.runtime.Directory.ConsoleKey(ctx, id)
-	if err != nil {
-		return nil, err
-	}
+	user, errUser := req.runtime.Directory.User(ctx, id)
+	pending, errPending := req.runtime.Directory.PendingEmail(ctx, id)
+	factors, errFactors := req.runtime.Directory.Factors(ctx, id)
+	funds, errFunds := req.runtime.Ledger.Funds(ctx, id)
+	preference, errPreference := req.runtime.Billing.Preference(ctx, id)
+	plans, errPlans := req.planUse()
+	consoleKey, errKey := req.runtime.Directory.ConsoleKey(ctx, id)
 	return self{
 		ID: id, Name: user.Name, DisplayName: user.DisplayName, Email: user.Email, Pending: pending, Notice: user.BalanceNotice,
 		Created: user.Created, Role: user.Role,
 		Currency: req.console.app.Currency, Balance: funds.Wallet.Balance, Held: funds.Wallet.Held + funds.Reserved, Owed: funds.Owed,
 		Preference: preference, Plans: plans, Factors: shownFactors(factors), Token: user.Token, ConsoleKey: consoleKey,
-	}, nil
+	}, errors.Join(errUser, errPending, errFactors, errFunds, errPreference, errPlans, errKey)
 }
 
 func (req *request) planUse() ([]planUse, error) {
