@@ -58,8 +58,7 @@ func inQuery(path, name string) string {
 
 // rowOf returns the row of a list of the API in which a member has a value; nil if there is none.
 func rowOf(rows any, member string, value any) map[string]any {
-	list, _ := rows.([]any)
-	for _, each := range list {
+	for _, each := range get[[]any](rows) {
 		if row, ok := each.(map[string]any); ok && row[member] == value {
 			return row
 		}

@@ -40,8 +40,7 @@ func (req *request) submit(p *page) {
 
 // readForm reads the form. It reports false if it has answered.
 func (req *request) readForm() bool {
-	user, _ := req.view.Self["id"].(string)
-	form, refused := req.site.ReadForm(req.w, req.r, user)
+	form, refused := req.site.ReadForm(req.w, req.r, get[string](req.view.Self, "id"))
 	if refused != nil {
 		req.fail(&Fault{Status: refused.Status(), Code: string(refused.Code), Message: refused.Message, Wait: refused.RetryAfter})
 		return false

@@ -47,11 +47,10 @@ func (req *request) find() {
 		req.refused("find", f)
 		return
 	}
-	list, _ := answer.(map[string]any)
-	items, _ := list["items"].([]any)
+	items := get[[]any](answer, "items")
 	isUser := func(item any) bool { return item.(map[string]any)["kind"] == "user" }
 	switch {
-	case len(items) == 1 && list["more"] == nil:
+	case len(items) == 1 && !get[bool](answer, "more"):
 		req.redirect(foundPath(items[0].(map[string]any)))
 	case text == "", len(items) > 1 && !slices.ContainsFunc(items, func(item any) bool { return !isUser(item) }) && !strings.Contains(text, "@"):
 		req.redirect("/admin/users?q=" + url.QueryEscape(text))

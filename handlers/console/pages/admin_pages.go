@@ -83,15 +83,11 @@ func has(roles, role string) bool {
 
 // isFor reports whether a page is for the user of an account.
 func (p *page) isFor(self map[string]any) bool {
-	role, _ := self["role"].(string)
-	return has(p.roles, role)
+	return has(p.roles, get[string](self, "role"))
 }
 
 // roleOf returns the role of the user; empty: none.
-func roleOf(v *View) string {
-	role, _ := v.Self["role"].(string)
-	return role
-}
+func roleOf(v *View) string { return get[string](v.Self, "role") }
 
 // may reports whether the role of the user may do an action of the page.
 func may(v *View, name string) bool {
@@ -128,11 +124,13 @@ var adminFunctions = template.FuncMap{
 	"begins":       strings.HasPrefix,
 	"day_of":       dayOf,
 	"past":         past,
-	"console_keys": func(rows []any) bool { return slices.ContainsFunc(rows, isOfConsoleKey) },
-	"limits_of":    limitsOf,
-	"available":    available,
-	"greatest":     func(a, b int64) int64 { return max(a, b) },
-	"negative":     func(amount any) string { return (-amountOf(amount)).String() },
+	"console_keys": func(rows []any) bool {
+		return slices.ContainsFunc(rows, func(row any) bool { return get[bool](row, "console_key") })
+	},
+	"limits_of": limitsOf,
+	"available": available,
+	"greatest":  func(a, b int64) int64 { return max(a, b) },
+	"negative":  func(amount any) string { return (-amountOf(amount)).String() },
 }
 
 // here returns the value for a page of the user, or that for one of the administration.
@@ -286,12 +284,6 @@ func dayOf(day any) string {
 	return fmt.Sprint(day)
 }
 
-// isOfConsoleKey reports whether a row of a report is about a hidden key.
-func isOfConsoleKey(row any) bool {
-	fields, _ := row.(map[string]any)
-	return fields["console_key"] == true
-}
-
 // past reports whether one of some times of the API, in Unix seconds, has passed.
 func past(times ...any) bool {
 	return slices.ContainsFunc(times, func(at any) bool { return integer(at) > 0 && integer(at) <= time.Now().Unix() })
@@ -308,8 +300,7 @@ func limitsOf(scope map[string]any) (limits []parameter) {
 
 // backendsDown returns the backends of a list that get no tasks now.
 func backendsDown(list map[string]any) (down []any) {
-	items, _ := list["items"].([]any)
-	for _, item := range items {
+	for _, item := range get[[]any](list, "items") {
 		backend, _ := item.(map[string]any)
 		if backend["configured"] != true || backend["drained"] == true || backend["busy"] == true {
 			down = append(down, item)

@@ -38,8 +38,7 @@ var adminActionPages = []page{
 		path: "/admin/users/{user}/factors", name: "user_factors", template: "user_action", section: "admin_users", roles: supportRoles, loads: []load{oneUser},
 		actions: map[string]*action{"user_factors": do("DELETE", "/api/admin/users/{user}/factors?reason={reason}", "", after("/admin/users/{user}", "user_factors"))},
 		fits: func(user map[string]any) bool {
-			factors, _ := user["factors"].(map[string]any)
-			return factors["totp"] == true || integer(factors["passkeys"]) > 0
+			return get[bool](user, "factors", "totp") || integer(get[any](user, "factors", "passkeys")) > 0
 		},
 	},
 	{
@@ -53,8 +52,7 @@ var adminActionPages = []page{
 	moneyAction("wallet_credit", "credit", "/api/admin/wallets/{user}/credit", "amount:sum!", "case:case", nil),
 	moneyAction("wallet_debit", "debit", "/api/admin/wallets/{user}/debit", "amount:sum!", "case:case", nil),
 	moneyAction("wallet_clear", "clear", "/api/admin/wallets/{user}/clear", "", "", func(user map[string]any) bool {
-		wallet, _ := user["wallet"].(map[string]any)
-		return amountOf(wallet["owed"]) > 0
+		return amountOf(get[any](user, "wallet", "owed")) > 0
 	}),
 	moneyAction("plan_grant", "grant", "/api/admin/subscriptions", "user plan_id:int", "", nil),
 }
@@ -88,7 +86,7 @@ func (req *request) checkMoney(name string) *Fault {
 	if f != nil {
 		return f
 	}
-	if factors, _ := answer.(map[string]any); factors["verified"] != true {
+	if !get[bool](answer, "verified") {
 		return &Fault{Status: http.StatusForbidden, Code: "VERIFICATION_REQUIRED"}
 	}
 	if check := checks[name]; check != nil {

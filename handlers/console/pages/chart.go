@@ -66,9 +66,9 @@ const (
 // newChart returns the chart of a report of the API with the group day_model; nil if there was no
 // usage.
 func newChart(report map[string]any) *chart {
-	items, _ := report["items"].([]any)
+	items := get[[]any](report, "items")
 	c := &chart{Measure: "cost"}
-	if total, _ := report["total"].(map[string]any); total["cost"] == money.Amount(0).String() {
+	if get[any](report, "total", "cost") == money.Amount(0).String() {
 		c.Measure = "calls"
 	}
 	start := time.Unix(integer(report["start"]), 0).UTC()

@@ -104,6 +104,16 @@ func at(seconds any, layout string) string {
 	return time.Unix(n, 0).UTC().Format(layout)
 }
 
+// get returns the member of an answer at a path, or the zero value if it is absent or not a T.
+func get[T any](value any, path ...string) T {
+	for _, name := range path {
+		object, _ := value.(map[string]any)
+		value = object[name]
+	}
+	found, _ := value.(T)
+	return found
+}
+
 // pairs returns a map of names and values, for the arguments of a template.
 func pairs(values ...any) map[string]any {
 	m := make(map[string]any, len(values)/2)

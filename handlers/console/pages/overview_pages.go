@@ -27,8 +27,7 @@ func refusedCalls(report map[string]any) map[string]any {
 	if calls == 0 {
 		return nil
 	}
-	items, _ := report["items"].([]any)
-	for _, item := range items {
+	for _, item := range get[[]any](report, "items") {
 		if row, _ := item.(map[string]any); row["model"] == nil {
 			refused += integer(row["calls"])
 		}

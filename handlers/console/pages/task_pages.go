@@ -61,14 +61,12 @@ func fieldOf(list string, n int, name string) string { return fmt.Sprintf("%s[%d
 
 // unfinishedTask reports whether a page shows a task that has not ended.
 func unfinishedTask(data map[string]any) bool {
-	list, _ := data["tasks"].(map[string]any)
-	items, _ := list["items"].([]any)
+	items := get[[]any](data, "tasks", "items")
 	if task, one := data["task"]; one {
 		items = []any{task}
 	}
 	return slices.ContainsFunc(items, func(item any) bool {
-		task, _ := item.(map[string]any)
-		return task["completed_at"] == nil
+		return get[any](item, "completed_at") == nil
 	})
 }
 
@@ -107,12 +105,10 @@ func typed(v *View, name string) string {
 	if v.Form.Has("do") {
 		return v.Form.Get(name)
 	}
-	earlier, _ := v.Data["again"].(map[string]any)
-	value := earlier["request"]
+	value := get[any](v.Data, "again", "request")
 	for part := range strings.SplitSeq(name, ".") {
 		member, index, isElement := strings.Cut(strings.TrimSuffix(part, "]"), "[")
-		object, _ := value.(map[string]any)
-		value = object[member]
+		value = get[any](value, member)
 		if isElement {
 			list, _ := value.([]any)
 			n, _ := strconv.Atoi(index)
@@ -165,8 +161,7 @@ func parameters(prefix string, value any) (all []parameter) {
 
 // choices returns the numbers that a field may have, one by one.
 func choices(allowed any) (numbers []string) {
-	ranges, _ := allowed.([]any)
-	for _, one := range ranges {
+	for _, one := range get[[]any](allowed) {
 		from, to, isRange := strings.Cut(fmt.Sprint(one), "-")
 		if !isRange {
 			to = from

@@ -57,12 +57,9 @@ func tokenKinds(tokens map[string]any) (counts []kindCount) {
 
 // keyName returns the name of a key in a list of keys; empty if it is not there or has none.
 func keyName(keys, id any) string {
-	list, _ := keys.(map[string]any)
-	items, _ := list["items"].([]any)
-	for _, item := range items {
-		if key, _ := item.(map[string]any); key["id"] == id {
-			name, _ := key["name"].(string)
-			return name
+	for _, item := range get[[]any](keys, "items") {
+		if get[any](item, "id") == id {
+			return get[string](item, "name")
 		}
 	}
 	return ""

@@ -107,8 +107,7 @@ func (req *request) review() bool {
 	wire, _ := strings.CutPrefix(target.EscapedPath(), req.site.Path)
 	p := find(wire)
 	a := p.actions[waiting.Name]
-	self, _ := req.view.Self["id"].(string)
-	if a.review == "" && !a.inPlace || !p.isFor(req.view.Self) || waiting.Fields.Get("as") != self {
+	if a.review == "" && !a.inPlace || !p.isFor(req.view.Self) || waiting.Fields.Get("as") != get[string](req.view.Self, "id") {
 		return false // another user may have logged in meanwhile; the form is then refused
 	}
 	r := req.r.Clone(req.r.Context())

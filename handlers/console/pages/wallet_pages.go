@@ -70,8 +70,7 @@ func payKey(v *View) string {
 
 // pendingOrder reports whether an order waits for its payment.
 func pendingOrder(data map[string]any) bool {
-	order, _ := data["order"].(map[string]any)
-	return order["status"] == "pending"
+	return get[string](data, "order", "status") == "pending"
 }
 
 // cannotPay returns the name of the message that says why calls of a user are refused: no source that
@@ -102,7 +101,7 @@ func endedPlan(list map[string]any) map[string]any {
 	if len(items) == 0 {
 		return nil
 	}
-	if latest, _ := items[0].(map[string]any); latest["status"] == "expired" {
+	if latest := get[map[string]any](items[0]); latest["status"] == "expired" {
 		return latest
 	}
 	return nil
