@@ -149,12 +149,7 @@ type Ref struct {
 // IsID reports whether text can be a service's id of a job: 1 to 255 characters
 // of printable ASCII without spaces.
 func IsID(text string) bool {
-	for _, c := range []byte(text) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 255
+	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }
 
 // tokenBytes is how many bytes of the hash a token contains: 160 bits.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/caddyserver/caddy/v2"
@@ -60,7 +59,7 @@ const (
 
 func (b *Backend) validate() error {
 	switch {
-	case !isBackendName(b.Name):
+	case !task.IsBackendName(b.Name):
 		return fmt.Errorf("backend %q: the name is not supported; allowed: 1 to 64 characters of a-z, 0-9, - and _", b.Name)
 	case b.MaxRunning < 0 || b.MaxRunning > maxMaxRunning:
 		return fmt.Errorf("backend %s: max_running is %d; allowed: 1 to %d", b.Name, b.MaxRunning, maxMaxRunning)
@@ -72,12 +71,6 @@ func (b *Backend) validate() error {
 		return fmt.Errorf("backend %s: adapter is missing; name the adapter of the service", b.Name)
 	}
 	return nil
-}
-
-// isBackendName reports whether text can name a backend. Names are part of keys of the
-// store, of paths and of metrics.
-func isBackendName(text string) bool {
-	return text != "" && len(text) <= 64 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }
 
 // provisionBackends loads the adapters and builds the routes of the models.

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/money"
@@ -144,24 +145,13 @@ type Notice struct {
 // IsTradeNo reports whether text has the form of [Order.TradeNo]. A service may return other text,
 // which names no order.
 func IsTradeNo(text string) bool {
-	if len(text) != 32 {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
+	return len(text) == 32 && !strings.ContainsFunc(text, func(c rune) bool {
+		return (c < '0' || c > '9') && (c < 'A' || c > 'Z') && (c < 'a' || c > 'z')
+	})
 }
 
 // IsReference reports whether text can be an id of a service: 1 to 255
 // characters of printable ASCII without spaces.
 func IsReference(text string) bool {
-	for _, c := range []byte(text) {
-		if c <= ' ' || c > '~' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 255
+	return text != "" && len(text) <= 255 && !strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c > '~' })
 }

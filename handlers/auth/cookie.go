@@ -2,6 +2,7 @@ package auth
 
 import (
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/caddy-modelgate/modelgate/internal/fault"
@@ -68,10 +69,5 @@ func dropCookies(header http.Header, names ...string) {
 // isOneOf reports whether name is one of names. It ignores case, because a server behind the
 // gateway might do so.
 func isOneOf(name string, names []string) bool {
-	for _, n := range names {
-		if strings.EqualFold(name, n) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(name, n) })
 }

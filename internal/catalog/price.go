@@ -160,13 +160,9 @@ func (v Variant) validate() error {
 		return fmt.Errorf("%v must not be negative", v)
 	}
 	amount := v.Resolution != "" && strings.Trim(v.Resolution, "0123456789.") == "" // a misplaced amount
-	if amount || len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
+	unprintable := strings.ContainsFunc(v.Resolution, func(c rune) bool { return c <= ' ' || c > '~' })
+	if amount || unprintable || len(v.Resolution) > 32 || strings.EqualFold(v.Resolution, "audio") {
 		return fmt.Errorf("%q is not a resolution such as 1080P", v.Resolution)
-	}
-	for _, c := range []byte(v.Resolution) {
-		if c <= ' ' || c > '~' {
-			return fmt.Errorf("%q is not a resolution such as 1080P", v.Resolution)
-		}
 	}
 	return nil
 }

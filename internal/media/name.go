@@ -27,15 +27,7 @@ func newName() string {
 
 // IsName reports whether text has the form of a file name.
 func IsName(text string) bool {
-	if len(text) != nameDigits {
-		return false
-	}
-	for _, c := range []byte(text) {
-		if (c < 'a' || c > 'z') && (c < '2' || c > '7') {
-			return false
-		}
-	}
-	return true
+	return len(text) == nameDigits && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz234567") == ""
 }
 
 // Path is the path below which a gateway serves its files.

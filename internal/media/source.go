@@ -210,12 +210,7 @@ func isStrong(tag string) bool {
 	if len(tag) <= 2 || len(tag) > 256 || tag[0] != '"' || tag[len(tag)-1] != '"' {
 		return false
 	}
-	for _, c := range []byte(tag[1 : len(tag)-1]) {
-		if c <= ' ' || c == '"' || c == 0x7f {
-			return false
-		}
-	}
-	return true
+	return !strings.ContainsFunc(tag[1:len(tag)-1], func(c rune) bool { return c <= ' ' || c == '"' || c == 0x7f })
 }
 
 // contentRange parses "bytes 5-9/10". The total is -1 if it is unknown.

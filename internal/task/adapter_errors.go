@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
+	"strings"
 	"time"
 
 	"go.uber.org/zap"
@@ -79,12 +80,9 @@ func errorFields(err error) []zap.Field {
 // isCode reports whether text is a code and not a sentence: 1 to 64 letters, digits, dots, colons,
 // hyphens and underscores.
 func isCode(text string) bool {
-	for _, c := range []byte(text) {
-		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != ':' && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 64
+	return text != "" && len(text) <= 64 && !strings.ContainsFunc(text, func(c rune) bool {
+		return (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && !strings.ContainsRune(".:-_", c)
+	})
 }
 
 // logCopyError logs that results were not copied. It logs an error of the keeper with its text, and

@@ -143,7 +143,7 @@ func (e *Engine) stop(rec *record.Record) error {
 // webhook is not trusted. Wake does nothing if no unfinished task has this reference, or if the
 // adapter did not support webhooks when the backend accepted the task.
 func (e *Engine) Wake(ctx context.Context, backend, ref string) error {
-	if !isName(backend) {
+	if !IsBackendName(backend) {
 		return nil
 	}
 	var keys [][]byte

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/backends"
@@ -94,12 +95,8 @@ type Keeping struct {
 	Fetch func(ctx context.Context, index int) (io.ReadCloser, backends.Content, error)
 }
 
-// isName reports whether text may be the name of a backend, which is part of keys.
-func isName(text string) bool {
-	for _, c := range []byte(text) {
-		if (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '-' && c != '_' {
-			return false
-		}
-	}
-	return text != "" && len(text) <= 64
+// IsBackendName reports whether text may be the name of a backend, which is part of keys: 1 to 64
+// lower-case letters, digits, hyphens and underscores.
+func IsBackendName(text string) bool {
+	return text != "" && len(text) <= 64 && strings.Trim(text, "abcdefghijklmnopqrstuvwxyz0123456789-_") == ""
 }

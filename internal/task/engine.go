@@ -101,7 +101,7 @@ func (e *Engine) Serve(c Config) error {
 	}
 	next := &config{Config: c, backends: make(map[string]Backend, len(c.Backends))}
 	for _, b := range c.Backends {
-		if !isName(b.Name) {
+		if !IsBackendName(b.Name) {
 			return fmt.Errorf("name of a backend: %q; allowed: 1 to 64 characters of a-z, 0-9, - and _", b.Name)
 		}
 		if _, twice := next.backends[b.Name]; twice {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/caddy-modelgate/modelgate/money"
@@ -152,10 +153,5 @@ func (d *Demo) Read(w payments.Webhook) (payments.Notice, error) {
 }
 
 func isCurrency(code string) bool {
-	for _, c := range []byte(code) {
-		if c < 'A' || c > 'Z' {
-			return false
-		}
-	}
-	return len(code) == 3
+	return len(code) == 3 && strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == ""
 }
