@@ -2,6 +2,7 @@ package stripe
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/caddy-modelgate/modelgate/money"
 	"github.com/caddy-modelgate/modelgate/payments"
@@ -53,13 +54,8 @@ var scales = map[string]scale{
 // whole in one place and in hundredths in another. An order in UGX is refused, because the error
 // could be a factor of 100.
 func scaleOf(currency string) (scale, error) {
-	if len(currency) != 3 {
+	if len(currency) != 3 || strings.Trim(currency, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") != "" {
 		return scale{}, fmt.Errorf("currency %q is not supported; allowed: three capital letters", currency)
-	}
-	for _, c := range []byte(currency) {
-		if c < 'A' || c > 'Z' {
-			return scale{}, fmt.Errorf("currency %q is not supported; allowed: three capital letters", currency)
-		}
 	}
 	if currency == "UGX" {
 		return scale{}, fmt.Errorf("the currency UGX is not supported: Stripe documents two representations")
