@@ -118,11 +118,6 @@ func (c *call) gateObject(w http.ResponseWriter, r *http.Request) (f *fault.Faul
 	}
 	if c.pin != nil {
 		c.request.Model = c.pin.Model
-		if c.pin.Model != "" {
-			if f = c.mayUse("id", c.pin.Model); f != nil {
-				return f
-			}
-		}
 	}
 	if c.route.object.stream { // reads a response, which may run in the background
 		c.reading = c.runtime.Objects.Reading(c.pin)
@@ -188,6 +183,11 @@ func (c *call) checkOwner(ctx context.Context) *fault.Fault {
 	for i, o := range found {
 		if o.Backend != c.pin.Backend {
 			return fault.At(fault.InvalidParameter, refs[i].Param, "`%s` and `%s` are stored at different backends: a call names objects of one backend", refs[0].Param, refs[i].Param)
+		}
+		if o.Model != "" { // a conversation may have been made without a call
+			if f := c.mayUse(refs[i].Param, o.Model); f != nil {
+				return f
+			}
 		}
 	}
 	return nil

@@ -304,6 +304,32 @@ func TestAnObjectPinsItsUpstream(t *testing.T) {
 	}
 }
 
+func TestAKeyNeedsTheScopeOfTheModelThatMadeAnObject(t *testing.T) {
+	v := newVendor(t, 0)
+	g := gatetest.Start(t, ownConfig(v.URL))
+	key := g.NewKey(t, nil)
+	g.Credit(t, key.UserID, "1.00")
+	objects := makeObjects(t, g, key)
+	var narrow gatetest.Key
+	g.MustAdmin(t, http.MethodPost, "/modelgate/keys", map[string]any{"user": key.UserID, "models": []string{"searching"}}, &narrow)
+	for body, param := range map[string]string{
+		`{"model":"searching","input":"x","previous_response_id":"` + objects.response + `"}`:              "previous_response_id",
+		`{"model":"searching","input":[{"type":"item_reference","id":"` + objects.item + `"}]}`:            "input[0].id",
+		`{"model":"searching","input":"x","tools":[{"type":"x","container":"` + objects.container + `"}]}`: "tools[0].container",
+	} {
+		got := respond(t, g, responses, narrow.Secret, body)
+		if got.Status != http.StatusForbidden || !strings.Contains(got.Body, `"param":"`+param+`"`) {
+			t.Errorf("%s is answered %d %s", body, got.Status, got.Body)
+		}
+	}
+	if got := g.Do(t, http.MethodGet, responses+"/"+objects.response, headersFor(responses, narrow.Secret), ""); got.Status != http.StatusForbidden {
+		t.Errorf("a reading is answered %d %s", got.Status, got.Body)
+	}
+	if got := respond(t, g, responses, narrow.Secret, `{"model":"searching","input":"x","conversation":"`+objects.conversation+`"}`); got.Status != http.StatusOK {
+		t.Errorf("a conversation that no model made is answered %d %s", got.Status, got.Body)
+	}
+}
+
 // background makes a background response of words, and returns its id.
 func background(t *testing.T, g *gatetest.Gate, key gatetest.Key, more string) string {
 	t.Helper()
