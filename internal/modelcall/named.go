@@ -84,15 +84,15 @@ func (q *Request) Rename(body []byte, target func(model string) string) (edits [
 // that the backend answers with the model that is priced. It returns false if the body needs no edit.
 // After the edit, the body must be parsed again.
 func (q *Request) NameModel() (Edit, bool) {
-	model, name := q.values[slotModel], quote(q.schema.defaultModel)
+	model := q.values[slotModel]
 	switch {
 	case q.schema.defaultModel == "" || model.Kind == text:
 		return Edit{}, false
 	case model.Kind == null:
-		return Edit{model.Start, model.End, name}, true
+		return q.RenameModel(q.schema.defaultModel), true
 	}
 	at := q.values[0].Start + 1
-	return Edit{at, at, `"model":` + name + `,`}, true
+	return Edit{at, at, `"model":` + quote(q.schema.defaultModel) + `,`}, true
 }
 
 // RenameModel returns the edit that replaces the model of the call by another one.
