@@ -83,20 +83,24 @@ func newUser(t *testing.T, n *node, name string) User {
 	return user
 }
 
+func revokeKey(ctx context.Context, n *node, _, key string) error {
+	_, err := n.RevokeKey(ctx, "operator", key)
+	return err
+}
+
+func disableUser(ctx context.Context, n *node, user, _ string) error {
+	_, err := n.SetUserDisabled(ctx, "operator", user, true)
+	return err
+}
+
 func TestARevocationIsInForceAtEveryNode(t *testing.T) {
 	for what, take := range map[string]func(ctx context.Context, n *node, user, key string) error{
-		"a revocation": func(ctx context.Context, n *node, _, key string) error {
-			_, err := n.RevokeKey(ctx, "operator", key)
-			return err
-		},
+		"a revocation": revokeKey,
 		"a rotation": func(ctx context.Context, n *node, _, key string) error {
 			_, _, err := n.RotateKey(ctx, "operator", key, 0)
 			return err
 		},
-		"a disabled user": func(ctx context.Context, n *node, user, _ string) error {
-			_, err := n.SetUserDisabled(ctx, "operator", user, true)
-			return err
-		},
+		"a disabled user": disableUser,
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -192,14 +196,7 @@ func TestANodeThatIsCutOffAdmitsNoRevokedKey(t *testing.T) {
 // TestARepeatedRevocationWaitsForTheFirst repeats a change whose first attempt waits for a silent node.
 func TestARepeatedRevocationWaitsForTheFirst(t *testing.T) {
 	for what, take := range map[string]func(ctx context.Context, n *node, user, key string) error{
-		"a revocation": func(ctx context.Context, n *node, _, key string) error {
-			_, err := n.RevokeKey(ctx, "operator", key)
-			return err
-		},
-		"a disabled user": func(ctx context.Context, n *node, user, _ string) error {
-			_, err := n.SetUserDisabled(ctx, "operator", user, true)
-			return err
-		},
+		"a revocation": revokeKey, "a disabled user": disableUser,
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
