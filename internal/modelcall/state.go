@@ -116,27 +116,32 @@ func (q *Request) refuseState(body []byte, shared bool) *fault.Fault {
 			continue
 		}
 		if !shared {
-			param, words := strictjson.PathOf(body, n.Start), "`state shared`"
-			advice := "names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself"
-			switch {
-			case !isBackground(body, n):
-			case q.OwnsState && q.schema.ownable:
-				return fault.At(fault.InvalidParameter, param, "`background` must be true or false")
-			default:
-				advice = "makes the vendor work on without its caller: leave it out"
-			}
-			if hasOwner {
-				words = "`state own` or `state shared`"
-			}
-			f := fault.At(fault.InvalidParameter, param,
-				"`%s` %s; the operator can allow it with %s", param, advice, words)
-			if param == "thread" {
-				f.ErrorCode = "thread_unsupported_request" // Anthropic's SDKs then send the conversation itself
-			}
-			return f
+			return q.stateRefusal(body, n, hasOwner)
 		}
 	}
 	return nil
+}
+
+// stateRefusal returns the error for a member that names state, or makes some. hasOwner says that the
+// member could be allowed with `state own`.
+func (q *Request) stateRefusal(body []byte, n strictjson.Note, hasOwner bool) *fault.Fault {
+	param, words := strictjson.PathOf(body, n.Start), "`state shared`"
+	if hasOwner {
+		words = "`state own` or `state shared`"
+	}
+	if isBackground(body, n) {
+		if q.OwnsState && q.schema.ownable {
+			return fault.At(fault.InvalidParameter, param, "`background` must be true or false")
+		}
+		return fault.At(fault.InvalidParameter, param,
+			"`background` makes the vendor work on without its caller: leave it out; the operator can allow it with %s", words)
+	}
+	f := fault.At(fault.InvalidParameter, param,
+		"`%s` names an object in the vendor's account, which all users of this gateway share: leave it out, or send the content itself; the operator can allow it with %s", param, words)
+	if param == "thread" {
+		f.ErrorCode = "thread_unsupported_request" // Anthropic's SDKs then send the conversation itself
+	}
+	return f
 }
 
 // isBackground reports whether n is the member that makes a vendor work on without its caller.
